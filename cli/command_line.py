@@ -132,14 +132,28 @@ def _program(
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, help="Show the version.")
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("-v", help="With --version: also what reads bulk bytes.")
+    ] = False,
 ) -> None:
     if version:
-        from importlib.metadata import version as version_of
-
-        print(f"{PROGRAM} {version_of(PROGRAM)}")
+        _print_version(verbose)
         raise Exit
     if context.invoked_subcommand is None:
         print(context.get_help())
+
+
+def _print_version(verbose: bool) -> None:
+    from importlib.metadata import version as version_of
+
+    print(f"{PROGRAM} {version_of(PROGRAM)}")
+    if verbose:
+        import platform
+
+        from ..formats import kernel
+
+        print(f"Python {platform.python_version()}, numpy {version_of('numpy')}")
+        print(f"bulk bytes are read by: {kernel.describe()}")
 
 
 def command_of(app: App) -> TyperCommand | TyperGroup:

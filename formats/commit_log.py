@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
+import numpy as np
 from construct import Int32sb, Int32ub, Int64sb, Struct
 
 from . import dledger
 from .blank import BLANK, BLANK_BYTES, MAGIC_BLANK
 from .derive import dtype_of, minimum_bytes, offset_of
+from .derive.program import Rules
+from .derive.ragged import Ints
 from .message import MAGIC_V1, MAGIC_V2, MESSAGE
 
 #: What every record begins with.
@@ -61,6 +65,25 @@ class Frame:
     payload: int
     smallest: int
     spare: int
+
+    @cached_property
+    def numbers(self) -> Ints:
+        """What the native kernel follows a chain by: kernel/src/chain.rs."""
+        places = (self.size_offset, self.magic_offset, self.position_offset)
+        return np.array([*places, self.payload, self.smallest, *self.magics], np.int64)
+
+
+_LATER = frozenset({"flag", "reconsume_times", "born_host.address", "store_host.address"})
+#: What has to hold of a record in a plain log besides what the frame says. Spec 1.14.
+IN_FRAME = Rules(("body", "body_crc"), later=_LATER)
+#: The same of one in a DLedger entry, whose frame does not look into it.
+IN_ENTRY = Rules(
+    ("body", "body_crc"),
+    size="total_size",
+    position="physical_offset",
+    known=("magic_code", (MAGIC_V1, MAGIC_V2)),
+    later=_LATER,
+)
 
 
 def _plain() -> Frame:

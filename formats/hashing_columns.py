@@ -8,6 +8,7 @@ from array import array
 import numpy as np
 import numpy.typing as npt
 
+from . import kernel
 from .derive.ragged import Ints, Ragged, overlapping
 from .hashing import CRC_MASK, java_hash, java_string
 
@@ -32,6 +33,10 @@ _NOT_ASCII = np.uint64(0x8080808080808080)
 
 def crc31_column(strings: Ragged) -> Hashes:
     """crc31 of each string, int32[n]."""
+    if kernel.is_wanted(len(strings)):
+        out = np.empty(len(strings), np.int32)
+        kernel.run(kernel.Operation.CHECKSUM, (*strings.arrays, out))
+        return out
     view = strings.buffer.data
     begins = strings.start.tolist()
     length = np.maximum(strings.length, 0)
@@ -44,7 +49,23 @@ def crc31_column(strings: Ragged) -> Hashes:
 
 def java_hash_column(strings: Ragged) -> Hashes:
     """`String.hashCode` of UTF-8 strings, int32[n]; 0 where there is no string."""
+    if kernel.is_wanted(len(strings)):
+        return _native_hash(strings, np.zeros(0, np.int32))
     return _hash(strings)[0].view(np.int32)
+
+
+def _native_hash(strings: Ragged, seeds: Hashes) -> Hashes:
+    """Hashes of strings behind what `seeds` (int32[n], or none) are the hashes of."""
+    out, odd = np.empty(len(strings), np.int32), np.empty(len(strings), np.uint8)
+    arrays = (*strings.arrays, seeds, out, odd)
+    if kernel.run(kernel.Operation.JAVA_HASH, arrays):
+        for row in np.flatnonzero(odd).tolist():  # no UTF-8: Java puts U+FFFD there
+            seed = int(seeds[row]) if len(seeds) else 0
+            text = java_string(strings[row])
+            units = len(text.encode("utf-16-be", "surrogatepass")) // 2
+            value = seed * pow(31, units, 1 << 32) + java_hash(text)
+            out[row] = np.uint32(value & 0xFFFFFFFF).view(np.int32)
+    return out
 
 
 def _hash(strings: Ragged) -> tuple[npt.NDArray[np.uint32], Ints]:
@@ -105,10 +126,13 @@ def index_hash_column(topic_hashes: Hashes, keys: Ragged) -> Hashes:
 
     hash(topic# + key) = hash(topic#) · 31^units(key) + hash(key).
     """
-    hashes, units = _hash(keys)
-    longest = int(units.max(initial=0))
-    powers = np.ones(longest + 1, np.uint32)
-    powers[1:] = np.cumprod(np.full(longest, 31, np.uint32), dtype=np.uint32)
-    sums = topic_hashes.view(np.uint32) * powers[units] + hashes
-    value = np.abs(sums.view(np.int32).astype(np.int64))
+    if kernel.is_wanted(len(keys)):
+        sums = _native_hash(keys, topic_hashes)
+    else:
+        hashes, units = _hash(keys)
+        longest = int(units.max(initial=0))
+        powers = np.ones(longest + 1, np.uint32)
+        powers[1:] = np.cumprod(np.full(longest, 31, np.uint32), dtype=np.uint32)
+        sums = (topic_hashes.view(np.uint32) * powers[units] + hashes).view(np.int32)
+    value = np.abs(sums.astype(np.int64))
     return np.where(value == 1 << 31, 0, value).astype(np.int32)

@@ -8,7 +8,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from .derive.ragged import Bytes, Ints, Ragged, overlapping, ragged_copy
+from . import kernel
+from . import message_properties as names
+from .derive.ragged import Bytes, Flags, Ints, Ragged, overlapping, ragged_copy
 from .message_properties import (
     CRC32,
     CRC_DIGITS,
@@ -16,9 +18,6 @@ from .message_properties import (
     ITEM_SEPARATOR,
     NAME_VALUE_SEPARATOR,
 )
-from .property_shapes import Shapes
-
-Flags = npt.NDArray[np.bool_]
 
 _SEPARATOR = ITEM_SEPARATOR[0]
 _NAME_VALUE = NAME_VALUE_SEPARATOR[0]
@@ -54,32 +53,112 @@ def _separated(texts: Ragged) -> tuple[Bytes, Ints, bool]:
     return blob, begin, True
 
 
+_NAMES = tuple(
+    name.encode()
+    for name in (
+        *(names.UNIQ_KEY, names.KEYS, names.TAGS),
+        *(names.WAIT, names.DELAY, names.REAL_TOPIC, names.REAL_QID, names.TRAN_MSG, names.PGROUP),
+        *(names.INNER_NUM, names.INNER_BASE, names.INNER_MULTI_DISPATCH, names.DUP_INFO),
+        *(names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_OUT_MS),
+        *(names.TIMER_DEL_UNIQKEY, names.TIMER_ROLL_TIMES, names.CRC32),
+    )
+)
+"""Names that the native kernel looks for at once."""
+_VALUES = 3
+"""The first of them, whose values it tells at once, too."""
+
+
+class _NativeItems:
+    """The same as `Items` by the native kernel: one pass over the texts, where they lie."""
+
+    _NUL, _MALFORMED, _RUN_TOGETHER, _REPEATED, _OPEN = (1 << bit for bit in range(5))
+
+    def __init__(self, texts: Ragged) -> None:
+        self._texts = texts
+        found, self._odd, self._names = self._scan(_NAMES, _VALUES)
+        self._found = dict(zip(_NAMES, found, strict=False))
+        self._all_odd = int(np.bitwise_or.reduce(self._odd)) if len(texts) else 0
+
+    def _scan(self, names: Sequence[bytes], values: int) -> tuple[Ints, npt.NDArray[np.uint8], int]:
+        """Values of the first names, int64[values, 3, n]; what is odd of each text; names as bits."""
+        count = len(self._texts)
+        found, odd = np.empty((values, 3, count), np.int64), np.empty(count, np.uint8)
+        lengths, known = np.array([len(name) for name in names], np.int64), np.zeros(1, np.int64)
+        blob = np.frombuffer(b"".join(names), np.uint8)
+        arrays = (blob, lengths, *self._texts.arrays, found, odd, known)
+        kernel.run(kernel.Operation.ITEMS, arrays, (values,))
+        return found, odd, int(known[0])
+
+    def _values(self, name: str) -> Ints | None:
+        """Start, length and number of the values of a name, int64[3, n]; None: no text has it."""
+        wanted = name.encode()
+        found: Ints | None = self._found.get(wanted)
+        if found is None and (wanted not in _NAMES or self._names >> _NAMES.index(wanted) & 1):
+            found = self._found[wanted] = self._scan([wanted], 1)[0][0]
+        return found
+
+    def find(self, name: str) -> Ragged:
+        found = self._values(name)
+        if found is None:
+            count = len(self._texts)
+            return Ragged(
+                self._texts.buffer, np.zeros(count, np.int64), np.full(count, -1, np.int64)
+            )
+        return Ragged(self._texts.buffer, found[0], found[1])
+
+    def count(self, name: str) -> Ints:
+        found = self._values(name)
+        return np.zeros(len(self._texts), np.int64) if found is None else found[2]
+
+    def has_name(self, name: str) -> bool:
+        found = self._values(name)
+        return found is not None and bool(found[2].any())
+
+    def _flag(self, bit: int) -> Flags:
+        if not self._all_odd & bit:
+            return np.zeros(len(self._texts), np.bool_)
+        found: Flags = self._odd & bit != 0
+        return found
+
+    def has_nul(self) -> Flags:
+        return self._flag(self._NUL)
+
+    def malformed(self) -> Flags:
+        return self._flag(self._MALFORMED)
+
+    def run_together(self) -> Flags:
+        return self._flag(self._RUN_TOGETHER)
+
+    def repeated(self) -> Flags:
+        return self._flag(self._REPEATED)
+
+    @property
+    def ended(self) -> bool:
+        return not self._all_odd & self._OPEN and bool((self._texts.length > 0).all())
+
+
 class Items:
     """All items of n property texts, found in one pass; look-ups of names are then cheap.
 
-    Names are compared as bytes. Memory: one copy of the texts and 8 bytes an item. Texts of few shapes
-    are not taken apart for most of the questions.
+    Names are compared as bytes. Memory: one copy of the texts and 8 bytes an item; of the native kernel
+    80 bytes a text. What it finds lies in the buffer of the texts.
     """
 
     def __init__(self, properties: Ragged) -> None:
-        texts = Ragged(properties.buffer, properties.start, np.maximum(properties.length, 0))
-        self._count = len(texts)
+        self._texts = Ragged(properties.buffer, properties.start, np.maximum(properties.length, 0))
+        self._count = len(self._texts)
         self._found: dict[str, Ragged] = {}
-        self._shapes = Shapes.of(texts)
-        self._copied = _separated(texts) if self._shapes is None else None
+        self._native = _NativeItems(self._texts) if kernel.is_wanted(self._count) else None
 
-    @property
+    @cached_property
     def _copy(self) -> tuple[Bytes, Ints, bool]:
         """The texts in their order, as `_separated` has them."""
-        if self._copied is None:
-            assert self._shapes is not None
-            self._copied = _separated(self._shapes.texts)
-        return self._copied
+        return _separated(self._texts)
 
     @property
     def ended(self) -> bool:
         """Each text ends with a separator."""
-        return self._shapes is not None or self._copy[2]
+        return self._native.ended if self._native is not None else self._copy[2]
 
     @property
     def _blob(self) -> Bytes:
@@ -116,14 +195,14 @@ class Items:
     def find(self, name: str) -> Ragged:
         """Value of `name` in each text; length -1 where absent or empty. The last one wins."""
         if name not in self._found:
-            of = self._find if self._shapes is None else self._shapes.find
+            of = self._find if self._native is None else self._native.find
             self._found[name] = of(name)
         return self._found[name]
 
     def has_name(self, name: str) -> bool:
         """Some text has an item of this name."""
-        if self._shapes is not None:
-            return self._shapes.has_name(name)
+        if self._native is not None:
+            return self._native.has_name(name)
         return bool(len(self._items_named(name)[0]))
 
     def _find(self, name: str) -> Ragged:
@@ -142,8 +221,8 @@ class Items:
 
     def count(self, name: str) -> Ints:
         """How often each text has the name, int64[n]."""
-        if self._shapes is not None:
-            return self._shapes.count(name)
+        if self._native is not None:
+            return self._native.count(name)
         _, record = self._items_named(name)
         return np.bincount(record, minlength=self._count).astype(np.int64)
 
@@ -171,9 +250,9 @@ class Items:
 
     def has_nul(self) -> Flags:
         """bool[n]: the text has a NUL byte somewhere."""
+        if self._native is not None:
+            return self._native.has_nul()
         found = np.zeros(self._count, np.bool_)
-        if self._shapes is not None:
-            return found
         text = self._blob[: self._end]
         if not text.min(initial=_SEPARATOR):
             at = np.flatnonzero(text == 0)
@@ -220,17 +299,19 @@ class Items:
 
     def run_together(self) -> Flags:
         """bool[n]: the text has an item with more than one separator of name and value."""
+        if self._native is not None:
+            return self._native.run_together()
         found = np.zeros(self._count, np.bool_)
-        if self._shapes is None and not self._one_each:
+        if not self._one_each:
             first, behind = (np.searchsorted(self._name_ends, bound) for bound in self._bounds)
             found[self._record[self._full][behind - first > 1]] = True
         return found
 
     def malformed(self) -> Flags:
         """bool[n]: the text has an item that readers drop: without a name or without a value."""
+        if self._native is not None:
+            return self._native.malformed()
         found = np.zeros(self._count, np.bool_)
-        if self._shapes is not None:
-            return found
         length = self._name_lengths
         if len(length) and length.min() <= 0:
             found[self._record[self._full][length <= 0]] = True
@@ -257,8 +338,8 @@ class Items:
 
         Texts in a row mostly have the same names: those are looked at once.
         """
-        if self._shapes is not None:
-            return self._shapes.repeated()
+        if self._native is not None:
+            return self._native.repeated()
         length, record = self._name_lengths, self._record[self._full]
         key = self._heads[self._full] & _FRONT[np.clip(length, 0, _SLACK_BYTES)]
         key ^= length.astype(np.uint64)
@@ -267,10 +348,10 @@ class Items:
             return _has_twice(key.reshape(self._count, -1))
         first = np.cumsum(count) - count
         found = np.zeros(self._count, np.bool_)
-        for names in np.flatnonzero(np.bincount(count)).tolist():
-            if names > 1:
-                rows = np.flatnonzero(count == names)
-                found[rows] = _has_twice(key[first[rows][:, None] + np.arange(names)])
+        for items in np.flatnonzero(np.bincount(count)).tolist():
+            if items > 1:
+                rows = np.flatnonzero(count == items)
+                found[rows] = _has_twice(key[first[rows][:, None] + np.arange(items)])
         return found
 
 

@@ -16,6 +16,7 @@ complete -c mqstore -n 'not __fish_seen_subcommand_from put get inspect dump ver
 complete -c mqstore -n 'not __fish_seen_subcommand_from put get inspect dump verify recover repair undo salvage stats export sql diff explain damage pipeline' -f -a damage -d 'Make a damaged copy of a store, for drills and tests'
 complete -c mqstore -n 'not __fish_seen_subcommand_from put get inspect dump verify recover repair undo salvage stats export sql diff explain damage pipeline' -f -a pipeline -d 'Work on many and large stores with Spark'
 complete -c mqstore -n 'not __fish_seen_subcommand_from put get inspect dump verify recover repair undo salvage stats export sql diff explain damage pipeline' -l version -d 'Show the version.'
+complete -c mqstore -n 'not __fish_seen_subcommand_from put get inspect dump verify recover repair undo salvage stats export sql diff explain damage pipeline' -s v -d 'With --version: also what reads bulk bytes.'
 complete -c mqstore -n '__fish_seen_subcommand_from put' -l from -x -d 'Many: NDJSON or CSV as `mqstore dump` prints it, Parquet, Arrow, Avro, a directory.'
 complete -c mqstore -n '__fish_seen_subcommand_from put' -l from-format -x -a 'ndjson csv parquet arrow avro' -d 'Format of --from; default: by its suffix, or ndjson.'
 complete -c mqstore -n '__fish_seen_subcommand_from put' -l resume -d 'With --from: leave out what the store has, by topic, queue, unique key.'

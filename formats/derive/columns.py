@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,19 +30,28 @@ class Columns(Mapping[str, Column]):
         self._pending: dict[str, tuple[npt.NDArray[Any], str]] = {}
         self._columns: dict[str, Column] = {}
         self._present: dict[str, npt.NDArray[np.bool_]] = {}
+        #: Fields that are decoded when the first of them is asked for, and what decodes them.
+        self._later: tuple[tuple[str, ...], Callable[[], Columns]] | None = None
 
     def __len__(self) -> int:
         """Number of records (not of fields)."""
         return len(self.starts)
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*self._columns, *(p for p in self._pending if p not in self._columns)])
+        later = self._later[0] if self._later else ()
+        known = dict.fromkeys([*self._columns, *self._pending, *later])
+        return iter(known)
 
     def __contains__(self, path: object) -> bool:
+        if self._later is not None and path in self._later[0]:
+            return True
         return path in self._columns or path in self._pending
 
     def __getitem__(self, path: str) -> Column:
         column = self._columns.get(path)
+        if column is None and self._later is not None and path in self._later[0]:
+            self._decode_later()
+            column = self._columns.get(path)
         if column is None:
             records, name = self._pending[path]
             field = records[name]
@@ -86,6 +95,19 @@ class Columns(Mapping[str, Column]):
         for name in records.dtype.names or ():
             self._pending[name] = (records, name)
 
+    def add_later(self, paths: tuple[str, ...], decode: Callable[[], Columns]) -> None:
+        """Add fields that `decode` gives when one of them is asked for, while the buffer is valid."""
+        self._later = paths, decode
+
+    def _decode_later(self) -> Columns:
+        if self._later is not None:
+            paths, decode = self._later
+            self._later = None
+            found = decode()
+            for path in paths:
+                self.set(path, found[path])
+        return self
+
     def take(self, key: slice | npt.NDArray[Any]) -> Columns:
         """Some of the records, by slice, mask or index."""
         part = Columns(self.starts[key])
@@ -98,6 +120,8 @@ class Columns(Mapping[str, Column]):
                     taken[id(records)] = records[key]
                 part._pending[path] = (taken[id(records)], name)
         part._present = {path: mask[key] for path, mask in self._present.items()}
+        if self._later is not None:
+            part.add_later(self._later[0], lambda: self._decode_later().take(key))
         return part
 
 

@@ -16,9 +16,11 @@ from typing import Any
 import construct as c
 import numpy as np
 
+from .. import kernel
 from .columns import Columns, merge
 from .dtype import run_dtype
 from .layout import REST, Blob, Branch, Expression, Hole, Node, Number, is_fixed, nodes_of
+from .program import program_of
 from .ragged import Bytes, Ints, Ragged, overlapping
 from .scope import Scope
 
@@ -67,9 +69,13 @@ def decode(
     `limit` (one or per record) is the first byte that may not be read, default the buffer's end.
     No length is trusted: see `Columns.ok`. Strings are views into `buffer`.
     """
-    nodes = nodes_of(schema)
+    starts = np.ascontiguousarray(starts, np.int64)
     bounds = np.minimum(len(buffer) if limit is None else limit, len(buffer))
-    return _decode(nodes, buffer, np.asarray(starts, np.int64), bounds)
+    program = program_of(schema) if kernel.is_wanted(len(starts)) else None
+    if program is not None:
+        limits = np.ascontiguousarray(np.broadcast_to(bounds, len(starts)), np.int64)
+        return program.decode(buffer, starts, limits)
+    return _decode(nodes_of(schema), buffer, starts, bounds)
 
 
 def _decode(nodes: tuple[Node, ...], buffer: Bytes, starts: Ints, bounds: Any) -> Columns:
@@ -78,7 +84,7 @@ def _decode(nodes: tuple[Node, ...], buffer: Bytes, starts: Ints, bounds: Any) -
         return _run(nodes, frozenset(), buffer, Columns(starts), bounds)
     plain = _plain_outcomes(early)
     columns = Columns(starts)
-    first, *rest = program(nodes, plain) or (None,)
+    first, *rest = straight_steps(nodes, plain) or (None,)
     if isinstance(first, Run):
         _gather(first, buffer, columns, bounds)
         if columns.ok.all() and not any(_any(one.branch, columns) for one in early):
@@ -130,7 +136,7 @@ def _run(
     bounds: Any,
 ) -> Columns:
     """Run the program of `nodes` on records that have been decoded up to `columns.ends`."""
-    return _steps(program(nodes, outcomes), buffer, columns, bounds)
+    return _steps(straight_steps(nodes, outcomes), buffer, columns, bounds)
 
 
 def _steps(steps: tuple[Step, ...], buffer: Bytes, columns: Columns, bounds: Any) -> Columns:
@@ -230,7 +236,7 @@ def _some(bounds: Any, index: Ints, whole: bool = False) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def program(nodes: tuple[Node, ...], outcomes: Outcomes) -> tuple[Step, ...]:
+def straight_steps(nodes: tuple[Node, ...], outcomes: Outcomes) -> tuple[Step, ...]:
     """Compile nodes; branches with a known outcome are laid into the straight line."""
     steps: list[Step] = []
     fixed: list[Node] = []

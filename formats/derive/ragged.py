@@ -8,6 +8,8 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from .. import kernel
+
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -95,6 +97,11 @@ class Ragged:
         pairs = zip(self.start.tolist(), ends.tolist(), strict=True)
         return [bytes(view[begin:end]) for begin, end in pairs]
 
+    @property
+    def arrays(self) -> tuple[Bytes, Ints, Ints]:
+        """Buffer, starts and lengths, as the native kernel takes them."""
+        return self.buffer, self.start, self.length
+
     def packed(self) -> Ragged:
         """A copy whose strings lie back to back in a buffer of their own."""
         taken = np.maximum(self.length, 0)
@@ -113,6 +120,9 @@ def ragged_copy(target: Bytes, at: Ints, source: Ragged) -> None:
     """
     start, length = source.start, source.length
     if not len(length):
+        return
+    if kernel.is_wanted(len(length)):
+        kernel.run(kernel.Operation.COPY, (*source.arrays, target, at))
         return
     longest = int(length.max())
     if longest >= 2 * _BLOCK_MAX:

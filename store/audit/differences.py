@@ -60,8 +60,11 @@ def points_at(units: Units, messages: Placed) -> Flags:
 def compare(units: Units, messages: Tagged) -> npt.NDArray[np.int8]:
     """int8[n]: how unit i, at message i's queue offset, differs from that of the message (`Kind`)."""
     same, codes = points_at(units, messages), units["tags_code"]
-    tags = np.flatnonzero(same & (codes != messages.tags_code))
     kinds = np.zeros(len(units), np.int8)
+    other = codes != messages.tags_code
+    if same.all() and not other.any():  # as nearly always
+        return kinds
+    tags = np.flatnonzero(same & other)
     kinds[tags] = np.where(codes[tags] <= EXT_ADDRESS_MAX, Kind.ADDRESS, Kind.TAGS)
     rows = np.flatnonzero(~same)
     if len(rows):

@@ -21,7 +21,6 @@ from ...formats.derive.ragged import Flags, Ints
 from ..broker.dispatch import Dispatched, dispatch, dispatch_columns
 from ..broker.dispatch_record import OWN_QUEUES, Dispatching
 from ..broker.snapshot import QueueId
-from ..columns.dictionary import TopicTable
 from ..columns.ordered import begins, order_of_pairs
 from ..columns.rows import Rows
 from ..log.batch import TailHistory
@@ -189,7 +188,7 @@ def scan_messages(
     whole log. sound: what is in order; the scan
     leaves out those of its runs whose records no auditor has to see.
     """
-    pending, topics = _Pending(), TopicTable()
+    pending = _Pending()
 
     def can_skip(run: VerifiedRun) -> bool:
         _hand_out(pending, auditors)
@@ -210,8 +209,7 @@ def scan_messages(
             for auditor in auditors:
                 auditor.stale(item)
             continue
-        known = topics.of(item.columns.ragged("topic"))
-        dispatched = dispatch_columns(item.columns, how, known)
+        dispatched = dispatch_columns(item.columns, how)
         for auditor in auditors:
             auditor.records(item, dispatched)
         pending.add(item, dispatched)

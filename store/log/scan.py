@@ -26,7 +26,7 @@ from ..disk.byte_reader import Unread, noted_of
 from ..disk.file_queue import MappedFile
 from .batch import NO_FILE, Batch, Extent, ExtentKind, ScannedLog, TailHistory
 from .record_status import Mark
-from .window import Checked, Window, check, find_item, number_at, walk
+from .window import Checked, PlainChain, Window, check, find_item, number_at, walk
 
 #: The largest window.
 WINDOW_BYTES = 8 << 20
@@ -283,6 +283,7 @@ class LogScan:
         #: Log position where the last chain stopped.
         self._stopped = 0
         self._recent = recent or TailHistory()
+        self._plain = PlainChain()
         self._has_record: dict[str, bool] = {}
 
     def run(self) -> Iterator[Batch | Extent]:
@@ -386,23 +387,31 @@ class LogScan:
         """Batches of the chain from byte `at` on; returns the byte where it stops."""
         while file.start + at < self._stop and (size := items.size(at)) is not None:
             window = self._window(file, at, max(self._up_to_cut(at), size))
-            starts, _ = walk(window, items.frame)
-            checked = check(window, items.frame, starts, crc=self._crc)
-            good = _chained(checked)
-            if not good and len(checked) == 1 and checked.whole[0] and items.in_place(at + size):
-                good = 1  # it fills the window: the one behind it was not seen
-            if not good:
+            checked, goes_on = self._plain.checked(window, items.frame, crc=self._crc), True
+            if checked is None:
+                checked, goes_on = self._judge(window, items, at, size)
+            if not len(checked):
                 break
-            batch = self._batch(checked.take(slice(0, good)))
-            last = int(starts[good - 1])
+            batch = self._batch(checked)
+            last = int(checked.position[-1]) - items.frame.payload - window.position
             at += last + number_at(window, last + items.frame.size_offset)
             if len(batch):
                 yield batch
-            # the last of a window is looked at again, with what follows it
-            if good < len(checked) - 1:
+            if not goes_on:
                 break
             self._reach = min(WINDOW_BYTES, self._reach * WIDEN)
         return at
+
+    def _judge(self, window: Window, items: LogItems, at: int, size: int) -> tuple[Checked, bool]:
+        """The records of a window that belong to the chain, and whether it may go on behind them."""
+        window = self._plain.narrowed(window, max(NARROW_BYTES, size))
+        starts, _ = walk(window, items.frame)
+        checked = check(window, items.frame, starts, crc=self._crc)
+        good = _chained(checked)
+        if not good and len(checked) == 1 and checked.whole[0] and items.in_place(at + size):
+            good = 1  # it fills the window: the one behind it was not seen
+        # the last of a window is looked at again, with what follows it
+        return checked.take(slice(0, good)), good >= len(checked) - 1
 
     def _up_to_cut(self, at: int) -> int:
         """Bytes of the next window of a chain at byte `at`: it does not go over a cut."""

@@ -9,15 +9,17 @@ does not (a record inside a body, damage), the rest of the window is walked one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ...formats.commit_log import PLAIN, POSITION_BYTES, SIZE_DTYPE, Frame
+from ...formats import kernel
+from ...formats.commit_log import IN_ENTRY, IN_FRAME, PLAIN, POSITION_BYTES, SIZE_DTYPE, Frame
 from ...formats.derive import Columns, decode
+from ...formats.derive.program import Program, program_of
 from ...formats.derive.ragged import Bytes, Ints, Ragged, overlapping
 from ...formats.hashing_columns import crc31_column
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
@@ -28,6 +30,8 @@ _PIECE_BYTES = 1 << 16
 _CURSORS_MAX = 512
 #: How far a cut looks for a record before the piece before it takes over.
 _REACH_BYTES = 1 << 20
+#: Rows that there is room for in any window.
+_PIECE_ROWS = 1024
 #: Steps between two looks whether all cursors have arrived.
 _STRIDE = 8
 
@@ -220,6 +224,48 @@ def check(window: Window, frame: Frame, starts: Ints, *, crc: bool = True) -> Ch
 def verdict(columns: Columns, position: Ints) -> Checked:
     """The same for decoded records that stand anywhere, each for itself."""
     return _verdict(columns, position, _whole(columns, None), crc=True)
+
+
+@dataclass
+class PlainChain:
+    """Follows a chain in the native kernel, as long as each record is plain.
+
+    record_bytes: about what a record takes, learned from the windows before.
+    """
+
+    record_bytes: int = 512
+
+    def narrowed(self, window: Window, size: int) -> Window:
+        """What of a window has to be judged at once: `size` bytes, then the kernel goes on."""
+        return replace(window, size=min(window.size, size)) if kernel.is_wanted() else window
+
+    def checked(self, window: Window, frame: Frame, *, crc: bool) -> Checked | None:
+        """The records from the first byte of a window on; None: the first one is odd, or there is no
+        kernel. What stops the chain is for others to judge.
+        """
+        if not kernel.is_wanted():
+            return None
+        program = program_of(MESSAGE, IN_ENTRY if frame.payload else IN_FRAME)
+        return program and self._follow(program, window, frame, crc)
+
+    def _follow(self, program: Program, window: Window, frame: Frame, crc: bool) -> Checked | None:
+        size = min([first for first, _ in window.unread], default=window.size)
+        most = size // frame.smallest + 1
+        room = min(most, size // self.record_bytes + _PIECE_ROWS)
+        while True:
+            columns, fits, end = program.follow(
+                frame.numbers, window.array[:size], window.position, 0, crc=crc, room=room
+            )
+            count = len(columns)
+            if count < room or room == most:
+                break
+            room = min(most, 4 * room)
+        if not count:
+            return None
+        self.record_bytes = max(frame.smallest, end * 3 // (4 * count))
+        yes = np.ones(count, np.bool_)
+        position = columns.starts + window.position
+        return Checked(columns, position, yes, yes, fits if crc else None)
 
 
 def _verdict(columns: Columns, position: Ints, whole: npt.NDArray[np.bool_], crc: bool) -> Checked:

@@ -26,7 +26,7 @@ from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_string
 from ..broker.dispatch import LMQ_PREFIX, Dispatched
 from ..broker.snapshot import Entry, QueueId, Snapshot
-from ..columns.dictionary import Dictionary, KnownTopics
+from ..columns.dictionary import Dictionary, dictionary
 from ..disk.byte_reader import Unread, noted_of
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, is_zero
 from .write import can_have_files
@@ -425,7 +425,7 @@ class QueueNumbers:
         self._streams: dict[int, FileUnits] = {}
         own = [name for name in self.names if not name.topic.startswith(LMQ_PREFIX)]
         topics = {topic: n for n, topic in enumerate(dict.fromkeys(name.topic for name in own))}
-        self._topics = KnownTopics([os.fsencode(topic) for topic in topics])
+        self._topics = {os.fsencode(topic): n for topic, n in topics.items()}
         #: Queue ids are below; a table has a row of as many for each topic.
         self._width = max((name.queue_id for name in own), default=-1) + 1
         small = len(self.names) < _FEW  # numpy sorts 16 bits in one pass
@@ -467,9 +467,10 @@ class QueueNumbers:
 
         topics: those of the records, where somebody has numbered them.
         """
-        row = self._topics.numbers(columns.ragged("topic") if topics is None else topics)
+        topics = topics or dictionary(columns.ragged("topic"))
+        row = np.array([self._topics.get(name, -1) for name in topics.values], np.int64)[topics.ids]
         queue_id = columns.ints("queue_id")
-        if row is None or (queue_id < 0).any() or (queue_id >= self._width).any():
+        if (row < 0).any() or (queue_id < 0).any() or (queue_id >= self._width).any():
             return None
         numbers = self._numbers[row * self._width + queue_id]
         if (numbers < 0).any():

@@ -160,6 +160,9 @@ def units_of_messages(context: VerifyContext, messages: Messages) -> None:
         return
     units = check.reader.lookup(messages.offset)
     kinds = compare(units, messages)
+    if not kinds.any():
+        _found(context, check, messages)
+        return
     wrong = kinds > Kind.ADDRESS
     _found(context, check, messages.take(~wrong) if wrong.any() else messages)
     _compare_tags(context, check, messages, units["tags_code"], kinds)

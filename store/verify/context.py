@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from ..broker.dispatch import Dispatched
     from ..broker.profiles import Profile
     from ..broker.snapshot import QueueId
-    from ..columns.dictionary import TopicTable
     from ..log.commit_log import Batch
 
 
@@ -312,11 +311,9 @@ class Records:
         self,
         batch: Batch,
         dispatched: Dispatched | None = None,
-        topic_table: TopicTable | None = None,
     ) -> None:
         self.batch = batch
         self.dispatched = dispatched
-        self._topic_table = topic_table
 
     def __len__(self) -> int:
         return len(self.batch)
@@ -352,8 +349,6 @@ class Records:
         """Topics as stored, each once, and which one each record has."""
         if self.dispatched is not None:
             return self.dispatched.stored_topics
-        if self._topic_table is not None:
-            return self._topic_table.of(self.columns.ragged("topic"))
         return dictionary(self.columns.ragged("topic"))
 
     @cached_property

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ...formats import kernel
 from ...formats.derive.ragged import Flags, Ints, Ragged, overlapping
 from ...formats.message_properties import INNER_NUM, UNIQ_KEY
 from ...formats.sys_flag import SysFlag
@@ -135,6 +136,8 @@ def queue_offsets(context: VerifyContext, records: Records) -> None:
     rows = np.flatnonzero((flags & SysFlag.PREPARED == 0) & (queue_id >= 0) & (queue_id < _QUEUES))
     if not len(rows):
         return
+    if not order.open and _go_on(order, records, rows):
+        return
     rows, group = _by_queue(records, rows)
     offset = records.columns.ints("queue_offset")[rows]
     count = _messages_in(records, flags, rows)
@@ -159,6 +162,19 @@ def queue_offsets(context: VerifyContext, records: Records) -> None:
             zip(last.tolist(), zip(topics.tolist(), queues.tolist(), strict=True), strict=True)
         )
         _report_jumps(context, records, rows, wrong, offset, expected, ends)
+
+
+def _go_on(order: _Order, records: Records, rows: Ints) -> bool:
+    """All go on where their queues were, and that is noted. Numpy cannot say it more quickly."""
+    if not kernel.is_wanted(len(rows)):
+        return False
+    queue_id = records.columns.ints("queue_id")[rows]
+    topics = order.room(records, int(queue_id.max()) + 1)[records.topics.ids[rows]]
+    group = topics * order.next_offset.shape[1] + queue_id
+    offset = records.columns.ints("queue_offset")[rows]
+    count = _messages_in(records, records.columns.ints("sys_flag"), rows)
+    arrays = (group, offset, count, order.next_offset, order.first_offset, np.empty_like(group))
+    return kernel.run(kernel.Operation.GO_ON, arrays) == len(rows)
 
 
 def _by_queue(records: Records, rows: Ints) -> tuple[Ints, Ints]:
@@ -240,6 +256,8 @@ _ROW_BITS = 17
 """The same for those of one batch, few enough to stay in a processor's cache."""
 _FREE = np.uint32(0)
 """No mark is 0."""
+_NEW, _AGAIN = 0, 2
+"""What the native kernel says of a number: kernel/src/rows.rs."""
 _MIX = 0x9E3779B97F4A7C15
 _WORD = np.dtype(np.uint64)
 _WORDS = 4
@@ -261,8 +279,8 @@ def unique_keys(context: VerifyContext, records: Records) -> None:
     has = np.flatnonzero(keys.length > 0)
     if not len(has):
         return
-    numbers = _numbers(keys[has], records.topics.ids[has], records.topics.values)
-    seen = context.kept(_Seen, lambda: _Seen(behind=context.behind is not None))
+    numbers = key_numbers(keys[has], records.topics.ids[has], records.topics.values)
+    seen = context.kept(Met, lambda: Met(behind=context.behind is not None))
     twice = seen.add(numbers, records.position[has])
     if twice.any():
         seen.note(records, has[twice])
@@ -280,7 +298,7 @@ class _Repeat:
 @after("I-051")
 def repeated_keys(context: VerifyContext) -> None:
     """Told once for each topic: retries and batches make many of them."""
-    repeats = context.kept(_Seen, _Seen).repeats
+    repeats = context.kept(Met, Met).repeats
     for topic, repeat in repeats.items():
         one, several = f"message of {topic} has", f"messages of {topic} have"
         text = counted(
@@ -301,7 +319,7 @@ class _Left(NamedTuple):
     repeats: dict[str, _Repeat]
 
 
-class _Seen(Mergeable):
+class Met(Mergeable):
     """Unique keys that were met, as numbers: each has a place, and the next one there takes it.
 
     repeats: by topic. behind: another run comes to the start of this one; those that came first to
@@ -320,6 +338,20 @@ class _Seen(Mergeable):
 
         Returns bool[n]: which of them were met before, or stand here twice.
         """
+        twice: Flags
+        if kernel.is_wanted(len(numbers)):
+            told = np.empty(len(numbers), np.uint8)
+            kernel.run(kernel.Operation.MEET, (numbers, self._marks, told))
+            twice, new = told == _AGAIN, np.flatnonzero(told == _NEW)
+        else:
+            twice, before = self._meet(numbers)
+            new = np.flatnonzero((before == _FREE) & ~twice)
+        if self._behind:
+            self._first.append((numbers[new], position[new]))
+        return twice
+
+    def _meet(self, numbers: Numbers) -> tuple[Flags, npt.NDArray[np.uint32]]:
+        """Which were met before, and what stood in the place of each."""
         place, mark = _place_and_mark(numbers)
         before = self._marks[place]
         twice: Flags = before == mark
@@ -335,10 +367,7 @@ class _Seen(Mergeable):
             rows = np.flatnonzero(some)
             rows = rows[np.argsort(numbers[rows], kind="stable")]
             twice[rows[1:]] |= numbers[rows[1:]] == numbers[rows[:-1]]
-        if self._behind:
-            new = np.flatnonzero((before == _FREE) & ~twice)
-            self._first.append((numbers[new], position[new]))
-        return twice
+        return twice, before
 
     def note(self, records: Records, rows: Ints) -> None:
         """These rows repeat a key."""
@@ -378,7 +407,7 @@ class _Seen(Mergeable):
         again = self._again(left)
         if len(again):
             records = Records(context.store.log.records(again))
-            front = _Seen()
+            front = Met()
             front.repeats = left.repeats
             front.note(records, np.arange(len(records)))
         for topic, repeat in left.repeats.items():
@@ -398,9 +427,14 @@ def _seed(topic: bytes) -> int:
     return int.from_bytes(blake2b(topic, digest_size=_WORD.itemsize).digest())
 
 
-def _numbers(keys: Ragged, topic_ids: Ints, topics: list[bytes]) -> npt.NDArray[np.uint64]:
+def key_numbers(keys: Ragged, topic_ids: Ints, topics: list[bytes]) -> npt.NDArray[np.uint64]:
     """A number for topic and key: equal for equal ones, and for others hardly ever."""
     seeds = np.array([_seed(topic) for topic in topics], np.uint64)
+    if kernel.is_wanted(len(keys)):
+        out = np.empty(len(keys), np.uint64)
+        arrays = (*keys.arrays, seeds[topic_ids], out)
+        kernel.run(kernel.Operation.TEXT_NUMBERS, arrays, (_WORDS, _MIX - (1 << 64)))
+        return out
     mixed = seeds[topic_ids] ^ keys.length.astype(np.uint64)
     words = overlapping(keys.buffer, _WORD)
     shortest = int(keys.length.min())

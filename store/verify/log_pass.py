@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..columns.dictionary import TopicTable
 from ..errors import NotFound
 from ..findings.catalogue import GROUPS
 from ..log.batch import LOOK_BACK, TailHistory
@@ -242,7 +241,6 @@ class LogPass:
         self.of_log_alone = groups <= LOG_GROUPS
         self._scene = context
         self._covered = covered_of(context)
-        self._topics = TopicTable()
         self._proof = (
             context.kept(ProofOfLog, partial(ProofOfLog.fresh, context))
             if wants_proof(context, groups)
@@ -268,7 +266,7 @@ class LogPass:
 
     def records(self, batch: Batch, dispatched: Dispatched | None) -> None:
         """Good records of this log."""
-        records, log = Records(batch, dispatched, self._topics), self._scene.log
+        records, log = Records(batch, dispatched), self._scene.log
         self._covered.add(int(batch.position[0]), batch.end)
         self._records(records)
         log.end = batch.end

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from mqstore.formats import kernel
 from mqstore.formats.derive import Columns, Ragged, decode
 from mqstore.formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
 from tests.slices import examples, share
@@ -17,6 +18,7 @@ from tests.slices import examples, share
 from . import schemas
 from .schemas import SCHEMAS, names_of, parse, records
 
+assert kernel.is_wanted() or True
 each_schema = pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
 
 

@@ -5,39 +5,29 @@ from __future__ import annotations
 import os
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mqstore.formats import kernel
 from mqstore.formats.derive import Ragged
-from mqstore.store.columns.dictionary import KnownTopics
+from mqstore.store.columns.dictionary import dictionary
 from mqstore.store.disk.workers import Forked
 
-NAMES = st.lists(st.binary(min_size=1, max_size=40), unique=True, min_size=1, max_size=8)
+TEXTS = st.lists(st.one_of(st.binary(max_size=3), st.binary(max_size=40)), max_size=40)
 
 
-@given(NAMES, st.lists(st.integers(0, 7), max_size=30), st.integers(0, 60))
-def test_numbers_are_those_of_the_names(names: list[bytes], rows: list[int], slack: int) -> None:
-    chosen = [row % len(names) for row in rows]
-    column = Ragged.of([names[row] for row in chosen])
-    buffer = np.concatenate([column.buffer, np.full(slack, 0xFF, np.uint8)])
-    found = KnownTopics(names).numbers(Ragged(buffer, column.start, column.length))
-    assert found is not None
-    assert found.tolist() == chosen
-
-
-@given(NAMES, st.binary(max_size=300), st.integers(0, 60))
-def test_another_name_is_none_of_them(names: list[bytes], other: bytes, slack: int) -> None:
-    if other in names:
-        return
-    column = Ragged.of([names[0], other, names[-1]])
+@pytest.mark.parametrize("engine", ["native", "numpy"])
+@given(TEXTS, st.integers(0, 60))
+def test_texts_are_told_apart_by_their_bytes(engine: str, texts: list[bytes], slack: int) -> None:
+    column = Ragged.of(texts)
     buffer = np.concatenate([column.buffer, np.zeros(slack, np.uint8)])
-    assert KnownTopics(names).numbers(Ragged(buffer, column.start, column.length)) is None
-
-
-def test_a_name_that_goes_on_with_zeros_is_another() -> None:
-    column = Ragged.of([b"Topic\0", b"Topic", bytes(64)])
-    assert KnownTopics([b"Topic"]).numbers(column[:2]) is None
-    assert KnownTopics([b"Topic", b"Topic\0"]).numbers(column[:2]).tolist() == [1, 0]  # type: ignore[union-attr]
+    with pytest.MonkeyPatch.context() as patch:
+        if engine == "numpy":
+            patch.setattr(kernel, "is_wanted", lambda rows=0: False)
+        found = dictionary(Ragged(buffer, column.start, column.length))
+    assert found.values == list(dict.fromkeys(texts))
+    assert [found.values[number] for number in found.ids.tolist()] == texts
 
 
 def test_work_in_a_child_comes_back() -> None:

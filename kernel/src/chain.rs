@@ -1,0 +1,115 @@
+//! Following the items of a log, one behind the other, as long as each is plain.
+
+use crate::table::{Block, Columns, Table, BLOCK};
+
+/// Where size, magic code and own position of an item stand, and where the record begins in it.
+pub struct Frame {
+    size: usize,
+    magic: usize,
+    position: usize,
+    payload: usize,
+    smallest: usize,
+    magics: Vec<u32>,
+}
+
+impl Frame {
+    /// From the five numbers in this order, and the magic codes. None: they make no sense.
+    pub fn of(numbers: &[i64]) -> Option<Frame> {
+        let place = |i: usize| usize::try_from(*numbers.get(i)?).ok().filter(|&n| n < 1 << 20);
+        Some(Frame {
+            size: place(0)?,
+            magic: place(1)?,
+            position: place(2)?,
+            payload: place(3)?,
+            smallest: place(4)?.max(1), // nobody stands still
+            magics: numbers.get(5..)?.iter().map(|&magic| magic as u32).collect(),
+        })
+    }
+
+    /// Size of the item at byte `at`, which lies inside and names its position.
+    fn item(&self, buf: &[u8], base: i64, at: usize) -> Option<usize> {
+        let item = buf.get(at..).filter(|item| item.len() >= self.smallest)?;
+        let size = u32::from_be_bytes(*item.get(self.size..)?.first_chunk()?) as usize;
+        let magic = u32::from_be_bytes(*item.get(self.magic..)?.first_chunk()?);
+        let position = i64::from_be_bytes(*item.get(self.position..)?.first_chunk()?);
+        let good = self.magics.contains(&magic)
+            && (self.smallest..=item.len()).contains(&size)
+            && position == base.wrapping_add(at as i64);
+        good.then_some(size)
+    }
+}
+
+/// How far ahead of the chain bytes are looked at, and in which steps: lines of a processor's cache.
+const AHEAD: usize = 2048;
+const LINE: usize = 64;
+
+/// Look at what lies ahead. Where the next item begins is known only when this one has come out of
+/// memory; the lines in between can come together. Returns how far it got.
+fn meet(buf: &[u8], from: usize, at: usize) -> usize {
+    let mut seen = 0;
+    let end = (at + AHEAD).min(buf.len());
+    let begin = from.max(at);
+    for line in (begin..end).step_by(LINE) {
+        seen ^= buf[line];
+    }
+    std::hint::black_box(seen);
+    if begin < end {
+        begin + (end - begin).next_multiple_of(LINE)
+    } else {
+        begin
+    }
+}
+
+/// Columns in front of those of the table: where a record begins and ends, and that its CRC fits.
+pub const OWN: usize = 3;
+
+/// The items of a buffer that begins at log position `base`, and what the record of each has to be.
+pub struct Chain<'a> {
+    /// Steps and rules of a record.
+    pub table: &'a Table,
+    /// What an item begins with.
+    pub frame: &'a Frame,
+    /// The bytes.
+    pub buf: &'a [u8],
+    /// Position of its first byte.
+    pub base: i64,
+    /// Whether checksums are looked at.
+    pub crc: bool,
+}
+
+/// Follow the chain from byte `at` on, until an item is not plain, not whole, or `stride` of them are
+/// found. Returns how many, and the byte behind them.
+pub fn follow(chain: &Chain, mut at: usize, out: &mut [i64], stride: usize) -> Option<(usize, usize)> {
+    let &Chain { table, frame, buf, base, crc } = chain;
+    let (own, fields) = out.split_at_mut_checked(OWN.checked_mul(stride)?)?;
+    let mut columns = Columns::of(fields, table.columns(), stride)?;
+    let mut block = Block::default();
+    let (mut rows, mut met) = (0, at);
+    loop {
+        let (room, mut count, mut end) = (BLOCK.min(stride - rows), 0, at);
+        while count < room {
+            met = meet(buf, met, end);
+            let Some(size) = frame.item(buf, base, end) else { break };
+            block.starts[count] = end + frame.payload.min(size);
+            block.limits[count] = end + size;
+            end += size;
+            count += 1;
+        }
+        table.run(buf, &mut block, count, &mut columns, rows);
+        let plain = table.plain(&block, count, base, &columns, rows);
+        for i in 0..plain {
+            own[rows + i] = block.starts[i] as i64;
+            own[stride + rows + i] = block.ends[i] as i64;
+        }
+        if crc {
+            table.check(buf, plain, &columns, rows, &mut own[2 * stride + rows..][..plain]);
+        }
+        if plain > 0 {
+            at = block.limits[plain - 1];
+        }
+        rows += plain;
+        if plain < BLOCK {
+            return Some((rows, at));
+        }
+    }
+}

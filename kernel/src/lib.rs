@@ -1,0 +1,208 @@
+//! Tables of steps over bulk bytes, and a handful of loops over (buffer, starts, lengths). Knows no
+//! RocketMQ: what a record is stands in construct schemas, of which Python makes the tables.
+//!
+//! The edge to Python is the one place with `unsafe`. A call names an operation, arrays and numbers;
+//! arrays become slices here, once, and a panic becomes an error. All else is safe Rust over bytes
+//! that nobody vouches for.
+
+pub mod chain;
+pub mod rows;
+pub mod table;
+pub mod text;
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+/// Changes when an operation does: Python uses no library of another number.
+pub const VERSION: i64 = 1;
+/// The answer to arguments that make no sense.
+pub const WRONG: i64 = -1;
+
+/// An array of the caller, of so many bytes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Span {
+    at: *mut u8,
+    bytes: usize,
+}
+
+/// The arrays and numbers of a call. Python keeps the arrays alive and lets nobody write them meanwhile.
+pub struct Args<'a> {
+    spans: &'a [Span],
+    numbers: &'a [i64],
+}
+
+/// What an array may hold: every pattern of bits is a number.
+pub trait Plain {}
+impl Plain for u8 {}
+impl Plain for i32 {}
+impl Plain for i64 {}
+
+#[allow(unsafe_code)]
+mod edge {
+    use super::{Args, Plain, Span};
+
+    impl<'a> Args<'a> {
+        fn span<T: Plain>(&self, i: usize) -> Option<(*mut T, usize)> {
+            let Span { at, bytes } = *self.spans.get(i)?;
+            let good = bytes % size_of::<T>() == 0 && bytes <= isize::MAX as usize;
+            let at = if bytes == 0 { std::ptr::NonNull::<T>::dangling().as_ptr() } else { at.cast::<T>() };
+            (good && !at.is_null() && at.is_aligned()).then_some((at, bytes / size_of::<T>()))
+        }
+
+        /// Array i, to read.
+        pub fn get<T: Plain>(&self, i: usize) -> Option<&'a [T]> {
+            let (at, count) = self.span(i)?;
+            // SAFETY: the caller's array, which no operation writes: `get_mut` gives each out alone
+            Some(unsafe { std::slice::from_raw_parts(at, count) })
+        }
+
+        /// Array i, to write: it shares no byte with another one, and each is asked for once.
+        pub fn get_mut<T: Plain>(&self, i: usize) -> Option<&'a mut [T]> {
+            let (at, count) = self.span::<T>(i)?;
+            let (begin, end) = (at as usize, at as usize + count * size_of::<T>());
+            let apart = |other: &Span| {
+                let at = other.at as usize;
+                other.bytes == 0 || begin == end || at >= end || at.saturating_add(other.bytes) <= begin
+            };
+            if !self.spans.iter().enumerate().all(|(k, other)| k == i || apart(other)) {
+                return None;
+            }
+            // SAFETY: the caller's array, and no other slice of this call has a byte of it
+            Some(unsafe { std::slice::from_raw_parts_mut(at, count) })
+        }
+    }
+
+    /// Do one operation. Returns its answer, or -1: the arguments make no sense.
+    ///
+    /// # Safety
+    /// The spans are arrays of the caller that live, and that nobody else writes, during the call.
+    #[no_mangle]
+    pub unsafe extern "C" fn mqstore_run(
+        operation: i64,
+        spans: *const Span,
+        spans_n: usize,
+        numbers: *const i64,
+        numbers_n: usize,
+    ) -> i64 {
+        if (spans.is_null() && spans_n > 0) || (numbers.is_null() && numbers_n > 0) || spans_n > 64 || numbers_n > 64 {
+            return super::WRONG;
+        }
+        let args = Args {
+            spans: if spans_n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(spans, spans_n) } },
+            numbers: if numbers_n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(numbers, numbers_n) } },
+        };
+        super::guarded(|| super::run(operation, &args))
+    }
+}
+
+fn guarded(work: impl FnOnce() -> Option<i64>) -> i64 {
+    catch_unwind(AssertUnwindSafe(work)).ok().flatten().unwrap_or(WRONG)
+}
+
+impl Args<'_> {
+    fn number(&self, i: usize) -> Option<i64> {
+        self.numbers.get(i).copied()
+    }
+
+    fn size(&self, i: usize) -> Option<usize> {
+        usize::try_from(self.number(i)?).ok()
+    }
+}
+
+/// The operations by number; each says which arrays and numbers it wants.
+fn run(operation: i64, args: &Args) -> Option<i64> {
+    match operation {
+        0 => Some(VERSION),
+        1 => follow_chain(args),
+        2 => decode(args),
+        3 => checksums(args),
+        // names, their lengths, buffer, starts, lengths, values, odd; names with values
+        4 => {
+            let (starts, names) = (args.get(3)?, args.size(0)?);
+            let mut values = text::Values { columns: args.get_mut(5)?, names, texts: starts.len() };
+            let known = text::Names::of(args.get(0)?, args.get(1)?)?;
+            let found = text::items(&known, args.get(2)?, starts, args.get(4)?, &mut values, args.get_mut(6)?)?;
+            args.get_mut::<i64>(7)?.first_mut().map(|all| *all = found as i64)?;
+            Some(0)
+        }
+        // buffer, starts, lengths, seeds, out, odd
+        5 => text::hashes(args.get(0)?, args.get(1)?, args.get(2)?, args.get(3)?, args.get_mut(4)?, args.get_mut(5)?),
+        // buffer, starts, lengths, ids, leaders
+        6 => rows::dictionary(args.get(0)?, args.get(1)?, args.get(2)?, args.get_mut(3)?, args.get_mut(4)?),
+        // buffer, starts, lengths, target, places
+        7 => rows::copy(args.get(0)?, args.get(1)?, args.get(2)?, args.get_mut(3)?, args.get(4)?),
+        // buffer, starts, lengths, seeds, out; words, factor
+        8 => rows::text_numbers(
+            (args.get(0)?, args.get(1)?, args.get(2)?),
+            args.get(3)?,
+            args.size(0)?,
+            args.number(1)? as u64,
+            args.get_mut(4)?,
+        ),
+        // numbers, marks, told
+        9 => rows::meet(args.get(0)?, args.get_mut(1)?, args.get_mut(2)?),
+        // group, value, count, next, first, before
+        10 => rows::go_on(
+            args.get(0)?,
+            (args.get(1)?, args.get(2)?),
+            args.get_mut(3)?,
+            args.get_mut(4)?,
+            args.get_mut(5)?,
+        ),
+        _ => None,
+    }
+}
+
+/// table, frame, buffer, out; columns, base, at, crc, stride. out: end of the last, then the columns.
+fn follow_chain(args: &Args) -> Option<i64> {
+    let table = table::Table::of(args.get(0)?, args.size(0)?)?;
+    let frame = chain::Frame::of(args.get(1)?)?;
+    let (buf, base, crc) = (args.get(2)?, args.number(1)?, args.number(3)? != 0);
+    let (end, out) = args.get_mut::<i64>(3)?.split_first_mut()?;
+    let chain = chain::Chain { table: &table, frame: &frame, buf, base, crc };
+    let (rows, at) = chain::follow(&chain, args.size(2)?, out, args.size(4)?)?;
+    *end = at as i64;
+    Some(rows as i64)
+}
+
+/// table, buffer, starts, limits, out; columns. out: ends, ok, then the columns. Returns how many are ok.
+fn decode(args: &Args) -> Option<i64> {
+    let table = table::Table::of(args.get(0)?, args.size(0)?)?;
+    let (buf, starts, limits) = (args.get::<u8>(1)?, args.get::<i64>(2)?, args.get::<i64>(3)?);
+    let count = starts.len();
+    let (own, fields) = args.get_mut::<i64>(4)?.split_at_mut_checked(count.checked_mul(2)?)?;
+    if limits.len() != count {
+        return None;
+    }
+    let mut columns = table::Columns::of(fields, table.columns(), count)?;
+    let mut block = table::Block::default();
+    let mut good = 0;
+    for first in (0..count).step_by(table::BLOCK) {
+        let some = table::BLOCK.min(count - first);
+        for i in 0..some {
+            // a negative start lies behind every limit
+            block.starts[i] = usize::try_from(starts[first + i]).unwrap_or(usize::MAX >> 1);
+            block.limits[i] = usize::try_from(limits[first + i]).unwrap_or(0).min(buf.len());
+        }
+        table.run(buf, &mut block, some, &mut columns, first);
+        for i in 0..some {
+            own[first + i] = block.ends[i] as i64;
+            own[count + first + i] = i64::from(block.ok[i]);
+            good += i64::from(block.ok[i]);
+        }
+    }
+    Some(good)
+}
+
+/// buffer, starts, lengths, out: CRC-32 of each text without its top bit.
+fn checksums(args: &Args) -> Option<i64> {
+    let (buf, starts, lengths) = (args.get(0)?, args.get::<i64>(1)?, args.get::<i64>(2)?);
+    let out = args.get_mut::<i32>(3)?;
+    if starts.len() != lengths.len() || starts.len() != out.len() {
+        return None;
+    }
+    for ((&start, &length), out) in starts.iter().zip(lengths).zip(out) {
+        *out = table::crc31(table::string(buf, start, length)?) as i32;
+    }
+    Some(starts.len() as i64)
+}

@@ -1,0 +1,382 @@
+//! A table: what Python makes of a construct schema. Steps over a record's bytes, from front to
+//! back; each writes numbers of records into columns. A string is two columns: start and length.
+
+/// One row of a table: the operation and up to five numbers.
+pub const WIDTH: usize = 6;
+
+/// Up to so many records go through the steps together.
+pub const BLOCK: usize = 128;
+
+/// What a table does next with the bytes of a record.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Go behind the next bytes, which the steps behind this one read.
+    Run(usize),
+    /// A number of `width` bytes in the run.
+    Number { column: usize, offset: usize, width: usize, signed: bool, little: bool },
+    /// As many bytes of the run as the step says.
+    Fixed { column: usize, offset: usize, length: usize },
+    /// As many bytes as a column says, plus `add`.
+    Take { column: usize, length: usize, add: i64 },
+    /// All that is left.
+    Rest { column: usize },
+    /// The next `yes` steps, or the `no` ones behind them.
+    If { column: usize, test: Test, yes: usize, no: usize },
+}
+
+/// A condition on a column.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Test {
+    /// Some of these bits are set.
+    Bits(i64),
+    /// It is this number.
+    Equal(i64),
+}
+
+impl Test {
+    fn holds(self, value: i64) -> bool {
+        match self {
+            Test::Bits(bits) => value & bits != 0,
+            Test::Equal(number) => value == number,
+        }
+    }
+}
+
+/// What has to hold of a record that a chain goes on behind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rule {
+    /// The record ends where this column says.
+    Size(usize),
+    /// The column is the record's own position.
+    Position(usize),
+    /// The column is one of three numbers.
+    Known(usize, [i64; 3]),
+}
+
+/// A table that was looked through: no column is out of range, no branch leaves its steps.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    steps: Vec<Step>,
+    rules: Vec<Rule>,
+    /// Start of the string whose checksum is stored in the second column.
+    checksum: Option<(usize, usize)>,
+    columns: usize,
+}
+
+/// Where records begin and may end, and where the steps have come to. `ok`: all bytes were there.
+pub struct Block {
+    /// First byte of each record.
+    pub starts: [usize; BLOCK],
+    /// Byte behind the last that may be read.
+    pub limits: [usize; BLOCK],
+    /// Where the run begins.
+    runs: [usize; BLOCK],
+    /// The bytes of the run of each record, one behind the other; zeros of one that is not ok.
+    bytes: Vec<u8>,
+    /// How many they are of each.
+    size: usize,
+    /// Byte behind the last that was read.
+    pub ends: [usize; BLOCK],
+    /// All lengths fit.
+    pub ok: [bool; BLOCK],
+}
+
+impl Default for Block {
+    fn default() -> Block {
+        Block { starts: [0; BLOCK], limits: [0; BLOCK], runs: [0; BLOCK], bytes: Vec::new(), size: 1, ends: [0; BLOCK], ok: [false; BLOCK] }
+    }
+}
+
+/// Columns of one array: `stride` numbers each.
+pub struct Columns<'a> {
+    numbers: &'a mut [i64],
+    stride: usize,
+}
+
+impl<'a> Columns<'a> {
+    /// None: there is not enough room for so many.
+    pub fn of(numbers: &'a mut [i64], columns: usize, stride: usize) -> Option<Columns<'a>> {
+        (columns.checked_mul(stride)? <= numbers.len()).then_some(Columns { numbers, stride })
+    }
+
+    fn part(&mut self, column: usize, row: usize, count: usize) -> &mut [i64] {
+        &mut self.numbers[column * self.stride + row..][..count]
+    }
+
+    /// One number.
+    pub fn get(&self, column: usize, row: usize) -> i64 {
+        self.numbers[column * self.stride + row]
+    }
+}
+
+fn test(equal: i64, number: i64) -> Test {
+    if equal == 0 {
+        Test::Bits(number)
+    } else {
+        Test::Equal(number)
+    }
+}
+
+fn place(number: i64, below: usize) -> Option<usize> {
+    usize::try_from(number).ok().filter(|&n| n < below)
+}
+
+impl Table {
+    /// Look through rows of six numbers. None: they make no sense.
+    pub fn of(rows: &[i64], columns: usize) -> Option<Table> {
+        if rows.len() % WIDTH != 0 || columns > 1 << 12 {
+            return None;
+        }
+        let mut table = Table { columns, ..Table::default() };
+        for row in rows.chunks_exact(WIDTH) {
+            let own = |i: usize| place(row[i], columns);
+            let size = |i: usize| place(row[i], 1 << 30);
+            let two = |i: usize| place(row[i], columns.checked_sub(1)?);
+            let step = match row[0] {
+                0 => Step::Number {
+                    column: own(1)?,
+                    offset: size(2)?,
+                    width: size(3).filter(|w| (1..=8).contains(w))?,
+                    signed: row[4] != 0,
+                    little: row[5] != 0,
+                },
+                1 => Step::Run(size(1)?),
+                2 => Step::Fixed { column: two(1)?, offset: size(2)?, length: size(3)? },
+                3 => Step::Take { column: two(1)?, length: own(2)?, add: i64::from(i32::try_from(row[3]).ok()?) },
+                4 => Step::Rest { column: two(1)? },
+                5 => Step::If {
+                    column: own(1)?,
+                    test: test(row[2], row[3]),
+                    yes: size(4)?,
+                    no: size(5)?,
+                },
+                10 => {
+                    table.rules.push(Rule::Size(own(1)?));
+                    continue;
+                }
+                11 => {
+                    table.rules.push(Rule::Position(own(1)?));
+                    continue;
+                }
+                12 => {
+                    table.rules.push(Rule::Known(own(1)?, [row[2], row[3], row[4]]));
+                    continue;
+                }
+                13 => {
+                    table.checksum = Some((two(1)?, own(2)?));
+                    continue;
+                }
+                _ => return None,
+            };
+            table.steps.push(step);
+        }
+        nested(&table.steps, 0).then_some(table)
+    }
+
+    /// How many columns it fills.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Run the steps over the first `count` records of a block; rows from `row` on.
+    pub fn run(&self, buf: &[u8], block: &mut Block, count: usize, out: &mut Columns, row: usize) {
+        for i in 0..count {
+            block.ends[i] = block.starts[i];
+            block.ok[i] = block.starts[i] <= block.limits[i] && block.limits[i] <= buf.len();
+        }
+        self.steps_over(&self.steps, buf, block, 0..count, out, row);
+    }
+
+    fn steps_over(
+        &self,
+        mut steps: &[Step],
+        buf: &[u8],
+        block: &mut Block,
+        rows: std::ops::Range<usize>,
+        out: &mut Columns,
+        row: usize,
+    ) {
+        while let Some((step, behind)) = steps.split_first() {
+            steps = behind;
+            let &Step::If { column, test, yes, no } = step else {
+                one(step, buf, block, rows.clone(), out, row);
+                continue;
+            };
+            let (when, rest) = steps.split_at(yes);
+            let (unless, after) = rest.split_at(no);
+            // neighbours mostly go the same way: a run of them goes through the steps together
+            let mut begin = rows.start;
+            while begin < rows.end {
+                let holds = test.holds(out.get(column, row + begin));
+                let same = (begin..rows.end).take_while(|&i| test.holds(out.get(column, row + i)) == holds);
+                let end = begin + same.count();
+                self.steps_over(if holds { when } else { unless }, buf, block, begin..end, out, row);
+                begin = end;
+            }
+            steps = after;
+        }
+    }
+
+    /// How many of the first `count` records keep all rules. base: position of the buffer.
+    pub fn plain(&self, block: &Block, mut count: usize, base: i64, out: &Columns, row: usize) -> usize {
+        let good = |i: usize| block.ok[i] && block.ends[i] == block.limits[i];
+        count = (0..count).find(|&i| !good(i)).unwrap_or(count);
+        for rule in &self.rules {
+            let column = match *rule {
+                Rule::Size(column) | Rule::Position(column) | Rule::Known(column, _) => column,
+            };
+            let numbers = &out.numbers[column * out.stride + row..][..count];
+            let places = block.starts.iter().zip(&block.ends);
+            let broken = match *rule {
+                Rule::Size(_) => numbers.iter().zip(places).position(|(&n, (start, end))| n != (end - start) as i64),
+                Rule::Position(_) => {
+                    numbers.iter().zip(&block.starts).position(|(&n, &start)| n != base.wrapping_add(start as i64))
+                }
+                Rule::Known(_, known) => numbers.iter().position(|n| !known.contains(n)),
+            };
+            count = broken.unwrap_or(count);
+        }
+        count
+    }
+
+    /// Whether the string of each of the first `count` records has the checksum that is stored.
+    pub fn check(&self, buf: &[u8], count: usize, out: &Columns, row: usize, fits: &mut [i64]) {
+        for (i, fits) in fits.iter_mut().enumerate().take(count) {
+            *fits = self.checksum.is_none_or(|(text, stored)| {
+                let bytes = string(buf, out.get(text, row + i), out.get(text + 1, row + i));
+                bytes.is_some_and(|b| b.is_empty() || i64::from(crc31(b)) == out.get(stored, row + i))
+            }) as i64;
+        }
+    }
+}
+
+/// Branches stay within the steps of the one that they are in.
+fn nested(steps: &[Step], depth: usize) -> bool {
+    let mut at = 0;
+    while at < steps.len() {
+        if let Step::If { yes, no, .. } = steps[at] {
+            let (first, second) = (at + 1, at + 1 + yes);
+            if depth > 32 || second + no > steps.len() {
+                return false;
+            }
+            if !nested(&steps[first..second], depth + 1) || !nested(&steps[second..second + no], depth + 1) {
+                return false;
+            }
+            at = second + no;
+        } else {
+            at += 1;
+        }
+    }
+    true
+}
+
+/// One step that is no branch, of the records `rows` of a block.
+fn one(step: &Step, buf: &[u8], block: &mut Block, rows: std::ops::Range<usize>, out: &mut Columns, row: usize) {
+    let (first, count) = (row + rows.start, rows.len());
+    match *step {
+        Step::Run(size) => {
+            block.bytes.clear();
+            block.size = size.max(1);
+            for i in rows {
+                let at = block.ends[i];
+                let bytes = buf.get(at..at.saturating_add(size)).filter(|_| {
+                    block.ok[i] && size <= block.limits[i].saturating_sub(at)
+                });
+                block.runs[i] = at;
+                block.ok[i] = bytes.is_some();
+                match bytes {
+                    Some(bytes) => {
+                        block.bytes.extend_from_slice(bytes);
+                        block.ends[i] = at + size;
+                    }
+                    None => block.bytes.resize(block.bytes.len() + size, 0),
+                }
+            }
+        }
+        Step::Number { column, offset, width, signed, little } => {
+            if offset + width > block.size {
+                return;
+            }
+            let (runs, out) = (block.bytes.chunks_exact(block.size), out.part(column, first, count));
+            match (width, signed, little) {
+                (4, true, false) => numbers(runs, offset, out, |b| i64::from(i32::from_be_bytes(b))),
+                (4, false, false) => numbers(runs, offset, out, |b| i64::from(u32::from_be_bytes(b))),
+                (8, _, false) => numbers(runs, offset, out, i64::from_be_bytes),
+                (2, true, false) => numbers(runs, offset, out, |b| i64::from(i16::from_be_bytes(b))),
+                (1, true, _) => numbers(runs, offset, out, |b: [u8; 1]| i64::from(b[0] as i8)),
+                _ => {
+                    for (out, run) in out.iter_mut().zip(runs) {
+                        *out = number(&run[offset..offset + width], signed, little);
+                    }
+                }
+            }
+        }
+        Step::Fixed { column, offset, length } => {
+            for (k, i) in rows.enumerate() {
+                let at = if block.ok[i] { block.runs[i] + offset } else { 0 };
+                out.part(column, first + k, 1)[0] = at as i64;
+                out.part(column + 1, first + k, 1)[0] = if block.ok[i] { length as i64 } else { 0 };
+            }
+        }
+        Step::Take { column, length, add } => {
+            for (k, i) in rows.enumerate() {
+                let wanted = out.get(length, first + k).checked_add(add).and_then(|n| usize::try_from(n).ok());
+                take(block, i, wanted, column, out, first + k);
+            }
+        }
+        Step::Rest { column } => {
+            for (k, i) in rows.enumerate() {
+                let left = block.limits[i].checked_sub(block.ends[i]);
+                take(block, i, left, column, out, first + k);
+            }
+        }
+        Step::If { .. } => (),
+    }
+}
+
+/// A number of each run, `N` bytes wide.
+fn numbers<const N: usize>(
+    runs: std::slice::ChunksExact<u8>,
+    offset: usize,
+    out: &mut [i64],
+    value: impl Fn([u8; N]) -> i64,
+) {
+    for (out, run) in out.iter_mut().zip(runs) {
+        *out = run[offset..].first_chunk().map_or(0, |bytes| value(*bytes));
+    }
+}
+
+fn take(block: &mut Block, i: usize, length: Option<usize>, column: usize, out: &mut Columns, row: usize) {
+    let at = block.ends[i];
+    let length = length.filter(|&n| block.ok[i] && n <= block.limits[i].saturating_sub(at));
+    block.ok[i] = length.is_some();
+    block.ends[i] = at + length.unwrap_or(0);
+    out.part(column, row, 1)[0] = at as i64;
+    out.part(column + 1, row, 1)[0] = length.unwrap_or(0) as i64;
+}
+
+/// A number of up to eight bytes.
+pub fn number(bytes: &[u8], signed: bool, little: bool) -> i64 {
+    let push = |sum: u64, &byte: &u8| sum << 8 | u64::from(byte);
+    let all = if little { bytes.iter().rev().fold(0, push) } else { bytes.iter().fold(0, push) };
+    let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
+    if signed {
+        (all << unused) as i64 >> unused
+    } else {
+        all as i64
+    }
+}
+
+/// A string in a buffer; one of negative length is empty. None: it is not inside.
+pub fn string(buf: &[u8], start: i64, length: i64) -> Option<&[u8]> {
+    if length <= 0 {
+        return Some(&[]);
+    }
+    let start = usize::try_from(start).ok()?;
+    buf.get(start..start.checked_add(usize::try_from(length).ok()?)?)
+}
+
+/// CRC-32 without its top bit.
+pub fn crc31(bytes: &[u8]) -> u32 {
+    crc32fast::hash(bytes) & 0x7FFF_FFFF
+}

@@ -1,0 +1,158 @@
+//! Whatever the bytes, tables and numbers are: no panic, nothing read or written out of bounds, an end.
+//! And what is found is what a plain loop finds.
+
+use mqstore_kernel::chain::{follow, Chain, Frame, OWN};
+use mqstore_kernel::rows::{copy, dictionary, go_on, meet, text_numbers};
+use mqstore_kernel::table::{Block, Columns, Table, BLOCK, WIDTH};
+use mqstore_kernel::text::{hashes, items, java_hash, odd, Names, Values};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// Numbers that lead astray, among small ones.
+fn astray() -> impl Strategy<Value = i64> {
+    prop_oneof![0..40i64, -3..3i64, Just(i64::MAX), Just(i64::MIN), any::<i64>()]
+}
+
+fn rows() -> impl Strategy<Value = Vec<i64>> {
+    let row = (prop_oneof![0..15i64, astray()], vec(astray(), WIDTH - 1));
+    vec(row.prop_map(|(step, rest)| [vec![step], rest].concat()), 0..12).prop_map(|rows| rows.concat())
+}
+
+/// Texts that overlap one another in one buffer.
+fn texts() -> impl Strategy<Value = (Vec<u8>, Vec<i64>, Vec<i64>)> {
+    vec(prop_oneof![0..4u8, b'a'..b'e', any::<u8>()], 0..400).prop_flat_map(|buf| {
+        let size = buf.len() as i64;
+        let spans = vec((0..=size, -1..=size), 0..30).prop_map(move |spans| {
+            let starts = spans.iter().map(|span| span.0).collect();
+            let lengths = spans.iter().map(|span| span.1.min(size - span.0)).collect();
+            (starts, lengths)
+        });
+        (Just(buf), spans).prop_map(|(buf, (starts, lengths))| (buf, starts, lengths))
+    })
+}
+
+/// The same text by text.
+fn each<'a>(buf: &'a [u8], starts: &'a [i64], lengths: &'a [i64]) -> impl Iterator<Item = &'a [u8]> + 'a {
+    starts.iter().zip(lengths).map(move |(&start, &length)| &buf[start as usize..][..length.max(0) as usize])
+}
+
+proptest! {
+    #[test]
+    fn any_table_over_any_bytes(
+        rows in rows(),
+        columns in 0..40usize,
+        buf in vec(any::<u8>(), 0..300),
+        starts in vec(astray(), 0..BLOCK),
+        frame in vec(astray(), 0..9),
+        at in 0..400usize,
+        base in any::<i64>(),
+        stride in 0..40usize,
+    ) {
+        let Some(table) = Table::of(&rows, columns) else { return Ok(()) };
+        let mut out = vec![7; (columns + OWN) * stride.max(starts.len())];
+        let mut block = Block::default();
+        for (i, &start) in starts.iter().enumerate() {
+            block.starts[i] = usize::try_from(start).unwrap_or(usize::MAX >> 1);
+            block.limits[i] = buf.len();
+        }
+        let mut made = Columns::of(&mut out, columns, starts.len()).unwrap();
+        table.run(&buf, &mut block, starts.len(), &mut made, 0);
+        for i in 0..starts.len() {
+            prop_assert!(!block.ok[i] || block.ends[i] <= buf.len());
+        }
+        if let Some(frame) = Frame::of(&frame) {
+            let chain = Chain { table: &table, frame: &frame, buf: &buf, base, crc: true };
+            if let Some((count, end)) = follow(&chain, at, &mut out, stride) {
+                prop_assert!(count <= stride && (end <= buf.len() || end == at));
+            }
+        }
+    }
+
+    #[test]
+    fn a_chain_of_sizes_is_followed(sizes in vec(16..200usize, 0..300), cut in 0..20usize, base in -5..1000i64) {
+        let mut buf = Vec::new();
+        for &size in &sizes {
+            let position = base + buf.len() as i64;
+            let mut item = vec![0xAB; size];
+            item[..4].copy_from_slice(&(size as u32).to_be_bytes());
+            item[4..8].copy_from_slice(&7u32.to_be_bytes());
+            item[8..16].copy_from_slice(&position.to_be_bytes());
+            buf.extend(item);
+        }
+        let whole = buf.len();
+        buf.truncate(whole.saturating_sub(cut));
+        let table = Table::of(&[1, 16, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 4, 1, 0, 0, 0, 0], 3).unwrap();
+        let frame = Frame::of(&[0, 4, 8, 0, 16, 7]).unwrap();
+        let mut out = vec![0; (OWN + 3) * 400];
+        let chain = Chain { table: &table, frame: &frame, buf: &buf, base, crc: true };
+        let found = follow(&chain, 0, &mut out, 400).unwrap();
+        let mut end = 0;
+        let expected = sizes.iter().take_while(|&&size| { end += size; end <= buf.len() }).count();
+        prop_assert_eq!(found.0, expected);
+        prop_assert_eq!(found.1, sizes[..expected].iter().sum::<usize>());
+    }
+
+    #[test]
+    fn items_are_those_of_a_plain_loop((buf, starts, lengths) in texts()) {
+        let names = Names::of(b"abcab", &[1, 1, 1, 2]).unwrap();
+        let count = starts.len();
+        let (mut columns, mut strange) = (vec![5; 4 * 3 * count], vec![0; count]);
+        let mut values = Values { columns: &mut columns, names: 4, texts: count };
+        items(&names, &buf, &starts, &lengths, &mut values, &mut strange).unwrap();
+        for (row, text) in each(&buf, &starts, &lengths).enumerate() {
+            prop_assert_eq!(strange[row] & odd::NUL != 0, text.contains(&0));
+            for (number, name) in [&b"a"[..], b"b", b"c", b"ab"].iter().enumerate() {
+                let head = [name, &b"\x01"[..]].concat();
+                let found: Vec<&[u8]> = text.split(|&b| b == 2).filter_map(|item| item.strip_prefix(&head[..])).collect();
+                prop_assert_eq!(columns[(3 * number + 2) * count + row], found.len() as i64);
+                let (start, length) = (columns[3 * number * count + row], columns[(3 * number + 1) * count + row]);
+                match found.iter().rev().find(|value| !value.is_empty()) {
+                    Some(value) => prop_assert_eq!(&buf[start as usize..][..length as usize], *value),
+                    None => prop_assert_eq!(length, -1),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn texts_are_numbered_hashed_and_copied((buf, starts, lengths) in texts()) {
+        let count = starts.len();
+        let all: Vec<&[u8]> = each(&buf, &starts, &lengths).collect();
+        let (mut ids, mut leaders) = (vec![0; count], vec![0; count]);
+        let found = dictionary(&buf, &starts, &lengths, &mut ids, &mut leaders).unwrap() as usize;
+        for (row, text) in all.iter().enumerate() {
+            prop_assert!((ids[row] as usize) < found);
+            prop_assert_eq!(all[leaders[ids[row] as usize] as usize], *text);
+        }
+        let (mut out, mut bad) = (vec![0; count], vec![0; count]);
+        hashes(&buf, &starts, &lengths, &[], &mut out, &mut bad).unwrap();
+        for (row, text) in all.iter().enumerate() {
+            prop_assert_eq!(bad[row] == 1, std::str::from_utf8(text).is_err());
+            prop_assert_eq!(java_hash(0, text).unwrap_or(0) as i32, out[row]);
+        }
+        let mut places = Vec::new();
+        let mut target = Vec::new();
+        for text in &all {
+            places.push(target.len() as i64);
+            target.extend(*text);
+        }
+        let mut copied = vec![0; target.len()];
+        copy(&buf, &starts, &lengths, &mut copied, &places).unwrap();
+        prop_assert_eq!(copied, target);
+    }
+
+    #[test]
+    fn places_and_spans_that_lead_astray(
+        buf in vec(any::<u8>(), 0..60),
+        starts in vec(astray(), 3),
+        lengths in vec(astray(), 3),
+        places in vec(astray(), 3),
+    ) {
+        copy(&buf, &starts, &lengths, &mut [0; 30], &places);
+        dictionary(&buf, &starts, &lengths, &mut [0; 3], &mut [0; 3]);
+        hashes(&buf, &starts, &lengths, &[], &mut [0; 3], &mut [0; 3]);
+        text_numbers((&buf, &starts, &lengths), &places, 4, 3, &mut [0; 3]);
+        meet(&places, &mut [0; 4], &mut [0; 3]);
+        go_on(&places, (&starts, &lengths), &mut [-1; 2], &mut [-1; 2], &mut [0; 3]);
+    }
+}

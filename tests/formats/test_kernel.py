@@ -1,0 +1,200 @@
+"""The native kernel and numpy say the same, of random, real and hostile bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqstore.formats import kernel
+from mqstore.formats import message_properties as names
+from mqstore.formats.derive.ragged import Ragged, ragged_copy
+from mqstore.formats.hashing import crc31, java_hash, java_string
+from mqstore.formats.hashing_columns import crc31_column, index_hash_column, java_hash_column
+from mqstore.formats.property_columns import Items
+from mqstore.store.columns.dictionary import dictionary
+from mqstore.store.verify import log_order
+
+pytestmark = pytest.mark.skipif(not kernel.is_wanted(), reason=kernel.describe())
+
+WORDS = st.sampled_from(
+    [b"TAGS", b"KEYS", b"UNIQ_KEY", b"WAIT", b"a", b"true", b"A" * 40, b"", b"\x00", b"\xff"]
+)
+TEXTS = st.lists(
+    st.one_of(
+        st.lists(st.one_of(WORDS, st.sampled_from([b"\x01", b"\x02", b"\x01", b"\x02"]))).map(
+            b"".join
+        ),
+        st.lists(st.tuples(WORDS, WORDS)).map(
+            lambda items: b"".join(n + b"\x01" + v + b"\x02" for n, v in items)
+        ),
+        st.binary(max_size=60),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@contextmanager
+def numpy_alone() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel, "is_wanted", lambda rows=0: False)
+        yield
+
+
+def both(ask: Callable[[], Any]) -> tuple[Any, Any]:
+    """What the kernel says, what numpy says."""
+    assert kernel.is_wanted()
+    native = ask()
+    with numpy_alone():
+        return native, ask()
+
+
+@given(TEXTS)
+def test_items_of_texts(texts: list[bytes]) -> None:
+    column = Ragged.of([b"\x02", *texts])[1:]  # not at the beginning of their buffer
+
+    def ask() -> Any:
+        items = Items(column)
+        wanted = [names.UNIQ_KEY, names.KEYS, names.TAGS, names.WAIT, "a", "A" * 40, names.CRC32]
+        return {
+            name: (
+                items.find(name).tolist(),
+                items.find(name).length.tolist(),
+                items.count(name).tolist(),
+                items.has_name(name),
+            )
+            for name in wanted
+        } | {
+            "nul": items.has_nul().tolist(),
+            "malformed": items.malformed().tolist(),
+            "run together": items.run_together().tolist(),
+            "ended": items.ended,
+        }
+
+    native, numpy = both(ask)
+    assert native == numpy
+
+
+@given(TEXTS)
+def test_names_twice_are_never_missed(texts: list[bytes]) -> None:
+    """Numpy may say it of others, too: the end of a long name is not compared."""
+    native, numpy = both(lambda: Items(Ragged.of(texts)).repeated().tolist())
+    for text, one, other in zip(texts, native, numpy, strict=True):
+        found = [i.partition(b"\x01") for i in text.split(b"\x02")]
+        good = [name for name, _, value in found if name and value]
+        assert one == (len(set(good)) < len(good))
+        assert other >= one
+
+
+@given(
+    st.lists(st.one_of(st.binary(max_size=300), st.text(max_size=80).map(str.encode)), min_size=1)
+)
+def test_hashes_and_checksums(texts: list[bytes]) -> None:
+    column = Ragged.of(texts)
+    seeds = np.arange(len(texts), dtype=np.int32) * np.int32(1_000_003)
+    for ask in (crc31_column, java_hash_column, lambda column: index_hash_column(seeds, column)):
+        native, numpy = both(lambda ask=ask: ask(column).tolist())  # type: ignore[misc]
+        assert native == numpy
+    assert crc31_column(column).tolist() == [crc31(text) for text in texts]
+    assert java_hash_column(column).tolist() == [java_hash(java_string(text)) for text in texts]
+
+
+@given(st.lists(st.binary(max_size=20), min_size=1, max_size=300), st.integers(1, 300))
+def test_different_texts_are_numbered(values: list[bytes], times: int) -> None:
+    column = Ragged.of([values[i * i % len(values)] for i in range(times)])
+    native, numpy = both(lambda: dictionary(column))
+    assert native.values == numpy.values
+    assert native.ids.tolist() == numpy.ids.tolist()
+
+
+@given(st.lists(st.binary(max_size=3000), min_size=1, max_size=20))
+def test_texts_are_copied(texts: list[bytes]) -> None:
+    column = Ragged.of(texts)
+    at = np.cumsum(column.length[::-1])[::-1] - column.length
+
+    def ask() -> bytes:
+        out = np.zeros(int(column.length.sum()), np.uint8)
+        ragged_copy(out, at, column)
+        return out.tobytes()
+
+    native, numpy = both(ask)
+    assert native == numpy
+
+
+HUGE = st.sampled_from([-(1 << 63), -1, 0, 1, 50, (1 << 63) - 1])
+
+
+@given(HUGE, HUGE)
+def test_a_range_outside_its_buffer_is_refused(start: int, length: int) -> None:
+    column = Ragged(np.zeros(50, np.uint8), np.array([start]), np.array([length]))
+    inside = length <= 0 or (0 <= start <= 50 and start + length <= 50)
+    out = np.empty(1, np.int32)
+    arguments = (kernel.Operation.CHECKSUM, (*column.arrays, out))
+    if inside:
+        kernel.run(*arguments)
+        return
+    with pytest.raises(ValueError, match="CHECKSUM"):
+        kernel.run(*arguments)
+
+
+def test_arrays_that_share_bytes_are_refused() -> None:
+    both_ways = np.zeros(8, np.int32)
+    texts = Ragged.of([b"a", b"b"])
+    with pytest.raises(ValueError, match="CHECKSUM"):
+        kernel.run(
+            kernel.Operation.CHECKSUM,
+            (both_ways.view(np.uint8), texts.start, texts.length, both_ways[:2]),
+        )
+
+
+@given(TEXTS, st.integers(1, 4))
+def test_numbers_of_unique_keys(texts: list[bytes], times: int) -> None:
+    keys = Ragged.of([bytes(8), *texts * times])[1:]
+    topics = np.arange(len(keys)) % 2
+    native, numpy = both(lambda: log_order.key_numbers(keys, topics, [b"a", b"b"]).tolist())
+    assert native == numpy
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=30), max_size=4))
+def test_numbers_that_were_met_before(batches: list[list[int]]) -> None:
+    """Some share their place: the highest bits."""
+
+    def ask() -> Any:
+        met = log_order.Met(behind=True)
+        told = []
+        for batch in batches:
+            numbers = np.array([(n % 4) << 60 | n for n in batch], np.uint64)
+            told.append(met.add(numbers, np.arange(len(batch))).tolist())
+        left = met.export()
+        return told, left.marks.tolist(), left.numbers.tolist(), left.position.tolist()
+
+    native, numpy = both(ask)
+    assert native == numpy
+
+
+QUEUES = st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 6), st.integers(1, 3)), max_size=12)
+
+
+@given(QUEUES, st.lists(st.integers(-1, 5), min_size=4, max_size=4))
+def test_queues_go_on(rows: list[tuple[int, int, int]], begin: list[int]) -> None:
+    group, value, count = np.array(rows, np.int64).reshape(-1, 3).T.copy()
+    after, first = np.array(begin), np.full(4, -1)
+    plain, ok = list(begin), True
+    for queue, number, more in rows:
+        ok = ok and number >= 0 and plain[queue] in {-1, number}
+        plain[queue] = number + more
+    went = kernel.run(
+        kernel.Operation.GO_ON, (group, value, count, after, first, np.empty_like(group))
+    )
+    assert went == (len(rows) if ok else 0)
+    assert after.tolist() == (plain if ok else begin)
+    if ok:
+        assert first.tolist() == [
+            next((number for q, number, _ in rows if q == queue), -1) for queue in range(4)
+        ]
