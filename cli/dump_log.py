@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .file_kinds.chunks import Chunk, Piece, Range, Record
 
@@ -21,8 +20,7 @@ _TIERED = "tiered-commit-log"
 KINDS = ("store", "commit-log", "dledger", _COMPACTION_LOG, _TIERED)
 
 
-@dataclass(frozen=True)
-class Messages:
+class Messages(NamedTuple):
     """A batch of records. Valid until the scan goes on.
 
     around: bytes of a DLedger entry before the record in it, 0 in a plain log.
@@ -120,7 +118,7 @@ def open_logs(what: Recognised, common: Common) -> list[CommitLog]:
     from .file_kinds.queues import queue_files
 
     whole = what.path.absolute().name == COMPACTION
-    below = replace(what, path=what.path / COMPACTION_LOG) if whole else what
+    below = what._replace(path=what.path / COMPACTION_LOG) if whole else what
     return [CommitLog(files, None, common.rate) for _, _, files in queue_files(below)]
 
 

@@ -6,10 +6,10 @@ import os
 import signal
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from .broker_version import AsBroker, tell_nearest
 from .damage_option import OnDamage, OnDamageOption
@@ -304,8 +304,7 @@ def put(
         raise Exit(ExitCode.NO)
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """The store that messages go to, and how."""
 
     store: Path

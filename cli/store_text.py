@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +75,7 @@ def store_json(store: Description, verdict: Verdict, given: Given) -> dict[str, 
             {"file": i.file, "slots": i.slots, "items": i.items, **i.header._asdict()}
             for i in store.index_files
         ],
-        "config": [asdict(found) for found in store.config],
+        "config": [found._asdict() for found in store.config],
         "parts": [part._asdict() for part in store.parts],
         "foreign_files": [{"path": f.path, "reason": f.reason} for f in store.foreign],
         "options": [option.to_json() for option in store.options],

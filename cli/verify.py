@@ -6,7 +6,6 @@ import re
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from shutil import get_terminal_size
@@ -172,7 +171,7 @@ def verify(
 
         saved = Resume.read(resume, paths[0], _lasting(scope))
     if saved is not None:
-        scope = replace(scope, start=saved.position, earlier=saved.facts)
+        scope = scope._replace(start=saved.position, earlier=saved.facts)
     found: list[tuple[Path, Verdict]] = []
     codes = [ExitCode.DONE]
     with _stopping() as stop:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..store.disk.layout import (
     BATCH_CONSUME_QUEUE,
@@ -58,8 +58,7 @@ _OF_SCOPE = ": --topic"
 """How the reason ends that is there because of the scope that a queue makes."""
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """A part of a store.
 
     root: of the store, as it is to be shown. path: what was asked for. group: of its checks. logs:
@@ -78,7 +77,7 @@ class Part:
 
         All groups of checks are run: some of one need what those of another have seen.
         """
-        return replace(wanted, topic=self.topic, queue_id=self.queue_id)
+        return wanted._replace(topic=self.topic, queue_id=self.queue_id)
 
     def of(self, verdict: Verdict) -> Verdict:
         """The verdict about this part alone."""

@@ -6,10 +6,9 @@ in JSON.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from construct import Construct
 
@@ -63,8 +62,7 @@ class Syntax(StrEnum):
     IDENTITY = "identity"
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """One kind of file; `layouts` are its byte tables in the order they appear in the file."""
 
     name: str

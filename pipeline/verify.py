@@ -17,7 +17,7 @@ import pickle
 import zlib
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -135,7 +135,7 @@ def look(task: Task) -> bytes:
         if room < 0:
             break
         kept.append(left)
-    return zlib.compress(pickle.dumps(replace(found, left=kept)), 1)
+    return zlib.compress(pickle.dumps(found._replace(left=kept)), 1)
 
 
 def judge(task: Task, left: Iterable[bytes | None]) -> dict[str, Any]:

@@ -74,8 +74,7 @@ class Units:
             yield Piece(text, position, unit.tobytes(), self.schema)
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(NamedTuple):
     """Bytes that are no record: `blank`, `damage` or `zeros`. silent: not to be printed."""
 
     record: Record
@@ -91,8 +90,7 @@ class Range:
         return iter(())
 
 
-@dataclass(frozen=True)
-class Single:
+class Single(NamedTuple):
     """A file that is one record."""
 
     record: Record
@@ -108,8 +106,7 @@ class Single:
         yield Piece(str(self.record["type"]), 0, self.data, self.schema)
 
 
-@dataclass(frozen=True)
-class Texts:
+class Texts(NamedTuple):
     """Records that are not told by a schema alone, and the bytes that they come from."""
 
     found: Iterable[Record]

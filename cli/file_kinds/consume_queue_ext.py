@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .chunks import Chunk, Piece, Range, Record
 from .one_file import lacking
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
     from ..options import Common
 
 
-@dataclass(frozen=True)
-class _Units:
+class _Units(NamedTuple):
     """Units in a row. before: topic and queue."""
 
     units: ExtUnits

@@ -7,9 +7,8 @@ columns say. Records of different shape are written group by group.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import construct as c
 import numpy as np
@@ -22,8 +21,7 @@ from .ragged import Bytes, Ints, Ragged, overlapping, ragged_copy
 from .scope import Scope
 
 
-@dataclass(frozen=True)
-class Encoded:
+class Encoded(NamedTuple):
     """Records in `buffer`: record i is `buffer[starts[i] : starts[i] + sizes[i]]`."""
 
     buffer: Bytes

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import construct as c
 
@@ -12,8 +11,7 @@ from .layout import REST, Blob, Branch, Hole, Node, Number, nodes_of
 from .scope import Scope
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """`length` bytes at `offset` hold the field `path`; `value` is an int, bytes or None.
 
     `offset` counts from the position given to `spans`. Padding has the path "". Where the data end

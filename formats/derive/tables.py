@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import construct as c
 
 from .layout import Blob, Branch, Node, Number, nodes_of
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One line of a byte table. `offset` is a number as long as it is constant, then a sum."""
 
     offset: str
@@ -21,8 +19,7 @@ class Row:
     doc: str
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """One field: `type` is i1 … i8, u1 … u8 or bytes; `optional` where a condition may leave it."""
 
     name: str

@@ -45,8 +45,7 @@ _LONG_PROPERTIES = 4096
 _NAMES_QUEUES = INNER_MULTI_DISPATCH.encode()
 
 
-@dataclass(frozen=True)
-class Light:
+class Light(NamedTuple):
     """Records that name further queues. version: whose rules count. further: None: they get no units."""
 
     version: str

@@ -209,8 +209,7 @@ class TakesRuns(Protocol):
 _LONG_HOSTS = int(SysFlag.BORN_V6 | SysFlag.STORE_V6)
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(NamedTuple):
     """What is known of the records of a window, or of several, one behind the other."""
 
     begin: int
@@ -242,8 +241,7 @@ class Facts:
 
     def and_then(self, later: Facts) -> Facts:
         """Both together."""
-        return replace(
-            later,
+        return later._replace(
             begin=self.begin,
             first_timestamp=self.first_timestamp,
             with_crc=self.with_crc or later.with_crc,

@@ -53,8 +53,7 @@ class LoadedFile:
     entry: Entry | None
 
 
-@dataclass(frozen=True)
-class Refusal:
+class Refusal(NamedTuple):
     """A load that fails: the label of the case, the reason, the file."""
 
     case: str
@@ -62,8 +61,7 @@ class Refusal:
     path: str
 
 
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(NamedTuple):
     """The outcome of loading one directory (or one log of several)."""
 
     files: list[LoadedFile]
@@ -271,8 +269,7 @@ def _have_dup_info(columns: Columns, readable: Flags) -> Flags:
     return have
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(NamedTuple):
     """The record at which a walk through one file ended."""
 
     offset: int

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from ..disk.byte_reader import data_ranges, open_regular, read
 from ..disk.file_queue import is_directory, is_file
@@ -105,8 +105,7 @@ def _copy_range(descriptor: int, source: str, file: OpenFile, begin: int, end: i
         file.pwrite(read(descriptor, min(_CHUNK_BYTES, end - at), at, source, end=end), at)
 
 
-@dataclass(frozen=True)
-class Drill:
+class Drill(NamedTuple):
     """What was done. edits: with paths in the copy. left_out: entries that were not copied."""
 
     scenario: Scenario
@@ -151,7 +150,7 @@ def drill(
         raise Unsupported("a log directory outside the store is not copied", path=outside[0])
     confine(Files(), store.layout, follow_links=True)
     edits = [
-        replace(edit, path=os.fspath(target / os.path.relpath(edit.path, root)))
+        edit._replace(path=os.fspath(target / os.path.relpath(edit.path, root)))
         for edit in plan(store, scenario, seed)
     ]
     with new_directory(target, files):

@@ -114,8 +114,7 @@ class Scene:
 Plan = Callable[[Scene], Iterator[Edit]]
 
 
-@dataclass(frozen=True)
-class Scenario:
+class Scenario(NamedTuple):
     """name: as on the command line. summary: one line. plan: a store → edits. links: incidents."""
 
     name: str

@@ -20,10 +20,9 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from ..errors import Refused, StoreError, from_os_error
 from .byte_reader import check_regular, read
@@ -405,8 +404,7 @@ class Phase(IntEnum):
     ABORT = 4
 
 
-@dataclass(frozen=True)
-class Edit:
+class Edit(NamedTuple):
     """One change of one file.
 
     kind: `write` (bytes at `offset`; `data` None: zeros), `create` (a file of `length` bytes that

@@ -7,10 +7,10 @@ text and no check, fails a test.
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from pkgutil import get_data
+from typing import NamedTuple
 
 
 class Severity(IntEnum):
@@ -27,8 +27,7 @@ class Severity(IntEnum):
         return self.name.lower()
 
 
-@dataclass(frozen=True)
-class Invariant:
+class Invariant(NamedTuple):
     """One row of the catalogue.
 
     statement: what holds of a sound store. broker: what a broker does where it does not.

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from os import PathLike, fspath
 from pathlib import Path
+from typing import NamedTuple
 
 from ..disk.byte_reader import COPY_FIRST
 from ..disk.layout import COMPACTION, Layout, is_uri
@@ -40,8 +40,7 @@ _KNOW_VERSION = frozenset({"recover", "repair", "verify"})
 _WRITE = frozenset({"recover", "repair", "undo"})
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(NamedTuple):
     """Options of a command that the next one needs as well, as words.
 
     config: --broker-config and --set. version: of --broker-version, "" where it was not given.
@@ -67,8 +66,7 @@ def settings(config: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(word for name, value in config.items() for word in ("--set", f"{name}={value}"))
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """A command line. codes: of the findings that it is about. by_hand: no repair mends these."""
 
     words: tuple[str, ...]
@@ -148,7 +146,7 @@ def renumbering(
         return list(steps)
     by_hand = [step for step in steps if step.by_hand]
     codes = tuple(code for step in steps if not step.by_hand for code in step.codes)
-    return [replace(repair_command(root, (QUEUE,), queues, given), codes=codes), *by_hand]
+    return [repair_command(root, (QUEUE,), queues, given)._replace(codes=codes), *by_hand]
 
 
 def next_commands(
@@ -295,14 +293,14 @@ def _mending(
         made = repair_command(root, (part,), few, given)
     else:
         made = repair_command(root, given=given)
-    return replace(made, codes=codes)
+    return made._replace(codes=codes)
 
 
 def _saving(lost: dict[str, list[Finding]], root: PathLike[str] | str, given: Given) -> Command:
     """A new store of the messages that can be read."""
     codes = _codes(finding for found in lost.values() for finding in found)
     made = salvaging(root, given, "--layout", "compact")
-    return replace(made, codes=codes, by_hand=True)
+    return made._replace(codes=codes, by_hand=True)
 
 
 def _queue(finding: Finding) -> str:

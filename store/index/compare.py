@@ -40,8 +40,7 @@ class StoredIndex(NamedTuple):
         return IndexFile(self.entry.path, geometry)
 
 
-@dataclass(frozen=True)
-class IndexState:
+class IndexState(NamedTuple):
     """The index files after load."""
 
     kept: list[StoredIndex]
@@ -75,8 +74,7 @@ _NOTHING = (0, -1)
 _CHECKED_BYTES = 64 << 20
 
 
-@dataclass(frozen=True)
-class IndexFiles:
+class IndexFiles(NamedTuple):
     """The index files of a store, oldest first. sound: how many of the first ones are sound."""
 
     files: list[StoredIndex]
@@ -187,8 +185,7 @@ class IndexAudit:
         return self.files.fix(kept)
 
 
-@dataclass(frozen=True)
-class IndexFix:
+class IndexFix(NamedTuple):
     """Index files to give up, and where indexing goes on: behind the items of a full file."""
 
     last_kept: StoredIndex | None

@@ -179,8 +179,7 @@ WALKED_BYTES = 256 << 20
 _ABORT_BYTES = 64
 
 
-@dataclass(frozen=True)
-class Log:
+class Log(NamedTuple):
     """The commit log. end: behind its last record, and how that was found.
 
     damaged_ranges, damaged_bytes: in the part that was walked, missing files included.
@@ -199,8 +198,7 @@ class Log:
     damaged_bytes: int
 
 
-@dataclass(frozen=True)
-class IndexSummary:
+class IndexSummary(NamedTuple):
     """One index file: its name, numbers of slots and items there is room for, its header."""
 
     file: str
@@ -209,8 +207,7 @@ class IndexSummary:
     header: Header
 
 
-@dataclass(frozen=True)
-class Restart:
+class Restart(NamedTuple):
     """Where the recovery of the next start begins, by the rules of `version`, and why.
 
     file: "" where the start fails before.

@@ -14,9 +14,8 @@ import os
 import re
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from construct import Construct, Struct
 
@@ -289,8 +288,7 @@ DLEDGER_DATA = "data"
 _HEAD_BYTES = 1 << 16
 
 
-@dataclass(frozen=True)
-class Recognised:
+class Recognised(NamedTuple):
     """A path, its kind (`store` or a name in KINDS) and what told it."""
 
     path: Path

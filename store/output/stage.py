@@ -27,9 +27,8 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from ..disk.files import Files, write_new
@@ -45,8 +44,7 @@ _LOCK = "rebuild.lock"
 _MEANWHILE = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(NamedTuple):
     """One job's folder below the target. `begin` makes it, `left_in` finds those left behind."""
 
     folder: Path
@@ -301,8 +299,7 @@ def _published(path: Path) -> str:
     return path.name.removesuffix(DRAFT)
 
 
-@dataclass(frozen=True)
-class Into:
+class Into(NamedTuple):
     """How the output of jobs comes into their target, the same for all that meet there.
 
     publish: makes of a sealed stage what others see; repeating it does no harm. adds: something may

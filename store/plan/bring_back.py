@@ -14,7 +14,7 @@ The log of a store as it is with what a replica gives, before anything else is p
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -166,7 +166,7 @@ def _widened(hole: Hole, log: CommitLog, replica: Replica) -> Hole:
     if not other or len(own) != len(other) or end != hole.begin:
         return hole
     heads = [_head(data.ljust(_PEEK_BYTES, b"\0")) for data in (own, other)]
-    return replace(hole, begin=begin, before=(begin, begin)) if heads[0] == heads[1] else hole
+    return hole._replace(begin=begin, before=(begin, begin)) if heads[0] == heads[1] else hole
 
 
 def _same(log: CommitLog, replica: Replica, begin: int, end: int) -> bool:

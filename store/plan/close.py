@@ -8,8 +8,8 @@ as under the policy "broker".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,8 +40,7 @@ from .torn_records import (
 from .unreferenced import Place, Unplaced, op_bodies, with_unnamed
 
 
-@dataclass(frozen=True)
-class KeptLog:
+class KeptLog(NamedTuple):
     """The log as it will be. queue: its files with what is written over them.
 
     restored: number of records whose header is put right. written: the ranges that are. unplaced:
@@ -94,7 +93,7 @@ def keep_log(
         end = int(behind.end[-1])
         finder.close(end)
     gaps = finder.all_gaps(end)
-    forms = replace(forms, append_crc=forms.append_crc or finder.crc_items)
+    forms = forms._replace(append_crc=forms.append_crc or finder.crc_items)
     lost = lost_units(snapshot, gaps, finder.torn, dead, finder.queue_ends, sound)
     levels = options_of(snapshot.layout).delay_waits()
     gaps, lost, saved, restored = _put_right(queue, gaps, lost, levels)
@@ -200,9 +199,9 @@ def _between(gap: Gap, records: Mapping[int, bytes]) -> list[Gap]:
     """What is left of a gap beside some records."""
     begin, parts = gap.begin, []
     for position, record in sorted(records.items()):
-        parts.append(replace(gap, begin=begin, end=position, to_file_end=False))
+        parts.append(gap._replace(begin=begin, end=position, to_file_end=False))
         begin = position + len(record)
-    return [*parts, replace(gap, begin=begin)] if parts else [gap]
+    return [*parts, gap._replace(begin=begin)] if parts else [gap]
 
 
 def _headers(entries: dict[int, Entry], size: int, restored: Sequence[Piece]) -> Iterator[Edit]:

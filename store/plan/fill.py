@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,8 +46,7 @@ from .lost_units import LostUnits
 SMALLEST_FILLER = SMALLEST + len(FILLER_TOPIC)
 
 
-@dataclass(frozen=True)
-class Fill:
+class Fill(NamedTuple):
     """What closes one gap: all of it.
 
     lost: the records that get a tombstone, as large as that is. fillers: (position, size) of each.

@@ -10,7 +10,8 @@ services (spec 9.9).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -58,8 +59,7 @@ def is_for_service(topic: bytes) -> bool:
     return topic.startswith(_SERVICE_PREFIXES)
 
 
-@dataclass(frozen=True)
-class Form:
+class Form(NamedTuple):
     """Property text behind the mark; born_timestamp: ms, None takes the store time.
 
     small: the text where the lost record had no room for that beside the mark.
@@ -88,8 +88,7 @@ NO_OFFSET = b"-1"
 """Body of an op record that names no half message."""
 
 
-@dataclass(frozen=True)
-class Forms:
+class Forms(NamedTuple):
     """How this store's tombstones look.
 
     made_ms: when the plan was made. generations: that may start on the store. lost_tag: tag of
@@ -167,8 +166,7 @@ _NUMBER = re.compile(r"\+?\d{1,19}")
 _NAMES_QUEUES = INNER_MULTI_DISPATCH.encode()
 
 
-@dataclass(frozen=True)
-class Gap:
+class Gap(NamedTuple):
     """Log positions [begin, end) of one file without a good record.
 
     to_file_end: nothing follows in this file. store_timestamp: of the good record before, without one
@@ -182,8 +180,7 @@ class Gap:
     previous: int = -1
 
 
-@dataclass(frozen=True)
-class TornRecord:
+class TornRecord(NamedTuple):
     """What a damaged record says of itself: its fields add up.
 
     Either its body has not its checksum, or it names another position.
@@ -260,7 +257,7 @@ class GapFinder:
         found = sorted(self.gaps + self.blanks, key=lambda gap: gap.begin)
         first = self.first_timestamp
         return [
-            replace(gap, store_timestamp=gap.store_timestamp or first)
+            gap._replace(store_timestamp=gap.store_timestamp or first)
             for gap in found
             if gap.begin < end
         ]
@@ -283,7 +280,7 @@ class GapFinder:
             to_file_end = end == file_end
             gap = self._gap(end, to_file_end)
             time_ms = gap.store_timestamp or next_ms
-            self.gaps.append(replace(gap, store_timestamp=time_ms))
+            self.gaps.append(gap._replace(store_timestamp=time_ms))
             self.covered = end
 
     def _gap(self, end: int, to_file_end: bool) -> Gap:

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -52,8 +53,7 @@ LARGEST_GAP = 1000
 """Log files that are missing in a row, and can be rebuilt."""
 
 
-@dataclass(frozen=True)
-class LogPlan:
+class LogPlan(NamedTuple):
     """The end of the log, and the edits that make it so.
 
     stale: old records lay behind it. tail_bytes: that are zeroed behind it. again: the good records

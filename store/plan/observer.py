@@ -183,8 +183,7 @@ class Policy(StrEnum):
     BROKER = "broker"
 
 
-@dataclass(frozen=True)
-class RecoveryOptions:
+class RecoveryOptions(NamedTuple):
     """What a plan is asked for. The same wish gives the same plan for the same store.
 
     made_ms: when it was asked. generations: of brokers that may start on the store. lost_tag: tag

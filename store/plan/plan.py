@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from ...formats.checkpoint import PAGE_BYTES
 from ..audit.messages import LogObserver, Tally, scan_messages
@@ -58,7 +59,7 @@ def checkpoint_edit(path: Path, checkpoint: Checkpoint) -> Edit:
     else:
         pieces = ((0, data),)
         made = Edit("create", str(path), _REASON, _CODES, length=PAGE_BYTES, pieces=pieces)
-    return replace(made, phase=Phase.CHECKPOINT)
+    return made._replace(phase=Phase.CHECKPOINT)
 
 
 def ending(snapshot: Snapshot, checkpoint: Checkpoint) -> Iterator[Edit]:
@@ -85,8 +86,7 @@ def new_checkpoint(
     )
 
 
-@dataclass(frozen=True)
-class QueueRow:
+class QueueRow(NamedTuple):
     """A queue as it will be."""
 
     queue: QueueId
@@ -221,7 +221,7 @@ def _completed(
     """A plan with what becomes of the log, of the queues, the index and all the rest."""
     log, rules = kept.plan, profile.dispatch
     queues = _queue_edits(snapshot, maker, CommitLog.of(snapshot.layout, kept.queue), profile)
-    of_log = (replace(edit, phase=Phase.LOG) for edit in log.edits)
+    of_log = (edit._replace(phase=Phase.LOG) for edit in log.edits)
     edits = [*plan.edits, *of_log, *queues.edits]
     if switches.consume_queue_ext:
         edits += ext_edits(snapshot)
@@ -310,7 +310,7 @@ def _keep(
     commit_log = CommitLog.of(snapshot.layout, queue)
     look(commit_log, [finder, guess, *auditors], sound=sound)
     if finder.end > as_it_is.end:  # the broker cuts before good records: their queues count, too
-        whole = replace(as_it_is, end=finder.end)
+        whole = as_it_is._replace(end=finder.end)
         index = sound.index if sound else None
         guess = PlanBuilder(snapshot, whole, GroupLoss({}), profile, wish, index)
         look(commit_log, [guess], crc=False, sound=sound)
@@ -346,7 +346,7 @@ def _without_dead_tail(
     if end is None:
         return guess
     finder.give_up(end)
-    shorter = replace(guess.log, end=end, again=True)
+    shorter = guess.log._replace(end=end, again=True)
     again = PlanBuilder(guess.snapshot, shorter, GroupLoss({}), profile, wish)
     look(log, [again], crc=False, sound=sound)
     return again

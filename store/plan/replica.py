@@ -159,8 +159,7 @@ def _identity(path: Path) -> tuple[int, int]:
 _SAMPLES = 64
 
 
-@dataclass(frozen=True)
-class Hole:
+class Hole(NamedTuple):
     """Positions [begin, end) of the log. before: begin and end of the good record in front of it,
     None without one. last: the log ends here, as far as the store knows.
     """

@@ -35,8 +35,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -140,8 +139,7 @@ _NUL = b"\0"
 _CRC_NAME = CRC32.encode() + NAME_VALUE_SEPARATOR
 
 
-@dataclass(frozen=True)
-class CutProperties:
+class CutProperties(NamedTuple):
     """A message that has lost properties. data: its record as it will be; lost_bytes: of its
     property text. properties: those that are left, and the further queues that units prove.
     """
@@ -156,7 +154,7 @@ class CutProperties:
 
     def to_json(self) -> dict[str, Any]:
         """A row of `plan.torn_properties`."""
-        row = {name: value for name, value in vars(self).items() if name != "data"}
+        row = {name: value for name, value in self._asdict().items() if name != "data"}
         return {**row, "size": len(self.data)}
 
 

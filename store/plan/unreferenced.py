@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -192,7 +192,7 @@ def _with_rows(fill: Fill, rows: list[Row], rooms: list[_Room]) -> Fill:
     fillers = [(r.begin, r.end - r.begin) for r in rooms if r.end > r.begin and not r.to_file_end]
     blank = next(((r.begin, r.end - r.begin) for r in rooms if r.to_file_end), None)
     lost = both.take(np.argsort(both.position, kind="stable"))
-    return replace(fill, lost=lost, fillers=fillers, blank=blank)
+    return fill._replace(lost=lost, fillers=fillers, blank=blank)
 
 
 _LIST_SINCE = "5"

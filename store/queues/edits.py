@@ -6,7 +6,6 @@ What the log says of a queue: offsets without a message, and what becomes of its
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,8 +30,7 @@ class Hole(NamedTuple):
     high: int
 
 
-@dataclass(frozen=True)
-class QueueFix:
+class QueueFix(NamedTuple):
     """What becomes of a queue: `units` are written at queue `offsets` (sorted), it ends at `end`.
 
     missing: messages of the log that get a unit. shifted: the queue keeps numbers that differ from

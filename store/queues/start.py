@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -164,8 +164,7 @@ class ExtState:
         return self.files[-1]
 
 
-@dataclass(frozen=True)
-class ExtRules:
+class ExtRules(NamedTuple):
     """consumequeue_ext of a broker: how large its files are, and the bit maps in its units.
 
     filtered: topics whose messages get a bit map, of `bit_map_bytes`.

@@ -9,9 +9,10 @@ Known bugs of brokers, by the numbers that findings, cases and predictions name 
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pkgutil import get_data
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +27,7 @@ from ..start.log import LAST_LOOKED_AT
 from ..start.simulate import Outcome
 
 
-@dataclass(frozen=True)
-class BrokerBug:
+class BrokerBug(NamedTuple):
     """One bug. words: a few, for a reason; "" where no reason names it. codes: findings with it."""
 
     code: str

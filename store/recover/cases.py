@@ -9,8 +9,8 @@ What is known of a store when its case is looked for.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from ..audit.messages import Readability
 from ..broker.load_rules import LoadedFile
@@ -21,8 +21,7 @@ from ..queues.units import is_whole_file
 from ..start.simulate import POISON, Outcome
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(NamedTuple):
     """What is known when a case is looked for. plan: None where none could be made."""
 
     snapshot: Snapshot
@@ -90,8 +89,7 @@ class Facts:
 __all__ = ["CASES", "Case", "Facts", "case_named", "case_of", "table"]
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """One row. found, broker, plan: what is there, what a start does, what the plan does.
 
     bugs: of spec 07, 7.12; codes: of the catalogue of invariants. keep: what the plan does under

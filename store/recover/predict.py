@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..audit.messages import Readability, Tally
 from ..broker.load_rules import size_at
@@ -55,8 +55,7 @@ _LARGE_RECORD_BYTES = 64 << 20
 Change = Literal["removed", "truncated", "extended", "rewritten", "created"]
 
 
-@dataclass(frozen=True)
-class FileChange:
+class FileChange(NamedTuple):
     """A file that a start changes; `begin`, `end`: the bytes that it gives up or adds."""
 
     path: str
@@ -69,8 +68,7 @@ class FileChange:
         return {"path": self.path, "change": self.change, "from": self.begin, "to": self.end}
 
 
-@dataclass(frozen=True)
-class QueueEnds:
+class QueueEnds(NamedTuple):
     """Min and max offset of a queue after a start."""
 
     topic: str
@@ -151,7 +149,7 @@ class Prediction:
             "log_start": self.log_start,
             "log_end": self.log_end,
             "log_end_reason": self.log_end_reason,
-            "queues": [vars(queue) for queue in self.queues],
+            "queues": [queue._asdict() for queue in self.queues],
             "files": [change.to_json() for change in self.files],
             "readable": self.readable,
             "lost": self.lost.to_json(),

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...formats.consumer_offset import OFFSET_TABLES
 from ...formats.kinds import KINDS, Syntax
@@ -65,8 +65,7 @@ _TOLD_CHARS = 60
 _QUEUE_NUMBERS = ("readQueueNums", "writeQueueNums")
 
 
-@dataclass(frozen=True)
-class Proven:
+class Proven(NamedTuple):
     """What the store proves. highest: topic → its highest queue. unserved: topics with queues that
     are to have an entry. topics, groups: names that are known. lost_groups: groups that something names
     and a start would not have. queues: all of them.
@@ -209,8 +208,7 @@ _NEVER = (0, 0)
 """Range of a queue that never had a message."""
 
 
-@dataclass(frozen=True)
-class Clamped:
+class Clamped(NamedTuple):
     """An offset that lay outside of its queue. group: "" for a delay level. after: None, taken out."""
 
     group: str
@@ -219,8 +217,7 @@ class Clamped:
     after: int | None
 
 
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(NamedTuple):
     """What offsets are held against.
 
     ranges: (min, max) offset of each queue. topics: those that the broker knows. levels: how many

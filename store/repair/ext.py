@@ -15,8 +15,8 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,8 +47,7 @@ from ..settings.options import options_of
 _CODES = ("I-079",)
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(NamedTuple):
     """What the record of a unit says is in consumequeue_ext."""
 
     tags_code: int

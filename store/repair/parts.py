@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import NamedTuple
 
 from ..broker.snapshot import QueueId
 from ..disk.layout import (
@@ -69,8 +69,7 @@ _BY_HAND = frozenset({"I-084", "I-147", "I-148", "I-151", "I-153", "I-155", "I-1
 """Codes that no repair mends, whatever their group says: `unrepairable.toml` has the reasons."""
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """What a repair may touch. queues: (topic, or a pattern, and queue id or None for
     all), () for every queue."""
 

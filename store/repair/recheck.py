@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..broker.snapshot import QueueId, Snapshot
 from ..disk.byte_reader import opened, read
@@ -75,8 +75,7 @@ _OTHER = "OTHER"
 EVERYTHING = Choice()
 
 
-@dataclass(frozen=True)
-class Beyond:
+class Beyond(NamedTuple):
     """Findings of one code that stay. path, offset, message: of the first. findings: how many.
 
     why: nothing in the store tells how to mend it. now: what is left to do. command: what shows it

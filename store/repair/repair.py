@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,8 +46,7 @@ from .parts import Choice, Part, covers, part_of, queue_text
 from .timer import planned_queue, timer_edits
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """What is asked for. version: the generation of brokers. made_ms: when it was asked.
 
     The same request gives the same plan for the same store.

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -184,7 +183,7 @@ def joined(before: list[Edit], more: Iterable[Edit]) -> list[Edit]:
             made[edit.path] = len(found)
         found.append(edit)
     for number, new in pieces.items():
-        found[number] = replace(found[number], pieces=(*found[number].pieces, *new))
+        found[number] = found[number]._replace(pieces=(*found[number].pieces, *new))
     return found
 
 
@@ -213,8 +212,7 @@ def timer_edits(
     return joined(ahead.before, more)
 
 
-@dataclass(frozen=True)
-class _Ahead:
+class _Ahead(NamedTuple):
     """The files as they are behind the edits `before`, and what their entries are to be like.
 
     mended: None without a timer log. records: of the messages that the timer has.

@@ -8,7 +8,7 @@ there are places; size, topic, time and kind follow from the record. Spec 04, 4.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,8 +48,7 @@ _ENOUGH = 3
 """One of them may be what is damaged."""
 
 
-@dataclass(frozen=True)
-class MendedEntries:
+class MendedEntries(NamedTuple):
     """n entries as they are to be, in log order. units: their bytes. changed: bool[n]."""
 
     position: Ints

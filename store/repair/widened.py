@@ -50,7 +50,7 @@ def widened(found: Recovery, findings: Iterable[Finding]) -> Recovery:
         return found
     beside = parts <= _BESIDE_THE_LOG
     names = tuple(sorted(parts if beside else Part))
-    wish = replace(found.wish, exact=not beside, parts=names)
+    wish = found.wish._replace(exact=not beside, parts=names)
     if beside:
         again = _with_parts(found.layout, found.main_version, wish, plan)
     else:

@@ -193,8 +193,7 @@ _INDEX_OPTION = "messageIndexEnable"
 _MORE = "there is more to mend; see mqstore recover"
 
 
-@dataclass(frozen=True)
-class Restored:
+class Restored(NamedTuple):
     """What was made: files of `file_bytes`, so many tombstones and fillers.
 
     unplaced: queue offsets that are missing and have no tombstone. left: why queues and index were
@@ -376,12 +375,12 @@ def complete(
         told.append(f"{_INDEX_OPTION}=true")
     layout = Layout.open(root, config.with_set(told))
     found = analyze(layout, version, policy=Policy.KEEP)
-    values = {**vars(restored), "version": found.main_version}
+    restored = restored._replace(version=found.main_version)
     left = str(found.refusal) if found.plan is None else ""
     if found.plan is not None and _gives_up(found.plan):
         left = _MORE
     if left:
-        return Restored(**{**values, "left": left})
+        return restored._replace(left=left)
     profile = writer_profile(found.main_version)
     topics = Topics.read(layout.config)
     topics.add(offsets.highest_queue, profile, offsets.batch_topics)
@@ -399,7 +398,7 @@ def complete(
         purge(layout, Journal.load(layout.root, layout.journal / applied.session), files)
     found = analyze(Layout.open(root, layout.broker_config), found.main_version, policy=Policy.KEEP)
     done = found.nothing_to_do and not found.harmful
-    return Restored(**{**values, "left": "" if done else _MORE})
+    return restored._replace(left="" if done else _MORE)
 
 
 def _gives_up(plan: Plan) -> bool:

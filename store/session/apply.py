@@ -14,10 +14,10 @@ import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 from ..broker.snapshot import BARRIER_PREFIX
 from ..disk.byte_reader import pieces
@@ -45,8 +45,7 @@ from .stage import stage
 _ZEROS = bytes(1 << 20)
 
 
-@dataclass(frozen=True)
-class Applied:
+class Applied(NamedTuple):
     """A repair that was carried through. resumed: it had been cut off before.
 
     session: "" where there was nothing to do.

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ..broker.snapshot import BARRIER_PREFIX
 from ..disk.layout import Layout
@@ -24,8 +24,7 @@ _SETTLED_NS = 3 * 10**9
 _TIMES = 2
 
 
-@dataclass(frozen=True)
-class Fingerprint:
+class Fingerprint(NamedTuple):
     """All files of a store, by path: device, inode, length, times of content and inode (ns)."""
 
     files: dict[str, tuple[int, ...]]

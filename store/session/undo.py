@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ..disk.byte_reader import pieces
 from ..disk.files import Files, remove_tree
@@ -37,8 +37,7 @@ _SHOWN = 3
 """Changed files that an error names."""
 
 
-@dataclass(frozen=True)
-class Session:
+class Session(NamedTuple):
     """A session of the store. kept_bytes: what its folders hold, sparse files by what they use."""
 
     name: str
@@ -50,8 +49,7 @@ class Session:
     kept_bytes: int
 
 
-@dataclass(frozen=True)
-class Undone:
+class Undone(NamedTuple):
     """A session that was taken back. resumed: that had been cut off before."""
 
     session: str

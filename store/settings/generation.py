@@ -9,10 +9,10 @@ the two disagree. A guess leaves one generation, or names all that fit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,8 +47,7 @@ _STATE_VERSION = "stateVersion"
 _CONFIG_BYTES_LOOKED_AT = 64 << 20
 
 
-@dataclass(frozen=True)
-class Generation:
+class Generation(NamedTuple):
     """A guess. version: the likeliest generation. candidates: all that fit, oldest first."""
 
     version: str
@@ -183,8 +182,7 @@ def _content(path: str) -> FileBytes:
     return FileBytes(path, open_plain if is_compressed_name(path) else open_regular)
 
 
-@dataclass(frozen=True)
-class Sign:
+class Sign(NamedTuple):
     """A sign: found, the store was last written by a broker of `oldest` … `newest`."""
 
     oldest: str

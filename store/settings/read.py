@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,8 +47,7 @@ class ConfigProblem(NamedTuple):
     noted: bool = False
 
 
-@dataclass(frozen=True)
-class ConfigFile:
+class ConfigFile(NamedTuple):
     """One file as it was read. problem: why a broker does not take it, None where it does.
 
     value: what could be read: of JSON its members, of properties their values. note: what is odd but

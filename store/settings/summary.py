@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ..counted import counted
 from ..errors import StoreError
@@ -17,8 +17,7 @@ WHOLE, BROKEN, MISSING, UNREAD = "whole", "broken", "missing", "unread"
 _NOT_COUNTED = ("data_version", "config_value")
 
 
-@dataclass(frozen=True)
-class ConfigSummary:
+class ConfigSummary(NamedTuple):
     """One file or RocksDB. state: `whole`, `broken`, `missing` (its .bak is there), `unread`.
 
     entries: record type → number. text: the same in words, with what a broker does.

@@ -13,7 +13,7 @@ queues with messages, those of groups by offsets and by topics of retries.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -294,8 +294,7 @@ def _present(one: Loaded) -> bool:
     return one.main.present or one.backup.present
 
 
-@dataclass(frozen=True)
-class ConfigFileStart:
+class ConfigFileStart(NamedTuple):
     """One file. problem: why it is not taken itself, "" for nothing. overwritten: what it has is gone
     with the writes that follow a start.
     """
@@ -317,8 +316,7 @@ class ConfigFileStart:
         }
 
 
-@dataclass(frozen=True)
-class ConfigStart:
+class ConfigStart(NamedTuple):
     """The start of one generation on one `config/`.
 
     refuses: why there is no start, "" where there is one; lost is then what no file has. unnamed: of which files something is lost that
@@ -457,8 +455,7 @@ def still_lost(before: ConfigStart, layout: Layout, profile: Profile) -> ConfigS
     def lacks(name: str, *key: Any) -> bool:
         return (name, key) not in back
 
-    return replace(
-        before,
+    return before._replace(
         refuses="",
         lost_topics=tuple(t for t in before.lost_topics if lacks(TOPICS, t, None, None, None)),
         lost_groups=tuple(g for g in before.lost_groups if lacks(GROUPS, None, g, None, None)),

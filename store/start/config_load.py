@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...formats.json_table import DATA_VERSION, JsonField, JsonTable, Member
 from ...formats.kinds import KINDS
@@ -72,8 +72,7 @@ class Text:
     late: bool = False
 
 
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(NamedTuple):
     """The outcome of one load. dies: of what the broker dies in it, "" where it does not."""
 
     name: str

@@ -8,7 +8,7 @@ releases that `profiles` names.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..broker.profiles import Profile
 from ..settings.parse import Grammar
@@ -27,8 +27,7 @@ STATISTICS = frozenset({TIMERS, TRANSACTIONS})
 """Counts that a broker makes again."""
 
 
-@dataclass(frozen=True)
-class ConfigRules:
+class ConfigRules(NamedTuple):
     """Load of `config/` by one generation. Names are those of files."""
 
     #: without them, file and .bak, there is no start; in the order in which they are loaded

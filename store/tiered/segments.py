@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from hashlib import md5
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -85,8 +84,7 @@ WINDOW_ITEMS = 1 << 14
 _MS_PER_S = 1000
 
 
-@dataclass(frozen=True)
-class TieredIndex:
+class TieredIndex(NamedTuple):
     """A segment. slots: how many. room: for items. problem: why these cannot be read, "" if they can."""
 
     file: MappedFile

@@ -217,8 +217,7 @@ class TimerMessage(NamedTuple):
     topic_hash: int
 
 
-@dataclass(frozen=True)
-class Ticks:
+class Ticks(NamedTuple):
     """The wheel's unit of time, and after how long a message is taken round once more."""
 
     precision_ms: int = DEFAULT_MS

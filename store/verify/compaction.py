@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,8 +40,7 @@ from .register import after, before
 _NO_KEYS = -1
 
 
-@dataclass(frozen=True)
-class CompactedRecords:
+class CompactedRecords(NamedTuple):
     """n records of a compaction log. keys: hash of KEYS, _NO_KEYS without any. torn: a NUL byte is
     in the properties, 0 or 1."""
 
@@ -54,8 +53,7 @@ class CompactedRecords:
     torn: Ints
 
 
-@dataclass(frozen=True)
-class CompactedUnits:
+class CompactedUnits(NamedTuple):
     """n units that name a record. place: number in the file's name plus the byte in it."""
 
     place: Ints

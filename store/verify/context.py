@@ -47,8 +47,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(NamedTuple):
     """What is asked for. quick: structure and ends only. topic, queue_id: one topic, one queue.
 
     groups: of the catalogue, None for all. since_ms: the log from the file on that has messages of

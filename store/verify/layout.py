@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from ...formats.lock import CONTENT
 from ..broker.profiles import OnOddFile
@@ -35,8 +36,7 @@ _SLASH_NAMES = "4.9"
 _INDEX_DIGITS = 17
 
 
-@dataclass(frozen=True)
-class Directory:
+class Directory(NamedTuple):
     """Files that form one stream, in one or several directories.
 
     file_bytes: their length, 0 where nothing tells. gaps: they may be missing in the middle.

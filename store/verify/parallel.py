@@ -11,9 +11,8 @@ import signal
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from ..audit.messages import Messages
 from ..broker.dispatch import Dispatched
@@ -47,8 +46,7 @@ class _Unsound(Exception):
         self.at_all = at_all
 
 
-@dataclass(frozen=True)
-class PartResult:
+class PartResult(NamedTuple):
     """What a part leaves in which all is in order. begin: of its first record. end: behind its last item.
 
     last: nothing is asked for behind it. states: by key of `VerifyContext.kept`, whose state it is, and what
@@ -95,8 +93,7 @@ class _SoundPass(LogPass):
             raise _Unsound(position)
 
 
-@dataclass(frozen=True)
-class _Work:
+class _Work(NamedTuple):
     """What is asked of another process: the log from `begin` to `stop`, for the run of `context`.
 
     last: nothing is asked for behind that.
@@ -152,7 +149,7 @@ class _Work:
     def _left(self, begin: int, stop: int | None, *, last: bool) -> list[PartResult]:
         """Look at a part. Raises _Unsound, Unreadable."""
         told, states = self.context, dict[Any, tuple[type[Mergeable], Any]]()
-        scope = replace(told.scope, max_duration_s=None)
+        scope = told.scope._replace(max_duration_s=None)
         with Store(told.store.layout.root, told.store.config) as store:
             context = VerifyContext(store, scope, told.now_ms, changing=told.live, behind=begin)
             crc = wants_crc(context, self.groups)

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
@@ -97,8 +97,7 @@ def verify(
     )
 
 
-@dataclass(frozen=True)
-class LookedAt:
+class LookedAt(NamedTuple):
     """What is in order in parts of a log. signature: of the store when they were looked at."""
 
     signature: list[tuple[str, int, int]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,8 +44,7 @@ def slots_lie_where_their_time_belongs(context: VerifyContext) -> None:
     _tell(context, "I-121", slots, wrong, told)
 
 
-@dataclass(frozen=True)
-class Chains:
+class Chains(NamedTuple):
     """The slots in use, and the entries that a broker reaches from them.
 
     slots: those whose next reading is to come. good: both ends of the slot are entries, in order.

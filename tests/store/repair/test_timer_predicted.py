@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,10 +27,10 @@ def test_the_newest_file_gets_what_is_written() -> None:
         write("b", 5, b"4"),
     ]
     wanted = [
-        replace(old, pieces=((0, b"x"), (1, b"2"))),
+        old._replace(pieces=((0, b"x"), (1, b"2"))),
         write("b", 0, b"1"),
         write("b", 3, b"3"),
-        replace(new, pieces=((4, b"\0\0"),)),
+        new._replace(pieces=((4, b"\0\0"),)),
         write("b", 5, b"4"),
     ]
     assert joined(before, more) == wanted
@@ -44,7 +43,7 @@ def test_many_pieces_are_put_in_at_once(monkeypatch: pytest.MonkeyPatch) -> None
 
     def counted(edit: Edit, **fields: Any) -> Edit:
         calls.append(edit)
-        return replace(edit, **fields)
+        return edit._replace(**fields)
 
     monkeypatch.setattr(timer, "replace", counted)
     (found,) = joined([Edit("create", "a", "r")], [write("a", n, b"x") for n in range(100)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -280,7 +279,7 @@ def _added_to_the_plan(root: Path, config: BrokerConfig, version: str) -> None:
     """The log is not read again, and the edits are those of a plan of all parts."""
     found = looked_at(root, config, version)
     assert found.plan is not None and found.wish.parts and not found.wish.exact
-    every = replace(found.wish, exact=True, parts=tuple(Part))
+    every = found.wish._replace(exact=True, parts=tuple(Part))
     whole = plan_again(Layout.open(root, config), found.main_version, every)
     assert found.plan.edits and found.plan.edits == whole.edits
     recovered(root, config, version)
