@@ -6,7 +6,7 @@ text and no check, fails a test.
 
 from __future__ import annotations
 
-import tomllib
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from functools import cache
 from pkgutil import get_data
@@ -63,20 +63,49 @@ GROUPS = (
 """The groups A … H of docs/invariants.md, by the name of their file and of their module of checks, and the next start."""
 
 
+class Catalogue(Mapping[str, Invariant]):
+    """Every invariant by its code, in the order of docs/invariants.md.
+
+    The texts of a group are parsed when one of it is asked for: all take longer than a small store.
+    """
+
+    def __getitem__(self, code: str) -> Invariant:
+        return of_group(group_of()[code])[code]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(group_of())
+
+    def __len__(self) -> int:
+        return len(group_of())
+
+
+def catalogue() -> Catalogue:
+    """All invariants."""
+    return Catalogue()
+
+
 @cache
-def catalogue() -> dict[str, Invariant]:
-    """Every invariant by its code, in the order of docs/invariants.md."""
-    return {code: row for group in GROUPS for code, row in of_group(group).items()}
+def group_of() -> dict[str, str]:
+    """The group of each code, in the order of docs/invariants.md: the texts are not parsed for it."""
+    lines = ((line, group) for group in GROUPS for line in _text(group).splitlines())
+    return {line[1:-1]: group for line, group in lines if line.startswith("[I-")}
 
 
 @cache
 def of_group(group: str) -> dict[str, Invariant]:
-    """Those of one group, in the order of docs/invariants.md; the texts of the others are not read."""
+    """Those of one group, in the order of docs/invariants.md."""
+    import tomllib  # only where something is wrong
+
     found: dict[str, Invariant] = {}
-    data = get_data(__package__, f"catalogue/{group}.toml")
-    assert data is not None
-    for code, row in tomllib.loads(data.decode("utf-8")).items():
+    for code, row in tomllib.loads(_text(group)).items():
         severity = Severity[row.pop("severity").upper()]
         links = tuple(row.pop("links", ()))
         found[code] = Invariant(code=code, group=group, severity=severity, links=links, **row)
     return found
+
+
+@cache
+def _text(group: str) -> str:
+    data = get_data(__package__, f"catalogue/{group}.toml")
+    assert data is not None
+    return data.decode("utf-8")

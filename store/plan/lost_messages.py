@@ -312,6 +312,8 @@ def tombstoned(snapshot: Snapshot, fills: Sequence[Fill]) -> Iterator[Messages]:
     """The messages that get a tombstone, queue by queue: also those of light queues that name the
     same records. Raises Unreadable.
     """
+    if not fills:
+        return
     for fill in fills:
         for number in np.unique(fill.lost.queue).tolist():
             mine = fill.lost.take(fill.lost.queue == number)

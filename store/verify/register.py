@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from ..findings.catalogue import of_group
+from ..findings.catalogue import group_of
 
 if TYPE_CHECKING:
     from ..audit.messages import Messages
@@ -55,7 +55,7 @@ CHECKS = Checks()
 
 def checks_of(moment: dict[str, F], groups: frozenset[str]) -> list[F]:
     """The checks of a moment, each once, in the order of their codes."""
-    codes = sorted(code for group in groups for code in of_group(group))
+    codes = sorted(code for code, group in group_of().items() if group in groups)
     return list(dict.fromkeys(moment[code] for code in codes if code in moment))
 
 

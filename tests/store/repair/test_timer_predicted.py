@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from mqstore.store.disk.files import Edit
-from mqstore.store.repair import timer
 from mqstore.store.repair.timer import joined
 
 
@@ -39,13 +38,13 @@ def test_the_newest_file_gets_what_is_written() -> None:
 
 def test_many_pieces_are_put_in_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A list of pieces that is copied for each of them takes for ever."""
-    calls = []
+    calls, whole = [], Edit._replace
 
     def counted(edit: Edit, **fields: Any) -> Edit:
         calls.append(edit)
-        return edit._replace(**fields)
+        return whole(edit, **fields)
 
-    monkeypatch.setattr(timer, "replace", counted)
+    monkeypatch.setattr(Edit, "_replace", counted)
     (found,) = joined([Edit("create", "a", "r")], [write("a", n, b"x") for n in range(100)])
     assert [at for at, _ in found.pieces] == list(range(100))
     assert len(calls) == 1
