@@ -22,9 +22,11 @@ def parse_version(text: str) -> str:
 
 def tell_nearest(version: str | None, common: Common) -> None:
     """Say whose rules are taken for a version that has no profile of its own."""
+    if version is None:
+        return
     from ..store.broker.profiles import is_exact, profile_of
 
-    if version is not None and not is_exact(version):
+    if not is_exact(version):
         nearest = profile_of(version).version
         common.warn(f"no profile of {version}: that of {nearest} is the nearest")
 

@@ -134,15 +134,17 @@ def _analyze(
     replica: str = "",
     force_empty_log: bool = False,
 ) -> Judged:
-    from ..store.plan.observer import Policy as Planned
-    from ..store.recover.recovery import analyze
-    from ..store.repair.widened import widened
     from ..store.verify.run import Judged, verified_before, with_start
 
     with reading_the_log(layout, common, common.rate) as tell:
         others, proved = verified_before(
             layout, asked.version, rate_bytes=common.rate, jobs=common.jobs, tell=tell
         )
+        # what plans comes behind the pass over the log
+        from ..store.plan.observer import Policy as Planned
+        from ..store.recover.recovery import analyze
+        from ..store.repair.widened import widened
+
         found = analyze(
             layout,
             asked.version,

@@ -19,7 +19,7 @@ from .selection_options import Since
 
 if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
-    from ..store.verify.context import Scope
+    from ..store.verify.scope import Scope
     from ..store.verify.verdict import Verdict
 
 app = App()
@@ -102,17 +102,21 @@ class Limits(Options):
 
     def scope(self, broker_version: str | None) -> Scope:
         """What is asked for. Raises BadParameter, InvalidInput."""
-        from ..store.search.selection import parse_range
-        from ..store.verify.context import Scope
+        from ..store.verify.scope import Scope
 
         if self.queue is not None and self.topic is None:
             raise bad_parameter("--queue needs --topic")
+        since_ms = None
+        if self.since is not None:
+            from ..store.search.selection import parse_range
+
+            since_ms = parse_range(self.since, None).since_ms
         return Scope(
             quick=self.quick,
             topic=self.topic,
             queue_id=self.queue,
             groups=groups_of(self.only),
-            since_ms=parse_range(self.since, None).since_ms if self.since is not None else None,
+            since_ms=since_ms,
             sample_percent=self.sample,
             max_duration_s=self.max_duration,
             broker_version=broker_version,
@@ -270,7 +274,6 @@ def _verdict(
 def _verify(path: Path, scope: Scope, common: Common, stop: list[bool]) -> Verdict:
     from ..store.search.store import Store
     from ..store.settings.options import options_of
-    from ..store.verify.run import verify
 
     with Store(path, common.config(), rate_bytes=common.rate) as store:
         if scope.topic is not None:
@@ -279,6 +282,8 @@ def _verify(path: Path, scope: Scope, common: Common, stop: list[bool]) -> Verdi
             check_topic(store, scope.topic, scope.queue_id)
         for note in options_of(store.layout).notes():
             common.warn(f"{path}: {note}")
+        from ..store.verify.run import verify  # numpy and all checks: behind what is plain to see
+
         total = sum(file.size for file in store.log_files.files)
         done = store.log_files.start
         with common.progress("checking the log", total) as bar:

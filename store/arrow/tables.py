@@ -57,8 +57,8 @@ from ..search.selection import matches
 from ..search.store import Store
 from ..settings.read import config_files, read_config_file
 from ..timer.read import TimerUnits, timer_log
-from ..verify.context import Scope
 from ..verify.run import verify
+from ..verify.scope import Scope
 from ..verify.verdict import findings_json
 from .ask import OFFSET_TABLES, Ask
 from .log_columns import constant, numbers, path_text

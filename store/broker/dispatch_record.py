@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ...formats import message_properties as names
 from ...formats.hashing import index_hash, java_string, tags_code
-from ...formats.message import TRANSACTION_MASK, SysFlag
+from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
 from .delay_level import SCHEDULE_TOPIC, delay_ms
 
 LIGHT_CLOSED = ("%RETRY%", "rmq_sys_", SCHEDULE_TOPIC)

@@ -253,7 +253,9 @@ def now_ms() -> int:
 
 OFFSET_MOVED: Final = "OFFSET_MOVED_EVENT"
 CHECKED_TOO_OFTEN: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
-TRANSACTIONS_ENDED: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+"""Prepared messages of transactions, and which of them have ended."""
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 _TOPICS = frozenset(

@@ -13,13 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from os import PathLike, fspath
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..disk.byte_reader import COPY_FIRST
 from ..disk.layout import COMPACTION, Layout, is_uri
 from ..errors import StoreError
 from .catalogue import Severity, catalogue
-from .findings import Finding
+
+if TYPE_CHECKING:
+    from .findings import Finding
 
 RECOVER, ALL, QUEUE = "recover", "all", "queue"
 PARTS = frozenset({QUEUE, "index", "checkpoint", "config", "timer", "ext", "compaction"})

@@ -34,12 +34,12 @@ from ...formats.property_columns import Items
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
 from ..broker.delay_level import SCHEDULE_TOPIC, delay_ms
 from ..broker.snapshot import QueueId
+from ..broker.topics import HALF_TOPIC, OP_TOPIC
 from ..counted import counted
 from ..errors import Missing
 from ..log.batch import Batch
 from ..log.message import Message, messages
 from ..log.record_status import Mark
-from ..plan.gaps import HALF_TOPIC, OP_TOPIC
 from ..plan.observer import Progress, read_progress
 from ..queues.places import batches, of_queue
 from ..search.found import Note

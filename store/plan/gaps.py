@@ -40,14 +40,12 @@ from ..audit.verified import VerifiedRun
 from ..broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
 from ..broker.dispatch import Dispatched, java_split
 from ..broker.snapshot import QueueId
+from ..broker.topics import HALF_TOPIC, OFFSET_MOVED, OP_TOPIC
 from ..log.batch import Batch, Extent, ExtentKind, torn_properties
 from ..log.record_status import Mark
 
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 _SERVICE_TOPICS = (TIMER_TOPIC, SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, REVIVE_TOPIC)
 _SERVICE_PREFIXES = tuple(topic.encode() for topic in _SERVICE_TOPICS)
-_OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
 _TIMER_DELETE = "TIMER_DEL_UNIQKEY"
 _SECOND_MS = 1000
 _PLAIN_GENERATION = "4.3"
@@ -148,7 +146,7 @@ class Forms(NamedTuple):
         if set(self.generations) == {_PLAIN_GENERATION}:
             return Form()
         open_question = not self.generations or _PLAIN_GENERATION in self.generations
-        topic = _OFFSET_MOVED_TOPIC if open_question else HALF_TOPIC
+        topic = OFFSET_MOVED if open_question else HALF_TOPIC
         return Form(_for_topic(topic), small=_for_topic(FILLER_TOPIC.decode()))
 
 

@@ -26,11 +26,12 @@ from ...formats.message import SMALLEST, TRANSACTION_MASK, SysFlag
 from ..audit.queues import QueueAudit
 from ..broker.dispatch import LMQ_PREFIX
 from ..broker.snapshot import QueueId
+from ..broker.topics import HALF_TOPIC, OP_TOPIC
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
 from ..log.record_status import Mark
 from .fill import SMALLEST_FILLER, Fill
-from .gaps import HALF_TOPIC, NO_OFFSET, OP_TOPIC, Forms
+from .gaps import NO_OFFSET, Forms
 from .lost_units import LostUnits
 
 Row = tuple[int, int, int, int]

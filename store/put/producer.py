@@ -28,9 +28,9 @@ from ...formats.message import TOPIC_BYTES_MAX_V1
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
 from ..broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
 from ..broker.profiles import WriterProfile
+from ..broker.topics import HALF_TOPIC, OP_TOPIC
 from ..counted import counted
 from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
-from ..plan.gaps import HALF_TOPIC, OP_TOPIC
 from ..settings.options import options_of
 from .new_message import Host, NewMessage, check_sizes
 from .stored_body import OVER_BYTES, compressed

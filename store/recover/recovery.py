@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..audit.messages import Readability, scan_messages
-from ..audit.prove import Light, Proof, prove_log
+from ..audit.prove import prove_log
 from ..audit.verified import VerifiedLog
 from ..broker.dispatch_record import Dispatching
 from ..broker.profiles import Profile, is_exact, profile_of
@@ -18,7 +18,6 @@ from ..disk.layout import Layout
 from ..disk.lock import holder
 from ..disk.workers import cores
 from ..errors import InvalidInput, Refused
-from ..index.compare import IndexFiles
 from ..index.read import sizes_of
 from ..log.commit_log import CommitLog
 from ..plan.fill import Fill
@@ -32,7 +31,6 @@ from ..plan.observer import (
     read_progress,
 )
 from ..plan.plan import Plan, make_plan
-from ..queues.units import QueueNumbers
 from ..session.apply import barriers
 from ..session.fingerprint import Fingerprint
 from ..session.journal import unfinished
@@ -41,6 +39,7 @@ from ..settings.options import options_of
 from ..start.config import ConfigStart, config_start
 from ..start.config_rules import config_rules
 from ..start.log import Switches, as_configured, by_source, switches_of
+from ..start.proof import proof_in
 from ..start.simulate import Outcome, simulate
 from .cases import Case, Facts, case_of
 from .predict import Prediction, prediction, queue_ends
@@ -306,31 +305,6 @@ def _sound(
     """What is in order from the beginning of the log on; None where it would be of no use."""
     proof = proof_in(snapshot, profile, switches)
     return None if proof is None else prove_log(proof, jobs or cores(), tell)
-
-
-def proof_of(layout: Layout, version: str | None) -> Proof | None:
-    """What proves a part of the log, as `analyze` wants it proved; None where that would be of no use.
-
-    version: the broker's, None: the guess. Raises Unreadable, Unsupported.
-    """
-    profile = profile_of(version or generation_of(layout).version)
-    snapshot = Snapshot.of(layout)
-    return proof_in(snapshot, as_configured(profile, layout.broker_config), switches_of(snapshot))
-
-
-def proof_in(snapshot: Snapshot, profile: Profile, switches: Switches) -> Proof | None:
-    """What proves a part of the log of a store; None where that would be of no use. Raises Unreadable."""
-    if not snapshot.log or profile.record.dup_info:
-        return None
-    light = None
-    if switches.multi_dispatch:
-        rules = profile.dispatch
-        levels = switches.delay_levels
-        further = rules.how(items=False, lmq_zero=switches.lmq_zero, delay_levels=levels)
-        light = Light(profile.version, further if rules.multi_dispatch else None)
-    log, queues = CommitLog.open(snapshot.layout), QueueNumbers.of(snapshot)
-    tagged = profile.dispatch.index_tags
-    return Proof(log, queues, IndexFiles.of(snapshot), tagged, light)
 
 
 def _profiles(version: str | None, generation: Generation | None) -> list[Profile]:

@@ -52,7 +52,8 @@ from ..verify.compaction import (
     leftovers,
     log_bytes,
 )
-from ..verify.context import Scope, VerifyContext
+from ..verify.context import VerifyContext
+from ..verify.scope import Scope
 
 _SAME = (
     "total_size",

@@ -30,12 +30,12 @@ from ..log.commit_log import CommitLog
 from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan, make_plan
 from ..queues.units import NewQueues
-from ..recover.recovery import proof_in
 from ..search.store import Store
 from ..session.fingerprint import Fingerprint
 from ..session.journal import unfinished
 from ..settings.generation import generation_of
 from ..start.log import Switches, switches_of
+from ..start.proof import proof_in
 from ..start.simulate import Outcome
 from .checkpoint import with_checkpoint
 from .compaction import compaction_repair

@@ -40,7 +40,8 @@ from ..queues.units import UNIT_DTYPE, is_valid
 from ..search.store import Store
 from ..timer.read import NOWHERE, ByTick, TimerEntries, is_in_place
 from ..timer.start import QUEUE
-from ..verify.context import Records, Scope, VerifyContext
+from ..verify.context import Records, VerifyContext
+from ..verify.scope import Scope
 from ..verify.timer_log import TimerFiles
 from ..verify.timer_records import TimerColumns, timer_columns
 from ..verify.timer_wheel import chains, counts

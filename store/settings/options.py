@@ -27,7 +27,6 @@ from ..disk.checkpoint import read_checkpoint
 from ..disk.file_queue import MappedFileQueue
 from ..errors import InvalidInput, NotFound, StoreError
 from ..log.one_record import read_message
-from ..timer.wheel import DEFAULT_MS, shown_precision, taken_by_a_broker
 
 if TYPE_CHECKING:
     from ..disk.layout import Layout
@@ -246,6 +245,8 @@ class Options:
     @cached_property
     def timer_precision(self) -> Option[int]:
         """timerPrecisionMs, as a broker takes it. Raises InvalidInput for one that is no number."""
+        from ..timer.wheel import DEFAULT_MS, shown_precision, taken_by_a_broker  # with numpy
+
         name = "timerPrecisionMs"
         asked, shown = self._config.get_int(name), shown_precision(self._layout)
         if asked is None:

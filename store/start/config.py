@@ -25,7 +25,7 @@ from ..broker.snapshot import QueueId
 from ..broker.topics import (
     CHECKED_TOO_OFTEN,
     DEAD_LETTER_PREFIX,
-    TRANSACTIONS_ENDED,
+    OP_TOPIC,
     group_of_topic,
     is_system_group,
     is_system_topic,
@@ -134,7 +134,7 @@ class Signs:
         self.of_files = bool(tables)
         topics = {queue.topic for queue in queues}
         own = any(
-            topic in (CHECKED_TOO_OFTEN, TRANSACTIONS_ENDED) or topic.startswith(DEAD_LETTER_PREFIX)
+            topic in (CHECKED_TOO_OFTEN, OP_TOPIC) or topic.startswith(DEAD_LETTER_PREFIX)
             for topic in topics
         )
         gone = found is None and (

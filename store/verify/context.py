@@ -36,6 +36,7 @@ from ..disk.lock import holder
 from ..findings.catalogue import Severity
 from ..findings.findings import Finding, Findings
 from ..search.store import Store
+from .scope import Scope
 
 if TYPE_CHECKING:
     from ..broker.dispatch import Dispatched
@@ -45,29 +46,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-
-
-class Scope(NamedTuple):
-    """What is asked for. quick: structure and ends only. topic, queue_id: one topic, one queue.
-
-    groups: of the catalogue, None for all. since_ms: the log from the file on that has messages of
-    that time. sample_percent: so much of the log. start: log position to begin at; earlier: what
-    the runs before it have shown of the log up to there. max_duration_s: reading ends after it.
-    broker_version: take the store for one of it. proof: tell what of the log is in order for a start,
-    too (`Verdict.sound`).
-    """
-
-    quick: bool = False
-    topic: str | None = None
-    queue_id: int | None = None
-    groups: frozenset[str] | None = None
-    since_ms: int | None = None
-    sample_percent: float | None = None
-    start: int | None = None
-    earlier: LogFacts | None = None
-    max_duration_s: float | None = None
-    broker_version: str | None = None
-    proof: bool = False
 
 
 @dataclass

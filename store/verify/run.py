@@ -25,9 +25,10 @@ from ..findings.catalogue import GROUPS
 from ..findings.findings import order
 from ..search.store import Store
 from ..session.fingerprint import Fingerprint
-from .context import LogFacts, Scope, VerifyContext, never
+from .context import LogFacts, VerifyContext, never
 from .log_pass import LogPass, Part, items_of, not_asked_for, parts_of, read, wants_crc
 from .register import CHECKS, Once, checks_of
+from .scope import Scope
 from .start import GROUP, findings_of_start, proved_of, start_beside, worth_a_process
 from .unreadable import going_on
 from .verdict import Verdict, status_of
@@ -275,11 +276,11 @@ def verified_before(
     version: the broker's, None: the guess. tell: called with the log position reached. jobs: processes.
     Raises Unreadable.
     """
-    from ..recover.recovery import Proved  # a check of one group needs no plan
-
     seen, files = Fingerprint.of(layout), Fingerprint.now(layout)
     scope = Scope(groups=_OTHERS, broker_version=version, proof=True)
     verdict = _verified(layout, scope, rate_bytes, jobs or cores(), tell)
+    from ..recover.recovery import Proved  # with all that plans: behind the pass over the log
+
     proved = Proved(verdict.sound, seen, files) if verdict.sound and files else None
     return replace(verdict, sound=None), proved
 

@@ -40,9 +40,9 @@ from mqstore.store.errors import Missing, StoreError
 from mqstore.store.findings.catalogue import GROUPS
 from mqstore.store.search.store import Store
 from mqstore.store.verify import log_pass
-from mqstore.store.verify.context import Scope
 from mqstore.store.verify.parallel import GROUPS_BESIDE, Beside, PartResult
 from mqstore.store.verify.run import verify
+from mqstore.store.verify.scope import Scope
 from mqstore.store.verify.verdict import Verdict
 
 from .. import stores

@@ -25,9 +25,10 @@ from mqstore.store.plan.observer import Policy
 from mqstore.store.recover import recovery
 from mqstore.store.search.store import Store
 from mqstore.store.start.log import switches_of
+from mqstore.store.start.proof import proof_of
 from mqstore.store.verify import log_pass
-from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verified_before, verify
+from mqstore.store.verify.scope import Scope
 
 from ... import recovery_cases, stores
 from ...slices import pick, rng
@@ -78,7 +79,7 @@ def same(root: Path, config: BrokerConfig, version: str | None, policy: Policy) 
 
 def proved(root: Path, jobs: int = 1) -> VerifiedLog:
     """What is in order in a store."""
-    proof = recovery.proof_of(Layout.open(root), None)
+    proof = proof_of(Layout.open(root), None)
     assert proof is not None
     return prove.prove_log(proof, jobs)
 

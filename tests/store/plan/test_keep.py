@@ -19,12 +19,13 @@ from mqstore.formats.tombstone import FILLER_TOPIC, LOST_ITEM, lost_item
 from mqstore.store.audit.queues import QueueAudit
 from mqstore.store.broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
 from mqstore.store.broker.snapshot import QueueId
+from mqstore.store.broker.topics import HALF_TOPIC, OP_TOPIC
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Refused
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.plan.fill import SMALLEST_FILLER, encoded, fill, padded
-from mqstore.store.plan.gaps import HALF_TOPIC, OP_TOPIC, Forms, Gap, is_for_service
+from mqstore.store.plan.gaps import Forms, Gap, is_for_service
 from mqstore.store.plan.lost_units import LostUnits
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan

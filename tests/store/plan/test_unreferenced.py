@@ -8,10 +8,10 @@ import pytest
 
 from mqstore.formats import message_properties as names
 from mqstore.formats.consume_queue import UNIT_BYTES
+from mqstore.store.broker.topics import HALF_TOPIC, OP_TOPIC
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.message import Message
-from mqstore.store.plan.gaps import HALF_TOPIC, OP_TOPIC
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.put.new_message import NewMessage

@@ -11,13 +11,13 @@ import pytest
 from mqstore.formats import message_properties as names
 from mqstore.formats.sys_flag import TRANSACTION_MASK, SysFlag
 from mqstore.store.broker.profiles import WriterProfile, writer_profile
+from mqstore.store.broker.topics import HALF_TOPIC, OP_TOPIC
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, NotFound, Refused
 from mqstore.store.inspect.own_topics import transactions
 from mqstore.store.log.batch import Batch
 from mqstore.store.log.message import Message, messages
-from mqstore.store.plan.gaps import HALF_TOPIC, OP_TOPIC
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.producer import (
     TRANSACTION_ID,
