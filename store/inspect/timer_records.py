@@ -31,11 +31,9 @@ from ..log.batch import Batch, Extent, ExtentKind
 from ..log.record_status import Mark
 from ..search.selection import equal, utf8
 from ..search.store import Store
-from ..timer.read import NOWHERE, TimerEntries
+from ..timer.read import NO_NUMBER, NOWHERE, TimerEntries
 from .timer_chains import Chained, Wheel
 
-NO_NUMBER = -1
-"""A property that is absent or no number of at most 18 digits."""
 _DIGITS = 18
 
 

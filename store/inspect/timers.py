@@ -18,9 +18,9 @@ from ..counted import counted
 from ..queues.places import Places, batches
 from ..search.found import Note
 from ..search.store import Store
-from ..timer.read import NOWHERE
+from ..timer.read import NO_NUMBER, NOWHERE
 from .timer_chains import Chained, entries_of, wheel_of
-from .timer_records import NO_NUMBER, Cancel, Cancels, Facts, TimerRecords, facts_of, timer_records
+from .timer_records import Cancel, Cancels, Facts, TimerRecords, facts_of, timer_records
 
 HOUR_MS = 3_600_000
 _STUCK = (

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from ...formats.message_properties import DELAY
 from ..broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC, format_levels, parse_levels
 from ..counted import counted
-from ..disk.checkpoint import read_checkpoint
 from ..disk.file_queue import MappedFileQueue
 from ..errors import InvalidInput, NotFound, StoreError
 from ..log.one_record import read_message
@@ -308,6 +307,8 @@ class Options:
         return Option(name, True, True, "files" if by else "default", by)
 
     def _index_time(self) -> int:
+        from ..disk.checkpoint import read_checkpoint  # with construct
+
         try:
             checkpoint = read_checkpoint(self._layout.checkpoint)
         except StoreError:

@@ -211,6 +211,8 @@ def _slots(data: bytes | bytearray, first: int, unused: bool) -> WheelSlots:
 
 
 Array = npt.NDArray[np.void]
+NO_NUMBER = -1
+"""A property that is absent or no number of at most 18 digits."""
 NOWHERE = -1
 """Where the link of an entry without one before it leads to."""
 CUT = -2

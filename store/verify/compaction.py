@@ -31,7 +31,6 @@ from ..log.commit_log import Batch, CommitLog, ExtentKind
 from ..log.record_status import Mark
 from ..queues.read_batches import SparseRange, sparse_units
 from ..queues.units import Units, is_valid
-from ..search.compaction import open_log
 from ..settings.read import BACKUP, ConfigFile, read_config_file
 from .context import VerifyContext
 from .queue_state import queue_bounds
@@ -89,6 +88,8 @@ class CompactedQueue:
 
     @cached_property
     def _log(self) -> CommitLog:
+        from ..search.compaction import open_log  # where there is a compacted topic
+
         return open_log(self._layout, self.topic, self.queue_id)
 
     def before_gap(self, file: MappedFile) -> bool:

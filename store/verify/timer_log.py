@@ -24,8 +24,15 @@ from ..disk.byte_reader import read_regular
 from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..findings.catalogue import Severity
-from ..inspect.timer_records import NO_NUMBER
-from ..timer.read import NOWHERE, TimerEntries, TimerRange, TimerUnits, timer_log, timer_wheel
+from ..timer.read import (
+    NO_NUMBER,
+    NOWHERE,
+    TimerEntries,
+    TimerRange,
+    TimerUnits,
+    timer_log,
+    timer_wheel,
+)
 from ..timer.wheel import Ticks
 from .context import VerifyContext
 from .register import Once, after

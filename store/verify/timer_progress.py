@@ -14,8 +14,8 @@ from ..broker.snapshot import QueueId
 from ..counted import counted
 from ..errors import Missing
 from ..findings.catalogue import Severity
-from ..inspect.timer_records import NO_NUMBER
 from ..settings.read import read_config_file
+from ..timer.read import NO_NUMBER
 from .context import VerifyContext
 from .queue_state import queue_bounds
 from .register import after

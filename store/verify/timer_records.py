@@ -14,7 +14,6 @@ from ...formats.property_columns import Items
 from ..broker.delay_level import TIMER_TOPIC
 from ..columns.ordered import rows_of
 from ..columns.rows import Rows
-from ..inspect.timer_records import BY_TOPIC, compared_by, numbers
 from ..log.record_status import tombstones
 from .context import Mergeable, Records, VerifyContext
 from .register import of_records
@@ -67,6 +66,8 @@ def note_timer_records(context: VerifyContext, records: Records) -> None:
     rows = records.of_topic(TIMER_TOPIC)
     if not len(rows):
         return
+    from ..inspect.timer_records import BY_TOPIC, compared_by, numbers  # where there are timers
+
     batch = records.batch.take(rows)
     items = Items(batch.columns.ragged("properties"))
     topic, key = items.find(names.REAL_TOPIC), items.find(names.UNIQ_KEY)
