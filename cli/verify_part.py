@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -81,6 +80,8 @@ class Part(NamedTuple):
 
     def of(self, verdict: Verdict) -> Verdict:
         """The verdict about this part alone."""
+        from dataclasses import replace  # with inspect
+
         from ..store.verify.verdict import status_of
 
         findings = [finding for finding in verdict.findings if self._has(finding)]

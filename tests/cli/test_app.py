@@ -19,6 +19,7 @@ from mqstore.cli.declared import App, Argument, Exit
 from mqstore.cli.exit_codes import ExitCode
 from mqstore.store import errors
 
+from .. import stores
 from .datadriven import Result, run_here
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -161,6 +162,51 @@ def test_ctrl_c_ends_with_130() -> None:
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "mqstore: interrupted\n")
+
+
+_UNTIL_READ = """
+import os, sys
+from mqstore.cli.app import run
+read = os.preadv
+def preadv(descriptor, *arguments):
+    if "/commitlog/" in os.readlink(f"/proc/self/fd/{descriptor}"):
+        os.write(1, " ".join(sys.modules).encode())
+        os._exit(0)
+    return read(descriptor, *arguments)
+os.preadv = preadv
+run(sys.argv[1:])
+"""
+_TYPED = ("typer", "click", "rich", "jsonschema", "lark", "tomllib", "lz4", "zstandard")
+
+
+@pytest.mark.parametrize(
+    ("command", "unwanted"),
+    [
+        ("verify", ("numpy", "construct", "mqstore.store.verify.run", "dataclasses", *_TYPED)),
+        (
+            "recover",
+            ("mqstore.store.plan", "mqstore.store.recover", "mqstore.store.repair", *_TYPED),
+        ),
+    ],
+)
+def test_the_log_is_read_before_what_comes_later_is_imported(
+    command: str, unwanted: tuple[str, ...], tmp_path: Path
+) -> None:
+    """The time to the first byte is the imports', too (`tests/bench`, `start`)."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", _UNTIL_READ, command, root],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    loaded = done.stdout.split()
+    assert "mqstore.cli.app" in loaded
+    assert [
+        name for name in loaded if f"{name}.".startswith(tuple(f"{u}." for u in unwanted))
+    ] == []
 
 
 def test_help_imports_nothing_heavy() -> None:
