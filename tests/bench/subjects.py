@@ -220,7 +220,7 @@ def until_read(root: str, command: str, least_bytes: str) -> dict[str, Any]:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the entry point does
     read = os.preadv
 
-    def preadv(descriptor: int, rooms: list[memoryview], *arguments: Any) -> int:
+    def preadv(descriptor: int, rooms: Any, *arguments: Any) -> int:
         of_log = "/commitlog/" in str(Path(f"/proc/self/fd/{descriptor}").readlink())
         if of_log and len(rooms[0]) >= int(least_bytes):
             os._exit(0)
