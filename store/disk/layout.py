@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar
 
 from ..errors import InvalidInput, Missing, NotAStore, Unsupported, from_os_error
 from .broker_conf import BrokerConfig
@@ -58,6 +59,7 @@ ROCKSDB_CURRENT = "CURRENT"
 _SNAPSHOT_PREFIX = "timerwheel."
 _LARGEST_DIRECTORY = 10_000
 """Entries looked at in a directory that might hold a commit log."""
+T = TypeVar("T")
 _URI = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 
@@ -89,6 +91,14 @@ class Layout:
         self.dledger = dledger
         #: Where the journal lies instead of the root; see `keep_journal_in`.
         self.journal_place: Path | None = None
+        self._found: dict[Callable[[Layout], Any], Any] = {}
+
+    def once(self, find: Callable[[Layout], T]) -> T:
+        """What `find` makes of the store, found once. Of a store that has changed open another layout."""
+        if find not in self._found:
+            self._found[find] = find(self)
+        found: T = self._found[find]
+        return found
 
     @classmethod
     def of(cls, root: str | os.PathLike[str], config: BrokerConfig | None = None) -> Layout:

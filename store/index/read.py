@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import NamedTuple, Self
 
 from ...formats.index_file import file_size
@@ -233,9 +232,12 @@ class Sizes(NamedTuple):
         return Geometry(self.index_slots.value, self.index_items.value)
 
 
-@lru_cache(maxsize=16)
 def sizes_of(layout: Layout) -> Sizes:
     """All sizes of a store; of one layout they are looked for once. Raises Unreadable, InvalidInput."""
+    return layout.once(_sizes)
+
+
+def _sizes(layout: Layout) -> Sizes:
     slots, items = geometry_of(layout.index, layout.broker_config)
     return Sizes(
         commit_log=commit_log_size(layout),

@@ -344,7 +344,7 @@ def _log(layout: Layout, queues: list[_Queue], foreign: list[Foreign]) -> Log:
 
 def _near_the_end(layout: Layout, queues: list[_Queue]) -> tuple[int | None, str]:
     """Position of a record near the log's end, and how it was found."""
-    with Store(layout.root, layout.broker_config) as store:
+    with Store(layout) as store:
         position, queue = store.near_the_end(found.summary for found in queues)
         if queue is not None:
             place = f"{queue.topic}/{queue.queue_id} @{queue.max_offset - 1}"

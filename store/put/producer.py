@@ -251,7 +251,7 @@ def open_half(layout: Layout, name: str) -> Message:
 
     found = None
     done: set[int] = set()
-    with Store(layout.root, layout.broker_config) as store:
+    with Store(layout) as store:
         for batch in topic_records(store, HALF_TOPIC, _no_note):
             for message in messages(batch):
                 if name in (message.unique_key, message.message_id):

@@ -247,7 +247,7 @@ _END_UNIT = UNIT.build(END)
 
 def compaction_repair(layout: Layout, ranges: Mapping[QueueId, tuple[int, int]]) -> Iterator[Edit]:
     """The edits. ranges: (min, max) offset of each queue once it is mended. Raises Unreadable."""
-    with Store(layout.root, layout.broker_config) as store:
+    with Store(layout) as store:
         scene = VerifyContext(store, Scope())
         for path in leftovers(scene):
             yield Edit("move", os.fspath(path), "left of a compaction", ("I-166",))

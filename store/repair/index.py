@@ -45,7 +45,7 @@ def index_fix(snapshot: Snapshot, version: str, lost: Iterable[tuple[int, int]])
     names = {file.entry.path: number for number, file in enumerate(files)}
     wrong = min((_holding(files, *span) for span in lost), default=len(files))
     layout, scope = snapshot.layout, Scope(groups=frozenset({_GROUP}), broker_version=version)
-    with Store(layout.root, layout.broker_config) as store:
+    with Store(layout) as store:
         starts = {Path(file.path).name: file.start for file in store.log_files.files}
         for finding in verify(store, scope).findings:
             if catalogue()[finding.code].group != _GROUP or not _is_wrong(finding):

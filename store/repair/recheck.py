@@ -115,7 +115,7 @@ def beyond_repair(
 
     version: the generation of brokers. tell: called with the log position reached.
     """
-    with Store(layout.root, layout.broker_config) as store:
+    with Store(layout) as store:
         return beyond_of(verify(store, Scope(broker_version=version), progress=tell), layout)
 
 

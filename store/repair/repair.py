@@ -255,7 +255,7 @@ def _as_it_lies(
         if sound is not None and sound.runs:
             end = CommitLog.open(layout).end(sound.end, sound.recent)
         else:
-            with Store(layout.root, layout.broker_config) as store:
+            with Store(layout) as store:
                 end = store.log_end
         truncate(log.files, end.position, snapshot.log_file_bytes)
     return Outcome(profile, snapshot, switches, log)

@@ -205,7 +205,7 @@ def timer_edits(
     that were in its place can be rebuilt. queue: what the same plan makes of the timer topic's.
     Raises Unreadable.
     """
-    with Store(layout.root, layout.broker_config) as store:
+    with Store(layout) as store:
         scene = VerifyContext(store, Scope(), now_ms)
         ahead = _ahead(scene, before, queue)
         scene.kept("timer files", lambda: ahead.files)

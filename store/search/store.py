@@ -41,19 +41,19 @@ class Store:
 
     Parts are opened when they are asked for. Use as a context manager or `close`.
 
-    path: the root directory. config: the broker's configuration, which overrides what the files
-    tell. rate_bytes: most bytes per second that scans of the log read. Raises Missing, NotAStore,
-    Unreadable.
+    path: the root directory, or what is known of it. config: the broker's configuration, which
+    overrides what the files tell. rate_bytes: most bytes per second that scans of the log read.
+    Raises Missing, NotAStore, Unreadable.
     """
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Layout,
         config: BrokerConfig | None = None,
         *,
         rate_bytes: int | None = None,
     ) -> None:
-        self.layout = Layout.open(path, config)
+        self.layout = path if isinstance(path, Layout) else Layout.open(path, config)
         self.rate_bytes = rate_bytes
         self.scanned: Callable[[int], None] = _nothing
         """Told of so many more bytes whenever a search scans the log."""

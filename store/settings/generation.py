@@ -60,10 +60,22 @@ class Generation(NamedTuple):
         return len(self.candidates) == 1
 
 
+def _look(sign: Sign, evidence: _Evidence) -> str:
+    return sign.look(evidence)
+
+
 def generation_of(layout: Layout) -> Generation:
-    """Guess the generation of the broker that last wrote a store. Raises Unreadable."""
+    """Guess the generation of the broker that last wrote a store: once for a layout. Raises Unreadable."""
+    try:
+        return layout.once(_guess)
+    except UnreadableRange:  # whoever asks is told which, each time
+        return _guess(layout, _readable)
+
+
+def _guess(layout: Layout, look: Callable[[Sign, _Evidence], str] = _look) -> Generation:
+    """look: what tells that a sign is there."""
     evidence = _Evidence(layout)
-    found = [(sign, text) for sign in SIGNS if (text := _seen(sign, evidence))]
+    found = [(sign, text) for sign in SIGNS if (text := look(sign, evidence))]
     lowest = max((VERSIONS.index(s.oldest) for s, _ in found), default=0)
     candidates = VERSIONS[lowest:]
     reasons = [text for s, text in found if s.oldest == VERSIONS[lowest] and lowest]
@@ -80,7 +92,7 @@ def generation_of(layout: Layout) -> Generation:
     return Generation(_likeliest(candidates), "; ".join(dict.fromkeys(reasons)), candidates)
 
 
-def _seen(sign: Sign, evidence: _Evidence) -> str:
+def _readable(sign: Sign, evidence: _Evidence) -> str:
     """What tells that the sign is there; nothing where it cannot be read, which is noted."""
     try:
         return sign.look(evidence)
@@ -93,6 +105,10 @@ def came_through_a_broker(layout: Layout) -> bool:
     """Some of the newest records have what a broker adds to a message that a client sends it; whoever
     opens a store by itself, as `put` does, adds nothing. Raises Unreadable.
     """
+    return layout.once(_has_names_of_brokers)
+
+
+def _has_names_of_brokers(layout: Layout) -> bool:
     found = (parse(text) for text in _Evidence(layout).properties)
     return any(not _BY_BROKERS.isdisjoint(names) for names in found)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -226,10 +226,9 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-@lru_cache(maxsize=16)
 def options_of(layout: Layout) -> Options:
     """Those of a store; of one layout always the same object."""
-    return Options(layout)
+    return layout.once(Options)
 
 
 class Options:

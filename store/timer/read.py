@@ -10,9 +10,9 @@ Entries of the timer log as columns, which of them are valid, and the chains the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import pairwise
 from typing import NamedTuple, Self
 
@@ -37,7 +37,8 @@ from ..columns.ordered import begins, rows_of
 from ..columns.rows import Rows
 from ..disk.byte_reader import next_data, noted_of
 from ..disk.compressed import open_any
-from ..disk.file_queue import MappedFile, MappedFileQueue, parts_of
+from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero, parts_of
+from ..disk.layout import Layout
 
 WINDOW_UNITS = 1 << 14
 """Units or slots that are read at once."""
@@ -93,8 +94,6 @@ def _window(
     data: bytes | bytearray, file: MappedFile, offset: int
 ) -> Iterator[TimerUnits | TimerRange]:
     """Runs of units, of zeros and of anything else in one window, up to the BLANK of the file."""
-    import numpy as np
-
     whole = len(data) // UNIT_BYTES
     units = np.frombuffer(data, dtype_of(UNIT), whole)
     position = file.start + offset + np.arange(whole, dtype=np.int64) * UNIT_BYTES
@@ -120,10 +119,10 @@ _UNIT, _DAMAGE, _ZEROS = range(3)
 
 def _written(data: bytes | bytearray, count: int, size: int) -> Flags:
     """bool[count]: which of the pieces of `size` bytes are not all zeros."""
-    import numpy as np
-
-    pieces = np.frombuffer(data, np.uint8, count * size).reshape(count, size)
-    return np.asarray(pieces.any(axis=1), np.bool_)
+    word = np.dtype(np.uint32 if size % 8 else np.uint64)
+    words = np.frombuffer(data, word, count * size // word.itemsize)
+    columns = words.reshape(count, size // word.itemsize).T
+    return np.asarray(reduce(np.bitwise_or, columns) != 0, np.bool_)
 
 
 def _rest(data: bytes | bytearray, position: int, file: MappedFile) -> TimerRange:
@@ -189,18 +188,48 @@ def timer_wheel(
                 break
             at, size = start * SLOT_BYTES, count * SLOT_BYTES
             for offset, data in parts_of(descriptor, size, at, os.fspath(path), SLOT_BYTES):
-                found = _slots(data, offset // SLOT_BYTES, unused)
-                if len(found.slots):
-                    yield found
+                if unused or not is_zero(data):
+                    yield _slots(data, offset // SLOT_BYTES, unused)
             start += count
     finally:
         os.close(descriptor)
 
 
+_KEPT_SLOTS = 1 << 16
+
+
+class _KeptWheel:
+    """The slots of the wheel of a store, if few of them were ever used."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._path = layout.timer_wheel
+        self._of: tuple[int, int, int] | None = None
+        self._parts: list[WheelSlots] = []
+
+    def parts(self) -> Iterable[WheelSlots]:
+        """Read where the file is not the one that was read."""
+        status = self._path.stat()
+        now = status.st_ino, status.st_mtime_ns, status.st_size
+        if now == self._of:
+            return self._parts
+        parts = list(timer_wheel(self._path))
+        few = sum(len(part.number) for part in parts) <= _KEPT_SLOTS
+        if few and not noted_of(os.fspath(self._path)):
+            self._of, self._parts = now, parts
+        return parts
+
+
+def wheel_at_rest(layout: Layout) -> Iterable[WheelSlots]:
+    """As `timer_wheel`, read once for a layout as long as the file is the same.
+
+    For a store that nobody writes: a broker's memory map changes a file behind its times. Raises as
+    `timer_wheel`, and OSError.
+    """
+    return layout.once(_KeptWheel).parts()
+
+
 def _slots(data: bytes | bytearray, first: int, unused: bool) -> WheelSlots:
     """The slots in a piece of a wheel that begins with number `first`."""
-    import numpy as np
-
     count = len(data) // SLOT_BYTES
     slots = np.frombuffer(data, dtype_of(SLOT), count)
     numbers = first + np.arange(count, dtype=np.int64)

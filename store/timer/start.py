@@ -28,16 +28,18 @@ from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
 from ..broker.delay_level import TIMER_TOPIC
 from ..broker.load_rules import Loaded, LoadedFile, Refusal, load_files, truncate
 from ..broker.profiles import Profile, TimerRules
-from ..broker.snapshot import Entry, FileBytes, QueueId, Snapshot
+from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..columns.ordered import begins
 from ..counted import counted
+from ..disk.byte_reader import refusing
 from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..disk.files import Edit
+from ..disk.layout import Layout
 from ..log.commit_log import CommitLog
 from ..queues.edits import last_byte
 from ..queues.start import QueueState
 from ..queues.units import is_valid, is_whole_file
-from .read import due_ms, is_entry
+from .read import due_ms, is_entry, wheel_at_rest
 from .wheel import Ticks
 
 Array = npt.NDArray[np.void]
@@ -97,12 +99,11 @@ def recover_timer(
     loaded = load_timer(snapshot, profile)
     if isinstance(loaded, Refusal):
         return loaded
-    wheel = layout.timer_wheel
     state = TimerState(
         loaded.files,
         snapshot.timer_file_bytes,
         read_timer_check(layout.config / "timercheck") or TimerCheck(),
-        _wheel(str(wheel)) if _length(wheel) else np.zeros(SLOTS, _SLOT),
+        _wheel(layout),
         Ticks.of_store(layout),
         deleted=loaded.deleted,
     )
@@ -140,9 +141,13 @@ def rebuilt_wheel(snapshot: Snapshot) -> Array:
     return state.wheel
 
 
-def _wheel(path: str) -> Array:
-    """The slots of a wheel; what is changed in them stays in memory."""
-    return FileBytes(path).sparse().view(_SLOT)
+def _wheel(layout: Layout) -> Array:
+    """The slots of a wheel; what is changed in them stays in memory. Raises Unreadable."""
+    wheel = np.zeros(SLOTS, _SLOT)
+    with refusing():
+        for part in wheel_at_rest(layout) if _length(layout.timer_wheel) else ():
+            wheel[part.number] = part.slots
+    return wheel
 
 
 def _recover(

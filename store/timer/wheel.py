@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,7 +34,7 @@ from ..counted import counted
 from ..disk.checkpoint import read_timer_check
 from ..disk.file_queue import MappedFileQueue
 from ..errors import NotFound, StoreError
-from .read import TimerUnits, timer_log, timer_wheel
+from .read import TimerUnits, timer_log, wheel_at_rest
 
 if TYPE_CHECKING:
     from ..disk.layout import Layout
@@ -84,12 +83,15 @@ def precision_of(layout: Layout) -> int:
     return DEFAULT_MS if shown is None else shown.precision_ms
 
 
-@lru_cache(maxsize=16)
 def shown_precision(layout: Layout) -> Shown | None:
     """The precision that a store shows; None where it does not.
 
     A file that cannot be read shows nothing: whoever reads it for its own sake says so.
     """
+    return layout.once(_shown)
+
+
+def _shown(layout: Layout) -> Shown | None:
     times = list(_clock_times(layout))
     return _by_slots(layout, times) or _by_multiples([*times, *_out_times(layout)])
 
@@ -105,7 +107,7 @@ def _by_slots(layout: Layout, times: list[int]) -> Shown | None:
         status = layout.timer_wheel.stat()
         if status.st_size != FILE_BYTES:
             return None
-        for numbers, slots in timer_wheel(layout.timer_wheel):
+        for numbers, slots in wheel_at_rest(layout):
             time = slots["time"].astype(np.int64)
             ticks += time[(time > 0) & is_in_place(numbers, time)].tolist()
             if len(ticks) >= _SLOTS_ENOUGH:

@@ -49,7 +49,7 @@ _NOT_READ = "records, queues, index and timer one by one, and what a broker's st
 def at_first_sight(seen: Description) -> Verdict:
     """The verdict on a store by what `describe` has read of it and little more. Raises Unreadable."""
     load_checks(_GROUPS)
-    with Store(seen.layout.root, seen.layout.broker_config) as store:
+    with Store(seen.layout) as store:
         context = VerifyContext(store, Scope(quick=True, broker_version=seen.generation.version))
         for check in checks_of(CHECKS.before, _GROUPS):
             with going_on(context, ()):

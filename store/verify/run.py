@@ -258,6 +258,10 @@ def verified_beside(
 
     version: the broker's, None: the guess. Raises Unreadable.
     """
+    if version is None:
+        from ..settings.generation import generation_of
+
+        generation_of(layout)  # both processes go by it
     work = partial(_verified, layout, Scope(broker_version=version), rate_bytes)
     with beside(work, worth=worth_a_process(layout)) as verdict:
         yield verdict
@@ -293,7 +297,7 @@ def _verified(
     tell: Callable[[int], None] | None = None,
 ) -> Verdict:
     """The verdict, without what only a run that goes on needs."""
-    with Store(layout.root, layout.broker_config, rate_bytes=rate_bytes) as store:
+    with Store(layout, rate_bytes=rate_bytes) as store:
         return replace(verify(store, scope, jobs=jobs, progress=tell), facts=LogFacts())
 
 

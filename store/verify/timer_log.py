@@ -6,7 +6,7 @@ The entries of the timer log and the slots of the wheel, as columns (spec 04, 4.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 
@@ -32,6 +32,7 @@ from ..timer.read import (
     TimerUnits,
     timer_log,
     timer_wheel,
+    wheel_at_rest,
 )
 from ..timer.wheel import Ticks
 from .context import VerifyContext
@@ -83,7 +84,7 @@ class TimerFiles:
     """The timer's files of a store, each read when it is asked for."""
 
     def __init__(self, context: VerifyContext) -> None:
-        self._layout = context.store.layout
+        self._layout, self._live = context.store.layout, context.live
         self.check_path = self._layout.config / "timercheck"
         self.wheel_path = self._layout.timer_wheel
 
@@ -125,9 +126,9 @@ class TimerFiles:
             need_whole([os.fspath(self.wheel_path)])
         return Slots.concat(parts)
 
-    def read_wheel(self) -> Iterator[tuple[Ints, npt.NDArray[np.void]]]:
+    def read_wheel(self) -> Iterable[tuple[Ints, npt.NDArray[np.void]]]:
         """(numbers, slots) of the wheel, in windows. Raises Unreadable."""
-        return timer_wheel(self.wheel_path)
+        return timer_wheel(self.wheel_path) if self._live else wheel_at_rest(self._layout)
 
     def open_log(self) -> MappedFileQueue:
         """The files of the timer log. Raises Unreadable."""

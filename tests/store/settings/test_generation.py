@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.byte_reader import Unread, noting, refusing
 from mqstore.store.disk.layout import Layout
+from mqstore.store.errors import UnreadableRange
+from mqstore.store.settings import generation
 from mqstore.store.settings.generation import generation_of
 
 from ... import stores
@@ -36,3 +40,28 @@ def test_an_empty_store_takes_the_newest(tmp_path: Path) -> None:
     guess = generation_of(Layout.open(tmp_path))
     assert guess.version == "5.5"
     assert not guess.certain
+
+
+def test_it_is_guessed_once_for_a_layout(tmp_path: Path) -> None:
+    store = stores.unpack("5.3.3-killed", tmp_path)
+    layout = Layout.open(store)
+    first = generation_of(layout)
+    assert generation_of(layout) is first
+    assert generation_of(Layout.open(store)) is not first, "the store may have changed"
+
+
+def test_a_guess_from_less_than_all_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks is told what cannot be read."""
+    layout = Layout.open(stores.unpack("5.3.3-killed", tmp_path))
+    lost = Unread("checkpoint", 0, 4096, "Input/output error")
+    with monkeypatch.context() as failing:
+        failing.setattr(generation, "read_checkpoint", Mock(side_effect=lost.error()))
+        for _ in range(2):
+            with noting() as noted:
+                generation_of(layout)
+            assert list(noted) == [lost]
+        with pytest.raises(UnreadableRange), refusing():
+            generation_of(layout)
+    assert generation_of(layout) is generation_of(layout)

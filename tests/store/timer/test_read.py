@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from mqstore.formats.timer_log import UNIT, UNIT_BYTES
 from mqstore.formats.timer_wheel import SLOT, SLOT_BYTES, SLOTS
 from mqstore.store.disk.file_queue import MappedFileQueue
-from mqstore.store.timer.read import TimerRange, TimerUnits, timer_log, timer_wheel
+from mqstore.store.disk.layout import Layout
+from mqstore.store.timer.read import (
+    WINDOW_UNITS,
+    TimerRange,
+    TimerUnits,
+    timer_log,
+    timer_wheel,
+    wheel_at_rest,
+)
 
 from ...stores import ALL, NAMES, truth, unpack
 
@@ -105,3 +114,35 @@ def test_a_wheel_of_any_length(tmp_path: Path) -> None:
     assert [part.number.tolist() for part in timer_wheel(path, 4)] == []
     assert SLOTS == 2 * 7 * 24 * 3600
     assert UNIT.sizeof() == UNIT_BYTES
+
+
+def test_a_wheel_at_rest_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = unpack("5.5.0-timer-clean", tmp_path)
+    layout, path = Layout.open(root), root / "timerwheel"
+    read = Mock(side_effect=timer_wheel)
+    monkeypatch.setattr("mqstore.store.timer.read.timer_wheel", read)
+
+    def numbers() -> list[int]:
+        return [number for part in wheel_at_rest(layout) for number in part.number.tolist()]
+
+    used = [number for part in timer_wheel(path) for number in part.number.tolist()]
+    assert numbers() == numbers() == used and read.call_count == 1
+    with path.open("r+b") as file:
+        file.seek(SLOT_BYTES * (SLOTS - 1))
+        file.write(bytes(SLOT_BYTES - 1) + b"\1")
+    assert numbers() == numbers() == [*used, SLOTS - 1] and read.call_count == 2
+    monkeypatch.setattr("mqstore.store.timer.read._KEPT_SLOTS", len(used))
+    path.touch()
+    assert numbers() == numbers() and read.call_count == 4, "a wheel in full use is not kept"
+
+
+def test_slots_without_holes_are_found(tmp_path: Path) -> None:
+    """In a file without holes, wherever the only byte of a slot is."""
+    path, count = tmp_path / "wheel", 3 * WINDOW_UNITS
+    places = [0, SLOT_BYTES - 1, SLOT_BYTES * WINDOW_UNITS - 5, SLOT_BYTES * (count - 1) + 17]
+    data = bytearray(SLOT_BYTES * count)
+    for place in places:
+        data[place] = 1
+    path.write_bytes(data)
+    found = [number for part in timer_wheel(path) for number in part.number.tolist()]
+    assert found == sorted({place // SLOT_BYTES for place in places})
