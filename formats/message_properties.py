@@ -35,6 +35,8 @@ TIMER_OUT_MS: Final = "TIMER_OUT_MS"
 TIMER_DEL_UNIQKEY: Final = "TIMER_DEL_UNIQKEY"
 TIMER_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
 DUP_INFO: Final = "DUP_INFO"
+RETRY_PREFIX: Final = "%RETRY%"
+"""How topics begin with messages that a group is given once more."""
 CRC32: Final = "__CRC32#"
 
 #: Between the keys of KEYS.

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from .json_table import GROUP, JsonField
+from .message_properties import RETRY_PREFIX
 
 #: The revive topic is this and the name of the cluster.
 REVIVE_TOPIC: Final = "rmq_sys_REVIVE_LOG_"
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
-RETRY_PREFIX: Final = "%RETRY%"
 #: Tags of the messages of the revive topic.
 CHECK_POINT_TAG: Final = "ck"
 ACK_TAG: Final = "ack"

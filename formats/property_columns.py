@@ -79,7 +79,7 @@ class _NativeItems:
         self._found = dict(zip(_NAMES, found, strict=False))
         self._all_odd = int(np.bitwise_or.reduce(self._odd)) if len(texts) else 0
 
-    def _scan(self, names: Sequence[bytes], values: int) -> tuple[Ints, npt.NDArray[np.uint8], int]:
+    def _scan(self, names: Sequence[bytes], values: int) -> tuple[Ints, Bytes, int]:
         """Values of the first names, int64[values, 3, n]; what is odd of each text; names as bits."""
         count = len(self._texts)
         found, odd = np.empty((values, 3, count), np.int64), np.empty(count, np.uint8)
@@ -237,7 +237,7 @@ class Items:
             item = item[self._tail_matches(item, head)]
         return item, self._record[item]
 
-    def _tail_matches(self, item: Ints, head: bytes) -> npt.NDArray[np.bool_]:
+    def _tail_matches(self, item: Ints, head: bytes) -> Flags:
         at = self._cuts[item] + 1
         fits = at + len(head) <= self._cuts[item + 1]
         matches = fits.copy()

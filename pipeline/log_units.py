@@ -17,8 +17,9 @@ import numpy as np
 from ..formats.consume_queue import UNIT, UNIT_BYTES
 from ..formats.derive import dtype_of
 from ..formats.derive.ragged import Flags, Ints
-from ..store.broker.dispatch import LMQ_PREFIX, Dispatched, Units, dispatch
+from ..store.broker.dispatch import Dispatched, Units, dispatch
 from ..store.broker.profiles import profile_of
+from ..store.broker.system_topics import LMQ_PREFIX
 from ..store.disk.file_queue import LARGEST_START
 from ..store.disk.files import Files
 from ..store.errors import InvalidInput

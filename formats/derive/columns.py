@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .ragged import Ints, Ragged
+from .ragged import Flags, Ints, Ragged
 
 Column = npt.NDArray[Any] | Ragged
 
@@ -25,11 +25,11 @@ class Columns(Mapping[str, Column]):
     def __init__(self, starts: Ints) -> None:
         self.starts = starts
         self.ends = starts
-        self.ok: npt.NDArray[np.bool_] = np.ones(len(starts), np.bool_)
+        self.ok: Flags = np.ones(len(starts), np.bool_)
         #: path → (structured array, field): converted when first asked for
         self._pending: dict[str, tuple[npt.NDArray[Any], str]] = {}
         self._columns: dict[str, Column] = {}
-        self._present: dict[str, npt.NDArray[np.bool_]] = {}
+        self._present: dict[str, Flags] = {}
         #: Fields that are decoded when the first of them is asked for, and what decodes them.
         self._later: tuple[tuple[str, ...], Callable[[], Columns]] | None = None
 
@@ -73,7 +73,7 @@ class Columns(Mapping[str, Column]):
             raise TypeError(f"{path} is a number")
         return column
 
-    def present(self, path: str) -> npt.NDArray[np.bool_]:
+    def present(self, path: str) -> Flags:
         """bool[n]: the record has the field."""
         partial = self._present.get(path)
         if partial is not None:

@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 
 import construct as c
 import numpy as np
-import numpy.typing as npt
 
 from .. import kernel
 from .columns import Columns
 from .layout import REST, Blob, Branch, Hole, Node, Number, Unsupported, is_fixed, nodes_of
-from .ragged import Bytes, Ints, Ragged
+from .ragged import Bytes, Flags, Ints, Ragged
 from .scope import Scope
 
 _ROW = 6
@@ -62,7 +61,7 @@ class Program(NamedTuple):
     """
 
     schema: c.Construct[Any, Any]
-    rows: npt.NDArray[np.int64]
+    rows: Ints
     columns: dict[str, int]
     strings: frozenset[str]
     width: int
@@ -80,7 +79,7 @@ class Program(NamedTuple):
 
     def follow(
         self, frame: Ints, buffer: Bytes, base: int, at: int, *, crc: bool, room: int
-    ) -> tuple[Columns, npt.NDArray[np.bool_], int]:
+    ) -> tuple[Columns, Flags, int]:
         """Follow the chain from byte `at` of a buffer that begins at log position `base`.
 
         Up to `room` records, to the first that breaks a rule: their columns, which checksums fit
@@ -98,7 +97,7 @@ class Program(NamedTuple):
             columns.add_later(self.later, lambda: rest.decode(buffer, starts, ends))
         return columns, table[2] != 0, int(out[0])
 
-    def _columns(self, starts: Ints, table: npt.NDArray[np.int64], buffer: Bytes) -> Columns:
+    def _columns(self, starts: Ints, table: Ints, buffer: Bytes) -> Columns:
         columns = Columns(starts)
         for path, at in self.columns.items():
             text = path in self.strings

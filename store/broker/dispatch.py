@@ -28,8 +28,8 @@ from ..columns.dictionary import Dictionary, dictionary
 from ..columns.rows import Rows
 from .delay_level import SCHEDULE_TOPIC, delay_ms, parse_levels
 from .dispatch_record import Dispatching
+from .system_topics import LMQ_PREFIX
 
-LMQ_PREFIX: Final = "%LMQ%"
 _NAME_SEPARATOR: Final = ","
 _TAG_MARK: Final = "T#"
 _LARGEST_OFFSET: Final = (1 << 63) - 1

@@ -15,9 +15,20 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
+from ...formats.message_properties import RETRY_PREFIX
 from ..errors import InvalidInput
 from .delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
 from .dispatch_record import LIGHT_CLOSED, Dispatching
+from .system_topics import (
+    CHECKED_TOO_OFTEN,
+    DEAD_LETTER_PREFIX,
+    HALF_TOPIC,
+    LOWER_PREFIX,
+    NEW_TOPICS,
+    OFFSET_MOVED,
+    OP_TOPIC,
+    SELF_TEST,
+)
 
 
 class OnOddFile(Enum):
@@ -252,7 +263,7 @@ PROFILES: dict[str, Profile] = {
                 ReputStart.LOG_END,
                 index_tags=False,
                 multi_dispatch=True,
-                lmq_closed=("%RETRY%", TIMER_TOPIC, SCHEDULE_TOPIC),
+                lmq_closed=(RETRY_PREFIX, TIMER_TOPIC, SCHEDULE_TOPIC),
             ),
             TimerRules(clamps=False, any_size=False),
         ),
@@ -432,14 +443,7 @@ class WriterProfile(NamedTuple):
 
 
 _CLOSED = frozenset(
-    {
-        "SCHEDULE_TOPIC_XXXX",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-    }
+    {SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, CHECKED_TOO_OFTEN, SELF_TEST, OFFSET_MOVED}
 )
 _ROCKSDB_TRANSACTIONS = frozenset(
     {"RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"}
@@ -461,7 +465,7 @@ _OLDEST = WriterProfile(
     transaction_ids=False,
     keeps_real_topic=True,
     op_lists=False,
-    closed_topics=frozenset({"TBW102"}),
+    closed_topics=frozenset({NEW_TOPICS}),
     long_topics=(),
     whole_records=True,
     lmq_queues=None,
@@ -497,7 +501,7 @@ _5_1 = _4_9._replace(
         options=("enableMultiDispatch", "enableLmq"),
         undecided=False,
         undecided_count=False,
-        closed_topics=("%RETRY%", "SCHEDULE_TOPIC_XXXX"),
+        closed_topics=(RETRY_PREFIX, SCHEDULE_TOPIC),
         twice=True,
         other_names=False,
         whole_records=False,
@@ -511,7 +515,7 @@ _5_3 = _5_1._replace(
         options=("enableLmq",),
         undecided=True,
         undecided_count=True,
-        closed_topics=("%RETRY%", "SCHEDULE_TOPIC_XXXX", "rmq_sys_"),
+        closed_topics=(RETRY_PREFIX, SCHEDULE_TOPIC, LOWER_PREFIX),
         twice=True,
         other_names=False,
         whole_records=True,
@@ -523,7 +527,7 @@ _5_4 = _5_3._replace(
     batch_properties=False,
     keeps_real_topic=False,
     closed_topics=_CLOSED | _ROCKSDB_TRANSACTIONS,
-    long_topics=("%RETRY%", "%DLQ%"),
+    long_topics=(RETRY_PREFIX, DEAD_LETTER_PREFIX),
 )
 _5_5 = _5_4._replace(start=profile_of("5.5"), checkpoint_fields=6)
 

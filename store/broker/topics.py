@@ -6,8 +6,6 @@ The JSON of `config/`, as fastjson reads and writes it (spec/05-config.md, 5.1).
 
 Pretty printed with tabs; map keys that are numbers have no quotes and no lines of their own. Keys keep their order and their
 kind, so a file that is read and written again is the same text.
-
-Topics that a broker makes for itself, and groups, whatever its configuration says.
 """
 
 from __future__ import annotations
@@ -17,13 +15,15 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from ...formats.message_properties import RETRY_PREFIX
 from ..disk.byte_reader import read_regular
 from ..disk.files import Files, write_new
 from ..errors import Missing, Refused
 from .delay_level import SCHEDULE_TOPIC, parse_levels
 from .profiles import WriterProfile
+from .system_topics import DEAD_LETTER_PREFIX, SYSTEM_PREFIXES
 
 _STRING_OR_NUMBER_KEY = re.compile(
     # a string without an end goes on to the end of the text: none begins inside of it
@@ -88,7 +88,7 @@ NAME = "topics.json"
 _TABLE, _VERSION = "topicConfigTable", "dataVersion"
 _LARGEST_BYTES = 256 << 20
 _QUEUES_OF_A_NEW_TOPIC = 4
-_ONE_QUEUE = ("%RETRY%", "%DLQ%", "RMQ_SYS_", "rmq_sys_")
+_ONE_QUEUE = (RETRY_PREFIX, DEAD_LETTER_PREFIX, *SYSTEM_PREFIXES)
 _READ, _WRITE = 4, 2
 QUEUE_TYPE, BATCH_QUEUES = "queue.type", "BatchCQ"
 """The attribute of a topic with batch queues (spec 02, 2.7)."""
@@ -205,7 +205,7 @@ def new_topic(topic: str, highest_queue: int, profile: WriterProfile) -> dict[st
     if topic == SCHEDULE_TOPIC:
         queues = len(parse_levels())
     queues = max(queues, highest_queue + 1)
-    closed = profile.closed_dead_letters and topic.startswith("%DLQ%")
+    closed = profile.closed_dead_letters and topic.startswith(DEAD_LETTER_PREFIX)
     entry: dict[str, Any] = {"attributes": {}} if profile.modern_topics else {}
     return entry | {
         "order": False,
@@ -249,39 +249,3 @@ def _replace(files: Files, path: Path, data: bytes) -> None:
 def now_ms() -> int:
     """The clock."""
     return time.time_ns() // 1_000_000
-
-
-OFFSET_MOVED: Final = "OFFSET_MOVED_EVENT"
-CHECKED_TOO_OFTEN: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
-HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
-OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-"""Prepared messages of transactions, and which of them have ended."""
-RETRY_PREFIX: Final = "%RETRY%"
-DEAD_LETTER_PREFIX: Final = "%DLQ%"
-_TOPICS = frozenset(
-    {
-        *(SCHEDULE_TOPIC, OFFSET_MOVED, CHECKED_TOO_OFTEN),
-        *("TBW102", "BenchmarkTest", "SELF_TEST_TOPIC"),
-    }
-)
-_TOPIC_PREFIXES = ("RMQ_SYS_", "rmq_sys_")
-_GROUPS = frozenset({"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP"})
-_GROUP_PREFIXES = ("CID_RMQ_SYS_", "CID_ONS")
-
-
-def is_system_topic(topic: str) -> bool:
-    """A broker serves the topic without an entry."""
-    return topic in _TOPICS or topic.startswith(_TOPIC_PREFIXES)
-
-
-def is_system_group(group: str) -> bool:
-    """A broker knows the group without an entry."""
-    return group in _GROUPS or group.startswith(_GROUP_PREFIXES)
-
-
-def group_of_topic(topic: str) -> str:
-    """The group whose retries or dead letters the topic has, "" for another topic."""
-    for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
-        if topic.startswith(prefix):
-            return topic.removeprefix(prefix)
-    return ""

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ...formats import kernel
 from ...formats.derive import Ragged
-from ...formats.derive.ragged import Ints, overlapping, ragged_copy
+from ...formats.derive.ragged import Flags, Ints, overlapping, ragged_copy
 
 _WORD = np.dtype(np.uint64)
 _SLOT_BITS = 14
@@ -101,9 +101,9 @@ def _slots(strings: Ragged) -> Ints:
     return (mixed >> np.uint64(64 - _SLOT_BITS)).astype(np.int64)
 
 
-def _equal(strings: Ragged, leader: Ints) -> npt.NDArray[np.bool_]:
+def _equal(strings: Ragged, leader: Ints) -> Flags:
     """Whether each string is that of its leader."""
-    equal: npt.NDArray[np.bool_] = strings.length == strings.length[leader]
+    equal: Flags = strings.length == strings.length[leader]
     of_leader = strings[leader]
     for at in range(0, int(strings.length.max()), _WORD.itemsize):
         rows = _longer_than(strings, at)

@@ -30,11 +30,17 @@ import numpy.typing as npt
 from ...formats import message_properties as names
 from ...formats import pop
 from ...formats.derive.ragged import Flags, Ints
+from ...formats.message_properties import RETRY_PREFIX
 from ...formats.property_columns import Items
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
 from ..broker.delay_level import SCHEDULE_TOPIC, delay_ms
 from ..broker.snapshot import QueueId
-from ..broker.topics import HALF_TOPIC, OP_TOPIC
+from ..broker.system_topics import (
+    CHECKED_TOO_OFTEN,
+    DEAD_LETTER_PREFIX,
+    HALF_TOPIC,
+    OP_TOPIC,
+)
 from ..counted import counted
 from ..errors import Missing
 from ..log.batch import Batch
@@ -199,7 +205,6 @@ def _progress(store: Store) -> Mapping[int, int] | None:
     return None if damaged else {}
 
 
-RETRY, DEAD_LETTER = "%RETRY%", "%DLQ%"
 _ORIGIN = "RETRY_TOPIC"
 _DEAD_ORIGIN = "DLQ_ORIGIN_TOPIC"
 
@@ -259,7 +264,11 @@ def retries(store: Store, note: Note) -> Retries:
     groups = {group for known in progress.values() for group in known}
     found = Retries()
     for topic in _topics(store):
-        kind, prefix = ("retry", RETRY) if topic.startswith(RETRY) else ("dead_letter", DEAD_LETTER)
+        kind, prefix = (
+            ("retry", RETRY_PREFIX)
+            if topic.startswith(RETRY_PREFIX)
+            else ("dead_letter", DEAD_LETTER_PREFIX)
+        )
         group = topic.removeprefix(prefix)
         popped = _of_pop(topic, store.topics, groups) if kind == "retry" else None
         for batch in topic_records(store, topic, note):
@@ -289,11 +298,15 @@ def _count(found: Retries, key: Key, batch: Batch, topic: str, progress: Progres
 
 def _of_pop(retry_topic: str, topics: Collection[str], groups: Collection[str]) -> Key | None:
     """Group and topic whose POP retry topic this is; None where the names do not tell."""
-    rest = retry_topic.removeprefix(RETRY)
+    rest = retry_topic.removeprefix(RETRY_PREFIX)
     pairs = []
     for topic in topics:
         group = rest.removesuffix(topic)[:-1]
-        if group and not topic.startswith(RETRY) and retry_topic in pop.retry_topics(topic, group):
+        if (
+            group
+            and not topic.startswith(RETRY_PREFIX)
+            and retry_topic in pop.retry_topics(topic, group)
+        ):
             pairs.append(Key("retry", group, topic))
     known = [pair for pair in pairs if pair.group in groups] or pairs
     return known[0] if len(known) == 1 else None
@@ -301,7 +314,7 @@ def _of_pop(retry_topic: str, topics: Collection[str], groups: Collection[str]) 
 
 def _topics(store: Store) -> Iterator[str]:
     for topic in store.topics:
-        if topic.startswith((RETRY, DEAD_LETTER)):
+        if topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
             yield topic
 
 
@@ -326,7 +339,6 @@ def _origins(batch: Batch) -> list[str]:
     return [(b or a or b"").decode("utf-8", "replace") for a, b in zip(dead, retried, strict=True)]
 
 
-GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 _CHECKS = "TRANSACTION_CHECK_TIMES"
 
 
@@ -388,7 +400,7 @@ def transactions(store: Store, note: Note) -> Transactions:
     if not found:
         return Transactions([])
     decided = _decided(store, note)
-    given_up = {_key(message) for message in _messages(store, GIVEN_UP_TOPIC, note)}
+    given_up = {_key(message) for message in _messages(store, CHECKED_TOO_OFTEN, note)}
     committed = _committed(store)
     for key, row in found.items():
         if committed & set(row.positions):

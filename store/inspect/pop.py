@@ -74,7 +74,7 @@ def pop_records(store: Store, note: Note) -> PopRecords:
         tags = items.find(names.TAGS)
         for row in np.flatnonzero(revive | waits).tolist():
             _add(found, batch, row, tags[row].decode("utf-8", "replace"), bool(revive[row]))
-        again = _begins(topics, pop_format.RETRY_PREFIX) & (
+        again = _begins(topics, names.RETRY_PREFIX) & (
             items.find(pop_format.FIRST_POP_TIME).length > 0
         )
         _add_returned(found, batch, np.flatnonzero(again).tolist(), items.find(names.UNIQ_KEY))
@@ -90,9 +90,7 @@ def _batches(store: Store, note: Note) -> Iterator[Batch]:
                 yield item
         return
     for topic in store.topics:
-        if topic == TIMER_TOPIC or topic.startswith(
-            (pop_format.REVIVE_TOPIC, pop_format.RETRY_PREFIX)
-        ):
+        if topic == TIMER_TOPIC or topic.startswith((pop_format.REVIVE_TOPIC, names.RETRY_PREFIX)):
             yield from topic_records(store, topic, note)
 
 

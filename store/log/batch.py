@@ -21,10 +21,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.derive import Columns, Ragged, decode
-from ...formats.derive.ragged import Ints
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import MESSAGE, TRANSACTION_MASK, SysFlag
 from ..columns.rows import Key, Rows
 from ..counted import counted
@@ -104,7 +103,7 @@ class Batch(Rows):
     columns: Columns
     position: Ints
     mark: Mark
-    body_crc_ok: npt.NDArray[np.bool_] | None
+    body_crc_ok: Flags | None
     inner: Inner | None = None
 
     @property
@@ -147,7 +146,7 @@ _PAGE_BYTES = 4096
 """What is lost at once; a lost page in the middle needs properties longer than it."""
 
 
-def torn_properties(columns: Columns) -> npt.NDArray[np.bool_]:
+def torn_properties(columns: Columns) -> Flags:
     """bool[n]: zero bytes end the properties, or stand in the middle of long ones."""
     text = columns.ragged("properties")
     torn = np.zeros(len(text), np.bool_)

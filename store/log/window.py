@@ -20,7 +20,7 @@ from ...formats import kernel
 from ...formats.commit_log import IN_ENTRY, IN_FRAME, PLAIN, POSITION_BYTES, SIZE_DTYPE, Frame
 from ...formats.derive import Columns, decode
 from ...formats.derive.program import Program, program_of
-from ...formats.derive.ragged import Bytes, Ints, Ragged, overlapping
+from ...formats.derive.ragged import Bytes, Flags, Ints, Ragged, overlapping
 from ...formats.hashing_columns import crc31_column
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
 from ..columns.rows import Rows
@@ -195,9 +195,9 @@ class Checked(Rows):
 
     columns: Columns
     position: Ints
-    whole: npt.NDArray[np.bool_]
-    in_place: npt.NDArray[np.bool_]
-    body_crc_ok: npt.NDArray[np.bool_] | None
+    whole: Flags
+    in_place: Flags
+    body_crc_ok: Flags | None
 
 
 def check(window: Window, frame: Frame, starts: Ints, *, crc: bool = True) -> Checked:
@@ -268,15 +268,15 @@ class PlainChain:
         return Checked(columns, position, yes, yes, fits if crc else None)
 
 
-def _verdict(columns: Columns, position: Ints, whole: npt.NDArray[np.bool_], crc: bool) -> Checked:
-    in_place: npt.NDArray[np.bool_] = columns.ints("physical_offset") == position
+def _verdict(columns: Columns, position: Ints, whole: Flags, crc: bool) -> Checked:
+    in_place: Flags = columns.ints("physical_offset") == position
     crc_ok = body_crc_ok(columns, whole) if crc else None
     return Checked(columns, position, whole, in_place, crc_ok)
 
 
-def _whole(columns: Columns, ends: Ints | None) -> npt.NDArray[np.bool_]:
+def _whole(columns: Columns, ends: Ints | None) -> Flags:
     """bool[n]: magic code known, fields add up to total_size (and to the entry around it)."""
-    whole: npt.NDArray[np.bool_] = columns.ends - columns.starts == columns.ints("total_size")
+    whole: Flags = columns.ends - columns.starts == columns.ints("total_size")
     whole &= columns.ok
     magic = columns.ints("magic_code")
     known = magic == MAGIC_V1
@@ -286,12 +286,12 @@ def _whole(columns: Columns, ends: Ints | None) -> npt.NDArray[np.bool_]:
     return whole
 
 
-def body_crc_ok(columns: Columns, whole: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def body_crc_ok(columns: Columns, whole: Flags) -> Flags:
     """bool[n]: the CRC of the stored body fits; an empty body has none to fit (spec 7.2)."""
     body = columns.ragged("body")
     if not whole.all():
         body = Ragged(body.buffer, body.start, np.where(whole, body.length, 0))
-    result: npt.NDArray[np.bool_] = crc31_column(body) == columns.ints("body_crc")
+    result: Flags = crc31_column(body) == columns.ints("body_crc")
     if not result.all():
         result |= body.length == 0
         result &= whole

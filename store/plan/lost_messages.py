@@ -21,8 +21,8 @@ from ...formats.message import MESSAGE, SMALLEST
 from ...formats.message_properties import KEYS, TAGS, UNIQ_KEY, parse
 from ..audit.messages import Messages, messages_of
 from ..audit.verified import QueueRange, VerifiedRun
-from ..broker.dispatch import LMQ_PREFIX
 from ..broker.snapshot import QueueId, Snapshot
+from ..broker.system_topics import LMQ_PREFIX
 from ..index.compare import stored_files
 from ..index.read import sizes_of
 from ..log.batch import Batch, Extent

@@ -13,8 +13,8 @@ from ...formats.derive import decode
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import MESSAGE, SMALLEST, TRANSACTION_MASK, SysFlag
 from ..audit.verified import VerifiedLog
-from ..broker.dispatch import LMQ_PREFIX
 from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..broker.system_topics import LMQ_PREFIX
 from ..columns.rows import Rows
 from ..disk.file_queue import MappedFileQueue
 from ..queues.start_batches import BATCH_UNIT_DTYPE

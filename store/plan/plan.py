@@ -21,10 +21,10 @@ from ...formats.checkpoint import PAGE_BYTES
 from ..audit.messages import LogObserver, Tally, scan_messages
 from ..audit.queues import QueueAudit, of_right_type
 from ..audit.verified import PackedItems, VerifiedLog
-from ..broker.dispatch import LMQ_PREFIX
 from ..broker.load_rules import BodyCheck
 from ..broker.profiles import MinOffset, Profile
 from ..broker.snapshot import QueueId, Snapshot
+from ..broker.system_topics import LMQ_PREFIX
 from ..disk.checkpoint import Checkpoint, checkpoint_bytes
 from ..disk.file_queue import MappedFileQueue
 from ..disk.files import Edit, Phase

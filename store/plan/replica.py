@@ -25,7 +25,8 @@ import numpy as np
 
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.tombstone import FILLER_TOPIC, is_filler
-from ..broker.dispatch import LMQ_PREFIX, Dispatched
+from ..broker.dispatch import Dispatched
+from ..broker.system_topics import LMQ_PREFIX
 from ..counted import counted
 from ..disk.checkpoint import read_checkpoint
 from ..disk.file_queue import MappedFileQueue

@@ -66,9 +66,10 @@ from ...formats.message_properties import (
     parse,
 )
 from ..audit.queues import QueueAudit
-from ..broker.dispatch import LMQ_PREFIX, dispatch
+from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import OWN_QUEUES
 from ..broker.snapshot import QueueId, Snapshot
+from ..broker.system_topics import LMQ_PREFIX
 from ..disk.file_queue import MappedFileQueue
 from ..log.batch import Batch, torn_properties
 from ..log.commit_log import CommitLog

@@ -24,9 +24,8 @@ from ...formats.derive import Columns
 from ...formats.derive.ragged import Ints
 from ...formats.message import SMALLEST, TRANSACTION_MASK, SysFlag
 from ..audit.queues import QueueAudit
-from ..broker.dispatch import LMQ_PREFIX
 from ..broker.snapshot import QueueId
-from ..broker.topics import HALF_TOPIC, OP_TOPIC
+from ..broker.system_topics import HALF_TOPIC, LMQ_PREFIX, OP_TOPIC
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
 from ..log.record_status import Mark

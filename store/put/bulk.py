@@ -14,7 +14,8 @@ from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_string
 from ...formats.hashing_columns import crc31_column
 from ...formats.message import MESSAGE, SysFlag
-from ..broker.dispatch import LMQ_PREFIX, Dispatched, Units, dispatch_columns
+from ..broker.dispatch import Dispatched, Units, dispatch_columns
+from ..broker.system_topics import LMQ_PREFIX
 from ..columns.dictionary import Dictionary
 from ..columns.ordered import begins
 from ..errors import InvalidInput, LimitExceeded

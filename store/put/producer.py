@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING
 from ...formats import message_properties as names
 from ...formats.hashing import java_string
 from ...formats.message import TOPIC_BYTES_MAX_V1
+from ...formats.message_properties import RETRY_PREFIX
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
 from ..broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
 from ..broker.profiles import WriterProfile
-from ..broker.topics import HALF_TOPIC, OP_TOPIC
+from ..broker.system_topics import DEAD_LETTER_PREFIX, HALF_TOPIC, OP_TOPIC
 from ..counted import counted
 from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
 from ..settings.options import options_of
@@ -123,7 +124,7 @@ def _with_properties(
 
 
 _TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+")
-_LONG_TOPICS = ("%RETRY%", "%DLQ%")
+_LONG_TOPICS = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 
 
 def check_producer_topic(topic: bytes, long_topics: tuple[str, ...] = _LONG_TOPICS) -> None:

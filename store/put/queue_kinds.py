@@ -20,8 +20,9 @@ from ...formats.client_batch import MESSAGES_MAX
 from ...formats.derive import Ragged
 from ...formats.property_columns import find
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
-from ..broker.dispatch import LMQ_PREFIX, java_split
+from ..broker.dispatch import java_split
 from ..broker.profiles import WriterProfile
+from ..broker.system_topics import LMQ_PREFIX
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
 from ..counted import counted
 from ..disk.layout import Layout

@@ -24,8 +24,9 @@ from ...formats.consume_queue import PRE_FILL, UNIT, UNIT_BYTES
 from ...formats.derive import Columns, dtype_of
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_string
-from ..broker.dispatch import LMQ_PREFIX, Dispatched
+from ..broker.dispatch import Dispatched
 from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..broker.system_topics import LMQ_PREFIX
 from ..columns.dictionary import Dictionary, dictionary
 from ..disk.byte_reader import Unread, noted_of
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, is_zero

@@ -29,10 +29,11 @@ from ...formats.derive.ragged import Ints
 from ...formats.message import SMALLEST, SysFlag
 from ...formats.message_properties import ends_with_crc
 from ..audit.messages import Messages, scan_messages
-from ..broker.dispatch import LMQ_PREFIX, Dispatched
+from ..broker.dispatch import Dispatched
 from ..broker.dispatch_record import Dispatching
 from ..broker.profiles import LIGHT_QUEUE_OPTIONS, writer_profile
 from ..broker.snapshot import QueueId
+from ..broker.system_topics import LMQ_PREFIX
 from ..broker.topics import Topics, now_ms
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig

@@ -21,10 +21,10 @@ from ...formats.hashing import java_hash, java_string
 from ...formats.index_file import items_offset, slots_offset
 from ...formats.message import MAGIC_V2, SysFlag
 from ...formats.message_properties import CRC32, ITEM_SEPARATOR, TAGS, UNIQ_KEY, parse
-from ..broker.dispatch import LMQ_PREFIX
 from ..broker.load_rules import BodyCheck, Failure, walk
 from ..broker.profiles import NEWEST, PROFILES, VERSIONS
 from ..broker.snapshot import Entry, FileBytes, list_entries
+from ..broker.system_topics import LMQ_PREFIX
 from ..disk.byte_reader import note, open_regular, read_regular, unread_of
 from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.compressed import is_compressed_name, open_plain, plain_name

@@ -136,7 +136,7 @@ _TOPICS_ENOUGH = 512
 def shown_multi_dispatch(layout: Layout) -> str:
     """The queue that shows it, "" where none does. What cannot be read shows nothing."""
     from ...formats.message_properties import INNER_MULTI_DISPATCH
-    from ..broker.dispatch import LMQ_PREFIX
+    from ..broker.system_topics import LMQ_PREFIX
     from ..disk.queue_directories import queue_directories
     from ..log.one_record import read_message
     from ..queues.read import ConsumeQueue

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 from ...formats.kinds import KINDS
 from ..broker.delay_level import SCHEDULE_TOPIC
-from ..broker.dispatch import LMQ_PREFIX
 from ..broker.profiles import Profile
 from ..broker.snapshot import QueueId
-from ..broker.topics import (
+from ..broker.system_topics import (
     CHECKED_TOO_OFTEN,
     DEAD_LETTER_PREFIX,
+    LMQ_PREFIX,
     OP_TOPIC,
     group_of_topic,
     is_system_group,

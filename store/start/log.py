@@ -17,11 +17,11 @@ import numpy as np
 
 from ...formats.derive import Columns, decode
 from ..audit.verified import VerifiedRun
-from ..broker.dispatch import LMQ_PREFIX
 from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import BodyCheck, Failure, LoadedFile, knows, passes, schema_of, walk
 from ..broker.profiles import AbnormalStart, DispatchRules, NormalStart, Profile, profile_of
 from ..broker.snapshot import Snapshot
+from ..broker.system_topics import LMQ_PREFIX
 from ..disk.broker_conf import BrokerConfig
 from ..disk.layout import Layout
 from ..settings.options import options_of

@@ -14,7 +14,7 @@ import numpy as np
 from ...formats.derive import Columns
 from ...formats.derive.ragged import Ints
 from ..audit.verified import VerifiedLog, VerifiedRun
-from ..broker.dispatch import LMQ_PREFIX, dispatch_columns, unannounceable
+from ..broker.dispatch import dispatch_columns, unannounceable
 from ..broker.load_rules import (
     BodyCheck,
     Failure,
@@ -27,6 +27,7 @@ from ..broker.load_rules import (
 )
 from ..broker.profiles import Profile, QueueCut, ReputStart
 from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..broker.system_topics import LMQ_PREFIX
 from ..index.compare import IndexState, load_index
 from ..queues.start import ExtDamage, ExtRules, QueueState
 from ..queues.start_batches import BatchQueueState, batch_units

@@ -15,9 +15,8 @@ from typing import Any
 
 from ...formats.consumer_offset import OFFSET_TABLES
 from ..broker.delay_level import SCHEDULE_TOPIC
-from ..broker.dispatch import LMQ_PREFIX
 from ..broker.snapshot import QueueId
-from ..broker.topics import is_system_topic
+from ..broker.system_topics import LMQ_PREFIX, SYSTEM_GROUPS, is_system_topic
 from ..disk.queue_directories import queue_directories
 from ..findings.catalogue import Severity
 from ..settings.options import options_of
@@ -29,7 +28,6 @@ from .register import after, before
 _CLAMPS_SINCE = "4.9"
 _DELETED, _NEW = 2, 0
 _LIGHT_TABLE = "lmqOffsetTable"
-_SYSTEM_GROUPS = "CID_RMQ_SYS_"
 _VALUE = "config_value"
 
 
@@ -85,7 +83,7 @@ def offsets_are_of_known_ones(context: VerifyContext) -> None:
     groups = tables.names("subscription_group", "group")
     for row in tables.entries("consumer_offset", context.scope.topic):
         topic, group = row.values["topic"], row.values["group"]
-        if group.startswith(_SYSTEM_GROUPS):
+        if group.startswith(SYSTEM_GROUPS):
             continue
         if topics and topic not in topics and not topic.startswith(LMQ_PREFIX):
             told.add(row.path, f"an offset of {group!r} on {topic!r}, and there is no such topic")

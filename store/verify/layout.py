@@ -18,6 +18,7 @@ from typing import NamedTuple
 from ...formats.lock import CONTENT
 from ..broker.profiles import OnOddFile
 from ..broker.snapshot import Entry, list_entries
+from ..broker.system_topics import LMQ_PREFIX
 from ..counted import counted
 from ..disk.byte_reader import read_regular
 from ..disk.compressed import is_compressed_name, plain_name
@@ -114,7 +115,7 @@ def _queues(
 
 def _odd_queue(context: VerifyContext, topic: str, queue: Entry) -> None:
     """A directory beside the queues of a topic, with another name."""
-    light = context.profile.version == _SLASH_NAMES and topic.startswith("%LMQ%")
+    light = context.profile.version == _SLASH_NAMES and topic.startswith(LMQ_PREFIX)
     if light:
         text = f"of a light queue {topic}/{queue.name}: 4.9 makes it, and forgets it (B12)"
     else:

@@ -27,8 +27,8 @@ import numpy as np
 from ...formats.consume_queue import UNIT_BYTES
 from ...formats.derive.ragged import Flags, Ints
 from ..audit.messages import Messages
-from ..broker.dispatch import LMQ_PREFIX
 from ..broker.snapshot import QueueId, list_entries
+from ..broker.system_topics import LMQ_PREFIX
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
 from ..columns.ordered import Ranges, runs
 from ..disk.file_queue import MappedFileQueue, file_name

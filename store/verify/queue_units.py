@@ -21,8 +21,9 @@ from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_string
 from ...formats.message import SMALLEST, TRANSACTION_MASK, SysFlag
 from ...formats.property_columns import find
-from ..broker.dispatch import LMQ_PREFIX, java_split
+from ..broker.dispatch import java_split
 from ..broker.snapshot import QueueId
+from ..broker.system_topics import LMQ_PREFIX
 from ..columns.ordered import Ranges
 from ..counted import counted
 from ..findings.catalogue import Severity

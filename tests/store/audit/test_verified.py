@@ -13,9 +13,9 @@ import pytest
 
 from mqstore.store.audit import prove
 from mqstore.store.audit.verified import VerifiedLog
-from mqstore.store.broker.dispatch import LMQ_PREFIX
 from mqstore.store.broker.profiles import VERSIONS, profile_of
 from mqstore.store.broker.snapshot import Snapshot
+from mqstore.store.broker.system_topics import LMQ_PREFIX
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import digest
 from mqstore.store.disk.layout import Layout

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.formats import pop as formats
+from mqstore.formats.message_properties import RETRY_PREFIX
 from mqstore.store.broker.delay_level import TIMER_TOPIC
 from mqstore.store.inspect.pop import Pop, Popped, State, pop
 from mqstore.store.search.store import Store
@@ -157,7 +158,7 @@ def test_without_retry_topics_nothing_is_known(tmp_path: Path) -> None:
     """A broker has read past most check points: what should have come back did not."""
     root = unpack("5.3.3-pop", tmp_path)
     for directory in (root / "consumequeue").iterdir():
-        if directory.name.startswith(formats.RETRY_PREFIX):
+        if directory.name.startswith(RETRY_PREFIX):
             shutil.rmtree(directory)
     found = view(root, last_time("5.3.3-pop") + MORE_THAN_A_DAY_MS)
     assert {row.state for row in found.rows} == {State.UNKNOWN, State.DUE}

@@ -19,7 +19,7 @@ from mqstore.formats.tombstone import FILLER_TOPIC, LOST_ITEM, lost_item
 from mqstore.store.audit.queues import QueueAudit
 from mqstore.store.broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
 from mqstore.store.broker.snapshot import QueueId
-from mqstore.store.broker.topics import HALF_TOPIC, OP_TOPIC
+from mqstore.store.broker.system_topics import HALF_TOPIC, OP_TOPIC
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Refused

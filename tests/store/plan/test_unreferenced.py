@@ -8,7 +8,7 @@ import pytest
 
 from mqstore.formats import message_properties as names
 from mqstore.formats.consume_queue import UNIT_BYTES
-from mqstore.store.broker.topics import HALF_TOPIC, OP_TOPIC
+from mqstore.store.broker.system_topics import HALF_TOPIC, OP_TOPIC
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.message import Message

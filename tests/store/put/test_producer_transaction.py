@@ -11,7 +11,7 @@ import pytest
 from mqstore.formats import message_properties as names
 from mqstore.formats.sys_flag import TRANSACTION_MASK, SysFlag
 from mqstore.store.broker.profiles import WriterProfile, writer_profile
-from mqstore.store.broker.topics import HALF_TOPIC, OP_TOPIC
+from mqstore.store.broker.system_topics import HALF_TOPIC, OP_TOPIC
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, NotFound, Refused
