@@ -395,16 +395,21 @@ class Readability:
         at = int(np.searchsorted(starts, run.begin, side="right")) - 1
         if at < 0 or run.end > ends[at]:
             return False
-        return all(self._shows(name, queue_range) for name, queue_range in run.queues.items())
+        return all(self._shows(name, run) for name in run.queues)
 
     def _is_gone(self, run: VerifiedRun) -> bool:
         return not any(run.begin < end and start < run.end for start, end in self.ranges)
 
-    def _shows(self, name: QueueId, queue_range: QueueRange) -> bool:
-        queue = self.queues.get(name)
+    def _shows(self, name: QueueId, run: VerifiedRun) -> bool:
+        """The queue has the units of a run's messages: those that lie on disk, or that were made."""
+        queue, queue_range = self.queues.get(name), run.queues[name]
         if queue is None or queue_range.first < queue.min_offset:
             return False
-        return queue.shows_disk(queue_range.first, queue_range.next)
+        if name not in run.units:
+            return queue.shows_disk(queue_range.first, queue_range.next)
+        made = np.concatenate([units["physical_offset"] for units in run.units[name]])
+        there = queue.lookup(np.arange(queue_range.first, queue_range.next, dtype=np.int64))
+        return bool((there["physical_offset"] == made).all() and (there["size"] > 0).all())
 
     def skip(self, run: VerifiedRun) -> None:
         """Count the messages of a run: all can be read, or none."""

@@ -80,8 +80,8 @@ class Proof:
     """What it takes to prove any part of a log.
 
     queues: those that a message may belong to. tagged: tags are indexed, too. light: None where no
-    message is of several queues. making: nothing of queues and index is on disk: by these rules their
-    units and items are made.
+    message is of several queues. making: no queue has anything on disk: by these rules the units are made,
+    and the items of an index that has nothing either.
     """
 
     log: CommitLog
@@ -124,7 +124,7 @@ class Prover:
     def done(self) -> VerifiedLog:
         """What is in order in the part that was seen. Raises Unreadable."""
         self._settle()
-        return VerifiedLog(*self._found.done(), self._index)
+        return VerifiedLog(*self._found.done(), self._index, self._making)
 
     def _add(self, batch: Batch, topics: Dictionary | None) -> None:
         """Let records wait until there are enough of each queue; others end what waits."""
@@ -142,7 +142,8 @@ class Prover:
 
     def _window(self, batch: Batch, topics: Dictionary | None) -> _Window | None:
         """The messages of a batch; None if some record is of a queue that is not there."""
-        light, how, named = self._light, self._making, False
+        light, making, named = self._light, self._making, False
+        how = making
         if light is not None:
             named = _NAMES_QUEUES in batch.columns.ragged("properties").buffer.tobytes()
             how = how or (light.further if named else None)
@@ -154,7 +155,7 @@ class Prover:
         if found is None:
             return None
         facts = Facts.of(batch, self._unindexed_in(batch, made), named=named)
-        columns, record, making = batch.columns, found.record, self._making is not None
+        columns, record = batch.columns, found.record
         messages = _Messages(
             found.queue,
             found.offset.astype(np.int64),
@@ -163,13 +164,13 @@ class Prover:
             columns.ints("store_timestamp")[record].astype(np.int64),
             made.units.tags_code if made and making else None,
         )
-        return _Window(
-            messages, facts, PackedItems.of(batch, made.items) if made and making else None
-        )
+        if made is None or making is None or not making.items:
+            return _Window(messages, facts, None)
+        return _Window(messages, facts, PackedItems.of(batch, made.items))
 
     def _unindexed_in(self, batch: Batch, made: Dispatched | None) -> int | None:
         """The first record without its index items, unless there was one before."""
-        if self._unindexed is None and made is not None and self._making is not None:
+        if self._unindexed is None and made is not None and self._making and self._making.items:
             items = made.items
             self._unindexed = int(items.physical_offset[0]) if len(items) else None
         elif self._unindexed is None:

@@ -23,6 +23,7 @@ from ...formats.derive.ragged import Ints
 from ...formats.message import MAGIC_V1, SysFlag
 from ...formats.message_properties import ends_with_crc
 from ..broker.dispatch import IndexItems
+from ..broker.dispatch_record import Dispatching
 from ..broker.snapshot import QueueId
 from ..index.compare import IndexFiles
 from ..log.batch import LOOK_BACK, Batch, Extent, ExtentKind, TailHistory
@@ -143,12 +144,13 @@ class VerifiedLog:
     """Runs in log order, and the BLANKs between files, with whatever lies between them.
 
     From the log's first byte up to `end` there is nothing else. index: the index files, which tell
-    what `unindexed` is.
+    what `unindexed` is. made_by: the rules by which units of queues without any were made.
     """
 
     items: list[VerifiedRun | Extent]
     end: int
     index: IndexFiles
+    made_by: Dispatching | None = None
 
     @property
     def runs(self) -> list[VerifiedRun]:

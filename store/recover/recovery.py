@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ..audit.messages import Readability, scan_messages
@@ -77,6 +77,8 @@ class Recovery:
     wish: RecoveryOptions
     #: What it was all read from; None: it may change without a trace.
     seen: Fingerprint | None = None
+    #: How the start was played, for a plan that is made next.
+    played: Played | None = None
     #: Lost messages of the worst prediction and of the plan, once `name_lost` has found them.
     named: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
@@ -208,6 +210,14 @@ class Proved(NamedTuple):
     files: Fingerprint | None = None
 
 
+class Played(NamedTuple):
+    """The start that a plan goes by, and what was proved of the log."""
+
+    snapshot: Snapshot
+    outcome: Outcome
+    sound: VerifiedLog | None
+
+
 @refusing()
 def analyze(
     layout: Layout,
@@ -262,8 +272,8 @@ def analyze(
         watched.append((outcome, after, groups))
     auditors = tuple(after for _, after, _ in watched)
     plan, refusal = None, None
+    chosen = outcomes[profiles.index(main)]
     try:
-        chosen = outcomes[profiles.index(main)]
         plan = make_plan(
             snapshot,
             main,
@@ -280,19 +290,36 @@ def analyze(
             auditor.reset()
         if snapshot.log:
             scan_messages(CommitLog.open(layout), [*auditors], Dispatching(multi_dispatch=False))
-    return _recovery(snapshot, generation, version, watched, main, plan, refusal, wish, seen)
+    found = _recovery(snapshot, generation, version, watched, main, plan, refusal, wish, seen)
+    return replace(found, played=Played(snapshot, chosen, sound))
 
 
 @refusing()
-def plan_again(layout: Layout, version: str, wish: RecoveryOptions | None = None) -> Plan:
-    """The plan that `analyze` made, made again from what is on disk now. Raises as `analyze`."""
-    snapshot = Snapshot.of(layout)
+def plan_again(
+    layout: Layout,
+    version: str,
+    wish: RecoveryOptions | None = None,
+    played: Played | None = None,
+) -> Plan:
+    """The plan that `analyze` made, made again from what is on disk now. Raises as `analyze`.
+
+    played: the start, where it was just played; None: it is played here.
+    """
     profile = as_configured(profile_of(version), layout.broker_config)
-    switches = switches_of(snapshot)
-    sound = _sound(snapshot, profile, switches)
-    outcome = simulate(snapshot, profile, switches, sound=sound)
+    if played is None:
+        snapshot = Snapshot.of(layout)
+        switches = switches_of(snapshot)
+        sound = _sound(snapshot, profile, switches)
+        played = Played(snapshot, simulate(snapshot, profile, switches, sound=sound), sound)
     progress = read_progress(layout.config)
-    return make_plan(snapshot, profile, outcome, wish=wish, progress=progress, sound=sound)
+    return make_plan(
+        played.snapshot,
+        profile,
+        played.outcome,
+        wish=wish,
+        progress=progress,
+        sound=played.sound,
+    )
 
 
 def _sound(

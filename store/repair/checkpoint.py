@@ -18,9 +18,12 @@ from ..disk.files import Edit, Phase
 from ..index.compare import IndexFix, stored_files
 from ..index.read import sizes_of
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
+from ..log.splits import record_behind
 from ..plan.plan import Plan, checkpoint_edit
 
 _REST_CODES = ("I-110",)
+_NEAR_BYTES = 8 << 20
+"""Twice the largest message of a broker: a record that holds a position hardly begins farther in front."""
 _INDEX = "index_msg_timestamp"
 _BOUNDED = (
     "physic_msg_timestamp",
@@ -81,9 +84,11 @@ def _record_begin(snapshot: Snapshot, position: int) -> int:
     """Where the record or BLANK begins that a position lies in; the position where it is in none."""
     log = CommitLog.open(snapshot.layout)
     file = log.queue.file_at(position)
-    for item in (
-        log.scan(file.start, position + 1, crc=False, reuse=True) if file is not None else ()
-    ):
+    if file is None:
+        return position
+    near = record_behind(log, max(file.start, position - _NEAR_BYTES))
+    start = near if near is not None and near <= position else file.start
+    for item in log.scan(start, position + 1, crc=False, reuse=True):
         if isinstance(item, Batch) and item.position[0] <= position < item.end:
             row = int(np.searchsorted(item.position, position, side="right")) - 1
             return int(item.position[row])

@@ -34,11 +34,16 @@ _WARNINGS = frozenset({"I-091", "I-093", "I-099", "I-104"})
 """Of these a warning is enough: a file that is rebuilt has none of them."""
 
 
-def index_fix(snapshot: Snapshot, version: str, lost: Iterable[tuple[int, int]]) -> IndexFix | None:
-    """What is to be rebuilt, None: nothing. Reads the whole log. Raises Unreadable.
+def index_fix(
+    snapshot: Snapshot,
+    version: str,
+    lost: Iterable[tuple[int, int]],
+    findings: Iterable[Finding] | None = None,
+) -> IndexFix | None:
+    """What is to be rebuilt, None: nothing. Raises Unreadable.
 
     lost: ranges of the log whose records are gone, or have lost properties, once the plan is carried
-    out.
+    out. findings: of a `verify` of the store; None: the whole log is read for them.
     """
     index = IndexFiles.of(snapshot)
     files = index.files
@@ -47,7 +52,7 @@ def index_fix(snapshot: Snapshot, version: str, lost: Iterable[tuple[int, int]])
     layout, scope = snapshot.layout, Scope(groups=frozenset({_GROUP}), broker_version=version)
     with Store(layout) as store:
         starts = {Path(file.path).name: file.start for file in store.log_files.files}
-        for finding in verify(store, scope).findings:
+        for finding in verify(store, scope).findings if findings is None else findings:
             if catalogue()[finding.code].group != _GROUP or not _is_wrong(finding):
                 continue
             first = names.get(finding.path)

@@ -7,7 +7,7 @@ parts leaves the log alone, and what the log needs must have been done before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,12 +24,12 @@ from ..disk.files import Edit
 from ..disk.layout import Layout
 from ..disk.workers import cores
 from ..errors import NotFound, Refused, Unsupported
+from ..findings.findings import Finding
 from ..findings.next_commands import proposed
 from ..index.compare import index_edits
 from ..log.commit_log import CommitLog
 from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan, make_plan
-from ..queues.units import NewQueues
 from ..search.store import Store
 from ..session.fingerprint import Fingerprint
 from ..session.journal import unfinished
@@ -170,26 +170,29 @@ def made_anew(
 
     None where queues or index have files: these are compared with the log first. Raises Unreadable.
     """
-    if any(snapshot.queues.values()) or snapshot.batch_topics or snapshot.index:
+    proof = None if snapshot.index else proof_in(snapshot, profile, switches)
+    if proof is None or proof.making is None:
         return None
-    proof = proof_in(snapshot, profile, switches)
-    if proof is None:
-        return None
-    how = switches.dispatching(profile.dispatch)._replace(items=True)
-    return prove_log(replace(proof, queues=NewQueues(), making=how), jobs, tell)
+    return prove_log(replace(proof, making=proof.making._replace(items=True)), jobs, tell)
 
 
 def mend_parts(
-    snapshot: Snapshot, profile: Profile, switches: Switches, whole: Plan, request: Request
+    snapshot: Snapshot,
+    profile: Profile,
+    switches: Switches,
+    whole: Plan,
+    request: Request,
+    findings: Iterable[Finding] | None = None,
 ) -> tuple[Plan, ConfigRepair]:
     """What was chosen of a plan that keeps everything, and what it does not look at besides: items of
     the index, units of consumequeue_ext, entries of timer and compaction, config/, the checkpoint.
 
+    findings: of a `verify` of the store as it is, where there was one.
     Raises Refused where the log is to be recovered first, Unreadable.
     """
     choice, layout = request.choice, snapshot.layout
     if Part.INDEX in choice.parts and (whole.index is None or whole.index.last_kept is not None):
-        whole = _with_index(snapshot, whole, request.version)
+        whole = _with_index(snapshot, whole, request.version, findings)
     config = ConfigRepair()
     ranges = {row.queue: (row.min_offset, row.max_offset) for row in whole.queues}
     if Part.CONFIG in choice.parts:
@@ -267,11 +270,13 @@ def _crc_items(layout: Layout, profile: Profile, switches: Switches) -> Iterator
         yield from crc_item_edits(CommitLog.open(layout))
 
 
-def _with_index(snapshot: Snapshot, plan: Plan, version: str) -> Plan:
+def _with_index(
+    snapshot: Snapshot, plan: Plan, version: str, findings: Iterable[Finding] | None
+) -> Plan:
     """A plan that keeps index files rebuilds those that hold a wrong item, too, and all behind."""
     lost = [(fill.gap.begin, fill.gap.end) for fill in plan.fills]
     changed = [(record.position, record.position + len(record.data)) for record in plan.cut]
-    found = index_fix(snapshot, version, [*lost, *changed])
+    found = index_fix(snapshot, version, [*lost, *changed], findings)
     if found is None or (plan.index is not None and len(plan.index.gone) >= len(found.gone)):
         return plan
     made = index_edits(snapshot, plan.index) if plan.index is not None else []

@@ -6,7 +6,7 @@ where it takes messages out of queues or changes records, is put right in the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ..broker.profiles import profile_of
@@ -34,12 +34,13 @@ _BESIDE_THE_LOG = frozenset({Part.CONFIG, Part.CHECKPOINT, Part.TIMER, Part.COMP
 """What is mended without a look at the records: the plan that is there stays, and is added to."""
 
 
-def widened(found: Recovery, findings: Iterable[Finding]) -> Recovery:
+def widened(found: Recovery, findings: Sequence[Finding]) -> Recovery:
     """The same with a plan that mends what no start looks at, where that is needed. Under `keep` only.
 
     findings: of `verify`. Where they are of parts that are mended without the log, it is not read again.
     Raises as `analyze`.
     """
+    played, found = found.played, replace(found, played=None)
     plan = found.plan
     if plan is None or found.interrupted or found.wish.policy is not Policy.KEEP:
         return found
@@ -52,9 +53,10 @@ def widened(found: Recovery, findings: Iterable[Finding]) -> Recovery:
     names = tuple(sorted(parts if beside else Part))
     wish = found.wish._replace(exact=not beside, parts=names)
     if beside:
-        again = _with_parts(found.layout, found.main_version, wish, plan)
+        again = _with_parts(found.layout, found.main_version, wish, plan, findings)
     else:
-        again = plan_again(found.layout, found.main_version, wish)
+        whole = recovery_again(found.layout, found.main_version, wish, played)
+        again = _with_parts(found.layout, found.main_version, wish, whole, findings)
     wide = replace(found, plan=again, wish=wish)
     if not again.edits or plan.edits:
         return wide
@@ -67,7 +69,13 @@ def plan_again(layout: Layout, version: str, wish: RecoveryOptions) -> Plan:
     return _with_parts(layout, version, wish, recovery_again(layout, version, wish))
 
 
-def _with_parts(layout: Layout, version: str, wish: RecoveryOptions, plan: Plan) -> Plan:
+def _with_parts(
+    layout: Layout,
+    version: str,
+    wish: RecoveryOptions,
+    plan: Plan,
+    findings: Sequence[Finding] | None = None,
+) -> Plan:
     """The plan of a recovery and what is mended besides in the parts that the wish names."""
     snapshot = Snapshot.of(layout)
     if not wish.parts or not snapshot.log:
@@ -75,7 +83,7 @@ def _with_parts(layout: Layout, version: str, wish: RecoveryOptions, plan: Plan)
     profile = as_configured(profile_of(version), layout.broker_config)
     choice = Choice(frozenset(Part(name) for name in wish.parts) | {Part.LOG, Part.ABORT})
     request = Request(choice, profile.version, wish.made_ms)
-    return mend_parts(snapshot, profile, switches_of(snapshot), plan, request)[0]
+    return mend_parts(snapshot, profile, switches_of(snapshot), plan, request, findings)[0]
 
 
 def _parts(found: Recovery, findings: Iterable[Finding]) -> frozenset[Part]:

@@ -8,7 +8,7 @@ from ..broker.snapshot import Snapshot
 from ..disk.layout import Layout
 from ..index.compare import IndexFiles
 from ..log.commit_log import CommitLog
-from ..queues.units import QueueNumbers
+from ..queues.units import NewQueues, QueueNumbers
 from ..settings.generation import generation_of
 from .log import Switches, as_configured, switches_of
 
@@ -33,6 +33,8 @@ def proof_in(snapshot: Snapshot, profile: Profile, switches: Switches) -> Proof 
         levels = switches.delay_levels
         further = rules.how(items=False, lmq_zero=switches.lmq_zero, delay_levels=levels)
         light = Light(profile.version, further if rules.multi_dispatch else None)
-    log, queues = CommitLog.open(snapshot.layout), QueueNumbers.of(snapshot)
-    tagged = profile.dispatch.index_tags
-    return Proof(log, queues, IndexFiles.of(snapshot), tagged, light)
+    log, index = CommitLog.open(snapshot.layout), IndexFiles.of(snapshot)
+    bare = not any(snapshot.queues.values()) and not snapshot.batch_topics
+    queues = NewQueues() if bare else QueueNumbers.of(snapshot)
+    making = switches.dispatching(profile.dispatch) if bare else None
+    return Proof(log, queues, index, profile.dispatch.index_tags, light, making)

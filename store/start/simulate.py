@@ -6,8 +6,9 @@ tells the state that the broker reaches; `predict` says in words and numbers wha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
@@ -31,10 +32,10 @@ from ..broker.system_topics import LMQ_PREFIX
 from ..index.compare import IndexState, load_index
 from ..queues.start import ExtDamage, ExtRules, QueueState
 from ..queues.start_batches import BatchQueueState, batch_units
-from ..queues.units import UNIT_DTYPE, Units
+from ..queues.units import UNIT_DTYPE, Units, joined
 from ..timer.start import QUEUE as TIMER_QUEUE
 from ..timer.start import TimerState, recover_timer
-from .log import LogWalk, PhantomRecord, Records, StartFile, Switches, confirmed, start_file
+from .log import LogWalk, PhantomRecord, StartFile, Switches, confirmed, start_file
 
 #: Pauses of a dispatch that cannot write its unit: 30 tries, one second apart (spec 2.2, step 6).
 RETRY_SECONDS = 30
@@ -251,17 +252,20 @@ def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
     scan = LogWalk(snapshot, list(files), profile, crashed, switches.body_check)
     outcome.walk = scan
     dispatches = crashed or profile.dispatch.when_clean
+    waiting = _Waiting(outcome)
     if sound is not None:
         scan.runs = {run.begin: run for run in sound.runs}
-        scan.passes = lambda run: not dispatches or outcome.has_all(run)
-    for batch in scan.batches(outcome.start.number):
-        if not dispatches:
-            continue
-        if isinstance(batch, PhantomRecord):
-            _put_ghost(outcome, batch)
-        else:
-            held = confirmed(snapshot, profile, batch) if crashed else batch
-            _dispatch(outcome, held, None if crashed else outcome.queues_end)
+        made = sound.made_by == switches.dispatching(profile.dispatch)
+        scan.passes = lambda run: not dispatches or waiting.takes(run, made=made)
+    with waiting:
+        for batch in scan.batches(outcome.start.number):
+            if not dispatches:
+                continue
+            if isinstance(batch, PhantomRecord):
+                waiting.put_ghost(batch)
+            else:
+                held = confirmed(snapshot, profile, batch) if crashed else batch
+                waiting.add(held.columns, None if crashed else outcome.queues_end)
     end = scan.end
     if _is_cut(outcome, end):
         valid = sound.offsets() if sound and sound.end <= end else {}
@@ -298,12 +302,13 @@ def _dispatch_after_start(outcome: Outcome) -> None:
         return
     position = max(outcome.log_start, _queues_end(outcome))
     end = outcome.log_end
-    while position < end:
-        file = _file_at(outcome, position)
-        if file is None:
-            outcome.hangs = f"dispatch waits for ever at {position}: no file holds it"
-            return
-        position = _reput_file(outcome, file, position, end)
+    with _Waiting(outcome) as waiting:
+        while position < end:
+            file = _file_at(outcome, position)
+            if file is None:
+                outcome.hangs = f"dispatch waits for ever at {position}: no file holds it"
+                return
+            position = _reput_file(outcome, waiting, file, position, end)
     _correct_min_offsets(outcome)
 
 
@@ -316,7 +321,9 @@ def _file_at(outcome: Outcome, position: int) -> LoadedFile | None:
     return None
 
 
-def _reput_file(outcome: Outcome, file: LoadedFile, position: int, end: int) -> int:
+def _reput_file(
+    outcome: Outcome, waiting: _Waiting, file: LoadedFile, position: int, end: int
+) -> int:
     """Dispatch the rest of a file; returns where to go on."""
     assert file.entry is not None
     size = outcome.snapshot.log_file_bytes
@@ -330,7 +337,7 @@ def _reput_file(outcome: Outcome, file: LoadedFile, position: int, end: int) -> 
         failure: Failure | None = None
         for item in walk(content, offset, outcome.profile.record, BodyCheck.NONE, end=written):
             if isinstance(item, Columns):
-                _dispatch(outcome, Records(file, item), None)
+                waiting.add(item, None)
                 if (row := unannounceable(item)) is not None:
                     raise _UndispatchableRecord(int(item.ints("physical_offset")[row]))
             else:
@@ -345,14 +352,6 @@ def _reput_file(outcome: Outcome, file: LoadedFile, position: int, end: int) -> 
     return file.start + (size if offset >= size else max(offset, written))
 
 
-def _put_ghost(outcome: Outcome, ghost: PhantomRecord) -> None:
-    """4.3 dispatches a record whose fields do not add up as a message of topic ""."""
-    unit = np.zeros(1, UNIT_DTYPE)
-    unit["size"] = ghost.size
-    ext_bytes = outcome.ext.unit_bytes("") if outcome.ext else 0
-    _queue(outcome, QueueId("", 0)).put(unit, np.zeros(1, np.int64), ext_bytes)
-
-
 def _queue(outcome: Outcome, name: QueueId) -> QueueState:
     """The queue of that name, made where there is none."""
     if name not in outcome.queues:
@@ -360,40 +359,97 @@ def _queue(outcome: Outcome, name: QueueId) -> QueueState:
     return outcome.queues[name]
 
 
-def _dispatch(outcome: Outcome, batch: Records, behind: int | None) -> None:
-    """Give the records to their queues; `behind`: only those at a greater position."""
-    columns = batch.columns
-    if behind is not None:
-        columns = columns.take(columns.ints("physical_offset") > behind)
-    if not len(columns):
-        return
-    for name, units, offsets in _by_queue(outcome, columns):
-        if "\0" in name.topic:
-            outcome.delay_seconds += RETRY_SECONDS * len(units)
-            _queue(outcome, name)
-            continue
-        ext_bytes = outcome.ext.unit_bytes(name.topic) if outcome.ext else 0
-        _queue(outcome, name).put(units, offsets, ext_bytes)
+_AT_ONCE = 1 << 18
+"""Units that go to their queues together: with many queues a window has few of each."""
 
 
-def _by_queue(outcome: Outcome, columns: Columns) -> Iterator[tuple[QueueId, Units, Ints]]:
-    """(queue, units, queue offsets) that a broker dispatches for records in log order."""
-    how = outcome.switches.dispatching(outcome.profile.dispatch)
-    dispatched = dispatch_columns(columns, how)
-    if len(dispatched.poisoned):
-        row = int(dispatched.poisoned[0])
-        raise _UndispatchableRecord(int(columns.ints("physical_offset")[row]))
-    made = dispatched.units
-    units = np.zeros(len(made), UNIT_DTYPE)
-    for field_name in UNIT_DTYPE.names or ():
-        units[field_name] = getattr(made, field_name)
-    keys = made.topic_id << 32 | (made.queue_id & 0xFFFFFFFF)
-    order = np.argsort(keys, kind="stable")
-    cuts = np.flatnonzero(np.diff(keys[order])) + 1
-    for mine in np.split(order, cuts) if len(order) else ():
-        first = int(mine[0])
-        name = QueueId(dispatched.topics[int(made.topic_id[first])], int(made.queue_id[first]))
-        of_queue = units[mine]
-        if outcome.profile.queues.batches and name.topic in outcome.snapshot.batch_topics:
-            of_queue = batch_units(columns, made.record[mine], of_queue)
-        yield name, of_queue, made.queue_offset[mine]
+class _Waiting:
+    """Units on their way to the queues of a broker, in log order. At the end of the block all are there."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+        self._how = outcome.switches.dispatching(outcome.profile.dispatch)
+        self._topics: dict[str, int] = {}
+        self._count = 0
+        self._parts: list[tuple[Ints, Ints, Units]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._hand_out()
+
+    def add(self, columns: Columns, behind: int | None) -> None:
+        """What is dispatched for records. behind: only for those at a greater position.
+
+        Raises _UndispatchableRecord.
+        """
+        if behind is not None:
+            columns = columns.take(columns.ints("physical_offset") > behind)
+        if not len(columns):
+            return
+        outcome, dispatched = self._outcome, dispatch_columns(columns, self._how)
+        if len(dispatched.poisoned):
+            row = int(dispatched.poisoned[0])
+            raise _UndispatchableRecord(int(columns.ints("physical_offset")[row]))
+        made = dispatched.units
+        units = np.zeros(len(made), UNIT_DTYPE)
+        for field_name in UNIT_DTYPE.names or ():
+            units[field_name] = getattr(made, field_name)
+        numbers = [self._topics.setdefault(topic, len(self._topics)) for topic in dispatched.topics]
+        topic = np.array(numbers, np.int64)[made.topic_id]
+        self._parts.append((topic << 32 | (made.queue_id & 0xFFFFFFFF), made.queue_offset, units))
+        self._count += len(units)
+        if outcome.profile.queues.batches and outcome.snapshot.batch_topics:
+            self._hand_out(lambda rows, of_queue: batch_units(columns, made.record[rows], of_queue))
+        elif self._count >= _AT_ONCE:
+            self._hand_out()
+
+    def _hand_out(self, of_batches: Callable[[Ints, Units], Units] | None = None) -> None:
+        """Put all that wait. of_batches: makes units of a batch queue of some rows."""
+        if not self._parts:
+            return
+        outcome, topics = self._outcome, list(self._topics)
+        keys, offsets = (np.concatenate([part[i] for part in self._parts]) for i in (0, 1))
+        units = joined([part[2] for part in self._parts])
+        self._count, self._parts, self._topics = 0, [], {}
+        order = np.argsort(keys, kind="stable")
+        cuts = np.flatnonzero(np.diff(keys[order])) + 1
+        for mine in np.split(order, cuts) if len(order) else ():
+            key = int(keys[mine[0]])
+            queue_id = (key & 0xFFFFFFFF ^ 1 << 31) - (1 << 31)
+            name, of_queue = QueueId(topics[key >> 32], queue_id), units[mine]
+            if "\0" in name.topic:
+                outcome.delay_seconds += RETRY_SECONDS * len(of_queue)
+                _queue(outcome, name)
+                continue
+            if of_batches is not None and name.topic in outcome.snapshot.batch_topics:
+                of_queue = of_batches(mine, of_queue)
+            ext_bytes = outcome.ext.unit_bytes(name.topic) if outcome.ext else 0
+            _queue(outcome, name).put(of_queue, offsets[mine], ext_bytes)
+
+    def takes(self, run: VerifiedRun, *, made: bool) -> bool:
+        """Nobody has to see the records of a run: no queue takes anything of them, or their units are
+        `made` as this broker makes them, and are put.
+        """
+        self._hand_out()
+        outcome = self._outcome
+        if outcome.has_all(run):
+            return True
+        if not (made and run.units) or outcome.ext is not None:
+            return False
+        for name, parts in run.units.items():
+            first = run.queues[name].first
+            for units in parts:
+                offsets = np.arange(first, first + len(units), dtype=np.int64)
+                _queue(outcome, name).put(units, offsets)
+                first += len(units)
+        return True
+
+    def put_ghost(self, ghost: PhantomRecord) -> None:
+        """4.3 dispatches a record whose fields do not add up as a message of topic ""."""
+        self._hand_out()
+        outcome, unit = self._outcome, np.zeros(1, UNIT_DTYPE)
+        unit["size"] = ghost.size
+        ext_bytes = outcome.ext.unit_bytes("") if outcome.ext else 0
+        _queue(outcome, QueueId("", 0)).put(unit, np.zeros(1, np.int64), ext_bytes)

@@ -101,7 +101,8 @@ class ProofOfLog(Mergeable):
         before = self.done()
         if self._proof is None or not left.items:
             return
-        part = VerifiedLog(left.items, left.end, self._proof.index)
+        proof = self._proof
+        part = VerifiedLog(left.items, left.end, proof.index, proof.making)
         self._sound = part if before is None else part.after(before)
 
 
