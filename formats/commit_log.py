@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
-from construct import Int32sb, Int32ub, Int64sb, Struct
+from construct import GreedyBytes, Int32sb, Int32ub, Int64sb, Struct
 
 from . import dledger
 from .blank import BLANK, BLANK_BYTES, MAGIC_BLANK
@@ -19,6 +19,8 @@ from .derive.program import Rules
 from .derive.ragged import Ints
 from .message import MAGIC_V1, MAGIC_V2, MESSAGE
 
+#: Any item, by its size alone.
+ITEM = Struct("bytes" / GreedyBytes)
 #: What every record begins with.
 HEAD = Struct(
     "total_size" / Int32sb * "whole record, this field included",
@@ -71,6 +73,11 @@ class Frame:
         """What the native kernel follows a chain by: kernel/src/chain.rs."""
         places = (self.size_offset, self.magic_offset, self.position_offset)
         return np.array([*places, self.payload, self.smallest, *self.magics], np.int64)
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """The same for items that may name any position."""
+        return np.where(np.arange(len(self.numbers)) == 2, -1, self.numbers)
 
 
 _LATER = frozenset({"flag", "reconsume_times", "born_host.address", "store_host.address"})

@@ -6,36 +6,39 @@ use crate::table::{Block, Columns, Table, BLOCK};
 pub struct Frame {
     size: usize,
     magic: usize,
-    position: usize,
+    /// None: an item may name any position.
+    position: Option<usize>,
     payload: usize,
     smallest: usize,
     magics: Vec<u32>,
 }
 
 impl Frame {
-    /// From the five numbers in this order, and the magic codes. None: they make no sense.
+    /// From the five numbers in this order, -1 for no position, and the magic codes. None: they make no sense.
     pub fn of(numbers: &[i64]) -> Option<Frame> {
         let place = |i: usize| usize::try_from(*numbers.get(i)?).ok().filter(|&n| n < 1 << 20);
         Some(Frame {
             size: place(0)?,
             magic: place(1)?,
-            position: place(2)?,
+            position: if numbers.get(2) == Some(&-1) { None } else { Some(place(2)?) },
             payload: place(3)?,
             smallest: place(4)?.max(1), // nobody stands still
             magics: numbers.get(5..)?.iter().map(|&magic| magic as u32).collect(),
         })
     }
 
-    /// Size of the item at byte `at`, which lies inside and names its position.
+    /// Size of the item at byte `at`, which lies inside and names its position, if it has to.
     fn item(&self, buf: &[u8], base: i64, at: usize) -> Option<usize> {
         let item = buf.get(at..).filter(|item| item.len() >= self.smallest)?;
         let size = u32::from_be_bytes(*item.get(self.size..)?.first_chunk()?) as usize;
         let magic = u32::from_be_bytes(*item.get(self.magic..)?.first_chunk()?);
-        let position = i64::from_be_bytes(*item.get(self.position..)?.first_chunk()?);
-        let good = self.magics.contains(&magic)
-            && (self.smallest..=item.len()).contains(&size)
-            && position == base.wrapping_add(at as i64);
-        good.then_some(size)
+        if let Some(place) = self.position {
+            let position = i64::from_be_bytes(*item.get(place..)?.first_chunk()?);
+            if position != base.wrapping_add(at as i64) {
+                return None;
+            }
+        }
+        (self.magics.contains(&magic) && (self.smallest..=item.len()).contains(&size)).then_some(size)
     }
 }
 

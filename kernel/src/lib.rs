@@ -13,7 +13,7 @@ pub mod text;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 /// Changes when an operation does: Python uses no library of another number.
-pub const VERSION: i64 = 1;
+pub const VERSION: i64 = 2;
 /// The answer to arguments that make no sense.
 pub const WRONG: i64 = -1;
 

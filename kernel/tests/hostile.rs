@@ -90,6 +90,11 @@ proptest! {
         let expected = sizes.iter().take_while(|&&size| { end += size; end <= buf.len() }).count();
         prop_assert_eq!(found.0, expected);
         prop_assert_eq!(found.1, sizes[..expected].iter().sum::<usize>());
+        // sizes alone, whatever stands in the items
+        let table = Table::of(&[4, 0, 0, 0, 0, 0], 2).unwrap();
+        let frame = Frame::of(&[0, 4, -1, 0, 16, 7]).unwrap();
+        let chain = Chain { table: &table, frame: &frame, buf: &buf, base: base + 1, crc: false };
+        prop_assert_eq!(follow(&chain, 0, &mut out, 400).unwrap(), found);
     }
 
     #[test]

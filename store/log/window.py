@@ -1,23 +1,18 @@
 """Walking the chain of records inside one window of the commit log. Pure: bytes in, arrays out.
 
-The next record begins where this one ends, so a chain has to be followed one by one; numpy follows
-many pieces of it at once. A window is cut at k places, each cut is moved to the next record (found
-by its magic code and its own position), and k cursors advance together. The walk is exact: the
-first cursor is right, and each cursor must land on the start of the next one's piece; where one
-does not (a record inside a body, damage), the rest of the window is walked one by one.
+The next record begins where this one ends, so a chain has to be followed one by one: by the native
+kernel as long as each record is plain, else here. What is odd is judged here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats import kernel
-from ...formats.commit_log import IN_ENTRY, IN_FRAME, PLAIN, POSITION_BYTES, SIZE_DTYPE, Frame
+from ...formats.commit_log import IN_ENTRY, IN_FRAME, ITEM, PLAIN, POSITION_BYTES, SIZE_DTYPE, Frame
 from ...formats.derive import Columns, decode
 from ...formats.derive.program import Program, program_of
 from ...formats.derive.ragged import Bytes, Flags, Ints, Ragged, overlapping
@@ -25,15 +20,10 @@ from ...formats.hashing_columns import crc31_column
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
 from ..columns.rows import Rows
 
-#: Bytes of a window per cursor, and the most cursors.
-_PIECE_BYTES = 1 << 16
-_CURSORS_MAX = 512
-#: How far a cut looks for a record before the piece before it takes over.
-_REACH_BYTES = 1 << 20
+#: Items that are walked over in one call of the kernel.
+_ROWS_AT_ONCE = 1 << 16
 #: Rows that there is room for in any window.
 _PIECE_ROWS = 1024
-#: Steps between two looks whether all cursors have arrived.
-_STRIDE = 8
 
 
 @dataclass(frozen=True)
@@ -68,56 +58,35 @@ def walk(window: Window, frame: Frame, at: int = 0) -> tuple[Ints, int]:
     """Follow the chain from byte `at`: starts of the items that lie wholly inside the window.
 
     Returns (starts int64[n], stop); `stop` is where the chain ends or leaves the window. Only
-    sizes are followed: `check` tells the first start that is none, the rest follow from it.
+    sizes and magic codes are looked at: `check` tells the first start that is none, the rest follow from it.
     """
-    cuts = np.array(_cuts(window, frame, at), np.int64)
-    if len(cuts) < 4:
-        return _walk_one_by_one(window, frame, at, window.size)
-    # the last piece has no piece behind it to land on
-    starts, limits = cuts[:-1], cuts[1:]
-    table = _follow(overlapping(window.array, SIZE_DTYPE), frame, starts, limits)
-    inside = table < limits[:, None]
-    landed = table[np.arange(len(table)), np.minimum(inside.sum(axis=1), table.shape[1] - 1)]
-    wrong = np.flatnonzero(landed != limits)
-    good = int(wrong[0]) if len(wrong) else len(table)
-    chain = table[:good][inside[:good]]
-    rest, stop = _walk_one_by_one(window, frame, int(cuts[good]), window.size)
-    return np.concatenate([chain, rest]), stop
-
-
-def _follow(sizes: npt.NDArray[Any], frame: Frame, starts: Ints, limits: Ints) -> Ints:
-    """Cursors from `starts` on, int64[pieces, steps]: where each was, up to behind its limit.
-
-    A cursor in the wrong place may stand still or creep. No good one needs more steps than
-    the smallest items would take, so nobody waits for it longer.
-    """
-    last = len(sizes) - 1 - frame.size_offset
-    enough = int((limits - starts).max()) // frame.smallest + 1
-    rows = [starts]
-    cursor = starts
-    while len(rows) <= enough:
-        for _ in range(_STRIDE):
-            cursor = np.minimum(cursor + sizes[cursor + frame.size_offset], last)
-            rows.append(cursor)
-        if ((cursor >= limits) | (rows[-1] == rows[-2])).all():
+    if kernel.is_wanted(window.size // frame.smallest):
+        return _walk_natively(window, frame, at)
+    starts: list[int] = []
+    data, end, smallest = window.data, window.size, frame.smallest
+    magics = {magic.to_bytes(4, "big") for magic in frame.magics}
+    size_at, magic_at = frame.size_offset, frame.magic_offset
+    while at + smallest <= end:
+        if bytes(data[at + magic_at : at + magic_at + 4]) not in magics:
             break
-    return np.stack(rows, axis=1)
-
-
-def _cuts(window: Window, frame: Frame, at: int) -> list[int]:
-    """Starts of pieces: `at`, then the first record behind each of the equally spaced cuts."""
-    length = window.size - at
-    count = min(_CURSORS_MAX, length // _PIECE_BYTES)
-    cuts = [at]
-    for i in range(1, count):
-        wanted = at + length * i // count
-        if wanted <= cuts[-1]:
-            continue
-        found = find_item(window, frame, wanted, min(window.size, wanted + _REACH_BYTES))
-        if found is None:
+        size = int.from_bytes(data[at + size_at : at + size_at + 4], "big")
+        if size < smallest or at + size > end:
             break
-        cuts.append(found)
-    return cuts
+        starts.append(at)
+        at += size
+    return np.array(starts, np.int64), at
+
+
+def _walk_natively(window: Window, frame: Frame, at: int) -> tuple[Ints, int]:
+    program, parts = program_of(ITEM), list[Ints]()
+    assert program is not None
+    while True:
+        items, _, at = program.follow(
+            frame.sizes, window.array, window.position, at, crc=False, room=_ROWS_AT_ONCE
+        )
+        parts.append(items.starts - frame.payload)
+        if len(items) < _ROWS_AT_ONCE:
+            return np.concatenate(parts), at
 
 
 def find_item(window: Window, frame: Frame, at: int, end: int) -> int | None:
@@ -165,23 +134,6 @@ def _common_prefix(frame: Frame) -> bytes:
     while shared < 4 and len({code[shared] for code in codes}) == 1:
         shared += 1
     return codes[0][:shared]
-
-
-def _walk_one_by_one(window: Window, frame: Frame, at: int, end: int) -> tuple[Ints, int]:
-    """The plain chain walk, item by item."""
-    starts: list[int] = []
-    data = window.data
-    magics = {magic.to_bytes(4, "big") for magic in frame.magics}
-    size_at, magic_at = frame.size_offset, frame.magic_offset
-    while at + frame.smallest <= end:
-        if bytes(data[at + magic_at : at + magic_at + 4]) not in magics:
-            break
-        size = int.from_bytes(data[at + size_at : at + size_at + 4], "big")
-        if size < frame.smallest or at + size > end:
-            break
-        starts.append(at)
-        at += size
-    return np.array(starts, np.int64), at
 
 
 @dataclass(frozen=True)

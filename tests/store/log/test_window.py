@@ -20,7 +20,7 @@ from ..made_log import bodies, entry, naive_starts, record
 
 SLOW = pytest.mark.slow
 FRAMES = pytest.mark.parametrize("frame", [PLAIN, DLEDGER], ids=["plain", "dledger"])
-#: Bytes from which on a window is walked by several cursors.
+#: Bytes of a window of many records.
 MANY = 5 << 16
 
 
