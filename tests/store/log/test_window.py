@@ -95,7 +95,7 @@ def test_few_records_and_any_damage(frame: Frame, seed: int, data: st.DataObject
 @FRAMES
 @pytest.mark.parametrize("seed", [*range(4), *(pytest.param(n, marks=SLOW) for n in range(4, 20))])
 def test_damage_in_large_windows(frame: Frame, seed: int) -> None:
-    """One field, one bit, a run of zeros or of small numbers, where many cursors walk."""
+    """One field, one bit, a run of zeros or of small numbers."""
     rng = random.Random(seed)
     data = bytearray(chain(frame, rng, MANY, 0, rng.choice([50, 1000])))
     starts = naive_starts(bytes(data), frame.payload)
@@ -120,7 +120,7 @@ def test_damage_in_large_windows(frame: Frame, seed: int) -> None:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("filling", [b"\0", b"\0\0\0\1", b"\0\0\0\4", b"\xff", b"\0\0\1"])
-def test_no_pattern_makes_a_cursor_creep(filling: bytes) -> None:
+def test_no_pattern_makes_the_walk_creep(filling: bytes) -> None:
     """Steps are bounded by what records could need, and so is the memory for them."""
     front = chain(PLAIN, random.Random(1), MANY, 0, 500)
     noise = (filling * (4 << 20))[: 4 << 20]
