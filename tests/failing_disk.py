@@ -2,12 +2,13 @@
 
     answers = run([["dump", str(store)]], [Bad(path, 8192, 4096)], tmp_path)
 
-All commands of one call run in one process. `fail_here` does the same to this process, for reads by
+All commands of one call run in one process, a fork of one that is kept. `fail_here` does the same to this process, for reads by
 pread(2) alone.
 """
 
 from __future__ import annotations
 
+import atexit
 import errno
 import json
 import os
@@ -20,20 +21,41 @@ from tempfile import mkdtemp
 from typing import Any, NamedTuple
 
 _SOURCE = Path(__file__).with_suffix(".c")
-_RUN = """
-import contextlib, io, json, sys
-from mqstore.cli.app import run
+_SERVE = """
+import contextlib, ctypes, io, json, os, sys
+from mqstore.cli import app
+# imported once, not by each child
+from mqstore.store.inspect import description
+from mqstore.store.recover import recovery
+from mqstore.store.repair import repair
+from mqstore.store.verify.run import load_checks
+load_checks()
 
 class Stream(io.TextIOWrapper):
     def __init__(self):
         super().__init__(io.BytesIO(), encoding="utf-8", errors="surrogateescape", write_through=True)
 
+def answer(environment, commands):
+    os.environ.clear()
+    os.environ.update(environment)
+    ctypes.CDLL(None).failing_disk_load()
+    sys.stdin = open(os.devnull)
+    for command in commands:
+        out, err = Stream(), Stream()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = app.run(command)
+        texts = [stream.buffer.getvalue().decode() for stream in (out, err)]
+        print(json.dumps([code, *texts]), flush=True)
+
 for line in sys.stdin:
-    out, err = Stream(), Stream()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = run(json.loads(line))
-    texts = [stream.buffer.getvalue().decode() for stream in (out, err)]
-    print(json.dumps([code, *texts]), flush=True)
+    if not os.fork():
+        try:
+            answer(*json.loads(line))
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            os._exit(1)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
 """
 
 
@@ -81,17 +103,31 @@ def run(
             "COUNTED_BELOW": str(below.resolve()),
         }
         (folder / "reads").write_text("")
-    lines = "".join(json.dumps(list(command)) + "\n" for command in commands)
-    done = subprocess.run(
-        [sys.executable, "-c", _RUN],
-        check=False,
-        input=lines,
-        env=environment,
-        capture_output=True,
+    server = _server()
+    assert server.stdin is not None and server.stdout is not None
+    server.stdin.write(json.dumps([environment, [list(command) for command in commands]]) + "\n")
+    server.stdin.flush()
+    answers = []
+    while isinstance(said := json.loads(server.stdout.readline()), list):
+        answers.append(Answer(*said))
+    assert said == 0, said  # a mapped page that fails kills
+    return answers
+
+
+@cache
+def _server() -> subprocess.Popen[str]:
+    """Forks for each call of `run`, until this process ends."""
+    server = subprocess.Popen(
+        [sys.executable, "-c", _SERVE],
+        env={**os.environ, "LD_PRELOAD": str(library())},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
     )
-    assert done.returncode == 0, (done.returncode, done.stderr)  # a mapped page that fails kills
-    return [Answer(*json.loads(line)) for line in done.stdout.splitlines()]
+    assert server.stdin is not None
+    atexit.register(server.wait)
+    atexit.register(server.stdin.close)
+    return server
 
 
 def counted(folder: Path) -> int:
