@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -187,7 +186,7 @@ class Message(Options):
         wishes = ProducerOptions(
             self.delay_level, deliver_ms, kind.value if kind else "", self.compress_over
         )
-        return replace(wishes, half=half)
+        return wishes._replace(half=half)
 
 
 class Writing(Options):

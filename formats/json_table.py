@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -21,8 +20,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class JsonField:
+class JsonField(NamedTuple):
     """One member of an entry, or what a key of a table is.
 
     type: as in JSON Schema. called: its name in records, where it cannot be that of the file. after:
@@ -46,15 +44,13 @@ class JsonField:
         return right and (self.type == "boolean" or not isinstance(value, bool))
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """A step down between two levels of keys: the member that holds the next map."""
 
     name: str
 
 
-@dataclass(frozen=True)
-class JsonTable:
+class JsonTable(NamedTuple):
     """One table of a file.
 
     member: where it stands in the file. record_type: `type` of its records. levels: what the keys
@@ -84,10 +80,10 @@ def _keys(
     levels: tuple[JsonField | tuple[JsonField, JsonField] | Member, ...],
 ) -> Iterator[JsonField]:
     for level in levels:
-        if isinstance(level, tuple):
-            yield from level
-        elif isinstance(level, JsonField):
+        if isinstance(level, JsonField):
             yield level
+        elif not isinstance(level, Member):
+            yield from level
 
 
 TOPIC = JsonField("topic", "string", "topic")

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from .json_table import QUEUE_ID, TOPIC, JsonField, JsonTable
 
 TABLES = (
@@ -14,7 +12,7 @@ TABLES = (
         "queueOffsetMap",
         "compaction_position",
         "one entry for each queue of a compaction topic",
-        ((TOPIC, replace(QUEUE_ID, after="_")),),
+        ((TOPIC, QUEUE_ID._replace(after="_")),),
         value=JsonField("offset", "integer", "highest queue offset that has been compacted"),
     ),
 )

@@ -9,9 +9,8 @@ branch; where shapes are mixed each group is decoded by its own and the columns 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import construct as c
 import numpy as np
@@ -25,8 +24,7 @@ from .ragged import Bytes, Ints, Ragged, overlapping
 from .scope import Scope
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """Adjacent nodes of constant size: gathered together."""
 
     dtype: np.dtype[Any]
@@ -34,24 +32,21 @@ class Run:
     blobs: tuple[tuple[str, int, int], ...]
 
 
-@dataclass(frozen=True)
-class Take:
+class Take(NamedTuple):
     """A byte string of a length that another field or its prefix tells."""
 
     blob: Blob
     prefix: np.dtype[Any] | None
 
 
-@dataclass(frozen=True)
-class Fork:
+class Fork(NamedTuple):
     """A condition over fields behind the leading run, and the programs of both outcomes."""
 
     branch: Branch
     rest: tuple[Node, ...]
 
 
-@dataclass(frozen=True)
-class Lack:
+class Lack(NamedTuple):
     """Fields that only the other outcome of a condition has."""
 
     fields: tuple[Number | Blob, ...]
@@ -286,8 +281,7 @@ def _fixed_run(nodes: tuple[Node, ...]) -> Run:
     return Run(run_dtype(tuple(plain)), tuple(blobs))
 
 
-@dataclass(frozen=True)
-class Early:
+class Early(NamedTuple):
     """A branch that can be decided before anything is gathered, and the numbers it reads."""
 
     branch: Branch

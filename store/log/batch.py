@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -127,8 +127,7 @@ class Batch(Rows):
         return f"Batch({counted(len(self), 'record')} at {first} to {last})"
 
 
-@dataclass(frozen=True)
-class LogEnd:
+class LogEnd(NamedTuple):
     """Where the log ends and what lies behind it.
 
     store_timestamp: when its last record was stored (ms). damaged_ranges, damaged_bytes: what was

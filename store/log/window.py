@@ -6,8 +6,9 @@ kernel as long as each record is plain, else here. What is odd is judged here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +27,7 @@ _ROWS_AT_ONCE = 1 << 16
 _PIECE_ROWS = 1024
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """Bytes of the log: `data` (a bytearray of which `size` bytes count) from `position` on.
 
     unread: ranges [begin, end) of them that the disk does not give; zeros stand there.
@@ -189,7 +189,7 @@ class PlainChain:
 
     def narrowed(self, window: Window, size: int) -> Window:
         """What of a window has to be judged at once: `size` bytes, then the kernel goes on."""
-        return replace(window, size=min(window.size, size)) if kernel.is_wanted() else window
+        return window._replace(size=min(window.size, size)) if kernel.is_wanted() else window
 
     def checked(self, window: Window, frame: Frame, *, crc: bool) -> Checked | None:
         """The records from the first byte of a window on; None: the first one is odd, or there is no

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -31,8 +30,7 @@ STEP_ROWS = 1 << 14
 """Messages that are prepared, placed and dispatched together."""
 
 
-@dataclass(frozen=True)
-class StoredColumns:
+class StoredColumns(NamedTuple):
     """Where n messages were put: int64[n] each, and `topics[topic_id]` their topics."""
 
     topics: list[str]
@@ -230,8 +228,7 @@ class _Found(NamedTuple):
     counts: Ints | None
 
 
-@dataclass(frozen=True)
-class _Groups:
+class _Groups(NamedTuple):
     """Rows by topic-queue: `order` brings the rows of a queue together, in their order.
 
     queues: (topic id, queue id) of each group; begin: int64[groups + 1], its rows in `order`.

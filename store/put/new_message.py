@@ -55,8 +55,7 @@ class NewMessage:
     wrong_crc: int | None = None
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(NamedTuple):
     """What a writer needs to know to make records.
 
     The generation, its own address, a limit; append_crc: give every record a `__CRC32#`.
@@ -205,8 +204,7 @@ class WriterOptions:
     follow_links: bool = False
 
 
-@dataclass(frozen=True)
-class NewBatch:
+class NewBatch(NamedTuple):
     """What a client sends together.
 
     request: what holds for all: topic, queue, hosts, times, sys_flag, properties of the request; its

@@ -19,8 +19,8 @@ message is written, then an op record that names the half one; rollback: the op 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...formats import message_properties as names
 from ...formats.hashing import java_string
@@ -281,8 +281,7 @@ def _no_note(text: str) -> None:
 _LEVEL = re.compile(r"[0-9]{1,9}")
 
 
-@dataclass(frozen=True)
-class ProducerOptions:
+class ProducerOptions(NamedTuple):
     """delay_level: 1 …. deliver_ms: ms since 1970. compress: zlib, lz4 or zstd, of bodies of at
     least `over_bytes`. half: a transaction begins with it.
     """

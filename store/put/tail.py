@@ -10,7 +10,6 @@ Before a store is written to: is it one, is it a kind that can be, was it shut d
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,8 +39,7 @@ _ONE_BY_ONE = 512
 """Records that are walked one by one, in the time that numpy would take to be imported."""
 
 
-@dataclass(frozen=True)
-class Tail:
+class Tail(NamedTuple):
     """The end of a store.
 
     log_end: position behind the last record. last: that record; None in an empty log.

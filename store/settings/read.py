@@ -246,7 +246,7 @@ def _down(
 
 def _key(step: JsonField | tuple[JsonField, JsonField], name: str) -> _Keys | None:
     """What one key gives to a record, None for one that is not as declared."""
-    if isinstance(step, tuple):
+    if not isinstance(step, JsonField):
         # a topic may have an @ or _ itself, a group or number has none
         first, separator, second = name.rpartition(step[1].after)
         last = _key(step[1], second)
