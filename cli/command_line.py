@@ -16,7 +16,7 @@ from typer.models import TyperPath
 from .declared import EMPTY_PATH, PROGRAM, REQUIRED, App, Argument, Exit, Parameter
 from .did_you_mean import command_hint, option_hint
 from .options import Common
-from .plain_line import URI
+from .plain_line import is_uri
 
 OLD_SPELLINGS = {
     "as_broker": ("--broker-version",),
@@ -219,6 +219,6 @@ class PathType(TyperPath):
         """The path as it was typed. Raises BadParameter."""
         if value == "":
             self.fail(EMPTY_PATH, param, ctx)
-        if isinstance(value, str) and URI.match(value):
+        if isinstance(value, str) and is_uri(value):
             self.fail(f"{value}: a path of this machine is wanted, no URI", param, ctx)
         return super().convert(value, param, ctx)

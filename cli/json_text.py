@@ -30,7 +30,7 @@ def _safe(text: str) -> str:
     """
     if (text.isascii() and _DELETE not in text) or text.isprintable():
         return text
-    return DANGEROUS.sub(_as_utf16, text)
+    return re.sub(DANGEROUS, _as_utf16, text)
 
 
 def _as_utf16(match: re.Match[str]) -> str:

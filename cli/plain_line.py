@@ -14,10 +14,13 @@ from typing import Any, get_args, get_origin
 
 from .declared import REQUIRED, Argument, Parameter
 
-URI = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
-"""It would become a folder called `s3:`."""
 _SETTINGS = {"metavar", "help", "min", "parser", "show_default"}
 _FROM_TEXT: dict[Any, Callable[[str], Any]] = {str: str, int: int, float: float}
+
+
+def is_uri(text: str) -> bool:
+    """It would become a folder called `s3:`."""
+    return "://" in text and re.match(r"[a-z][a-z0-9+.-]+://", text, re.IGNORECASE) is not None
 
 
 class _NotPlain(Exception):
@@ -114,7 +117,7 @@ def _value(parameter: Parameter, text: str | None) -> Any:
         value = settings.get("parser", _FROM_TEXT.get(kind, kind))(text)
     except Exception as error:
         raise _NotPlain from error
-    if (kind is Path and (not text or URI.match(text))) or (
+    if (kind is Path and (not text or is_uri(text))) or (
         "min" in settings and value < settings["min"]
     ):
         raise _NotPlain

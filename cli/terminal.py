@@ -11,16 +11,16 @@ import os
 import re
 from typing import IO
 
-DANGEROUS = re.compile(
+DANGEROUS = (
     "[\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
     "\u00ad\u061c\u180e\u200b-\u200f"  # soft hyphen, zero width, left-to-right and opposite marks
     "\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ufffe\uffff"  # separators, bidi, invisible, non-characters
     "\ud800-\udfff"  # halves of a surrogate pair: undecodable bytes of a file name
     "\U000e0000-\U000e0fff]"  # tags
 )
-"""Every character that does something else than to show itself."""
+"""Every character that does something else than to show itself. Compiled when text has one: not all have."""
 
-_KEPT_LINES = re.compile(f"(?!\n){DANGEROUS.pattern}")
+_KEPT_LINES = f"(?!\n){DANGEROUS}"
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
 
 _STYLES = {
@@ -41,12 +41,12 @@ def escape(text: str) -> str:
     >>> print(escape("a\x1b[2Jb\n\u202ec"))
     a\x1b[2Jb\n\u202ec
     """
-    return text if text.isprintable() else DANGEROUS.sub(_written_out, text)
+    return text if text.isprintable() else re.sub(DANGEROUS, _written_out, text)
 
 
 def escape_lines(text: str) -> str:
     """As `escape`, but line ends stay: for text of our own that has foreign text in it."""
-    return text if text.isprintable() else _KEPT_LINES.sub(_written_out, text)
+    return text if text.isprintable() else re.sub(_KEPT_LINES, _written_out, text)
 
 
 def _written_out(match: re.Match[str]) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...formats.checkpoint import PAGE_BYTES
 from ..audit.messages import LogObserver, Tally, scan_messages
@@ -36,7 +36,6 @@ from ..settings.options import options_of
 from ..start.log import Switches
 from ..start.simulate import Outcome, simulate
 from ..timer.start import timer_edits
-from .bring_back import Brought, with_replica
 from .close import KeptLog, gap_finder, keep_log
 from .fill import Fill
 from .gaps import GapFinder
@@ -46,6 +45,10 @@ from .normalize import check_kinds, ext_edits, mend, what_a_log_left
 from .observer import GroupLoss, PlanBuilder, Policy, Progress, RecoveryOptions
 from .torn_records import CutProperties, misnamed
 from .unreferenced import places
+
+if TYPE_CHECKING:
+    from .bring_back import Brought
+
 
 _REASON = "times and positions of a complete store"
 _CODES = ("I-111", "I-113")
@@ -299,6 +302,8 @@ def _keep(
     verifies = body_check is BodyCheck.PROPERTY_CRC and profile.record.property_crc
     brought = None
     if wish.replica:
+        from .bring_back import with_replica
+
         brought, queue = with_replica(
             snapshot, queue, wish.replica, verify=verifies, look=look, auditors=auditors
         )

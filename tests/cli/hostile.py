@@ -125,7 +125,7 @@ def mq(*arguments: object, sizes: bool = True) -> Result:
 def check_terminal(text: str) -> None:
     """Nothing in it but text and line ends; our own colours are allowed."""
     plain = _COLOURS.sub("", text).replace("\n", "")
-    found = DANGEROUS.search(plain)
+    found = re.search(DANGEROUS, plain)
     assert found is None, (found, plain[max(0, found.start() - 60) : found.end() + 20])
 
 

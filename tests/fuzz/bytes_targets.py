@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 
 from mqstore.cli.json_text import dumps
 from mqstore.cli.record_text import RecordText
@@ -77,8 +78,8 @@ def shown(data: bytes) -> None:
         for message in messages(batch):
             shown_record = message.to_json(raw=raw, max_body=_MAX_BODY)
             line = escape_lines(RecordText(utc=True)(shown_record))
-            assert DANGEROUS.search(line.replace("\n", "")) is None
-            assert DANGEROUS.search(dumps(shown_record)) is None
+            assert re.search(DANGEROUS, line.replace("\n", "")) is None
+            assert re.search(DANGEROUS, dumps(shown_record)) is None
             line.encode()
 
 
