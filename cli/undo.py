@@ -128,7 +128,7 @@ def _undo(
     """Raises NotFound, Refused and all that `undo` does."""
     from ..store.counted import counted
     from ..store.session import undo as undoing
-    from ..store.session.apply import barriers
+    from ..store.session.journal import barriers
 
     journal = undoing.session_to_undo(layout, name)
     if not writing.yes and journal is not None:

@@ -27,8 +27,9 @@ from ..queues.edits import last_byte
 from ..settings.options import options_of
 from .fill import SMALLEST_FILLER, Fill, PatchedQueue, Piece, encoded, fills, padded
 from .gaps import Forms, Gap, GapFinder
-from .log import LogPlan, renamed, tail_edits, written
+from .log import LogPlan, tail_edits, written
 from .lost_units import LostUnits, lost_units
+from .normalize import renamed
 from .torn_records import (
     CutProperties,
     all_put_right,

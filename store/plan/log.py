@@ -48,9 +48,7 @@ from ..queues.edits import last_byte
 from ..queues.units import FileUnits, is_used, is_valid
 from ..start.log import KEPT_FILES, LogWalk, Records
 from ..start.simulate import Outcome
-
-LARGEST_GAP = 1000
-"""Log files that are missing in a row, and can be rebuilt."""
+from .normalize import LARGEST_GAP, renamed
 
 
 class LogPlan(NamedTuple):
@@ -127,15 +125,6 @@ def _end(
         if number == 0:
             raise renamed(snapshot)
         number -= 1
-
-
-def renamed(snapshot: Snapshot) -> Refused:
-    """No record of the log names its own place."""
-    return Refused(
-        "all records name other positions: were the files renamed?",
-        path=snapshot.layout.commit_log_directories[0],
-        hint="give the files the names that their records tell",
-    )
 
 
 def tail_edits(

@@ -38,8 +38,9 @@ from ..index.compare import stored_files
 from ..queues.edits import last_byte
 from ..queues.start import ExtDamage, units_end
 from ..queues.units import is_whole_file, read_units
-from .log import LARGEST_GAP, renamed
 
+LARGEST_GAP = 1000
+"""Log files that are missing in a row, and can be rebuilt."""
 LARGEST_FILE_BYTES = (1 << 31) - 1
 """mappedFileSizeCommitLog is an int, and so is the size of a filler."""
 
@@ -285,3 +286,12 @@ def _named(snapshot: Snapshot, queue: QueueId) -> Ints:
             codes = read_units(entry, 0, entry.size // UNIT_BYTES)["tags_code"].astype(np.int64)
             found.append(codes[codes <= EXT_ADDRESS_MAX] - ADDRESS_BASE)
     return np.concatenate(found)
+
+
+def renamed(snapshot: Snapshot) -> Refused:
+    """No record of the log names its own place."""
+    return Refused(
+        "all records name other positions: were the files renamed?",
+        path=snapshot.layout.commit_log_directories[0],
+        hint="give the files the names that their records tell",
+    )

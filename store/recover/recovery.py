@@ -31,9 +31,8 @@ from ..plan.observer import (
     read_progress,
 )
 from ..plan.plan import Plan, make_plan
-from ..session.apply import barriers
 from ..session.fingerprint import Fingerprint
-from ..session.journal import unfinished
+from ..session.journal import barriers, unfinished
 from ..settings.generation import Generation, generation_of
 from ..settings.options import options_of
 from ..start.config import ConfigStart, config_start

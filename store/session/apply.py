@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..broker.snapshot import BARRIER_PREFIX
 from ..disk.byte_reader import pieces
@@ -26,13 +26,13 @@ from ..disk.layout import Layout
 from ..disk.lock import StoreLock, holder
 from ..errors import InUse, Refused
 from ..index.read import sizes_of
-from ..plan.plan import Plan
 from .fingerprint import Fingerprint
 from .journal import (
     Journal,
     Listing,
     State,
     Step,
+    barriers,
     find_note,
     is_needed,
     read_note,
@@ -41,6 +41,9 @@ from .journal import (
     write_note,
 )
 from .stage import stage
+
+if TYPE_CHECKING:
+    from ..plan.plan import Plan
 
 _ZEROS = bytes(1 << 20)
 
@@ -194,17 +197,6 @@ def alone(
                 lock.leave = lock.was
                 remove_barriers(layout, files)
             raise
-
-
-def barriers(layout: Layout) -> list[Path]:
-    """Start barriers that are in place."""
-    return [
-        path
-        for directory in layout.commit_log_directories
-        if directory.is_dir()
-        for path in sorted(directory.iterdir())
-        if path.name.startswith(BARRIER_PREFIX)
-    ]
 
 
 def check_journal_place(layout: Layout) -> None:

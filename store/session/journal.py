@@ -38,9 +38,11 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
+from ..broker.snapshot import BARRIER_PREFIX
 from ..disk.byte_reader import read_at, read_regular
 from ..disk.files import Files, write_new
 from ..disk.layout import JOURNAL as SESSIONS
+from ..disk.layout import Layout
 from ..disk.lock import LockWas
 from ..errors import NoSpace, Unreadable, from_os_error
 
@@ -355,6 +357,17 @@ def is_needed(folder: Path) -> bool:
         return False
     own = Path(os.fsdecode(read_note(marker)))
     return (own / SEALED).exists() or not own.parent.exists()
+
+
+def barriers(layout: Layout) -> list[Path]:
+    """Start barriers that are in place."""
+    return [
+        path
+        for directory in layout.commit_log_directories
+        if directory.is_dir()
+        for path in sorted(directory.iterdir())
+        if path.name.startswith(BARRIER_PREFIX)
+    ]
 
 
 def unfinished(store: Path, journal: Path) -> Journal | None:

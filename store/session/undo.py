@@ -17,13 +17,14 @@ from ..disk.files import Files, remove_tree
 from ..disk.layout import JOURNAL as SESSIONS
 from ..disk.layout import Layout
 from ..errors import InvalidInput, Missing, NotFound, Refused, Unreadable
-from .apply import alone, barriers, check_journal_place, check_places, listing
+from .apply import alone, check_journal_place, check_places, listing
 from .journal import (
     JOURNAL_IS_IN,
     SEALED,
     Journal,
     State,
     Step,
+    barriers,
     find_note,
     read_note,
     sessions,

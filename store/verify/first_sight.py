@@ -26,8 +26,7 @@ from ..plan.normalize import mend
 from ..search.find import find
 from ..search.selection import Selection, is_pattern
 from ..search.store import Store
-from ..session.apply import barriers
-from ..session.journal import unfinished
+from ..session.journal import barriers, unfinished
 from ..start.config import config_start
 from ..timer.start import load_timer
 from .context import VerifyContext

@@ -19,8 +19,8 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.lock import StoreLock
 from mqstore.store.errors import InUse, NoSpace, Refused, StoreError, Unreadable
 from mqstore.store.recover.recovery import analyze
-from mqstore.store.session.apply import alone, apply, barriers
-from mqstore.store.session.journal import Journal, State, sessions, unfinished
+from mqstore.store.session.apply import alone, apply
+from mqstore.store.session.journal import Journal, State, barriers, sessions, unfinished
 
 from ...recovery_cases import CONFIG
 from ...slices import pick, rng

@@ -10,8 +10,8 @@ import pytest
 from mqstore.store.disk.files import Files, confine
 from mqstore.store.disk.layout import JOURNAL, Layout
 from mqstore.store.errors import NotFound, Refused
-from mqstore.store.session.apply import apply, barriers
-from mqstore.store.session.journal import SEALED, unfinished
+from mqstore.store.session.apply import apply
+from mqstore.store.session.journal import SEALED, barriers, unfinished
 from mqstore.store.session.undo import session_to_undo, undo
 
 from ...recovery_cases import CONFIG

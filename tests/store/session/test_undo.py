@@ -17,8 +17,8 @@ from mqstore.store.errors import InUse, InvalidInput, NotFound, Refused, StoreEr
 from mqstore.store.plan.observer import Policy
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import analyze, plan_again
-from mqstore.store.session.apply import apply, barriers
-from mqstore.store.session.journal import Journal, State, unfinished
+from mqstore.store.session.apply import apply
+from mqstore.store.session.journal import Journal, State, barriers, unfinished
 from mqstore.store.session.undo import (
     Undone,
     journal_to_purge,
