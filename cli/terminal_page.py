@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from shutil import get_terminal_size
 
 from .exit_codes import ExitCode
 from .terminal import paint
@@ -21,6 +20,8 @@ def on_terminal(text: str, code: ExitCode, *, colour: bool) -> str:
 
     code: of the command's end.
     """
+    from shutil import get_terminal_size
+
     columns, rows = get_terminal_size()
     lines = text.split("\n")
     shown = list(_painted(lines, code, colour))

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any
 
 from .broker_version import BrokerVersion, tell_nearest
@@ -338,6 +337,8 @@ def print_verdicts(
                 else:
                     text = page(path, verdict, given, verbose=common.verbose)
                 if out.on_terminal:
+                    from shutil import get_terminal_size
+
                     text = folded(text, get_terminal_size().columns)
                 out.record(
                     summary_json(path, verdict),

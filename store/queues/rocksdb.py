@@ -11,7 +11,6 @@ Consume queues in a RocksDB (spec 02, 2.10), with the interface of those in file
 from __future__ import annotations
 
 import os
-import tempfile
 import weakref
 from collections.abc import Iterator
 from functools import cached_property
@@ -29,6 +28,8 @@ from ..errors import NotFound, Unreadable, Unsupported, from_os_error
 from .read import ConsumeQueue, ConsumeQueues, QueueSummary, Unit
 
 if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
+
     from rocksdict import Rdict
 
     from .units import UnitStream
@@ -181,8 +182,10 @@ def _options(rocksdict: Any) -> Any:
     return options
 
 
-def _links(path: Path) -> tempfile.TemporaryDirectory[str]:
+def _links(path: Path) -> TemporaryDirectory[str]:
     """A directory for temporary files with a link to each file of `path` that a broker makes."""
+    from tempfile import TemporaryDirectory  # few stores have a RocksDB
+
     try:
         with os.scandir(path) as entries:
             files = [e for _, e in zip(range(_MOST_FILES), entries, strict=False) if e.is_file()]
@@ -190,7 +193,7 @@ def _links(path: Path) -> tempfile.TemporaryDirectory[str]:
     except OSError as error:
         raise from_os_error(error, path) from error
     try:
-        target = tempfile.TemporaryDirectory(prefix="mqstore-rocksdb-", ignore_cleanup_errors=True)
+        target = TemporaryDirectory(prefix="mqstore-rocksdb-", ignore_cleanup_errors=True)
         for entry in files:
             link = Path(target.name, entry.name)
             link.symlink_to(Path(entry.path).absolute())
