@@ -186,11 +186,10 @@ def _if_wanted(store: Store, message: Message, selection: Selection) -> Iterator
         if selection.takes(message):
             yield Found(message, Via.ADDRESS)
         return
-    from dataclasses import replace
 
     from ..store.search.log_search import found_in
 
-    record = replace(store.log.record(message.position), mark=message.mark)
+    record = store.log.record(message.position).replace(mark=message.mark)
     yield from found_in(selection.wanted(record), Via.ADDRESS)
 
 

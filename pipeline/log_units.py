@@ -7,7 +7,7 @@ by one process, part after part.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -141,7 +141,7 @@ class LogReader:
         placeless = (base < 0) | (sizes < 0)
         if placeless.any():
             _lose(units.take(placeless), found)
-        units, sizes = replace(units, queue_offset=base).take(~placeless), sizes[~placeless]
+        units, sizes = units.replace(queue_offset=base).take(~placeless), sizes[~placeless]
         for queue, rows in _queues_of(made, units):
             some = units.take(rows)
             first, end = int(some.queue_offset[0]), int(some.queue_offset[-1] + sizes[rows][-1])
@@ -157,7 +157,7 @@ class LogReader:
         for queue, rows in _queues_of(made, units):
             if not queue[0].startswith(LMQ_PREFIX):
                 codes[rows] = ext.add(*queue, units.take(rows))
-        return replace(units, tags_code=codes)
+        return units.replace(tags_code=codes)
 
 
 def _of_topics(units: Units, chosen: list[bool]) -> Flags:

@@ -138,7 +138,6 @@ _AT_ONCE = 1 << 18
 """Messages that are looked at together: with hundreds of queues a batch has few of each."""
 
 
-@dataclass(frozen=True)
 class Messages(Rows):
     """Messages of one queue in log order, int64[n] each; `position` is the record's place."""
 

@@ -52,7 +52,6 @@ class Light(NamedTuple):
     further: Dispatching | None
 
 
-@dataclass(frozen=True)
 class _Messages(Rows):
     """Messages of a window: number of their queue, queue offset, position, size, store time.
 

@@ -42,7 +42,6 @@ class HasColumns(Protocol):
     def columns(self) -> Columns: ...
 
 
-@dataclass(frozen=True)
 class Units(Rows):
     """Consume queue units, int64[n] each, in the order in which a broker writes them.
 
@@ -59,7 +58,6 @@ class Units(Rows):
     store_timestamp: Ints
 
 
-@dataclass(frozen=True)
 class IndexItems(Rows):
     """Index items, int64[n] each, in the order in which a broker writes them.
 
@@ -237,7 +235,7 @@ class _LightQueues:
         order = np.argsort(np.concatenate([units.record, record]), kind="stable")
         both = (
             np.concatenate([getattr(units, field), getattr(named, field)])[order]
-            for field in Units.__dataclass_fields__
+            for field in Units.__annotations__
         )
         return Units(*both)
 

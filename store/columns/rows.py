@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields
-from typing import Any, Self
+from typing import Any, Self, dataclass_transform
 
 import numpy as np
 
@@ -17,18 +16,32 @@ _TYPES = {"Ints": np.int64, "Flags": np.bool_}
 _ARRAYS = (np.ndarray, Ragged)
 
 
+@dataclass_transform(frozen_default=True, eq_default=False)
 class Rows:
-    """Base of a dataclass. Fields that are arrays, `Ragged`, `Columns` or `Rows` have an item for each
-    of n rows; other fields belong to all rows.
+    """Base of classes whose annotations are their fields: given in this order, or by name. Fields that are
+    arrays, `Ragged`, `Columns` or `Rows` have an item for each of n rows; other fields belong to all rows.
+
+    No dataclass: to make one takes as long as to look at a thousand records, and columns have no `==`.
     """
+
+    def __init__(self, *fields: Any, **named: Any) -> None:
+        vars(self).update(zip(type(self).__annotations__, fields, strict=False), **named)
 
     def __len__(self) -> int:
         columns = (*_ARRAYS, Columns, Rows)
         return next(len(column) for column in vars(self).values() if isinstance(column, columns))
 
+    def replace(self, **named: Any) -> Self:
+        """The same with other fields."""
+        return type(self)(
+            **{name: getattr(self, name) for name in type(self).__annotations__} | named
+        )
+
     def take(self, key: Key) -> Self:
         """Some of the rows, by slice, mask or index."""
-        return type(self)(*(_taken(getattr(self, name), key) for name in _names(self)))
+        return type(self)(
+            *(_taken(getattr(self, name), key) for name in type(self).__annotations__)
+        )
 
     @classmethod
     def concat(cls, parts: Iterable[Self], order: Key | None = None) -> Self:
@@ -39,17 +52,12 @@ class Rows:
         """
         found = list(parts)
         if not found:
-            return cls(*(np.zeros(0, _TYPES[str(field.type)]) for field in fields(cls)))  # type: ignore[arg-type]
+            return cls(*(np.zeros(0, _TYPES[name]) for name in cls.__annotations__.values()))
         if len(found) == 1:
             return found[0] if order is None else found[0].take(order)
         key = slice(None) if order is None else order
-        columns = ([getattr(part, name) for part in found] for name in _names(cls))
+        columns = ([getattr(part, name) for part in found] for name in cls.__annotations__)
         return cls(*(_taken(_joined(column), key) for column in columns))
-
-
-def _names(rows: Rows | type[Rows]) -> Iterable[str]:
-    names: dict[str, Any] = rows.__dataclass_fields__  # type: ignore[union-attr]
-    return names
 
 
 def _taken(value: Any, key: Key) -> Any:

@@ -37,7 +37,6 @@ from .timer_chains import Chained, Wheel
 _DIGITS = 18
 
 
-@dataclass
 class TimerRecords(Rows):
     """n records in the order in which they were read.
 

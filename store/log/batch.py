@@ -16,7 +16,7 @@ nothing names what a broker has written over (`references.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
@@ -69,7 +69,6 @@ class Extent:
         return self.position + self.size
 
 
-@dataclass(frozen=True)
 class Inner(Rows):
     """Which rows of a batch are messages inside of records (`inner_batch.unwrapped`).
 
@@ -91,7 +90,6 @@ class Inner(Rows):
         return type(self)(self.records, self.row[key], self.number[key], self.count[key])
 
 
-@dataclass(frozen=True)
 class Batch(Rows):
     """n records in log order; `columns` of MESSAGE point into a buffer.
 
@@ -118,7 +116,7 @@ class Batch(Rows):
         packed = Ragged(source, self.columns.starts, total).packed()
         crc_ok = None if self.body_crc_ok is None else self.body_crc_ok.copy()
         columns = decode(MESSAGE, packed.buffer, packed.start)
-        return replace(self, columns=columns, position=self.position.copy(), body_crc_ok=crc_ok)
+        return self.replace(columns=columns, position=self.position.copy(), body_crc_ok=crc_ok)
 
     def __repr__(self) -> str:
         if not len(self):

@@ -136,7 +136,6 @@ def _common_prefix(frame: Frame) -> bytes:
     return codes[0][:shared]
 
 
-@dataclass(frozen=True)
 class Checked(Rows):
     """Records of a window: `columns` of MESSAGE, and what holds of each (bool[n]).
 

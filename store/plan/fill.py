@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -95,7 +94,7 @@ def _grown(units: LostUnits, more: Ints) -> LostUnits:
     position, size = units.position.copy(), units.size + more[1:]
     position[0] -= more[0]
     size[0] += more[0]
-    return replace(units, position=position, size=size)
+    return units.replace(position=position, size=size)
 
 
 def _too_small(gap: Gap) -> Refused:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,7 +23,6 @@ from .gaps import Gap, TornRecord
 _WINDOW_UNITS = 1 << 13
 
 
-@dataclass(frozen=True)
 class LostUnits(Rows):
     """Lost records, int64[n] each, by position; `queue` counts `queues`.
 

@@ -360,12 +360,11 @@ class Finder:
 
 def message_in(store: Store, message: Message, number: int) -> Message:
     """A message inside of a batch record that was read. Raises NotFound where there is none."""
-    from dataclasses import replace
 
     from ..log.message import messages
     from .inner_batch import unwrapped
 
-    batch = unwrapped(replace(store.log.record(message.position), mark=message.mark))
+    batch = unwrapped(store.log.record(message.position).replace(mark=message.mark))
     if batch.inner is None or not number < len(batch) == batch.inner.count[0]:
         raise NotFound(f"the record at {message.position} has no message {number} inside")
     (found,) = messages(batch.take(slice(number, number + 1)))

@@ -8,8 +8,6 @@ record's. A record whose body is no such batch stays as it is: so a client passe
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from ...formats import message_properties as names
@@ -47,7 +45,7 @@ def unwrapped(batch: Batch, max_bytes: int = MAX_BODY_BYTES) -> Batch:
     own = decode(MESSAGE, bodies.buffer, here, ends)
     _put(taken.columns, own, inside, number)
     inner = Inner(batch, row, np.where(inside, number, -1), times[row])
-    return replace(taken, inner=inner)
+    return taken.replace(inner=inner)
 
 
 def _ints(numbers: list[int]) -> Ints:

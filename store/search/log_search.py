@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
 from functools import reduce
 from itertools import dropwhile
@@ -83,7 +82,7 @@ def _last_first(
     """What a scan has found before, read again."""
     for mark, places in reversed(kept):
         for _, batch in batches(store.log, places.take(slice(None, None, -1))):
-            marked = replace(batch, mark=mark)
+            marked = batch.replace(mark=mark)
             yield from found_in(
                 selection.wanted(marked, offsets=offsets, last_first=True), Via.SCAN
             )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import pairwise
 from typing import NamedTuple, Self
@@ -267,7 +266,6 @@ def is_in_place(numbers: Ints, time: Ints) -> Flags:
     return found
 
 
-@dataclass(frozen=True)
 class TimerEntries(Rows):
     """n entries in log order, as the schema has them. tick_ms: when each is due."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +27,6 @@ _BUFFERED_ITEMS = 1 << 20
 """More are not held back for a later batch: they are damaged."""
 
 
-@dataclass(frozen=True)
 class Picked(Rows):
     """n items, int64[n] each. file: which of the files. base_ms: what time_diff counts from, -1 where that is not known."""
 
@@ -178,7 +176,6 @@ def surplus(one: Ints, other: Ints) -> Flags:
     return found
 
 
-@dataclass(frozen=True)
 class Wanted(Rows):
     """Items that a batch of records asks for, int64[n] each, in the order of a broker."""
 

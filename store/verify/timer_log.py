@@ -69,7 +69,6 @@ class TimerLog:
         return found
 
 
-@dataclass(frozen=True)
 class Slots(Rows):
     """n slots of the wheel that were ever used."""
 

@@ -23,7 +23,6 @@ _HASH_BASE = np.uint32(31)
 _BETWEEN = np.uint32(ord("+"))
 
 
-@dataclass(frozen=True)
 class TimerColumns(Rows):
     """n records of the timer topic in log order.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pytest
@@ -16,7 +16,6 @@ from mqstore.store.columns.ordered import begins
 from mqstore.store.columns.rows import Rows
 
 
-@dataclass(frozen=True)
 class Pairs(Rows):
     """Numbers, and whether they are odd."""
 
@@ -24,7 +23,6 @@ class Pairs(Rows):
     odd: Flags
 
 
-@dataclass(frozen=True)
 class Named(Rows):
     """Texts of one owner."""
 
@@ -32,6 +30,11 @@ class Named(Rows):
     text: Ragged
     pairs: Pairs
     missing: Ints | None = None
+
+    @cached_property
+    def lengths(self) -> list[int]:
+        """Of the texts."""
+        return self.text.length.tolist()
 
 
 def named(numbers: list[int]) -> Named:
@@ -50,6 +53,14 @@ def test_some_of_the_rows(numbers: list[int], begin: int, end: int) -> None:
     assert part.text.tolist() == [b"%d" % number for number in numbers[begin:end]]
     odd = named(numbers).pairs
     assert odd.take(odd.odd).number.tolist() == [number for number in numbers if number % 2]
+
+
+def test_other_fields() -> None:
+    three, two = named([1, 22, 333]), named([4, 55])
+    assert three.lengths == [1, 2, 3]
+    other = three.replace(text=two.text, pairs=two.pairs)
+    assert (other.owner, other.lengths, len(other)) == ("it", [1, 2], 2)
+    assert (len(three), other.pairs is two.pairs, other != three) == (3, True, True)
 
 
 @given(st.lists(NUMBERS, max_size=4))
@@ -76,7 +87,6 @@ def test_rows_that_differ_from_the_one_before(one: list[int], other: list[int]) 
 def test_columns_of_a_schema_are_not_put_together() -> None:
     """Their buffers are those of windows: the first part would stand for all."""
 
-    @dataclass(frozen=True)
     class Records(Rows):
         columns: Columns
 
