@@ -34,7 +34,7 @@ class Named(Rows):
     @cached_property
     def lengths(self) -> list[int]:
         """Of the texts."""
-        return self.text.length.tolist()
+        return list(map(len, self.text.tolist()))
 
 
 def named(numbers: list[int]) -> Named:
