@@ -12,7 +12,7 @@ What the proof finds is put together here: facts of windows to runs, runs and BL
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -103,8 +103,7 @@ class QueueRange(NamedTuple):
         )
 
 
-@dataclass(frozen=True)
-class VerifiedRun:
+class VerifiedRun(NamedTuple):
     """Records of one file, one behind the other, from log position `begin` to `end`.
 
     Each is whole, names its own position, has the checksum of its body, is a message of its own queue
@@ -127,8 +126,8 @@ class VerifiedRun:
     unindexed: int | None
     recent: Ints
     queues: dict[QueueId, QueueRange]
-    units: dict[QueueId, list[Units]] = field(default_factory=dict)
-    items: list[PackedItems] = field(default_factory=list)
+    units: dict[QueueId, list[Units]]
+    items: list[PackedItems]
     further_by: str = ""
     first_timestamp: int = 0
 
