@@ -257,7 +257,7 @@ def start(bench: Bench) -> Iterator[Figure]:
         "--help": ([*mqstore, "--help"], START),
         "get --help": ([*mqstore, "get", "--help"], START),
         "inspect": ([*mqstore, "inspect", root], None),
-        "dump --limit 1": ([*mqstore, "dump", root, "--limit", "1"], None),
+        "dump --count 1": ([*mqstore, "dump", root, "--count", "1"], None),
         "verify": ([*mqstore, "verify", root], None),
         "recover": ([*mqstore, "recover", root], None),
     }
