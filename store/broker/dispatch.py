@@ -235,7 +235,7 @@ class _LightQueues:
         order = np.argsort(np.concatenate([units.record, record]), kind="stable")
         both = (
             np.concatenate([getattr(units, field), getattr(named, field)])[order]
-            for field in Units.__annotations__
+            for field in Units.FIELDS
         )
         return Units(*both)
 

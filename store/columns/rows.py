@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Self, dataclass_transform
+from typing import Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
 
@@ -24,8 +24,14 @@ class Rows:
     No dataclass: to make one takes as long as to look at a thousand records, and columns have no `==`.
     """
 
+    FIELDS: ClassVar[dict[str, str]] = {}
+    """Name → annotation."""
+
+    def __init_subclass__(cls) -> None:
+        cls.FIELDS = cls.FIELDS | cls.__annotations__
+
     def __init__(self, *fields: Any, **named: Any) -> None:
-        vars(self).update(zip(type(self).__annotations__, fields, strict=False), **named)
+        vars(self).update(zip(self.FIELDS, fields, strict=False), **named)
 
     def __len__(self) -> int:
         columns = (*_ARRAYS, Columns, Rows)
@@ -33,15 +39,11 @@ class Rows:
 
     def replace(self, **named: Any) -> Self:
         """The same with other fields."""
-        return type(self)(
-            **{name: getattr(self, name) for name in type(self).__annotations__} | named
-        )
+        return type(self)(**{name: getattr(self, name) for name in self.FIELDS} | named)
 
     def take(self, key: Key) -> Self:
         """Some of the rows, by slice, mask or index."""
-        return type(self)(
-            *(_taken(getattr(self, name), key) for name in type(self).__annotations__)
-        )
+        return type(self)(*(_taken(getattr(self, name), key) for name in self.FIELDS))
 
     @classmethod
     def concat(cls, parts: Iterable[Self], order: Key | None = None) -> Self:
@@ -52,11 +54,11 @@ class Rows:
         """
         found = list(parts)
         if not found:
-            return cls(*(np.zeros(0, _TYPES[name]) for name in cls.__annotations__.values()))
+            return cls(*(np.zeros(0, _TYPES[name]) for name in cls.FIELDS.values()))
         if len(found) == 1:
             return found[0] if order is None else found[0].take(order)
         key = slice(None) if order is None else order
-        columns = ([getattr(part, name) for part in found] for name in cls.__annotations__)
+        columns = ([getattr(part, name) for part in found] for name in cls.FIELDS)
         return cls(*(_taken(_joined(column), key) for column in columns))
 
 

@@ -69,9 +69,9 @@ def expected_items(record: Any, row: int, tags: bool) -> list[Row]:
 
 def rows_of(found: Dispatched) -> tuple[list[Row], list[Row]]:
     units, items = found.units, found.items
-    columns = [getattr(units, name).tolist() for name in type(units).__annotations__]
+    columns = [getattr(units, name).tolist() for name in units.FIELDS]
     columns[1] = [found.topics[i] for i in columns[1]]
-    item_columns = [getattr(items, name).tolist() for name in type(items).__annotations__]
+    item_columns = [getattr(items, name).tolist() for name in items.FIELDS]
     return list(zip(*columns, strict=True)), list(zip(*item_columns, strict=True))
 
 

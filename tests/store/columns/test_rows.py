@@ -55,6 +55,19 @@ def test_some_of_the_rows(numbers: list[int], begin: int, end: int) -> None:
     assert odd.take(odd.odd).number.tolist() == [number for number in numbers if number % 2]
 
 
+class Few(Pairs):
+    """The same fields."""
+
+
+def test_fields_are_inherited() -> None:
+    few = Few(np.array([1, 2]), odd=np.array([True, False]))
+    assert (list(Few.FIELDS), len(few), few.take(few.odd).number.tolist()) == (
+        ["number", "odd"],
+        2,
+        [1],
+    )
+
+
 def test_other_fields() -> None:
     three, two = named([1, 22, 333]), named([4, 55])
     assert three.lengths == [1, 2, 3]
