@@ -123,7 +123,7 @@ class Prover:
     def done(self) -> VerifiedLog:
         """What is in order in the part that was seen. Raises Unreadable."""
         self._settle()
-        return VerifiedLog(*self._found.done(), self._index, self._making)
+        return VerifiedLog(*self._found.done(), self._index, self._making).of_long_runs()
 
     def _add(self, batch: Batch, topics: Dictionary | None) -> None:
         """Let records wait until there are enough of each queue; others end what waits."""

@@ -106,7 +106,7 @@ def keep_log(
     closed, unplaced = with_unnamed(closed, unnamed, (elsewhere, saved), forms)
     bodies = op_bodies(CommitLog.of(snapshot.layout, queue), lost, closed, forms)
     stale = finder.stale_end > end
-    pieces = [piece for fill in closed for piece in encoded(fill, forms, bodies)]
+    pieces = list(encoded(closed, forms, bodies))
     pieces += _paddings(queue, closed)
     edits = [
         *_lengths(snapshot, entries, end),

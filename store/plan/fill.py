@@ -65,7 +65,12 @@ def fill(gap: Gap, units: LostUnits, forms: Forms) -> Fill:
     What is too small for a record goes to a tombstone beside it, and without one into the properties
     of the record before. Raises Refused where there is none: no broker has left such a gap.
     """
-    units = units.take(units.size >= _smallest(units, forms))
+    return _fill(gap, units, _smallest(units, forms))
+
+
+def _fill(gap: Gap, units: LostUnits, smallest: Ints) -> Fill:
+    """The same; smallest: bytes of the smallest tombstone of each unit, int64[n]."""
+    units = units.take(units.size >= smallest)
     if gap.to_file_end:  # what comes to the end of the file leaves no room for the BLANK
         units = units.take(units.end <= gap.end - BLANK.sizeof())
     begins = np.append(units.position, gap.end)
@@ -126,10 +131,11 @@ def _parts(begin: int, size: int) -> Iterator[tuple[int, int]]:
 
 def fills(gaps: Sequence[Gap], units: LostUnits, forms: Forms) -> list[Fill]:
     """Close all gaps. Raises Refused."""
-    found = []
+    found, smallest = list[Fill](), _smallest(units, forms)
     for gap in gaps:
         first, behind = np.searchsorted(units.position, [gap.begin, gap.end])
-        found.append(fill(gap, units.take(slice(int(first), int(behind))), forms))
+        lost = units.take(slice(int(first), int(behind)))
+        found.append(_fill(gap, lost, smallest[first:behind]))
     return found
 
 
@@ -139,15 +145,46 @@ Piece = tuple[int, Content]
 """Log position and bytes."""
 
 
-def encoded(fill: Fill, forms: Forms, bodies: Mapping[int, bytes]) -> Iterator[Piece]:
-    """The bytes that close a gap, in pieces of some MiB: records whole, of a BLANK its head.
+def encoded(fills: Sequence[Fill], forms: Forms, bodies: Mapping[int, bytes]) -> Iterator[Piece]:
+    """The bytes that close gaps, in pieces of some MiB: records whole, of a BLANK its head.
 
     bodies: by position, of tombstones whose body means something.
     """
-    ends = np.cumsum(fill.lost.size) // _CHUNK_BYTES
-    for rows in np.split(np.arange(len(fill.lost)), np.flatnonzero(np.diff(ends)) + 1):
+    lost = _together([fill.lost for fill in fills])
+    number = np.repeat(np.arange(len(fills)), [len(fill.lost) for fill in fills])
+    ends = np.cumsum(lost.size) // _CHUNK_BYTES
+    for rows in np.split(np.arange(len(lost)), np.flatnonzero(np.diff(ends)) + 1):
         if len(rows):
-            yield from _tombstones(fill, fill.lost.take(rows), forms, bodies)
+            times = np.array([fill.gap.store_timestamp for fill in fills], np.int64)[number[rows]]
+            yield from _tombstones(lost.take(rows), times, number[rows], forms, bodies)
+    for fill in fills:
+        yield from _beside_tombstones(fill, forms)
+
+
+def _together(parts: Sequence[LostUnits]) -> LostUnits:
+    """The units of several gaps."""
+    names = list(parts[0].queues) if parts else []
+    known = {name: number for number, name in enumerate(names)}
+    renumbered = []
+    for part in parts:
+        queue = part.queue
+        if part.queues is not parts[0].queues:
+            for name in part.queues:
+                if name not in known:
+                    known[name] = len(names)
+                    names.append(name)
+            queue = np.array([known[name] for name in part.queues] or [0], np.int64)[queue]
+        renumbered.append(part.replace(queue=queue, batch_size=part.batch_sizes))
+    columns = ("position", "size", "queue", "queue_offset", "tags_code", "batch_size")
+    empty = np.zeros(0, np.int64)
+    return LostUnits(
+        names,
+        *(np.concatenate([empty, *(getattr(p, name) for p in renumbered)]) for name in columns),
+    )
+
+
+def _beside_tombstones(fill: Fill, forms: Forms) -> Iterator[Piece]:
+    """Fillers of a gap, and its BLANK."""
     for position, size in fill.fillers:
         columns = {
             **_common(fill.gap.store_timestamp),
@@ -184,24 +221,26 @@ def padded(record: bytes, count: int) -> bytes:
 
 
 def _tombstones(
-    fill: Fill, lost: LostUnits, forms: Forms, bodies: Mapping[int, bytes]
+    lost: LostUnits, times: Ints, gap: Ints, forms: Forms, bodies: Mapping[int, bytes]
 ) -> Iterator[Piece]:
-    """Neighbouring tombstones as one piece."""
+    """Neighbouring tombstones of a gap as one piece. times, gap: of each the store time, ms, and the number
+    of its gap.
+    """
     topics = [queue.topic.encode("utf-8", "surrogateescape") for queue in lost.queues]
     shapes = [forms.of(queue.topic) for queue in lost.queues]
-    time = fill.gap.store_timestamp
-    born = [time if shape.born_timestamp is None else shape.born_timestamp for shape in shapes]
+    own_time = np.array([shape.born_timestamp is None for shape in shapes], np.bool_)[lost.queue]
+    born = np.array([shape.born_timestamp or 0 for shape in shapes], np.int64)[lost.queue]
     queue_ids = [queue.queue_id for queue in lost.queues]
     long = np.array([len(topic) > TOPIC_BYTES_MAX_V1 for topic in topics])
     rows = lost.queue.tolist()
     columns = {
-        **_common(time),
+        **_common(times),
         "magic_code": np.where(long, MAGIC_V2, MAGIC_V1)[lost.queue],
         "queue_id": np.array(queue_ids, np.int64)[lost.queue],
         "queue_offset": lost.queue_offset,
         "physical_offset": lost.position,
         "sys_flag": 0,
-        "born_timestamp": np.array(born, np.int64)[lost.queue],
+        "born_timestamp": np.where(own_time, times, born),
         "topic": Ragged.of([topics[queue] for queue in rows]),
     }
     own = {row: bodies[at] for row, at in enumerate(lost.position.tolist()) if at in bodies}
@@ -216,12 +255,13 @@ def _tombstones(
         both = texts[row] + text
         texts[row] = both if room[row] >= len(LOST_ITEM) + len(both) else text
     made = _records(columns, lost.size, texts, own, forms)
-    begins = np.flatnonzero(np.r_[True, lost.position[1:] != lost.end[:-1]])
+    apart = (lost.position[1:] != lost.end[:-1]) | (gap[1:] != gap[:-1])
+    begins = np.flatnonzero(np.r_[True, apart])
     for part in np.split(np.arange(len(lost)), begins[1:]):
         yield int(lost.position[part[0]]), b"".join(made[row] for row in part.tolist())
 
 
-def _common(time: int) -> dict[str, Any]:
+def _common(time: int | Ints) -> dict[str, Any]:
     hosts = ("born_host", "store_host")
     return {
         **{f"{host}.ip": _HOST for host in hosts},

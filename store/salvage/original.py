@@ -320,7 +320,7 @@ def _gaps(holes: list[tuple[int, int]], offsets: MissingOffsets, file_bytes: int
 
 
 def _pieces(fill: Fill, forms: Forms, queue: MappedFileQueue) -> Iterator[Piece]:
-    yield from encoded(fill, forms, {})
+    yield from encoded([fill], forms, {})
     if fill.padding:
         position = fill.gap.previous
         record = queue.read(position, fill.gap.begin - position)

@@ -160,7 +160,7 @@ def test_a_gap_is_closed_without_a_byte_left() -> None:
     gap = Gap(1000, 3000, False, 5)
     closed = fill(gap, lost((1200, 300, "a"), (1500, 200, "b")), FORMS)
     assert closed.fillers == [(1000, 200), (1700, 1300)] and closed.blank is None
-    pieces = sorted(encoded(closed, FORMS, {}))
+    pieces = sorted(encoded([closed], FORMS, {}))
     assert sum(len(data) for _, data in pieces) == 2000
     assert [position for position, _ in pieces] == [1000, 1200, 1700]
 
@@ -172,7 +172,7 @@ def test_a_rest_too_small_goes_to_the_tombstone_beside_it() -> None:
     assert closed.lost.position.tolist() == [1000, 1400, 1802]
     assert closed.lost.size.tolist() == [SMALLEST + 300 + (1400 - 1300 - SMALLEST), 402, 198]
     assert not closed.fillers and closed.blank is None
-    assert sum(len(data) for _, data in encoded(closed, FORMS, {})) == gap.end - gap.begin
+    assert sum(len(data) for _, data in encoded([closed], FORMS, {})) == gap.end - gap.begin
     to_end = fill(Gap(1000, 2000, True, 5), lost((1000, 995, "a")), FORMS)
     assert len(to_end.lost) == 0 and to_end.blank == (1000, 1000)
 
@@ -323,7 +323,7 @@ def test_a_small_record_goes_without_the_tag(tmp_path: Path) -> None:
     units = lost((0, small, "topic"), (small, large, "topic"))
     closed = fill(Gap(0, small + large + 100, True, 5), units, forms)
     assert len(closed.lost) == 2
-    data = b"".join(data for _, data in sorted(encoded(closed, forms, {})))
+    data = b"".join(data for _, data in sorted(encoded([closed], forms, {})))
     (tmp_path / f"{0:020d}").write_bytes(data.ljust(small + large + 100, b"\0"))
     log = CommitLog.of_file(tmp_path / f"{0:020d}")
     batch = next(item for item in log.scan() if isinstance(item, Batch))
@@ -341,7 +341,7 @@ def test_every_delayed_record_has_room_for_a_tombstone(generations: tuple[str, .
     assert forms.smallest(SCHEDULE_TOPIC) <= smallest
     for size in range(smallest, forms.whole(SCHEDULE_TOPIC) + 1):
         (piece,) = encoded(
-            fill(Gap(0, size, False, 5), lost((0, size, SCHEDULE_TOPIC)), forms), forms, {}
+            [fill(Gap(0, size, False, 5), lost((0, size, SCHEDULE_TOPIC)), forms)], forms, {}
         )
         properties = parse(MESSAGE.parse(piece[1]).properties)
         assert properties["LOST"] == "t" and properties["REAL_QID"] == "0", size
@@ -353,7 +353,7 @@ def test_a_tombstone_for_the_revive_service_has_a_time() -> None:
     """That of 5.1 parses it before it looks at anything else, and stops at a record without."""
     topic = f"{REVIVE_TOPIC}cluster"
     size = FORMS.whole(topic)
-    (piece,) = encoded(fill(Gap(0, size, False, 5), lost((0, size, topic)), FORMS), FORMS, {})
+    (piece,) = encoded([fill(Gap(0, size, False, 5), lost((0, size, topic)), FORMS)], FORMS, {})
     assert parse(MESSAGE.parse(piece[1]).properties) == {"LOST": "t", "TIMER_DELIVER_MS": "0"}
     assert is_for_service(topic.encode()) and not is_for_service(b"TopicA")
 
@@ -369,7 +369,7 @@ def test_sizes_are_exact_to_the_byte(append_crc: bool, tmp_path: Path) -> None:
         rows.append((position, size, "topic"))
         position += size
     closed = fill(Gap(0, position + 100, True, 5), lost(*rows), forms)
-    data = b"".join(data for _, data in sorted(encoded(closed, forms, {})))
+    data = b"".join(data for _, data in sorted(encoded([closed], forms, {})))
     (tmp_path / f"{0:020d}").write_bytes(data.ljust(position + 100, b"\0"))
     log = CommitLog.of_file(tmp_path / f"{0:020d}")
     batch = next(item for item in log.scan() if isinstance(item, Batch))
