@@ -30,9 +30,13 @@ def test_ext_is_the_brokers_byte_for_byte(judge: Judge, version: str, tmp_path: 
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
     chance = rng(f"ext {version}")
     messages = [random_message(number, chance, version) for number in range(60)]
-    broker_put(judge, theirs, messages, CONFIG)
-    dumped = mqstore("dump", theirs, "--format", "ndjson", "--raw", *settings(CONFIG))
     half = len(messages) // 2
+    messages[half - 1]["sys_flag"] = (
+        0  # in a queue: 4.9.7 dispatches again what lies behind the queues
+    )
+    for part in (messages[:half], messages[half:]):  # each life of a broker begins without memory
+        broker_put(judge, theirs, part, CONFIG)
+    dumped = mqstore("dump", theirs, "--format", "ndjson", "--raw", *settings(CONFIG))
     for lines in (messages_of(dumped)[:half], messages_of(dumped)[half:]):
         put(ours, lines, CONFIG, "--keep-times", "--store-host", HOST, *as_broker(version))
     assert not difference(theirs, ours), f"seed {SEED}"
