@@ -80,7 +80,10 @@ class Frame:
         return np.where(np.arange(len(self.numbers)) == 2, -1, self.numbers)
 
 
-_LATER = frozenset({"flag", "reconsume_times", "born_host.address", "store_host.address"})
+_LATER = frozenset(
+    {"flag", "reconsume_times"}
+    | {f"{host}_host.{part}" for host in ("born", "store") for part in ("ip", "address")}
+)
 #: What has to hold of a record in a plain log besides what the frame says. Spec 1.14.
 IN_FRAME = Rules(("body", "body_crc"), later=_LATER)
 #: The same of one in a DLedger entry, whose frame does not look into it.
