@@ -41,7 +41,7 @@ from ..disk.files import Edit
 from ..log.commit_log import CommitLog
 from ..queues.edits import last_byte
 from ..queues.ext import ExtRange, ext_units, ext_units_at
-from ..queues.units import Units, is_valid, is_whole_file, read_units
+from ..queues.units import FileUnits, Units, is_valid, is_whole_file, read_units
 from ..settings.options import options_of
 
 _CODES = ("I-079",)
@@ -270,9 +270,12 @@ def _named(
 
 
 def _addresses(entry: Entry) -> Iterator[tuple[Ints, Units]]:
-    """(numbers, units) of a queue file that name a place in consumequeue_ext, in windows."""
-    for first in range(0, entry.size // UNIT_BYTES, _WINDOW_UNITS):
-        units = read_units(entry, first, min(_WINDOW_UNITS, entry.size // UNIT_BYTES - first))
+    """(numbers, units) of a queue file that name a place in consumequeue_ext, in windows without holes."""
+    file = MappedFile(entry.path, 0, entry.size)
+    with MappedFileQueue((), [file], 0, []) as files:
+        stretches = list(FileUnits(files).data(file, _WINDOW_UNITS))
+    for first, most in stretches:
+        units = read_units(entry, first, min(most, entry.size // UNIT_BYTES - first))
         rows = np.flatnonzero(is_valid(units) & (units["tags_code"] <= EXT_ADDRESS_MAX))
         if len(rows):
             yield first + rows, units[rows]

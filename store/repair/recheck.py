@@ -36,6 +36,7 @@ from .parts import Choice, Part, covers, part_of
 from .repair import Repair, analyze
 
 _MADE = {Part.QUEUE, Part.INDEX, Part.CHECKPOINT}
+"""What is made of a log, besides files of config/ that were not there."""
 
 
 def analyze_again(
@@ -44,7 +45,8 @@ def analyze_again(
     """The store now that `found.plan` was carried out. Writes nothing. Raises as `analyze`."""
     layout = Layout.open(found.layout.root, found.layout.broker_config)
     request, plan = found.request, found.plan
-    parts = {part_of(layout, Path(edit.path)) for edit in plan.edits}
+    changed = ((part_of(layout, Path(edit.path)), edit.kind) for edit in plan.edits)
+    parts = {part for part, kind in changed if part is not Part.CONFIG or kind != "create"}
     if plan.items is None or found.interrupted or not parts <= _MADE:
         return analyze(layout, request.choice, request.version, request.made_ms, tell, jobs)
     left = [edit for edit in plan.edits if not _is_done(edit, layout, plan)]
