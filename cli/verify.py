@@ -18,7 +18,7 @@ from .selection_options import Since
 
 if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
-    from ..store.verify.scope import Scope
+    from ..store.verify.register import Scope
     from ..store.verify.verdict import Verdict
 
 app = App()
@@ -101,7 +101,7 @@ class Limits(Options):
 
     def scope(self, broker_version: str | None) -> Scope:
         """What is asked for. Raises BadParameter, InvalidInput."""
-        from ..store.verify.scope import Scope
+        from ..store.verify.register import Scope
 
         if self.queue is not None and self.topic is None:
             raise bad_parameter("--queue needs --topic")

@@ -31,8 +31,8 @@ from ..store.findings.findings import Finding, order
 from ..store.search.store import Store
 from ..store.verify.log_pass import not_asked_for
 from ..store.verify.parallel import GROUPS_BESIDE, PartResult, has_parts
+from ..store.verify.register import Scope
 from ..store.verify.run import LookedAt, look_at, together, verify
-from ..store.verify.scope import Scope
 from ..store.verify.verdict import Verdict, status_of
 from .failures import failures
 

@@ -33,7 +33,7 @@ from ...formats.derive import columns_of
 from ...formats.index_file import ITEM
 from ...formats.kinds import KINDS
 from ...formats.timer_log import UNIT as TIMER_UNIT
-from ..broker.delay_level import SCHEDULE_TOPIC
+from ..broker.system_topics import SCHEDULE_TOPIC
 from ..counted import counted
 from ..disk.byte_reader import Noted, each_noting
 from ..disk.file_queue import MappedFileQueue
@@ -57,8 +57,8 @@ from ..search.selection import matches
 from ..search.store import Store
 from ..settings.read import config_files, read_config_file
 from ..timer.read import TimerUnits, timer_log
+from ..verify.register import Scope
 from ..verify.run import verify
-from ..verify.scope import Scope
 from ..verify.verdict import findings_json
 from .ask import OFFSET_TABLES, Ask
 from .log_columns import constant, numbers, path_text

@@ -22,11 +22,11 @@ import numpy as np
 from ...formats.consume_queue import UNIT_BYTES as PLAIN_UNIT_BYTES
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import SMALLEST
-from ..broker.delay_level import SCHEDULE_TOPIC
 from ..broker.dispatch import Dispatched
 from ..broker.load_rules import LoadedFile
 from ..broker.profiles import QueueRules
 from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..broker.system_topics import SCHEDULE_TOPIC
 from ..disk.files import Edit
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog

@@ -26,9 +26,8 @@ from ...formats.message import TRANSACTION_MASK, SysFlag
 from ...formats.property_columns import Items, find
 from ..columns.dictionary import Dictionary, dictionary
 from ..columns.rows import Rows
-from .delay_level import SCHEDULE_TOPIC, delay_ms, parse_levels
 from .dispatch_record import Dispatching
-from .system_topics import LMQ_PREFIX
+from .system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, delay_ms, parse_levels
 
 _NAME_SEPARATOR: Final = ","
 _TAG_MARK: Final = "T#"

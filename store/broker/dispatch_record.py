@@ -11,8 +11,7 @@ from ...formats import message_properties as names
 from ...formats.hashing import index_hash, java_string, tags_code
 from ...formats.message_properties import RETRY_PREFIX
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
-from .delay_level import SCHEDULE_TOPIC, delay_ms
-from .system_topics import LOWER_PREFIX
+from .system_topics import LOWER_PREFIX, SCHEDULE_TOPIC, delay_ms
 
 LIGHT_CLOSED = (RETRY_PREFIX, LOWER_PREFIX, SCHEDULE_TOPIC)
 """How topics begin whose messages go to no light queues, since 5.3 (spec 2.9)."""

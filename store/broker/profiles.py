@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from ...formats.message_properties import RETRY_PREFIX
 from ..errors import InvalidInput
-from .delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
 from .dispatch_record import LIGHT_CLOSED, Dispatching
 from .system_topics import (
     CHECKED_TOO_OFTEN,
@@ -27,7 +26,9 @@ from .system_topics import (
     NEW_TOPICS,
     OFFSET_MOVED,
     OP_TOPIC,
+    SCHEDULE_TOPIC,
     SELF_TEST,
+    TIMER_TOPIC,
 )
 
 

@@ -1,12 +1,19 @@
-"""Topics that a broker makes for itself, and groups, whatever its configuration says."""
+"""Topics that a broker makes for itself, and groups, whatever its configuration says.
+
+Delay levels: how long a scheduled message waits (spec/01-commitlog.md, 1.11).
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from ...formats.message_properties import RETRY_PREFIX
-from .delay_level import SCHEDULE_TOPIC
+from ..errors import InvalidInput
 
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+"""Where messages wait for any time, 5.x (spec/04-checkpoint-timer.md, 4.4)."""
 OFFSET_MOVED: Final = "OFFSET_MOVED_EVENT"
 CHECKED_TOO_OFTEN: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -27,6 +34,12 @@ _GROUPS = frozenset({"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP"
 SYSTEM_GROUPS: Final = "CID_RMQ_SYS_"
 _GROUP_PREFIXES = (SYSTEM_GROUPS, "CID_ONS")
 
+DEFAULT_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNKNOWN_LEVEL_MS: Final = 1_000
+_DIGITS_MAX: Final = 10
+"""Of a number that any broker can read: more is refused before it is converted."""
+
 
 def is_system_topic(topic: str) -> bool:
     """A broker serves the topic without an entry."""
@@ -44,3 +57,49 @@ def group_of_topic(topic: str) -> str:
         if topic.startswith(prefix):
             return topic.removeprefix(prefix)
     return ""
+
+
+def parse_levels(text: str = DEFAULT_LEVELS) -> tuple[int, ...]:
+    """`messageDelayLevel` of the configuration: the delay of levels 1, 2, … in ms.
+
+    >>> parse_levels("1s 5m")
+    (1000, 300000)
+    """
+    levels = []
+    for part in text.split():
+        match = re.fullmatch(r"(\d+)([smhd])", part)
+        if match is None:
+            raise InvalidInput(f"messageDelayLevel: not a number with s, m, h or d: {part!r}")
+        if len(match[1]) > _DIGITS_MAX:
+            raise InvalidInput(f"messageDelayLevel: a number too large: {part[:40]!r}")
+        levels.append(int(match[1]) * _UNIT_MS[match[2]])
+    return tuple(levels)
+
+
+def format_levels(levels: tuple[int, ...]) -> str:
+    """The text of `messageDelayLevel` for levels of whole seconds.
+
+    >>> format_levels((1000, 300000))
+    '1s 5m'
+    """
+    found = []
+    for wait_ms in levels:
+        unit = next(u for u in reversed(_UNIT_MS) if wait_ms % _UNIT_MS[u] == 0)
+        found.append(f"{wait_ms // _UNIT_MS[unit]}{unit}")
+    return " ".join(found)
+
+
+def delay_ms(delay: str, levels: tuple[int, ...]) -> int | None:
+    """What a scheduled message with this DELAY waits, in ms; None if DELAY means no delay.
+
+    A level above the highest counts as the highest. Text that is no number, which a broker's
+    dispatch cannot pass, means no delay here.
+    """
+    match = re.fullmatch(rf"([+-]?)0*([0-9]{{1,{_DIGITS_MAX}}})", delay)
+    if match is None:
+        return None
+    wanted = int(match[1] + match[2])
+    level = min(wanted, len(levels))
+    if level > 0:
+        return levels[level - 1]
+    return _UNKNOWN_LEVEL_MS if not levels and wanted > 0 else None

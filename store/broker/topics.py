@@ -21,9 +21,8 @@ from ...formats.message_properties import RETRY_PREFIX
 from ..disk.byte_reader import read_regular
 from ..disk.files import Files, write_new
 from ..errors import Missing, Refused
-from .delay_level import SCHEDULE_TOPIC, parse_levels
 from .profiles import WriterProfile
-from .system_topics import DEAD_LETTER_PREFIX, SYSTEM_PREFIXES
+from .system_topics import DEAD_LETTER_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIXES, parse_levels
 
 _STRING_OR_NUMBER_KEY = re.compile(
     # a string without an end goes on to the end of the text: none begins inside of it

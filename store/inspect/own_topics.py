@@ -33,13 +33,14 @@ from ...formats.derive.ragged import Flags, Ints
 from ...formats.message_properties import RETRY_PREFIX
 from ...formats.property_columns import Items
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
-from ..broker.delay_level import SCHEDULE_TOPIC, delay_ms
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import (
     CHECKED_TOO_OFTEN,
     DEAD_LETTER_PREFIX,
     HALF_TOPIC,
     OP_TOPIC,
+    SCHEDULE_TOPIC,
+    delay_ms,
 )
 from ..counted import counted
 from ..errors import Missing

@@ -20,8 +20,8 @@ from ...formats import pop as formats
 from ...formats import pop as pop_format
 from ...formats.derive.ragged import Flags, Ragged
 from ...formats.property_columns import Items
-from ..broker.delay_level import TIMER_TOPIC
 from ..broker.snapshot import QueueId
+from ..broker.system_topics import TIMER_TOPIC
 from ..errors import Missing
 from ..log.batch import Batch
 from ..log.record_status import Mark

@@ -25,7 +25,7 @@ from ...formats.derive.ragged import Flags, Ints, Ragged
 from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import Items
 from ...formats.timer_log import MAGIC_DELETE, MAGIC_ROLL
-from ..broker.delay_level import TIMER_TOPIC
+from ..broker.system_topics import TIMER_TOPIC
 from ..columns.rows import Rows
 from ..log.batch import Batch, Extent, ExtentKind
 from ..log.record_status import Mark

@@ -37,10 +37,9 @@ from ...formats.property_columns import Items
 from ...formats.tombstone import FILLER_TOPIC, LOST_ITEM
 from ..audit.messages import Messages
 from ..audit.verified import VerifiedRun
-from ..broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
 from ..broker.dispatch import Dispatched, java_split
 from ..broker.snapshot import QueueId
-from ..broker.system_topics import HALF_TOPIC, OFFSET_MOVED, OP_TOPIC
+from ..broker.system_topics import HALF_TOPIC, OFFSET_MOVED, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..log.batch import Batch, Extent, ExtentKind, torn_properties
 from ..log.record_status import Mark
 

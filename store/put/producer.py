@@ -27,9 +27,14 @@ from ...formats.hashing import java_string
 from ...formats.message import TOPIC_BYTES_MAX_V1
 from ...formats.message_properties import RETRY_PREFIX
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
-from ..broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
 from ..broker.profiles import WriterProfile
-from ..broker.system_topics import DEAD_LETTER_PREFIX, HALF_TOPIC, OP_TOPIC
+from ..broker.system_topics import (
+    DEAD_LETTER_PREFIX,
+    HALF_TOPIC,
+    OP_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+)
 from ..counted import counted
 from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
 from ..settings.options import options_of

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ...formats.hashing import java_string
 from ...formats.message import MESSAGE
-from ..broker.delay_level import TIMER_TOPIC
 from ..broker.dispatch_record import dispatch_record
 from ..broker.profiles import WriterProfile, writer_profile
+from ..broker.system_topics import TIMER_TOPIC
 from ..broker.topics import Topics, now_ms
 from ..disk.broker_conf import BrokerConfig
 from ..disk.checkpoint import (

@@ -37,8 +37,7 @@ from ..settings.generation import Generation, generation_of
 from ..settings.options import options_of
 from ..start.config import ConfigStart, config_start
 from ..start.config_rules import config_rules
-from ..start.log import Switches, as_configured, by_source, switches_of
-from ..start.proof import proof_in
+from ..start.log import Switches, as_configured, by_source, proof_in, switches_of
 from ..start.simulate import Outcome, simulate
 from .cases import Case, Facts, case_of
 from .predict import Prediction, prediction, queue_ends

@@ -53,7 +53,7 @@ from ..verify.compaction import (
     log_bytes,
 )
 from ..verify.context import VerifyContext
-from ..verify.scope import Scope
+from ..verify.register import Scope
 
 _SAME = (
     "total_size",

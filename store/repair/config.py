@@ -25,10 +25,9 @@ from typing import Any, NamedTuple
 
 from ...formats.consumer_offset import OFFSET_TABLES
 from ...formats.kinds import KINDS, Syntax
-from ..broker.delay_level import SCHEDULE_TOPIC
 from ..broker.profiles import DispatchRules, Profile, WriterProfile
 from ..broker.snapshot import QueueId, Snapshot
-from ..broker.system_topics import LMQ_PREFIX, group_of_topic, is_system_topic
+from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, group_of_topic, is_system_topic
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, dumps, loads, new_topic
 from ..counted import counted
 from ..disk.byte_reader import read_regular

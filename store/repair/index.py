@@ -26,8 +26,8 @@ from ..index.compare import IndexFiles, IndexFix, StoredIndex, stored_files
 from ..log.commit_log import Batch, CommitLog
 from ..log.record_status import Mark
 from ..search.store import Store
+from ..verify.register import Scope
 from ..verify.run import verify
-from ..verify.scope import Scope
 
 _GROUP = "index"
 _WARNINGS = frozenset({"I-091", "I-093", "I-099", "I-104"})

@@ -34,8 +34,7 @@ from ..search.store import Store
 from ..session.fingerprint import Fingerprint
 from ..session.journal import unfinished
 from ..settings.generation import generation_of
-from ..start.log import Switches, switches_of
-from ..start.proof import proof_in
+from ..start.log import Switches, proof_in, switches_of
 from ..start.simulate import Outcome
 from .checkpoint import with_checkpoint
 from .compaction import compaction_repair

@@ -26,8 +26,8 @@ from ...formats.message_properties import TIMER_OUT_MS
 from ...formats.timer_check import PAGE_BYTES
 from ...formats.timer_log import BLANK_BYTES, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
-from ..broker.delay_level import TIMER_TOPIC
 from ..broker.snapshot import FileBytes, QueueId, list_entries
+from ..broker.system_topics import TIMER_TOPIC
 from ..counted import counted
 from ..disk.byte_reader import Unread
 from ..disk.checkpoint import TimerCheck
@@ -41,7 +41,7 @@ from ..search.store import Store
 from ..timer.read import NOWHERE, ByTick, TimerEntries, is_in_place
 from ..timer.start import QUEUE
 from ..verify.context import Records, VerifyContext
-from ..verify.scope import Scope
+from ..verify.register import Scope
 from ..verify.timer_log import TimerFiles
 from ..verify.timer_records import TimerColumns, timer_columns
 from ..verify.timer_wheel import chains, counts

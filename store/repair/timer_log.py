@@ -25,7 +25,7 @@ from ...formats.timer_log import (
     UNIT,
     UNIT_BYTES,
 )
-from ..broker.delay_level import TIMER_TOPIC
+from ..broker.system_topics import TIMER_TOPIC
 from ..columns.ordered import rows_of
 from ..disk.file_queue import MappedFile
 from ..disk.files import Edit

@@ -15,7 +15,7 @@ from ...formats import message_properties as names
 from ...formats.derive.ragged import Flags
 from ...formats.hashing import tags_code
 from ...formats.property_columns import find as find_property
-from ..broker.delay_level import SCHEDULE_TOPIC
+from ..broker.system_topics import SCHEDULE_TOPIC
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
 from ..disk.queue_directories import QueueDirectory, no_topic, queue_directories

@@ -21,7 +21,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ...formats.message_properties import DELAY
-from ..broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC, format_levels, parse_levels
+from ..broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC, format_levels, parse_levels
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
 from ..errors import InvalidInput, NotFound, StoreError

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...formats.kinds import KINDS
-from ..broker.delay_level import SCHEDULE_TOPIC
 from ..broker.profiles import Profile
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import (
@@ -26,6 +25,7 @@ from ..broker.system_topics import (
     DEAD_LETTER_PREFIX,
     LMQ_PREFIX,
     OP_TOPIC,
+    SCHEDULE_TOPIC,
     group_of_topic,
     is_system_group,
     is_system_topic,

@@ -25,10 +25,10 @@ from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Bytes, Ints
 from ...formats.timer_log import BLANK, BLANK_BYTES, MAGIC_BLANK_SIGNED, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
-from ..broker.delay_level import TIMER_TOPIC
 from ..broker.load_rules import Loaded, LoadedFile, Refusal, load_files, truncate
 from ..broker.profiles import Profile, TimerRules
 from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..broker.system_topics import TIMER_TOPIC
 from ..columns.ordered import begins
 from ..counted import counted
 from ..disk.byte_reader import refusing

@@ -29,7 +29,7 @@ from ...formats.timer_log import (
     UNIT_BYTES,
 )
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOTS
-from ..broker.delay_level import TIMER_TOPIC
+from ..broker.system_topics import TIMER_TOPIC
 from ..counted import counted
 from ..disk.checkpoint import read_timer_check
 from ..disk.file_queue import MappedFileQueue

@@ -22,7 +22,7 @@ from ...formats.message_properties import REAL_TOPIC, TIMER_DEL_UNIQKEY, TIMER_O
 from ...formats.timer_check import PAGE_BYTES
 from ...formats.timer_log import UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT_BYTES
-from ..broker.delay_level import TIMER_TOPIC
+from ..broker.system_topics import TIMER_TOPIC
 from ..disk.byte_reader import read_at
 from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..disk.file_queue import MappedFileQueue, file_name

@@ -14,9 +14,8 @@ from itertools import pairwise
 from typing import Any
 
 from ...formats.consumer_offset import OFFSET_TABLES
-from ..broker.delay_level import SCHEDULE_TOPIC
 from ..broker.snapshot import QueueId
-from ..broker.system_topics import LMQ_PREFIX, SYSTEM_GROUPS, is_system_topic
+from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, SYSTEM_GROUPS, is_system_topic
 from ..disk.queue_directories import queue_directories
 from ..findings.catalogue import Severity
 from ..settings.options import options_of

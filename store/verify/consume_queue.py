@@ -22,8 +22,8 @@ from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Flags, Ints
 from ..audit.differences import Kind, compare, points_at
 from ..audit.messages import Messages
-from ..broker.delay_level import SCHEDULE_TOPIC
 from ..broker.snapshot import QueueId
+from ..broker.system_topics import SCHEDULE_TOPIC
 from ..disk.byte_reader import noted_of
 from ..disk.file_queue import MappedFileQueue
 from ..disk.queue_directories import QueueDirectory, queue_directories

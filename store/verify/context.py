@@ -36,7 +36,7 @@ from ..disk.lock import holder
 from ..findings.catalogue import Severity
 from ..findings.findings import Finding, Findings
 from ..search.store import Store
-from .scope import Scope
+from .register import Scope
 
 if TYPE_CHECKING:
     from ..broker.dispatch import Dispatched

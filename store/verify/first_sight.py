@@ -30,9 +30,8 @@ from ..session.journal import barriers, unfinished
 from ..start.config import config_start
 from ..timer.start import load_timer
 from .context import VerifyContext
-from .register import CHECKS, checks_of
+from .register import CHECKS, Scope, checks_of
 from .run import load_checks
-from .scope import Scope
 from .start import cut_off, forgotten
 from .unreadable import going_on, of_unread
 from .verdict import Verdict, status_of

@@ -14,8 +14,7 @@ from ...formats.derive import decode
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.sys_flag import SysFlag
 from ...formats.tombstone import LOST
-from ..broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
-from ..broker.system_topics import HALF_TOPIC, OP_TOPIC
+from ..broker.system_topics import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..columns.ordered import Ranges, rows_of
 from ..findings.catalogue import Severity
 from ..log.body import unpack

@@ -15,9 +15,8 @@ from construct import ConstructError
 from ...formats import batch_consume_queue, consume_queue
 from ...formats import rocksdb_consume_queue as formats
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX
-from ..broker.delay_level import SCHEDULE_TOPIC
 from ..broker.snapshot import QueueId, list_entries
-from ..broker.system_topics import LMQ_PREFIX
+from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue

@@ -3,20 +3,21 @@
 A check is a function with one decorator of this module. It looks at the `VerifyContext` and adds findings
 to it; one that looks at records is called for every batch of the log. A function that is
 registered for several codes is called once.
+
+What is asked of a run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..findings.catalogue import group_of
 
 if TYPE_CHECKING:
     from ..audit.messages import Messages
     from ..log.commit_log import Extent
-    from .context import Records, VerifyContext
+    from .context import LogFacts, Records, VerifyContext
 
 Once = Callable[["VerifyContext"], None]
 OfRecords = Callable[["VerifyContext", "Records"], None]
@@ -25,8 +26,7 @@ OfExtent = Callable[["VerifyContext", "Extent"], None]
 F = TypeVar("F")
 
 
-@dataclass
-class Checks:
+class Checks(NamedTuple):
     """All checks by moment, each by its code.
 
     before: once, before the log is read. records: for each batch of good records of this log.
@@ -34,13 +34,13 @@ class Checks:
     extents: for what is no record. after: once, when the log has been read. last: behind all others.
     """
 
-    before: dict[str, Once] = field(default_factory=dict)
-    records: dict[str, OfRecords] = field(default_factory=dict)
-    stale: dict[str, OfRecords] = field(default_factory=dict)
-    messages: dict[str, OfMessages] = field(default_factory=dict)
-    extents: dict[str, OfExtent] = field(default_factory=dict)
-    after: dict[str, Once] = field(default_factory=dict)
-    last: dict[str, Once] = field(default_factory=dict)
+    before: dict[str, Once]
+    records: dict[str, OfRecords]
+    stale: dict[str, OfRecords]
+    messages: dict[str, OfMessages]
+    extents: dict[str, OfExtent]
+    after: dict[str, Once]
+    last: dict[str, Once]
 
     @property
     def codes(self) -> set[str]:
@@ -50,7 +50,7 @@ class Checks:
         return {code for moment in moments for code in moment}
 
 
-CHECKS = Checks()
+CHECKS = Checks(*({} for _ in Checks._fields))
 
 
 def checks_of(moment: dict[str, F], groups: frozenset[str]) -> list[F]:
@@ -103,3 +103,26 @@ def after(*codes: str) -> Callable[[Once], Once]:
 def last(*codes: str) -> Callable[[Once], Once]:
     """Checks these invariants when all other checks are done, whichever groups are asked for."""
     return _in(CHECKS.last, codes)
+
+
+class Scope(NamedTuple):
+    """What is asked for. quick: structure and ends only. topic, queue_id: one topic, one queue.
+
+    groups: of the catalogue, None for all. since_ms: the log from the file on that has messages of
+    that time. sample_percent: so much of the log. start: log position to begin at; earlier: what
+    the runs before it have shown of the log up to there. max_duration_s: reading ends after it.
+    broker_version: take the store for one of it. proof: tell what of the log is in order for a start,
+    too (`Verdict.sound`).
+    """
+
+    quick: bool = False
+    topic: str | None = None
+    queue_id: int | None = None
+    groups: frozenset[str] | None = None
+    since_ms: int | None = None
+    sample_percent: float | None = None
+    start: int | None = None
+    earlier: LogFacts | None = None
+    max_duration_s: float | None = None
+    broker_version: str | None = None
+    proof: bool = False

@@ -27,8 +27,7 @@ from ..search.store import Store
 from ..session.fingerprint import Fingerprint
 from .context import LogFacts, VerifyContext, never
 from .log_pass import LogPass, Part, items_of, not_asked_for, parts_of, read, wants_crc
-from .register import CHECKS, Once, checks_of
-from .scope import Scope
+from .register import CHECKS, Once, Scope, checks_of
 from .start import GROUP, findings_of_start, proved_of, start_beside, worth_a_process
 from .unreadable import going_on
 from .verdict import Verdict, status_of

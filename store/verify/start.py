@@ -24,8 +24,7 @@ from ..findings.findings import Finding
 from ..log.commit_log import Batch, Extent
 from ..settings.generation import generation_of
 from .context import Mergeable, Predicted, VerifyContext
-from .register import after
-from .scope import Scope
+from .register import Scope, after
 
 if TYPE_CHECKING:
     from ..audit.prove import Proof, Prover
@@ -55,7 +54,7 @@ class ProofOfLog(Mergeable):
     @classmethod
     def fresh(cls, context: VerifyContext) -> ProofOfLog:
         """That of the store of a run."""
-        from ..start.proof import proof_of
+        from ..start.log import proof_of
 
         try:
             return cls(proof_of(context.store.layout, context.scope.broker_version))

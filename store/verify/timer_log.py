@@ -16,8 +16,8 @@ import numpy.typing as npt
 from ...formats.derive.ragged import Bytes, Flags, Ints
 from ...formats.timer_log import MAGIC_MAX, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES
-from ..broker.delay_level import TIMER_TOPIC
 from ..broker.snapshot import FileBytes
+from ..broker.system_topics import TIMER_TOPIC
 from ..columns.rows import Rows
 from ..counted import counted
 from ..disk.byte_reader import read_regular

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...formats.derive.ragged import Flags
-from ..broker.delay_level import TIMER_TOPIC
 from ..broker.snapshot import QueueId
+from ..broker.system_topics import TIMER_TOPIC
 from ..counted import counted
 from ..errors import Missing
 from ..findings.catalogue import Severity

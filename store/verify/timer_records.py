@@ -11,7 +11,7 @@ from ...formats import message_properties as names
 from ...formats.derive.ragged import Flags, Ints, Ragged
 from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import Items
-from ..broker.delay_level import TIMER_TOPIC
+from ..broker.system_topics import TIMER_TOPIC
 from ..columns.ordered import rows_of
 from ..columns.rows import Rows
 from ..log.record_status import tombstones

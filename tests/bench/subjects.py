@@ -75,9 +75,9 @@ def verify(root: str, groups: str = "", jobs: str = "1") -> dict[str, Any]:
     """Check a store: all groups, or those named. Findings above warning are counted as damage."""
     from mqstore.store.findings.catalogue import Severity
     from mqstore.store.search.store import Store
+    from mqstore.store.verify.register import Scope
     from mqstore.store.verify.run import load_checks
     from mqstore.store.verify.run import verify as check
-    from mqstore.store.verify.scope import Scope
 
     load_checks()
     scope = Scope(groups=frozenset(groups.split(",")) if groups else None)

@@ -12,8 +12,8 @@ import pytest
 from mqstore.cli.verify_resume import Resume
 from mqstore.store.errors import InvalidInput
 from mqstore.store.search.store import Store
+from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.scope import Scope
 from mqstore.store.verify.verdict import Verdict
 
 from .. import slices

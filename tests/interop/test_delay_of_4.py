@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.formats.tombstone import LOST
-from mqstore.store.broker.delay_level import SCHEDULE_TOPIC
+from mqstore.store.broker.system_topics import SCHEDULE_TOPIC
 
 from .conftest import Judge
 from .served import Row, body_sha1, loaded

@@ -12,8 +12,8 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.search.store import Store
+from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.scope import Scope
 from tests.slices import rng, share
 
 from .conftest import Judge

@@ -19,7 +19,7 @@ import pytest
 
 from mqstore.formats import pop
 from mqstore.formats.tombstone import LOST
-from mqstore.store.broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
+from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import read_timer_check
 from mqstore.store.search.store import Store

@@ -24,11 +24,10 @@ from mqstore.store.plan.lost_messages import MOST
 from mqstore.store.plan.observer import Policy
 from mqstore.store.recover import recovery
 from mqstore.store.search.store import Store
-from mqstore.store.start.log import switches_of
-from mqstore.store.start.proof import proof_of
+from mqstore.store.start.log import proof_of, switches_of
 from mqstore.store.verify import log_pass
+from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verified_before, verify
-from mqstore.store.verify.scope import Scope
 
 from ... import recovery_cases, stores
 from ...slices import pick, rng

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from mqstore.formats.derive import Columns, Ragged
 from mqstore.formats.hashing import index_hash, java_string, tags_code
 from mqstore.formats.message_properties import parse
-from mqstore.store.broker.delay_level import SCHEDULE_TOPIC, delay_ms, parse_levels
 from mqstore.store.broker.dispatch import Dispatched, dispatch_columns, split_keys
 from mqstore.store.broker.dispatch_record import Dispatching
+from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, delay_ms, parse_levels
 from mqstore.store.columns.dictionary import dictionary
 
 from ...stores import NAMES

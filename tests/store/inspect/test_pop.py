@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mqstore.formats import pop as formats
 from mqstore.formats.message_properties import RETRY_PREFIX
-from mqstore.store.broker.delay_level import TIMER_TOPIC
+from mqstore.store.broker.system_topics import TIMER_TOPIC
 from mqstore.store.inspect.pop import Pop, Popped, State, pop
 from mqstore.store.search.store import Store
 

@@ -10,7 +10,7 @@ import pytest
 
 from mqstore.formats.timer_log import MAGIC_DELETE, MAGIC_ROLL
 from mqstore.formats.timer_wheel import SLOTS
-from mqstore.store.broker.delay_level import TIMER_TOPIC
+from mqstore.store.broker.system_topics import TIMER_TOPIC
 from mqstore.store.inspect.timers import WAITING, State, Timers, timers
 from mqstore.store.search.store import Store
 

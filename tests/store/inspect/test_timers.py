@@ -12,7 +12,7 @@ import pytest
 
 from mqstore.formats.timer_log import MAGIC_DELETE, MAGIC_ROLL, UNIT, UNIT_BYTES
 from mqstore.formats.timer_wheel import FILE_BYTES
-from mqstore.store.broker.delay_level import TIMER_TOPIC
+from mqstore.store.broker.system_topics import TIMER_TOPIC
 from mqstore.store.disk.checkpoint import read_timer_check
 from mqstore.store.inspect.timers import HOUR_MS, WAITING, State, Timer, Timers, timers
 from mqstore.store.search.store import Store

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.broker.delay_level import SCHEDULE_TOPIC, delay_ms, parse_levels
+from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, delay_ms, parse_levels
 from mqstore.store.errors import InvalidInput
 from mqstore.store.inspect import own_topics as retries_module
 from mqstore.store.inspect.own_topics import Key, State, delays, retries, transactions

@@ -17,9 +17,8 @@ from mqstore.formats.message_properties import CRC_ITEM_BYTES, crc_item, crc_ok,
 from mqstore.formats.pop import REVIVE_TOPIC
 from mqstore.formats.tombstone import FILLER_TOPIC, LOST_ITEM, lost_item
 from mqstore.store.audit.queues import QueueAudit
-from mqstore.store.broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
 from mqstore.store.broker.snapshot import QueueId
-from mqstore.store.broker.system_topics import HALF_TOPIC, OP_TOPIC
+from mqstore.store.broker.system_topics import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Refused

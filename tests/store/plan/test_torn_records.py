@@ -18,8 +18,8 @@ from mqstore.formats.message_properties import (
     format_properties,
     parse,
 )
-from mqstore.store.broker.delay_level import SCHEDULE_TOPIC
 from mqstore.store.broker.snapshot import QueueId
+from mqstore.store.broker.system_topics import SCHEDULE_TOPIC
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
@@ -33,8 +33,8 @@ from mqstore.store.recover.recovery import plan_again
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
+from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.scope import Scope
 
 from ... import recovery_cases, stores
 from ...recovery_cases import CONFIG

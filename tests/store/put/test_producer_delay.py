@@ -10,8 +10,8 @@ import pytest
 
 from mqstore.formats.message_properties import format_properties, parse
 from mqstore.formats.sys_flag import SysFlag
-from mqstore.store.broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
 from mqstore.store.broker.profiles import writer_profile
+from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, LimitExceeded
 from mqstore.store.log.body import unpack

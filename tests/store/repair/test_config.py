@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.broker.delay_level import SCHEDULE_TOPIC
-from mqstore.store.broker.system_topics import is_system_group
+from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, is_system_group
 from mqstore.store.broker.topics import Topics, dumps, loads
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.repair.parts import Part, chosen

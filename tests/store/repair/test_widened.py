@@ -28,8 +28,8 @@ from mqstore.store.repair.widened import plan_again, widened
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
+from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.scope import Scope
 
 from ... import recovery_cases, stores
 from ...recovery_cases import config_of

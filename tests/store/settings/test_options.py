@@ -14,7 +14,7 @@ import pytest
 from mqstore.formats.consume_queue import UNIT
 from mqstore.formats.derive import dtype_of
 from mqstore.formats.message_properties import format_properties
-from mqstore.store.broker.delay_level import SCHEDULE_TOPIC, format_levels, parse_levels
+from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, format_levels, parse_levels
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
@@ -25,8 +25,8 @@ from mqstore.store.recover.recovery import analyze
 from mqstore.store.repair.parts import Part, chosen
 from mqstore.store.search.store import Store
 from mqstore.store.settings.options import options_of
+from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.scope import Scope
 
 from ..repair.test_repair import repaired
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.broker.delay_level import SCHEDULE_TOPIC
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.broker.snapshot import QueueId
+from mqstore.store.broker.system_topics import SCHEDULE_TOPIC
 from mqstore.store.disk.layout import Layout
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.start.config import ConfigStart, LostDelay, LostPosition, config_start

@@ -9,8 +9,8 @@ from rocksdict import Options, Rdict
 
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.search.store import Store
+from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.scope import Scope
 
 from ... import stores
 

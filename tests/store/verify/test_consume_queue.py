@@ -25,8 +25,8 @@ from mqstore.store.queues.read import ConsumeQueue
 from mqstore.store.queues.units import LARGEST_OFFSET
 from mqstore.store.search.store import Store
 from mqstore.store.verify.queue_state import QueueReader
+from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.scope import Scope
 
 from ... import slices
 from ...stores import config

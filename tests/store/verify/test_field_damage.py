@@ -17,7 +17,7 @@ import pytest
 from mqstore.formats.message import TRANSACTION_MASK
 from mqstore.formats.message_properties import ITEM_SEPARATOR, NAME_VALUE_SEPARATOR
 from mqstore.formats.sys_flag import SysFlag
-from mqstore.store.broker.delay_level import SCHEDULE_TOPIC
+from mqstore.store.broker.system_topics import SCHEDULE_TOPIC
 
 from ... import slices
 from .mutations import copied, detection, original, verified

@@ -17,8 +17,8 @@ from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import Store
 from mqstore.store.verify.index_files import _Chains, _remainder
 from mqstore.store.verify.index_items import key_of, surplus
+from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.scope import Scope
 
 from ...slices import examples
 from ...stores import config

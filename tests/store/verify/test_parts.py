@@ -12,8 +12,8 @@ from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import Store
 from mqstore.store.verify import log_pass
 from mqstore.store.verify.context import LogFacts, VerifyContext
+from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.scope import Scope
 from mqstore.store.verify.verdict import Verdict
 
 from ...stores import unpack

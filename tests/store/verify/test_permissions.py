@@ -11,8 +11,8 @@ from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import Store
 from mqstore.store.verify.layout import may_write
+from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.scope import Scope
 
 from ...stores import unpack
 

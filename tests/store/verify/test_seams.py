@@ -8,15 +8,15 @@ import pytest
 
 from mqstore.formats.message_properties import format_properties
 from mqstore.formats.sys_flag import SysFlag
-from mqstore.store.broker.delay_level import SCHEDULE_TOPIC
+from mqstore.store.broker.system_topics import SCHEDULE_TOPIC
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.findings import Finding
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter, WriterOptions
 from mqstore.store.search.store import Store
 from mqstore.store.verify import log_pass
+from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import look_at, together, verify
-from mqstore.store.verify.scope import Scope
 
 _SIZES = BrokerConfig({"mappedFileSizeCommitLog": "262144"})
 _CUT = 1 << 13

@@ -15,10 +15,10 @@ import numpy as np
 from mqstore.formats.timer_check import FIELDS
 from mqstore.formats.timer_log import BLANK_BYTES, MAGIC_DELETE, MAGIC_MAX, UNIT, UNIT_BYTES
 from mqstore.formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
-from mqstore.store.broker.delay_level import TIMER_TOPIC
+from mqstore.store.broker.system_topics import TIMER_TOPIC
 from mqstore.store.search.store import Store
 from mqstore.store.verify.context import VerifyContext
-from mqstore.store.verify.scope import Scope
+from mqstore.store.verify.register import Scope
 from mqstore.store.verify.timer_log import TimerFiles
 
 from . import NOW_MS, on
