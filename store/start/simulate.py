@@ -256,6 +256,7 @@ def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
     if sound is not None:
         scan.runs = {run.begin: run for run in sound.runs}
         made = sound.made_by == switches.dispatching(profile.dispatch)
+        made &= not profile.dispatch.confirmed_only
         scan.passes = lambda run: not dispatches or waiting.takes(run, made=made)
     with waiting:
         for batch in scan.batches(outcome.start.number):
