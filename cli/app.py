@@ -91,6 +91,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, Stopped) as stopped:
         return _interrupted(stopped)
     except Exception as error:  # noqa: BLE001 (the last net: one line, never a traceback)
+        _flush_or_forget()
         typer = sys.modules.get("typer")
         if typer is not None and isinstance(error, typer.Abort):
             return _interrupted(error)
@@ -141,6 +142,15 @@ def _explanation(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "out of memory; take less at once (--count, --max-body, --jobs)"
     return f"internal error: {type(error).__name__}: {error}; --verbose shows where, please report"
+
+
+def _flush_or_forget() -> None:
+    """What was printed before an error goes out; on a full disk it cannot, now or later."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (OSError, ValueError):
+        _forget_stdout()
 
 
 def _forget_stdout() -> None:

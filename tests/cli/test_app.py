@@ -133,7 +133,7 @@ def test_stdout_that_takes_nothing(shell: str, code: str) -> None:
     program = f'mqstore() {{ "{sys.executable}" -m mqstore "$@"; }}; {shell}'
     done = subprocess.run(
         ["bash", "-c", program],
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        env={**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONUNBUFFERED": ""},
         capture_output=True,
         text=True,
         check=False,
