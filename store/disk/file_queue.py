@@ -368,15 +368,15 @@ class MappedFileQueue(Windows):
         """
         return byte_reader.data_end(self.descriptor(file), offset, file.size)
 
-    def is_as_listed(self, file: MappedFile) -> bool:
-        """The file has the length it was listed with: none has been made in its place, or grows.
+    def grown_bytes(self, file: MappedFile) -> int:
+        """How much longer the file is than it was listed; below 0: another one was made in its place.
 
         Raises Missing, Unreadable.
         """
-        return file.compressed or os.fstat(self.descriptor(file)).st_size == file.size
+        return 0 if file.compressed else os.fstat(self.descriptor(file)).st_size - file.size
 
     def is_deleted(self, file: MappedFile) -> bool:
-        """What is read of the file is kept by nothing but its descriptor. Raises as `is_as_listed`."""
+        """What is read of the file is kept by nothing but its descriptor. Raises as `grown_bytes`."""
         return not file.compressed and not os.fstat(self.descriptor(file)).st_nlink
 
     @cached_property

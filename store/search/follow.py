@@ -116,7 +116,8 @@ class Follower:
         head = items.peek(at, HEAD_BYTES)
         if not head.unread and not any(head.data):
             self._broken = None
-            if self._log.queue.is_deleted(file):  # made ahead by a broker that has started again
+            # it grows, or was made ahead by a broker that has started again
+            if self._log.queue.grown_bytes(file) or self._log.queue.is_deleted(file):
                 self._reopen()
             return None
         if items.blank(at) is not None:
@@ -162,9 +163,9 @@ class Follower:
         return file
 
     def _file_at(self, position: int) -> MappedFile | None:
-        """The file as it was listed: a broker makes one, then gives it its length."""
+        """The file as it was listed; None for one that is shorter now: it was made anew."""
         file = self._log.queue.file_at(position)
-        return file if file is not None and self._log.queue.is_as_listed(file) else None
+        return file if file is not None and self._log.queue.grown_bytes(file) >= 0 else None
 
     def _next_file(self, file: MappedFile) -> Batch | None:
         """Behind a BLANK: go on in the next file once it is there."""
@@ -221,6 +222,9 @@ class Follower:
 
     def _over_damage(self, file: MappedFile, at: int) -> Batch | None:
         """No record at byte `at`: one that is being written, or damage with good ones behind it."""
+        if self._log.queue.grown_bytes(file) > 0:  # more of it is there now
+            self._reopen()
+            return None
         head = zlib.crc32(LogItems(self._log, file).peek(at, WINDOW_BYTES).data)
         now = time.monotonic()
         if self._broken is None or self._broken[:2] != (self.position, head):

@@ -12,6 +12,7 @@ from mqstore.formats.message_properties import format_properties
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.watch import LONGEST_SECONDS, SHORTEST_SECONDS, Watch
+from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.message import messages
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter
@@ -158,6 +159,31 @@ def test_a_record_that_is_being_written(
             file.write(whole[at : at + step][: end - at])
             file.flush()
     assert bodies(follower) == [b"second"]
+    assert notes == []
+
+
+def test_a_file_that_grows(
+    root: Path, grown: Grown, notes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a copy of a log does: each time that it was listed it is longer already."""
+    data, texts = grown[0]
+    path = log_file(root, 0)
+    written = 100
+    path.write_bytes(data[:written])
+    listed = CommitLog.open
+
+    def grow(layout: Layout) -> CommitLog:
+        nonlocal written
+        found, written = listed(layout), written + 123
+        path.write_bytes(data[:written])
+        return found
+
+    monkeypatch.setattr(follow_module.CommitLog, "open", grow)
+    follower = Follower(Layout.open(root, CONFIG), 0, notes.append)
+    found = []
+    for _ in range(FILE_BYTES // 50):
+        found += bodies(follower)
+    assert found == texts
     assert notes == []
 
 
