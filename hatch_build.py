@@ -54,10 +54,12 @@ class KernelHook(BuildHookInterface[Any]):
         if sys.platform != "linux":
             return f"it is built on Linux only, not on {sys.platform}"
         kernel = Path(self.root, "kernel")
+        environment = {k: v for k, v in os.environ.items() if k != "CARGO_BUILD_TARGET"}
         # a network that does not answer must not hold up the installation
         impatient = {"CARGO_NET_RETRY": "0", "CARGO_HTTP_TIMEOUT": "15"}
-        options = ["--release", "--locked", "--lib", "--quiet"]
         folder, glibc = kernel / "target", _glibc()
+        # whatever the machine's settings say: a library found elsewhere would be an old one
+        options = ["--release", "--locked", "--lib", "--quiet", "--target-dir", os.fspath(folder)]
         if glibc:
             triple = f"{platform.machine()}-unknown-linux-gnu"
             command = [cargo, "zigbuild", "--target", f"{triple}.{glibc}", *options]
@@ -68,7 +70,7 @@ class KernelHook(BuildHookInterface[Any]):
             done = subprocess.run(
                 command,
                 cwd=kernel,
-                env={**os.environ, **impatient},
+                env=environment | impatient,
                 capture_output=True,
                 text=True,
                 timeout=_SECONDS,
@@ -80,8 +82,11 @@ class KernelHook(BuildHookInterface[Any]):
             return f"cargo: {(done.stderr.strip().splitlines() or ['no message'])[-1]}"
         # in one step: a process may run by the library that is there
         beside = target.with_name(f"{_NAME}.new")
-        shutil.copyfile(folder / "release" / _LIBRARY, beside)
-        beside.replace(target)
+        try:
+            shutil.copyfile(folder / "release" / _LIBRARY, beside)
+            beside.replace(target)
+        except OSError as error:
+            return str(error)
         return ""
 
 

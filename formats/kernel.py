@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-VERSION = 2
+VERSION = 3
 """What the operations of the library are, by a number that changes with them."""
 NAME = "_kernel.so"
 _MANY = 256
@@ -43,7 +43,7 @@ class Operation(IntEnum):
 
 
 def is_wanted(rows: int = _MANY) -> bool:
-    """The library is there, and so many rows are worth a call of it."""
+    """The library is there, and so many rows are worth a call of it: once it is loaded, any number."""
     if rows < _MANY and not _library.cache_info().currsize:
         return False
     return _library() is not None
@@ -58,7 +58,7 @@ def describe() -> str:
     return (
         "numpy: the native kernel was not built"
         if not _path().exists()
-        else "numpy: the native kernel does not load"
+        else "numpy: the native kernel does not load, or is of another version of mqstore"
     )
 
 

@@ -334,12 +334,16 @@ class Items:
         )
 
     def repeated(self) -> Flags:
-        """bool[n]: the text may have a name twice. The end of a long name is not compared.
+        """bool[n]: the text may have a name twice, with a value or without. Of many names, and of the ends
+        of long ones, not all are compared: whoever wants to know looks.
 
         Texts in a row mostly have the same names: those are looked at once.
         """
         if self._native is not None:
             return self._native.repeated()
+        return self._may_repeat() | self.malformed()
+
+    def _may_repeat(self) -> Flags:
         length, record = self._name_lengths, self._record[self._full]
         key = self._heads[self._full] & _FRONT[np.clip(length, 0, _SLACK_BYTES)]
         key ^= length.astype(np.uint64)

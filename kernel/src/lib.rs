@@ -10,10 +10,11 @@ pub mod rows;
 pub mod table;
 pub mod text;
 
+use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 /// Changes when an operation does: Python uses no library of another number.
-pub const VERSION: i64 = 2;
+pub const VERSION: i64 = 3;
 /// The answer to arguments that make no sense.
 pub const WRONG: i64 = -1;
 
@@ -29,13 +30,23 @@ pub struct Span {
 pub struct Args<'a> {
     spans: &'a [Span],
     numbers: &'a [i64],
+    /// Arrays that were given out to read, and to write: a bit for each.
+    given: Cell<(u64, u64)>,
 }
 
-/// What an array may hold: every pattern of bits is a number.
-pub trait Plain {}
-impl Plain for u8 {}
-impl Plain for i32 {}
-impl Plain for i64 {}
+/// What an array may hold.
+///
+/// # Safety
+/// Every pattern of bits is a value of it.
+#[allow(unsafe_code)]
+pub unsafe trait Plain {}
+#[allow(unsafe_code)]
+mod plain {
+    // SAFETY: they are numbers
+    unsafe impl super::Plain for u8 {}
+    unsafe impl super::Plain for i32 {}
+    unsafe impl super::Plain for i64 {}
+}
 
 #[allow(unsafe_code)]
 mod edge {
@@ -52,7 +63,12 @@ mod edge {
         /// Array i, to read.
         pub fn get<T: Plain>(&self, i: usize) -> Option<&'a [T]> {
             let (at, count) = self.span(i)?;
-            // SAFETY: the caller's array, which no operation writes: `get_mut` gives each out alone
+            let (read, written) = self.given.get();
+            if written >> i & 1 != 0 {
+                return None;
+            }
+            self.given.set((read | 1 << i, written));
+            // SAFETY: the caller's array; `get_mut` did not give it out, and will not, nor one that shares a byte
             Some(unsafe { std::slice::from_raw_parts(at, count) })
         }
 
@@ -64,9 +80,11 @@ mod edge {
                 let at = other.at as usize;
                 other.bytes == 0 || begin == end || at >= end || at.saturating_add(other.bytes) <= begin
             };
-            if !self.spans.iter().enumerate().all(|(k, other)| k == i || apart(other)) {
+            let (read, written) = self.given.get();
+            if (read | written) >> i & 1 != 0 || !self.spans.iter().enumerate().all(|(k, other)| k == i || apart(other)) {
                 return None;
             }
+            self.given.set((read, written | 1 << i));
             // SAFETY: the caller's array, and no other slice of this call has a byte of it
             Some(unsafe { std::slice::from_raw_parts_mut(at, count) })
         }
@@ -90,6 +108,7 @@ mod edge {
         let args = Args {
             spans: if spans_n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(spans, spans_n) } },
             numbers: if numbers_n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(numbers, numbers_n) } },
+            given: std::cell::Cell::default(),
         };
         super::guarded(|| super::run(operation, &args))
     }

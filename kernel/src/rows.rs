@@ -4,20 +4,24 @@ use std::hash::BuildHasher;
 
 use crate::table::string;
 
-/// A quick hash that nobody can choose collisions for: its factor is another one each time.
-struct Mixer(u64);
+/// A quick hash with a secret that is another one each time: both halves of a product with it are kept, so
+/// that no difference of texts cancels out whatever the secret is.
+struct Mixer(u64, u64);
 
 impl Mixer {
     fn new() -> Mixer {
-        Mixer(std::collections::hash_map::RandomState::new().hash_one(0) | 1)
+        let secret = std::collections::hash_map::RandomState::new();
+        Mixer(secret.hash_one(0) | 1, secret.hash_one(1))
+    }
+
+    fn number(&self, number: u64) -> u64 {
+        let product = u128::from(number ^ self.1) * u128::from(self.0);
+        product as u64 ^ (product >> 64) as u64
     }
 
     fn of(&self, text: &[u8]) -> u64 {
-        let mut hash = text.len() as u64 ^ self.0;
-        let mut mix = |bytes: [u8; 8]| {
-            hash = (hash ^ u64::from_le_bytes(bytes)).wrapping_mul(self.0);
-            hash ^= hash >> 29;
-        };
+        let mut hash = text.len() as u64;
+        let mut mix = |bytes: [u8; 8]| hash = self.number(hash ^ u64::from_le_bytes(bytes));
         let mut words = text.chunks_exact(8);
         for word in &mut words {
             mix(word.try_into().unwrap_or_default());
@@ -28,7 +32,7 @@ impl Mixer {
             last[..rest.len()].copy_from_slice(rest);
             mix(last);
         }
-        hash.wrapping_mul(self.0) >> 20
+        self.number(hash)
     }
 }
 
@@ -93,8 +97,8 @@ pub fn copy(buf: &[u8], starts: &[i64], lengths: &[i64], target: &mut [u8], plac
     Some(starts.len() as i64)
 }
 
-/// A number for each text: its seed, its length, and its first `words` whole words of eight bytes, each
-/// multiplied with another power of `factor`; then mixed.
+/// A number for each text: its seed, its length, and its first `words` words of eight bytes, the last one
+/// filled up with zeros, each multiplied with another power of `factor`; then mixed.
 pub fn text_numbers(
     (buf, starts, lengths): (&[u8], &[i64], &[i64]),
     seeds: &[i64],
@@ -110,8 +114,10 @@ pub fn text_numbers(
         let text = string(buf, starts[row], lengths[row])?;
         let mut mixed = seeds[row] as u64 ^ text.len() as u64;
         let mut power = factor;
-        for word in text.chunks_exact(8).take(words) {
-            mixed = mixed.wrapping_add(u64::from_le_bytes(word.try_into().ok()?).wrapping_mul(power));
+        for part in text.chunks(8).take(words) {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            mixed = mixed.wrapping_add(u64::from_le_bytes(word).wrapping_mul(power));
             power = power.wrapping_mul(factor);
         }
         mixed = (mixed ^ mixed >> 32).wrapping_mul(factor);
@@ -142,13 +148,13 @@ pub fn meet(numbers: &[i64], marks: &mut [i32], told: &mut [u8]) -> Option<i64> 
     }
     // these among themselves: a table of all of them, half empty
     let mut slots = vec![u32::MAX; (2 * numbers.len() + 2).next_power_of_two()];
-    let small = slots.len().ilog2();
+    let (mixer, mask) = (Mixer::new(), slots.len() - 1); // a producer chooses numbers, and none of their slots
     let mut again = 0;
     for row in 0..numbers.len() {
         let number = numbers[row] as u64;
-        let mut at = (number >> (64 - small)) as usize;
+        let mut at = mixer.number(number) as usize & mask;
         while slots[at] != u32::MAX && numbers[slots[at] as usize] != numbers[row] {
-            at = (at + 1) & (slots.len() - 1);
+            at = (at + 1) & mask;
         }
         if slots[at] != u32::MAX {
             told[row] = AGAIN;
@@ -163,7 +169,7 @@ pub fn meet(numbers: &[i64], marks: &mut [i32], told: &mut [u8]) -> Option<i64> 
 
 /// Whether each row goes on where the one before it in its group ended: `next` of the group, -1: anywhere.
 /// count: how far a row moves its group; first: where a group began, or -1. At the first row that does
-/// not go on, or is negative, `next` is set back. Returns how many rows went on: all, or none.
+/// not go on, or is negative, `next` is set back; what `first` was given by the rows before stays. Returns how many rows went on: all, or none.
 pub fn go_on(
     group: &[i64],
     (value, count): (&[i64], &[i64]),

@@ -14,7 +14,7 @@ pub mod odd {
     pub const MALFORMED: u8 = 2;
     /// An item with more than one separator of name and value.
     pub const RUN_TOGETHER: u8 = 4;
-    /// Two items have the same name, or there are too many to say.
+    /// Two items have the same name, with a value or without, or there are too many to say.
     pub const REPEATED: u8 = 8;
     /// The last item has no end.
     pub const OPEN: u8 = 16;
@@ -103,14 +103,13 @@ impl Text<'_, '_> {
         if begin == end {
             return;
         }
+        self.compare(begin, middle.unwrap_or(end));
         let Some(middle) = middle.filter(|&middle| middle > begin) else {
             self.odd |= odd::MALFORMED;
             return;
         };
         if middle + 1 == end {
             self.odd |= odd::MALFORMED;
-        } else {
-            self.compare(begin, middle);
         }
         self.named(begin, middle, end, names, values);
     }
@@ -122,9 +121,12 @@ impl Text<'_, '_> {
         }
     }
 
-    /// Has an item before this one the same name?
+    /// Has an item before this one the same name? Without a separator all of it is the name.
     fn compare(&mut self, begin: usize, end: usize) {
         let name = &self.bytes[begin..end];
+        if name.is_empty() {
+            return;
+        }
         let bit = 1u64 << ((name.len() * 11 + usize::from(name[0]) * 7 + usize::from(name[name.len() / 2]) * 3) & 63);
         if self.items >= COMPARED {
             self.odd |= odd::REPEATED;

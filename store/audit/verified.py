@@ -67,7 +67,8 @@ class PackedItems:
 
 _FEW_RUNS = 64
 _LONG_RUN_MESSAGES = 64
-"""Messages of each of its queues from which on a run is long."""
+_LONG_RUN_BYTES = 64 << 10
+"""Messages, and bytes, of each of its queues from which on a run is long."""
 
 
 class QueueRange(NamedTuple):
@@ -137,9 +138,12 @@ class VerifiedRun(NamedTuple):
     first_timestamp: int = 0
 
     @property
-    def messages(self) -> int:
-        """Messages of all its queues."""
-        return sum(queue_range.messages for queue_range in self.queues.values())
+    def is_long(self) -> bool:
+        """It costs less than its records do: it is many bytes, or messages, for each of its queues."""
+        messages = sum(queue_range.messages for queue_range in self.queues.values())
+        size = self.end - self.begin
+        least = len(self.queues)
+        return messages >= _LONG_RUN_MESSAGES * least or size >= _LONG_RUN_BYTES * least
 
     def remembered(self) -> TailHistory:
         """What a scan that goes on behind it has to know of the records before."""
@@ -202,7 +206,7 @@ class VerifiedLog:
         found: list[VerifiedRun | Extent] = []
         end = self.end
         for item in self.items:
-            if isinstance(item, Extent) or item.messages >= _LONG_RUN_MESSAGES * len(item.queues):
+            if isinstance(item, Extent) or item.is_long:
                 found.append(item)
             else:
                 end = min(end, item.begin)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...formats import kernel
 from ...formats.commit_log import HEAD_BYTES, POSITION_BYTES, Frame
 from ...formats.derive import decode
 from ...formats.derive.ragged import Bytes, Ints
@@ -385,9 +386,15 @@ class LogScan:
         self, file: MappedFile, items: LogItems, at: int
     ) -> Generator[Batch | Extent, None, int]:
         """Batches of the chain from byte `at` on; returns the byte where it stops."""
+        left = 0
         while file.start + at < self._stop and (size := items.size(at)) is not None:
-            window = self._window(file, at, max(self._up_to_cut(at), size))
+            if (
+                left >= size
+            ):  # the kernel saw it all and stopped: what is odd is judged in small windows
+                self._reach = NARROW_BYTES
+            window, begin = self._window(file, at, max(self._up_to_cut(at), size)), at
             checked, goes_on = self._plain.checked(window, items.frame, crc=self._crc), True
+            is_plain = checked is not None
             if checked is None:
                 checked, goes_on = self._judge(window, items, at, size)
             if not len(checked):
@@ -399,7 +406,9 @@ class LogScan:
                 yield batch
             if not goes_on:
                 break
-            self._reach = min(WINDOW_BYTES, self._reach * WIDEN)
+            left = begin + window.size - at if is_plain else 0
+            if is_plain or not kernel.is_wanted():
+                self._reach = min(WINDOW_BYTES, self._reach * WIDEN)
         return at
 
     def _judge(self, window: Window, items: LogItems, at: int, size: int) -> tuple[Checked, bool]:

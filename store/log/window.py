@@ -23,8 +23,10 @@ from ..columns.rows import Rows
 
 #: Items that are walked over in one call of the kernel.
 _ROWS_AT_ONCE = 1 << 16
-#: Rows that there is room for in any window.
-_PIECE_ROWS = 1024
+#: Log positions beyond it have no place in a record.
+_FARTHEST = np.iinfo(np.int64).max
+#: Rows that there is room for beyond those that are expected of a window.
+_SPARE_ROWS = 1024
 
 
 class Window(NamedTuple):
@@ -82,7 +84,7 @@ def _walk_natively(window: Window, frame: Frame, at: int) -> tuple[Ints, int]:
     assert program is not None
     while True:
         items, _, at = program.follow(
-            frame.sizes, window.array, window.position, at, crc=False, room=_ROWS_AT_ONCE
+            frame.sizes, window.array, 0, at, crc=False, room=_ROWS_AT_ONCE
         )
         parts.append(items.starts - frame.payload)
         if len(items) < _ROWS_AT_ONCE:
@@ -194,7 +196,7 @@ class PlainChain:
         """The records from the first byte of a window on; None: the first one is odd, or there is no
         kernel. What stops the chain is for others to judge.
         """
-        if not kernel.is_wanted():
+        if not kernel.is_wanted() or window.end > _FARTHEST:  # a name of a file can be any number
             return None
         program = program_of(MESSAGE, IN_ENTRY if frame.payload else IN_FRAME)
         return program and self._follow(program, window, frame, crc)
@@ -202,7 +204,7 @@ class PlainChain:
     def _follow(self, program: Program, window: Window, frame: Frame, crc: bool) -> Checked | None:
         size = min([first for first, _ in window.unread], default=window.size)
         most = size // frame.smallest + 1
-        room = min(most, size // self.record_bytes + _PIECE_ROWS)
+        room = min(most, size // self.record_bytes + _SPARE_ROWS)
         while True:
             columns, fits, end = program.follow(
                 frame.numbers, window.array[:size], window.position, 0, crc=crc, room=room

@@ -152,11 +152,12 @@ def encoded(fills: Sequence[Fill], forms: Forms, bodies: Mapping[int, bytes]) ->
     """
     lost = _together([fill.lost for fill in fills])
     number = np.repeat(np.arange(len(fills)), [len(fill.lost) for fill in fills])
+    times = np.array([fill.gap.store_timestamp for fill in fills], np.int64)
     ends = np.cumsum(lost.size) // _CHUNK_BYTES
     for rows in np.split(np.arange(len(lost)), np.flatnonzero(np.diff(ends)) + 1):
         if len(rows):
-            times = np.array([fill.gap.store_timestamp for fill in fills], np.int64)[number[rows]]
-            yield from _tombstones(lost.take(rows), times, number[rows], forms, bodies)
+            gap = number[rows]
+            yield from _tombstones(lost.take(rows), times[gap], gap, forms, bodies)
     for fill in fills:
         yield from _beside_tombstones(fill, forms)
 

@@ -299,9 +299,10 @@ def plan_again(
     wish: RecoveryOptions | None = None,
     played: Played | None = None,
 ) -> Plan:
-    """The plan that `analyze` made, made again from what is on disk now. Raises as `analyze`.
+    """The plan that `analyze` made, made again. Raises as `analyze`.
 
-    played: the start, where it was just played; None: it is played here.
+    played: the start, as it was just played, with what was read for it; None: it is played from what is
+    on disk now.
     """
     profile = as_configured(profile_of(version), layout.broker_config)
     if played is None:

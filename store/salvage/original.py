@@ -16,7 +16,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import gcd
 from pathlib import Path
 from typing import NamedTuple
@@ -388,6 +388,7 @@ def complete(
     topics.write(files, profile, now_ms)
     confine(files, layout)
     found = analyze(Layout.open(root, layout.broker_config), found.main_version, policy=Policy.KEEP)
+    found = replace(found, played=None)  # it may be large
     applied = apply(
         layout,
         found.plan,

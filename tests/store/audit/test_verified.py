@@ -130,6 +130,20 @@ def test_parts_that_do_not_meet_are_not_one(tmp_path: Path) -> None:
     assert together.offsets() == first.offsets()
 
 
+def test_short_runs_are_left_out_where_there_are_many(tmp_path: Path) -> None:
+    sound = proved(stores.unpack("5.3.3-clean", tmp_path))
+    run = max(sound.runs, key=lambda run: len(run.queues))
+    large = 1 << 20
+    size = [1000, len(run.queues) * (64 << 10), *[1000] * 98]
+    runs = [run._replace(begin=n * large, end=n * large + size[n]) for n in range(100)]
+    few = VerifiedLog([*runs[:3]], runs[2].end, sound.index)
+    assert few.of_long_runs() is few
+    many = VerifiedLog([*runs], runs[-1].end, sound.index).of_long_runs()
+    assert (many.items, many.end) == ([runs[1]], 0)
+    later = VerifiedLog([*runs[1:]], runs[-1].end, sound.index).of_long_runs()
+    assert (later.items, later.end) == ([runs[1]], runs[2].begin)
+
+
 def test_a_child_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = stores.unpack("5.3.3-clean", tmp_path)
     expected = proved(root)

@@ -178,7 +178,7 @@ def test_a_file_that_grows(
         path.write_bytes(data[:written])
         return found
 
-    monkeypatch.setattr(follow_module.CommitLog, "open", grow)
+    monkeypatch.setattr(CommitLog, "open", grow)
     follower = Follower(Layout.open(root, CONFIG), 0, notes.append)
     found = []
     for _ in range(FILE_BYTES // 50):
