@@ -31,7 +31,14 @@ class Rows:
         cls.FIELDS = cls.FIELDS | cls.__annotations__
 
     def __init__(self, *fields: Any, **named: Any) -> None:
-        vars(self).update(zip(self.FIELDS, fields, strict=False), **named)
+        """Raises TypeError for fields that it has not, and without one that has no default."""
+        own = vars(self)
+        own.update(zip(self.FIELDS, fields, strict=False), **named)
+        wrong = len(fields) > len(self.FIELDS) or not named.keys() <= self.FIELDS.keys()
+        if wrong or (
+            len(own) < len(self.FIELDS) and not all(hasattr(self, n) for n in self.FIELDS)
+        ):
+            raise TypeError(f"{type(self).__name__} has the fields {', '.join(self.FIELDS)}")
 
     def __len__(self) -> int:
         columns = (*_ARRAYS, Columns, Rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,3 +107,16 @@ def test_columns_of_a_schema_are_not_put_together() -> None:
     part = Records(decode(FIELDS, np.zeros(FIELDS.sizeof(), np.uint8), np.zeros(1, np.int64)))
     with pytest.raises(TypeError):
         Records.concat([part, part])
+
+
+def test_fields_that_are_none() -> None:
+    """Too many, too few, or of another name."""
+    column = np.zeros(1, np.int64)
+    wrong: list[tuple[list[Any], dict[str, Any]]] = [
+        ([column] * (len(Pairs.FIELDS) + 1), {}),
+        ([], {}),
+        ([column] * len(Pairs.FIELDS), {"other": column}),
+    ]
+    for fields, named in wrong:
+        with pytest.raises(TypeError, match="Pairs has the fields"):
+            Pairs(*fields, **named)
