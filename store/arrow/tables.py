@@ -31,9 +31,7 @@ import pyarrow as pa
 from ...formats.consume_queue import UNIT
 from ...formats.derive import columns_of
 from ...formats.index_file import ITEM
-from ...formats.kinds import KINDS
 from ...formats.timer_log import UNIT as TIMER_UNIT
-from ..broker.system_topics import SCHEDULE_TOPIC
 from ..counted import counted
 from ..disk.byte_reader import Noted, each_noting
 from ..disk.file_queue import MappedFileQueue
@@ -46,21 +44,21 @@ from ..disk.layout import (
     Layout,
     is_uri,
 )
-from ..errors import Missing, NotAStore, StoreError, Unreadable
+from ..errors import StoreError, Unreadable
 from ..findings.catalogue import Severity
 from ..findings.next_commands import Given, settings
 from ..index.read import Index, open_index_file
-from ..put.tail import batch_queues
-from ..queues.read import ConsumeQueues, QueueSummary
+from ..offsets.lag import lags_of, queue_ends
+from ..offsets.positions import Entries, Position, every_file
+from ..queues.read import ConsumeQueues
 from ..queues.units import is_used, is_valid
 from ..search.selection import matches
 from ..search.store import Store
-from ..settings.read import config_files, read_config_file
 from ..timer.read import TimerUnits, timer_log
 from ..verify.register import Scope
 from ..verify.run import verify
 from ..verify.verdict import findings_json
-from .ask import OFFSET_TABLES, Ask
+from .ask import Ask
 from .log_columns import constant, numbers, path_text
 from .log_rows import Damage, Tell
 from .stores import in_directory
@@ -364,15 +362,6 @@ class TimerTable(Table):
                     yield 1, {"position": item.position, PROBLEM: reason}
 
 
-_DELAY = "delay_offset"
-_MEMBERS = (
-    *(("consumer_offset", name) for name in ("offsetTable", "pullOffsetTable", "lmqOffsetTable")),
-    (_DELAY, "offsetTable"),
-)
-_NAMES = dict(zip(_MEMBERS, OFFSET_TABLES, strict=True))
-"""What the tables are called in the column `table`."""
-
-
 class OffsetTable(Table):
     """A row is an entry: a group of a topic goes on in this queue at this offset.
 
@@ -396,47 +385,25 @@ class OffsetTable(Table):
         return [True] if layout.config.is_dir() else []
 
     def rows(self, layout: Layout, ask: Ask, part: bool) -> Iterator[tuple[int, Values]]:
-        for entries, problems in offsets_of(layout, ask.tables):
-            if entries:
-                names = OffsetTable.columns
-                yield len(entries), {name: [one.get(name) for one in entries] for name in names}
-            yield from ((1, problem) for problem in problems)
+        names = ("file", "table", "topic", "offset")
+        for file in every_file(layout.config, ask.tables):
+            if rows := file.positions:
+                yield len(rows), {**_fields(rows, names), **_group_and_queue(rows)}
+            for problem in _problems(file):
+                yield 1, {"file": file.path.name, **problem}
 
 
-def offsets_of(
-    layout: Layout, tables: tuple[str, ...]
-) -> Iterator[tuple[list[dict[str, Any]], list[Values]]]:
-    """Of each file in `config/` its entries in these tables, by column, and what cannot be read."""
-    for kind, path, plain in config_files(layout.config):
-        if path.name == plain:
-            yield _entries(path, kind, tables)
+def _fields(rows: list[Position], names: tuple[str, ...]) -> dict[str, list[Any]]:
+    return {name: [getattr(row, name) for row in rows] for name in names}
 
 
-def _entries(
-    path: Path, kind: str, tables: tuple[str, ...]
-) -> tuple[list[dict[str, Any]], list[Values]]:
-    if not any(
-        _NAMES.get((table.record_type, table.member)) in tables for table in KINDS[kind].tables
-    ):
-        return [], []
-    file = read_config_file(path, kind)
-    found, problems = [], list[str]()
-    for record in file.records():
-        name = _NAMES.get((record["type"], record.get("table", "")))
-        if "problem" in record:
-            problems.append(f"{record['name']}: {record['problem']}")
-        elif name in tables and record["offset"] >= 0:
-            found.append({**record, "table": name, **_of_level(record)})
-    if file.problem is not None and not file.problem.noted:
-        problems.append(f"{file.problem.reason} at byte {file.problem.position}")
-    return found, [{"file": path.name, PROBLEM: f"{path}: {problem}"} for problem in problems]
+def _group_and_queue(rows: list[Position]) -> dict[str, list[Any]]:
+    """A delay level has no group."""
+    return {"group": [row.group or None for row in rows], "queue_id": [r.queue_id for r in rows]}
 
 
-def _of_level(record: dict[str, Any]) -> dict[str, Any]:
-    """Topic and queue of a delay level; nothing for what is none."""
-    if record["type"] != _DELAY:
-        return {} if "queue_id" in record else {"queue_id": 0}
-    return {"topic": SCHEDULE_TOPIC, "queue_id": record["delay_level"] - 1}
+def _problems(file: Entries) -> list[dict[str, str]]:
+    return [{PROBLEM: f"{file.path}: {problem}"} for problem in file.problems]
 
 
 class LagTable(Table):
@@ -462,40 +429,21 @@ class LagTable(Table):
         return [True] if layout.config.is_dir() else []
 
     def rows(self, layout: Layout, ask: Ask, part: bool) -> Iterator[tuple[int, Values]]:
-        ends = {(one.topic, one.queue_id): one.max_offset for one in _queues(layout, ask)}
-        for entries, problems in offsets_of(layout, ask.tables):
-            if entries:
-                yield len(entries), _columns(entries, ends)
-            yield from ((1, {name: p[name] for name in p if name != "file"}) for p in problems)
-
-
-def _columns(entries: list[dict[str, Any]], ends: dict[tuple[str, int], int]) -> Values:
-    offsets = [entry["offset"] for entry in entries]
-    behind = [ends.get((entry["topic"], entry["queue_id"])) for entry in entries]
-    return {
-        **{name: [entry.get(name) for entry in entries] for name in ("topic", "group", "queue_id")},
-        "offset": offsets,
-        "max_offset": behind,
-        "lag": [
-            None if end is None else end - offset
-            for offset, end in zip(offsets, behind, strict=True)
-        ],
-    }
-
-
-def _queues(layout: Layout, ask: Ask) -> list[QueueSummary]:
-    """All queues; where the log is there, without units that it does not have any more."""
-    with Store(layout.root, ask.broker_config) as store:
-        found = store.queue_summaries if _has_log(store) else store.queues.summaries()
-    return [*found, *batch_queues(layout)]
-
-
-def _has_log(store: Store) -> bool:
-    """Of a store in object storage only the queues are here."""
-    try:
-        return bool(store.log_files.files)
-    except (Missing, NotAStore):
-        return False
+        with Store(layout.root, ask.broker_config) as store:
+            ends = queue_ends(store)
+        for file in every_file(layout.config, ask.tables):
+            if rows := file.positions:
+                lags = list(lags_of(rows, ends))
+                yield (
+                    len(rows),
+                    {
+                        **_fields(rows, ("topic", "offset")),
+                        **_group_and_queue(rows),
+                        "max_offset": [lag.queue.max_offset if lag.queue else None for lag in lags],
+                        "lag": [lag.messages for lag in lags],
+                    },
+                )
+            yield from ((1, problem) for problem in _problems(file))
 
 
 class FindingTable(Table):

@@ -427,14 +427,14 @@ def _content(
     if loaded.start is Start.LOADS and name not in gone:
         if loaded.main.odd:
             return _numbered(loaded.main.value), f"written as brokers do: {loaded.main.odd}"
-        content = _loaded(path)
+        content = as_written(path)
         if content is not None or loaded.main.value:
             return content, ""
     if loaded.start is Start.EMPTY and name not in gone and not path.exists():
         return None, ""
     content = {}
     if loaded.start is Start.BACKUP:
-        content = _loaded(backup) or {}
+        content = as_written(backup) or {}
     kept = _merge(name, content, _fitting(name, loaded.backup))
     kept += _merge(name, content, _fitting(name, loaded.main))
     count = _prove(name, content, proven) if name in gone or loaded.taken is None else 0
@@ -495,7 +495,7 @@ def _less(mine: Any, other: Any) -> bool:
     return mine is None or (isinstance(mine, int) and isinstance(other, int) and mine < other)
 
 
-def _loaded(path: Path) -> Json | None:
+def as_written(path: Path) -> Json | None:
     """The file as a broker reads it; None where only a tolerant reader does: it stays as it is."""
     try:
         found = loads(read_regular(path, _LARGEST_BYTES).decode("utf-8", "surrogateescape"))

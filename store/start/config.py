@@ -408,7 +408,7 @@ class ConfigStart(NamedTuple):
 def config_start(layout: Layout, profile: Profile, queues: Ranges) -> ConfigStart:
     """Predict it. queues: (min, max) offset of each queue, of light ones too. Raises Unreadable."""
     rules = config_rules(profile)
-    needed = _in_use(layout, rules.needed)
+    needed = files_in_use(layout, rules.needed)
     with_timer = profile.timer is not None and _has_timer(layout)
     names = (*needed, *(rules.needed_by_timer if with_timer else ()))
     loaded = {
@@ -486,7 +486,7 @@ def back_unsettled(before: ConfigStart, left: ConfigStart | None) -> str:
     return f"{back} came back with default settings: those they had are lost" if back else ""
 
 
-def _in_use(layout: Layout, needed: tuple[str, ...]) -> tuple[str, ...]:
+def files_in_use(layout: Layout, needed: tuple[str, ...]) -> tuple[str, ...]:
     """The files of a generation; with light queues their offsets are in a file of their own."""
     config = layout.broker_config
     light = config.get_bool("enableLmq")

@@ -138,6 +138,9 @@ def _questions(name: str) -> Iterator[tuple[str, ...]]:
         yield ("sql", f"SELECT * FROM {view}", "{}")
     yield ("stats", "{}", "--by", "topic,tag,host")
     yield ("diff", "{}", "{}")
+    yield ("offsets", "{}", "--by", "queue")
+    yield ("offsets", "{}", "--compare", "{}")
+    yield ("offsets", "{}", "--merge", "{}", "--take", "min")
 
 
 @pytest.mark.few(1)

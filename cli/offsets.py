@@ -1,0 +1,284 @@
+"""`mqstore offsets`: how far each group is, where two stores differ, and plans that move positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from .change_options import Change, agree, files_of
+from .declared import App, Argument, Exit, Option, Options, bad_parameter
+from .exit_codes import ExitCode
+from .options import PASSED_OVER, Common, shared
+
+if TYPE_CHECKING:
+    from ..store.disk.layout import Layout
+    from ..store.offsets.move import Moves
+    from ..store.offsets.rows import Wanted
+    from ..store.session.apply import Applied
+    from ..store.session.fingerprint import Fingerprint
+
+app = App()
+_BY = ("group", "topic", "queue")
+_TAKE = ("max", "min")
+
+
+class Shown(Options):
+    """What is shown; the annotations are the declaration."""
+
+    by: Annotated[
+        str, Option("--by", metavar="WHAT", help=f"A line for each {', '.join(_BY)} of a group.")
+    ] = "topic"
+    group: Annotated[
+        str | None, Option("--group", "-g", metavar="NAME", help="Only this group, or a pattern.")
+    ] = None
+    topic: Annotated[
+        str | None, Option("--topic", "-t", metavar="NAME", help="Only this topic, or a pattern.")
+    ] = None
+    behind: Annotated[
+        bool, Option("--behind", help="Only what is behind, out of range or odd otherwise.")
+    ] = False
+    quick: Annotated[
+        bool, Option("--quick", help="No bytes and no ages: reads the ends of queues only.")
+    ] = False
+    now: Annotated[
+        str | None,
+        Option("--now", metavar="TIME", help="What ages are counted to (default: now)."),
+    ] = None
+
+    def wanted(self) -> Wanted:
+        """What is asked for. Raises BadParameter, InvalidInput."""
+        from ..store.offsets.rows import Wanted
+        from ..store.search.selection import parse_time
+
+        if self.by not in _BY:
+            raise bad_parameter(f"--by: one of {', '.join(_BY)}")
+        now_ms = parse_time("now" if self.now is None else self.now)
+        return Wanted(now_ms, self.by, self.group, self.topic, self.behind, self.quick)
+
+
+class Moving(Options):
+    """What another store is for, and which positions are moved; the annotations are the declaration."""
+
+    compare: Annotated[
+        Path | None,
+        Option(
+            "--compare",
+            metavar="OTHER",
+            help="Which is ahead: this store, or OTHER, a store, its config/ or consumerOffset.json.",
+        ),
+    ] = None
+    reset: Annotated[
+        list[str] | None,
+        Option(
+            "--reset",
+            metavar="TOPIC[/QUEUE]@GROUP=TO",
+            help="Move GROUP to an offset, earliest, latest or a time; TOPIC may be a pattern.",
+        ),
+    ] = None
+    merge: Annotated[
+        Path | None,
+        Option("--merge", metavar="OTHER", help="Take over positions of OTHER, see --take."),
+    ] = None
+    take: Annotated[
+        str | None,
+        Option("--take", metavar="max|min", help="Which of two positions --merge takes."),
+    ] = None
+
+    @property
+    def plans(self) -> bool:
+        """Something is to be moved."""
+        return bool(self.reset) or self.merge is not None
+
+    def check(self, stores: list[Path], change: Change) -> None:
+        """Raises BadParameter for options that do not go together."""
+        if self.plans and self.compare is not None:
+            raise bad_parameter("--compare shows, --reset and --merge plan: one at a time")
+        if (self.plans or self.compare is not None) and len(stores) > 1:
+            raise bad_parameter("one STORE at a time with --compare, --reset and --merge")
+        if (self.merge is None) != (self.take is None):
+            raise bad_parameter("--merge OTHER and --take max or min go together")
+        if self.take is not None and self.take not in _TAKE:
+            raise bad_parameter("--take: max or min")
+        if change.apply and not self.plans:
+            raise bad_parameter("--apply: say what moves, by --reset or --merge")
+
+
+@app.command()
+@shared(unread=PASSED_OVER)
+def offsets(
+    stores: Annotated[list[Path], Argument(metavar="STORE...", help="Root directories of stores.")],
+    *,
+    shown: Shown,
+    moving: Moving,
+    change: Change,
+    common: Common,
+) -> None:
+    """Tell how far each consumer group is: messages, bytes and time behind, and what is out of range.
+
+    Positions are those that a broker takes when it starts: of config/, in files or in a RocksDB, or of
+    the .bak where a broker takes that; pull and POP groups, light queues and delay levels (which have no
+    group) alike. lag counts messages up to the queue's end; its age is that of the oldest unread one. A
+    position that is out of range is told with what a consumer would do then; so are groups without a
+    subscription, queues of a topic in which a group has no position, groups that never committed
+    (broadcast consumers keep their own), and positions lower than in the .bak.
+
+    --compare tells who is ahead in two stores. --reset and --merge plan new positions, inside of the
+    queues, and show them; --apply writes them. What was there is kept in STORE/.mqstore, or in DIR, and
+    mqstore undo takes it back. Stop the broker first: a running one writes its own positions over them.
+    What POP consumers have and did not acknowledge comes back besides: mqstore inspect --pop.
+
+    Exit code: 0 told, or nothing to move, or moved; 1 --compare found a difference, or there is no such
+    group or queue; 3 without --apply: positions would move.
+
+    \b
+    Examples:
+      mqstore offsets /data/store
+      mqstore offsets /data/store --group billing --by queue
+      mqstore offsets /data/*/store --behind --format ndjson
+      mqstore offsets /data/store --compare /backup/store/config/consumerOffset.json
+      mqstore offsets /data/store --reset orders@billing=2026-11-20T08:00:00Z
+      mqstore offsets /data/store --reset '*@billing=latest' --apply
+      mqstore offsets /data/store --merge /data/slave --take max --apply --yes
+    """
+    wanted = shown.wanted()
+    moving.check(stores, change)
+    change.check()
+    if moving.plans:
+        _plan(stores[0], moving, wanted.now_ms, change, common)
+    elif moving.compare is not None:
+        _compare(stores[0], moving.compare, wanted, common)
+    else:
+        _show(stores, wanted, common)
+
+
+def _show(stores: list[Path], wanted: Wanted, common: Common) -> None:
+    """Every store in turn; one that cannot be read ends the command."""
+    from ..store.disk.byte_reader import at_rate
+    from ..store.offsets.rows import COLUMNS, offsets_of
+    from ..store.search.store import Store
+    from .offsets_text import lag_text, totals_text
+
+    columns, several = COLUMNS[wanted.by], len(stores) > 1
+    total = 0
+
+    def rows() -> Iterator[dict[str, Any]]:
+        nonlocal total
+        for path in stores:
+            with at_rate(common.rate), Store(path, common.config()) as store:
+                found = offsets_of(store, str(path), wanted)
+            for note in found.notes:
+                common.warn(f"{path}: {note}")
+            total += len(found.rows)
+            yield from found.rows
+
+    with common.open_output() as output:
+        output.check(columns)
+        output.records(
+            rows(), text=lambda row: lag_text(row, common.utc, with_store=several), columns=columns
+        )
+    if not total:
+        common.warn(totals_text(wanted))
+
+
+def _compare(path: Path, other: Path, wanted: Wanted, common: Common) -> None:
+    """Exit code 1 where some position differs. Raises Exit."""
+    from ..store.offsets.compare import Ahead, compare, open_side, side_of
+    from ..store.search.selection import matches
+    from ..store.search.store import Store
+    from .offsets_text import COMPARED, compared_text
+
+    with Store(path, common.config()) as store:
+        here = side_of(store)
+    there = open_side(other, common.config())
+    for note in (*here.positions.notes, *there.positions.notes):
+        common.warn(note)
+    rows = [
+        row
+        for row in compare(here, there)
+        if (wanted.group is None or matches(row.key[1], wanted.group))
+        and (wanted.topic is None or matches(row.key[2], wanted.topic))
+    ]
+    different = [row for row in rows if row.ahead is not Ahead.SAME]
+    shown = different if wanted.odd or not common.verbose else rows
+    with common.open_output() as output:
+        output.records(
+            ({"type": "compared_offset", **row.to_json()} for row in shown),
+            text=compared_text,
+            columns=COMPARED,
+        )
+    common.warn(f"{len(different)} different, {len(rows) - len(different)} the same")
+    raise Exit(ExitCode.NO if different else ExitCode.DONE)
+
+
+def _plan(path: Path, moving: Moving, now_ms: int, change: Change, common: Common) -> None:
+    """Show what moves, and move it with --apply. Raises Exit and all that `apply` does."""
+    from ..store.session.fingerprint import Fingerprint
+    from .offsets_text import moves_text
+
+    layout = change.open(path, common)
+    seen = Fingerprint.of(layout)
+    found = _planned(layout, moving, now_ms, common)
+    applied = None
+    if change.apply and found.moves:
+        if change.asks:
+            plan = moves_text(found, layout, None, common.verbose)
+            agree("Move them?", plan, common, ExitCode.UNCLEAN)
+        applied = _apply(layout, found, seen, moving, now_ms, change, common)
+    code = ExitCode.UNCLEAN if found.moves and applied is None else ExitCode.DONE
+    record = {
+        "type": "offsets_plan",
+        "store": str(layout.root),
+        "moves": [move.to_json() for move in found.moves],
+        "left_out": found.left_out,
+        "edits": [_edit(edit.to_json(), layout) for edit in found.plan.edits],
+        "session": applied.session if applied is not None else None,
+    }
+    with common.open_output() as output:
+        output.record(
+            record, text=lambda _: moves_text(found, layout, applied, common.verbose), verdict=code
+        )
+    raise Exit(code)
+
+
+def _edit(edit: dict[str, Any], layout: Layout) -> dict[str, Any]:
+    return {**edit, "path": edit["path"].removeprefix(f"{layout.root}/")}
+
+
+def _planned(layout: Layout, moving: Moving, now_ms: int, common: Common) -> Moves:
+    from ..store.offsets.compare import open_side
+    from ..store.offsets.move import Merge, Take, parse_wish, plan_moves
+    from ..store.search.store import Store
+
+    wishes = [parse_wish(text) for text in moving.reset or ()]
+    merge = None
+    if moving.merge is not None:
+        other = open_side(moving.merge, common.config())
+        for note in other.positions.notes:
+            common.warn(note)
+        merge = Merge(other.positions.rows, Take(moving.take or ""))
+    with Store(layout, common.config()) as store:
+        return plan_moves(store, wishes, merge, now_ms)
+
+
+def _apply(
+    layout: Layout,
+    found: Moves,
+    seen: Fingerprint | None,
+    moving: Moving,
+    now_ms: int,
+    change: Change,
+    common: Common,
+) -> Applied:
+    from ..store.disk.layout import Layout
+    from ..store.session.apply import apply
+
+    def again() -> Any:
+        fresh = Layout.open(layout.root, layout.broker_config)
+        made = _planned(fresh, moving, now_ms, common)
+        return found.plan if made.same_as(found) else made.plan
+
+    files = files_of(layout, change.follow_links)
+    return apply(
+        layout, found.plan, again, files, seen=seen, wait_seconds=change.wait, command="offsets"
+    )

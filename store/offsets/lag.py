@@ -1,0 +1,283 @@
+"""How much of a queue a group has still before it: messages, bytes, and since when.
+
+Bytes are those of the records that the queue's units name; one record is read for the age of the
+oldest. What a consumer does whose offset lies outside of its queue is what brokers answer a pull
+(`DefaultMessageStore.getMessage` of 4.3.1 to 5.5.0; spec 05, 5.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..broker.system_topics import is_system_group
+from ..disk.file_queue import MappedFileQueue
+from ..disk.layout import BATCH_CONSUME_QUEUE, Layout
+from ..errors import Missing, NotAStore, NotFound
+from ..put.tail import batch_queues
+from ..queues.read import QueueSummary
+from ..queues.read_batches import BatchConsumeQueue
+from ..queues.units import is_valid
+from ..search.store import Store
+from .groups import Groups
+from .positions import DELAYED, PULLED, Position
+
+Queue = tuple[str, int]
+"""Topic and queue id."""
+Ends = Mapping[Queue, QueueSummary]
+_FIRST_TO_END = "4.9"
+"""From this generation on an offset behind the end is set to the end, whatever the queue's start."""
+
+
+class State(StrEnum):
+    """Of a group in a queue."""
+
+    CURRENT = "current"
+    BEHIND = "behind"
+    EXPIRED = "expired"
+    AHEAD = "ahead"
+    NO_QUEUE = "no_queue"
+    NO_POSITION = "no_position"
+
+
+class Unread(NamedTuple):
+    """What lies before a group. size_bytes: of the records. oldest_ms: when the first was stored, None
+    where its record cannot be read.
+    """
+
+    size_bytes: int
+    oldest_ms: int | None
+
+
+@dataclass
+class Lag:
+    """One group in one queue. offset: None where it never committed. queue: None where the store has none.
+
+    unread: None where nothing is, or nobody asked. mode: `pop` or `pull`, "" where nothing says it.
+    subscribed: None where nobody knows the groups.
+    """
+
+    position: Position
+    committed: bool
+    queue: QueueSummary | None
+    mode: str = ""
+    subscribed: bool | None = None
+    unread: Unread | None = None
+
+    @property
+    def offset(self) -> int | None:
+        """Where it goes on."""
+        return self.position.offset if self.committed else None
+
+    @property
+    def state(self) -> State:
+        """What of the closed list it is."""
+        if not self.committed:
+            return State.NO_POSITION
+        if self.queue is None:  # one that never had a message is not there, and begins at 0
+            return State.NO_QUEUE if self.position.offset else State.CURRENT
+        offset, queue = self.position.offset, self.queue
+        if offset > queue.max_offset:
+            return State.AHEAD
+        if offset < queue.min_offset:
+            return State.EXPIRED
+        return State.BEHIND if offset < queue.max_offset else State.CURRENT
+
+    @property
+    def messages(self) -> int | None:
+        """Broker offset less consumer offset, as brokers and consoles tell it: negative where the group is
+        ahead, with the messages that are gone where it is behind the queue's start.
+        """
+        if self.queue is None or (not self.committed and self.position.queue_id < 0):
+            return None
+        if not self.committed:
+            return self.queue.max_offset - self.queue.min_offset
+        return self.queue.max_offset - self.position.offset
+
+    @property
+    def first_unread(self) -> int | None:
+        """The first offset that is there and not consumed, None where there is none."""
+        if self.queue is None or not self.messages or self.messages < 0:
+            return None
+        return max(self.offset or 0, self.queue.min_offset)
+
+    @property
+    def expired(self) -> int:
+        """Messages that were gone before the group had them."""
+        if self.queue is None or self.offset is None:
+            return 0
+        return max(0, min(self.queue.min_offset, self.queue.max_offset) - self.offset)
+
+    @property
+    def moved_back(self) -> int:
+        """So much lower is the offset than in the .bak."""
+        backup = self.position.backup
+        return 0 if backup is None else max(0, backup - self.position.offset)
+
+    def goes_on(self, version: str) -> tuple[int | None, str]:
+        """The offset that a consumer goes on with, and why it is another one; (offset, "") where not.
+
+        version: the generation of the broker.
+        """
+        state, queue = self.state, self.queue
+        if state is State.NO_POSITION:
+            return None, self._without_position()
+        if queue is None:
+            topic = self.position.topic
+            return (
+                0,
+                f"the store has no queue {self.position.queue_id} of {topic}: a pull is answered 0",
+            )
+        offset = self.position.offset
+        if self.position.table == DELAYED and state in (State.AHEAD, State.EXPIRED):
+            inside = min(max(offset, queue.min_offset), queue.max_offset)
+            return inside, "a broker brings it inside the queue when it starts"
+        if state is State.AHEAD:
+            if queue.max_offset == 0:
+                return 0, "the queue has nothing: the broker answers 0, and the client begins there"
+            first = version < _FIRST_TO_END and queue.min_offset == 0
+            place = "start" if first else "end"
+            text = (
+                f"behind the queue's end: the broker answers its {place}, the client goes on there"
+            )
+            return (queue.min_offset if first else queue.max_offset), text
+        if state is State.EXPIRED:
+            text = "before the queue's start: the broker answers that, the client goes on there"
+            return queue.min_offset, text
+        return offset, ""
+
+    def _without_position(self) -> str:
+        if self.position.queue_id < 0:
+            return (
+                "it has never committed here, or its consumers broadcast and keep their own offsets"
+            )
+        rule = "where ConsumeFromWhere of the client says (not in the store; by default at the end)"
+        if self.queue is not None and self.queue.min_offset == 0:
+            return f"begins at 0 if a broker has that still in memory, else {rule}"
+        return f"begins {rule}"
+
+
+def queue_ends(store: Store) -> dict[Queue, QueueSummary]:
+    """All queues; where the log is there, without units that it does not have any more. Raises Unreadable."""
+    found = store.queue_summaries if has_log(store) else store.queues.summaries()
+    return {(one.topic, one.queue_id): one for one in (*found, *batch_queues(store.layout))}
+
+
+def has_log(store: Store) -> bool:
+    """Of a partial copy only the queues may be there."""
+    try:
+        return bool(store.log_files.files)
+    except (Missing, NotAStore):
+        return False
+
+
+def lags_of(
+    positions: Iterable[Position], ends: Ends, groups: Groups | None = None
+) -> Iterator[Lag]:
+    """Each position held against its queue; with `groups` also what they say of the group, and what has
+    no position: queues of a topic that a group consumes, groups that never committed.
+    """
+    known, consumed = set[str](), dict[tuple[str, str], set[int]]()
+    topics: dict[str, list[int]] = {}
+    for topic, queue_id in ends:
+        topics.setdefault(topic, []).append(queue_id)
+    for one in positions:
+        known.add(one.group)
+        if one.table not in (DELAYED, PULLED):
+            consumed.setdefault((one.group, one.topic), set()).add(one.queue_id)
+        yield _lag(one, ends, groups)
+    if groups is None:
+        return
+    for (group, topic), numbers in consumed.items():
+        for queue_id in sorted(set(topics.get(topic, ())) - numbers):
+            yield _lag(_none(group, topic, queue_id), ends, groups, committed=False)
+    for group in sorted((groups.subscribed or frozenset()) - known):
+        if not is_system_group(group):
+            yield _lag(_none(group, "", -1), ends, groups, committed=False)
+
+
+def _none(group: str, topic: str, queue_id: int) -> Position:
+    return Position("", group, topic, queue_id, 0, "")
+
+
+def _lag(one: Position, ends: Ends, groups: Groups | None, *, committed: bool = True) -> Lag:
+    found = Lag(one, committed, ends.get((one.topic, one.queue_id)))
+    if groups is not None and one.group:
+        found.mode = groups.mode(one.group, one.topic)
+        found.subscribed = groups.knows(one.group)
+    return found
+
+
+def measure(store: Store, lags: Iterable[Lag]) -> None:
+    """Fill in `unread`: the units of each queue are read once, from the first that some group lacks.
+
+    Raises Unreadable.
+    """
+    queues: dict[Queue, list[Lag]] = {}
+    for lag in lags:
+        if lag.first_unread is not None:
+            queues.setdefault((lag.position.topic, lag.position.queue_id), []).append(lag)
+    with_log = has_log(store)
+    for (topic, queue_id), mine in queues.items():
+        starts = sorted({lag.first_unread or 0 for lag in mine})
+        found = _unread(store, topic, queue_id, starts, mine[0].queue, with_log)
+        for lag in mine:
+            lag.unread = found.get(lag.first_unread or 0)
+
+
+def _unread(
+    store: Store,
+    topic: str,
+    queue_id: int,
+    starts: list[int],
+    end: QueueSummary | None,
+    with_log: bool,
+) -> dict[int, Unread]:
+    if end is None:
+        return {}
+    with ExitStack() as opened:
+        try:
+            queue = opened.enter_context(store.queues.open(topic, queue_id))
+        except NotFound:
+            return _unread_batches(store.layout, topic, queue_id, starts)
+        sizes = _bytes_from(queue.units(starts[0], end.max_offset), starts)
+        found = {}
+        for start, size in zip(starts, sizes, strict=True):
+            unit = queue.unit(start)
+            there = with_log and unit is not None and unit.valid and not unit.pre_fill
+            time = store.store_time(unit.physical_offset) if there and unit is not None else None
+            found[start] = Unread(size, time)
+        return found
+
+
+def _unread_batches(
+    layout: Layout, topic: str, queue_id: int, starts: list[int]
+) -> dict[int, Unread]:
+    """Of a batch queue: a batch that is half consumed counts as a whole."""
+    path = layout.root / BATCH_CONSUME_QUEUE / topic / str(queue_id)
+    with BatchConsumeQueue(topic, queue_id, MappedFileQueue.open(path)) as queue:
+        batches = [queue.find(start) for start in starts]
+        numbers = [batch.number if batch is not None else queue.stop for batch in batches]
+        sizes = _bytes_from(queue.units(numbers[0], queue.stop), numbers)
+        times = [batch.store_time if batch is not None else None for batch in batches]
+        found = zip(starts, sizes, times, strict=True)
+        return {start: Unread(size, time) for start, size, time in found}
+
+
+def _bytes_from(
+    windows: Iterable[tuple[int, npt.NDArray[np.void]]], starts: list[int]
+) -> list[int]:
+    """Bytes of the records of all units from each of `starts` on, which are sorted."""
+    totals = np.zeros(len(starts), np.int64)
+    for first, units in windows:
+        sizes = np.where(is_valid(units), units["size"], 0).astype(np.int64)
+        behind = np.append(np.cumsum(sizes[::-1])[::-1], 0)
+        totals += behind[np.clip(np.asarray(starts) - first, 0, len(units))]
+    found: list[int] = totals.tolist()
+    return found

@@ -1,0 +1,324 @@
+"""Plans that move positions of groups: to an offset, an end, a time, or where another store has them.
+
+A plan is edits of the files of `config/`, as those of `repair`: carried out by a session, taken back by
+`undo`. No position leaves its queue (spec 05, 5.3). Delay levels stay where they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..broker.system_topics import LMQ_PREFIX, is_system_group
+from ..broker.topics import dumps
+from ..counted import counted
+from ..disk.file_queue import MappedFileQueue
+from ..disk.files import Edit
+from ..disk.layout import BATCH_CONSUME_QUEUE, Layout
+from ..errors import InvalidInput, NotFound, Refused
+from ..findings.next_commands import proposed
+from ..plan.plan import Plan
+from ..queues.read import QueueSummary, first_at
+from ..queues.read_batches import BatchConsumeQueue
+from ..queues.rocksdb import is_rocksdb
+from ..queues.rocksdb_write import rewritten
+from ..repair.config import as_written
+from ..repair.parts import queue_of
+from ..search.selection import parse_time
+from ..search.store import Store
+from ..start.config_rules import DELAYS, LIGHT_OFFSETS, OFFSETS
+from .groups import groups_of
+from .lag import Ends, Queue, has_log, queue_ends
+from .positions import (
+    CONSUMED,
+    DATABASE,
+    LIGHT,
+    MEMBER_OF,
+    Position,
+    offset_files,
+    positions_of,
+)
+
+EARLIEST, LATEST = "earliest", "latest"
+_SYNTAX = "TOPIC[/QUEUE]@GROUP=OFFSET, =earliest, =latest or =TIME"
+_MOVED = (CONSUMED, LIGHT)
+_Key = tuple[str, str, int]
+"""Group, topic, queue id."""
+
+
+class Take(StrEnum):
+    """Of two positions: the one that is farther, or the one that is not."""
+
+    MAX = "max"
+    MIN = "min"
+
+
+class Wish(NamedTuple):
+    """Where a group is to go on. queue_id: None for all queues of the topic, which may be a pattern."""
+
+    group: str
+    topic: str
+    queue_id: int | None
+    to: str
+
+
+class Merge(NamedTuple):
+    """Positions of another store, or its config/ alone, and which of two is taken."""
+
+    other: Sequence[Position]
+    take: Take
+
+
+class Move(NamedTuple):
+    """One position. before: None where there was none. wished: before it was brought inside its queue."""
+
+    group: str
+    topic: str
+    queue_id: int
+    before: int | None
+    after: int
+    wished: int
+    min_offset: int
+    max_offset: int
+
+    @property
+    def key(self) -> _Key:
+        """What is moved."""
+        return self.group, self.topic, self.queue_id
+
+    @property
+    def skipped(self) -> int:
+        """Messages that the group does not get any more."""
+        return (
+            max(0, self.after - max(self.before or 0, self.min_offset))
+            if self.before is not None
+            else 0
+        )
+
+    @property
+    def again(self) -> int:
+        """Messages that the group gets once more."""
+        return 0 if self.before is None else max(0, min(self.before, self.max_offset) - self.after)
+
+    def to_json(self) -> dict[str, Any]:
+        """Fields of the JSON."""
+        return {
+            "group": self.group,
+            "topic": self.topic,
+            "queue_id": self.queue_id,
+            "from": self.before,
+            "to": self.after,
+            "wished": self.wished,
+            "skipped": self.skipped,
+            "again": self.again,
+        }
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Positions that change, with the plan that changes them. left_out: of queues that the store lacks.
+
+    database: digest of the RocksDB that the plan was made from, "" without one.
+    """
+
+    moves: tuple[Move, ...]
+    plan: Plan
+    left_out: int = 0
+    database: str = ""
+
+    def same_as(self, other: Moves) -> bool:
+        """Both move the same, in the same database: two plans for one have other bytes in its files."""
+        return bool(self.database) and (self.moves, self.database) == (other.moves, other.database)
+
+
+def parse_wish(text: str) -> Wish:
+    """`orders/3@billing=latest`. Raises InvalidInput.
+
+    >>> parse_wish("orders/3@billing=17")
+    Wish(group='billing', topic='orders', queue_id=3, to='17')
+    """
+    place, equals, to = text.rpartition("=")
+    queue, at, group = place.rpartition("@")
+    if not (equals and at and queue and group and to):
+        raise InvalidInput(f"not a position: {text!r}", hint=_SYNTAX)
+    topic, queue_id = queue_of(queue)
+    return Wish(group, topic, queue_id, to)
+
+
+def plan_moves(
+    store: Store, wishes: Iterable[Wish] = (), merge: Merge | None = None, now_ms: int | None = None
+) -> Moves:
+    """What is to change so that the wishes are met; of two for one position the last one counts.
+
+    Raises InvalidInput, NotFound, Refused (config/ is to be repaired first), Unreadable.
+    """
+    version = store.generation.version
+    ends, found = queue_ends(store), positions_of(store.layout, version)
+    own = {(p.group, p.topic, p.queue_id): p.offset for p in found.rows if p.table in _MOVED}
+    wanted: dict[_Key, int] = {}
+    for wish in wishes:
+        known = groups_of(store.layout, version).subscribed or frozenset()
+        _check_group(wish, own, known)
+        for queue in _queues_of(wish, own, ends):
+            wanted[wish.group, *queue] = _offset_of(store, wish, ends[queue], now_ms)
+    left_out = 0
+    if merge is not None:
+        for key, offset in _merged(own, merge):
+            if key[1:] in ends:
+                wanted.setdefault(key, offset)
+            else:
+                left_out += own.get(key, 0) != offset
+    moves = [_move(key, offset, own.get(key), ends[key[1:]]) for key, offset in wanted.items()]
+    moves = sorted(move for move in moves if move.before != move.after)
+    edits, database = _edits(store.layout, moves, found.rows)
+    log = (store.log_files.start, store.log_files.end) if has_log(store) else (0, 0)
+    return Moves(tuple(moves), Plan("offsets", *log, edits), left_out, database)
+
+
+def _check_group(wish: Wish, own: Mapping[_Key, int], subscribed: frozenset[str]) -> None:
+    known = subscribed | {group for group, _, _ in own}
+    if wish.group not in known:
+        proper = {group for group in known if not is_system_group(group)}
+        some = ", ".join(sorted(proper or known)[:5])
+        hint = f"there are {some}" if known else "config/ names no group"
+        raise NotFound(f"no group {wish.group}", hint=hint)
+
+
+def _queues_of(wish: Wish, own: Mapping[_Key, int], ends: Ends) -> list[Queue]:
+    """The queues that are meant. Raises NotFound for none."""
+    consumed = {topic for group, topic, _ in own if group == wish.group}
+    found = [
+        queue
+        for queue in sorted(ends)
+        if wish.queue_id in (None, queue[1])
+        and (queue[0] == wish.topic or (queue[0] in consumed and fnmatchcase(queue[0], wish.topic)))
+    ]
+    if not found:
+        place = wish.topic if wish.queue_id is None else f"{wish.topic}/{wish.queue_id}"
+        raise NotFound(f"no queue {place} in the store", hint="mqstore offsets lists them by group")
+    return found
+
+
+def _offset_of(store: Store, wish: Wish, queue: QueueSummary, now_ms: int | None) -> int:
+    """The offset in this queue. Raises InvalidInput for one outside of it, or no time."""
+    place = f"{queue.topic}/{queue.queue_id}"
+    if wish.to == EARLIEST:
+        return queue.min_offset
+    if wish.to == LATEST:
+        return queue.max_offset
+    if wish.to.isascii() and wish.to.isdigit():
+        offset = int(wish.to[:20])
+        if not queue.min_offset <= offset <= queue.max_offset:
+            bounds = f"{place} goes from {queue.min_offset} to {queue.max_offset}"
+            raise InvalidInput(f"{bounds}: {wish.to} is outside", hint="or say earliest, latest")
+        return offset
+    time_ms = parse_time(wish.to, now_ms)
+    if not has_log(store):
+        raise InvalidInput("times need the commit log, and it is not here", path=store.layout.root)
+    path = store.layout.root / BATCH_CONSUME_QUEUE / queue.topic / str(queue.queue_id)
+    if path.is_dir():
+        with BatchConsumeQueue(queue.topic, queue.queue_id, MappedFileQueue.open(path)) as batches:
+            return batches.offset_at(time_ms)
+    with store.queues.open(queue.topic, queue.queue_id) as opened:
+        return first_at(opened, queue, time_ms, store.store_time)
+
+
+def _merged(own: Mapping[_Key, int], merge: Merge) -> Iterator[tuple[_Key, int]]:
+    """Positions of the other store that win, or that are not here."""
+    choose: Callable[[int, int], int] = max if merge.take is Take.MAX else min
+    for one in merge.other:
+        if one.table in _MOVED:
+            key = one.group, one.topic, one.queue_id
+            yield key, choose(one.offset, own.get(key, one.offset))
+
+
+def _move(key: _Key, offset: int, before: int | None, queue: QueueSummary) -> Move:
+    inside = min(max(offset, queue.min_offset), queue.max_offset)
+    return Move(*key, before, inside, offset, queue.min_offset, queue.max_offset)
+
+
+def _edits(
+    layout: Layout, moves: Sequence[Move], there: Sequence[Position]
+) -> tuple[list[Edit], str]:
+    """Each file that has positions of groups, rewritten; the digest of a RocksDB. Raises Refused."""
+    if not moves:
+        return [], ""
+    reason = counted(len(moves), "position moves", "positions move")
+    found: list[Edit] = []
+    digest = ""
+    names = [name for name in offset_files(layout) if name != DELAYS]
+    database = layout.config / DATABASE
+    if is_rocksdb(database):
+        found, digest = _database_edits(database, moves, there, reason)
+        # a broker takes over the file where that was written more often
+        names = [OFFSETS] if (layout.config / OFFSETS).exists() else []
+    for name in names:
+        path = layout.config / name
+        content = _content(path, layout)
+        for move in moves:
+            _set(content, name, move)
+        data = dumps(content).encode("utf-8", "surrogatepass")
+        found.append(_created(path, data, reason))
+    return found, digest
+
+
+def _created(path: Path, data: bytes, reason: str) -> Edit:
+    return Edit("create", str(path), reason, length=len(data), pieces=((0, data),))
+
+
+def _database_edits(
+    path: Path, moves: Sequence[Move], there: Sequence[Position], reason: str
+) -> tuple[list[Edit], str]:
+    """Files of the database that change, and a digest of what it was. Raises Unsupported, Unreadable."""
+    entries = {}
+    for (topic, group), offsets in _rows(moves, there).items():
+        value = {MEMBER_OF[CONSUMED]: {str(queue): offset for queue, offset in offsets.items()}}
+        entries[f"{topic}@{group}".encode()] = json.dumps(value, separators=(",", ":")).encode()
+    after = rewritten(path, entries)
+    edits = [_created(path / name, data, reason) for name, data in after.made.items()]
+    edits += [Edit("move", str(path / name), reason) for name in after.gone]
+    return edits, after.digest
+
+
+def _rows(
+    moves: Sequence[Move], there: Sequence[Position]
+) -> dict[tuple[str, str], dict[int, int]]:
+    """The offsets of each (topic, group) that changes, by queue, with those that stay."""
+    changed = {(move.topic, move.group) for move in moves}
+    rows: dict[tuple[str, str], dict[int, int]] = {key: {} for key in sorted(changed)}
+    for one in there:
+        if one.table == CONSUMED and (one.topic, one.group) in changed:
+            rows[one.topic, one.group][one.queue_id] = one.offset
+    for move in moves:
+        rows[move.topic, move.group][move.queue_id] = move.after
+    return rows
+
+
+def _content(path: Path, layout: Layout) -> dict[Any, Any]:
+    """The file as its broker reads it, with a table. Raises Refused, Unreadable."""
+    if not path.exists() and not path.with_name(path.name + ".bak").exists():
+        return {MEMBER_OF[CONSUMED]: {}}
+    content = as_written(path) if path.exists() else None
+    table = None if content is None else content.setdefault(MEMBER_OF[CONSUMED], {})
+    if content is None or not isinstance(table, dict):
+        raise Refused(
+            "a broker does not read this file as it is",
+            path=path,
+            hint=f"first: {proposed(layout, 'repair', '--config', '--apply')}",
+        )
+    return content
+
+
+def _set(content: dict[Any, Any], name: str, move: Move) -> None:
+    """Set a position in the table that its queue belongs into; keys that are there stay as they are."""
+    key = f"{move.topic}@{move.group}"
+    if name == LIGHT_OFFSETS and move.topic.startswith(LMQ_PREFIX):
+        content.setdefault(MEMBER_OF[LIGHT], {})[key] = move.after
+        return
+    row = content[MEMBER_OF[CONSUMED]].setdefault(key, {})
+    row[str(move.queue_id) if str(move.queue_id) in row else move.queue_id] = move.after

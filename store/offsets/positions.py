@@ -1,0 +1,184 @@
+"""Positions of consumer groups and of delay levels, from `config/` (spec 05, 5.3 and 5.4).
+
+An offset names the next message to consume. Files are read whatever they hold; which of file, .bak
+and RocksDB a broker takes is asked of `start.config_load`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...formats.kinds import KINDS
+from ..broker.profiles import profile_of
+from ..broker.system_topics import SCHEDULE_TOPIC
+from ..disk.layout import Layout
+from ..errors import StoreError
+from ..queues.rocksdb import RocksDb, is_rocksdb
+from ..settings.read import BACKUP, FILES, config_files, read_config_file
+from ..settings.rocksdb import read_entries
+from ..start.config import files_in_use
+from ..start.config_load import Loaded, Start, load_config
+from ..start.config_rules import DELAYS, LIGHT_OFFSETS, OFFSETS, config_rules
+
+CONSUMED, PULLED, LIGHT, DELAYED = "offset", "pull", "lmq", "delay"
+TABLES = (CONSUMED, PULLED, LIGHT, DELAYED)
+"""What has positions in queues, of groups and of delay levels."""
+DATABASE = "consumerOffsets"
+"""The RocksDB of `config/` that stands for consumerOffset.json."""
+_DELAY = "delay_offset"
+_MEMBERS = {
+    ("consumer_offset", "offsetTable"): CONSUMED,
+    ("consumer_offset", "pullOffsetTable"): PULLED,
+    ("consumer_offset", "lmqOffsetTable"): LIGHT,
+    (_DELAY, "offsetTable"): DELAYED,
+}
+MEMBER_OF = {name: member for (_, member), name in _MEMBERS.items()}
+"""Name of a table → its member in the file."""
+
+
+class Position(NamedTuple):
+    """Where a group goes on in a queue. table: one of `TABLES`. group: "" for a delay level.
+
+    file: its name in `config/`. backup: the same of the .bak, None where that has none.
+    """
+
+    table: str
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    file: str
+    backup: int | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        """What names it in its store: table, group, topic and queue."""
+        return self.table, self.group, self.topic, self.queue_id
+
+
+class Entries(NamedTuple):
+    """What a file, or a RocksDB, says: positions, and what of it cannot be read."""
+
+    path: Path
+    positions: list[Position]
+    problems: list[str]
+
+
+@dataclass
+class Positions:
+    """Those that the next start of a broker takes. notes: what an operator has to know of their files."""
+
+    rows: list[Position] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def every_file(config: Path, tables: Iterable[str] = TABLES) -> Iterator[Entries]:
+    """Each file of `config/` with positions of these tables, as it is; no .bak. Raises Unreadable."""
+    wanted = frozenset(tables)
+    for kind, path, plain in config_files(config):
+        if path.name == plain and _has(kind, wanted):
+            yield entries_of(path, kind, wanted)
+    database = config / DATABASE
+    if CONSUMED in wanted and is_rocksdb(database):
+        yield entries_of_database(database)
+
+
+def _has(kind: str, wanted: frozenset[str]) -> bool:
+    found = {_MEMBERS.get((table.record_type, table.member)) for table in KINDS[kind].tables}
+    return bool(found & wanted)
+
+
+def entries_of(path: Path, kind: str, tables: Iterable[str] = TABLES) -> Entries:
+    """Positions of one file of JSON, as far as it can be read. Raises Missing, Unreadable."""
+    wanted, file = frozenset(tables), read_config_file(path, kind)
+    found, problems = [], list[str]()
+    for record in file.records():
+        name = _MEMBERS.get((record["type"], record.get("table", "")))
+        if "problem" in record:
+            problems.append(f"{record['name']}: {record['problem']}")
+        elif name in wanted and record["offset"] >= 0:
+            found.append(_position(name or "", record, path.name))
+    if file.problem is not None and not file.problem.noted:
+        problems.append(f"{file.problem.reason} at byte {file.problem.position}")
+    return Entries(path, found, problems)
+
+
+def entries_of_database(path: Path) -> Entries:
+    """The same of the RocksDB of offsets, with the reason where it cannot be read."""
+    try:
+        with RocksDb.open(path) as database:
+            rows = [row for entry in read_entries(database) for row in entry.records]
+    except StoreError as error:
+        return Entries(path, [], [error.message])
+    found = [
+        _position(CONSUMED, row, path.name)
+        for row in rows
+        if row["type"] == "consumer_offset" and row["offset"] >= 0
+    ]
+    return Entries(path, found, [])
+
+
+def _position(table: str, record: dict[str, Any], file: str) -> Position:
+    if record["type"] == _DELAY:
+        topic, queue_id = SCHEDULE_TOPIC, record["delay_level"] - 1
+        return Position(table, "", topic, queue_id, record["offset"], file)
+    queue_id = record.get("queue_id", 0)  # a light queue has no number
+    return Position(table, record["group"], record["topic"], queue_id, record["offset"], file)
+
+
+def positions_of(layout: Layout, version: str) -> Positions:
+    """What a broker of this generation takes when it starts; of a file that it takes nothing of, what can
+    be read, with a note. Raises Unreadable.
+    """
+    found, rules = Positions(), config_rules(profile_of(version))
+    names = offset_files(layout)
+    if OFFSETS not in names and is_rocksdb(layout.config / DATABASE):
+        _add_database(found, layout.config / DATABASE)
+    for name in names:
+        _add_file(found, layout.config / name, load_config(layout.config, name, rules))
+    if {OFFSETS, LIGHT_OFFSETS} <= set(names):
+        text = f"config/ has {OFFSETS} and {LIGHT_OFFSETS}: a broker reads one of them"
+        found.notes.append(f"{text}, --set enableLmq=true or false says which")
+    return found
+
+
+def offset_files(layout: Layout) -> tuple[str, ...]:
+    """Names of the files with positions that a broker reads, both of groups where nothing says which one."""
+    if is_rocksdb(layout.config / DATABASE):
+        return (DELAYS,)
+    both = all((layout.config / name).exists() for name in (OFFSETS, LIGHT_OFFSETS))
+    if both and "enableLmq" not in layout.broker_config:
+        return OFFSETS, LIGHT_OFFSETS, DELAYS
+    return files_in_use(layout, (OFFSETS, DELAYS))
+
+
+def _add_database(found: Positions, path: Path) -> None:
+    _, rows, problems = entries_of_database(path)
+    found.rows += rows
+    found.notes += [f"config/{path.name}: {problem}" for problem in problems]
+
+
+def _add_file(found: Positions, path: Path, loaded: Loaded) -> None:
+    backup, kind = path.with_name(path.name + BACKUP), FILES[path.name]
+    main = _there(path, kind)
+    older = _there(backup, kind)
+    rows = older.positions if loaded.start is Start.BACKUP else main.positions
+    if loaded.start is Start.LOADS:
+        before = {row.key: row.offset for row in older.positions}
+        rows = [row._replace(backup=before.get(row.key)) for row in rows]
+        found.notes += [f"config/{path.name}: {problem}" for problem in main.problems]
+    elif loaded.start is Start.BACKUP:
+        found.notes.append(f"{loaded.reason}: a broker takes {backup.name}, and so do these")
+    elif loaded.start is Start.REFUSES:
+        rows = rows or older.positions
+        found.notes.append(f"{loaded.reason}: no broker starts with it")
+    elif loaded.main.present:
+        found.notes.append(f"{loaded.reason}: a broker begins with no positions; these can be read")
+    found.rows += rows
+
+
+def _there(path: Path, kind: str) -> Entries:
+    return entries_of(path, kind) if path.exists() else Entries(path, [], [])

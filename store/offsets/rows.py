@@ -1,0 +1,157 @@
+"""Lags as records: one for each group and queue, or added up by group and topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from ..search.selection import matches
+from ..search.store import Store
+from .groups import groups_of
+from .lag import Lag, State, has_log, lags_of, measure, queue_ends
+from .positions import positions_of
+
+BY = ("group", "topic", "queue")
+"""What one record is about; of the first two the queues are added up."""
+ODD = frozenset({State.AHEAD, State.EXPIRED, State.NO_QUEUE, State.NO_POSITION})
+COLUMNS = {
+    "queue": (
+        *("type", "store", "group", "topic", "queue_id", "table", "file", "mode", "state"),
+        *("offset", "min_offset", "max_offset", "lag", "lag_bytes", "oldest_unread_timestamp"),
+        *("lag_ms", "expired", "backup_offset", "moved_back", "subscribed", "next_offset", "next"),
+    ),
+    "topic": (
+        *("type", "store", "group", "topic", "mode", "queues", "lag", "lag_bytes"),
+        *("oldest_unread_timestamp", "lag_ms", "expired", "moved_back", "subscribed", "states"),
+    ),
+    "group": (
+        *("type", "store", "group", "topics", "queues", "lag", "lag_bytes"),
+        *("oldest_unread_timestamp", "lag_ms", "expired", "moved_back", "subscribed", "states"),
+    ),
+}
+"""Fields of a record, by what it is about."""
+
+
+class Wanted(NamedTuple):
+    """What is asked for. group, topic: names or patterns, None for all. odd: only what is behind or needs
+    a look. quick: neither bytes nor times. now_ms: what ages are counted to.
+    """
+
+    now_ms: int
+    by: str = "topic"
+    group: str | None = None
+    topic: str | None = None
+    odd: bool = False
+    quick: bool = False
+
+
+class Found(NamedTuple):
+    """The records of a store, and what is to be known of their files."""
+
+    rows: list[dict[str, Any]]
+    notes: list[str]
+
+
+def offsets_of(store: Store, name: str, wanted: Wanted) -> Found:
+    """How far each group of a store is. name: of the store in the records. Raises Unreadable."""
+    layout, version = store.layout, store.generation.version
+    if not layout.config.is_dir():
+        return Found([], ["no config/ here: nothing says how far groups have come"])
+    positions = positions_of(layout, version)
+    lags = [
+        lag
+        for lag in lags_of(positions.rows, queue_ends(store), groups_of(layout, version))
+        if _is_wanted(lag, wanted)
+    ]
+    notes = list(positions.notes)
+    if not wanted.quick:
+        measure(store, lags)
+        if not has_log(store):
+            notes.append("no commit log here: how old messages are is not known")
+    if wanted.by == "queue":
+        lags.sort(key=lambda lag: (lag.position.group, lag.position.topic, *lag.position.key))
+        return Found([_row(lag, name, wanted.now_ms, version) for lag in lags], notes)
+    rows = list(_sums(lags, name, wanted))
+    rows.sort(key=lambda row: (-row["lag"], row["group"] or "", row.get("topic") or ""))
+    return Found(rows, notes)
+
+
+def _is_wanted(lag: Lag, wanted: Wanted) -> bool:
+    one = lag.position
+    if wanted.group is not None and not matches(one.group, wanted.group):
+        return False
+    if wanted.topic is not None and not matches(one.topic, wanted.topic):
+        return False
+    odd = lag.state is not State.CURRENT or lag.moved_back or lag.subscribed is False
+    return bool(odd) or not wanted.odd
+
+
+def _row(lag: Lag, store: str, now_ms: int, version: str) -> dict[str, Any]:
+    one, queue = lag.position, lag.queue
+    next_offset, why = lag.goes_on(version)
+    oldest = lag.unread.oldest_ms if lag.unread is not None else None
+    return {
+        "type": "group_offset",
+        "store": store,
+        "group": one.group or None,
+        "topic": one.topic or None,
+        "queue_id": one.queue_id if one.queue_id >= 0 else None,
+        "table": one.table or None,
+        "file": one.file or None,
+        "mode": lag.mode or None,
+        "state": str(lag.state),
+        "offset": lag.offset,
+        "min_offset": queue.min_offset if queue is not None else None,
+        "max_offset": queue.max_offset if queue is not None else None,
+        "lag": lag.messages,
+        "lag_bytes": lag.unread.size_bytes if lag.unread is not None else None,
+        "oldest_unread_timestamp": oldest,
+        "lag_ms": None if oldest is None else now_ms - oldest,
+        "expired": lag.expired,
+        "backup_offset": one.backup,
+        "moved_back": lag.moved_back,
+        "subscribed": lag.subscribed,
+        "next_offset": next_offset,
+        "next": why or None,
+    }
+
+
+def _sums(lags: Iterable[Lag], store: str, wanted: Wanted) -> Iterator[dict[str, Any]]:
+    """One record for each group, or for each of its topics."""
+    groups: dict[tuple[str, ...], list[Lag]] = {}
+    for lag in lags:
+        one = lag.position
+        names = one.group, one.topic
+        groups.setdefault(names[: 1 if wanted.by == "group" else 2], []).append(lag)
+    for key, mine in groups.items():
+        yield {**_names(key, mine, store), **_counts(mine, wanted)}
+
+
+def _names(key: tuple[str, ...], lags: list[Lag], store: str) -> dict[str, Any]:
+    head: dict[str, Any] = {"type": "group_lag", "store": store, "group": key[0] or None}
+    if len(key) == 1:
+        return {**head, "topics": len({lag.position.topic for lag in lags} - {""})}
+    modes = {lag.mode for lag in lags} - {""}
+    return {**head, "topic": key[1] or None, "mode": ",".join(sorted(modes)) or None}
+
+
+def _counts(lags: list[Lag], wanted: Wanted) -> dict[str, Any]:
+    """Sums over queues where the group has a position; states count all."""
+    measured = [lag for lag in lags if lag.committed and lag.position.table != "pull"]
+    unread = [lag.unread for lag in measured if lag.unread is not None]
+    oldest = min((one.oldest_ms for one in unread if one.oldest_ms is not None), default=None)
+    states: dict[str, int] = {}
+    for lag in lags:
+        states[str(lag.state)] = states.get(str(lag.state), 0) + 1
+    subscribed = {lag.subscribed for lag in lags}
+    return {
+        "queues": len({(lag.position.topic, lag.position.queue_id) for lag in measured}),
+        "lag": sum(max(0, lag.messages or 0) for lag in measured),
+        "lag_bytes": None if wanted.quick else sum(one.size_bytes for one in unread),
+        "oldest_unread_timestamp": oldest,
+        "lag_ms": None if oldest is None else wanted.now_ms - oldest,
+        "expired": sum(lag.expired for lag in measured),
+        "moved_back": sum(lag.moved_back for lag in lags),
+        "subscribed": None if subscribed == {None} else False not in subscribed,
+        "states": states,
+    }

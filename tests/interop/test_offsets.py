@@ -1,0 +1,89 @@
+"""Positions that `mqstore offsets` has moved, taken by the managers and clients of real brokers."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from mqstore.store.settings.parse import parse
+
+from .. import stores
+from .brokers import VERSIONS, Broker, missing
+from .managers import Managers
+from .served import mqstore, put
+
+pytestmark = pytest.mark.interop
+
+#: Of the clients of `BrokerMain`.
+GROUP = "mqstore-interop"
+CONFIG: dict[str, Any] = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 6000}
+
+
+def table(version: str, root: Path, name: str) -> dict[str, dict[str, int]]:
+    """What the real manager has of a file, or of a database, with texts for keys. It gets a copy: to open a
+    database changes its files.
+    """
+    with Managers(version) as managers, TemporaryDirectory(dir=root.parent) as folder:
+        shutil.copytree(root / "config", Path(folder, "config"))
+        answer = managers.load(folder, [name])[name]
+    assert answer["loaded"], answer
+    found = (parse(answer["table"].encode()).value or {})["offsetTable"]
+    return {key: {str(queue): at for queue, at in row.items()} for key, row in found.items()}
+
+
+@pytest.mark.parametrize("version", ["4.9.7", *VERSIONS])
+def test_the_manager_has_what_was_written(version: str, tmp_path: Path) -> None:
+    if why := missing(version):
+        pytest.skip(why)
+    root = stores.unpack(f"{version}-clean", tmp_path)
+    before = table(version, root, "consumerOffset.json")
+    words = ["--reset", "orders/1@group-a_tags=7", "--reset", "orders@group-a_fifo=earliest"]
+    mqstore("offsets", root, *words, "--apply", "--yes")
+    wanted = {**before["orders@group-a_tags"], "1": 7}
+    fresh = dict.fromkeys(map(str, range(4)), 0)
+    after = table(version, root, "consumerOffset.json")
+    assert after == {**before, "orders@group-a_tags": wanted, "orders@group-a_fifo": fresh}
+    mqstore("undo", root, "--yes")
+    assert table(version, root, "consumerOffset.json") == before
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_manager_has_what_was_written_into_its_rocksdb(version: str, tmp_path: Path) -> None:
+    if why := missing(version):
+        pytest.skip(why)
+    root = stores.unpack(f"{version}-rocksdb", tmp_path)
+    before = table(version, root, "consumerOffsets/")
+    key, row = next((key, row) for key, row in before.items() if max(row.values()) > 3)
+    topic, _, group = key.rpartition("@")
+    mqstore("offsets", root, "--reset", f"{topic}@{group}=3", "--apply", "--yes")
+    assert table(version, root, "consumerOffsets/") == {**before, key: dict.fromkeys(row, 3)}
+    mqstore("undo", root, "--yes")
+    assert table(version, root, "consumerOffsets/") == before
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_client_goes_on_where_it_was_sent(version: str, tmp_path: Path) -> None:
+    """Twelve messages a queue, all consumed; then three of one queue once more, and no other."""
+    if why := missing(version):
+        pytest.skip(why)
+    root = tmp_path / "store"
+    rows = [{"topic": "orders", "queue_id": n % 2, "body": f"message {n}"} for n in range(24)]
+    put(root, rows, CONFIG, "--as-broker", version.rpartition(".")[0])
+    with Broker(version, root, CONFIG) as broker:
+        broker.consume({"orders": "*"})
+        assert len(broker.received(24)) == 24
+        broker.stop()
+    words = [word for name, value in CONFIG.items() for word in ("--set", f"{name}={value}")]
+    mqstore("offsets", root, *words, "--reset", f"orders/1@{GROUP}=9", "--apply", "--yes")
+    with Broker(version, root, CONFIG) as broker:
+        broker.consume({"orders": "*"})
+        again = broker.received(4, seconds=8)
+    assert sorted((row["queue_id"], row["queue_offset"]) for row in again) == [
+        (1, 9),
+        (1, 10),
+        (1, 11),
+    ]

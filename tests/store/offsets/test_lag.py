@@ -1,0 +1,179 @@
+"""Lags of groups: against the truth of real stores, and out of range in every way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.store.broker.topics import dumps, loads
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.layout import Layout
+from mqstore.store.offsets.groups import Groups
+from mqstore.store.offsets.lag import Lag, State, lags_of, measure, queue_ends
+from mqstore.store.offsets.positions import Position, positions_of
+from mqstore.store.offsets.rows import Wanted, offsets_of
+from mqstore.store.queues.read import QueueSummary
+from mqstore.store.search.find import find
+from mqstore.store.search.selection import Selection
+from mqstore.store.search.store import Store
+
+from ... import stores
+
+OF_ALL_KINDS = ("5.3.3-clean", "5.3.3-rocksdb", "5.5.0-pop", "5.1.4-batchcq", "4.9.7-cqext")
+
+
+def consumer(offset: int, *, backup: int | None = None, table: str = "offset") -> Position:
+    return Position(table, "g", "T", 0, offset, "consumerOffset.json", backup)
+
+
+def held_against(position: Position, low: int, high: int) -> Lag:
+    """One position against a queue of low … high."""
+    (found,) = lags_of([position], {("T", 0): QueueSummary("T", 0, low, high)})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("offset", "low", "high", "state", "messages", "expired", "goes_on"),
+    [
+        (5, 0, 5, State.CURRENT, 0, 0, 5),
+        (3, 0, 5, State.BEHIND, 2, 0, 3),
+        (3, 3, 5, State.BEHIND, 2, 0, 3),
+        (1, 3, 5, State.EXPIRED, 4, 2, 3),
+        (1, 5, 5, State.EXPIRED, 4, 4, 5),
+        (9, 3, 5, State.AHEAD, -4, 0, 5),
+        (9, 0, 5, State.AHEAD, -4, 0, 5),
+        (9, 0, 0, State.AHEAD, -9, 0, 0),
+    ],
+)
+def test_states(
+    offset: int, low: int, high: int, state: State, messages: int, expired: int, goes_on: int
+) -> None:
+    lag = held_against(consumer(offset), low, high)
+    assert (lag.state, lag.messages, lag.expired) == (state, messages, expired)
+    assert lag.goes_on("5.3")[0] == goes_on
+    assert bool(lag.goes_on("5.3")[1]) == (state in (State.AHEAD, State.EXPIRED))
+
+
+def test_a_broker_of_4_3_sends_a_group_that_is_ahead_to_the_start() -> None:
+    """Of a queue that begins at 0; later ones send it to the end. Seen in their byte code."""
+    assert held_against(consumer(9), 0, 5).goes_on("4.3")[0] == 0
+    assert held_against(consumer(9), 3, 5).goes_on("4.3")[0] == 5
+    assert held_against(consumer(9), 0, 5).goes_on("4.9")[0] == 5
+
+
+def test_a_delay_level_is_brought_inside() -> None:
+    for offset, inside in ((9, 5), (1, 3)):
+        assert held_against(consumer(offset, table="delay"), 3, 5).goes_on("5.3")[0] == inside
+
+
+def test_lower_than_in_the_backup() -> None:
+    assert held_against(consumer(3, backup=4), 0, 5).moved_back == 1
+    assert held_against(consumer(4, backup=3), 0, 5).moved_back == 0
+
+
+def test_what_has_no_position() -> None:
+    """Queues of a topic that the group consumes, and groups that never committed; not the system's own."""
+    ends = {("T", number): QueueSummary("T", number, 2, 5) for number in (0, 1)}
+    groups = Groups(frozenset({"silent", "TOOLS_CONSUMER"}), {("g", "T"): "POP"})
+    found = list(lags_of([consumer(5)], ends, groups))
+    assert [(lag.position.group, lag.position.queue_id, lag.state) for lag in found] == [
+        ("g", 0, State.CURRENT),
+        ("g", 1, State.NO_POSITION),
+        ("silent", -1, State.NO_POSITION),
+    ]
+    assert [lag.subscribed for lag in found] == [False, False, True]
+    assert [lag.mode for lag in found] == ["pop", "pop", ""]
+    assert [lag.messages for lag in found] == [0, 3, None]
+    assert found[1].goes_on("5.3")[0] is None and "ConsumeFromWhere" in found[1].goes_on("5.3")[1]
+
+
+@pytest.mark.parametrize("name", OF_ALL_KINDS)
+def test_bytes_and_age_are_those_of_the_records(name: str, tmp_path: Path) -> None:
+    """From every offset of every queue, held against the messages one by one."""
+    with Store(stores.unpack(name, tmp_path)) as store:
+        ends = queue_ends(store)
+        asked = [
+            Position("offset", "g", topic, queue_id, offset, "")
+            for (topic, queue_id), queue in ends.items()
+            for offset in range(queue.min_offset, queue.max_offset + 1)
+        ]
+        lags = list(lags_of(asked, ends))
+        measure(store, lags)
+        truth: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
+        for found in find(store, Selection()):
+            message = found.message
+            row = message.queue_offset, message.total_size, message.store_timestamp
+            truth.setdefault((message.topic, message.queue_id), []).append(row)
+        for lag in lags:
+            one = lag.position
+            batches = store.has_batch_queues(one.topic)  # a record of which is several messages
+            if batches or (one.topic, one.queue_id) not in truth:
+                continue
+            left = [r for r in truth[one.topic, one.queue_id] if r[0] >= one.offset]
+            if lag.unread is not None:
+                assert lag.unread.size_bytes == sum(size for _, size, _ in left)
+                assert lag.unread.oldest_ms == min(left)[2]
+            else:
+                assert lag.messages == 0
+        assert sum(lag.unread is not None for lag in lags) > 20
+
+
+def write_offsets(root: Path, change: Any) -> None:
+    """Change the table of offsets in place, as a broker writes it."""
+    path = root / "config" / "consumerOffset.json"
+    content = loads(path.read_text())
+    change(content["offsetTable"])
+    path.write_text(dumps(content))
+
+
+def test_a_store_as_records(tmp_path: Path) -> None:
+    """Ahead, unknown to the table of groups, lower than in the .bak: said of each queue and in sums."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+
+    def change(table: Any) -> None:
+        table["orders@group-a_tags"][0] = 99
+        table["orders@group-a_tags"][1] = 20
+        table["orders@stranger"] = {3: 7}
+
+    write_offsets(root, change)
+    with Store(root) as store:
+        rows = offsets_of(store, "s", Wanted(1795300000000, "queue", topic="orders")).rows
+        sums = offsets_of(store, "s", Wanted(1795300000000, "topic", topic="orders")).rows
+    found = {(row["group"], row["queue_id"]): row for row in rows}
+    assert found["group-a_tags", 0]["state"] == "ahead"
+    assert found["group-a_tags", 0]["next_offset"] == 23
+    assert found["group-a_tags", 1]["moved_back"] == 5
+    assert found["group-a_tags", 1]["lag"] == 5
+    assert found["stranger", 3]["subscribed"] is False
+    assert [found["stranger", number]["state"] for number in range(3)] == ["no_position"] * 3
+    (mine,) = [row for row in sums if row["group"] == "group-a_tags"]
+    assert (mine["lag"], mine["states"]) == (5, {"ahead": 1, "behind": 1, "current": 2})
+
+
+def test_names_that_are_no_utf_8(tmp_path: Path) -> None:
+    """They are told as they are kept, and can be printed."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    path = root / "config" / "consumerOffset.json"
+    path.write_bytes(path.read_bytes().replace(b"orders@group-a_tags", b"or\xffders@gr\xfeoup"))
+    with Store(root) as store:
+        found = offsets_of(store, "s", Wanted(0, "topic", group="gr*oup"))
+    (row,) = found.rows
+    assert "ders" in row["topic"]
+    assert json.dumps(row)
+
+
+def test_both_files_of_offsets_are_told(tmp_path: Path) -> None:
+    """Where nothing says whether light queues are on."""
+    root = stores.unpack("4.9.7-lmq", tmp_path)
+    light = '{"lmqOffsetTable":{"%LMQ%a@%LMQ%g":5},"offsetTable":{}}'
+    (root / "config" / "lmqConsumerOffset.json").write_text(light)
+    plain = '{"offsetTable":{"T@g":{0:3}}}'
+    (root / "config" / "consumerOffset.json").write_text(plain)
+    for given, groups in ((None, {"g", "%LMQ%g"}), ("true", {"%LMQ%g"}), ("false", {"g"})):
+        config = BrokerConfig().with_set([] if given is None else [f"enableLmq={given}"])
+        found = positions_of(Layout.open(root, config), "4.9")
+        assert {row.group for row in found.rows if row.table != "delay"} == groups
+        assert bool(found.notes) == (given is None)

@@ -1,0 +1,158 @@
+"""Plans that move positions: what they write is what brokers write, and only that changes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
+from mqstore.store.errors import InvalidInput, NotFound, Refused
+from mqstore.store.offsets.compare import Ahead, compare, open_side, side_of
+from mqstore.store.offsets.move import Merge, Moves, Take, parse_wish, plan_moves
+from mqstore.store.offsets.positions import Position, positions_of
+from mqstore.store.search.store import Store
+from mqstore.store.session.apply import apply
+
+from ... import stores
+
+Places = dict[tuple[str, str, str, int], int]
+
+
+def planned(root: Path, *wishes: str, merge: Merge | None = None) -> Moves:
+    with Store(root) as store:
+        return plan_moves(store, map(parse_wish, wishes), merge)
+
+
+def carried_out(root: Path, *wishes: str, merge: Merge | None = None) -> Moves:
+    found = planned(root, *wishes, merge=merge)
+    apply(Layout.open(root), found.plan, lambda: found.plan, Files(), command="offsets")
+    return found
+
+
+def positions(root: Path) -> Places:
+    with Store(root) as store:
+        rows = positions_of(store.layout, store.generation.version).rows
+    return {row.key: row.offset for row in rows}
+
+
+@pytest.mark.parametrize("name", ["5.3.3-clean", "4.9.7-clean", "5.5.0-pop", "5.3.3-rocksdb"])
+def test_only_what_was_asked_for_changes(name: str, tmp_path: Path) -> None:
+    root = stores.unpack(name, tmp_path)
+    before = positions(root)
+    key = next(key for key in sorted(before) if key[0] == "offset" and before[key] > 2)
+    moved = carried_out(root, f"{key[2]}/{key[3]}@{key[1]}=1")
+    assert [(move.before, move.after) for move in moved.moves] == [(before[key], 1)]
+    assert positions(root) == {**before, key: 1}
+    carried_out(root, f"{key[2]}/{key[3]}@{key[1]}={before[key]}")
+    assert positions(root) == before
+
+
+@pytest.mark.parametrize("name", ["5.3.3-clean", "4.9.7-clean", "5.1.4-clean"])
+def test_a_file_moved_and_moved_back_has_the_bytes_of_the_broker(name: str, tmp_path: Path) -> None:
+    root = stores.unpack(name, tmp_path)
+    path = root / "config" / "consumerOffset.json"
+    text = path.read_bytes()
+    found = sorted(positions(root).items())
+    key, offset = next((key, at) for key, at in found if key[0] == "offset" and at > 2)
+    carried_out(root, f"{key[2]}/{key[3]}@{key[1]}=earliest")
+    assert path.read_bytes() != text
+    carried_out(root, f"{key[2]}/{key[3]}@{key[1]}={offset}")
+    assert path.read_bytes() == text
+
+
+def test_a_group_without_a_position_gets_one(tmp_path: Path) -> None:
+    """Of all queues of the topic, also where the file is not there yet."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    for path in (root / "config").glob("consumerOffset.json*"):
+        path.unlink()
+    moved = carried_out(root, "orders@group-a_tags=earliest", "orders/2@group-a_tags=latest")
+    assert [(move.queue_id, move.before, move.after) for move in moved.moves] == [
+        (0, None, 0),
+        (1, None, 0),
+        (2, None, 22),
+        (3, None, 0),
+    ]
+    assert positions(root)["offset", "group-a_tags", "orders", 2] == 22
+
+
+def test_times_lead_to_the_first_message_stored_then(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    with Store(root) as store, store.queues.open("orders", 1) as queue:
+        unit = queue.unit(7)
+        assert unit is not None
+        time = store.store_time(unit.physical_offset)
+    assert time is not None
+    exact = datetime.fromtimestamp(time / 1000, UTC).isoformat(timespec="milliseconds")
+    (move,) = planned(root, f"orders/1@group-a_tags={exact}").moves
+    with Store(root) as store, store.queues.open("orders", 1) as queue:
+        before, at = queue.unit(move.after - 1), queue.unit(move.after)
+        assert before is not None and at is not None
+        earlier, there = (store.store_time(one.physical_offset) for one in (before, at))
+    assert earlier is not None and there is not None
+    assert earlier < time <= there
+
+
+@pytest.mark.parametrize("take", list(Take))
+def test_merge_takes_one_of_two_and_stays_inside(take: Take, tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    own = positions(root)
+    others = [
+        Position("offset", "group-a_tags", "orders", 0, 5, ""),
+        Position("offset", "group-a_tags", "orders", 1, 99, ""),
+        Position("offset", "new", "orders", 3, 4, ""),
+        Position("offset", "new", "gone", 0, 4, ""),
+        Position("delay", "", "SCHEDULE_TOPIC_XXXX", 0, 1, ""),
+    ]
+    moved = planned(root, merge=Merge(others, take))
+    found = {move.key: (move.before, move.after, move.wished) for move in moved.moves}
+    assert moved.left_out == 1
+    assert found.pop(("new", "orders", 3)) == (None, 4, 4)
+    if take is Take.MIN:
+        assert found == {("group-a_tags", "orders", 0): (23, 5, 5)}
+    else:
+        assert own["offset", "group-a_tags", "orders", 1] == 25
+        assert found == {}
+
+
+@pytest.mark.parametrize("text", ["", "orders", "orders@g", "@g=1", "orders@=1", "=1", "orders=1@"])
+def test_what_is_no_position(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        parse_wish(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("orders/0@group-a_tags=24", InvalidInput),
+        ("orders/0@group-a_tags=99999999999999999999999999", InvalidInput),
+        ("orders/4@group-a_tags=0", NotFound),
+        ("orders@nobody=0", NotFound),
+    ],
+)
+def test_what_cannot_be(text: str, error: type[Exception], tmp_path: Path) -> None:
+    with pytest.raises(error):
+        planned(stores.unpack("5.3.3-clean", tmp_path), text)
+
+
+def test_a_broken_file_is_repaired_first(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    path = root / "config" / "consumerOffset.json"
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(Refused, match="repair"):
+        planned(root, "orders@group-a_tags=0")
+
+
+def test_compare_tells_who_is_ahead(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-clean", tmp_path / "a")
+    other = stores.unpack("5.3.3-clean", tmp_path / "b")
+    carried_out(other, "orders/0@group-a_tags=3")
+    with Store(root) as store:
+        here = side_of(store)
+    for place in (other, other / "config", other / "config" / "consumerOffset.json"):
+        found = [row for row in compare(here, open_side(place)) if row.ahead is not Ahead.SAME]
+        assert [(row.key, row.ahead, row.difference) for row in found] == [
+            (("offset", "group-a_tags", "orders", 0), Ahead.HERE, 20)
+        ]
