@@ -16,7 +16,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import gcd
 from pathlib import Path
 from typing import NamedTuple
@@ -48,7 +48,7 @@ from ..plan.gaps import Forms, Gap
 from ..plan.lost_units import LostUnits
 from ..plan.observer import Policy
 from ..plan.plan import Plan
-from ..recover.recovery import analyze, plan_again
+from ..recover.recovery import analyze
 from ..session.apply import apply
 from ..session.journal import Journal
 from ..session.undo import purge
@@ -388,17 +388,14 @@ def complete(
     topics.write(files, profile, now_ms)
     confine(files, layout)
     found = analyze(Layout.open(root, layout.broker_config), found.main_version, policy=Policy.KEEP)
-    found = replace(found, played=None)  # it may be large
-    applied = apply(
-        layout,
-        found.plan,
-        lambda: plan_again(Layout.open(root, layout.broker_config), found.main_version, found.wish),
-        files,
-        command="salvage",
-    )
+    plan = found.plan
+    assert plan is not None  # as above: files of config have no part in it
+    del found  # it may be large
+    # nobody else writes into a store that is being made: the plan is still the one of this store
+    applied = apply(layout, plan, lambda: plan, files, command="salvage")
     if applied.session:
         purge(layout, Journal.load(layout.root, layout.journal / applied.session), files)
-    found = analyze(Layout.open(root, layout.broker_config), found.main_version, policy=Policy.KEEP)
+    found = analyze(Layout.open(root, layout.broker_config), restored.version, policy=Policy.KEEP)
     done = found.nothing_to_do and not found.harmful
     return restored._replace(left="" if done else _MORE)
 

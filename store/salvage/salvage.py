@@ -22,6 +22,7 @@ from ...formats.derive import Columns, decode
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import MESSAGE, SysFlag
 from ...formats.tombstone import FILLER_TOPIC
+from ..columns.dictionary import dictionary
 from ..counted import counted
 from ..damage.drill import check_empty
 from ..disk.broker_conf import BrokerConfig
@@ -68,44 +69,44 @@ class Manifest:
         self, run: Run, columns: Columns, fate: str, to: Ints | None = None, folder: str = ""
     ) -> None:
         """Records of a run. to: their places in the new store's log, int64[n]."""
-        head: dict[str, Any] = {"type": "salvaged", "source": self._name(run.source)}
-        tail: dict[str, Any] = {"grade": run.grade.label, "fate": fate}
-        if folder:
-            tail["folder"] = folder
-        offsets = columns.ints("physical_offset") - run.shift
+        tail = {"grade": run.grade.label, "fate": fate} | ({"folder": folder} if folder else {})
         names = ("total_size", "physical_offset", "queue_id", "queue_offset", "store_timestamp")
-        numbers = [columns.ints(name).tolist() for name in names]
-        topics = [topic.decode("utf-8", "replace") for topic in columns.ragged("topic").tolist()]
-        places = [None] * len(topics) if to is None else np.asarray(to).tolist()
-        for offset, topic, place, *row in zip(
-            offsets.tolist(), topics, places, *numbers, strict=True
-        ):
-            record = {**head, "offset": offset, **dict(zip(names, row, strict=True))}
-            record |= {"topic": topic, **tail}
-            if place is not None:
-                record["to"] = place
-            self._add(record)
+        numbers = [columns.ints("physical_offset") - run.shift, *map(columns.ints, names)]
+        # what is the same in all lines is made once: records are many
+        line = "".join(
+            (
+                _fixed({"type": "salvaged", "source": self._name(run.source)}, "{", ","),
+                *(f'"{name}":%d,' for name in ("offset", *names)),
+                '"topic":%s,',
+                _fixed(tail, "", "}" if to is None else ',"to":%d}'),
+            )
+        )
+        topics = dictionary(columns.ragged("topic"))
+        quoted = [json.dumps(topic.decode("utf-8", "replace")) for topic in topics.values]
+        values = [column.tolist() for column in numbers]
+        values.append([quoted[code] for code in topics.ids.tolist()])
+        if to is not None:
+            values.append(np.asarray(to).tolist())
+        self._write([line % row for row in zip(*values, strict=True)])
 
     def fragment(self, fragment: Fragment) -> None:
         """A head without a record of its own."""
-        self._add(
-            {
-                "type": "fragment",
-                "source": self._name(fragment.source),
-                "offset": fragment.at,
-                "total_size": fragment.size,
-                "physical_offset": fragment.position,
-                "reason": _EMBEDDED if fragment.embedded else _SPLIT,
-            }
-        )
+        record = {
+            "type": "fragment",
+            "source": self._name(fragment.source),
+            "offset": fragment.at,
+            "total_size": fragment.size,
+            "physical_offset": fragment.position,
+            "reason": _EMBEDDED if fragment.embedded else _SPLIT,
+        }
+        self._write([json.dumps(record, separators=(",", ":"))])
 
     def _name(self, source: int) -> str:
         return str(self._sources.paths[source]).encode("utf-8", "backslashreplace").decode()
 
-    def _add(self, record: dict[str, Any]) -> None:
-        line = json.dumps(record, separators=(",", ":"))
-        self._lines.append(line)
-        self._bytes += len(line) + 1
+    def _write(self, lines: list[str]) -> None:
+        self._lines += lines
+        self._bytes += sum(map(len, lines)) + len(lines)
         if self._bytes >= _BUFFER_BYTES:
             self._flush()
 
@@ -125,6 +126,12 @@ class Manifest:
     def __exit__(self, *_: object) -> None:
         with self._flush() as file:
             file.sync()
+
+
+def _fixed(fields: dict[str, Any], before: str, after: str) -> str:
+    """JSON of these fields, between two pieces of a template for `%`."""
+    text = json.dumps(fields, separators=(",", ":"))[1:-1]
+    return before + text.replace("%", "%%") + after
 
 
 def batches_of(run: Run, sources: Sources) -> Iterator[Columns]:
