@@ -23,6 +23,7 @@ from .queue_directories import queue_directories
 
 COMMIT_LOG = "commitlog"
 CONSUME_QUEUE = "consumequeue"
+ROCKSDB_CONSUME_QUEUE = "consumequeue_rocksdb"
 BATCH_CONSUME_QUEUE = "batchconsumequeue"
 CONSUME_QUEUE_EXT = "consumequeue_ext"
 _KEY_DIGITS = 12
@@ -37,7 +38,7 @@ COMPACTION_QUEUES = "compactionCq"
 
 _DIRECTORIES = frozenset(
     {COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, TIMER_LOG, CONFIG}
-    | {COMPACTION, ROCKSDB_STORE, "kvStore", JOURNAL}
+    | {COMPACTION, ROCKSDB_STORE, ROCKSDB_CONSUME_QUEUE, "kvStore", JOURNAL}
 )
 _FILES = frozenset(
     {
@@ -56,6 +57,8 @@ _FILES = frozenset(
 DLEDGER_PREFIX = "dledger-"
 ROCKSDB_CURRENT = "CURRENT"
 """A file that each RocksDB has."""
+ROCKSDB_STORE_TYPE = "defaultRocksDB"
+"""The storeType of a broker whose consume queues are a RocksDB alone."""
 _SNAPSHOT_PREFIX = "timerwheel."
 _LARGEST_DIRECTORY = 10_000
 """Entries looked at in a directory that might hold a commit log."""
@@ -223,9 +226,39 @@ class Layout:
         return [path for path in self.commit_log_directories if self.root in path.parents]
 
     @cached_property
+    def queue_database(self) -> Path | None:
+        """The RocksDB that has consume queues, alone or besides those in files; None without (spec 2.10)."""
+        places = [self.consume_queue, self.root / ROCKSDB_CONSUME_QUEUE]
+        if self.broker_config.get_bool("useSeparateStorePathForRocksdbCQ"):
+            places.reverse()
+        return next((path for path in places if (path / ROCKSDB_CURRENT).is_file()), None)
+
+    @cached_property
     def rocksdb_queues(self) -> bool:
-        """Whether the consume queues are a RocksDB (spec 02, 2.10)."""
-        return (self.consume_queue / "CURRENT").is_file()
+        """Whether brokers read the consume queues of the RocksDB alone (spec 2.10).
+
+        storeType says so. Where nobody tells it, they do if no topic has a directory of queues, or if the
+        broker had its topics in a RocksDB when it last wrote them: then queues in files were left behind.
+        """
+        if self.queue_database is None:
+            return False
+        store_type = self.broker_config.get("storeType")
+        if store_type == ROCKSDB_STORE_TYPE:
+            return True
+        if next(queue_directories(self.consume_queue), None) is None:
+            return True
+        return store_type is None and self._topics_in_rocksdb()
+
+    def _topics_in_rocksdb(self) -> bool:
+        """The RocksDB of topics is younger than the file of them, if there is one (spec 5.4)."""
+        database = self.config / "topics"
+        try:
+            found = (database / ROCKSDB_CURRENT).is_file()
+            return found and database.stat().st_mtime >= (self.config / "topics.json").stat().st_mtime
+        except FileNotFoundError:
+            return found
+        except OSError:
+            return False
 
     def commit_log_files(self) -> MappedFileQueue:
         """The files of the commit log. Raises Unreadable."""

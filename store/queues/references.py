@@ -71,11 +71,11 @@ class QueueReferences:
 
     @property
     def _readable(self) -> ConsumeQueues:
-        if self._layout.rocksdb_queues:
-            from .rocksdb import open_queues
+        if self._layout.queue_database is None:
+            return ConsumeQueues(self._layout)
+        from .rocksdb import open_queues  # few stores have one
 
-            return open_queues(self._layout)[0]
-        return ConsumeQueues(self._layout)
+        return open_queues(self._layout)[0]
 
 
 class _Named:

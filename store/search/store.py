@@ -92,11 +92,11 @@ class Store:
     @cached_property
     def _queues_and_problem(self) -> tuple[ConsumeQueues, str]:
         """The consume queues, and why they cannot be read."""
-        if self.layout.rocksdb_queues:
-            from ..queues.rocksdb import open_queues
+        if self.layout.queue_database is None:
+            return ConsumeQueues(self.layout), ""
+        from ..queues.rocksdb import open_queues  # few stores have one
 
-            return open_queues(self.layout)
-        return ConsumeQueues(self.layout), ""
+        return open_queues(self.layout)
 
     @cached_property
     def index(self) -> Index:

@@ -261,7 +261,28 @@ def _look_elsewhere(
         if found.any():
             check.shift = distance
             messages = messages.take(~found)
-    check.note_missing(messages)
+    check.note_missing(_without_first(context, check, messages))
+
+
+def _without_first(context: VerifyContext, check: QueueCheck, messages: Messages) -> Messages:
+    """Messages that are missing, but for the record at the beginning of the log in front of a queue in
+    a RocksDB: brokers leave it out when they fill a new database (B40). It is told.
+    """
+    layout = context.store.layout
+    first = (messages.position == 0) & (messages.offset < check.reader.first_offset)
+    if not layout.rocksdb_queues or not first.any():
+        return messages
+    check.reader.report(
+        context.findings,
+        "I-070",
+        messages.offset[first],
+        lambda _: (
+            f"{check.queue} unit {messages.offset[first][0]} is missing: the record at 0, which a "
+            f"broker leaves out when it fills a new RocksDB of queues (B40): no consumer gets it"
+        ),
+        severity=Severity.WARNING,
+    )
+    return messages.take(~first)
 
 
 def _find(reader: QueueReader, position: int) -> int | None:

@@ -307,17 +307,14 @@ def kind_of_queues(context: VerifyContext) -> None:
     """consumequeue holds topics or a RocksDB, as storeType says."""
     layout = context.store.layout
     path = os.fspath(layout.consume_queue)
-    topics = [e.name for e in list_entries(layout.consume_queue) if _has_queues(e)]
     store_type = context.store.config.get("storeType") or ""
-    if layout.rocksdb_queues and topics:
-        text = f"a RocksDB, and beside it {counted(len(topics), 'topic')}, {topics[0]!r} among them"
-        context.findings.add("I-010", path, text)
-    elif store_type in _FILE_STORES and store_type and layout.rocksdb_queues:
+    if store_type in _FILE_STORES and store_type and layout.rocksdb_queues:
         context.findings.add("I-010", path, f"a RocksDB, but storeType is {store_type}")
-    elif store_type not in _FILE_STORES and topics:
-        context.findings.add(
-            "I-010", path, f"{counted(len(topics), 'topic')}, but storeType is {store_type}"
-        )
+    elif store_type not in _FILE_STORES and layout.queue_database is None:
+        topics = [e.name for e in list_entries(layout.consume_queue) if _has_queues(e)]
+        if topics:
+            text = f"{counted(len(topics), 'topic')}, but storeType is {store_type}"
+            context.findings.add("I-010", path, text)
 
 
 def _has_queues(entry: Entry) -> bool:

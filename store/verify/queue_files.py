@@ -24,7 +24,7 @@ from ..disk.queue_directories import LARGEST_QUEUE_ID, queue_directories
 from ..errors import Missing
 from ..findings.catalogue import Severity
 from ..queues.read import ConsumeQueue, QueueSummary
-from ..queues.rocksdb import RocksDb, RocksdbConsumeQueues
+from ..queues.rocksdb import HybridConsumeQueues, RocksDb, RocksdbConsumeQueues
 from ..queues.units import is_used
 from .context import VerifyContext
 from .queue_state import QueueReader, Queues, queues_of
@@ -44,8 +44,8 @@ def _add(
 
 def _all_queues(queues: Queues) -> Iterator[tuple[QueueId, str, int]]:
     """Queues in files, those of batches too: which, directory, bytes of a unit."""
-    if not queues.in_database:
-        for queue, path in sorted(queues.paths.items()):
+    for queue, path in sorted(queues.paths.items()):
+        if not queues.in_database(queue):
             yield queue, path, consume_queue.UNIT_BYTES
     for queue, path in sorted(queues.batch_paths.items()):
         yield queue, path, batch_consume_queue.UNIT_BYTES
@@ -162,7 +162,7 @@ def lmq_queues(context: VerifyContext) -> None:
         if light and queue.queue_id and any(list_entries(path)):
             text, mend = "a light queue has no other number than 0", "mv {path} {aside}"
             _add(context, queue, "I-078", path, text, repair=mend)
-    if queues.in_database:
+    if context.store.layout.rocksdb_queues:
         return
     made = context.profile.dispatch.slash_names
     for topic in list_entries(context.store.layout.consume_queue):
@@ -211,19 +211,25 @@ def delayed_messages(context: VerifyContext) -> None:
 
 
 def check_database(context: VerifyContext, queues: Queues) -> None:
-    """Both kinds of queues agree where both are kept; the bounds are those of the units."""
+    """The bounds in a RocksDB are those of its units; both kinds of queues agree where both are kept."""
     store = context.store
-    if not isinstance(store.queues, RocksdbConsumeQueues):
+    if store.layout.queue_database is None:
         return
-    bounds = dict(_bounds(store.queues.database))
-    for queue in filter(queues.wanted, sorted(queues.paths)):
-        with store.queues.open(*queue) as opened:
-            summary = opened.summary()
-        _check_bound(context, queue, summary, bounds.get(queue))
+    database = store.queues
+    if isinstance(database, HybridConsumeQueues):
+        database = database.in_database
+    if not isinstance(database, RocksdbConsumeQueues):
+        context.unread.append(store.queues_unread)
+        return
+    bounds = dict(_bounds(database.database))
+    for topic, queue_id, _ in database:
+        queue = QueueId(topic, queue_id)
+        if queues.wanted(queue):
+            _check_bound(context, queue, database.open(*queue).summary(), bounds.get(queue))
     for directory in queue_directories(store.layout.consume_queue):
         queue = QueueId(directory.topic, directory.queue_id)
-        if queues.wanted(queue):
-            _compare(context, queues, queue, directory.path)
+        if queues.wanted(queue) and queue in bounds:
+            _compare(context, queue, directory.path, database.open(*queue))
 
 
 def _check_bound(
@@ -241,7 +247,7 @@ def _check_bound(
 
 
 def _add_bound(context: VerifyContext, queue: QueueId, text: str, count: int = 1) -> None:
-    path = os.fspath(context.store.layout.consume_queue)
+    path = os.fspath(context.store.layout.queue_database or "")
     context.findings.add(
         "I-084",
         path,
@@ -264,13 +270,18 @@ def _bounds(database: RocksDb) -> Iterator[tuple[QueueId, tuple[int, int]]]:
             yield QueueId(topic, name.queue_id), (bound.queue_offset, bound.physical_offset)
 
 
-def _compare(context: VerifyContext, queues: Queues, queue: QueueId, path: str) -> None:
-    """The units of a queue in files are those of the database."""
+def _compare(
+    context: VerifyContext, queue: QueueId, path: str, in_database: ConsumeQueue
+) -> None:
+    """The units of a queue in files are those of the database. It may lack some: brokers begin late,
+    and leave out what they do not dispatch again (spec 2.10).
+    """
     opened = ConsumeQueue(queue.topic, queue.queue_id, MappedFileQueue.open(path))
-    other = queues.check(queue).reader
+    other = QueueReader(queue, path, in_database)
     for first, units in QueueReader(queue, path, opened).windows():
         offsets = first + np.flatnonzero(is_used(units))
-        differs = units[offsets - first] != other.lookup(offsets)
+        mine, theirs = units[offsets - first], other.lookup(offsets)
+        differs = is_used(theirs) & (mine != theirs)
         if differs.any():
             at = int(offsets[differs][0])
             text = f"unit {at} in {path} is another one than in the database"

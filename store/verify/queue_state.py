@@ -333,8 +333,8 @@ class Queues(Mergeable):
         self.checks: dict[QueueId, QueueCheck] = {}
         self.batch_checks: dict[QueueId, BatchCheck] = {}
         self.paths = {QueueId(d.topic, d.queue_id): d.path for d in context.store.queues}
-        self.in_database = layout.rocksdb_queues
-        self.unreadable = context.store.queues_unread if self.in_database else ""
+        self.unreadable = context.store.queues_unread if layout.rocksdb_queues else ""
+        self._database = os.fspath(layout.queue_database) if layout.queue_database else ""
         #: Brokers of this version read queues of batches.
         self.batches = context.profile.queues.batches
         found = queue_directories(layout.batch_consume_queue) if self.batches else ()
@@ -360,6 +360,10 @@ class Queues(Mergeable):
             self.check(queue).right.add_all(right)
         for queue, waits in left.waits.items():
             self.check(queue).waits.merge(waits)
+
+    def in_database(self, queue: QueueId) -> bool:
+        """The queue is one of the RocksDB, and has no files."""
+        return bool(self._database) and self.paths.get(queue) == self._database
 
     def wanted(self, queue: QueueId) -> bool:
         """The queue is one that is asked for."""
@@ -428,9 +432,9 @@ class Queues(Mergeable):
 
     @property
     def any_there(self) -> bool:
-        """Some queue has a file, whatever that holds."""
+        """Some queue has a file, whatever that holds, or there is a RocksDB of queues."""
         paths = (*self.paths.values(), *self.batch_paths.values())
-        return bool(self.in_database) or any(any(list_entries(path)) for path in paths)
+        return bool(self._database) or any(any(list_entries(path)) for path in paths)
 
     def has_directory(self, topic: str) -> bool:
         """The topic has some queue on disk."""

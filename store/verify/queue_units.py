@@ -354,7 +354,7 @@ def report_missing(context: VerifyContext, queues: Queues, check: QueueCheck) ->
         and not queues.has_directory(queue.topic)
         and bool(queues.paths)
     )
-    there = check.reader.exists and (queues.in_database or bool(check.reader.files.files))
+    there = check.reader.exists and (queues.in_database(queue) or bool(check.reader.files.files))
     if not there and not deleted and not context.live:
         _report_no_queue(context, queues, check)
         return
