@@ -45,8 +45,13 @@ def resolve(context: VerifyContext, reader: QueueReader, offsets: Ints, units: U
         _resolve_lot(context, reader, offsets[part], units[part])
 
 
-def are_rolled_back(context: VerifyContext, queue: QueueId, units: Units) -> Flags:
-    """bool[n]: units that name a half message or a rollback of this queue, with its size."""
+def are_of_changed_records(
+    context: VerifyContext, queues: Queues, queue: QueueId, offsets: Ints, units: Units
+) -> Flags:
+    """bool[n]: units, at queue offsets, that name a record of their size which was of this queue: a half
+    message or a rollback of it, or a message of the same topic and number in a queue that has no unit
+    for it.
+    """
     positions = units["physical_offset"].astype(np.int64)
     records = context.store.log.records(positions)
     columns = records.columns
@@ -56,9 +61,15 @@ def are_rolled_back(context: VerifyContext, queue: QueueId, units: Units) -> Fla
     there = np.isin(positions, records.position)
     same = columns.ints("physical_offset") == records.position
     same &= columns.ints("total_size") == units["size"][there]
-    same &= columns.ints("queue_id") == queue.queue_id
     topics = [java_string(value) == queue.topic for value in columns.ragged("topic").tolist()]
-    found[there] = same & np.array(topics, np.bool_) & rolled_back
+    same &= np.array(topics, np.bool_)
+    mine = columns.ints("queue_id") == queue.queue_id
+    moved = same & ~mine & (columns.ints("queue_offset") == offsets[there])
+    for row in np.flatnonzero(moved).tolist():
+        other = QueueId(queue.topic, int(columns.ints("queue_id")[row]))
+        own = queues.reader(other).lookup(offsets[there][row : row + 1])
+        moved[row] = own["physical_offset"][0] != records.position[row] or not own["size"][0]
+    found[there] = same & mine & rolled_back | moved
     return found
 
 
@@ -231,7 +242,7 @@ class QueuePass:
         unknown |= live & ~matched
         unknown &= offsets < self._known_end
         unknown &= (positions >= self._log_start) & self._read(offsets, positions)
-        unknown |= self._rolled_back(behind, units)
+        unknown |= self._changed(offsets, behind, units)
         if unknown.any():
             resolve(self._scene, self._reader, offsets[unknown], units[unknown])
 
@@ -244,15 +255,17 @@ class QueuePass:
             read |= (offsets >= judged) & (positions < scope.start)
         return read
 
-    def _rolled_back(self, behind: Flags, units: Units) -> Flags:
-        """bool[n]: units behind the end whose record is there and is of this queue, rolled back.
+    def _changed(self, offsets: Ints, behind: Flags, units: Units) -> Flags:
+        """bool[n]: units behind the end whose record is there, and was of this queue.
 
-        Those are not what a cut has left: a message became a rollback, the last one of its queue.
+        Those are not what a cut has left: the header of a record was changed, that of the queue's last one.
         """
         found = np.zeros(len(units), np.bool_)
         rows = np.flatnonzero(behind)[:_BEHIND_AT_ONCE]
         if len(rows):
-            found[rows] = are_rolled_back(self._scene, self._check.queue, units[rows])
+            found[rows] = are_of_changed_records(
+                self._scene, self._queues, self._check.queue, offsets[rows], units[rows]
+            )
         return found
 
     def _settle(

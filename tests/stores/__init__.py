@@ -20,6 +20,7 @@ from ..archives import extract
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parents[2] / "shared" / "stores"
 _SHARED_OF_TODAY = SHARED.parent / "stores-of-today"
+_TODAY = HERE / "today"
 _ARCHIVE = ".tar.gz"
 _RESTARTED = "-restarted"
 
@@ -30,8 +31,10 @@ def _names(folder: Path) -> set[str]:
 
 NAMES: tuple[str, ...] = tuple(sorted(_names(HERE)))
 ALL: tuple[str, ...] = tuple(sorted(_names(HERE) | _names(SHARED)))
-OF_TODAY: tuple[str, ...] = tuple(sorted(_names(_SHARED_OF_TODAY) - set(ALL)))
-"""Those of ``../shared/stores-of-today``, where that folder is there."""
+FEW_OF_TODAY: tuple[str, ...] = tuple(sorted(_names(_TODAY)))
+"""Stores of 5.5.1: hybrid queues, and what a broker leaves behind that goes over to RocksDB."""
+OF_TODAY: tuple[str, ...] = tuple(sorted(_names(_SHARED_OF_TODAY) | set(FEW_OF_TODAY)))
+"""These, and those of ``../shared/stores-of-today``, where that folder is there."""
 _COPY = re.compile(r"-killed-|-restarted$")
 _KEPT_COPIES = {
     *("4.9.7-killed-bit", "4.9.7-killed-hole", "4.9.7-killed-page", "4.9.7-killed-queue"),
@@ -44,7 +47,7 @@ FEW: tuple[str, ...] = tuple(n for n in NAMES if n in _KEPT_COPIES or not _COPY.
 
 def _file(name: str) -> Path:
     """The file of that name, from this folder first."""
-    folders = (HERE, SHARED, _SHARED_OF_TODAY)
+    folders = (HERE, _TODAY, SHARED, _SHARED_OF_TODAY)
     return next((f / name for f in folders if (f / name).exists()), SHARED / name)
 
 
@@ -56,7 +59,7 @@ def unpack(name: str, target: Path) -> Path:
 
 @functools.cache
 def _truth(name: str) -> dict[str, Any]:
-    packed = HERE / f"{name}.json.gz"
+    packed = _file(f"{name}.json.gz")
     text = gzip.decompress(packed.read_bytes()) if packed.exists() else None
     found: dict[str, Any] = json.loads(text or _file(f"{name}.json").read_bytes())
     return found

@@ -183,3 +183,13 @@ def test_each_reason_is_for_some_case() -> None:
     unused = [p for p in SOUND if not any(_is_of(case, p) for case in known)]
     assert set(unused) <= _NOT_SHIPPED
     assert not unused or not SHARED.exists()
+
+
+def test_the_last_record_says_another_queue_than_the_unit_that_names_it(work: Path) -> None:
+    """No unit of the queue that it says names it, and nothing behind it was dispatched."""
+    name, header = "commitlog/00000000000000057344", {"offset": 12, "data": "00000009"}
+    edits = [{"op": "write", "file": name, **header}]
+    root = damaged({"base": "4.3.1-halt-1", "edits": edits}, work)
+    with Store(root, BrokerConfig()) as store:
+        codes = {finding.code for finding in verify(store).findings}
+    assert "I-063" in codes

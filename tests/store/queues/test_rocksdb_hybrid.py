@@ -1,0 +1,110 @@
+"""Stores with queues in files and in a RocksDB, as brokers of today leave them: each message is in its queue."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.layout import Layout
+from mqstore.store.library import Store
+from mqstore.store.queues.rocksdb import HybridConsumeQueues, RocksdbConsumeQueues
+from mqstore.store.search.find import find
+from mqstore.store.search.selection import Selection
+from mqstore.store.verify.run import verify
+from mqstore.store.verify.verdict import Status
+
+from ...stores import FEW_OF_TODAY, OF_TODAY, config, truth, unpack
+from ...verdict import said_of
+from .test_rocksdb import state
+
+SAME, LIGHT = "5.5.1-combine-same", "5.5.1-combine-lmq"
+FINISHED, MIGRATED = "5.5.1-combine-finished", "5.5.1-combine-migrated"
+
+
+def check(name: str, tmp_path: Path) -> None:
+    """Queues and verdict are those of the truth, without a word about the configuration."""
+    root, told = unpack(name, tmp_path), truth(name)
+    before = state(root)
+    with Store(root) as store:
+        queues = {
+            f"{q.topic}/{q.queue_id}": {"min_offset": q.min_offset, "max_offset": q.max_offset}
+            for q in store.queues.summaries(store.log.min_offset, store.log_end.position)
+        }
+    said = said_of(root, BrokerConfig())
+    if told["expected_verdict"] == "clean":
+        assert {key: queues.get(key) for key in told["queues"]} == told["queues"]
+        assert said.status is not Status.DAMAGED, said
+    elif told["expected_verdict"] == "damaged":
+        assert said.status is Status.DAMAGED, said
+    assert state(root) == before, "nothing is written"
+
+
+@pytest.mark.parametrize("name", FEW_OF_TODAY)
+def test_queues_and_verdict(name: str, tmp_path: Path) -> None:
+    check(name, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in OF_TODAY if truth(name).get("queues")])
+def test_queues_and_verdict_of_all(name: str, tmp_path: Path) -> None:
+    check(name, tmp_path)
+
+
+def test_light_queues_are_read_from_the_database(tmp_path: Path) -> None:
+    with Store(unpack(LIGHT, tmp_path)) as store:
+        assert isinstance(store.queues, HybridConsumeQueues)
+        found = list(find(store, Selection(topic="%LMQ%a")))
+        assert len(found) == truth(LIGHT)["queues"]["%LMQ%a/0"]["max_offset"]
+        assert [queue.topic for queue in store.queues.of_topic("%LMQ%a")] == ["%LMQ%a"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "in_database"),
+    [
+        (SAME, [], False),
+        (SAME, ["storeType=default"], False),
+        (SAME, ["storeType=defaultRocksDB"], True),
+        (MIGRATED, [], False),
+        (FINISHED, [], True),
+        (FINISHED, ["storeType=default"], False),
+    ],
+)
+def test_which_queues_a_broker_reads(
+    name: str, words: list[str], in_database: bool, tmp_path: Path
+) -> None:
+    layout = Layout.open(unpack(name, tmp_path), BrokerConfig().with_set(words))
+    assert layout.queue_database is not None
+    assert layout.rocksdb_queues is in_database
+
+
+def test_topics_in_a_file_again(tmp_path: Path) -> None:
+    """A broker that went back to files wrote topics.json last."""
+    root = unpack(FINISHED, tmp_path)
+    os.utime(root / "config" / "topics.json")
+    assert not Layout.open(root).rocksdb_queues
+
+
+def test_a_unit_that_the_two_kinds_tell_differently(tmp_path: Path) -> None:
+    root = unpack(SAME, tmp_path)
+    with Store(root) as store:
+        assert isinstance(store.queues, HybridConsumeQueues)
+        assert isinstance(store.queues.in_database, RocksdbConsumeQueues)
+    file = next((root / "consumequeue" / "TopicB" / "0").iterdir())
+    data = bytearray(file.read_bytes())
+    data[0:20], data[20:40] = data[20:40], data[0:20]
+    file.write_bytes(data)
+    with Store(root, BrokerConfig(config(SAME, root))) as store:
+        assert "I-084" in {finding.code for finding in verify(store).findings}
+
+
+def test_a_database_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    root = unpack(SAME, tmp_path)
+    for manifest in (root / "consumequeue").glob("MANIFEST-*"):
+        manifest.write_bytes(b"")
+    with Store(root) as store:
+        found = verify(store)
+        assert store.queues.has_topic("TopicA"), "those in files are read"
+    assert any("cannot be read" in text for text in found.unread), found.unread
