@@ -254,7 +254,9 @@ class Layout:
         database = self.config / "topics"
         try:
             found = (database / ROCKSDB_CURRENT).is_file()
-            return found and database.stat().st_mtime >= (self.config / "topics.json").stat().st_mtime
+            return (
+                found and database.stat().st_mtime >= (self.config / "topics.json").stat().st_mtime
+            )
         except FileNotFoundError:
             return found
         except OSError:

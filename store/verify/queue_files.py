@@ -270,9 +270,7 @@ def _bounds(database: RocksDb) -> Iterator[tuple[QueueId, tuple[int, int]]]:
             yield QueueId(topic, name.queue_id), (bound.queue_offset, bound.physical_offset)
 
 
-def _compare(
-    context: VerifyContext, queue: QueueId, path: str, in_database: ConsumeQueue
-) -> None:
+def _compare(context: VerifyContext, queue: QueueId, path: str, in_database: ConsumeQueue) -> None:
     """The units of a queue in files are those of the database. It may lack some: brokers begin late,
     and leave out what they do not dispatch again (spec 2.10).
     """
