@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, str] = {
     "export": "Write messages as Parquet, Arrow, NDJSON, CSV or Avro files.",
     "sql": "Ask stores with SQL.",
     "diff": "Find the first message of each queue in which two copies differ.",
+    "report": "Write what a store is, the verdict on it, and pictures of what is in it, as one page of HTML.",
     "explain": "Explain a code or label that another command prints.",
     "damage": "Make a damaged copy of a store, for drills and tests.",
     "pipeline": "Work on many and large stores with Spark.",

@@ -109,7 +109,7 @@ def _json(done: Drill, store: Path, to: Path) -> dict[str, Any]:
 
 
 def _text(record: Mapping[str, Any]) -> str:
-    from .terminal import bytes_text
+    from ..store.counted import bytes_text
 
     lines = [f"{record['copy']}: {record['scenario']}, seed {record['seed']}"]
     for edit in record["edits"]:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..store.counted import bytes_text
 from .file_kinds import file_kind
-from .terminal import bytes_text, time_text
+from .terminal import time_text
 
 if TYPE_CHECKING:
     from ..store.inspect.recognise import Recognised

@@ -14,8 +14,8 @@ _QUICKER_BYTES = 8 << 30
 def tell_local(command: str, roots: Sequence[str], spark: Spark, common: Common) -> None:
     """Say so in a line, where Spark would run in this process for one small store."""
     from ..store.arrow.stores import log_sizes
+    from ..store.counted import bytes_text
     from ..store.disk.layout import is_uri
-    from .terminal import bytes_text
 
     if spark.master is not None or len(roots) != 1 or is_uri(roots[0]):
         return

@@ -14,7 +14,8 @@ import time
 from threading import RLock
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from .terminal import bytes_text, is_terminal
+from ..store.counted import bytes_text
+from .terminal import is_terminal
 
 if TYPE_CHECKING:
     import rich.progress

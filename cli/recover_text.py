@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from ..store.counted import counted
+from ..store.counted import bytes_text, counted
 from ..store.findings.next_commands import (
     NOTHING_GIVEN,
     Command,
@@ -41,8 +41,6 @@ _NAMED = 3
 _PLAN = "The plan (nothing is written without --apply):"
 _COUNTED = re.compile(r"(\d+) (unit|tick|offset|position|byte)s?\b", re.ASCII)
 """How the reason of a change begins that is told once for all files."""
-_DEAD = "records taken for cut off by an earlier start: too old behind a hole, or counted again"
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def recovery_text(
@@ -134,7 +132,7 @@ def _cure(before: Judged, given: Given) -> str:
         return f"`{_command(found, given)}` goes on with it."
     if found.plan is None:
         return ""
-    if _not_by_files(found):
+    if found.not_by_files:
         return "No file is to be mended: the broker's configuration does not suit this store."
     steps = next_steps(before, given)
     if not steps:
@@ -145,15 +143,10 @@ def _cure(before: Judged, given: Given) -> str:
     return f"`{steps[0]}`{loses}."
 
 
-def _not_by_files(found: Recovery) -> bool:
-    """A start loses what no plan can keep: the files are in order by all but this configuration."""
-    return found.nothing_to_do and bool(found.prediction.lost.messages)
-
-
 def next_steps(seen: Judged, given: Given) -> list[Command]:
     """The commands that mend the store, in order; those of its options where they ask for more."""
     found = seen.recovery
-    if _not_by_files(found) or (found.refusal is not None and not found.interrupted):
+    if found.not_by_files or (found.refusal is not None and not found.interrupted):
         return []
     root, to_do = found.layout.root, not found.nothing_to_do
     steps = next_commands(seen.verdict.findings, root, given, recovered=not to_do)
@@ -181,35 +174,10 @@ def _messages(count: int) -> str:
 
 
 def _facts(found: Recovery) -> Iterator[str]:
-    from ..store.start.log import by_source
+    from ..store.recover.facts import facts_of
 
-    worst, plan = found.prediction, found.plan
-    guess = found.generation
-    why = f" (a guess: {guess.reason})" if guess else ""
-    yield f"  broker     {worst.broker_version}{why}"
-    if guess and not guess.certain:
-        yield f"             it may be {' or '.join(guess.candidates)}; the worst is shown"
-    yield f"  last exit  {'crashed: abort is there' if found.crashed else 'clean'}"
-    yield f"  case       {worst.case.label}: {worst.case.found}"
-    if worst.start_file:
-        yield f"  scan from  {worst.start_file}: {worst.start_reason}"
-    if worst.log_end is not None:
-        yield f"  log ends   at {worst.log_end:,}: {worst.log_end_reason}"
-    other_end = plan is not None and worst.log_end is not None and plan.log_end != worst.log_end
-    if plan is not None and other_end and not _not_by_files(found):
-        yield f"             at {plan.log_end:,} by the plan"
-    for told in by_source(found.layout, found.main_version):
-        yield f"  by source  {told}"
-    if worst.delay_seconds:
-        yield f"  delay      the start takes {worst.delay_seconds} s longer"
-    damaged = f", and {found.damaged:,} with a damaged body" if found.damaged else ""
-    yield f"  messages   {found.messages:,}{damaged}"
-    if found.damaged_bytes:
-        yield f"  damage     {_size(found.damaged_bytes)} of the log are no records"
-    if found.dead:
-        yield f"  dead       {found.dead:,} {_DEAD}"
-    if found.tombstones:
-        yield f"  tombstones {found.tombstones:,} for messages that were lost before"
+    for label, text in facts_of(found):
+        yield f"  {label:<10} {text}"
 
 
 def _change(change: FileChange) -> str:
@@ -236,7 +204,7 @@ def _losses(found: Recovery, rows: int | None) -> list[str]:
     if not start and found.wish.policy == "keep":
         gone = (f"  {plan[t]:>9,}  {t}" for t in topics)
         return ["", f"  {'gone':>9}  messages of topic", *folded(gone, len(topics), rows)]
-    if _not_by_files(found):  # the plan changes nothing, and so saves nothing
+    if found.not_by_files:  # the plan changes nothing, and so saves nothing
         by_start = (f"  {start[t]:>9,}  {t}" for t in topics)
         head = f"  {'a start':>9}  messages lost of topic"
         return ["", head, *folded(by_start, len(topics), rows)]
@@ -267,7 +235,7 @@ def _tally(title: str, tally: Tally, common: Common, rows: int | None) -> list[s
 
 
 def _size_of(share: Share) -> str:
-    return f"  {share.messages:>9,}  {_size(share.bytes):>9}  {share.queue}"
+    return f"  {share.messages:>9,}  {bytes_text(share.bytes):>9}  {share.queue}"
 
 
 def _share(share: Share, common: Common) -> str:
@@ -276,13 +244,6 @@ def _share(share: Share, common: Common) -> str:
     reason = f"  {share.reason}" if share.reason else ""
     span = f"{first} … {last}" if first != last else first
     return f"{_size_of(share)}  {span}{reason}"
-
-
-def _size(count: int) -> str:
-    value, unit = float(count), 0
-    while value >= 1024 and unit < len(_UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{value:.1f} {_UNITS[unit]}" if unit else f"{count} B"
 
 
 def _groups(found: Recovery) -> list[str]:
@@ -338,7 +299,7 @@ def _next(seen: Judged, given: Given) -> list[str]:
     found = seen.recovery
     if found.refusal is not None and not found.interrupted:
         return ["Next: put right what is named above, then run this again."]
-    if _not_by_files(found):
+    if found.not_by_files:
         return ["Next: start the broker with a configuration that suits this store."]
     steps = next_steps(seen, given)
     shifted = [str(queue) for queue in found.plan.shifted] if found.plan is not None else []

@@ -199,8 +199,7 @@ _OF_WRITTEN = ("stored", "left_out", "refused")
 
 
 def _text(record: Mapping[str, Any]) -> str:
-    from ..store.counted import counted
-    from .terminal import bytes_text
+    from ..store.counted import bytes_text, counted
 
     read = bytes_text(record["bytes"])
     lines = [f"{counted(record['records'], 'record')} in {read}: {record['whole']} whole"]

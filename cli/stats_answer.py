@@ -78,7 +78,7 @@ def answer(
 
 
 def _text(row: Mapping[str, Any], by: tuple[str, ...]) -> str:
-    from .terminal import bytes_text
+    from ..store.counted import bytes_text
 
     names = "  ".join(str(row[name]) for name in by)
     sizes = f"p50 {row['p50_bytes']}, p99 {row['p99_bytes']}, max {row['largest_bytes']}"

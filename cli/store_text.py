@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from ..store.counted import counted
+from ..store.counted import bytes_text, counted
 from ..store.findings.next_commands import Command, Given, command, next_commands
 from ..store.index.read import sizes_of
 from ..store.verify.verdict import first_sentence
-from .terminal import bytes_text, escape, time_text
+from .terminal import escape, time_text
 from .verdict_text import verdict_json
 
 if TYPE_CHECKING:

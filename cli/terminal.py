@@ -8,20 +8,19 @@ printed as it is.
 from __future__ import annotations
 
 import os
-import re
 from typing import IO
 
-DANGEROUS = (
-    "[\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
-    "\u00ad\u061c\u180e\u200b-\u200f"  # soft hyphen, zero width, left-to-right and opposite marks
-    "\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ufffe\uffff"  # separators, bidi, invisible, non-characters
-    "\ud800-\udfff"  # halves of a surrogate pair: undecodable bytes of a file name
-    "\U000e0000-\U000e0fff]"  # tags
-)
-"""Every character that does something else than to show itself. Compiled when text has one: not all have."""
+from ..store.output.escaped import DANGEROUS, escape, escape_lines
 
-_KEPT_LINES = f"(?!\n){DANGEROUS}"
-_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
+__all__ = [
+    "DANGEROUS",
+    "colour_wanted",
+    "escape",
+    "escape_lines",
+    "is_terminal",
+    "paint",
+    "time_text",
+]
 
 _STYLES = {
     "bold": "1",
@@ -33,26 +32,6 @@ _STYLES = {
     "magenta": "35",
     "cyan": "36",
 }
-
-
-def escape(text: str) -> str:
-    r"""`text` on one line with every dangerous character written out.
-
-    >>> print(escape("a\x1b[2Jb\n\u202ec"))
-    a\x1b[2Jb\n\u202ec
-    """
-    return text if text.isprintable() else re.sub(DANGEROUS, _written_out, text)
-
-
-def escape_lines(text: str) -> str:
-    """As `escape`, but line ends stay: for text of our own that has foreign text in it."""
-    return text if text.isprintable() else re.sub(_KEPT_LINES, _written_out, text)
-
-
-def _written_out(match: re.Match[str]) -> str:
-    char = match[0]
-    short = _SHORT.get(char)
-    return short or char.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def paint(text: str, style: str, colour: bool) -> str:
@@ -94,19 +73,3 @@ def time_text(epoch_ms: int, utc: bool) -> str:
         return str(epoch_ms)
     text = moment.isoformat("T", "milliseconds")
     return text.replace("+00:00", "Z") if utc else text
-
-
-def bytes_text(size: int) -> str:
-    """A number of bytes for people.
-
-    >>> bytes_text(0), bytes_text(1536), bytes_text(1 << 30)
-    ('0 B', '1.5 KiB', '1.0 GiB')
-    """
-    if abs(size) < 1024:
-        return f"{size} B"
-    value = float(size)
-    for unit in ("KiB", "MiB", "GiB", "TiB"):
-        value /= 1024
-        if abs(value) < 1024:
-            return f"{value:.1f} {unit}"
-    return f"{value / 1024:.1f} PiB"

@@ -82,9 +82,9 @@ def undo(
 
 
 def _list(layout: Layout, common: Common) -> None:
-    from ..store.counted import counted
+    from ..store.counted import bytes_text, counted
     from ..store.session.undo import list_sessions
-    from .terminal import bytes_text, escape, time_text
+    from .terminal import escape, time_text
 
     def line(record: Mapping[str, Any]) -> str:
 
@@ -200,7 +200,8 @@ def _undone_text(record: Mapping[str, Any]) -> str:
 
 
 def _purged_text(record: Mapping[str, Any]) -> str:
-    from .terminal import bytes_text, escape
+    from ..store.counted import bytes_text
+    from .terminal import escape
 
     return f"Deleted: what {escape(record['session'])} kept, {bytes_text(record['freed_bytes'])}."
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +18,7 @@ from .selection_options import Since
 
 if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
+    from ..store.search.store import Store
     from ..store.verify.register import Scope
     from ..store.verify.verdict import Verdict
 
@@ -283,18 +284,25 @@ def _verify(path: Path, scope: Scope, common: Common, stop: list[bool]) -> Verdi
             common.warn(f"{path}: {note}")
         from ..store.verify.run import verify  # numpy and all checks: behind what is plain to see
 
-        total = sum(file.size for file in store.log_files.files)
-        done = store.log_files.start
-        with common.progress("checking the log", total) as bar:
-
-            def tell(position: int) -> None:
-                nonlocal done
-                bar.advance(max(0, position - done))
-                done = max(done, position)
-
+        with log_progress(store, common) as tell:
             return verify(
                 store, scope, progress=tell, stop=lambda: bool(stop), jobs=common.jobs or 1
             )
+
+
+@contextmanager
+def log_progress(store: Store, common: Common) -> Iterator[Callable[[int], None]]:
+    """A bar for the pass over the log of a store; told of the log positions that are reached."""
+    total = sum(file.size for file in store.log_files.files)
+    done = store.log_files.start
+    with common.progress("checking the log", total) as bar:
+
+        def tell(position: int) -> None:
+            nonlocal done
+            bar.advance(max(0, position - done))
+            done = max(done, position)
+
+        yield tell
 
 
 def _tell(

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..store.counted import counted
+from ..store.counted import bytes_text, counted
 
 if TYPE_CHECKING:
     from ..store.findings.findings import Finding
     from ..store.findings.next_commands import Command, Given
     from ..store.verify.verdict import Verdict
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _SEVERAL = {"fatal": "fatal"}
 
 
@@ -72,18 +71,10 @@ def verdict_line(path: Path | str, verdict: Verdict) -> str:
         if number and severity > Severity.INFO:
             counts.append(counted(number, severity.label, _SEVERAL.get(severity.label, "")))
     tail = f"; {', '.join(counts)}" if counts else ""
-    work = f"{counted(verdict.records, 'record')}, {_size(verdict.bytes)} of log"
+    work = f"{counted(verdict.records, 'record')}, {bytes_text(verdict.bytes)} of log"
     if verdict.seconds >= _LONG_S:
         work += f" in {verdict.seconds:.0f} s"
     return f"{path}: {said}{tail} ({work})"
-
-
-def _size(count: float) -> str:
-    for unit in _UNITS[:-1]:
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} {_UNITS[-1]}"
 
 
 def _group(path: Path | str, found: list[Finding], verbose: bool) -> Iterator[str]:

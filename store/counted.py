@@ -14,3 +14,19 @@ def counted(count: int, thing: str, several: str = "", *, form: str = "") -> str
     ('1 message has', '2,048 messages')
     """
     return f"{count:{form}} {thing if count == 1 else several or thing + 's'}"
+
+
+def bytes_text(size: int) -> str:
+    """A number of bytes for people.
+
+    >>> bytes_text(0), bytes_text(1536), bytes_text(1 << 30)
+    ('0 B', '1.5 KiB', '1.0 GiB')
+    """
+    if abs(size) < 1024:
+        return f"{size} B"
+    value = float(size)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        if abs(value) < 1024:
+            return f"{value:.1f} {unit}"
+    return f"{value / 1024:.1f} PiB"

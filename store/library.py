@@ -141,7 +141,7 @@ class Store(search_store.Store):
         except ModuleNotFoundError as error:
             raise Unsupported("this needs pandas", hint="pip install 'mqstore[frames]'") from error
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         """Its queues as a table, for notebooks."""
         from .output.html import table_html
         from .search.queue_search import batch_summaries

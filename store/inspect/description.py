@@ -250,7 +250,7 @@ def describe(layout: Layout) -> Description:
     queues = list(_queues(layout, foreign, notes))
     log = _log(layout, queues, foreign)
     pid = holder(layout.lock)
-    exit_kind, exit_reason = _exit(layout.abort, pid)
+    exit_kind, exit_reason = last_exit(layout.abort, pid)
     return Description(
         layout=layout,
         generation=generation,
@@ -355,7 +355,7 @@ def _near_the_end(layout: Layout, queues: list[_Queue]) -> tuple[int | None, str
     return position, f"walked from the last file with a record, {Path(file.path).name}"
 
 
-def _exit(abort: Path, pid: int | None) -> tuple[str, str]:
+def last_exit(abort: Path, pid: int | None) -> tuple[str, str]:
     """How the last broker ended, and what tells it."""
     if pid is not None:
         who = f"process {pid}" if pid else "a process that cannot be named"

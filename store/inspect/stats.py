@@ -37,7 +37,7 @@ _HOUR_MS = 3_600_000
 _FINE_BITS = 4
 """Sizes are told apart by their first 5 binary digits: a percentile is at most 1/16 too low."""
 
-_BIN_BITS = 10
+BIN_BITS = 10
 """Bins of all sizes of 32 bits, and more, have numbers below this power of 2."""
 
 Key = tuple[str | int, ...]
@@ -77,7 +77,7 @@ class Group:
         for number in sorted(self.sizes):
             seen += self.sizes[number]
             if seen >= wanted:
-                return _least(number)
+                return least_of_bin(number)
         return 0
 
     def counts(self, total_bytes: int) -> tuple[float, ...]:
@@ -170,7 +170,7 @@ def _counted(batch: Batch, group: Ints, order: Ints, begins: Ints) -> list[Group
         columns.ints(name).astype(np.int64)[order]
         for name in ("total_size", "body_length", "store_timestamp")
     )
-    bins, counts = np.unique(group[order] << _BIN_BITS | _bin(size), return_counts=True)
+    bins, counts = np.unique(group[order] << BIN_BITS | size_bin(size), return_counts=True)
     sums = np.column_stack(
         [
             np.diff(np.append(begins, len(order))),
@@ -184,11 +184,11 @@ def _counted(batch: Batch, group: Ints, order: Ints, begins: Ints) -> list[Group
     )
     groups = [Group(*row) for row in sums.tolist()]
     for number, count in zip(bins.tolist(), counts.tolist(), strict=True):
-        groups[number >> _BIN_BITS].sizes[number & ((1 << _BIN_BITS) - 1)] = count
+        groups[number >> BIN_BITS].sizes[number & ((1 << BIN_BITS) - 1)] = count
     return groups
 
 
-def _bin(size: Ints) -> Ints:
+def size_bin(size: Ints) -> Ints:
     """Number of the bin of each size: sizes below 32 have one each, above it grows with them."""
     # a float64 holds a size exactly: its exponent is that of the highest bit
     exponent = np.frexp(np.maximum(size, 1).astype(np.float64))[1].astype(np.int64) - 1
@@ -196,7 +196,7 @@ def _bin(size: Ints) -> Ints:
     return (shift << _FINE_BITS) + (np.maximum(size, 0) >> shift)
 
 
-def _least(number: int) -> int:
+def least_of_bin(number: int) -> int:
     """The smallest size of a bin."""
     shift = max((number >> _FINE_BITS) - 1, 0)
     return number - (shift << _FINE_BITS) << shift

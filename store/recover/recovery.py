@@ -98,6 +98,11 @@ class Recovery:
         return planned and not self.interrupted and not self.barrier
 
     @property
+    def not_by_files(self) -> bool:
+        """A start loses what no plan can keep: the files are in order by all but this configuration."""
+        return self.nothing_to_do and bool(self.prediction.lost.messages)
+
+    @property
     def harmful(self) -> bool:
         """A start or the plan would lose or hide messages, or the broker would not start. Timed
         messages that would never fire are hidden, too; so are those of a topic, and the progress of a

@@ -17,7 +17,7 @@ import os
 import time
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ..broker.dispatch import Dispatched
     from ..broker.profiles import Profile
     from ..broker.snapshot import QueueId
-    from ..log.commit_log import Batch
+    from ..log.commit_log import Batch, Extent
 
 
 T = TypeVar("T")
@@ -103,10 +103,14 @@ _OWN = ("first_offset", "next_offset", "missing")
 
 
 class Predicted(NamedTuple):
-    """Findings about the next start, and why there are none: "" where it was predicted."""
+    """Findings about the next start, and why there are none: "" where it was predicted.
+
+    facts: what it does, line by line, each with a label.
+    """
 
     findings: list[Finding]
     why_not: str = ""
+    facts: Sequence[tuple[str, str]] = ()
 
 
 def never() -> bool:
@@ -148,6 +152,8 @@ class VerifyContext:
         self.now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         #: What the next start would do, once it is asked.
         self.start: Callable[[], Predicted] = lambda: Predicted([])
+        #: What it was told to do.
+        self.predicted = Predicted([])
         self._kept: dict[Any, Any] = {}
 
     @cached_property
@@ -246,6 +252,25 @@ class Mergeable(ABC):
     @abstractmethod
     def merge(self, context: VerifyContext, left: Any) -> None:
         """Go on as if this run had seen that part, too."""
+
+
+class LogWatcher(Mergeable):
+    """Looks at the log in the pass of the checks and finds nothing: for who wants to know what is in it.
+
+    `Scope.watch` names the class, `Verdict.watched` has what was made of it.
+    """
+
+    @abstractmethod
+    def records(self, records: Records) -> None:
+        """Good records of this log, in order."""
+
+    @abstractmethod
+    def stale(self, records: Records) -> None:
+        """Whole records that are none of this log, or no longer."""
+
+    @abstractmethod
+    def extent(self, extent: Extent) -> None:
+        """What is no record."""
 
 
 CACHES = frozenset({"index files", "ext files"})

@@ -246,6 +246,10 @@ class LogPass:
             if wants_proof(context, groups)
             else None
         )
+        watch = context.scope.watch
+        self._watcher = (
+            None if watch is None else context.kept(watch, partial(watch.fresh, context))
+        )
         moments = (CHECKS.records, CHECKS.stale, CHECKS.messages, CHECKS.extents)
         self._records, self._stale, self._messages, self._extents = (
             Going(context, moment, checks_of(moment, groups)) for moment in moments
@@ -277,6 +281,8 @@ class LogPass:
         log.last, log.last_timestamp = batch.position[-LOOK_BACK:].tolist(), int(times[-1])
 
         self._prove(batch, dispatched)
+        if self._watcher is not None:
+            self._watcher.records(records)
 
     def messages(self, messages: Messages) -> None:
         """Messages of one queue."""
@@ -296,6 +302,8 @@ class LogPass:
         self._covered.add(extent.position, extent.end)
         self._extents(extent)
         self._prove(extent)
+        if self._watcher is not None:
+            self._watcher.extent(extent)
 
     def stale(self, batch: Batch) -> None:
         """Whole records that are none of this log, or no longer."""
@@ -306,6 +314,8 @@ class LogPass:
             log.newest_dead = max(log.newest_dead, int(records.ints("store_timestamp").max()))
         self._stale(records)
         self._prove(batch)
+        if self._watcher is not None:
+            self._watcher.stale(records)
 
     def _prove(self, item: Batch | Extent, dispatched: Dispatched | None = None) -> None:
         if self._proof is not None:

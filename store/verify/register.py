@@ -17,7 +17,7 @@ from ..findings.catalogue import group_of
 if TYPE_CHECKING:
     from ..audit.messages import Messages
     from ..log.commit_log import Extent
-    from .context import LogFacts, Records, VerifyContext
+    from .context import LogFacts, LogWatcher, Records, VerifyContext
 
 Once = Callable[["VerifyContext"], None]
 OfRecords = Callable[["VerifyContext", "Records"], None]
@@ -112,7 +112,7 @@ class Scope(NamedTuple):
     that time. sample_percent: so much of the log. start: log position to begin at; earlier: what
     the runs before it have shown of the log up to there. max_duration_s: reading ends after it.
     broker_version: take the store for one of it. proof: tell what of the log is in order for a start,
-    too (`Verdict.sound`).
+    too (`Verdict.sound`). watch: what else looks at the log in the same pass (`Verdict.watched`).
     """
 
     quick: bool = False
@@ -126,3 +126,4 @@ class Scope(NamedTuple):
     max_duration_s: float | None = None
     broker_version: str | None = None
     proof: bool = False
+    watch: type[LogWatcher] | None = None

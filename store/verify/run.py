@@ -94,6 +94,8 @@ def verify(
         context.log,
         str(unmendable(store.layout) or ""),
         proved_of(context) if scope.proof else None,
+        context.predicted.facts,
+        None if scope.watch is None else context.states().get(scope.watch),
     )
 
 

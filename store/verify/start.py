@@ -176,6 +176,7 @@ def predict(layout: Layout, version: str | None, sound: VerifiedLog | None) -> P
     Raises Unreadable.
     """
     from ..plan.observer import Policy
+    from ..recover.facts import facts_of
     from ..recover.recovery import Proved, analyze
 
     proved = None if sound is None else Proved(sound, None)
@@ -183,7 +184,7 @@ def predict(layout: Layout, version: str | None, sound: VerifiedLog | None) -> P
         found = analyze(layout, version, policy=Policy.KEEP, proved=proved)
     except StoreError as error:
         return Predicted(list(refused_by_config(layout, version)), error.message)
-    return Predicted(list(findings_of_start(found)))
+    return Predicted(list(findings_of_start(found)), facts=tuple(facts_of(found)))
 
 
 def refused_by_config(layout: Layout, version: str | None) -> Iterator[Finding]:
@@ -243,7 +244,7 @@ def worth_a_process(layout: Layout) -> bool:
 def a_start_does_no_harm(context: VerifyContext) -> None:
     """A broker starts, and loses, hides, resets nothing."""
     reason = context.stopped()
-    found = Predicted([], reason) if reason else context.start()
+    found = context.predicted = Predicted([], reason) if reason else context.start()
     for one in found.findings:
         context.findings.add(
             one.code, one.path, one.message, count=one.count, severity=one.severity

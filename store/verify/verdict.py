@@ -26,7 +26,7 @@ from ..findings.next_commands import (
     next_commands,
     refused,
 )
-from .context import LogFacts
+from .context import LogFacts, LogWatcher
 
 if TYPE_CHECKING:
     from ..audit.verified import VerifiedLog
@@ -62,6 +62,10 @@ class Verdict:
     unmendable: str = ""
     #: What of the log is in order for a start, where it was asked for.
     sound: VerifiedLog | None = field(default=None, compare=False, repr=False)
+    #: What the next start does, line by line, each with a label; nothing where it was not predicted.
+    start: Sequence[tuple[str, str]] = field(default=(), compare=False, repr=False)
+    #: What `Scope.watch` has seen.
+    watched: LogWatcher | None = field(default=None, compare=False, repr=False)
 
     @property
     def serious(self) -> list[Finding]:
@@ -72,7 +76,7 @@ class Verdict:
         found = counted(len(self.findings), "finding")
         return f"Verdict({self.status.value}: {found} in {counted(self.records, 'record')})"
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         """Its findings as a table, for notebooks."""
         from ..output.html import table_html
 

@@ -17,7 +17,6 @@ from mqstore.cli import json_text
 from mqstore.cli.exit_codes import ExitCode
 from mqstore.cli.terminal import (
     DANGEROUS,
-    bytes_text,
     colour_wanted,
     escape,
     escape_lines,
@@ -25,6 +24,7 @@ from mqstore.cli.terminal import (
     time_text,
 )
 from mqstore.cli.terminal_page import on_terminal
+from mqstore.store.counted import bytes_text
 
 from .. import stores
 from .at_a_terminal import Terminal

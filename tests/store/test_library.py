@@ -213,16 +213,26 @@ def test_short_texts(store: Unpack) -> None:
         verdict = mqstore.verify(opened)
         shown.append(repr(verdict))
         assert all(len(text) < 200 and "\n" not in text for text in shown), shown
-        html = opened._repr_html_()
+        html = opened._repr_html_() or ""
         assert html.count("<tr>") == 1 + min(50, len(opened.queue_summaries))
-        assert "<td>damaged</td>" not in html and "damaged" in verdict._repr_html_()
+        assert "<td>damaged</td>" not in html and "damaged" in (verdict._repr_html_() or "")
 
 
 def test_texts_of_a_store_are_escaped_in_notebooks() -> None:
     from mqstore.store.output.html import table_html
 
-    assert "<script>" not in table_html("<script>", ["<b>"], [["<i>&"]])
-    assert table_html("\udcff", [], [["\udcff"]]).encode().count(b"udcff") == 2
+    marked = table_html("<script>", ["<b>"], [["<i>&"]])
+    assert marked is not None and "<script>" not in marked and "<i>" not in marked
+    odd = table_html("\udcff", [], [["\udcff"]])
+    assert odd is not None and odd.encode().count(b"udcff") == 2
+
+
+def test_a_notebook_without_jinja_shows_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mqstore.store.output import html
+
+    html.templates.cache_clear()
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert html.table_html("title", [], []) is None
 
 
 def test_a_store_of_batches(store: Unpack) -> None:
@@ -231,6 +241,6 @@ def test_a_store_of_batches(store: Unpack) -> None:
         messages = list(opened.messages())
         assert any(message.inner is not None for message in messages)
         assert len(messages) > opened.to_arrow("position").read_all().num_rows
-        html = opened._repr_html_()
+        html = opened._repr_html_() or ""
         for topic, queue_id in {(m.topic, m.queue_id) for m in messages}:
             assert f"<td>{topic}</td><td>{queue_id}</td>" in html

@@ -91,13 +91,13 @@ def test_parts_add_up_through_json(tmp_path: Path) -> None:
 
 @given(st.lists(st.integers(0, (1 << 40)), min_size=1, max_size=50))
 def test_a_bin_holds_sizes_that_are_close(sizes: list[int]) -> None:
-    from mqstore.store.inspect.stats import _bin, _least
+    from mqstore.store.inspect.stats import least_of_bin, size_bin
 
-    numbers = _bin(np.array(sizes, np.int64)).tolist()
+    numbers = size_bin(np.array(sizes, np.int64)).tolist()
     for size, number in zip(sizes, numbers, strict=True):
         assert 0 <= number < 1 << 10
-        assert size * 15 // 16 <= _least(number) <= size
-        assert size >= 32 or _least(number) == size
+        assert size * 15 // 16 <= least_of_bin(number) <= size
+        assert size >= 32 or least_of_bin(number) == size
 
 
 def test_too_many_groups_end_the_count(monkeypatch: pytest.MonkeyPatch) -> None:

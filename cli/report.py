@@ -1,0 +1,159 @@
+"""`mqstore report`: a store on one page of HTML, for people and for a ticket."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from .broker_version import BrokerVersion, tell_nearest
+from .declared import App, Argument, Exit, Option, bad_parameter
+from .exit_codes import ExitCode, exit_code_of, exit_code_of_status
+from .options import FOUND, Common, say, shared
+
+if TYPE_CHECKING:
+    from ..store.report.page import Row, Section
+
+app = App()
+_COLUMNS = ("type", "store", "status", "sentence", "records", "bytes", "to")
+
+
+@app.command()
+@shared(unread=FOUND)
+def report(
+    stores: Annotated[list[Path], Argument(metavar="STORE...", help="Stores.")],
+    *,
+    to: Annotated[Path, Option("--to", metavar="FILE", help="The page, whole or not at all.")],
+    now: Annotated[
+        str | None, Option("--now", metavar="TIME", help="What is due then (default: now).")
+    ] = None,
+    broker_version: BrokerVersion = None,
+    common: Common,
+) -> None:
+    """Write what a store is, the verdict on it, and pictures of what is in it, as one page of HTML.
+
+    First the verdict, in the words of verify; what the next start of a broker does, and what to do next.
+    Then the log, file by file, by state, topic and age; records and bytes over time; who fills the disk;
+    queues against the log; timers by hour; sizes. Below each picture are its numbers. Several
+    stores are one page, with a table of verdicts first.
+
+    The page is one file that loads nothing and needs no script: it can be attached to a ticket. It has names
+    of topics, groups, queues and files, and no message. The log is read once, by verify's pass; the
+    size of the page does not grow with it.
+
+    Exit code: that of verify: 0 clean; 1 damaged; 3 not shut down cleanly, nothing else; 5 cannot be
+    read, or not written.
+
+    \b
+    Examples:
+      mqstore report /data/store --to store.html
+      mqstore report /data/store-* --to all.html --utc
+      mqstore report /data/store --to store.html --format json | jq -r .[].sentence
+    """
+    from ..store.output.html import require_jinja
+
+    require_jinja("no report")
+    _check_outside(to, stores)
+    tell_nearest(broker_version, common)
+    from ..store.search.selection import parse_time
+
+    now_ms = parse_time("now" if now is None else now)
+    codes = [ExitCode.DONE]
+    sections = list(_sections(stores, now_ms, broker_version, common, codes))
+    _write(sections, now_ms, to, common)
+    with common.open_output() as out:
+        rows = [_row(section.row, to) for section in sections]
+        out.records(rows, text=_text, columns=_COLUMNS)
+    from .verify import WORST
+
+    raise Exit(max(codes, key=WORST.index))
+
+
+def _check_outside(to: Path, stores: list[Path]) -> None:
+    """Nothing is ever written into a store that is looked at. Raises BadParameter, Missing."""
+    from ..store.errors import Missing
+
+    target = Path(os.path.realpath(to))
+    if not target.parent.is_dir():
+        raise Missing("no such directory", path=to.parent, hint="--to: make it first")
+    if target.is_dir():
+        raise bad_parameter(f"--to: a file, not a directory: {to}")
+    for store in stores:
+        if target.is_relative_to(os.path.realpath(store)):
+            raise bad_parameter(f"--to: a file outside the store: {to}")
+
+
+def _sections(
+    stores: list[Path],
+    now_ms: int,
+    broker_version: str | None,
+    common: Common,
+    codes: list[ExitCode],
+) -> Iterator[Section]:
+    """The parts of the page. codes: is told how each store is."""
+    from ..store.report.page import unreadable
+
+    for number, path in enumerate(stores, 1):
+        try:
+            section, code = _section(path, number, now_ms, broker_version, common)
+        except Exception as error:
+            if len(stores) == 1:
+                raise
+            say(str(error))
+            section, code = unreadable(str(path), str(error), number), exit_code_of(error)
+        codes.append(code)
+        yield section
+
+
+def _section(
+    path: Path, number: int, now_ms: int, broker_version: str | None, common: Common
+) -> tuple[Section, ExitCode]:
+    from ..store.report.gather import look
+    from ..store.report.page import section_of
+    from ..store.search.store import Store
+    from ..store.verify.register import Scope
+    from .terminal import time_text
+    from .verify import log_progress
+
+    scope, given = Scope(broker_version=broker_version), common.given(broker_version)
+    with Store(path, common.config(), rate_bytes=common.rate) as store:
+        with log_progress(store, common) as tell:
+            seen = look(store, scope, given, now_ms=now_ms, progress=tell, jobs=common.jobs or 1)
+        section = section_of(seen, number, partial(time_text, utc=common.utc))
+    return section, exit_code_of_status(seen.verdict.status)
+
+
+def _write(sections: list[Section], now_ms: int, to: Path, common: Common) -> None:
+    """The page is there whole, or what was there before stays. Raises OSError."""
+    from .. import __version__
+    from ..store.report.page import page_of
+    from .output_file import OutputFile
+    from .terminal import time_text
+
+    made = f"Looked at on {time_text(now_ms, common.utc)}, from the files alone."
+    file = OutputFile(to)
+    try:
+        for piece in page_of(sections, __version__, made):
+            file.stream.write(piece.encode("utf-8", "backslashreplace"))
+    except BaseException:
+        file.give_up()
+        raise
+    file.finish()
+
+
+def _row(row: Row, to: Path) -> dict[str, Any]:
+    return {
+        "type": "report",
+        "store": row.root,
+        "status": row.status,
+        "sentence": row.sentence,
+        "records": row.records,
+        "bytes": row.bytes,
+        "to": str(to),
+    }
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    return f"{row['store']}: {row['sentence']}; see {row['to']}"

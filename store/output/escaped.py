@@ -1,0 +1,41 @@
+"""Text out of a store as it may be shown: on a terminal, in a page.
+
+It is foreign: it can hold control characters that move a cursor, change a window's title or answer
+queries, and marks that turn the direction of a line. None of them is ever shown as it is.
+"""
+
+from __future__ import annotations
+
+import re
+
+DANGEROUS = (
+    "[\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
+    "\u00ad\u061c\u180e\u200b-\u200f"  # soft hyphen, zero width, left-to-right and opposite marks
+    "\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ufffe\uffff"  # separators, bidi, invisible, non-characters
+    "\ud800-\udfff"  # halves of a surrogate pair: undecodable bytes of a file name
+    "\U000e0000-\U000e0fff]"  # tags
+)
+"""Every character that does something else than to show itself. Compiled when text has one: not all have."""
+
+_KEPT_LINES = f"(?!\n){DANGEROUS}"
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
+
+
+def escape(text: str) -> str:
+    r"""`text` on one line with every dangerous character written out.
+
+    >>> print(escape("a\x1b[2Jb\n\u202ec"))
+    a\x1b[2Jb\n\u202ec
+    """
+    return text if text.isprintable() else re.sub(DANGEROUS, _written_out, text)
+
+
+def escape_lines(text: str) -> str:
+    """As `escape`, but line ends stay: for text of our own that has foreign text in it."""
+    return text if text.isprintable() else re.sub(_KEPT_LINES, _written_out, text)
+
+
+def _written_out(match: re.Match[str]) -> str:
+    char = match[0]
+    short = _SHORT.get(char)
+    return short or char.encode("unicode_escape", "surrogatepass").decode("ascii")

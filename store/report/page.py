@@ -1,0 +1,159 @@
+"""One file of HTML for stores that were looked at: it needs no network, no script, and harms nobody.
+
+Whatever comes out of a store is text for the template, which escapes it; a policy in the page forbids
+scripts and requests besides, whatever a browser would make of it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..counted import bytes_text, counted
+from ..findings.catalogue import Severity, catalogue
+from ..findings.findings import Finding, how_many_more
+from ..output.html import templates
+from ..verify.verdict import Status
+from .figures import pictures_of
+from .gather import STATUS, Seen
+from .log_figures import TimeText
+
+CODES_SHOWN = 60
+_UNREAD_SHOWN = 40
+_PARTS_SHOWN = 6
+"""Codes behind a command before they are folded."""
+
+
+class Row(NamedTuple):
+    """A store in the table at the top. status: `clean`, `unclean`, `damaged`, `unreadable`."""
+
+    root: str
+    status: str
+    word: str
+    sentence: str
+    records: int
+    bytes: int
+
+
+class Section(NamedTuple):
+    """The part of the page that is about one store, made as soon as it was looked at."""
+
+    row: Row
+    html: str
+
+
+def section_of(seen: Seen, number: int, time: TimeText) -> Section:
+    """number: of the store on the page, from 1 on. time: as times are to be shown."""
+    verdict = seen.verdict
+    row = Row(
+        seen.root,
+        verdict.status.value,
+        STATUS[verdict.status],
+        seen.sentence,
+        verdict.records,
+        verdict.bytes,
+    )
+    html = (
+        templates()
+        .get_template("store.html")
+        .render(
+            number=number,
+            row=row,
+            seen=seen,
+            what_now=_what_now(seen),
+            commands=[_command(command) for command in seen.commands],
+            findings=_findings(seen),
+            unread=_folded(verdict.unread, _UNREAD_SHOWN),
+            pictures=pictures_of(seen, time),
+            bytes_text=bytes_text,
+            sign=SIGNS[row.status],
+        )
+    )
+    return Section(row, html)
+
+
+def unreadable(root: str, error: str, number: int) -> Section:
+    """A store that could not be looked at."""
+    row = Row(root, "unreadable", "cannot be read", error, 0, 0)
+    html = templates().get_template("unread.html").render(number=number, row=row, sign="?")
+    return Section(row, html)
+
+
+SIGNS: Mapping[str, str] = {"clean": "✓", "unclean": "!", "damaged": "✗", "unreadable": "?"}
+"""A status is told by sign and word: colours say it once more."""
+
+
+def page_of(sections: Sequence[Section], version: str, made: str) -> Iterator[str]:
+    """The file, piece by piece. version: of mqstore. made: when, and how, in a sentence."""
+    style = templates().get_template("style.css").render()
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    rows = [section.row for section in sections]
+    return (
+        templates()
+        .get_template("page.html")
+        .generate(
+            style=style,
+            digest=digest,
+            title=_title(rows),
+            rows=rows,
+            signs=SIGNS,
+            sections=[section.html for section in sections],
+            bytes_text=bytes_text,
+            version=version,
+            made=made,
+        )
+    )
+
+
+def _title(rows: Sequence[Row]) -> str:
+    if len(rows) == 1:
+        return f"{rows[0].root}: {rows[0].word}"
+    bad = sum(row.status in (Status.DAMAGED.value, "unreadable") for row in rows)
+    return f"{counted(len(rows), 'store')}, {bad} damaged or unreadable"
+
+
+def _what_now(seen: Seen) -> str:
+    """One sentence before the commands."""
+    verdict = seen.verdict
+    if seen.tidy:
+        if verdict.unread:
+            return "Check the rest."
+        return "Nothing has to be done; this mends the warnings." if seen.commands else "Nothing."
+    if verdict.serious:
+        return "Do not start a broker on it yet. Without --apply you see the plan."
+    return "A start recovers it; so does this." if seen.commands else "A start recovers it."
+
+
+def _command(command: Any) -> tuple[str, str]:
+    more = len(command.codes) - _PARTS_SHOWN
+    codes = ", ".join(command.codes[:_PARTS_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return str(command), f"{codes}{', by hand' if command.by_hand else ''}"
+
+
+def _findings(seen: Seen) -> tuple[list[dict[str, Any]], int]:
+    """A row for each code, the worst first, and how many codes are not shown."""
+    by_code: dict[str, list[Finding]] = {}
+    for finding in seen.verdict.findings:
+        by_code.setdefault(finding.code, []).append(finding)
+    rows = []
+    for code, mine in list(by_code.items())[:CODES_SHOWN]:
+        first = max(mine, key=lambda finding: finding.count)
+        rows.append(
+            {
+                "code": code,
+                "severity": first.severity.label,
+                "bad": first.severity >= Severity.ERROR,
+                "place": first.place(seen.root),
+                "message": f"{first.message}{how_many_more(first, mine)}",
+                "broker": catalogue()[code].broker,
+            }
+        )
+    return rows, max(0, len(by_code) - CODES_SHOWN)
+
+
+def _folded(texts: Iterable[str], most: int) -> list[str]:
+    found = list(texts)
+    more = len(found) - most
+    return [*found[:most], *([f"and {more} more"] if more > 0 else [])]

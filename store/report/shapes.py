@@ -1,0 +1,107 @@
+"""Pictures as shapes and numbers: what a template draws, and the table below it.
+
+Across, places are percents of the width, so that a picture fits a telephone, a screen and a sheet of paper
+without its letters becoming smaller; down, they are pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+GUTTER = 24.0
+"""Percent of the width for the names of rows."""
+
+
+class Box(NamedTuple):
+    """A rectangle. x, width: percent. y, height: pixels. look: a class of the style sheet."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    look: str
+    title: str = ""
+
+
+class Label(NamedTuple):
+    """A text that is cut off where its place ends. anchor: `start`, `middle` or `end`."""
+
+    x: float
+    y: float
+    width: float
+    text: str
+    look: str = ""
+    anchor: str = "start"
+
+
+class Key(NamedTuple):
+    """A line of the legend."""
+
+    look: str
+    text: str
+
+
+class Table(NamedTuple):
+    """The numbers below a picture. head: names; those that begin with # are columns of numbers. more: so
+    many rows are not shown.
+    """
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    more: int = 0
+
+
+class Picture(NamedTuple):
+    """One picture. says: what it shows in a sentence, for who does not see it, too. height: pixels."""
+
+    name: str
+    title: str
+    says: str
+    height: float
+    boxes: Sequence[Box]
+    labels: Sequence[Label]
+    legend: Sequence[Key]
+    table: Table
+    note: str = ""
+
+
+def across(begin: float, end: float) -> tuple[float, float]:
+    """Where a part of the plot (0 … 1) is, and how wide it is, in percent."""
+    width = 100 - GUTTER
+    return GUTTER + begin * width, max(0.0, end - begin) * width
+
+
+def squarified(sizes: Sequence[float], width: float, height: float) -> list[tuple[float, ...]]:
+    """A rectangle (x, y, width, height) for each size, largest first, as near to squares as can be
+    (Bruls, Huizing, van Wijk: Squarified Treemaps, 2000).
+    """
+    left = [size * width * height / sum(sizes) for size in sizes] if sum(sizes) > 0 else []
+    found: list[tuple[float, ...]] = []
+    x = y = 0.0
+    while left:
+        side, row = min(width, height), left[:1]
+        while len(row) < len(left) and _worst(left[: len(row) + 1], side) <= _worst(row, side):
+            row = left[: len(row) + 1]
+        thick = sum(row) / side if side else 0.0
+        at = 0.0
+        for area in row:
+            long = area / thick if thick else 0.0
+            if width >= height:
+                found.append((x, y + at, thick, long))
+            else:
+                found.append((x + at, y, long, thick))
+            at += long
+        if width >= height:
+            x, width = x + thick, max(0.0, width - thick)
+        else:
+            y, height = y + thick, max(0.0, height - thick)
+        left = left[len(row) :]
+    return found
+
+
+def _worst(row: Sequence[float], side: float) -> float:
+    total = sum(row)
+    if not total or not side:
+        return float("inf")
+    return max(side**2 * max(row) / total**2, total**2 / (side**2 * max(min(row), 1e-12)))
