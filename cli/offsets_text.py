@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..store.counted import counted
-from .terminal import bytes_text, escape, time_text
+from ..store.counted import bytes_text, counted
+from .terminal import escape, time_text
 
 if TYPE_CHECKING:
     from ..store.disk.layout import Layout
