@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from .terminal import DANGEROUS
+from ..store.output.escaped import DANGEROUS
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 _encode_wide = json.JSONEncoder(ensure_ascii=False, indent=2, check_circular=False).encode

@@ -14,7 +14,6 @@ import time
 from threading import RLock
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from ..store.counted import bytes_text
 from .terminal import is_terminal
 
 if TYPE_CHECKING:
@@ -154,6 +153,8 @@ class Progress:
 
     def __str__(self) -> str:
         """How far it is."""
+        from ..store.counted import bytes_text
+
         done = bytes_text(self._done_bytes)
         total = f" of {bytes_text(self._total_bytes)}" if self._total_bytes else ""
         return f"{self._what}: {done}{total}"

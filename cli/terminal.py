@@ -10,18 +10,6 @@ from __future__ import annotations
 import os
 from typing import IO
 
-from ..store.output.escaped import DANGEROUS, escape, escape_lines
-
-__all__ = [
-    "DANGEROUS",
-    "colour_wanted",
-    "escape",
-    "escape_lines",
-    "is_terminal",
-    "paint",
-    "time_text",
-]
-
 _STYLES = {
     "bold": "1",
     "dim": "2",
@@ -32,6 +20,24 @@ _STYLES = {
     "magenta": "35",
     "cyan": "36",
 }
+
+
+def escape(text: str) -> str:
+    """`text` on one line with every dangerous character written out (`store/output/escaped.py`)."""
+    if text.isprintable():
+        return text
+    from ..store.output import escaped
+
+    return escaped.escape(text)
+
+
+def escape_lines(text: str) -> str:
+    """As `escape`, but line ends stay: for text of our own that has foreign text in it."""
+    if text.isprintable():
+        return text
+    from ..store.output import escaped
+
+    return escaped.escape_lines(text)
 
 
 def paint(text: str, style: str, colour: bool) -> str:

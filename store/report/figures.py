@@ -40,7 +40,7 @@ def tree_map(topics: Topics) -> Picture:
     total = int(topics.bytes.sum())
     left = int(topics.bytes[rest].sum()) if rest else 0
     tiles = [(topics.names[n], int(topics.bytes[n]), topics.look(n)) for n in shown]
-    tiles += [(f"{len(rest):,} more topics", left, "other")] if rest else []
+    tiles += [(counted(len(rest), "more topic", form=","), left, "other")] if rest else []
     tiles.sort(key=lambda tile: -tile[1])
     boxes, labels = list[Box](), list[Label]()
     places = squarified([tile[1] for tile in tiles], _TREE_WIDTH, _TREE_PX)

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from ...formats.derive.ragged import Ints
-from ..counted import bytes_text
+from ..counted import bytes_text, counted
 from .gather import Seen
 from .shapes import GUTTER, Box, Key, Label, Picture, Table, across
 from .watch import MAP_COLUMNS, OTHERS, TIME_STEPS_S, LogPicture, State
@@ -75,7 +75,7 @@ def log_maps(seen: Seen, topics: Topics, time: TimeText) -> Iterator[Picture]:
     """The log, a row for a file or a few, coloured by state, by topic and by age."""
     picture = seen.picture
     places = picture.places
-    files = "a file" if places.files == 1 else f"{places.files} files"
+    files = "a file" if places.files == 1 else counted(places.files, "file")
     looks = _states(picture)
     present = set(looks)
     legend = [Key(look, text) for look, text in _TEXTS.values() if look in present]
@@ -158,7 +158,7 @@ def _runs(looks: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _map_table(picture: LogPicture, topics: Topics, time: TimeText) -> Table:
-    head = ["log position", "#records", *(f"#{state.name.lower()} bytes" for state in State)]
+    head = ["log position", "#records", *(f"#bytes: {state.name.lower()}" for state in State)]
     rows = []
     state = picture.state.reshape(len(State), picture.places.rows, MAP_COLUMNS).sum(axis=2)
     records = picture.records_at.reshape(-1, MAP_COLUMNS).sum(axis=1)
@@ -166,7 +166,7 @@ def _map_table(picture: LogPicture, topics: Topics, time: TimeText) -> Table:
         start = picture.places.start + row * picture.places.row_bytes
         numbers = [f"{int(each):,}" for each in (records[row], *state[:, row])]
         rows.append((f"{start:,}", *numbers))
-    return Table((*head[:2], "#record bytes", *head[3:]), rows)
+    return Table(head, rows)
 
 
 def _age_table(picture: LogPicture, time: TimeText) -> Table:
@@ -211,7 +211,7 @@ def heat_maps(seen: Seen, topics: Topics, time: TimeText) -> Iterator[Picture]:
     key = row_of[rows.group[inside]] * count + column[inside]
     names = [topics.names[n] for n in shown]
     edges = [(first + n) * TIME_STEPS_S[step] * 1000 for n in range(count + 1)]
-    note = f"{outside:,} records of other times are left out." if outside else ""
+    note = f"Left out: {counted(outside, 'record', form=',')} of other times." if outside else ""
     for name, title, values in (
         ("records", "Records over time, by topic", rows.records),
         ("bytes", "Bytes over time, by topic", rows.bytes),

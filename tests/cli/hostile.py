@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mqstore.cli.terminal import DANGEROUS
 from mqstore.formats.consume_queue import UNIT, UNIT_BYTES
 from mqstore.formats.hashing import java_hash
+from mqstore.store.output.escaped import DANGEROUS
 
 from ..store.made_log import MadeLog, patience
 from .datadriven import Result, run_here

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from mqstore.cli import json_text
 from mqstore.cli.exit_codes import ExitCode
 from mqstore.cli.terminal import (
-    DANGEROUS,
     colour_wanted,
     escape,
     escape_lines,
@@ -25,6 +24,7 @@ from mqstore.cli.terminal import (
 )
 from mqstore.cli.terminal_page import on_terminal
 from mqstore.store.counted import bytes_text
+from mqstore.store.output.escaped import DANGEROUS
 
 from .. import stores
 from .at_a_terminal import Terminal

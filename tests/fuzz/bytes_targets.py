@@ -7,7 +7,7 @@ import re
 
 from mqstore.cli.json_text import dumps
 from mqstore.cli.record_text import RecordText
-from mqstore.cli.terminal import DANGEROUS, escape_lines
+from mqstore.cli.terminal import escape_lines
 from mqstore.formats import message_properties, quick
 from mqstore.formats.derive import Ragged, spans
 from mqstore.formats.hashing import crc31, java_hash, java_string
@@ -17,6 +17,7 @@ from mqstore.store.broker.filter import Where
 from mqstore.store.disk.checkpoint import Checkpoint
 from mqstore.store.log.body import compression_of, unpack
 from mqstore.store.log.message import messages
+from mqstore.store.output.escaped import DANGEROUS
 
 from ..formats.derive.schemas import REAL_SCHEMAS, parse
 from ..formats.derive.test_decode import agree

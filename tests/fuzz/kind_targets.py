@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from mqstore.cli.json_text import dumps
-from mqstore.cli.terminal import DANGEROUS
 from mqstore.formats import (
     batch_consume_queue,
     dledger_index,
@@ -19,6 +18,7 @@ from mqstore.formats import (
 )
 from mqstore.store.disk.checkpoint import TimerCheck
 from mqstore.store.disk.file_queue import MappedFileQueue
+from mqstore.store.output.escaped import DANGEROUS
 from mqstore.store.queues.ext import ExtUnits, ext_unit, ext_units
 from mqstore.store.queues.filter_bits import BloomFilter, bit_map, consumer_filters
 from mqstore.store.queues.read_batches import (
