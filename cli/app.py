@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, str] = {
     "sql": "Ask stores with SQL.",
     "diff": "Find the first message of each queue in which two copies differ.",
     "report": "Write what a store is, the verdict on it, and pictures of what is in it, as one page of HTML.",
+    "trace": "Tell the life of one message, and why a group has got it or not.",
     "explain": "Explain a code or label that another command prints.",
     "damage": "Make a damaged copy of a store, for drills and tests.",
     "pipeline": "Work on many and large stores with Spark.",

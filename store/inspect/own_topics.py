@@ -43,6 +43,7 @@ from ..broker.system_topics import (
     delay_ms,
 )
 from ..counted import counted
+from ..disk.lock import holder
 from ..errors import Missing
 from ..log.batch import Batch
 from ..log.message import Message, messages
@@ -56,22 +57,28 @@ from ..settings.options import options_of
 from ..settings.read import read_config_file
 
 
-def topic_records(store: Store, topic: str, note: Note) -> Iterator[Batch]:
+def topic_records(
+    store: Store, topic: str, note: Note, behind: int | None = None
+) -> Iterator[Batch]:
     """Records of a topic: queue by queue, or in log order where the log has to be scanned.
 
-    A batch is valid until the next one is asked for. note: told once where the log is scanned, and
-    how many units point at no record. Raises Unreadable.
+    behind: position of a record; only that one and later ones are wanted. A batch is valid until the
+    next one is asked for. note: told once where the log is scanned, and how many units point at no
+    record. Raises Unreadable.
     """
     why = unreliable(store)
     if why:
         note(f"{topic}: {why}: scanning the log")
-        yield from scanned(store, topic)
+        yield from scanned(store, topic, behind)
         return
     end, lost = store.log_end.position, 0
     for directory in store.queues.of_topic(topic):
         with store.queues.open(topic, directory.queue_id) as queue:
             ends = store.queue_summary(queue)
-            for window in of_queue(queue, ends.min_offset, ends.max_offset, log_end=end):
+            start = ends.min_offset
+            if behind is not None:
+                start = queue.at_or_behind(behind, start, ends.max_offset)
+            for window in of_queue(queue, start, ends.max_offset, log_end=end):
                 for places, batch in batches(store.log, window):
                     lost += len(places) - len(batch)
                     yield batch.take(equal(batch.columns.ragged("topic"), utf8(topic)))
@@ -81,21 +88,24 @@ def topic_records(store: Store, topic: str, note: Note) -> Iterator[Batch]:
 
 def unreliable(store: Store) -> str:
     """Why queues may not have all messages, "" where they have."""
-    if os.path.lexists(store.layout.abort):
+    if os.path.lexists(store.layout.abort) and holder(store.layout.lock) is None:
         return "the broker did not shut down, queues may be behind"
     return store.queues_unread
 
 
-def scanned(store: Store, topic: str) -> Iterator[Batch]:
-    """Records of a topic by a scan of the log, stale ones left out."""
-    for item in store.log.scan(crc=False, reuse=True):
+def scanned(store: Store, topic: str, behind: int | None = None) -> Iterator[Batch]:
+    """Records of a topic by a scan of the log, stale ones left out; behind: as `topic_records`."""
+    for item in store.log.scan(behind, crc=False, reuse=True):
+        store.scanned(
+            item.size if not isinstance(item, Batch) else item.end - int(item.position[0])
+        )
         if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
             own = equal(item.columns.ragged("topic"), utf8(topic))
             if own.any():
                 yield item.take(np.flatnonzero(own).astype(np.int64))
 
 
-_FILE = "delayOffset.json"
+DELAY_FILE = "delayOffset.json"
 _KIND = "delay-offset"
 
 
@@ -156,9 +166,9 @@ def delays(store: Store, now_ms: int, note: Note) -> Delays:
     killed broker may have delivered more than it had noted.
     """
     known = options_of(store.layout).delay_levels.value
-    progress = _progress(store)
+    progress = delay_progress(store)
     if progress is None:
-        note(f"{_FILE} cannot be read: all messages of the delay levels count as pending")
+        note(f"{DELAY_FILE} cannot be read: all messages of the delay levels count as pending")
         progress = {}
     levels: dict[int, Level] = {}
     for batch in topic_records(store, SCHEDULE_TOPIC, note):
@@ -183,13 +193,13 @@ def _due(batch: Batch, levels: tuple[int, ...]) -> Ints:
     return stored + np.array([waits[text] for text in texts], np.int64)
 
 
-def _progress(store: Store) -> Mapping[int, int] | None:
+def delay_progress(store: Store) -> Mapping[int, int] | None:
     """Level → next queue offset to be delivered, of delayOffset.json, else of its .bak.
 
     Empty where there is neither: nothing was delivered. None where one is there, and damaged.
     """
     damaged = False
-    for name in (_FILE, f"{_FILE}.bak"):
+    for name in (DELAY_FILE, f"{DELAY_FILE}.bak"):
         try:
             file = read_config_file(store.layout.config / name, _KIND)
         except Missing:
@@ -448,8 +458,32 @@ def _decided(store: Store, note: Note) -> set[int]:
     """Queue offsets of half messages that op records name."""
     found: set[int] = set()
     for message in _messages(store, OP_TOPIC, note):
-        parts = message.stored_body.split(b",")
-        found |= {int(part) for part in parts if part.isdigit() and len(part) < 20}
+        found |= decided_by(message)
+    return found
+
+
+def decided_by(op: Message) -> set[int]:
+    """Queue offsets of the half messages that an op record names."""
+    parts = op.stored_body.split(b",")
+    return {int(part) for part in parts if part.isdigit() and len(part) < 20}
+
+
+def op_records(store: Store, halves: Collection[Message], note: Note) -> dict[int, Message]:
+    """By queue offset of half messages of one queue the first op record that decides each.
+
+    The topic is read up to the last of them. Raises Unreadable.
+    """
+    first = min(halves, key=lambda half: half.position)
+    open_ = {half.queue_offset for half in halves if half.queue_id == first.queue_id}
+    found: dict[int, Message] = {}
+    for batch in topic_records(store, OP_TOPIC, note, behind=first.position):
+        own = batch.take(batch.columns.ints("queue_id") == first.queue_id)
+        for op in messages(own):
+            decided = open_ & decided_by(op)
+            found |= dict.fromkeys(decided, op)
+            open_ -= decided
+            if not open_:
+                return found
     return found
 
 

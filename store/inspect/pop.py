@@ -8,10 +8,10 @@ Check points, acknowledgements and what came back of POP, read from a broker's o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,6 +47,24 @@ class CheckPoint:
     revived: tuple[str, int, int] | None = None
 
 
+class Place(NamedTuple):
+    """A message that consumers may have been given: its place in a queue, and in the log."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    position: int
+
+    def is_in(self, fields: Mapping[str, Any]) -> bool:
+        """A check point or an acknowledgement is about the message."""
+        if (fields["topic"], fields["queue_id"]) != (self.topic, self.queue_id):
+            return False
+        if "num" in fields:
+            return any(offset == self.queue_offset for offset, _ in pop_format.offsets_of(fields))
+        acked = fields.get("ack_offsets", [fields.get("ack_offset")])
+        return self.queue_offset in acked
+
+
 @dataclass
 class PopRecords:
     """What the topics of POP hold.
@@ -63,17 +81,21 @@ class PopRecords:
     wrong: int = 0
 
 
-def pop_records(store: Store, note: Note) -> PopRecords:
-    """Read all of them. Memory: what the topics hold. Raises Unreadable."""
+def pop_records(store: Store, note: Note, about: Place | None = None) -> PopRecords:
+    """Read all of them, or those about one message. Memory: what is kept of the topics.
+
+    Raises Unreadable.
+    """
     found = PopRecords()
-    for batch in _batches(store, note):
+    for batch in _batches(store, note, None if about is None else about.position):
         topics, items = batch.columns.ragged("topic"), Items(batch.columns.ragged("properties"))
         revive = _begins(topics, pop_format.REVIVE_TOPIC)
         waits = equal(topics, utf8(TIMER_TOPIC))
         waits &= _begins(items.find(names.REAL_TOPIC), pop_format.REVIVE_TOPIC)
         tags = items.find(names.TAGS)
         for row in np.flatnonzero(revive | waits).tolist():
-            _add(found, batch, row, tags[row].decode("utf-8", "replace"), bool(revive[row]))
+            tag = tags[row].decode("utf-8", "replace")
+            _add(found, batch, row, tag, bool(revive[row]), about)
         again = _begins(topics, names.RETRY_PREFIX) & (
             items.find(pop_format.FIRST_POP_TIME).length > 0
         )
@@ -81,17 +103,20 @@ def pop_records(store: Store, note: Note) -> PopRecords:
     return found
 
 
-def _batches(store: Store, note: Note) -> Iterator[Batch]:
-    """Records of the timer topic, of revive and of retry topics; in one scan where there is one."""
+def _batches(store: Store, note: Note, behind: int | None) -> Iterator[Batch]:
+    """Records of the timer topic, of revive and of retry topics; in one scan where there is one.
+
+    behind: as of `topic_records`.
+    """
     if why := unreliable(store):
         note(f"pop: {why}: scanning the log")
-        for item in store.log.scan(crc=False, reuse=True):
+        for item in store.log.scan(behind, crc=False, reuse=True):
             if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
                 yield item
         return
     for topic in store.topics:
         if topic == TIMER_TOPIC or topic.startswith((pop_format.REVIVE_TOPIC, names.RETRY_PREFIX)):
-            yield from topic_records(store, topic, note)
+            yield from topic_records(store, topic, note, behind)
 
 
 def _begins(strings: Ragged, prefix: str) -> Flags:
@@ -100,7 +125,9 @@ def _begins(strings: Ragged, prefix: str) -> Flags:
     return equal(Ragged(strings.buffer, strings.start, np.minimum(strings.length, len(head))), head)
 
 
-def _add(found: PopRecords, batch: Batch, row: int, tag: str, revived: bool) -> None:
+def _add(
+    found: PopRecords, batch: Batch, row: int, tag: str, revived: bool, about: Place | None
+) -> None:
     """A check point or an acknowledgement; of several records of one the newest counts."""
     columns, position = batch.columns, int(batch.position[row])
     place = None
@@ -112,6 +139,8 @@ def _add(found: PopRecords, batch: Batch, row: int, tag: str, revived: bool) -> 
     fields = pop_format.parse(tag, columns.ragged("body")[row])
     if fields is None:
         found.wrong += 1
+        return
+    if about is not None and not about.is_in(fields):
         return
     key = pop_format.key_of(fields)
     if tag == pop_format.ACK_TAG:
@@ -255,6 +284,30 @@ def pop(store: Store, now_ms: int, note: Note) -> Pop:
     return found
 
 
+def given_out(store: Store, about: Place, now_ms: int, note: Note) -> list[Popped]:
+    """Each time that a consumer was given one message, as it stands at `now_ms`; the newest last.
+
+    Raises Unreadable.
+    """
+    _tell(store, note)
+    records = pop_records(store, note, about)
+    progress = read_progress(store.layout.config)
+    found = []
+    for key, point in records.check_points.items():
+        row = _row(point, about.queue_offset)
+        acked = records.acks.get(key, set())
+        _locate(store, [row], records)
+        if any(d for offset, d in formats.offsets_of(point.fields) if offset == row.queue_offset):
+            acked = {row.queue_offset}
+        row.state, row.reason = (
+            (State.ACKED, "")
+            if row.queue_offset in acked
+            else _state(row, now_ms, _is_read(point, progress))
+        )
+        found.append(row)
+    return sorted(found, key=lambda row: (row.pop_timestamp, row.check_point))
+
+
 def _tell(store: Store, note: Note) -> None:
     """Where else POP keeps what is not looked at."""
     layout = store.layout
@@ -278,19 +331,24 @@ def _size(point: CheckPoint) -> int:
 
 def _open(point: CheckPoint, acked: set[int]) -> Iterator[Popped]:
     """The messages of a check point that nobody acknowledged."""
-    fields = point.fields
-    for offset, done in formats.offsets_of(fields):
+    for offset, done in formats.offsets_of(point.fields):
         if not done and offset not in acked:
-            yield Popped(
-                fields["topic"],
-                fields["group"],
-                fields["queue_id"],
-                offset,
-                State.UNKNOWN,
-                fields["pop_time"],
-                fields["pop_time"] + fields["invisible_time"],
-                point.position,
-            )
+            yield _row(point, offset)
+
+
+def _row(point: CheckPoint, offset: int) -> Popped:
+    """One message of a check point, its state not known yet."""
+    fields = point.fields
+    return Popped(
+        fields["topic"],
+        fields["group"],
+        fields["queue_id"],
+        offset,
+        State.UNKNOWN,
+        fields["pop_time"],
+        fields["pop_time"] + fields["invisible_time"],
+        point.position,
+    )
 
 
 def _reached(progress: Progress, topic: str, queue_id: int) -> int | None:

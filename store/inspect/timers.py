@@ -20,7 +20,15 @@ from ..search.found import Note
 from ..search.store import Store
 from ..timer.read import NO_NUMBER, NOWHERE
 from .timer_chains import Chained, entries_of, wheel_of
-from .timer_records import Cancel, Cancels, Facts, TimerRecords, facts_of, timer_records
+from .timer_records import (
+    Cancel,
+    Cancels,
+    Facts,
+    Scanned,
+    TimerRecords,
+    facts_of,
+    timer_records,
+)
 
 HOUR_MS = 3_600_000
 _STUCK = (
@@ -29,6 +37,9 @@ _STUCK = (
 )
 _AT_ONCE = "due when it came in: it was put into its topic at once"
 _NOT_ASKED = "put into its topic at once although it was not due"
+_POISON = "a broker reads the timer queue no farther than"
+_WRONG_SIZE = "its entry in the timer log names a wrong number of bytes"
+NO_CHAIN = "its entry in the timer log is in no chain of the wheel"
 
 
 class State(StrEnum):
@@ -69,6 +80,13 @@ class Timer:
     positions: list[int] = field(default_factory=list)
     delivered: list[int] = field(default_factory=list)
     again: bool = False
+
+    @property
+    def bug(self) -> str:
+        """The number of the bug of brokers that keeps the message back (spec 7.12), "" for none."""
+        if self.reason.startswith(_POISON):
+            return "B35"
+        return {_STUCK: "B31", _WRONG_SIZE: "B36"}.get(self.reason, "")
 
     def to_json(self) -> dict[str, Any]:
         """One row of `inspect --timers`."""
@@ -112,11 +130,14 @@ class Timers:
         }
 
 
-def timers(store: Store, now_ms: int, note: Note) -> Timers:
-    """The timer messages of a store as they stand at `now_ms`. Raises Unreadable."""
+def timers(store: Store, now_ms: int, note: Note, scanned: Scanned | None = None) -> Timers:
+    """The timer messages of a store as they stand at `now_ms`. Raises Unreadable.
+
+    scanned: what is known of them already; without it the log is scanned.
+    """
     if store.config.get_bool("timerRocksDBEnable"):
         note("timers: timerRocksDBEnable is on: what waits in rocksdbstore is not looked at")
-    scanned = timer_records(store)
+    scanned = timer_records(store) if scanned is None else scanned
     records = scanned.requested
     if records is None and not store.layout.timer_wheel.exists():
         return Timers(now_ms)
@@ -196,7 +217,7 @@ def _state(facts: Facts, rows: Ints) -> tuple[State, str]:
         return (State.ROLLED if facts.rolled[waits[-1]] else State.PENDING), ""
     if facts.in_queue[last]:
         if facts.poison is not None and facts.records.queue_offset[last] >= facts.poison:
-            return State.NEVER, f"a broker reads the timer queue no farther than {facts.poison}"
+            return State.NEVER, f"{_POISON} {facts.poison}"
         return State.PENDING, "not in the wheel yet"
     if facts.damage > facts.records.position[last]:
         return State.UNKNOWN, "nothing leads to it, but the log is damaged behind it"
@@ -206,14 +227,14 @@ def _state(facts: Facts, rows: Ints) -> tuple[State, str]:
 def _why_never(facts: Facts, last: int) -> str:
     tick_ms, wheel = int(facts.tick_ms[last]), facts.wheel
     if facts.unread[last]:
-        return "its entry in the timer log names a wrong number of bytes"
+        return _WRONG_SIZE
     if tick_ms == NOWHERE:
         return "no entry of the timer log names it, and no broker reads it from the queue"
     if tick_ms < wheel.last_read_ms:
         return "its tick was read, but nothing was delivered"
     if tick_ms < wheel.read_ms:
         return "due too long ago: a broker that starts reads the wheel from a later tick on"
-    return "its entry in the timer log is in no chain of the wheel"
+    return NO_CHAIN
 
 
 def _at_once(records: TimerRecords) -> Iterator[Timer]:

@@ -127,11 +127,11 @@ def read_filters(layout: Layout) -> dict[str, object]:
 
 
 def consumer_filters(
-    config: Mapping[str, Any], bloom: BloomFilter
+    config: Mapping[str, Any], bloom: BloomFilter | None
 ) -> dict[str, list[ConsumerFilter]]:
     """The filters of a parsed consumerFilter.json by topic.
 
-    Empty where one of them has bits of another bloom filter: a broker forgets all of them then.
+    bloom: that of the broker; None: each with the bits that it says itself. Empty where one of them has bits of another bloom filter: a broker forgets all of them then.
     Raises InvalidInput where the object is not of that form.
     """
     found: dict[str, list[ConsumerFilter]] = {}
@@ -155,11 +155,13 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 
 def _consumer_filter(
-    topic: str, group: str, data: Mapping[str, Any], bloom: BloomFilter
+    topic: str, group: str, data: Mapping[str, Any], bloom: BloomFilter | None
 ) -> ConsumerFilter | None:
     """None where the bits are not of this bloom filter."""
     bits = _object(data.get("bloomFilterData"))
     positions = bits.get("bitPos")
+    if bloom is None:
+        bloom, positions = _own_bloom(bits)
     if bits.get("bitNum") != bloom.bits or not isinstance(positions, list):
         return None
     if len(positions) != bloom.hashes:
@@ -178,6 +180,18 @@ def _consumer_filter(
         bloom.bits,
         born if isinstance(born, int) else 0,
     )
+
+
+def _own_bloom(bits: Mapping[str, Any]) -> tuple[BloomFilter, list[Any]]:
+    """The bloom filter that the bits of one group are of, and these; no bits where they are odd."""
+    number, positions = bits.get("bitNum"), bits.get("bitPos")
+    if not isinstance(number, int):
+        return BloomFilter(0, 0), []
+    if isinstance(positions, list) and all(
+        isinstance(at, int) and 0 <= at < number for at in positions
+    ):
+        return BloomFilter(number, len(positions)), positions
+    return BloomFilter(number, 0), []
 
 
 def _compiled(expression: object) -> Where | None:

@@ -184,6 +184,18 @@ class ConsumeQueue:
                 return self.unit(first_dead - 1)
         return None
 
+    def at_or_behind(self, position: int, begin: int, stop: int) -> int:
+        """Number of the first unit begin ≤ k < stop of the record at `position` or of a later one.
+
+        `stop` without one. Units are in the order of the log. Raises Unreadable.
+        """
+
+        def before(number: int) -> bool:
+            unit = self.unit(number)
+            return unit is None or unit.pre_fill or unit.physical_offset < position
+
+        return _partition(begin, stop, before)
+
     def newest(self) -> Iterator[Unit]:
         """Units that point at something, the newest first. Raises Unreadable."""
         for file in reversed(self.files.files):

@@ -73,6 +73,14 @@ def truth(name: str) -> dict[str, Any]:
     return _truth(name)
 
 
+@functools.cache
+def received(name: str) -> dict[str, dict[str, list[int]]]:
+    """By consumer group and unique key: 1 each time that it took a message, 0 where it refused it."""
+    text = gzip.decompress((HERE / "received.json.gz").read_bytes())
+    found: dict[str, dict[str, list[int]]] = json.loads(text)[name]
+    return found
+
+
 def _rows(name: str, field: str) -> Iterator[dict[str, Any]]:
     value = truth(name).get(field, [])
     if isinstance(value, str):

@@ -1,0 +1,118 @@
+"""`mqstore trace`: the life of one message, and why a group has not got it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from .declared import App, Argument, Exit, Option, Options
+from .exit_codes import ExitCode
+from .options import PASSED_OVER, Common, shared
+
+app = App()
+
+
+class What(StrEnum):
+    """What the text that is traced is."""
+
+    KEY = "key"
+    UNIQUE_KEY = "unique-key"
+    MESSAGE_ID = "message-id"
+    POSITION = "position"
+    QUEUE = "queue"
+
+
+class Tracing(Options):
+    """Whom and what it is about; the annotations are the declaration of the options."""
+
+    by: Annotated[
+        What | None,
+        Option("--by", help="What the text is, where it could be several things."),
+    ] = None
+    topic: Annotated[
+        str | None,
+        Option(
+            "--topic", "-t", metavar="T", help="Messages of this topic, or of those like orders*."
+        ),
+    ] = None
+    group: Annotated[
+        str | None,
+        Option("--group", "-g", metavar="G", help="The verdict on this group only, known or not."),
+    ] = None
+    tags: Annotated[
+        str | None,
+        Option(
+            "--tags",
+            metavar="A||B",
+            help="What the group of --group subscribes to: no store keeps the tags of a group.",
+        ),
+    ] = None
+    sql: Annotated[
+        str | None,
+        Option("--sql", metavar="SQL92", help="The same as a filter of RocketMQ."),
+    ] = None
+    now: Annotated[
+        str | None,
+        Option("--now", metavar="TIME", help="What is due or visible then (default: now)."),
+    ] = None
+    next_start: Annotated[
+        bool,
+        Option("--next-start", help="Say what the next start does to it, after a clean exit, too."),
+    ] = False
+    limit: Annotated[
+        int,
+        Option(
+            "--limit", "-n", metavar="N", min=1, help="At most N messages, where a key has more."
+        ),
+    ] = 10
+
+
+@app.command()
+@shared(unread=PASSED_OVER)
+def trace(
+    store: Annotated[Path, Argument(metavar="STORE", help="The store's root directory.")],
+    text: Annotated[
+        str,
+        Argument(
+            metavar="KEY|UNIQUE-KEY|MESSAGE-ID|POSITION",
+            help="What is known of the message; TOPIC/QUEUE/OFFSET, too.",
+        ),
+    ],
+    *,
+    tracing: Tracing,
+    common: Common,
+) -> None:
+    """Tell the life of one message, and why a group has got it or not.
+
+    The story has every record of the message in order: sent, half message and what decided it, delay
+    level or timer and when it fires, each queue and light queue that names it, index items, POP,
+    retries and dead letters of each group, what superseded it, what was sent again with the same unique
+    key. Each line has its place, so that it can be looked at.
+
+    Then comes a verdict for each group that something in config/ connects with the topic, with the facts
+    it rests on: delivered_and_passed, waiting, filtered, not_dispatched, half_or_rolled_back, not_yet_due,
+    timer_never_fires, in_retry_or_dlq, pop_invisible, offset_moved, expired_or_cut_off, unreadable,
+    not_served, unknown. delivered_and_passed says that the group's offset is beyond the message, no more.
+    Where the store does not tell, the verdict is unknown. No store keeps the tags a group subscribes
+    to: --tags gives them.
+
+    A number is a position if a record begins there, else a key; 32 hex digits are a message id if one
+    leads to a record, else a unique key: --by says which. Keys are looked up in the index; where it lacks
+    them the log is scanned, once. After a crash the next start is played, too; after a clean exit
+    --next-start does that.
+
+    Exit code: 0 found; 1 nothing has that key, id or place.
+
+    \b
+    Examples:
+      mqstore trace /data/store 4711
+      mqstore trace /data/store C0000202057B4E0E2F2A668728E90004 --group billing
+      mqstore trace /data/store order-9 --topic orders --group billing --tags 'paid || sent'
+      mqstore trace /data/store orders/0/17 --next-start
+      mqstore trace /data/store 4711 --format json | jq '.groups[] | {group, verdict, reason}'
+    """
+    from .trace_answer import answer
+
+    if not answer(store, text, tracing, common):
+        raise Exit(ExitCode.NO)

@@ -1,0 +1,198 @@
+"""What `trace` found, as records and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..store.counted import counted
+from .options import Common, Format, say
+from .searched_text import searched_text
+from .terminal import escape, time_text
+
+if TYPE_CHECKING:
+    from ..store.trace.trace import Question
+    from .trace import Tracing
+
+Record = Mapping[str, Any]
+COLUMNS = (
+    *("type", "asked", "found_by", "via", "topic", "queue_id", "queue_offset", "position"),
+    *("message_id", "unique_key", "keys", "tags", "born_timestamp", "store_timestamp"),
+    *("events", "for_all", "groups", "other_groups", "next_start", "next_commands"),
+)
+CSV_COLUMNS = (
+    *("unique_key", "topic", "queue_id", "queue_offset", "position", "row", "at_timestamp"),
+    *("name", "group", "text", "where", "next_command"),
+)
+"""Of a CSV: a row for each event and each verdict."""
+_SHOWN = 20
+_PLACE = 12
+
+
+def answer(store: Path, text: str, tracing: Tracing, common: Common) -> bool:
+    """Print the answer; whether there is one. Raises InvalidInput, Unreadable."""
+    from ..store.search.store import Store
+    from ..store.trace.trace import trace
+
+    question = _question(text, tracing, common)
+    with (
+        Store(store, common.config(), rate_bytes=common.rate) as opened,
+        common.progress("scanning", _log_bytes(opened)) as progress,
+    ):
+        opened.scanned = progress.advance
+        found = trace(opened, question, common.warn)
+        shown = list(islice(found, tracing.limit))
+        more = next(found, None) is not None
+        said = "" if shown else searched_text(opened, common.utc)
+    if not shown:
+        say(f"nothing has the key, id or place {text!r}: {said}")
+        return False
+    if more:
+        common.warn(f"more messages than {tracing.limit} have it: --limit shows more of them")
+    _print([one.to_json() for one in shown], common)
+    return True
+
+
+def _log_bytes(store: Any) -> int:
+    return sum(file.size for file in store.log_files.files)
+
+
+def _question(text: str, tracing: Tracing, common: Common) -> Question:
+    from ..store.errors import InvalidInput
+    from ..store.search.selection import parse_time
+    from ..store.trace.filtering import given
+    from ..store.trace.locate import Asked, By
+    from ..store.trace.trace import Question
+
+    if (tracing.tags is not None or tracing.sql is not None) and tracing.group is None:
+        raise InvalidInput("--tags and --sql need --group: they are what one group subscribes to")
+    return Question(
+        Asked(text, By(tracing.by.value) if tracing.by else None, tracing.topic),
+        parse_time("now" if tracing.now is None else tracing.now),
+        tracing.group,
+        given(tracing.tags, tracing.sql),
+        tracing.next_start or None,
+        common.given(),
+    )
+
+
+def _print(records: list[Record], common: Common) -> None:
+    with common.open_output() as out:
+        if common.format == Format.CSV and not common.fields:
+            rows = (row for record in records for row in flat(record))
+            out.records(rows, text=str, columns=CSV_COLUMNS)
+        elif len(records) == 1:
+            out.record(records[0], text=lambda r: _text(r, common), columns=COLUMNS)
+        else:
+            out.records(records, text=lambda r: _text(r, common), columns=COLUMNS)
+
+
+def flat(record: Record) -> Iterator[Record]:
+    """Events and verdicts of a trace as rows of one shape."""
+    head = {"unique_key": record["unique_key"]}
+    for event in record["events"]:
+        row = {name: event[name] for name in ("topic", "queue_id", "queue_offset", "position")}
+        told = {"name": event["event"], "text": event["text"], "where": event["path"]}
+        yield {
+            **head,
+            **row,
+            "row": "event",
+            "at_timestamp": event["timestamp"],
+            "group": event["group"],
+            **told,
+        }
+    for group in record["groups"]:
+        row = {name: group[name] for name in ("topic", "queue_id", "queue_offset", "group")}
+        facts = "; ".join(f"{one['fact']} ({one['where']})" for one in group["evidence"])
+        yield {
+            **head,
+            **row,
+            "position": record["position"],
+            "row": "verdict",
+            "at_timestamp": group["until_timestamp"],
+            "name": group["verdict"],
+            "text": group["reason"],
+            "where": facts,
+            "next_command": group["next_command"],
+        }
+
+
+def _text(record: Record, common: Common) -> str:
+    return "\n".join(_lines(record, common))
+
+
+def _lines(record: Record, common: Common) -> Iterator[str]:
+    yield _head(record)
+    told = [e for e in record["events"] if common.verbose or e["event"] != "indexed"]
+    for event in told:
+        yield _event(event, common)
+    if items := len(record["events"]) - len(told):
+        yield f"  ({counted(items, 'index item names', 'index items name')} it: --verbose lists them)"
+    if record["for_all"] is not None:
+        yield ""
+        yield from _verdict("nobody gets it now", record["for_all"], common, "")
+    if record["groups"]:
+        yield ""
+        yield "groups:"
+    shown = record["groups"] if common.verbose else record["groups"][:_SHOWN]
+    for group in shown:
+        yield from _group(group, common)
+    left = len(record["groups"]) - len(shown)
+    if left:
+        yield f"  … {left} more (--verbose shows all)"
+    if record["other_groups"]:
+        others = counted(record["other_groups"], "other group")
+        yield f"  ({others} of config/: nothing connects them with the topic; --group asks of one)"
+    yield from _end(record)
+
+
+def _head(record: Record) -> str:
+    queue_id, offset = record["queue_id"], record["queue_offset"]
+    place = escape(record["topic"]) or "(topic not known)"
+    if queue_id is not None:
+        place += f"/{queue_id}"
+    if offset is not None:
+        place += f"/{offset}"
+    key = f", unique key {escape(record['unique_key'])}" if record["unique_key"] else ""
+    where = "" if record["position"] is None else f", record at {record['position']}"
+    how = f"found by {record['found_by']} ({record['via']})"
+    return f"message {place}{key}{where}; {how}"
+
+
+def _event(event: Record, common: Common) -> str:
+    at = event["timestamp"]
+    when = "-" if at is None else time_text(at, common.utc)
+    place = "" if event["position"] is None else str(event["position"])
+    queue = ""
+    if event["topic"] is not None and event["event"] not in ("named", "not_named"):
+        queue = f"{escape(event['topic'])}/{event['queue_id']}/{event['queue_offset']}: "
+    group = f" [{escape(event['group'])}]" if event["group"] else ""
+    file = f"  ({escape(event['path'])})" if event["path"] else ""
+    name = event["event"].replace("_", " ")
+    return f"  {when}  {place:>{_PLACE}}  {name}{group}: {queue}{escape(event['text'])}{file}"
+
+
+def _group(group: Record, common: Common) -> Iterator[str]:
+    yield from _verdict(group["group"], group, common, "  ")
+
+
+def _verdict(name: str, group: Record, common: Common, indent: str) -> Iterator[str]:
+    verdict = group["verdict"].replace("_", " ")
+    until = group["until_timestamp"]
+    when = "" if until is None else f", {time_text(until, common.utc)}"
+    bug = f" ({group['bug']})" if group["bug"] else ""
+    yield f"{indent}{escape(name)}: {verdict}{bug}: {escape(group['reason'])}{when}"
+    for one in group["evidence"]:
+        yield f"{indent}    {escape(one['fact'])}  ({escape(one['where'])})"
+
+
+def _end(record: Record) -> Iterator[str]:
+    start = record["next_start"]
+    if start is not None:
+        version = f" of {start['broker_version']}" if start["broker_version"] else ""
+        fate = start["fate"].replace("_", " ")
+        yield f"next start{version}: {fate}: {escape(start['reason'])}"
+    for command in record["next_commands"]:
+        yield f"next: {escape(command)}"

@@ -1,0 +1,155 @@
+"""What config/ says of consumer groups: how far each is, its filter, whether it is served (spec 05).
+
+Of a file that cannot be read its .bak counts, as for a broker; of both the older offsets are kept
+beside the newer ones: what moved between two writes shows there. Tables in a RocksDB have no .bak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...formats.message_properties import RETRY_PREFIX
+from ..broker.snapshot import QueueId
+from ..broker.system_topics import is_system_group
+from ..disk.layout import Layout
+from ..errors import Missing, StoreError
+from ..offsets.positions import positions_of
+from ..queues.filter_bits import ConsumerFilter, consumer_filters, read_filters
+from ..queues.rocksdb import RocksDb, is_rocksdb
+from ..search.found import Note
+from ..settings.read import BACKUP, FILES, read_config_file
+from ..settings.rocksdb import read_entries
+
+TOPICS, GROUPS = "topics.json", "subscriptionGroup.json"
+OFFSETS, FILTERS = "consumerOffset.json", "consumerFilter.json"
+_DATABASES = {TOPICS: "topics", GROUPS: "subscriptionGroups", OFFSETS: "consumerOffsets"}
+_MS_NS = 1_000_000
+Row = dict[str, Any]
+
+
+@dataclass
+class Groups:
+    """The tables, empty where they cannot be read.
+
+    progress: queue → group → next offset. before: the same of the .bak. written_ms: when the offsets
+    were written, None where no file tells. entries: of subscription groups. forbidden: (group, topic).
+    topics: entries of topics, None where no table can be read. filters: by topic. reads: group →
+    topics that it has subscribed to.
+    """
+
+    progress: dict[QueueId, dict[str, int]] = field(default_factory=dict)
+    before: dict[QueueId, dict[str, int]] = field(default_factory=dict)
+    written_ms: int | None = None
+    entries: dict[str, Row] = field(default_factory=dict)
+    forbidden: set[tuple[str, str]] = field(default_factory=set)
+    topics: dict[str, Row] | None = None
+    filters: dict[str, list[ConsumerFilter]] = field(default_factory=dict)
+    reads: dict[str, set[str]] = field(default_factory=dict)
+
+    def of_topic(self, topic: str) -> set[str]:
+        """The groups that something in config/ connects with a topic."""
+        found = {group for group, topics in self.reads.items() if topic in topics}
+        found |= {one.group for one in self.filters.get(topic, ())}
+        for queue, groups in self.progress.items():
+            if queue.topic == topic:
+                found |= groups.keys()
+        for queue, groups in self.before.items():
+            if queue.topic == topic:
+                found |= groups.keys()
+        return {group for group in found if not is_system_group(group)}
+
+    @property
+    def known(self) -> set[str]:
+        """All groups of consumers that config/ names."""
+        found = {group for groups in self.progress.values() for group in groups}
+        found |= self.entries.keys() | self.reads.keys()
+        return {group for group in found if not is_system_group(group)}
+
+    def filter_of(self, topic: str, group: str) -> ConsumerFilter | None:
+        """The SQL92 filter that the group was last seen with."""
+        return next((one for one in self.filters.get(topic, ()) if one.group == group), None)
+
+    def subscribed(self, topic: str, group: str) -> Row | None:
+        """What the entry of the group says of its subscription to a topic; 5.x, as a rule nothing."""
+        rows = self.entries.get(group, {}).get("subscription_data_set")
+        for row in rows if isinstance(rows, list) else ():
+            if isinstance(row, dict) and row.get("topic") == topic:
+                return row
+        return None
+
+
+def read_groups(layout: Layout, version: str, note: Note) -> Groups:
+    """Read all of it, as a broker of this generation does. What cannot be read is noted. Raises Unreadable."""
+    found = Groups()
+    _of_positions(layout, version, found, note)
+    in_file = not is_rocksdb(layout.config / _DATABASES[OFFSETS])
+    if in_file:
+        _of_offsets(layout.config, found)
+    for row in _rows(layout.config, GROUPS, note) or ():
+        if row["type"] == "subscription_group":
+            found.entries[row["group"]] = row
+        elif row["type"] == "forbidden" and row["forbidden"]:
+            found.forbidden.add((row["group"], row["topic"]))
+    topics = _rows(layout.config, TOPICS, note)
+    if topics is not None:
+        found.topics = {row["topic"]: row for row in topics if row["type"] == "topic_config"}
+    try:
+        found.filters = consumer_filters(read_filters(layout), None)
+    except StoreError as error:
+        note(f"{FILTERS}: {error.message}: filters are not known")
+    return found
+
+
+def _of_positions(layout: Layout, version: str, found: Groups, note: Note) -> None:
+    """How far groups are, with what the .bak has."""
+    positions = positions_of(layout, version)
+    for text in positions.notes:
+        note(text)
+    for row in positions.rows:
+        if row.group:
+            queue = QueueId(row.topic, row.queue_id)
+            found.progress.setdefault(queue, {})[row.group] = row.offset
+            if row.backup is not None:
+                found.before.setdefault(queue, {})[row.group] = row.backup
+
+
+def _of_offsets(config: Path, found: Groups) -> None:
+    """When the offsets were written, and what topics groups have read."""
+    path = config / OFFSETS
+    try:
+        main = read_config_file(path, FILES[OFFSETS])
+    except Missing:
+        return
+    found.written_ms = path.stat().st_mtime_ns // _MS_NS if main.problem is None else None
+    for group, topics in _named(main.value.get("groupTopicMap")):
+        if isinstance(topics, list):
+            own = {t for t in topics if isinstance(t, str) and not t.startswith(RETRY_PREFIX)}
+            found.reads[group] = own
+
+
+def _named(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        yield from ((str(name), entry) for name, entry in value.items())
+
+
+def _rows(config: Path, name: str, note: Note) -> list[Row] | None:
+    """The records of a table, as a broker takes them; None where there is none to be read."""
+    directory = config / _DATABASES[name]
+    if is_rocksdb(directory):
+        try:
+            with RocksDb.open(directory) as database:
+                return [row for entry in read_entries(database) for row in entry.records]
+        except StoreError as error:
+            note(f"config/{directory.name}: {error.message}")
+            return None
+    for path in (config / name, config / (name + BACKUP)):
+        try:
+            file = read_config_file(path, FILES[name])
+        except Missing:
+            continue
+        if file.problem is None:
+            return list(file.records())
+    return None

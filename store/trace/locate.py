@@ -1,0 +1,218 @@
+"""The message that an operator means: a key, a unique key, a message id, a place in log or queue.
+
+What looks like a position is one where a record begins there, else a key; so it is with ids. The
+log is read at most once: where the index has the key nothing of it is, but what the index lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from itertools import islice
+from typing import NamedTuple
+
+from ..counted import counted
+from ..errors import InvalidInput, NotFound, StoreError
+from ..log.message import Message
+from ..log.record_status import Mark
+from ..search.find import Address, Finder, parse_address
+from ..search.found import Found, Note
+from ..search.key_search import search_key
+from ..search.log_search import search_log
+from ..search.selection import Selection, matches
+from ..search.store import Store
+from .family import Family, families, identity, only
+from .named import naming
+
+MOST_RECORDS = 10_000
+"""More records with one key are left out."""
+
+
+class By(StrEnum):
+    """What the operator's text is."""
+
+    POSITION = "position"
+    MESSAGE_ID = "message-id"
+    QUEUE = "queue"
+    UNIQUE_KEY = "unique-key"
+    KEY = "key"
+
+
+class Asked(NamedTuple):
+    """What is asked for. by: None where the text has to tell. topic: of the message, or a pattern."""
+
+    text: str
+    by: By | None = None
+    topic: str | None = None
+
+
+class Gone(NamedTuple):
+    """A place that was asked for, or that the index names, where no record can be read.
+
+    named_by: files of the index and of queues that name it. by_key: the index led there.
+    """
+
+    position: int | None
+    why: str
+    address: Address | None = None
+    named_by: tuple[str, ...] = ()
+    by_key: bool = False
+
+
+class Located(NamedTuple):
+    """What was found: messages, or else places without a record."""
+
+    families: list[Family]
+    gone: list[Gone]
+
+
+def locate(store: Store, asked: Asked, note: Note) -> Located:
+    """The messages that are meant, in log order. Raises InvalidInput, Unreadable."""
+    if not asked.text:
+        raise InvalidInput("nothing is asked for: give a key, an id or a position")
+    address = _address(store, asked)
+    gone: list[Gone] = []
+    if address is not None:
+        try:
+            given = _at(store, address, note)
+        except NotFound as error:
+            gone = [Gone(address.position, str(error), address)]
+            if (stored := _without_unit(store, address, note)) is not None:
+                return Located(_around(store, asked, stored, note), [])
+            known = asked.by is not None or address.queue_offset is not None
+            if known or _is_named(store, address, asked):
+                return Located([], gone)
+        else:
+            if given is not None:
+                return Located(_around(store, asked, given, note), [])
+    by = By.UNIQUE_KEY if asked.by is By.UNIQUE_KEY else By.KEY
+    found = families(_records(store, asked.text, by, note), _found_by(asked))
+    if found:
+        return Located(list(only(found, asked.topic, matches)), [])
+    return Located([], gone or list(_hits(store, asked)))
+
+
+def _without_unit(store: Store, address: Address, note: Note) -> tuple[Message, str] | None:
+    """A message by its place in a queue whose unit does not lead to it: the log is scanned."""
+    offset = address.queue_offset
+    if offset is None:
+        return None
+    wanted = Selection(topic=address.topic, queue_id=address.queue_id)
+    note(f"{address.topic}/{address.queue_id} has no unit {offset}: scanning the log")
+    found = next(search_log(store, wanted, offsets=(offset, offset + 1), note=note), None)
+    return None if found is None else (found.message, found.via.value)
+
+
+def _is_named(store: Store, address: Address, asked: Asked) -> bool:
+    """A unit names the place: the number is no key."""
+    at = address.position
+    inside = at is not None and store.log_files.start <= at < store.log_files.end
+    return at is not None and inside and any(naming(store, at, asked.topic))
+
+
+def _found_by(asked: Asked) -> str:
+    if asked.by is not None:
+        return asked.by.value
+    address = _parsed(asked.text)
+    return (By.UNIQUE_KEY if address is not None and address.unique_key else By.KEY).value
+
+
+def _parsed(text: str) -> Address | None:
+    if text.startswith("{"):
+        return None
+    try:
+        return parse_address(text)
+    except InvalidInput:
+        return None
+
+
+def _address(store: Store, asked: Asked) -> Address | None:
+    """The place that the text names, None where it is a key. Raises InvalidInput."""
+    by, address = asked.by, _parsed(asked.text)
+    if by in (By.KEY, By.UNIQUE_KEY):
+        return None
+    if by is By.MESSAGE_ID:
+        return Address(message_id=asked.text)
+    if address is None or (address.unique_key and not address.message_id):
+        if by is not None:
+            raise InvalidInput(f"not a {by.value}: {asked.text[:80]!r}")
+        return None
+    if address.topic is not None:
+        known = by is By.QUEUE or address.topic in store.topics
+        return address if known and by in (None, By.QUEUE) else None
+    if by is By.QUEUE or (by is By.POSITION and address.position is None):
+        raise InvalidInput(f"not a {by.value}: {asked.text[:80]!r}")
+    return Address(message_id=asked.text) if address.message_id else address
+
+
+def _at(store: Store, address: Address, note: Note) -> tuple[Message, str] | None:
+    """The message at an address and how it was found; None where it is likely no address at all.
+
+    Raises NotFound.
+    """
+    with Finder(store, note) as finder:
+        (found,) = finder.find([address])
+    if isinstance(found, NotFound):
+        raise found
+    return found.message, found.via.value
+
+
+def _around(store: Store, asked: Asked, given: tuple[Message, str], note: Note) -> list[Family]:
+    """The message of a record, with all its other records."""
+    message, via = given
+    by = asked.by.value if asked.by else _shape(asked.text)
+    key = message.unique_key
+    rows = [(message, via)]
+    if key is not None or message.keys:
+        way = By.UNIQUE_KEY if key is not None else By.KEY
+        rows += [
+            row
+            for row in _records(store, key or message.keys[0], way, note)
+            if identity(row[0]) == identity(message) and not _same(row[0], message)
+        ]
+    return families(rows, by, message)
+
+
+def _same(one: Message, other: Message) -> bool:
+    return one.position == other.position and _number(one) in (-1, _number(other))
+
+
+def _number(message: Message) -> int:
+    return -1 if message.inner is None else message.inner.number
+
+
+def _shape(text: str) -> str:
+    address = _parsed(text)
+    if address is not None and address.position is not None:
+        return By.POSITION.value
+    queue = address is not None and address.topic is not None
+    return (By.QUEUE if queue else By.MESSAGE_ID).value
+
+
+def _records(store: Store, key: str, by: By, note: Note) -> Iterator[tuple[Message, str]]:
+    """Records with a key, and how each was found; MOST_RECORDS at most."""
+    selection = Selection(unique_key=key) if by is By.UNIQUE_KEY else Selection(key=key)
+    found: Iterator[Found] = search_key(store, selection, note=note)
+    for one in islice(found, MOST_RECORDS):
+        if one.message.mark <= Mark.AFTER_DAMAGE:
+            yield one.message, one.via.value
+    if next(found, None) is not None:
+        note(f"more than {counted(MOST_RECORDS, 'record')} have the key: the others are left out")
+
+
+def _hits(store: Store, asked: Asked) -> Iterator[Gone]:
+    """Places that the index names for a key, at which no record can be read any more."""
+    seen = set()
+    for topic in store.topics:
+        if asked.topic is not None and not matches(topic, asked.topic):
+            continue
+        for hit in store.index.query(topic, asked.text).hits:
+            if hit.physical_offset in seen:
+                continue
+            seen.add(hit.physical_offset)
+            try:
+                store.message_at(hit.physical_offset)
+            except StoreError as error:
+                where = f"{hit.path} item {hit.number}"
+                address = Address(position=hit.physical_offset, topic=topic)
+                yield Gone(hit.physical_offset, error.message, address, (where,), by_key=True)

@@ -1,0 +1,302 @@
+"""Why a group has a message or not: one verdict of the closed list, with the facts it rests on.
+
+The order of the questions is that of certainty: what shows that the group was given the message goes
+before what its offset says, and that before what may keep it from getting it. Where nothing tells,
+the verdict is `unknown`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...formats.message_properties import RETRY_PREFIX
+from ..broker.snapshot import QueueId
+from ..broker.system_topics import LMQ_PREFIX, is_system_topic
+from ..counted import counted
+from ..inspect.pop import Popped
+from ..inspect.pop import State as PopState
+from ..log.message import Message
+from ..log.record_status import Mark
+from .answer import Evidence, Judgement, Verdict
+from .family import Family, Place
+from .filtering import Subscription, filtered
+from .groups import GROUPS, OFFSETS, TOPICS, Groups
+from .named import Named, Naming
+
+READ = 4
+"""The bit of a topic's perm that lets consumers read (spec 05, 5.3)."""
+AT_ONCE = 100_000
+"""More messages of one queue than a group can read between two writes of its offsets, 5 s apart."""
+_CLOCK_SLACK_MS = 1_000
+"""Times of files may have whole seconds only."""
+_OF_GROUPS = (RETRY_PREFIX, LMQ_PREFIX)
+"""Topics that need no entry."""
+_NEVER_MS = 1 << 62
+_OFFSETS = f"config/{OFFSETS}"
+_KEPT = (Mark.NONE, Mark.AFTER_DAMAGE)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What is known of one message when groups are judged.
+
+    unit: of the place that is judged. waiting: why the message is not in its topic, None where it
+    is. gone: why its record cannot be read, None where it can. pops: of each group the times it was
+    given the message, the newest last. settled: the queues are as far as the log, so an offset behind
+    a queue's end is really ahead. superseded: by compaction. asked: the subscription given.
+    """
+
+    family: Family | None
+    place: Place
+    groups: Groups
+    unit: Named | None = None
+    waiting: Judgement | None = None
+    gone: Judgement | None = None
+    superseded: Judgement | None = None
+    pops: Mapping[str, list[Popped]] = field(default_factory=dict)
+    settled: bool = False
+    asked: Subscription | None = None
+
+    @property
+    def message(self) -> Message | None:
+        """The record that is judged."""
+        return self.family.chosen if self.family is not None else None
+
+
+def judge(scene: Scene, group: str) -> Judgement:
+    """The verdict on one group."""
+    found = (
+        _given_back(scene, group)
+        or _popped(scene, group)
+        or scene.gone
+        or _absent(scene)
+        or _passed(scene, group)
+        or _unserved(scene, group)
+        or scene.superseded
+        or _undispatched(scene)
+        or _filtered(scene, group)
+        or _set_back(scene, group)
+        or _waiting(scene, group)
+    )
+    return found.with_evidence(*_offset_facts(scene, group))
+
+
+def for_all(scene: Scene) -> Judgement | None:
+    """What keeps a message from every group, None where nothing does."""
+    found = scene.gone or _absent(scene) or _unserved(scene, "") or scene.superseded
+    return found or _undispatched(scene)
+
+
+def _given_back(scene: Scene, group: str) -> Judgement | None:
+    """The group had it, and gave it back: a dead letter, a retry that waits, a retry it can have."""
+    family = scene.family
+    if family is None:
+        return None
+    dead = [m for owner, m in family.dead_letters if owner == group]
+    if dead:
+        reason = (
+            f"the group gave it up after {counted(dead[-1].reconsume_times, 'retry', 'retries')}"
+        )
+        return Judgement(Verdict.RETRY, f"a dead letter: {reason}", (_record(dead[-1]),))
+    waits = [m for owner, m in family.waiting_retries if owner == group]
+    there = [m for owner, m in family.retries if owner == group]
+    done = {m.reconsume_times for m in there}
+    open_ = [m for m in waits if m.reconsume_times not in done]
+    if open_:
+        times = counted(open_[-1].reconsume_times, "time")
+        reason = f"the group gave it back {times}; it comes again when its delay ends"
+        return Judgement(Verdict.RETRY, reason, (_record(open_[-1]),))
+    if not there:
+        return None
+    last = there[-1]
+    reached = scene.groups.progress.get(QueueId(last.topic, last.queue_id), {}).get(group)
+    fact = Evidence(f"offset of the group in {last.topic}/{last.queue_id}: {reached}", _OFFSETS)
+    evidence = (_record(last), fact)
+    if reached is not None and reached > last.queue_offset:
+        times = counted(len(there), "retry", "retries")
+        reason = f"consumed after {times}: its offset is past the last one"
+        return Judgement(Verdict.PASSED, reason, evidence)
+    return Judgement(Verdict.RETRY, "it waits in the retry topic of the group", evidence)
+
+
+def _popped(scene: Scene, group: str) -> Judgement | None:
+    """The group consumes by POP, and was given the message."""
+    times = scene.pops.get(group)
+    if not times:
+        return None
+    last = times[-1]
+    until = last.visible_timestamp
+    evidence = (Evidence("its newest check point", f"commitlog at {last.check_point}"),)
+    if last.state is PopState.ACKED:
+        return Judgement(Verdict.PASSED, "a consumer acknowledged it (POP)", evidence)
+    if last.state is PopState.RETURNED:
+        back = Evidence("written again for the group", f"commitlog at {last.returned}")
+        reason = "nobody acknowledged it in time (POP): it is in the retry topic of the group"
+        return Judgement(Verdict.RETRY, reason, (*evidence, back))
+    if last.state is PopState.INVISIBLE:
+        reason = "a consumer has it (POP): no other one gets it until then"
+        return Judgement(Verdict.INVISIBLE, reason, evidence, until)
+    if last.state is PopState.DUE:
+        reason = f"no consumer acknowledged it (POP): {last.reason}"
+        return Judgement(Verdict.INVISIBLE, reason, evidence, until)
+    reason = f"a consumer was given it (POP), and what became of that is not known: {last.reason}"
+    return Judgement(Verdict.UNKNOWN, reason, evidence, until)
+
+
+def _absent(scene: Scene) -> Judgement | None:
+    """The message is not in its topic, or not in the log that counts."""
+    message = scene.message
+    if message is None:
+        if scene.waiting is not None:
+            return scene.waiting
+        reason = "its record in the topic is not in the log, and nothing tells why"
+        return Judgement(Verdict.UNKNOWN, reason)
+    if message.mark not in _KEPT:
+        words = message.mark.name.lower().replace("_", " ")
+        reason = f"its record is not of this log any more ({words})"
+        return Judgement(Verdict.GONE, reason, (_record(message),))
+    return None
+
+
+def _reached(scene: Scene, group: str) -> tuple[int | None, int | None]:
+    """The next offset of the group in the queue, and the one that the .bak has."""
+    topic, queue_id, _ = scene.place
+    if queue_id is None:
+        return None, None
+    queue = QueueId(topic, queue_id)
+    before = scene.groups.before.get(queue, {}).get(group)
+    return scene.groups.progress.get(queue, {}).get(group), before
+
+
+def _passed(scene: Scene, group: str) -> Judgement | None:
+    """The group's offset is beyond the message."""
+    reached, before = _reached(scene, group)
+    offset = scene.place.queue_offset
+    if reached is None or offset is None or reached <= offset:
+        return None
+    if (found := _filtered(scene, group)) is not None:
+        return found
+    if jumped := _jumped(scene, reached, before, offset):
+        return Judgement(Verdict.OFFSET_MOVED, jumped)
+    if scene.unit is not None and scene.unit.state in (Naming.HOLE, Naming.ELSEWHERE):
+        reason = "its queue does not name it, and the group's offset has gone over the place"
+        return Judgement(Verdict.NOT_DISPATCHED, reason, (scene.unit.evidence,))
+    return Judgement(Verdict.PASSED, "the group's offset is beyond it")
+
+
+def _filtered(scene: Scene, group: str) -> Judgement | None:
+    """The group's subscription does not let it through."""
+    if scene.message is None:
+        return None
+    return filtered(scene.message, scene.unit, scene.groups, group, scene.asked)
+
+
+def _set_back(scene: Scene, group: str) -> Judgement | None:
+    """The group was beyond the message when the offsets were written before."""
+    reached, before = _reached(scene, group)
+    offset = scene.place.queue_offset
+    if reached is None or offset is None or before is None or before <= offset:
+        return None
+    reason = f"the offset was set back from {before} to {reached}: the group gets it once more"
+    return Judgement(Verdict.OFFSET_MOVED, reason)
+
+
+def _jumped(scene: Scene, reached: int, before: int | None, offset: int) -> str:
+    """Why the offset cannot have passed the message by reading it, "" where it can."""
+    message, unit = scene.message, scene.unit
+    written_ms = scene.groups.written_ms
+    stored_ms = message.store_timestamp if message is not None else None
+    written_ms = written_ms if written_ms is not None else _NEVER_MS
+    if stored_ms is not None and stored_ms > written_ms + _CLOCK_SLACK_MS:
+        return "the group's offset was beyond it before the message was stored: it is jumped over"
+    ends = unit is not None and unit.state is Naming.NAMES and scene.settled
+    if ends and unit is not None and reached > unit.max_offset:
+        return f"the group's offset {reached} is ahead of the queue, which ends before {unit.max_offset}"
+    if before is not None and before <= offset and reached - before > AT_ONCE:
+        moved = counted(reached - before, "message", form=",")
+        return f"the offset went over {moved} between two writes: jumped, as by a reset"
+    return ""
+
+
+def _unserved(scene: Scene, group: str) -> Judgement | None:
+    """The topic or its queue is not served, or not to this group (spec 05, 5.3)."""
+    topic, queue_id, _ = scene.place
+    groups = scene.groups
+    entry = groups.entries.get(group)
+    if entry is not None and entry.get("consume_enable") is False:
+        fact = Evidence("consumeEnable is false", f"config/{GROUPS}")
+        return Judgement(Verdict.NOT_SERVED, "the group may not consume", (fact,))
+    if (group, topic) in groups.forbidden:
+        fact = Evidence("the topic is forbidden to the group", f"config/{GROUPS}")
+        return Judgement(Verdict.NOT_SERVED, "the group may not consume the topic", (fact,))
+    if groups.topics is None or is_system_topic(topic) or topic.startswith(_OF_GROUPS):
+        return None
+    found = groups.topics.get(topic)
+    if found is None:
+        fact = Evidence(f"no entry for {topic}", f"config/{TOPICS}")
+        return Judgement(Verdict.NOT_SERVED, "the broker does not know the topic", (fact,))
+    perm, queues = found.get("perm"), found.get("read_queue_nums")
+    if isinstance(perm, int) and not perm & READ:
+        fact = Evidence(f"perm is {perm}", f"config/{TOPICS}")
+        return Judgement(Verdict.NOT_SERVED, "nobody may read the topic", (fact,))
+    if isinstance(queues, int) and queue_id is not None and queue_id >= queues:
+        fact = Evidence(f"readQueueNums is {queues}", f"config/{TOPICS}")
+        reason = f"consumers do not see queue {queue_id}"
+        return Judgement(Verdict.NOT_SERVED, reason, (fact,))
+    return None
+
+
+def _undispatched(scene: Scene) -> Judgement | None:
+    """No unit of the queue leads to the record."""
+    unit = scene.unit
+    if unit is None or unit.state is Naming.NAMES:
+        return None
+    if unit.state is Naming.UNREAD:
+        reason = "whether its queue names it cannot be told"
+        return Judgement(Verdict.UNKNOWN, reason, (unit.evidence,))
+    reason = "its queue does not name it: no consumer is led to it"
+    return Judgement(Verdict.NOT_DISPATCHED, reason, (unit.evidence,))
+
+
+def _waiting(scene: Scene, group: str) -> Judgement:
+    """The group has not come to it yet, as far as the store tells."""
+    reached, _ = _reached(scene, group)
+    offset = scene.place.queue_offset
+    if reached is None or offset is None:
+        reason = (
+            "the group has no offset in the queue: never consumed here, or by broadcast, or its"
+            " offset is kept elsewhere"
+        )
+        return Judgement(Verdict.UNKNOWN, reason)
+    lag = ""
+    if scene.unit is not None and scene.unit.max_offset > reached:
+        lag = f", {counted(scene.unit.max_offset - reached, 'message', form=',')} behind the end"
+    if offset == reached:
+        return Judgement(Verdict.WAITING, f"it is the next one that the group reads{lag}")
+    before = counted(offset - reached, "message", form=",")
+    return Judgement(Verdict.WAITING, f"the group has {before} to read before it{lag}")
+
+
+def _offset_facts(scene: Scene, group: str) -> list[Evidence]:
+    """The offsets, and the unit, whatever the verdict is."""
+    found = []
+    topic, queue_id, offset = scene.place
+    reached, before = _reached(scene, group)
+    if queue_id is not None and scene.message is not None:
+        said = "none" if reached is None else reached
+        found.append(Evidence(f"offset of the group in {topic}/{queue_id}: {said}", _OFFSETS))
+        if before is not None and before != reached:
+            text = f"the write before had {before}"
+            over = None not in (reached, offset) and before <= offset < reached  # type: ignore[operator]
+            if over:
+                text += ": the group went over it in the last seconds, reading or not"
+            found.append(Evidence(text, f"{_OFFSETS}.bak"))
+    if scene.unit is not None:
+        found.append(scene.unit.evidence)
+    return found
+
+
+def _record(message: Message) -> Evidence:
+    place = f"{message.topic}/{message.queue_id}/{message.queue_offset}"
+    return Evidence(f"record {place}", f"commitlog at {message.position}")

@@ -1,0 +1,193 @@
+"""Why a message is not in its topic: an open or rolled-back transaction, a delay level, a timer.
+
+The same for every group. Each answer is None where that is not what the message waits for.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from ...formats import message_properties as names
+from ..broker.system_topics import HALF_TOPIC, ROCKSDB_HALF_TOPIC, TIMER_TOPIC, delay_ms
+from ..counted import counted
+from ..errors import StoreError
+from ..inspect.own_topics import DELAY_FILE, delay_progress, op_records, topic_records
+from ..inspect.timer_records import Scanned, TimerRecords
+from ..inspect.timers import NO_CHAIN, State, Timer, timers
+from ..log.message import Message
+from ..search.found import Note
+from ..search.store import Store
+from ..settings.options import options_of
+from ..settings.rocksdb_store import timer_due, transaction_is_open
+from .answer import Evidence, Judgement, Verdict
+from .family import Family, Role
+
+_WHEEL_LOST = "B33"
+_DUE = "it is due: a broker delivers it when it runs"
+
+
+class Waiting:
+    """What a message waits for, asked of the store at a time. Raises Unreadable."""
+
+    def __init__(self, store: Store, family: Family, now_ms: int, note: Note) -> None:
+        self._store, self._family, self._now_ms, self._note = store, family, now_ms, note
+        self.timer: Timer | None = None
+        """What `inspect --timers` says of it."""
+
+    @cached_property
+    def ops(self) -> dict[int, Message]:
+        """By queue offset of half messages the op record that decides each."""
+        halves = [m for m in self._family.by_role[Role.HALF] if m.topic == HALF_TOPIC]
+        return op_records(self._store, halves, self._note) if halves else {}
+
+    def judgement(self) -> Judgement | None:
+        """Why the message is not in its topic; None where nothing tells."""
+        family = self._family
+        if family.of_message(Role.TIMED):
+            return self._timed(family.of_message(Role.TIMED))
+        if family.of_message(Role.DELAYED):
+            return self._delayed(family.of_message(Role.DELAYED)[-1])
+        if family.by_role[Role.HALF]:
+            return self._transaction(family.by_role[Role.HALF])
+        for cancel in family.by_role[Role.CANCEL]:
+            target = cancel.properties[names.TIMER_DEL_UNIQKEY]
+            reason = f"it cancels the timer message {target}, and goes to nobody itself"
+            return Judgement(Verdict.NEVER_FIRES, reason, (_record("cancel message", cancel),))
+        return None
+
+    def _transaction(self, halves: list[Message]) -> Judgement:
+        last = halves[-1]
+        evidence = [_record("its half message", halves[0])]
+        if len(halves) > 1:
+            evidence.append(
+                _record(f"put back by a check {counted(len(halves) - 1, 'time')}, last", last)
+            )
+        for given_up in self._family.by_role[Role.GIVEN_UP]:
+            evidence.append(_record("given up", given_up))
+            reason = "a transaction that nobody decided: the broker gave it up after its checks"
+            return Judgement(Verdict.TRANSACTION, reason, tuple(evidence))
+        if last.topic == ROCKSDB_HALF_TOPIC:
+            return self._in_rocksdb(last, evidence)
+        op = self.ops.get(last.queue_offset)
+        if op is None:
+            reason = "its transaction is open: no op record decides the half message"
+            return Judgement(Verdict.TRANSACTION, reason, tuple(evidence))
+        evidence.append(_record(f"an op record names half message {last.queue_offset}", op))
+        reason = "its transaction was rolled back: it is decided, and no committed record is there"
+        return Judgement(Verdict.TRANSACTION, reason, tuple(evidence))
+
+    def _in_rocksdb(self, half: Message, evidence: list[Evidence]) -> Judgement:
+        where = self._store.layout.rocksdb_store.name
+        try:
+            open_ = transaction_is_open(self._store.layout.rocksdb_store, half.position)
+        except StoreError as error:
+            return Judgement(Verdict.UNKNOWN, f"{where}: {error.message}", tuple(evidence))
+        fact = "an open transaction" if open_ else "no open transaction"
+        evidence.append(Evidence(f"{fact} at {half.position}", where))
+        if open_:
+            reason = "its transaction is open: the broker still keeps it for a check"
+        else:
+            reason = "its transaction was rolled back or given up: it is not open any more"
+        return Judgement(Verdict.TRANSACTION, reason, tuple(evidence))
+
+    def _delayed(self, message: Message) -> Judgement:
+        level = message.queue_id + 1
+        due = self.due_ms(message)
+        progress = delay_progress(self._store)
+        evidence = [_record(f"waits in delay level {level}", message)]
+        if progress is None:
+            reason = f"config/{DELAY_FILE} cannot be read: whether it was delivered is not known"
+            return Judgement(Verdict.UNKNOWN, reason, tuple(evidence), due)
+        reached = progress.get(level)
+        said = "does not know the level" if reached is None else f"has {reached} for the level"
+        evidence.append(Evidence(f"{DELAY_FILE} {said}", f"config/{DELAY_FILE}"))
+        if reached is not None and reached > message.queue_offset:
+            reason = "the broker has delivered it, but its record is not in the log"
+            return Judgement(Verdict.UNKNOWN, reason, tuple(evidence), due)
+        late = due is not None and due <= self._now_ms
+        reason = _DUE if late else "its delay level has not ended"
+        return Judgement(Verdict.NOT_DUE, reason, tuple(evidence), due)
+
+    def due_ms(self, message: Message) -> int | None:
+        """When the record of a delay level fires (spec 01, 1.11)."""
+        levels = options_of(self._store.layout).delay_levels.value
+        wait_ms = delay_ms(message.properties.get(names.DELAY, ""), levels)
+        return None if wait_ms is None else message.store_timestamp + wait_ms
+
+    def _timed(self, records: list[Message]) -> Judgement:
+        last = records[-1]
+        evidence = [_record("waits in the timer topic", last)]
+        out = last.properties.get(names.TIMER_OUT_MS, "")
+        due = int(out) if out.isascii() and out.isdecimal() and len(out) < 19 else None
+        if (found := self._timed_in_rocksdb(last, due, evidence)) is not None:
+            return found
+        timer = self.timer = self._look(records)
+        if timer is None:
+            reason = "it is in the timer topic, and what a broker does with it cannot be told"
+            return Judgement(Verdict.UNKNOWN, reason, tuple(evidence), due)
+        due = timer.deliver_timestamp
+        if timer.next_timestamp is not None:
+            fact = f"the wheel has it next at {timer.next_timestamp}"
+            evidence.append(Evidence(fact, self._store.layout.timer_wheel.name))
+        if timer.state in (State.PENDING, State.ROLLED):
+            reason = timer.reason or (_DUE if timer.overdue else "its timer has not ended")
+            return Judgement(Verdict.NOT_DUE, reason, tuple(evidence), due)
+        if timer.state is State.CANCELLED:
+            return Judgement(Verdict.NEVER_FIRES, "it was cancelled", tuple(evidence), due)
+        if timer.state is State.NEVER:
+            bug = timer.bug
+            if timer.reason == NO_CHAIN and not self._store.layout.timer_wheel.exists():
+                bug = _WHEEL_LOST
+            return Judgement(Verdict.NEVER_FIRES, timer.reason, tuple(evidence), due, bug)
+        reason = timer.reason or "its timer has fired, but its record is not in the log"
+        return Judgement(Verdict.UNKNOWN, reason, tuple(evidence), due, timer.bug)
+
+    def _look(self, records: list[Message]) -> Timer | None:
+        """The message among all timer messages; the log is scanned only before it is said to be lost."""
+        positions = {message.position for message in records}
+
+        def mine(scanned: Scanned | None) -> Timer | None:
+            every = timers(self._store, self._now_ms, self._note, scanned).rows
+            return next((row for row in every if positions & {*row.positions}), None)
+
+        parts = [
+            TimerRecords.of(batch) for batch in topic_records(self._store, TIMER_TOPIC, self._note)
+        ]
+        requested = TimerRecords.concat(parts) if parts else None
+        found = mine(Scanned(requested, self._came_out())) if requested is not None else None
+        sure = found is not None and found.state not in (State.NEVER, State.UNKNOWN)
+        return found if sure else mine(None)
+
+    def _came_out(self) -> TimerRecords | None:
+        """Records of the message in its topic, where it was in the timer topic before."""
+        timed = [m for m in self._family.own if names.TIMER_OUT_MS in m.properties]
+        if not timed:
+            return None
+        batch = self._store.log.records(np.array([m.position for m in timed], np.int64))
+        return TimerRecords.of(batch, batch.columns.ragged("topic"))
+
+    def _timed_in_rocksdb(
+        self, message: Message, due: int | None, evidence: list[Evidence]
+    ) -> Judgement | None:
+        """Where timers are in a RocksDB; None where they are not."""
+        where = self._store.layout.rocksdb_store.name
+        try:
+            when = timer_due(self._store.layout.rocksdb_store, message.unique_key or "")
+        except StoreError as error:
+            return Judgement(Verdict.UNKNOWN, f"{where}: {error.message}", tuple(evidence), due)
+        if when is None:
+            if not self._store.config.get_bool("timerRocksDBEnable"):
+                return None
+            reason = "timers are kept in a RocksDB, and it has no entry for the message"
+            return Judgement(Verdict.UNKNOWN, reason, tuple(evidence), due)
+        fact = Evidence("an entry for the timer of the message", where)
+        reason = _DUE if when <= self._now_ms else "its timer has not ended"
+        return Judgement(Verdict.NOT_DUE, reason, (*evidence, fact), when)
+
+
+def _record(what: str, message: Message) -> Evidence:
+    """A record as evidence."""
+    place = f"{message.topic}/{message.queue_id}/{message.queue_offset}"
+    return Evidence(f"{what}: {place}", f"commitlog at {message.position}")

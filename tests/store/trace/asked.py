@@ -1,0 +1,97 @@
+"""Traces of stores: of real ones, and of small ones that our own writer has made."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.search.store import Store
+from mqstore.store.trace.answer import GroupVerdict, Kind, Trace, Verdict
+from mqstore.store.trace.filtering import Subscription
+from mqstore.store.trace.locate import Asked, By
+from mqstore.store.trace.trace import Question, trace
+
+from ...cli.datadriven import run_here
+
+SHOWS_NO_RECORD = {
+    *(Kind.BORN, Kind.DECIDED, Kind.POPPED, Kind.SUPERSEDED, Kind.DUE, Kind.NAMED),
+    *(Kind.NOT_NAMED, Kind.INDEXED, Kind.COMPACTED, Kind.TIERED),
+}
+"""Events that tell more of a record that has an event of its own, or of another message's."""
+
+
+SIZES = (
+    *("mappedFileSizeCommitLog=16384", "mappedFileSizeConsumeQueue=2000"),
+    *("maxHashSlotNum=31", "maxIndexNum=100"),
+)
+
+
+def asked(
+    store: Store,
+    text: str,
+    by: By | None = None,
+    *,
+    now_ms: int | None = None,
+    group: str | None = None,
+    subscription: Subscription | None = None,
+    start: bool | None = None,
+    notes: list[str] | None = None,
+) -> list[Trace]:
+    """The traces of a key, an id or a place."""
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    told: list[str] = [] if notes is None else notes
+    question = Question(Asked(text, by), now_ms, group, subscription, start)
+    return list(trace(store, question, told.append))
+
+
+def one(root: Path, text: str, config: dict[str, str] | None = None, **more: Any) -> Trace:
+    """The only trace of what is asked for."""
+    with Store(root, BrokerConfig(config or {})) as store:
+        [found] = asked(store, text, **more)
+    return found
+
+
+def records_of(found: list[Trace]) -> list[int]:
+    """Positions of all records that events show."""
+    events = [event for each in found for event in each.events]
+    shown = {e.position for e in events if e.event not in SHOWS_NO_RECORD}
+    return sorted(position for position in shown if position is not None)
+
+
+def verdict(found: Trace, group: str) -> Verdict:
+    """The verdict on a group."""
+    return whole(found, group).judgement.verdict
+
+
+def whole(found: Trace, group: str) -> GroupVerdict:
+    """All that is said of a group."""
+    [row] = [row for row in found.groups if row.group == group]
+    return row
+
+
+def put(root: Path, topic: str, *options: str) -> dict[str, Any]:
+    """A message of a producer in a store of ours, with small files; the answer."""
+    sizes = [word for each in SIZES for word in ("--set", each)]
+    result = run_here(["put", str(root), topic, "body", *options, *sizes, "--format", "ndjson"])
+    assert result.code == 0, result.stderr
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return answer
+
+
+def offsets(root: Path, name: str = "consumerOffset.json", **groups: dict[str, Any]) -> None:
+    """Write offsets: topic → {queue: offset} of each group."""
+    table = {
+        f"{topic}@{group}": {str(queue): offset for queue, offset in queues.items()}
+        for group, topics in groups.items()
+        for topic, queues in topics.items()
+    }
+    config(root, name, {"offsetTable": table})
+
+
+def config(root: Path, name: str, content: object) -> None:
+    """Write a file of config/."""
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / name).write_text(json.dumps(content))
