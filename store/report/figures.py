@@ -29,6 +29,7 @@ def pictures_of(seen: Seen, time: TimeText) -> Iterator[Picture]:
     yield from heat_maps(seen, topics, time)
     yield tree_map(topics)
     yield queue_spans(seen, topics)
+    yield from lags(seen, time)
     yield from due_hours(seen, time)
     yield sizes(seen)
 
@@ -120,6 +121,51 @@ def queue_spans(seen: Seen, topics: Topics) -> Picture:
     )
     title = "Queues against the log"
     return Picture("queues", title, says, height, boxes, labels, legend, table, note)
+
+
+def lags(seen: Seen, time: TimeText) -> Iterator[Picture]:
+    """How far groups are behind."""
+    rows = seen.lags
+    if not rows:
+        return
+    shown = rows[:_QUEUES]
+    most = max(1, *(row["lag"] for row in shown))
+    boxes, labels = list[Box](), list[Label]()
+    for number, row in enumerate(shown):
+        y = number * _ROW_PX
+        name = f"{row['group'] or 'delay levels'} of {row['topic'] or 'no topic'}"
+        labels.append(Label(0, y, GUTTER - 1, name, anchor="end"))
+        x, width = across(0, max(0, row["lag"]) / most)
+        if row["lag"] > 0:
+            boxes.append(Box(x, y, max(width * 0.8, 0.3), _BAR_PX, "bar", name))
+        at = GUTTER + max(width, 0.0) * 0.8 + 0.5
+        labels.append(Label(at, y, 100 - at, f"{row['lag']:,}"))
+    lines = [
+        (
+            row["group"] or "delay levels",
+            row["topic"] or "",
+            f"{row['queues']:,}",
+            f"{row['lag']:,}",
+            "" if row["lag_bytes"] is None else f"{row['lag_bytes']:,}",
+            time(row["oldest_unread_timestamp"]) if row["oldest_unread_timestamp"] else "",
+            f"{row['expired']:,}",
+            f"{row['moved_back']:,}",
+        )
+        for row in rows[:ROWS_SHOWN]
+    ]
+    head = (
+        *("group", "topic", "#queues", "#messages behind", "#bytes", "oldest unread"),
+        *("#expired unread", "#moved back"),
+    )
+    behind = sum(row["lag"] > 0 for row in rows)
+    are = "is behind" if behind == 1 else "are behind"
+    says = (
+        f"Messages before each group in the queues of a topic: {behind:,} of"
+        f" {counted(len(rows), 'group and topic', 'groups and topics', form=',')} {are}."
+    )
+    table = Table(head, lines, max(0, len(rows) - ROWS_SHOWN))
+    height, title = len(shown) * _ROW_PX, "How far groups are behind"
+    yield Picture("groups", title, says, height, boxes, labels, (), table)
 
 
 def due_hours(seen: Seen, time: TimeText) -> Iterator[Picture]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import fspath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from ..errors import Missing, StoreError
 from ..findings.next_commands import Command, Given, calls_for_something, next_commands
 from ..findings.next_commands import tidying_commands as tidying
 from ..inspect.description import last_exit
+from ..offsets.lag import queue_ends
+from ..offsets.rows import Wanted, offsets_of
+from ..queues.read import QueueSummary
 from ..search.store import Store
 from ..settings.options import options_of
 from ..timer.read import timer_wheel
@@ -28,14 +31,6 @@ from .watch import LogPicture
 _HOUR_MS = 3_600_000
 HOURS_MAX = 24 * 15
 """The wheel turns in two weeks; what is due later, or long ago, is one number."""
-
-
-class QueueUnits(NamedTuple):
-    """What the units of a queue say. end_position: log position behind the record of the last, or None."""
-
-    min_offset: int
-    max_offset: int
-    end_position: int | None
 
 
 class Due(NamedTuple):
@@ -57,7 +52,8 @@ class Due(NamedTuple):
 class Seen:
     """One store as a report shows it. facts, start: lines with a label each.
 
-    commands: what to do next, in this order. tidy: they mend warnings only. notes: what could not be
+    commands: what to do next, in this order. tidy: they mend warnings only. queues: what their units say.
+    lags: records of `offsets_of` by group and topic, the farthest behind first. notes: what could not be
     shown, and why.
     """
 
@@ -67,7 +63,8 @@ class Seen:
     commands: list[Command]
     tidy: bool
     picture: LogPicture
-    queues: dict[tuple[str, int], QueueUnits]
+    queues: Mapping[tuple[str, int], QueueSummary]
+    lags: list[dict[str, Any]]
     due: Due
     now_ms: int
     notes: list[str] = field(default_factory=list)
@@ -117,6 +114,7 @@ def look(
         tidy,
         picture,
         _queues(store, notes),
+        _lags(store, now_ms, notes),
         _due(store, now_ms, notes),
         now_ms,
         notes,
@@ -157,20 +155,25 @@ def _facts(store: Store, verdict: Verdict, picture: LogPicture) -> Iterator[tupl
         yield "options", note
 
 
-def _queues(store: Store, notes: list[str]) -> dict[tuple[str, int], QueueUnits]:
+def _queues(store: Store, notes: list[str]) -> Mapping[tuple[str, int], QueueSummary]:
     """What the units of all queues say, those of a RocksDB, too."""
     if store.queues_unread:
         notes.append(f"queues: {store.queues_unread}")
-        return {}
     try:
-        found = store.queues.summaries()
+        return queue_ends(store)
     except StoreError as error:
         notes.append(f"queues: {error}")
         return {}
-    return {
-        (one.topic, one.queue_id): QueueUnits(one.min_offset, one.max_offset, one.end_position)
-        for one in found
-    }
+
+
+def _lags(store: Store, now_ms: int, notes: list[str]) -> list[dict[str, Any]]:
+    try:
+        found = offsets_of(store, "", Wanted(now_ms))
+    except StoreError as error:
+        notes.append(f"groups: {error}")
+        return []
+    notes += [f"groups: {note}" for note in found.notes]
+    return found.rows
 
 
 def _due(store: Store, now_ms: int, notes: list[str]) -> Due:
