@@ -274,6 +274,7 @@ complete -c mqstore -n '__fish_seen_subcommand_from stats' -s n -l top -x -d 'On
 complete -c mqstore -n '__fish_seen_subcommand_from stats' -l since -x -d 'Stored at this time or later: 2026-11-20T21:38:00Z, -1h, yesterday, epoch ms.'
 complete -c mqstore -n '__fish_seen_subcommand_from stats' -l until -x -d 'Stored before this time.'
 complete -c mqstore -n '__fish_seen_subcommand_from stats' -l partial -d 'Go on without stores that cannot be read; the answer names them.'
+complete -c mqstore -n '__fish_seen_subcommand_from stats' -l browse -d 'Walk through one store: topics, queues, messages; q leaves.'
 complete -c mqstore -n '__fish_seen_subcommand_from stats' -l master -x -d 'spark://…, yarn, k8s://…, local[N]. Default: inside this process, on --jobs cores.'
 complete -c mqstore -n '__fish_seen_subcommand_from stats' -l conf -x -d 'A setting of Spark; overrides mqstore\'s.'
 complete -c mqstore -n '__fish_seen_subcommand_from stats' -l executor-memory -x -d 'Memory of each executor: 2g, 8g, …'

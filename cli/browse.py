@@ -1,0 +1,460 @@
+"""`mqstore stats --browse`: walk through a store on a terminal, as `ncdu` walks through a disk.
+
+Topics, their queues, messages, one message. Everything is read by one thread of its own, in the order in
+which it is asked for, so that keys are answered at once; bytes are counted behind that. Needs the extra
+`tui` (textual), imported here only.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from rich.text import Text
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.widgets import DataTable, Footer, Input, Static
+
+from ..store.counted import counted
+from ..store.errors import InvalidInput, StoreError
+from ..store.offsets.lag import lags_of, queue_ends
+from ..store.offsets.positions import positions_of
+from ..store.queues.read import QueueSummary
+from ..store.search.browse import PAGE, Browser, Queue, Row, Usage
+from ..store.search.selection import parse_time
+from ..store.search.store import Store
+from .terminal import bytes_text, escape, escape_lines, time_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..store.disk.broker_conf import BrokerConfig
+    from ..store.log.message import Message
+
+T = TypeVar("T")
+_BAR = 10
+_SHOWN_CHARS = 200
+_SHOWN_BYTES = 64 << 10
+"""Of a body: more of it is left to `mqstore get`."""
+_HEX_COLUMNS = 16
+_SORTS = ("bytes", "messages", "behind", "name")
+_BODIES = ("text", "JSON", "hex")
+_TIME, _FILTER = "time", "filter"
+
+
+class View(ABC):
+    """One list on the way down; `key` of a row tells what it opens."""
+
+    title = ""
+    columns: tuple[str, ...] = ()
+
+    def __init__(self, browser: Browser, utc: bool) -> None:
+        self.browser, self.utc = browser, utc
+        self.filter, self.sort, self.at = "", _SORTS[0], 0
+
+    @abstractmethod
+    def rows(self) -> list[list[Text]]:
+        """What is shown, a cell for each column. Raises StoreError."""
+
+    @abstractmethod
+    def open(self, row: int) -> View | Message | None:
+        """What a row leads to, None for nothing."""
+
+
+class Topics(View):
+    """All topics of the store."""
+
+    columns = ("share", "bytes", "messages", "queues", "behind", "topic")
+
+    def __init__(self, browser: Browser, utc: bool) -> None:
+        super().__init__(browser, utc)
+        self._shown: list[Usage] = []
+
+    def rows(self) -> list[list[Text]]:
+        text = self.filter.casefold()
+        found = [usage for usage in self.browser.topics() if text in usage.topic.casefold()]
+        self._shown = sorted(found, key=self._order)
+        all_bytes = sum(usage.size_bytes or 0 for usage in found)
+        return [
+            [*_usage_cells(usage, all_bytes), _number(usage.queues), *_last(usage, usage.topic)]
+            for usage in self._shown
+        ]
+
+    def _order(self, usage: Usage) -> tuple[int, str]:
+        number = {"bytes": usage.size_bytes, "messages": usage.messages, "behind": usage.behind}
+        return -(number.get(self.sort) or 0), usage.topic
+
+    def open(self, row: int) -> View:
+        return Queues(self.browser, self.utc, self._shown[row].topic)
+
+
+class Queues(View):
+    """The queues of a topic."""
+
+    columns = ("share", "bytes", "messages", "first", "end", "behind", "queue")
+
+    def __init__(self, browser: Browser, utc: bool, topic: str) -> None:
+        super().__init__(browser, utc)
+        self._topic, self.title = topic, topic
+        self._shown: list[QueueSummary] = []
+
+    def rows(self) -> list[list[Text]]:
+        found = self.browser.queues_of(self._topic)
+        found = [one for one in found if self.filter in str(one[0].queue_id)]
+        self._shown = [queue for queue, _ in found]
+        all_bytes = sum(usage.size_bytes or 0 for _, usage in found)
+        return [
+            [
+                *_usage_cells(usage, all_bytes),
+                *map(_number, (queue.min_offset, queue.max_offset)),
+                *_last(usage, str(queue.queue_id)),
+            ]
+            for queue, usage in found
+        ]
+
+    def open(self, row: int) -> View:
+        return Messages(self.browser, self.utc, self._shown[row])
+
+
+class Messages(View):
+    """A page of a queue; what is no message is marked."""
+
+    columns = ("offset", "stored", "bytes", "message")
+
+    def __init__(self, browser: Browser, utc: bool, queue: QueueSummary) -> None:
+        super().__init__(browser, utc)
+        self.queue, self.first = queue, queue.min_offset
+        self.title = f"{queue.topic}/{queue.queue_id}"
+        self._shown: list[Row] = []
+
+    def rows(self) -> list[list[Text]]:
+        if self.filter:
+            self._shown = self.browser.having(self.queue, self.first, self.filter)
+        else:
+            self._shown = self.browser.page(self.queue, self.first)
+        return [self._cells(row) for row in self._shown]
+
+    def _cells(self, row: Row) -> list[Text]:
+        if row.message is None:
+            return [_number(row.queue_offset), Text(), Text(), _mark(f"! {row.problem}")]
+        stored = time_text(row.message.store_timestamp, self.utc)
+        text = escape(_line(row.message))[:_SHOWN_CHARS]
+        damaged = row.message.body_crc_ok is False
+        cell = _mark(f"! the body is damaged  {text}") if damaged else Text(text)
+        return [_number(row.queue_offset), Text(stored), _number(row.message.total_size), cell]
+
+    def open(self, row: int) -> Message | None:
+        return self._shown[row].message
+
+    def go(self, first: int) -> None:
+        """Show the page that begins at an offset, or the last one."""
+        last = max(self.queue.min_offset, self.queue.max_offset - 1)
+        self.first = min(max(first, self.queue.min_offset), last)
+
+
+def _number(value: int | None) -> Text:
+    return Text("" if value is None else f"{value:,}", justify="right")
+
+
+def _usage_cells(usage: Usage, all_bytes: int) -> list[Text]:
+    """Share as a bar, bytes, messages."""
+    if usage.size_bytes is None:
+        return [Text("·" * _BAR), Text("…", justify="right"), _number(usage.messages)]
+    share = usage.size_bytes / all_bytes if all_bytes else 0.0
+    bar = Text(("█" * round(share * _BAR)).ljust(_BAR, "·"))
+    return [bar, Text(bytes_text(usage.size_bytes), justify="right"), _number(usage.messages)]
+
+
+def _last(usage: Usage, name: str) -> list[Text]:
+    """How far some group is behind, and the name."""
+    behind = _mark(f"{usage.behind:,}") if usage.behind else Text("")
+    behind.justify = "right"
+    return [behind, Text(escape(name))]
+
+
+def _mark(text: str) -> Text:
+    """What somebody should look at; it stands out without colours, too."""
+    return Text(escape(text), style="bold yellow")
+
+
+def _line(message: Message) -> str:
+    """Tags, keys and the beginning of the body."""
+    words = [f"[{message.tags}]"] if message.tags else []
+    words += message.keys
+    body = message.body().data[: 4 * _SHOWN_CHARS].decode("utf-8", "replace")
+    return "  ".join([" ".join(words), body]) if words else body
+
+
+def body_text(message: Message, form: str) -> str:
+    """The body in one of the forms, escaped; JSON that is none is shown as text."""
+    data = message.body().data
+    more = len(data) - _SHOWN_BYTES
+    cut = f"\n… {counted(more, 'byte')} more" if more > 0 else ""
+    shown = data[:_SHOWN_BYTES]
+    if form == "hex":
+        rows = (shown[at : at + _HEX_COLUMNS] for at in range(0, len(shown), _HEX_COLUMNS))
+        numbered = enumerate(rows)
+        return "\n".join(f"{at * _HEX_COLUMNS:8}  {row.hex(' ')}" for at, row in numbered) + cut
+    text = shown.decode("utf-8", "replace")
+    if form == "JSON" and not cut:
+        try:
+            text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        except (ValueError, RecursionError):
+            text = "(no JSON)\n" + text
+    return escape_lines(text) + cut
+
+
+def fields_text(message: Message, utc: bool) -> str:
+    """All fields and properties, a line each, escaped."""
+    found = message.to_json()
+    properties = found.pop("properties", {})
+    for name in ("type", "body", "body_base64", "keys", "tags", "unique_key"):
+        found.pop(name, None)
+    lines = [f"{name:<28} {_value(name, value, utc)}" for name, value in found.items()]
+    lines += [f"  {escape(name):<26} {escape(value)}" for name, value in properties.items()]
+    return "\n".join(lines)
+
+
+def _value(name: str, value: Any, utc: bool) -> str:
+    if name.endswith("timestamp") and isinstance(value, int):
+        return time_text(value, utc)
+    return escape(str(value))
+
+
+class BrowserApp(App[None]):
+    """The views, one above the other. Reads only."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #where { height: 1; text-style: reverse; }
+    #ask { dock: bottom; height: 3; display: none; }
+    #one { display: none; }
+    DataTable { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "open", show=True),
+        Binding("left,escape,backspace", "back", "back", key_display="←"),
+        Binding("slash", "ask('filter')", "filter", key_display="/"),
+        Binding("t", "ask('time')", "time"),
+        Binding("n", "turn(1)", "next"),
+        Binding("p", "turn(-1)", "prev"),
+        Binding("G", "turn(0)", "end"),
+        Binding("s", "sort", "sort"),
+        Binding("b", "body", "body"),
+        Binding("q", "quit", "quit"),
+    ]
+
+    def __init__(self, store: str, open_browser: Callable[[], Browser], utc: bool) -> None:
+        super().__init__()
+        self._store, self._open_browser, self._utc = store, open_browser, utc
+        self._reader = ThreadPoolExecutor(1, "reader")
+        self._browser: Browser | None = None
+        self._views: list[View] = []
+        self._message: Message | None = None
+        self._form = 0
+        self._asked = ""
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="where", markup=False)
+        yield DataTable(cursor_type="row", zebra_stripes=False)
+        with VerticalScroll(id="one"):
+            yield Static(id="fields", markup=False)
+        yield Input(id="ask")
+        yield Footer()
+
+    async def on_mount(self) -> None:
+        self._where("reading …")
+        self._start()
+
+    @work(exclusive=True, group="start")
+    async def _start(self) -> None:
+        browser = await self._ask(self._open_browser)
+        if browser is None:
+            return
+        self._browser = browser
+        await self._show(Topics(browser, self._utc))
+        self._count()
+
+    @work(group="count")
+    async def _count(self) -> None:
+        """Bytes of each queue, largest first; what is shown is drawn again now and then."""
+        assert self._browser is not None
+        queues = self._browser.queues.values()
+        left = sorted(queues, key=lambda queue: queue.min_offset - queue.max_offset)
+        for number, queue in enumerate(left, 1):
+            await self._ask(self._browser.count_bytes, queue)
+            if number % 64 == 0 or number == len(left):
+                await self._refresh()
+
+    async def _ask(self, function: Callable[..., T], *values: Any) -> T | None:
+        """What a function says that reads the store, None after an error, which is shown."""
+        import asyncio
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._reader, function, *values)
+        except StoreError as error:
+            self.notify(escape(str(error)), severity="error", markup=False)
+            return None
+
+    @property
+    def _table(self) -> DataTable[Text]:
+        table: DataTable[Text] = self.query_one(DataTable)
+        return table
+
+    def _where(self, more: str = "") -> None:
+        names = [self._store, *(view.title for view in self._views[1:])]
+        if self._message is not None:
+            names.append(str(self._message.queue_offset))
+        self.query_one("#where", Static).update(escape(" ▸ ".join(names) + more))
+
+    async def _show(self, view: View) -> None:
+        self._views.append(view)
+        await self._refresh(anew=True)
+
+    async def _refresh(self, *, anew: bool = False) -> None:
+        view = self._views[-1]
+        if self._message is not None or (isinstance(view, Messages) and not anew):
+            return
+        rows = await self._ask(view.rows)
+        if view is not self._views[-1]:
+            return
+        self._fill(view, rows or [])
+
+    def _fill(self, view: View, rows: Sequence[Sequence[Text]]) -> None:
+        table = self._table
+        at = view.at if view.at < len(rows) else 0
+        table.clear(columns=True)
+        table.add_columns(*view.columns)
+        table.add_rows(rows)
+        table.move_cursor(row=at)
+        table.focus()
+        sort = f"  by {view.sort}" if isinstance(view, Topics) else ""
+        filtered = f"  having {view.filter!r}" if view.filter else ""
+        self._where(f"{sort}{filtered}" + ("" if rows else "  (nothing)"))
+
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        if self._views:
+            self._views[-1].at = event.cursor_row
+
+    async def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        found = self._views[-1].open(event.cursor_row)
+        if isinstance(found, View):
+            await self._show(found)
+        elif found is not None:
+            self._message = found
+            self._show_message()
+
+    def _show_message(self) -> None:
+        assert self._message is not None
+        form = _BODIES[self._form]
+        body = body_text(self._message, form)
+        text = f"{fields_text(self._message, self._utc)}\n\n-- body as {form}\n{body}"
+        self.query_one("#fields", Static).update(Text(text))
+        self._table.display = False
+        one = self.query_one("#one", VerticalScroll)
+        one.display = True
+        one.focus()
+        self._where()
+
+    async def action_back(self) -> None:
+        """To the list before, out of the question that is asked, or out of a filter."""
+        ask = self.query_one("#ask", Input)
+        if ask.display:
+            ask.display = False
+            self._table.focus()
+        elif self._message is not None:
+            self._message = None
+            self.query_one("#one", VerticalScroll).display = False
+            self._table.display = True
+            self._table.focus()
+            self._where()
+        elif self._views and self._views[-1].filter:
+            self._views[-1].filter = ""
+            await self._refresh(anew=True)
+        elif len(self._views) > 1:
+            self._views.pop()
+            await self._refresh(anew=True)
+
+    def action_ask(self, what: str) -> None:
+        """A line to write: a text to look for, or a time to go to."""
+        if not self._views or self._message is not None:
+            return
+        if what == _TIME and not isinstance(self._views[-1], Messages):
+            self.notify("a time is one of a queue: open one first")
+            return
+        self._asked = what
+        ask = self.query_one("#ask", Input)
+        times = "2026-11-20T21:38:00Z, -1h, yesterday, epoch ms"
+        ask.placeholder = times if what == _TIME else "a part of the name, of keys, tags or body"
+        ask.value = ""
+        ask.display = True
+        ask.focus()
+
+    async def on_input_submitted(self, event: Input.Submitted) -> None:
+        view = self._views[-1]
+        event.input.display = False
+        if self._asked == _FILTER:
+            view.filter = event.value
+        elif isinstance(view, Messages):
+            try:
+                time_ms = parse_time(event.value)
+            except InvalidInput as error:
+                self.notify(escape(str(error)), severity="error", markup=False)
+                self._table.focus()
+                return
+            found = await self._ask(view.browser.offset_at, view.queue, time_ms)
+            view.go(view.first if found is None else found)
+        view.at = 0
+        await self._refresh(anew=True)
+
+    async def action_turn(self, pages: int) -> None:
+        """The next page of messages, the one before, with 0 the last one."""
+        view = self._views[-1] if self._views else None
+        if isinstance(view, Messages) and self._message is None:
+            end = view.queue.max_offset - PAGE
+            view.go(view.first + pages * PAGE if pages else max(end, view.queue.min_offset))
+            view.at = 0
+            await self._refresh(anew=True)
+
+    async def action_sort(self) -> None:
+        """Topics by the next of bytes, messages, lag, name."""
+        view = self._views[-1] if self._views else None
+        if isinstance(view, Topics):
+            view.sort = _SORTS[(_SORTS.index(view.sort) + 1) % len(_SORTS)]
+            await self._refresh()
+
+    def action_body(self) -> None:
+        """The body in the next of its forms."""
+        if self._message is not None:
+            self._form = (self._form + 1) % len(_BODIES)
+            self._show_message()
+
+    def action_open(self) -> None:
+        """As Enter does in the table, which has the key while it has the focus."""
+        if self._views and self._message is None:
+            self._table.action_select_cursor()
+
+    async def on_unmount(self) -> None:
+        self._reader.shutdown(wait=True, cancel_futures=True)
+
+
+def browser_of(store: Store) -> Browser:
+    """A store to walk through, with how far groups are behind. Raises Unreadable, NotAStore."""
+    farthest: dict[Queue, int] = {}
+    if store.layout.config.is_dir():
+        positions = positions_of(store.layout, store.generation.version)
+        for lag in lags_of(positions.rows, queue_ends(store)):
+            key = (lag.position.topic, lag.position.queue_id)
+            farthest[key] = max(farthest.get(key, 0), lag.messages or 0)
+    return Browser(store, farthest)
+
+
+def walk(path: Path, config: BrokerConfig, utc: bool) -> None:
+    """Show a store until somebody leaves. Raises NotAStore, Missing, Unreadable."""
+    with Store(path, config) as store:
+        BrowserApp(str(path), lambda: browser_of(store), utc).run()

@@ -1,0 +1,145 @@
+"""What somebody sees who walks through a store: topics, their queues, pages of messages.
+
+A page is a range of queue offsets: what is not there, or cannot be read, is a row, too. Everything is
+read through the queues; where those are missing, or cannot be read, there is nothing to walk through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from ..errors import StoreError
+from ..log.message import Message
+from ..queues.read import QueueSummary
+from .find import find, offset_at
+from .queue_search import batch_summaries, open_batch_queue
+from .selection import Selection
+from .store import Store
+
+PAGE = 200
+"""Messages of a page."""
+_LOOKED_AT = 20_000
+"""Messages that one search for a text looks at."""
+Queue = tuple[str, int]
+"""Topic and queue id."""
+
+
+class Usage(NamedTuple):
+    """What a topic, or one queue of it, holds of the log. queues: how many. size_bytes: of the records, None
+    while nobody has counted them. behind: messages that the group lacks which is farthest behind, None
+    without one.
+    """
+
+    topic: str
+    queues: int
+    messages: int
+    size_bytes: int | None
+    behind: int | None
+
+
+class Row(NamedTuple):
+    """A place in a queue. problem: why there is no message, "" where there is one."""
+
+    queue_offset: int
+    message: Message | None
+    problem: str = ""
+
+
+class Browser:
+    """A store that somebody walks through. behind: by queue, how many messages some group lacks."""
+
+    def __init__(self, store: Store, behind: Mapping[Queue, int]) -> None:
+        self._store = store
+        self._behind = behind
+        self._bytes: dict[Queue, int] = {}
+        found = [*store.queue_summaries, *batch_summaries(store)]
+        self.queues: dict[Queue, QueueSummary] = {(q.topic, q.queue_id): q for q in found}
+
+    def topics(self) -> list[Usage]:
+        """All topics that have queues, by name."""
+        by_topic: dict[str, list[QueueSummary]] = {}
+        for queue in self.queues.values():
+            by_topic.setdefault(queue.topic, []).append(queue)
+        return [self._usage(name, queues) for name, queues in sorted(by_topic.items())]
+
+    def queues_of(self, topic: str) -> list[tuple[QueueSummary, Usage]]:
+        """The queues of a topic, by number."""
+        found = (queue for queue in self.queues.values() if queue.topic == topic)
+        return [(q, self._usage(topic, [q])) for q in sorted(found, key=lambda q: q.queue_id)]
+
+    def _usage(self, topic: str, queues: list[QueueSummary]) -> Usage:
+        keys = [(queue.topic, queue.queue_id) for queue in queues]
+        known = [self._bytes[key] for key in keys if key in self._bytes]
+        behind = [self._behind[key] for key in keys if key in self._behind]
+        return Usage(
+            topic,
+            len(queues),
+            sum(queue.max_offset - queue.min_offset for queue in queues),
+            sum(known) if len(known) == len(keys) else None,
+            max(behind, default=None),
+        )
+
+    def count_bytes(self, queue: QueueSummary) -> None:
+        """Add up the sizes that the units of a queue tell. One that cannot be read counts as empty."""
+        key, total = (queue.topic, queue.queue_id), 0
+        try:
+            for size in self._sizes(queue):
+                total += size
+        except StoreError:
+            pass
+        self._bytes[key] = total
+
+    def _sizes(self, queue: QueueSummary) -> Iterator[int]:
+        if self._store.has_batch_queues(queue.topic):
+            with open_batch_queue(self._store, queue.topic, queue.queue_id) as batches:
+                yield from (int(units["size"].sum()) for _, units in batches.stream.written())
+            return
+        with self._store.queues.open(queue.topic, queue.queue_id) as opened:
+            for _, units in opened.units(queue.min_offset, queue.max_offset):
+                yield int(units["size"][units["size"] > 0].sum())
+
+    def page(self, queue: QueueSummary, first: int) -> list[Row]:
+        """Up to `PAGE` places of a queue from an offset on, in order. Raises Unreadable."""
+        first = max(first, queue.min_offset)
+        count = min(PAGE, queue.max_offset - first)
+        if count <= 0:
+            return []
+        notes: list[str] = []
+        selection = Selection(topic=queue.topic, queue_id=queue.queue_id)
+        found = find(self._store, selection, offset=first, count=count, note=notes.append)
+        messages = {each.message.queue_offset: each.message for each in found}
+        why = "; ".join(notes) or "no message"
+        return [
+            Row(offset, messages.get(offset), "" if offset in messages else why)
+            for offset in range(first, first + count)
+        ]
+
+    def offset_at(self, queue: QueueSummary, time_ms: int) -> int:
+        """The queue offset that a broker answers for a time. Raises Unreadable."""
+        return offset_at(self._store, queue.topic, queue.queue_id, time_ms)
+
+    def having(self, queue: QueueSummary, first: int, text: str) -> list[Row]:
+        """Messages at or behind an offset whose keys, tags or body have a text: up to `PAGE` of some 20,000.
+
+        Raises Unreadable.
+        """
+        count = min(_LOOKED_AT, queue.max_offset - first)
+        if count <= 0:
+            return []
+        selection = Selection(topic=queue.topic, queue_id=queue.queue_id)
+        found = find(self._store, selection, offset=first, count=count)
+        messages = (each.message for each in found)
+        return list(_matching(messages, text.casefold()))
+
+
+def _matching(messages: Iterable[Message], text: str) -> Iterator[Row]:
+    most = PAGE
+    for message in messages:
+        properties = " ".join(message.properties.values())
+        body = message.body().data.decode("utf-8", "replace")
+        if text in properties.casefold() or text in body.casefold():
+            yield Row(message.queue_offset, message)
+            most -= 1
+            if not most:
+                return
