@@ -20,7 +20,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import DataTable, Footer, Input, Static
 
-from ..store.counted import counted
+from ..store.counted import bytes_text, counted
 from ..store.errors import InvalidInput, StoreError
 from ..store.offsets.lag import lags_of, queue_ends
 from ..store.offsets.positions import positions_of
@@ -28,7 +28,7 @@ from ..store.queues.read import QueueSummary
 from ..store.search.browse import PAGE, Browser, Queue, Row, Usage
 from ..store.search.selection import parse_time
 from ..store.search.store import Store
-from .terminal import bytes_text, escape, escape_lines, time_text
+from .terminal import escape, escape_lines, time_text
 
 if TYPE_CHECKING:
     from pathlib import Path

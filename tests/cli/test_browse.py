@@ -16,8 +16,8 @@ from textual.widgets import DataTable, Input, Static
 
 from mqstore.cli.app import run
 from mqstore.cli.browse import BrowserApp, Messages, browser_of
-from mqstore.cli.terminal import DANGEROUS
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.output.escaped import DANGEROUS
 from mqstore.store.put.writer import StoreWriter, WriterOptions
 from mqstore.store.search.store import Store
 
