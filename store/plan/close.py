@@ -109,7 +109,7 @@ def keep_log(
     pieces = list(encoded(closed, forms, bodies))
     pieces += _paddings(queue, closed)
     edits = [
-        *_lengths(snapshot, entries, end),
+        *_lengths(snapshot, entries, end, stale),
         *_writes(
             snapshot, entries, [*brought, *pieces], closed, frozenset(at for at, _ in brought)
         ),
@@ -263,12 +263,15 @@ def _is_closed(fill: Fill, queue: MappedFileQueue) -> bool:
     return queue.read(position, len(data)) == data
 
 
-def _lengths(snapshot: Snapshot, entries: dict[int, Entry], end: int) -> Iterator[Edit]:
-    """Log files of a wrong length get theirs."""
-    size = snapshot.log_file_bytes
+def _lengths(
+    snapshot: Snapshot, entries: dict[int, Entry], end: int, stale: bool
+) -> Iterator[Edit]:
+    """Log files of a wrong length get theirs, those that stay (`log.tail_edits`)."""
+    size, first = snapshot.log_file_bytes, min(entries)
     for start in sorted(entries):
         entry = entries[start]
-        if entry.size != size and start < end:
+        stays = start < end or (start == end and (start == first or not stale))
+        if entry.size != size and stays:
             reason = f"{counted(entry.size, 'byte')}, log files have {size}"
             yield Edit("truncate", entry.path, reason, ("I-003",), min(size, entry.size), size)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Refused
@@ -16,7 +18,7 @@ from mqstore.store.recover.recovery import Recovery, analyze, plan_again
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
 
-from ... import recovery_cases
+from ... import recovery_cases, stores
 from ...recovery_cases import CONFIG
 from ..put.faults import CountingFiles, Killed, KilledFiles
 from ..recover.recovered import content, started
@@ -114,3 +116,17 @@ def test_cut_off_anywhere(root: Path, tmp_path: Path) -> None:
         carried_out(copy, found(copy))
         assert content(copy) == ended, step
         shutil.rmtree(copy)
+
+
+def test_a_short_file_without_any_record_gets_its_length(tmp_path: Path) -> None:
+    """All that is left of a log: what stays must have the length that a broker asks for."""
+    name = "5.3.3-timer-killed"
+    root = stores.unpack(name, tmp_path)
+    first, second = sorted((root / "commitlog").iterdir())[:2]
+    os.truncate(first, 0)
+    second.write_bytes(bytes(16_910))
+    config = BrokerConfig(stores.config(name, root))
+    plan = analyze(Layout.open(root, config), policy=Policy.KEEP).plan
+    assert plan is not None
+    of_log = [(edit.kind, edit.path) for edit in plan.edits if "commitlog" in edit.path]
+    assert of_log == [("move", str(first)), ("truncate", str(second))]
