@@ -1,14 +1,19 @@
-"""`mqstore stats`: who fills the disk, counted in this process."""
+"""`mqstore stats`: who fills the disk, counted in this process, and what goes from it next."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 from .declared import App, Option, Options, bad_parameter
+from .expiry_answer import Expiring
 from .options import Common, shared
 from .pipeline_options import Spark, Stores
 from .stats_answer import StatsOptions, answer
 from .unread import tell_unread
+
+if TYPE_CHECKING:
+    from ..store.arrow.log_rows import Counted
 
 app = App()
 
@@ -25,29 +30,55 @@ class Browsing(Options):
 @app.command()
 @shared(without=("rate",))
 def stats(
-    stores: Stores, *, options: StatsOptions, browsing: Browsing, spark: Spark, common: Common
+    stores: Stores,
+    *,
+    options: StatsOptions,
+    expiring: Expiring,
+    browsing: Browsing,
+    spark: Spark,
+    common: Common,
 ) -> None:
     """Count what fills the logs: bytes, records, messages, sizes and times, group by group.
 
     Bytes and sizes are those of records in the commit log, with their share of all that was counted; a
-    batch record counts as its messages besides. host is the producer's address, hour that of storing
-    (ms since 1970). Percentiles of sizes are at most 1/16 too low. --since and --until are by store
-    time. Parts of a log are counted on several cores (--jobs); with --master Spark counts them.
+    batch record counts as its messages besides. queue is a topic with its number; group the consumer
+    group of retries and dead letters, else the producer group of transactions; kind what a topic is for
+    (user, retry, dead_letter, delay, transaction, system); host the producer's address; hour and day
+    those of storing, in UTC (ms since 1970); size a power of 2; file the log's. Percentiles of sizes are
+    at most 1/16 too low. --since and --until are by store time. Parts of a log are counted on several
+    cores (--jobs); with --master Spark counts them. --quick reads the units of queues alone, a fiftieth
+    of the bytes: they tell topic, queue, group, kind, size and file, and neither bodies nor properties.
+
+    --expires tells what a broker deletes next, and when: by fileReservedTime, deleteWhen and
+    diskMaxUsedSpaceRatio of the options, of config/broker.properties, or by their defaults; when the disk
+    is full if the log grows on as in its last hours; and which groups would lose messages that they have
+    not consumed. Of a copy on another machine name the broker's disk: --disk-size, --disk-used.
 
     A store that cannot be read ends the command before anything is counted; damage is reported on stderr.
 
-    Exit code: 0 counted; 1 counted, without what is damaged or with --partial; 5 some store, or bytes
-    of one on a disk, cannot be read.
+    Exit code: 0 counted; 1 counted, without what is damaged or with --partial; --expires: a group loses
+    messages, or the disk gets full; 5 some store, or bytes of one on a disk, cannot be read.
 
     \b
     Examples:
       mqstore stats /data/store
       mqstore stats /data/store --by tag,hour --since -1d --format csv
+      mqstore stats /data/store --by kind,day --verbose
+      mqstore stats /data/store --by queue --quick --top 20
       mqstore stats '/data/*/store' --by store,topic --top 20 --partial
+      mqstore stats /data/store --expires --broker-config broker.conf
       mqstore stats /data/store --browse
     """
     if browsing.browse:
         _browse(stores, common)
+        return
+    if expiring.expires:
+        from .expiry_answer import tell_expiry
+
+        tell_expiry(stores, expiring, common)
+        return
+    if options.quick:
+        _count_queues(stores, options, spark, common)
         return
     if spark.meant:
         from .pipeline_stats import count_spark
@@ -70,6 +101,33 @@ def stats(
     with common.progress("counting", sum(sizes.values())) as progress:
         found = count_here(replace(ask, stores=tuple(sizes)), wanted, common.jobs, progress.advance)
     answer(found, left_out, options, common)
+
+
+def _count_queues(stores: list[str], options: StatsOptions, spark: Spark, common: Common) -> None:
+    """Count units. Raises BadParameter for what the log alone tells."""
+    if spark.meant or options.since is not None or options.until is not None:
+        raise bad_parameter("--quick goes with neither --master nor --since and --until")
+    from ..store.arrow import require_arrow
+
+    require_arrow("no counts")
+    from ..store.arrow.log_columns import STORE
+    from ..store.arrow.log_rows import Counted
+    from ..store.arrow.stores import stores_of
+    from ..store.inspect.stats import QUEUES, Stats
+    from ..store.inspect.stats_queues import check_units_tell, stats_of_queues
+    from ..store.search.store import Store
+
+    wanted = options.wanted
+    inside = [name for name in wanted if name != STORE]
+    check_units_tell(inside)
+    common.open_output().check(options.columns)
+    total: Counted = Counted(Stats(wanted, QUEUES))
+    for root in stores_of(stores):
+        with Store(Path(root), common.config()) as store:
+            if store.queues_unread and not store.topics:
+                common.warn(f"{root}: {store.queues_unread}")
+            total.add(Counted(stats_of_queues(store, inside, lambda _: None)), root)
+    answer(total, (), options, common)
 
 
 def _browse(stores: Stores, common: Common) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ..store.counted import counted
@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from ..store.arrow.ask import Ask
     from ..store.arrow.log_rows import Counted
 
-_BY = ("store", "topic", "queue_id", "tag", "host", "hour")
+_BY = (
+    *("store", "topic", "queue", "queue_id", "group", "tag", "kind", "host"),
+    *("hour", "day", "size", "file"),
+)
+_QUEUE = "queue"
+_TIMES = ("hour", "day")
 
 
 class StatsOptions(Options):
@@ -25,6 +30,12 @@ class StatsOptions(Options):
         str,
         Option("--by", metavar="A,B", help=f"Group by some of: {', '.join(_BY)}."),
     ] = "topic"
+    quick: Annotated[
+        bool,
+        Option(
+            "--quick", help="From the units of queues alone, where these tell what --by asks for."
+        ),
+    ] = False
     top: Annotated[
         int | None,
         Option("--top", "-n", metavar="N", min=1, help="Only the N groups with most bytes."),
@@ -35,8 +46,13 @@ class StatsOptions(Options):
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """What `--by` names, the store first. Raises BadParameter."""
-        names = [name.strip() for name in self.by.split(",") if name.strip()]
+        """What `--by` names, the store first; a queue is a topic and a number. Raises BadParameter."""
+        asked = [name.strip() for name in self.by.split(",") if name.strip()]
+        names = [
+            one for name in asked for one in (("topic", "queue_id") if name == _QUEUE else (name,))
+        ]
+        if _QUEUE in asked:
+            names = list(dict.fromkeys(names))
         unknown = [name for name in names if name not in _BY]
         if unknown or not names or len(set(names)) < len(names):
             raise bad_parameter(f"--by: some of {', '.join(_BY)}, each once")
@@ -69,7 +85,9 @@ def answer(
     rows = [{"type": "stats", **row} for row in found.stats.rows(options.top)]
 
     def text(row: Mapping[str, Any]) -> str:
-        return _text(row, options.wanted) if row["type"] == "stats" else unread_text(row)
+        if row["type"] != "stats":
+            return unread_text(row)
+        return _text(row, options.wanted, common)
 
     behind = [] if common.fields or common.format == Format.CSV else left_out
     with common.open_output() as output:
@@ -77,13 +95,48 @@ def answer(
     raise Exit(max(tell_lacking(found.damage), int(bool(left_out))))
 
 
-def _text(row: Mapping[str, Any], by: tuple[str, ...]) -> str:
+def _text(row: Mapping[str, Any], by: tuple[str, ...], common: Common) -> str:
     from ..store.counted import bytes_text
 
-    names = "  ".join(str(row[name]) for name in by)
+    names = "  ".join(_name(row, name, common.utc) for name in by)
     sizes = f"p50 {row['p50_bytes']}, p99 {row['p99_bytes']}, max {row['largest_bytes']}"
     share = f"{row['share']:6.1%}"
     messages = counted(row["messages"], "message ", "messages", form=">10")
     records = counted(row["records"], "record")
     batches = f" (in {records})" if row["messages"] != row["records"] else ""
-    return f"{bytes_text(row['bytes']):>10} {share} {messages}{batches}  {sizes}  {names}"
+    line = f"{bytes_text(row['bytes']):>10} {share} {messages}{batches}  {sizes}  {names}"
+    if not common.verbose:
+        return line
+    return "\n".join([line, f"{'':>18}{'; '.join(_more(row, common.utc))}"])
+
+
+def _name(row: Mapping[str, Any], name: str, utc: bool) -> str:
+    from .terminal import time_text
+
+    if name in _TIMES:
+        # its begin in UTC: a day is one of the calendar there
+        return time_text(row[name], utc or name == "day")
+    return f"from {row[name]} B" if name == "size" else str(row[name])
+
+
+def _more(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
+    """What there is no room for in one line."""
+    from ..store.counted import bytes_text
+    from .terminal import time_text
+
+    if row["body_bytes"] is not None:
+        yield f"bodies {bytes_text(row['body_bytes'])}"
+        yield f"properties {bytes_text(row['properties_bytes'])}"
+    if row["compressed_records"]:
+        count = counted(row["compressed_records"], "body", "bodies", form=",")
+        yield f"compressed: {count} of {bytes_text(row['compressed_bytes'])}"
+    for name, what in (("retry_bytes", "retries"), ("system_bytes", "system topics")):
+        if row[name]:
+            yield f"{what} {row[name] / row['bytes']:.1%}"
+    if row["first_timestamp"] is not None:
+        first, last = (time_text(row[f"{end}_timestamp"], utc) for end in ("first", "last"))
+        yield f"{first} … {last}"
+    if row["messages_per_second"] is not None:
+        rate = bytes_text(int(row["bytes_per_second"]))
+        yield f"a second: {row['messages_per_second']:,.1f} messages, {rate}"
+    yield f"from the {row['source']}"

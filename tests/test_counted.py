@@ -34,6 +34,7 @@ BY_HAND = re.compile(r"(?:!=|==|>) 1\b")
 # module, the number: why it is never 1, or what stands behind it is not counted by it
 ALLOWED: dict[tuple[str, str], str] = {
     ("store/counted.py", "thing if count == 1 else several or thing + 's'"): "the one way",
+    ("cli/stats_answer.py", "row['messages_per_second']"): "a rate with a fraction",
     ("store/plan/log.py", "len(gap)"): "more than LARGEST_GAP",
     ("store/recover/recovery.py", "size.value"): "a default of brokers",
     ("store/recover/predict.py", "wanted"): "more heap than there is",

@@ -273,10 +273,18 @@ def count_part(ask: Ask, part: LogPart, by: Sequence[str]) -> Counted:
 
     Raises StoreError.
     """
-    found = Counted(Stats(by))
+    starts = _file_starts(ask, part) if "file" in by else ()
+    found = Counted(Stats(by, starts=starts))
     for batch in messages_of(ask, part, found.damage.append):
         found.stats.add(batch)
     return found
+
+
+def _file_starts(ask: Ask, part: LogPart) -> list[int]:
+    """Where the files of the log begin. Raises StoreError."""
+    log = open_log(part.store, ask.broker_config)
+    with log.queue:
+        return [file.start for file in log.files]
 
 
 def count_here(

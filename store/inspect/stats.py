@@ -1,45 +1,51 @@
-"""Who fills the log: bytes, records, sizes and times by topic, queue, tag, host or hour.
+"""Who fills the log: bytes, records, sizes and times by topic, queue, tag, host, hour, file and more.
 
 Counts of parts of a log add up: a part is counted anywhere, `Stats.merge` joins what was found. A
 record's bytes are those of the log, head, properties and body as stored; queues and index have
-about 20 and 40 bytes more of each message.
+about 20 and 40 bytes more of each message. Units of queues are counted likewise (`stats_of_queues`):
+what they do not tell is None then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ...formats import message_properties as names
-from ...formats.derive.ragged import Ints, Ragged
-from ...formats.hashing import java_string
-from ...formats.host import host_text
-from ...formats.property_columns import find
-from ..columns.dictionary import dictionary
+from ...formats.derive.ragged import Ints
+from ...formats.message import SysFlag
 from ..errors import LimitExceeded
 from ..log.batch import Batch
 from ..search.inner_batch import messages_in
+from .stats_dimensions import DEAD_LETTER, RETRY, USER, Columns
 
-DIMENSIONS = ("topic", "queue_id", "tag", "host", "hour")
-"""What records can be grouped by. host: the producer's address; hour: of storing, ms since 1970."""
 GROUPS_MAX = 200_000
 PERCENTILES = (50, 90, 99)
 COUNTS = (
-    *("records", "messages", "bytes", "share", "body_bytes", "average_bytes"),
+    *("records", "messages", "bytes", "share", "body_bytes", "properties_bytes", "average_bytes"),
     *(f"p{percent}_bytes" for percent in PERCENTILES),
-    *("largest_bytes", "first_timestamp", "last_timestamp"),
+    *("largest_bytes", "compressed_records", "compressed_bytes", "retry_bytes", "system_bytes"),
+    *("first_timestamp", "last_timestamp", "messages_per_second", "bytes_per_second", "source"),
 )
-"""What `Stats.rows` tells of each group. messages: with each of those inside of a batch record."""
-_HOUR_MS = 3_600_000
+"""What `Stats.rows` tells of each group. messages: with each of those inside of a batch record.
+
+retry_bytes: of records of retry and dead letter topics, system_bytes: of a broker's own topics. Rates
+are those between the first and the last time. source: `log` or `queues`.
+"""
+LOG, QUEUES = "log", "queues"
+_COMPRESSED = int(SysFlag.COMPRESSED)
+_NOT_IN_UNITS = ("body_bytes", "properties_bytes", "compressed_records", "compressed_bytes")
+_SECOND_MS = 1000
 _FINE_BITS = 4
 """Sizes are told apart by their first 5 binary digits: a percentile is at most 1/16 too low."""
 
 BIN_BITS = 10
 """Bins of all sizes of 32 bits, and more, have numbers below this power of 2."""
 
+NEVER_FIRST_MS, NEVER_LAST_MS = (1 << 63) - 1, -(1 << 63)
+"""First and last time of a group of which none is known."""
 Key = tuple[str | int, ...]
 
 
@@ -54,17 +60,20 @@ class Group:
     messages: int = 0
     size_bytes: int = 0
     body_bytes: int = 0
+    properties_bytes: int = 0
+    compressed_records: int = 0
+    compressed_bytes: int = 0
+    retry_bytes: int = 0
+    system_bytes: int = 0
     largest_bytes: int = 0
-    first_ms: int = (1 << 63) - 1
-    last_ms: int = -(1 << 63)
+    first_ms: int = NEVER_FIRST_MS
+    last_ms: int = NEVER_LAST_MS
     sizes: dict[int, int] = field(default_factory=dict)
 
     def merge(self, other: Group) -> None:
         """Count the records of `other`, too."""
-        self.records += other.records
-        self.messages += other.messages
-        self.size_bytes += other.size_bytes
-        self.body_bytes += other.body_bytes
+        for name in _ADDED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         self.largest_bytes = max(self.largest_bytes, other.largest_bytes)
         self.first_ms = min(self.first_ms, other.first_ms)
         self.last_ms = max(self.last_ms, other.last_ms)
@@ -80,52 +89,112 @@ class Group:
                 return least_of_bin(number)
         return 0
 
-    def counts(self, total_bytes: int) -> tuple[float, ...]:
-        """The values of `COUNTS`; total_bytes: of all groups."""
-        return (
+    def counts(self, total_bytes: int, source: str) -> dict[str, Any]:
+        """The values of `COUNTS`; total_bytes: of all groups. source: where they are from."""
+        known = self.first_ms <= self.last_ms
+        span_ms = self.last_ms - self.first_ms if known else 0
+        values = (
             self.records,
             self.messages,
             self.size_bytes,
             round(self.size_bytes / total_bytes, 6) if total_bytes else 0.0,
             self.body_bytes,
+            self.properties_bytes,
             self.size_bytes // max(1, self.records),
             *map(self.percentile_bytes, PERCENTILES),
             self.largest_bytes,
-            self.first_ms,
-            self.last_ms,
+            self.compressed_records,
+            self.compressed_bytes,
+            self.retry_bytes,
+            self.system_bytes,
+            self.first_ms if known else None,
+            self.last_ms if known else None,
+            *(
+                round(count * _SECOND_MS / span_ms, 3) if span_ms > 0 else None
+                for count in (self.messages, self.size_bytes)
+            ),
+            source,
         )
+        row = dict(zip(COUNTS, values, strict=True))
+        return row if source == LOG else {**row, **dict.fromkeys(_NOT_IN_UNITS)}
 
     def to_json(self) -> list[Any]:
         """All of it, for `from_json`."""
         sizes = [list(pair) for pair in sorted(self.sizes.items())]
-        counts = [self.records, self.messages, self.size_bytes, self.body_bytes, self.largest_bytes]
-        return [*counts, self.first_ms, self.last_ms, sizes]
+        counts = [getattr(self, name) for name in _ADDED]
+        return [*counts, self.largest_bytes, self.first_ms, self.last_ms, sizes]
 
     @classmethod
     def from_json(cls, found: Sequence[Any]) -> Self:
-        records, inside, size, body, largest, first, last, sizes = found
-        return cls(records, inside, size, body, largest, first, last, dict(sizes))
+        *counts, sizes = found
+        names = (*_ADDED, "largest_bytes", "first_ms", "last_ms")
+        return cls(**dict(zip(names, counts, strict=True)), sizes=dict(sizes))
+
+
+_ADDED = (
+    *("records", "messages", "size_bytes", "body_bytes", "properties_bytes"),
+    *("compressed_records", "compressed_bytes", "retry_bytes", "system_bytes"),
+)
+"""Fields of a group that are sums, in order."""
+
+
+class Measured(NamedTuple):
+    """What is counted of some records: int64[n] each, None for nothing, or where nothing tells.
+
+    body, properties, compressed_body: bytes. compressed: 1 for a record whose body is.
+    """
+
+    size: Ints
+    messages: Ints
+    body: Ints | None = None
+    properties: Ints | None = None
+    compressed: Ints | None = None
+    compressed_body: Ints | None = None
+    time_ms: Ints | None = None
 
 
 class Stats:
-    """Records counted in groups. by: some of `DIMENSIONS`; none of them: all are one group."""
+    """Records counted in groups. by: some of `stats_dimensions.DIMENSIONS`; none of them: all are one
+    group. source: `LOG` or `QUEUES`. starts: of the log's files, for `file`.
+    """
 
-    def __init__(self, by: Sequence[str]) -> None:
+    def __init__(self, by: Sequence[str], source: str = LOG, starts: Sequence[int] = ()) -> None:
         self.by = tuple(by)
         self.groups: dict[Key, Group] = {}
+        self.source = source
+        self.starts = np.array(starts, np.int64)
 
     def add(self, batch: Batch) -> None:
         """Count the records of a batch. Raises LimitExceeded for more than `GROUPS_MAX` groups."""
-        if not len(batch):
+        columns = batch.columns
+        body = _wide(columns.ints("body_length"))
+        compressed = columns.ints("sys_flag") & _COMPRESSED != 0
+        some = bool(compressed.any())
+        measured = Measured(
+            _wide(columns.ints("total_size")),
+            messages_in(batch),
+            body,
+            _wide(columns.ints("properties_length")),
+            compressed.astype(np.int64) if some else None,
+            np.where(compressed, body, 0) if some else None,
+            _wide(columns.ints("store_timestamp")),
+        )
+        self.add_columns(Columns.of_batch(batch, self.starts), measured)
+
+    def add_columns(self, columns: Columns, measured: Measured) -> None:
+        """The same of records, or units, whose columns are known. Raises LimitExceeded."""
+        count = len(measured.size)
+        if not count:
             return
-        found = [_DIMENSION[name](batch) for name in self.by]
-        group = np.zeros(len(batch), np.int64)
+        found = [columns.dimension(name) for name in self.by]
+        group = np.zeros(count, np.int64)
         for ids, values in found:
-            group = np.unique(group * len(values) + ids, return_inverse=True)[1]
+            if len(values) > 1:
+                group = np.unique(group * len(values) + ids, return_inverse=True)[1]
         order = np.argsort(group, kind="stable")
         begins = np.flatnonzero(np.diff(group[order], prepend=-1))
         rows = order[begins].tolist()
-        counted = _counted(batch, group, order, begins)
+        counted = _counted(columns, measured, group, order, begins)
         for row, one in zip(rows, counted, strict=True):
             self._merge(tuple(values[int(ids[row])] for ids, values in found), one)
 
@@ -147,7 +216,7 @@ class Stats:
         order = sorted(self.groups.items(), key=lambda pair: (-pair[1].size_bytes, str(pair[0])))
         total = sum(group.size_bytes for _, group in order)
         return [
-            dict(zip((*self.by, *COUNTS), (*key, *group.counts(total)), strict=True))
+            {**dict(zip(self.by, key, strict=True)), **group.counts(total, self.source)}
             for key, group in order[:limit]
         ]
 
@@ -163,29 +232,56 @@ class Stats:
         return stats
 
 
-def _counted(batch: Batch, group: Ints, order: Ints, begins: Ints) -> list[Group]:
+def _counted(
+    columns: Columns, measured: Measured, group: Ints, order: Ints, begins: Ints
+) -> list[Group]:
     """Groups in the order of their numbers. order: rows by group, which begin at `begins`."""
-    columns = batch.columns
-    size, body, time = (
-        columns.ints(name).astype(np.int64)[order]
-        for name in ("total_size", "body_length", "store_timestamp")
-    )
+    size = measured.size[order]
     bins, counts = np.unique(group[order] << BIN_BITS | size_bin(size), return_counts=True)
+    ids, kinds = columns.kinds()
+    ids = ids[order]
+    nothing = np.zeros(len(begins), np.int64)
+
+    def total(values: Ints | None) -> Ints:
+        return nothing if values is None else np.add.reduceat(values[order], begins)
+
+    def total_of(wanted: Sequence[bool]) -> Ints:
+        if not any(wanted):
+            return nothing
+        return np.add.reduceat(np.where(np.array(wanted)[ids], size, 0), begins)
+
     sums = np.column_stack(
         [
             np.diff(np.append(begins, len(order))),
-            np.add.reduceat(messages_in(batch)[order], begins),
+            total(measured.messages),
             np.add.reduceat(size, begins),
-            np.add.reduceat(body, begins),
+            total(measured.body),
+            total(measured.properties),
+            total(measured.compressed),
+            total(measured.compressed_body),
+            total_of([kind in (RETRY, DEAD_LETTER) for kind in kinds]),
+            total_of([kind not in (RETRY, DEAD_LETTER, USER) for kind in kinds]),
             np.maximum.reduceat(size, begins),
-            np.minimum.reduceat(time, begins),
-            np.maximum.reduceat(time, begins),
+            *_times(measured.time_ms, order, begins),
         ]
     )
     groups = [Group(*row) for row in sums.tolist()]
     for number, count in zip(bins.tolist(), counts.tolist(), strict=True):
         groups[number >> BIN_BITS].sizes[number & ((1 << BIN_BITS) - 1)] = count
     return groups
+
+
+def _times(time_ms: Ints | None, order: Ints, begins: Ints) -> tuple[Ints, Ints]:
+    """First and last of each group."""
+    if time_ms is None:
+        none = np.zeros(len(begins), np.int64)
+        return none + NEVER_FIRST_MS, none + NEVER_LAST_MS
+    time = time_ms[order]
+    return np.minimum.reduceat(time, begins), np.maximum.reduceat(time, begins)
+
+
+def _wide(values: Ints) -> Ints:
+    return values.astype(np.int64)
 
 
 def size_bin(size: Ints) -> Ints:
@@ -200,29 +296,3 @@ def least_of_bin(number: int) -> int:
     """The smallest size of a bin."""
     shift = max((number >> _FINE_BITS) - 1, 0)
     return number - (shift << _FINE_BITS) << shift
-
-
-def _texts(strings: Ragged) -> tuple[Ints, list[str | int]]:
-    found = dictionary(strings)
-    return found.ids, [java_string(value) for value in found.values]
-
-
-def _numbers(values: Ints) -> tuple[Ints, list[str | int]]:
-    different, ids = np.unique(values, return_inverse=True)
-    return ids, different.tolist()
-
-
-def _hosts(batch: Batch) -> tuple[Ints, list[str | int]]:
-    found = dictionary(batch.columns.ragged("born_host.ip"))
-    return found.ids, [host_text(ip, 0).rpartition(":")[0] for ip in found.values]
-
-
-_DIMENSION: Mapping[str, Any] = {
-    "topic": lambda batch: _texts(batch.columns.ragged("topic")),
-    "queue_id": lambda batch: _numbers(batch.columns.ints("queue_id")),
-    "tag": lambda batch: _texts(find(batch.columns.ragged("properties"), names.TAGS)),
-    "host": _hosts,
-    "hour": lambda batch: _numbers(
-        batch.columns.ints("store_timestamp").astype(np.int64) // _HOUR_MS * _HOUR_MS
-    ),
-}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import LimitExceeded
-from mqstore.store.inspect.stats import COUNTS, DIMENSIONS, Group, Stats
+from mqstore.store.inspect.stats import COUNTS, Group, Stats
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.log.message import messages
 from mqstore.store.log.record_status import Mark
@@ -45,7 +45,7 @@ def one_by_one(found: list[Batch]) -> dict[tuple[Any, ...], list[int]]:
 @pytest.mark.parametrize("name", ["5.3.3-clean", "5.5.0-ipv6"])
 def test_groups_are_those_of_the_records(name: str, tmp_path: Path) -> None:
     found = batches(unpack(name, tmp_path))
-    stats = Stats(DIMENSIONS)
+    stats = Stats(("topic", "queue_id", "tag", "host", "hour"))
     for batch in found:
         stats.add(batch)
     wanted = one_by_one(found)

@@ -95,7 +95,7 @@ public final class BrokerMain {
         broker.start();
         broker.registerBrokerAll(true, false, true);
         for (int wait = 0; names.getRouteInfoManager().pickupTopicRouteData(config.getBrokerClusterName()) == null; wait++) {
-            if (wait == 1000) throw new IllegalStateException("the broker does not register");
+            if (wait == 3000) throw new IllegalStateException("the broker does not register");
             Thread.sleep(10);
         }
         answer.addProperty("port", server.getListenPort());

@@ -1,0 +1,195 @@
+"""`mqstore stats --expires`: what of the logs goes next, when the disk is full, who loses what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from ..store.counted import counted
+from .declared import Exit, Option, Options, bad_parameter
+from .exit_codes import ExitCode
+from .options import Common, parse_bytes
+
+if TYPE_CHECKING:
+    from ..store.inspect.expiry import Disk
+
+_FILES = 10
+"""Files and groups that are told one by one; all with --verbose."""
+COLUMNS = (
+    *("type", "store", "file", "size", "changed_timestamp", "due_timestamp", "goes_timestamp"),
+    *("in_ms", "why", "kept_ms"),
+)
+"""Columns of a CSV: the files."""
+_WHY = {
+    "time": "old enough, at the hour of deleteWhen",
+    "disk": "old enough, and the disk is too full",
+    "forced": "the disk is so full that age counts no more",
+}
+
+
+class Expiring(Options):
+    """What is asked of expiry; the annotations are the declaration of the options."""
+
+    expires: Annotated[
+        bool, Option("--expires", help="What goes next, when the disk is full, who loses what.")
+    ] = False
+    within: Annotated[
+        str | None,
+        Option("--within", metavar="SPAN", help="--expires: look so far ahead (default: 7d)."),
+    ] = None
+    trend: Annotated[
+        str | None,
+        Option("--trend", metavar="SPAN", help="--expires: grow as in the last (default: 24h)."),
+    ] = None
+    disk_size: Annotated[
+        int | None,
+        Option("--disk-size", metavar="BYTES", parser=parse_bytes, help="--expires: of the disk."),
+    ] = None
+    disk_used: Annotated[
+        int | None,
+        Option(
+            "--disk-used", metavar="BYTES", parser=parse_bytes, help="--expires: how much is used."
+        ),
+    ] = None
+    now: Annotated[
+        str | None, Option("--now", metavar="TIME", help="--expires: as of then (default: now).")
+    ] = None
+
+    def spans_ms(self) -> tuple[int, int, int]:
+        """Now, the end of the forecast, and how long the last hours are. Raises InvalidInput."""
+        from ..store.search.selection import parse_time
+
+        now_ms = parse_time("now" if self.now is None else self.now)
+        until_ms = parse_time(f"+{self.within or '7d'}", now_ms)
+        last_ms = parse_time(f"+{self.trend or '24h'}", now_ms) - now_ms
+        return now_ms, until_ms, last_ms
+
+    def disk(self) -> Disk | None:
+        """What is said of the disk, None for nothing. Raises BadParameter."""
+        if (self.disk_size is None) != (self.disk_used is None):
+            raise bad_parameter("--disk-size and --disk-used go together")
+        if self.disk_size is None or self.disk_used is None:
+            return None
+        if self.disk_used > self.disk_size:
+            raise bad_parameter("--disk-used: more than --disk-size")
+        from ..store.inspect.expiry import Disk
+
+        return Disk(self.disk_size, self.disk_used, here=False)
+
+
+def tell_expiry(stores: list[str], expiring: Expiring, common: Common) -> None:
+    """Tell it of each store. Raises Exit, InvalidInput, and what reading raises."""
+    from ..store.inspect.expiry import forecast
+    from ..store.offsets.expiring import losing
+    from ..store.search.store import Store
+
+    now_ms, until_ms, last_ms = expiring.spans_ms()
+    disk = expiring.disk()
+    records: list[dict[str, Any]] = []
+    bad = False
+    for root in stores:
+        with Store(Path(root), common.config()) as store:
+            found = forecast(store, disk, now_ms, until_ms, last_ms)
+            groups = losing(store, found.going)
+        bad = bad or bool(groups) or found.refuses_ms is not None
+        records.append({"type": "expiry", "store": root, **found.to_json()})
+        records += [{"type": "losing_group", "store": root, **one.to_json()} for one in groups]
+        records += [{"type": "expiring_file", "store": root, **g.to_json()} for g in found.going]
+
+    def text(record: Mapping[str, Any]) -> str:
+        return "\n".join(_TEXTS[record["type"]](record, common.utc))
+
+    shown: Iterable[dict[str, Any]] = records
+    if common.format.value == "csv":
+        shown = (record for record in records if record["type"] == "expiring_file")
+    elif common.format.value == "text" and not common.verbose:
+        shown = _folded(records)
+    with common.open_output() as output:
+        output.records(shown, text=text, columns=COLUMNS)
+    raise Exit(ExitCode.NO if bad else ExitCode.DONE)
+
+
+def _folded(records: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Of groups and files of each store the first ones."""
+    number, before = 0, ""
+    for record in records:
+        number = number + 1 if record["type"] == before else 1
+        before = record["type"]
+        if number <= _FILES:
+            yield record
+        elif number == _FILES + 1:
+            yield {"type": "more"}
+
+
+def _expiry_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
+    from ..store.counted import bytes_text
+    from .offsets_text import age_text
+    from .terminal import escape, time_text
+
+    span = age_text(row["until_timestamp"] - row["now_timestamp"])
+    files = counted(row["files_going"], "file goes", "files go", form=",")
+    yield f"{escape(row['store'])}: {files} within {span}, {bytes_text(row['bytes_going'])}."
+    hours = ", ".join(f"{hour:02}:00" for hour in row["delete_hours"]) or "no hour"
+    from_ = "given" if row["options_given"] else "defaults"
+    forced = row["forced_percent"]
+    forcibly = "" if forced is None else f", above {forced} % whatever its age"
+    yield (
+        f"  A file is kept for {age_text(row['reserved_ms'])} and goes at {hours}; above"
+        f" {row['delete_percent']} % of the disk at any hour{forcibly} ({from_})."
+    )
+    share = row["disk_used_bytes"] / max(1, row["disk_bytes"])
+    rate = bytes_text(int(row["log_bytes_per_second"] * 3600))
+    since = row["rate_since_timestamp"]
+    grows = f"the log grows by {rate} an hour" if since else "how fast the log grows is not known"
+    yield f"  Disk: {bytes_text(row['disk_bytes'])}, {share:.1%} used; {grows}."
+    for name, percent, what in (
+        ("over", row["delete_percent"], "old files go at any hour"),
+        ("forced", row["forced_percent"], "files go whatever their age"),
+        ("refuses", row["refuses_percent"], "the broker refuses messages"),
+        ("full", 100, "the disk is full"),
+    ):
+        when = row[f"{name}_timestamp"]
+        if when is not None:
+            ahead = when - row["now_timestamp"]
+            at = "now" if ahead <= 0 else f"{time_text(when, utc)}, in {age_text(ahead)}"
+            yield f"  {percent} % {at}: {what}."
+    if row["refuses_timestamp"] is None:
+        yield f"  The disk does not get full within {span}."
+    kept = row["shortest_kept_ms"]
+    if kept is not None and kept < row["reserved_ms"]:
+        yield f"  Messages are kept for {age_text(kept)} only."
+
+
+def _losing_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
+    from .terminal import escape, time_text
+
+    messages = counted(row["messages"], "unread message", form=",")
+    yield (
+        f"  {escape(row['group'])} loses {messages} of {escape(row['topic'])}, of"
+        f" {row['unread']:,}, from {time_text(row['first_timestamp'], utc)} on"
+    )
+
+
+def _file_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
+    from ..store.counted import bytes_text
+    from .offsets_text import age_text
+    from .terminal import time_text
+
+    ahead = "now" if row["in_ms"] <= 0 else f"in {age_text(row['in_ms'])}"
+    yield (
+        f"  {row['file']} {bytes_text(row['size']):>10}  {time_text(row['goes_timestamp'], utc)}"
+        f" ({ahead}): {_WHY[row['why']]}"
+    )
+
+
+def _more_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
+    yield "  … and more (--verbose shows all)"
+
+
+_TEXTS = {
+    "expiry": _expiry_text,
+    "losing_group": _losing_text,
+    "expiring_file": _file_text,
+    "more": _more_text,
+}

@@ -1,0 +1,377 @@
+"""What of a log goes next, and when its disk is full, as a broker decides it (spec 7.8).
+
+A file goes when it is `fileReservedTime` old by the time of its last change and the clock is in an hour
+of `deleteWhen`, or the disk is fuller than `diskMaxUsedSpaceRatio`. Above 85 % age counts no more, above
+90 % nothing is written. Always the oldest file first, never the last. The log is taken to grow as in its last
+hours; what queues and index need besides grows with it, and goes with it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from itertools import islice
+from math import inf
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...formats.index_file import ITEM
+from ...formats.quick import UNIT_BYTES
+from ..disk.broker_conf import BrokerConfig, parse_properties
+from ..disk.byte_reader import read_regular
+from ..disk.file_queue import MappedFile
+from ..disk.layout import Layout
+from ..errors import InvalidInput, StoreError, from_os_error
+from ..queues.read import QueueSummary, first_at
+from ..search.store import Store
+
+HOUR_MS = 3_600_000
+_HOURS_OF_DAY = 24
+_MOST_EVENTS = 100_000
+"""Files that go in one forecast; above that nobody reads on."""
+_PERCENT = 100
+_LARGEST_BYTES = 16 << 20
+_QUEUES_ASKED = 8
+_ITEM_BYTES = ITEM.sizeof()
+_LATEST_MS = 4e12
+"""Later than any forecast; calendars end some time."""
+
+
+class Why(StrEnum):
+    """Why a file goes."""
+
+    TIME = "time"
+    DISK = "disk"
+    FORCED = "forced"
+
+
+class Rules(NamedTuple):
+    """A broker's options of expiry. percentages of the disk; hours of the day, local time.
+
+    forced_percent: None where cleanFileForciblyEnable is off.
+
+    given: names of the options that somebody has set; the others are defaults.
+    """
+
+    reserved_ms: int
+    hours: tuple[int, ...]
+    delete_percent: int
+    forced_percent: int | None
+    full_percent: int
+    given: tuple[str, ...]
+
+
+_DEFAULTS = {
+    "fileReservedTime": 72,
+    "diskMaxUsedSpaceRatio": 75,
+    "diskSpaceCleanForciblyRatio": 85,
+    "diskSpaceWarningLevelRatio": 90,
+}
+_TAKEN = {
+    "diskMaxUsedSpaceRatio": (10, 95),
+    "diskSpaceCleanForciblyRatio": (30, 85),
+    "diskSpaceWarningLevelRatio": (35, 90),
+}
+"""The least and the most that a broker takes of a ratio."""
+_WHEN, _FORCIBLY = "deleteWhen", "cleanFileForciblyEnable"
+_PROPERTIES = "broker.properties"
+
+
+def rules_of(layout: Layout) -> Rules:
+    """From the configuration that was given, else from config/broker.properties, else the defaults.
+
+    Raises InvalidInput.
+    """
+    config = layout.broker_config
+    names = (*_DEFAULTS, _WHEN, _FORCIBLY)
+    if not any(name in config for name in names):
+        config = _properties(layout.config / _PROPERTIES)
+    numbers = {}
+    for name, default in _DEFAULTS.items():
+        value = config.get_int(name, default)
+        if value is None or value < 0:
+            raise InvalidInput(f"{name} must not be negative: {value}")
+        numbers[name] = value
+    delete, forced, full = (
+        min(max(numbers[name], least), most) for name, (least, most) in _TAKEN.items()
+    )
+    reserved_ms, hours = numbers["fileReservedTime"] * HOUR_MS, _hours(config.get(_WHEN, "04"))
+    given = tuple(name for name in names if name in config)
+    taken = forced if config.get_bool(_FORCIBLY, True) else None
+    return Rules(reserved_ms, hours, delete, taken, full, given)
+
+
+def _properties(path: Path) -> BrokerConfig:
+    try:
+        data = read_regular(path, _LARGEST_BYTES)
+    except StoreError:
+        return BrokerConfig()
+    return BrokerConfig(parse_properties(data.decode("iso-8859-1")))
+
+
+def _hours(text: str) -> tuple[int, ...]:
+    """`04;16`: hours of the day, as a broker compares them: two digits."""
+    found = []
+    for part in text.split(";"):
+        if part.strip():
+            if not (part.strip().isdigit() and int(part) < _HOURS_OF_DAY):
+                raise InvalidInput(f"{_WHEN}: not an hour of the day: {part!r}")
+            found.append(int(part))
+    return tuple(sorted(set(found)))
+
+
+class Disk(NamedTuple):
+    """A file system: its size, and what is used of it. here: it is the one that the log lies on."""
+
+    total_bytes: int
+    used_bytes: int
+    here: bool = True
+
+    def at(self, percent: int) -> float:
+        """So many bytes are that part of it."""
+        return self.total_bytes * percent / _PERCENT
+
+
+def disk_of(layout: Layout) -> Disk:
+    """The one that the newest log directory lies on, as a broker computes its ratio. Raises Unreadable."""
+    path = layout.commit_log_directories[-1]
+    try:
+        status = os.statvfs(path)
+    except OSError as error:
+        raise from_os_error(error, path) from error
+    total = status.f_blocks * status.f_frsize
+    # Java: total less usable space, which leaves out what is kept for root
+    used = (status.f_blocks - status.f_bfree) * status.f_frsize
+    return Disk(used + status.f_bavail * status.f_frsize or total, used)
+
+
+class LogFile(NamedTuple):
+    """One file of the log; of one that is still to be written: when it will be full."""
+
+    path: str
+    start: int
+    size: int
+    changed_ms: int
+
+
+class Going(NamedTuple):
+    """A file that goes. due_ms: old enough from then on. goes_ms: when. kept_ms: how old it is then."""
+
+    file: LogFile
+    due_ms: int
+    goes_ms: int
+    why: Why
+    now_ms: int
+
+    @property
+    def kept_ms(self) -> int:
+        """For how long it was kept."""
+        return self.goes_ms - self.file.changed_ms
+
+    def to_json(self) -> dict[str, Any]:
+        """Fields of the JSON."""
+        return {
+            "file": Path(self.file.path).name,
+            "size": self.file.size,
+            "changed_timestamp": self.file.changed_ms,
+            "due_timestamp": self.due_ms,
+            "goes_timestamp": self.goes_ms,
+            "in_ms": self.goes_ms - self.now_ms,
+            "why": str(self.why),
+            "kept_ms": self.kept_ms,
+        }
+
+
+@dataclass
+class Forecast:
+    """What becomes of a log. going: files of today that go within the time that was asked for, oldest first.
+
+    rate: bytes of log a millisecond; factor: bytes of the disk for each. over_ms, forced_ms, refuses_ms, full_ms:
+    when the disk is fuller than the ratios of the rules, and full; None: not within that time.
+    """
+
+    rules: Rules
+    disk: Disk
+    now_ms: int
+    until_ms: int
+    rate: float
+    factor: float
+    rate_since_ms: int | None
+    going: list[Going] = field(default_factory=list)
+    over_ms: int | None = None
+    forced_ms: int | None = None
+    refuses_ms: int | None = None
+    full_ms: int | None = None
+    kept_ms: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Fields of the JSON."""
+        return {
+            "now_timestamp": self.now_ms,
+            "until_timestamp": self.until_ms,
+            "reserved_ms": self.rules.reserved_ms,
+            "delete_hours": list(self.rules.hours),
+            "delete_percent": self.rules.delete_percent,
+            "forced_percent": self.rules.forced_percent,
+            "refuses_percent": self.rules.full_percent,
+            "options_given": list(self.rules.given),
+            "disk_bytes": self.disk.total_bytes,
+            "disk_used_bytes": self.disk.used_bytes,
+            "log_bytes_per_second": round(self.rate * 1000, 3),
+            "disk_bytes_per_second": round(self.rate * self.factor * 1000, 3),
+            "rate_since_timestamp": self.rate_since_ms,
+            "files_going": len(self.going),
+            "bytes_going": sum(one.file.size for one in self.going),
+            "over_timestamp": self.over_ms,
+            "forced_timestamp": self.forced_ms,
+            "refuses_timestamp": self.refuses_ms,
+            "full_timestamp": self.full_ms,
+            "shortest_kept_ms": self.kept_ms,
+        }
+
+
+def forecast(store: Store, disk: Disk | None, now_ms: int, until_ms: int, last_ms: int) -> Forecast:
+    """Foretell it. disk: None for that of the log. last_ms: how long the hours are by which it grows.
+
+    Raises InvalidInput, Unreadable.
+    """
+    layout = store.layout
+    rules, disk = rules_of(layout), disk or disk_of(layout)
+    files = [_log_file(file) for file in store.log_files.files]
+    rate, since = _rate(store, last_ms)
+    log_bytes = max(1, store.log_end.position - store.log_files.start)
+    factor = 1 + _beside(store) / log_bytes
+    found = Forecast(rules, disk, now_ms, until_ms, rate, factor, since)
+    _play(found, files, store.log_end.position)
+    return found
+
+
+def _log_file(file: MappedFile) -> LogFile:
+    changed = os.stat(file.path).st_mtime_ns // 1_000_000  # noqa: PTH116
+    return LogFile(os.fspath(file.path), file.start, file.size, changed)
+
+
+def _rate(store: Store, last_ms: int) -> tuple[float, int | None]:
+    """Bytes of the log a millisecond in the last hours before its newest record, and since when that
+    is; 0 where it cannot be told. Where the log was then is asked of the longest queues.
+    """
+    end = store.log_end
+    if end.store_timestamp is None:
+        return 0.0, None
+    queues = sorted(store.queue_summaries, key=lambda q: q.min_offset - q.max_offset)[
+        :_QUEUES_ASKED
+    ]
+    places = [_place_then(store, queue, end.store_timestamp - last_ms) for queue in queues]
+    found = min((place for place in places if place is not None), default=None)
+    if found is None or end.store_timestamp <= found[1] or end.position <= found[0]:
+        return 0.0, None
+    return (end.position - found[0]) / (end.store_timestamp - found[1]), found[1]
+
+
+def _place_then(store: Store, queue: QueueSummary, time_ms: int) -> tuple[int, int] | None:
+    """Position and time of the first record of a queue that was stored then or later."""
+    with store.queues.open(queue.topic, queue.queue_id) as opened:
+        unit = opened.unit(first_at(opened, queue, time_ms, store.store_time))
+    if unit is None or not unit.valid:
+        return None
+    stored_ms = store.store_time(unit.physical_offset)
+    return None if stored_ms is None else (unit.physical_offset, stored_ms)
+
+
+def _beside(store: Store) -> int:
+    """Bytes of units and index items of the whole log: what comes with it, and goes with it."""
+    units = sum(queue.max_offset - queue.min_offset for queue in store.queue_summaries)
+    items = sum(max(0, file.header.index_count - 1) for file in store.index.files)
+    return units * UNIT_BYTES + items * _ITEM_BYTES
+
+
+def _play(found: Forecast, files: list[LogFile], log_end: int) -> None:
+    """Let time pass, from one file that goes to the next."""
+    now, used, grows = float(found.now_ms), float(found.disk.used_bytes), found.rate * found.factor
+    for file in islice(_files_to_come(found, files, log_end), _MOST_EVENTS):
+        event = _goes(found, file, now, used, grows)
+        stop = min(float(found.until_ms), event[0])
+        _note_levels(found, now, stop, used, grows)
+        if event[0] > found.until_ms:
+            return
+        used += grows * (stop - now) - file.size * found.factor
+        now = stop
+        due_ms = file.changed_ms + found.rules.reserved_ms
+        going = Going(file, due_ms, int(stop), event[1], found.now_ms)
+        if file.path:
+            found.going.append(going)
+        kept = found.kept_ms
+        found.kept_ms = going.kept_ms if kept is None else min(kept, going.kept_ms)
+    _note_levels(found, now, float(found.until_ms), used, grows)
+
+
+def _files_to_come(found: Forecast, files: list[LogFile], log_end: int) -> Iterator[LogFile]:
+    """Those that can go, each as soon as there is one behind it; files still to be written have no path."""
+    for file in files:
+        if file.start + file.size <= log_end:
+            yield file
+    last = next((file for file in files if file.start <= log_end < file.start + file.size), None)
+    if last is None or found.rate <= 0:
+        return
+    full_ms = found.now_ms + (last.start + last.size - log_end) / found.rate
+    while full_ms <= found.until_ms:
+        yield last._replace(changed_ms=int(full_ms))
+        last = last._replace(path="", start=last.start + last.size)
+        full_ms += last.size / found.rate
+
+
+def _goes(
+    found: Forecast, file: LogFile, now: float, used: float, grows: float
+) -> tuple[float, Why]:
+    """When the oldest file goes, and why then."""
+    rules = found.rules
+    here = max(now, float(file.changed_ms))
+    old = max(here, float(file.changed_ms + rules.reserved_ms))
+    ways = [
+        (_in_hours(old, rules.hours), Why.TIME),
+        (max(old, _crosses(found.disk.at(rules.delete_percent), now, used, grows)), Why.DISK),
+    ]
+    if rules.forced_percent is not None:
+        forced = _crosses(found.disk.at(rules.forced_percent), now, used, grows)
+        ways.append((max(here, forced), Why.FORCED))
+    return min(ways)
+
+
+def _crosses(level: float, now: float, used: float, grows: float) -> float:
+    """When so many bytes are used."""
+    if used > level:
+        return now
+    return now + (level - used) / grows if grows > 0 else inf
+
+
+def _in_hours(time_ms: float, hours: tuple[int, ...]) -> float:
+    """The first moment from this one on that lies in one of the hours of the day, in local time."""
+    if time_ms > _LATEST_MS or not hours:
+        return inf
+    moment = datetime.fromtimestamp(time_ms / 1000)
+    if moment.hour in hours:
+        return time_ms
+    later = (
+        moment.replace(hour=hour, minute=0, second=0, microsecond=0) + timedelta(days)
+        for days in (0, 1)
+        for hour in hours
+    )
+    return min(each.timestamp() * 1000 for each in later if each > moment)
+
+
+def _note_levels(found: Forecast, now: float, stop: float, used: float, grows: float) -> None:
+    """Which ratios the disk gets above until `stop`."""
+
+    def first(noted: int | None, percent: int | None) -> int | None:
+        if percent is None:
+            return None
+        when = _crosses(found.disk.at(percent), now, used, grows)
+        return int(when) if noted is None and when <= stop else noted
+
+    found.over_ms = first(found.over_ms, found.rules.delete_percent)
+    found.forced_ms = first(found.forced_ms, found.rules.forced_percent)
+    found.refuses_ms = first(found.refuses_ms, found.rules.full_percent)
+    found.full_ms = first(found.full_ms, _PERCENT)

@@ -1,0 +1,193 @@
+"""What records are grouped by when they are counted: each dimension as numbers and the values they stand for.
+
+| name | value |
+|---|---|
+| topic, queue_id, tag | of the record; tag "" for none |
+| group | the consumer group of a retry or dead letter topic, else the producer group (PGROUP), else "" |
+| kind | of the topic: `user`, `retry`, `dead_letter`, `delay`, `transaction`, `system` |
+| host | the producer's address |
+| hour, day | of storing, in UTC: begin in ms since 1970 |
+| size | of the record: the power of 2 that is not above it |
+| file | the log file that has it |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from ...formats import message_properties as names
+from ...formats.derive.ragged import Ints, Ragged
+from ...formats.hashing import java_string
+from ...formats.host import host_text
+from ...formats.message_properties import RETRY_PREFIX
+from ...formats.property_columns import find
+from ..broker.system_topics import (
+    CHECKED_TOO_OFTEN,
+    DEAD_LETTER_PREFIX,
+    HALF_TOPIC,
+    OP_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    group_of_topic,
+    is_system_topic,
+)
+from ..columns.dictionary import dictionary
+from ..disk.file_queue import file_name
+from ..log.batch import Batch
+
+Values = list[str] | list[int]
+Dimension = tuple[Ints, Values]
+"""Row i has the value `values[ids[i]]`."""
+USER, RETRY, DEAD_LETTER = "user", "retry", "dead_letter"
+DELAY, TRANSACTION, SYSTEM = "delay", "transaction", "system"
+_KINDS = {
+    SCHEDULE_TOPIC: DELAY,
+    TIMER_TOPIC: DELAY,
+    HALF_TOPIC: TRANSACTION,
+    OP_TOPIC: TRANSACTION,
+    CHECKED_TOO_OFTEN: TRANSACTION,
+}
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
+
+
+def topic_kind(topic: str) -> str:
+    """What a topic is for.
+
+    >>> [topic_kind(name) for name in ("orders", "%RETRY%g", "SCHEDULE_TOPIC_XXXX", "rmq_sys_x")]
+    ['user', 'retry', 'delay', 'system']
+    """
+    if topic in _KINDS:
+        return _KINDS[topic]
+    if topic.startswith(RETRY_PREFIX):
+        return RETRY
+    if topic.startswith(DEAD_LETTER_PREFIX):
+        return DEAD_LETTER
+    return SYSTEM if is_system_topic(topic) else USER
+
+
+class Columns:
+    """Columns of some records, or of units of one queue, each dimension made when it is asked for.
+
+    topics: each row's, by number. More of them only a batch of the log has.
+    """
+
+    def __init__(
+        self, topics: Dimension, position: Ints, size: Ints, queue_id: Ints, starts: Ints
+    ) -> None:
+        self.topics = topics
+        self._position, self._size, self._queue_id, self._starts = position, size, queue_id, starts
+        self._batch: Batch | None = None
+
+    @classmethod
+    def of_batch(cls, batch: Batch, starts: Ints) -> Self:
+        """Those of records. starts: of the log's files."""
+        columns = batch.columns
+        size, queue_id = columns.ints("total_size"), columns.ints("queue_id")
+        found = cls(_texts(columns.ragged("topic")), batch.position, size, queue_id, starts)
+        found._batch = batch
+        return found
+
+    def dimension(self, name: str) -> Dimension:
+        """The one of this name; of units only those of `OF_UNITS`."""
+        if name in _OF_RECORDS:
+            assert self._batch is not None
+            return _OF_RECORDS[name](self._batch)
+        return _OF_ALL[name](self)
+
+    def kinds(self) -> tuple[Ints, list[str]]:
+        """What the topics are for, a value for each topic."""
+        ids, values = self.topics
+        return ids, [topic_kind(str(topic)) for topic in values]
+
+    @cached_property
+    def _kind(self) -> Dimension:
+        return _joined(*self.kinds())
+
+    @property
+    def _group(self) -> Dimension:
+        ids, values = self.topics
+        groups = [group_of_topic(str(topic)) for topic in values]
+        if self._batch is None or all(groups):
+            return _joined(ids, groups)
+        producers, known = _texts(find(self._batch.columns.ragged("properties"), names.PGROUP))
+        every = sorted({*groups, *map(str, known)})
+        number = {name: place for place, name in enumerate(every)}
+        of_topic = np.array([number[name] for name in groups], np.int64)[ids]
+        of_producer = np.array([number[str(name)] for name in known], np.int64)[producers]
+        return np.where(of_topic == number.get("", -1), of_producer, of_topic), every
+
+    @property
+    def _sizes(self) -> Dimension:
+        # a float64 holds a size exactly: its exponent is that of the highest bit
+        exponent = np.frexp(np.maximum(self._size, 1).astype(np.float64))[1].astype(np.int64) - 1
+        return _numbers(np.left_shift(1, exponent))
+
+    @property
+    def _files(self) -> Dimension:
+        number = np.searchsorted(self._starts, self._position, "right") - 1
+        used, ids = np.unique(number, return_inverse=True)
+        starts = [int(self._starts[n]) if n >= 0 else 0 for n in used.tolist()]
+        return ids, [file_name(start) for start in starts]
+
+    @property
+    def _queue_ids(self) -> Dimension:
+        return _numbers(self._queue_id)
+
+
+def _joined(ids: Ints, values: list[str]) -> Dimension:
+    """The same with each value once."""
+    every = sorted(set(values))
+    number = {value: place for place, value in enumerate(every)}
+    return np.array([number[value] for value in values], np.int64)[ids], every
+
+
+def _texts(strings: Ragged) -> Dimension:
+    found = dictionary(strings)
+    return found.ids, [java_string(value) for value in found.values]
+
+
+def _numbers(values: Ints) -> Dimension:
+    low, high = int(values.min()), int(values.max())
+    if low == high:
+        return np.zeros(len(values), np.int64), [low]
+    different, ids = np.unique(values, return_inverse=True)
+    return ids, different.tolist()
+
+
+def _hosts(batch: Batch) -> Dimension:
+    found = dictionary(batch.columns.ragged("born_host.ip"))
+    return found.ids, [host_text(ip, 0).rpartition(":")[0] for ip in found.values]
+
+
+def _span(length_ms: int) -> Callable[[Batch], Dimension]:
+    def of(batch: Batch) -> Dimension:
+        times = batch.columns.ints("store_timestamp").astype(np.int64)
+        ids, spans = _numbers(times // length_ms)
+        return ids, [int(span) * length_ms for span in spans]
+
+    return of
+
+
+_OF_RECORDS: Mapping[str, Callable[[Batch], Dimension]] = {
+    "tag": lambda batch: _texts(find(batch.columns.ragged("properties"), names.TAGS)),
+    "host": _hosts,
+    "hour": _span(_HOUR_MS),
+    "day": _span(_DAY_MS),
+}
+_OF_ALL: Mapping[str, Callable[[Columns], Dimension]] = {
+    "topic": lambda columns: columns.topics,
+    "queue_id": lambda columns: columns._queue_ids,
+    "group": lambda columns: columns._group,
+    "kind": lambda columns: columns._kind,
+    "size": lambda columns: columns._sizes,
+    "file": lambda columns: columns._files,
+}
+OF_UNITS = tuple(_OF_ALL)
+"""Dimensions that units of queues tell as well."""
+DIMENSIONS = (*OF_UNITS, *_OF_RECORDS)
+"""All of them."""

@@ -1,0 +1,80 @@
+"""`offsets` and `stats --expires`: what they print is what the schemas say, of compressed copies and many queues too."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from mqstore.cli.offsets import _BY as BY_OF_OFFSETS
+from mqstore.cli.offsets_text import COMPARED
+from mqstore.cli.record_types import columns_of_types, schema_of
+from mqstore.cli.stats_answer import _BY as BY_OF_STATS
+from mqstore.store.inspect.stats_dimensions import DIMENSIONS
+from mqstore.store.offsets.rows import BY, COLUMNS
+
+from .. import stores
+from ..packing import pack
+from .datadriven import run_here
+from .json_schema import errors
+
+_schema = cache(schema_of)
+EXPIRES = ("--expires", "--disk-size", "1G", "--disk-used", "900M")
+
+
+def records(*words: str | Path, codes: tuple[int, ...] = (0,)) -> list[dict[str, object]]:
+    done = run_here([*map(str, words), "--format", "ndjson"])
+    assert done.code in codes, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    for record in found:
+        assert list(errors(_schema(record["type"]), record)) == []
+    return found
+
+
+@pytest.mark.parametrize("name", ["4.9.7-expired", "5.5.0-pop", "5.3.3-rocksdb", "4.3.1-killed"])
+def test_records_are_what_their_schemas_say(name: str, tmp_path: Path) -> None:
+    store = stores.unpack(name, tmp_path / "a")
+    other = stores.unpack("5.3.3-clean", tmp_path / "b")
+    for by in BY:
+        records("offsets", store, "--by", by)
+        records("offsets", store, "--by", by, "--quick", "--behind")
+    records("offsets", store, "--compare", other, codes=(0, 1))
+    records("offsets", store, "--merge", other, "--take", "min", codes=(0, 3))
+    records("stats", store, *EXPIRES, codes=(0, 1))
+    for by in ("topic", "kind", "size", "file"):
+        records("stats", store, "--by", by, "--quick")
+        records("stats", store, "--by", by, codes=(0, 1))
+
+
+def test_names_are_told_once() -> None:
+    """What the help names is what there is; columns are those of the schemas."""
+    assert BY_OF_OFFSETS == BY
+    assert set(BY_OF_STATS) == {"store", "queue", *DIMENSIONS}
+    assert columns_of_types(("group_offset",)) == COLUMNS["queue"]
+    assert set(columns_of_types(("group_lag",))) == {*COLUMNS["topic"], *COLUMNS["group"]}
+    assert columns_of_types(("compared_offset",)) == COMPARED
+
+
+def test_a_compressed_copy(tmp_path: Path) -> None:
+    """It says what the store does."""
+    store = stores.unpack("5.3.3-clean", tmp_path)
+    words = ("offsets", store, "--by", "queue", "--now", "2026-11-21T00:00:00Z")
+    before = records(*words)
+    for path in sorted((store / "commitlog").iterdir()):
+        pack(path)
+    assert records(*words) == before
+
+
+def test_every_position_of_a_broken_table_is_one_line(tmp_path: Path) -> None:
+    """Bad entries are told, and the good ones too."""
+    store = stores.unpack("5.3.3-clean", tmp_path)
+    rows = {"T@g": {"0": 5, "x": 1, "1": "no", "2": -1}, "no group": {"0": 1}, "U@g": 7}
+    path = store / "config" / "consumerOffset.json"
+    path.write_text(json.dumps({"offsetTable": rows}))
+    path.with_name(path.name + ".bak").unlink()
+    done = run_here(["offsets", str(store), "--by", "queue", "--group", "g", "--quick"])
+    assert done.code == 0
+    assert "T/0" in done.stdout
+    assert "internal error" not in done.stderr
