@@ -36,7 +36,7 @@ COMMANDS: Mapping[str, str] = {
     "stats": "Count what fills the logs: bytes, records, messages, sizes and times, group by group.",
     "export": "Write messages as Parquet, Arrow, NDJSON, CSV or Avro files.",
     "sql": "Ask stores with SQL.",
-    "diff": "Find the first message of each queue in which two copies differ.",
+    "diff": "Tell where two copies of a store differ: log, messages, queues, index, positions, configuration, timers.",
     "report": "Write what a store is, the verdict on it, and pictures of what is in it, as one page of HTML.",
     "trace": "Tell the life of one message, and why a group has got it or not.",
     "explain": "Explain a code or label that another command prints.",

@@ -2,39 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ..store.counted import counted
-from .declared import Argument, Exit, path_text
+from .declared import Argument, Exit, Option, Options, bad_parameter, path_text
 from .exit_codes import ExitCode
-from .options import Common
+from .options import Common, Format
 from .pipeline_options import damage_text
-from .unread import tell_unread, unread_text
+from .unread import Partial, tell_unread
 
 if TYPE_CHECKING:
     from ..store.arrow.differences import Unsound
+    from ..store.compare.both import Comparison
+    from ..store.compare.log_bytes import Range
+    from ..store.disk.broker_conf import BrokerConfig
 
 _WHAT = "a store, a pattern, or @FILE with one a line."
 A = Annotated[str, Argument(metavar="A", parser=path_text, help=f"One side: {_WHAT}")]
 B = Annotated[str, Argument(metavar="B", parser=path_text, help=f"The other side: {_WHAT}")]
-_COLUMNS = (
-    *("type", "store", "topic", "queue_id", "queue_offset", "how"),
-    *("only_a", "only_b", "changed"),
-)
+MESSAGES = "messages"
+WHAT = (MESSAGES, "log", "queues", "index", "offsets", "config", "timers")
+"""What can be compared."""
+
+
+def parse_only(text: str) -> frozenset[str]:
+    """`log,messages`: some of `WHAT`. Raises BadParameter."""
+    found = frozenset(word.strip() for word in text.split(","))
+    if unknown := sorted(found - set(WHAT)):
+        raise bad_parameter(f"--only: no part {unknown[0]!r}; there are {', '.join(WHAT)}")
+    return found
+
+
+class Looks(Options):
+    """How much is compared; the annotations are the declaration of the options."""
+
+    quick: Annotated[
+        bool,
+        Option("--quick", help="Ends of logs, beginnings of files and samples only, no message."),
+    ] = False
+    only: Annotated[
+        frozenset[str],
+        Option("--only", metavar="PART,…", parser=parse_only, help=f"Of {', '.join(WHAT)}."),
+    ] = frozenset(WHAT)
+    partial: Partial = False
 
 
 @dataclass
 class Sides:
-    """The stores of both sides with the names of their pairs, and the bytes of all their logs."""
+    """The stores of both sides with the names of their pairs, and the bytes of all their logs. parts: of pairs
+    that are here. within: of these, where the logs may differ.
+    """
 
     a: Mapping[str, str]
     b: Mapping[str, str]
     bytes: int
     rows: Sequence[Mapping[str, Any]] = ()
     unsound: Unsound | None = None
+    parts: dict[str, Comparison] = field(default_factory=dict)
+    within: dict[str, Sequence[Range]] = field(default_factory=dict)
+
+    def compare_parts(
+        self,
+        config: BrokerConfig,
+        note: Callable[[int], None],
+        only: frozenset[str],
+        *,
+        quick: bool,
+    ) -> None:
+        """Everything but messages, of pairs that are on this machine. only: of `WHAT`. Raises StoreError."""
+        if only == {MESSAGES}:
+            return
+        from ..store.compare.both import compare_stores
+        from ..store.disk.layout import is_uri
+        from ..store.search.store import Store
+
+        partners = {name: root for root, name in self.b.items()}
+        for root, name in self.a.items():
+            if is_uri(root) or is_uri(partners[name]):
+                continue
+            with Store(root, config) as one, Store(partners[name], config) as other:
+                found = compare_stores(one, other, only, quick=quick, note=note)
+            self.parts[name] = found
+            if (apart := found.logs.apart) is not None:
+                self.within[name] = apart
 
     def found(self, rows: Sequence[Mapping[str, Any]], unsound: Unsound) -> None:
         """What the comparison says."""
@@ -60,10 +113,16 @@ def compared(a: str, b: str, partial: bool, common: Common) -> Iterator[Sides]:
     sides = Sides(of_a, of_b, sum(sizes[root] for root in (*of_a, *of_b)))
     yield sides
     _tell(sides.unsound, common)
+    for name, part in sides.parts.items():
+        for text in part.unread:
+            common.warn(f"not compared: {f'{name}: ' if name else ''}{text}")
+    from .diff_text import COLUMNS, records, text_of
+
     with common.open_output() as output:
-        found = [{"type": "difference", **row} for row in sides.rows]
-        output.records([*found, *left_out], text=_text, columns=_COLUMNS)
-    wrong = sides.rows or sides.unsound or alone or left_out
+        found = records(sides, every=_every(common))
+        output.records([*found, *left_out], text=text_of, columns=COLUMNS)
+    apart = any(not part.same or part.unread for part in sides.parts.values())
+    wrong = sides.rows or sides.unsound or alone or left_out or apart
     raise Exit(ExitCode.NO if wrong else ExitCode.DONE)
 
 
@@ -80,13 +139,6 @@ def _tell(unsound: Unsound | None, common: Common) -> None:
         common.warn(f"{store}: {fail}, the first at {position}")
 
 
-def _text(row: Mapping[str, Any]) -> str:
-    if row["type"] != "difference":
-        return unread_text(row)
-    store = f"{row['store']}: " if row["store"] else ""
-    first = {"only_a": "only A has it", "only_b": "only B has it", "changed": "it is another one"}
-    counts = f"{row['only_a']} only in A, {row['only_b']} only in B, {row['changed']} changed"
-    return (
-        f"{store}{row['topic']}/{row['queue_id']} from {row['queue_offset']} on"
-        f" ({first[row['how']]}): {counts}"
-    )
+def _every(common: Common) -> bool:
+    """Lists are for programs, or were asked for."""
+    return common.verbose or common.format is not Format.TEXT or common.fields is not None

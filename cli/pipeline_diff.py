@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from ..store.counted import counted
-from .diff_options import A, B, compared
+from .diff_options import MESSAGES, A, B, Looks, compared
 from .local_first import tell_local
 from .options import Common, shared
 from .pipeline_options import Spark, session_showing
-from .unread import Partial
 
 
 @shared(without=("rate",))
-def diff(a: A, b: B, *, partial: Partial = False, spark: Spark, common: Common) -> None:
-    """Find the first message of each queue in which two copies differ, for many or large stores.
+def diff(a: A, b: B, *, looks: Looks, spark: Spark, common: Common) -> None:
+    """Tell where two copies of a store differ, for many or large stores.
 
     The answer is that of mqstore diff, which says how messages are compared, and does so in this
-    process: quicker unless logs are large or many.
+    process: quicker unless logs are large or many. Tasks compare the messages; parts of stores that are
+    here are looked at as with its --quick, and those in object storage have only messages.
 
     Exit code: 0 no difference; 1 differences, damage, a body that fails its checksum, a store without
     a partner or, with --partial, one that cannot be read; 5 a store cannot be read, no Spark.
@@ -25,15 +25,18 @@ def diff(a: A, b: B, *, partial: Partial = False, spark: Spark, common: Common) 
       mqstore pipeline diff '/backup/*/store' '/data/*/store' --format ndjson
       mqstore pipeline diff s3://backup/store s3://live/store --master spark://head:7077
     """
-    compared_on_spark(a, b, partial, spark, common)
+    compared_on_spark(a, b, looks, spark, common)
 
 
-def compared_on_spark(a: str, b: str, partial: bool, spark: Spark, common: Common) -> None:
+def compared_on_spark(a: str, b: str, looks: Looks, spark: Spark, common: Common) -> None:
     """The command with the session that is asked for. Raises SparkUnavailable, Exit."""
     master, settings = spark.place(common)
     from ..pipeline.diff import on_spark
 
-    with compared(a, b, partial, common) as pair:
+    with compared(a, b, looks.partial, common) as pair:
+        pair.compare_parts(common.config(), lambda size: None, looks.only, quick=True)
+        if MESSAGES not in looks.only or looks.quick:
+            return
         tell_local("diff", list(pair.a), spark, common)
         common.explain(f"starting Spark on {master} for {counted(len(pair.a), 'pair')} of stores")
         with session_showing("comparing", pair.bytes, 1, (master, settings), common) as session:

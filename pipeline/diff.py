@@ -56,15 +56,27 @@ def pairs_of(
     return kept[0], kept[1], sorted(alone)
 
 
+Ranges = Sequence[tuple[int, int]]
+"""Log positions [begin, end)."""
+
+
 def here(
-    a: Pairs, b: Pairs, config: Mapping[str, str], note: Callable[[int], None]
+    a: Pairs,
+    b: Pairs,
+    config: Mapping[str, str],
+    note: Callable[[int], None],
+    within: Mapping[str, Ranges] | None = None,
 ) -> tuple[Differences, Unsound]:
-    """Compare pair by pair in this process. note: told how many bytes were read. Raises StoreError.
+    """Compare pair by pair in this process. note: told how many bytes were read. within: of pairs, by name, where
+    their logs may differ. Raises StoreError.
 
     Messages before the first one that the other side still has of a queue have expired there; they
     are passed over.
     """
-    return _all(compare(*_asks(pair, config), name, note) for name, pair in _pairs(a, b).items())
+    return _all(
+        compare(*_asks(pair, config), name, note, (within or {}).get(name))
+        for name, pair in _pairs(a, b).items()
+    )
 
 
 def _pairs(a: Pairs, b: Pairs) -> dict[str, tuple[str, str]]:

@@ -24,6 +24,8 @@ import pyarrow.compute as pc
 
 from ...formats.derive.ragged import Ints
 from ...formats.digest_columns import mixed
+from ..log.splits import Split
+from ..search.store import Store
 from .ask import BODY_CRC_OK, NO_BODY, Ask
 from .log_columns import DIGEST
 from .log_rows import Damage, LogPart, parts_of, rows_of
@@ -106,9 +108,16 @@ class Compared:
     unsound: Unsound
 
 
-def compare(a: Ask, b: Ask, name: str, note: Note = lambda size: None) -> Compared:
+def compare(
+    a: Ask,
+    b: Ask,
+    name: str,
+    note: Note = lambda size: None,
+    within: Sequence[tuple[int, int]] | None = None,
+) -> Compared:
     """Compare the messages of two sides. name: of the pair. note: told how many bytes were read.
 
+    within: positions [begin, end) of both logs outside of which these are the same; None: anything may differ.
     Raises StoreError where a log cannot be read.
     """
     shards, found = [(0, 1)], Differing()
@@ -117,15 +126,29 @@ def compare(a: Ask, b: Ask, name: str, note: Note = lambda size: None) -> Compar
     while shards:
         shard, of = shards.pop()
         unsound, firsts = Unsound(), Firsts()  # those of the last reading are those of all
-        sides = [side_of(ask, parts_of(ask), queues, unsound) for ask in (a, b)]
+        sides = [side_of(ask, _parts(ask, within), queues, unsound) for ask in (a, b)]
         left = left_of(sides, shard, of, firsts, note)
         if left is None:
             shards += [(shard + of, 2 * of), (shard, 2 * of)]
             note = lambda size: None
         else:
-            _join(found, differing(list(queues), *left, firsts))
+            # within a part nothing has expired: what is before it is the same, or was left out
+            _join(found, differing(list(queues), *left, firsts if within is None else Firsts()))
     rows = [{"store": name, **found[queue]} for queue in sorted(found)]
     return Compared(rows, unsound)
+
+
+def _parts(ask: Ask, within: Sequence[tuple[int, int]] | None) -> list[LogPart]:
+    """What is read of the only store of `ask`."""
+    if within is None:
+        return parts_of(ask)
+    (root,) = ask.stores
+    with Store(root, ask.broker_config) as store:
+        end = store.log_end.position
+    pieces = (Split(begin, min(stop, end)) for begin, stop in within)
+    return [
+        LogPart(root, each, bytes=each.stop - each.start) for each in pieces if each.start < end
+    ]
 
 
 def side_of(

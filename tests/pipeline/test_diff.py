@@ -160,18 +160,41 @@ def told(err: str) -> list[str]:
     return [line for line in lines if "is quicker" not in line]
 
 
+def spoil(root: Path) -> None:
+    """Change a byte of what is damaged already."""
+    with Store(root) as store:
+        items = [item for item in store.log.scan() if isinstance(item, Extent)]
+        (damage,) = (item for item in items if item.kind is ExtentKind.DAMAGE)
+        file = store.log_files.file_at(damage.position)
+    assert file is not None
+    with Path(file.path).open("r+b") as opened:
+        opened.seek(damage.position + 100 - file.start)
+        opened.write(b"\x7f")
+
+
+def test_the_same_damage_is_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is alike byte for byte is not decoded; `verify` says that it is damaged."""
+    root = unpack("4.9.7-killed-page", tmp_path)
+    assert run(["diff", str(root), str(copy_of(root))]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("The same (") and err == ""
+
+
 def test_damage_is_told(
     command: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A copy with the same damage has no difference; that it was not compared is said."""
+    """Where both are damaged, and not alike, no message differs; that none was compared is said."""
     root = unpack("4.9.7-killed-page", tmp_path)
     copy = copy_of(root)
+    spoil(copy)
     assert run([*command, str(root), str(copy), "--format", "json"]) == 1
     out, err = capsys.readouterr()
-    assert json.loads(out) == []
+    rows = json.loads(out)
+    assert {row["type"] for row in rows} == {"comparison", "part_difference"}
+    assert not rows[0]["same"] and rows[0]["differences"] == {"log": 1}
     lost = [line.removeprefix("not compared: ") for line in told(err)]
     assert sorted(line.partition(" at ")[0] for line in lost) == sorted([str(root), str(copy)])
     with Store(root) as store:
@@ -186,6 +209,7 @@ def test_of_much_damage_only_numbers_are_told(
     monkeypatch.setattr(differences, "DAMAGE_MAX", 0)
     root = unpack("4.9.7-killed-page", tmp_path)
     other = copy_of(root)
+    spoil(other)
     assert run(["diff", str(root), str(other)]) == 1
     lines = told(capsys.readouterr().err)
     for store, line in zip((root, other), lines, strict=True):
@@ -197,14 +221,21 @@ def test_bodies_that_fail_their_checksum_are_told(
 ) -> None:
     root = unpack("5.3.3-clean", tmp_path)
     with Store(root) as store:
-        hit = store.message("logs", 0, 3)
+        hit, next_one = (store.message("logs", 0, offset) for offset in (3, 4))
     flip(min((root / "commitlog").iterdir()), hit.stored_body, hit.physical_offset)
     other = copy_of(root)
+    log = min((other / "commitlog").iterdir())
+    flip(log, next_one.stored_body, next_one.physical_offset)
     assert run([*command, str(root), str(other)]) == 1
     out, err = capsys.readouterr()
-    assert out == ""
-    wanted = f"1 body fails its checksum, the first at {hit.physical_offset}"
-    assert sorted(told(err)) == sorted(f"{store}: {wanted}" for store in (root, other))
+    assert "messages logs/0 from 4 on (it is another one)" in out
+    first = f"the first at {hit.physical_offset}"
+    assert sorted(told(err)) == sorted(
+        [
+            f"{root}: 1 body fails its checksum, {first}",
+            f"{other}: 2 bodies fail their checksums, {first}",
+        ]
+    )
 
 
 def test_a_store_that_cannot_be_read(
@@ -221,7 +252,7 @@ def test_a_store_that_cannot_be_read(
     out, err = capsys.readouterr()
     assert out == "" and f"{tmp_path}/b/2/store" in told(err)[0]
     assert run([*words, "--partial", "--format", "json"]) == 1
-    (unread,) = json.loads(capsys.readouterr().out)
+    *_, unread = json.loads(capsys.readouterr().out)
     assert (unread["type"], unread["store"]) == ("unread", f"{tmp_path}/b/2/store")
     assert run([*command, str(tmp_path / "none"), str(tmp_path / "a/1/store")]) == 5
     assert "no such directory" in capsys.readouterr().err
@@ -320,7 +351,7 @@ def test_a_store_made_of_an_export_is_no_other(
         words = ["put", new, "--from", str(tmp_path / "files"), "--keep-times", "--no-answers"]
         assert run([*words, "-q", "--as-broker", "5.3", *sizes, *more]) == 0
         capsys.readouterr()
-        assert run(["diff", str(root), new]) == 0
+        assert run(["diff", str(root), new, "--only", "messages"]) == 0
         assert capsys.readouterr() == ("", "")
     with Store(root) as one, Store(tmp_path / "other") as other:
         texts = [next(iter(store.messages())).properties for store in (one, other)]

@@ -1,0 +1,150 @@
+"""The answer of `diff`: records, and how they look as text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ..store.counted import bytes_text, counted
+from .unread import UNREAD, unread_text
+
+if TYPE_CHECKING:
+    from ..store.compare.both import Comparison
+    from .diff_options import Sides
+
+COLUMNS = (
+    *("type", "store", "topic", "queue_id", "queue_offset", "how", "only_a", "only_b", "changed"),
+    *("part", "name", "a", "b", "position", "count", "same", "same_log", "quick", "samples"),
+    *(
+        "first_difference",
+        "a_start",
+        "a_end",
+        "b_start",
+        "b_end",
+        "bytes",
+        "expired_a",
+        "expired_b",
+    ),
+    *("differences", "unread"),
+)
+_SHOWN = 12
+"""Differences of a part before they are folded, for people."""
+_THINGS = {
+    "log": ("range of the log", "ranges of the log"),
+    "record": ("field of a record", "fields of records"),
+    "epoch": ("epoch", ""),
+    "queue": ("queue", ""),
+    "unit": ("queue with other units", "queues with other units"),
+    "index": ("part of the index", "parts of the index"),
+    "offset": ("position", ""),
+    "config": ("entry of the configuration", "entries of the configuration"),
+    "timer": ("hour of timers", "hours of timers"),
+}
+
+
+def records(sides: Sides, *, every: bool) -> Iterator[Mapping[str, Any]]:
+    """Each pair, then what of its parts differs, then its messages. every: of what is one of many, too."""
+    for name, found in sides.parts.items():
+        rows = [row for row in sides.rows if row["store"] == name]
+        yield _comparison(name, found, len(rows))
+        seen = Counter[str]()
+        for one in found.differs:
+            seen[one.part] += 1
+            if every or seen[one.part] <= _SHOWN:
+                yield {"type": "part_difference", "store": name, **asdict(one)}
+            if not every and seen[one.part] == _SHOWN + 1:
+                yield {"type": "more", "part": one.part, "count": found.counts[one.part] - _SHOWN}
+        yield from ({"type": "difference", **row} for row in rows)
+    others = (row for row in sides.rows if row["store"] not in sides.parts)
+    yield from ({"type": "difference", **row} for row in others)
+
+
+def _comparison(name: str, found: Comparison, queues: int) -> dict[str, Any]:
+    logs = found.logs
+    return {
+        "type": "comparison",
+        "store": name,
+        "same": found.same and not queues,
+        "same_log": logs.same,
+        "quick": found.quick,
+        "samples": logs.samples,
+        "first_difference": logs.first,
+        "a_start": logs.a.start if logs.a else None,
+        "a_end": logs.a.stop if logs.a else None,
+        "b_start": logs.b.start if logs.b else None,
+        "b_end": logs.b.stop if logs.b else None,
+        "bytes": logs.compared,
+        "expired_a": sum(each.size for each in logs.expired_a),
+        "expired_b": sum(each.size for each in logs.expired_b),
+        "differences": {**found.counts, **({"message": queues} if queues else {})},
+        "unread": found.unread,
+    }
+
+
+def text_of(row: Mapping[str, Any]) -> str:
+    """A record for people."""
+    if row["type"] == UNREAD:
+        return unread_text(row)
+    store = f"{row['store']}: " if row.get("store") else ""
+    if row["type"] == "comparison":
+        return f"{store}{_sentence(row)}"
+    if row["type"] == "more":
+        return f"  … {row['count']} more (--verbose shows all)"
+    if row["type"] == "part_difference":
+        return f"  {store}{_difference(row)}"
+    first = {"only_a": "only A has it", "only_b": "only B has it", "changed": "it is another one"}
+    counts = f"{row['only_a']} only in A, {row['only_b']} only in B, {row['changed']} changed"
+    return (
+        f"  {store}messages {row['topic']}/{row['queue_id']} from {row['queue_offset']} on"
+        f" ({first[row['how']]}): {counts}"
+    )
+
+
+def _sentence(row: Mapping[str, Any]) -> str:
+    """What is so, and how much was looked at."""
+    looked = f"{bytes_text(row['bytes'])} of log byte by byte"
+    if row["quick"]:
+        looked = f"as far as --quick looks: ends, beginnings of files and samples, {bytes_text(row['bytes'])}"
+    expired = [
+        f"{bytes_text(row[key])} in front of it only in {side}"
+        for key, side in (("expired_a", "A"), ("expired_b", "B"))
+        if row[key]
+    ]
+    looked = "; ".join([looked, *expired])
+    if row["same"]:
+        return f"The same ({looked})"
+    told = [
+        counted(
+            number, *_THINGS.get(part, ("queue with other messages", "queues with other messages"))
+        )
+        for part, number in row["differences"].items()
+    ]
+    if row["same_log"] is None:
+        head = "Not the same: no bytes of a log that both have"
+    elif not row["same_log"]:
+        head = "Not the same: another log"
+    elif row["first_difference"] is None:
+        head = "The same log, but not the same store"
+    else:
+        head = f"One log, but not the same from {row['first_difference']:,} on"
+    return f"{head}: {', '.join(told)} ({looked})"
+
+
+def _difference(row: Mapping[str, Any]) -> str:
+    what = f"{row['part']} {row['name']}"
+    if row["part"] == "log" and row["position"] is not None:
+        size = bytes_text(row["a"] if row["b"] is None else row["b"])
+        side = {"only_a": "only in A", "only_b": "only in B", "changed": "not the same"}
+        return f"{what}: {size} {side[row['how']]}"
+    more = f" ({row['count']:,} in all)" if row["count"] > 1 else ""
+    if row["how"] == "only_a":
+        return f"{what}: only in A, {_value(row['a'])}{more}"
+    if row["how"] == "only_b":
+        return f"{what}: only in B, {_value(row['b'])}{more}"
+    return f"{what}: A {_value(row['a'])}, B {_value(row['b'])}{more}"
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else "nothing" if value is None else str(value)
