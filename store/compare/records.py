@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from ..counted import counted
 from ..log.commit_log import Batch
 from ..log.message import Message, messages
 from ..log.record_status import Mark
@@ -100,4 +101,4 @@ def _short(value: Any, other: Any) -> Any:
     same = next((number for number, (x, y) in pairs if x != y), 0)
     begin, end = max(0, same - _AROUND), min(len(value), same + _AROUND)
     before, behind = "…" if begin else "", "…" if end < len(value) else ""
-    return f"{before}{value[begin:end]}{behind} ({len(value):,} characters)"
+    return f"{before}{value[begin:end]}{behind} ({counted(len(value), 'character', form=',')})"
