@@ -61,6 +61,6 @@ def diff(a: A, b: B, *, looks: Looks, spark: Spark, common: Common) -> None:
         at_rate(common.rate),
         common.progress("comparing", pair.bytes) as progress,
     ):
-        pair.compare_parts(common.config(), progress.advance, looks.only, quick=looks.quick)
-        if MESSAGES in looks.only and not looks.quick:
+        pair.compare_parts(common.config(), progress.advance, looks.parts, quick=looks.quick)
+        if MESSAGES in looks.parts and not looks.quick:
             pair.found(*here(pair.a, pair.b, common.config(), progress.advance, pair.within))

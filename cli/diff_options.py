@@ -44,10 +44,15 @@ class Looks(Options):
         Option("--quick", help="Ends of logs, beginnings of files and samples only, no message."),
     ] = False
     only: Annotated[
-        frozenset[str],
+        frozenset[str] | None,
         Option("--only", metavar="PART,…", parser=parse_only, help=f"Of {', '.join(WHAT)}."),
-    ] = frozenset(WHAT)
+    ] = None
     partial: Partial = False
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """What is compared, of `WHAT`."""
+        return frozenset(WHAT) if self.only is None else self.only
 
 
 @dataclass

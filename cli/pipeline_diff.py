@@ -34,8 +34,8 @@ def compared_on_spark(a: str, b: str, looks: Looks, spark: Spark, common: Common
     from ..pipeline.diff import on_spark
 
     with compared(a, b, looks.partial, common) as pair:
-        pair.compare_parts(common.config(), lambda size: None, looks.only, quick=True)
-        if MESSAGES not in looks.only or looks.quick:
+        pair.compare_parts(common.config(), lambda size: None, looks.parts, quick=True)
+        if MESSAGES not in looks.parts or looks.quick:
             return
         tell_local("diff", list(pair.a), spark, common)
         common.explain(f"starting Spark on {master} for {counted(len(pair.a), 'pair')} of stores")
