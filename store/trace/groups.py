@@ -16,7 +16,7 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import is_system_group
 from ..disk.layout import Layout
 from ..errors import Missing, StoreError
-from ..offsets.positions import positions_of
+from ..offsets.positions import PULLED, positions_of
 from ..queues.filter_bits import ConsumerFilter, consumer_filters, read_filters
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..search.found import Note
@@ -34,7 +34,7 @@ Row = dict[str, Any]
 class Groups:
     """The tables, empty where they cannot be read.
 
-    progress: queue → group → next offset. before: the same of the .bak. written_ms: when the offsets
+    progress: queue → group → next offset. before: the same of the .bak. pulled: how far a group has fetched, 5.5. written_ms: when the offsets
     were written, None where no file tells. entries: of subscription groups. forbidden: (group, topic).
     topics: entries of topics, None where no table can be read. filters: by topic. reads: group →
     topics that it has subscribed to.
@@ -42,6 +42,7 @@ class Groups:
 
     progress: dict[QueueId, dict[str, int]] = field(default_factory=dict)
     before: dict[QueueId, dict[str, int]] = field(default_factory=dict)
+    pulled: dict[QueueId, dict[str, int]] = field(default_factory=dict)
     written_ms: int | None = None
     entries: dict[str, Row] = field(default_factory=dict)
     forbidden: set[tuple[str, str]] = field(default_factory=set)
@@ -109,8 +110,10 @@ def _of_positions(layout: Layout, version: str, found: Groups, note: Note) -> No
     for text in positions.notes:
         note(text)
     for row in positions.rows:
-        if row.group:
-            queue = QueueId(row.topic, row.queue_id)
+        queue = QueueId(row.topic, row.queue_id)
+        if row.table == PULLED:
+            found.pulled.setdefault(queue, {})[row.group] = row.offset
+        elif row.group:
             found.progress.setdefault(queue, {})[row.group] = row.offset
             if row.backup is not None:
                 found.before.setdefault(queue, {})[row.group] = row.backup

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...formats import message_properties as names
 from ...formats.host import host_text
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
 from ..counted import counted
 from ..errors import StoreError
-from ..inspect.pop import Popped
-from ..inspect.pop import State as PopState
 from ..log.message import Message
 from ..search.store import Store
 from .answer import Event, Kind
 from .family import Family, Role, role_of
 from .named import Named, Naming, named, places_of
 from .waiting import Waiting
+
+if TYPE_CHECKING:
+    from ..inspect.pop import Popped
 
 _CHECKS = "TRANSACTION_CHECK_TIMES"
 _ORDER = {kind: number for number, kind in enumerate(Kind)}
@@ -199,6 +201,8 @@ def _indexed(store: Store, family: Family) -> Iterator[Event]:
 
 def _of_pop(popped: Popped) -> Iterator[Event]:
     """One time that a consumer was given the message."""
+    from ..inspect.pop import State as PopState
+
     told = {
         PopState.ACKED: "acknowledged",
         PopState.RETURNED: f"not acknowledged in time, written again at {popped.returned}",

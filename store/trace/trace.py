@@ -5,19 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...formats.pop import REVIVE_TOPIC
+from ..broker.system_topics import TIMER_TOPIC
 from ..disk.lock import holder
 from ..findings.next_commands import NOTHING_GIVEN, Given
-from ..inspect.pop import Place as PopPlace
-from ..inspect.pop import Popped, given_out
 from ..log.message import Message
 from ..search.found import Note
 from ..search.store import Store
-from ..start.simulate import Outcome
 from .answer import Event, Fate, GroupVerdict, Kind, NextStart, Trace
-from .compacted import Compacted
 from .family import Family, Place
 from .filtering import Subscription
 from .gone import judgement_of
@@ -25,10 +22,16 @@ from .groups import Groups, read_groups
 from .locate import Asked, By, Gone, locate
 from .named import Named, named, naming, places_of
 from .next_commands import command_for, commands_of
-from .next_start import fate_of, next_start
 from .story import story
 from .verdicts import Scene, for_all, judge
 from .waiting import Waiting
+
+if TYPE_CHECKING:
+    from ..inspect.pop import Popped
+    from ..start.simulate import Outcome
+
+
+_OF_POP = (REVIVE_TOPIC, TIMER_TOPIC)
 
 
 class Question(NamedTuple):
@@ -79,6 +82,8 @@ class _About:
         if not wanted:
             why = "the broker was shut down; --next-start plays the next start"
             return NextStart(Fate.NOT_PLAYED, why)
+        from .next_start import next_start
+
         return next_start(self._store, self._question.now_ms)
 
     @cached_property
@@ -97,7 +102,9 @@ class _About:
         pops = self._pops(chosen)
         events = story(store, family, units, waiting, pops)
         superseded = None
-        if chosen is not None:
+        if chosen is not None and store.has_compaction_queues(chosen.topic):
+            from .compacted import Compacted
+
             compacted = Compacted(store, chosen, note)
             events += compacted.events
             superseded = compacted.judgement
@@ -139,10 +146,13 @@ class _About:
         )
 
     def _pops(self, message: Message | None) -> list[Popped]:
-        """Each time that a consumer was given it by POP."""
+        """Each time that a consumer was given it by POP: a check point waits in the timer topic first."""
         store = self._store
-        if message is None or not any(t.startswith(REVIVE_TOPIC) for t in store.topics):
+        if message is None or not any(t.startswith(_OF_POP) for t in store.topics):
             return []
+        from ..inspect.pop import Place as PopPlace
+        from ..inspect.pop import given_out
+
         place = PopPlace(message.topic, message.queue_id, message.queue_offset, message.position)
         return given_out(store, place, self._question.now_ms, self._note)
 
@@ -180,13 +190,16 @@ class _About:
 
     def _ends(self, found: Trace, scene: Scene, message: Message) -> None:
         """The next start, and the commands that help."""
-        start = self._start
-        found.next_start = (
-            start
-            if isinstance(start, NextStart)
-            else fate_of(start, message.position, scene.place, scene.unit)
-        )
+        found.next_start = self._fate(message.position, scene.place, scene.unit)
         found.next_commands = commands_of(found, self._store.layout, self._question.given)
+
+    def _fate(self, position: int, place: Place, unit: Named | None) -> NextStart:
+        start = self._start
+        if isinstance(start, NextStart):
+            return start
+        from .next_start import fate_of
+
+        return fate_of(start, position, place, unit)
 
     def gone(self, gone: Gone) -> Trace | None:
         """The answer about a place without a record; None where it never was a place."""
@@ -220,10 +233,7 @@ class _About:
             self._judge(found, scene, [])
         elif question.group is not None:
             found.groups.append(GroupVerdict(question.group, judged, *place))
-        start = self._start
-        if isinstance(start, NextStart):
-            found.next_start = start
-        elif gone.position is not None:
-            found.next_start = fate_of(start, gone.position, place, None)
+        if gone.position is not None:
+            found.next_start = self._fate(gone.position, place, None)
         found.next_commands = commands_of(found, store.layout, question.given)
         return found

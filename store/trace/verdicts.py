@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ...formats.message_properties import RETRY_PREFIX
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX, is_system_topic
 from ..counted import counted
-from ..inspect.pop import Popped
-from ..inspect.pop import State as PopState
 from ..log.message import Message
 from ..log.record_status import Mark
 from .answer import Evidence, Judgement, Verdict
@@ -23,6 +22,9 @@ from .family import Family, Place
 from .filtering import Subscription, filtered
 from .groups import GROUPS, OFFSETS, TOPICS, Groups
 from .named import Named, Naming
+
+if TYPE_CHECKING:
+    from ..inspect.pop import Popped
 
 READ = 4
 """The bit of a topic's perm that lets consumers read (spec 05, 5.3)."""
@@ -125,6 +127,8 @@ def _popped(scene: Scene, group: str) -> Judgement | None:
     times = scene.pops.get(group)
     if not times:
         return None
+    from ..inspect.pop import State as PopState
+
     last = times[-1]
     until = last.visible_timestamp
     evidence = (Evidence("its newest check point", f"commitlog at {last.check_point}"),)
@@ -286,6 +290,9 @@ def _offset_facts(scene: Scene, group: str) -> list[Evidence]:
     if queue_id is not None and scene.message is not None:
         said = "none" if reached is None else reached
         found.append(Evidence(f"offset of the group in {topic}/{queue_id}: {said}", _OFFSETS))
+        pulled = scene.groups.pulled.get(QueueId(topic, queue_id), {}).get(group)
+        if pulled is not None and pulled != reached:
+            found.append(Evidence(f"it has fetched up to {pulled}", _OFFSETS))
         if before is not None and before != reached:
             text = f"the write before had {before}"
             over = None not in (reached, offset) and before <= offset < reached  # type: ignore[operator]

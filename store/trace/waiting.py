@@ -6,23 +6,21 @@ The same for every group. Each answer is None where that is not what the message
 from __future__ import annotations
 
 from functools import cached_property
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from ...formats import message_properties as names
 from ..broker.system_topics import HALF_TOPIC, ROCKSDB_HALF_TOPIC, TIMER_TOPIC, delay_ms
 from ..counted import counted
 from ..errors import StoreError
-from ..inspect.own_topics import DELAY_FILE, delay_progress, op_records, topic_records
-from ..inspect.timer_records import Scanned, TimerRecords
-from ..inspect.timers import NO_CHAIN, State, Timer, timers
 from ..log.message import Message
 from ..search.found import Note
 from ..search.store import Store
-from ..settings.options import options_of
-from ..settings.rocksdb_store import timer_due, transaction_is_open
 from .answer import Evidence, Judgement, Verdict
 from .family import Family, Role
+
+if TYPE_CHECKING:
+    from ..inspect.timer_records import Scanned, TimerRecords
+    from ..inspect.timers import Timer
 
 _WHEEL_LOST = "B33"
 _DUE = "it is due: a broker delivers it when it runs"
@@ -40,7 +38,11 @@ class Waiting:
     def ops(self) -> dict[int, Message]:
         """By queue offset of half messages the op record that decides each."""
         halves = [m for m in self._family.by_role[Role.HALF] if m.topic == HALF_TOPIC]
-        return op_records(self._store, halves, self._note) if halves else {}
+        if not halves:
+            return {}
+        from ..inspect.own_topics import op_records
+
+        return op_records(self._store, halves, self._note)
 
     def judgement(self) -> Judgement | None:
         """Why the message is not in its topic; None where nothing tells."""
@@ -79,6 +81,8 @@ class Waiting:
         return Judgement(Verdict.TRANSACTION, reason, tuple(evidence))
 
     def _in_rocksdb(self, half: Message, evidence: list[Evidence]) -> Judgement:
+        from ..settings.rocksdb_store import transaction_is_open
+
         where = self._store.layout.rocksdb_store.name
         try:
             open_ = transaction_is_open(self._store.layout.rocksdb_store, half.position)
@@ -93,6 +97,8 @@ class Waiting:
         return Judgement(Verdict.TRANSACTION, reason, tuple(evidence))
 
     def _delayed(self, message: Message) -> Judgement:
+        from ..inspect.own_topics import DELAY_FILE, delay_progress
+
         level = message.queue_id + 1
         due = self.due_ms(message)
         progress = delay_progress(self._store)
@@ -112,11 +118,15 @@ class Waiting:
 
     def due_ms(self, message: Message) -> int | None:
         """When the record of a delay level fires (spec 01, 1.11)."""
+        from ..settings.options import options_of
+
         levels = options_of(self._store.layout).delay_levels.value
         wait_ms = delay_ms(message.properties.get(names.DELAY, ""), levels)
         return None if wait_ms is None else message.store_timestamp + wait_ms
 
     def _timed(self, records: list[Message]) -> Judgement:
+        from ..inspect.timers import NO_CHAIN, State
+
         last = records[-1]
         evidence = [_record("waits in the timer topic", last)]
         out = last.properties.get(names.TIMER_OUT_MS, "")
@@ -146,6 +156,10 @@ class Waiting:
 
     def _look(self, records: list[Message]) -> Timer | None:
         """The message among all timer messages; the log is scanned only before it is said to be lost."""
+        from ..inspect.own_topics import topic_records
+        from ..inspect.timer_records import Scanned, TimerRecords
+        from ..inspect.timers import State, timers
+
         positions = {message.position for message in records}
 
         def mine(scanned: Scanned | None) -> Timer | None:
@@ -165,6 +179,10 @@ class Waiting:
         timed = [m for m in self._family.own if names.TIMER_OUT_MS in m.properties]
         if not timed:
             return None
+        import numpy as np
+
+        from ..inspect.timer_records import TimerRecords
+
         batch = self._store.log.records(np.array([m.position for m in timed], np.int64))
         return TimerRecords.of(batch, batch.columns.ragged("topic"))
 
@@ -172,6 +190,8 @@ class Waiting:
         self, message: Message, due: int | None, evidence: list[Evidence]
     ) -> Judgement | None:
         """Where timers are in a RocksDB; None where they are not."""
+        from ..settings.rocksdb_store import timer_due
+
         where = self._store.layout.rocksdb_store.name
         try:
             when = timer_due(self._store.layout.rocksdb_store, message.unique_key or "")

@@ -40,6 +40,8 @@ def questions(name: str) -> Iterator[list[str]]:
     yield ["get", ".", "--topic", one["topic"], "--grep", "a|o"]
     if one["properties"].get("UNIQ_KEY"):
         yield ["get", ".", "--unique-key", one["properties"]["UNIQ_KEY"]]
+        told = ["--now", time, "--fields", "via,position,events,for_all,groups"]
+        yield ["trace", ".", one["properties"]["UNIQ_KEY"], *told]
     for part in ("consumequeue", "index", "timerlog", "consumequeue_ext", "batchconsumequeue"):
         yield ["dump", part]
         yield ["inspect", part]

@@ -51,6 +51,9 @@ def reading_commands(root: Path) -> list[list[str]]:
         ["get", store, "--topic", TEXTS[4], "--queue", "0", "--offset", "0"],
         ["get", store, "--where", f"a = '{TEXTS[0]}' AND ("],
         ["inspect", store, "--delays", "--timers", "--retries", "--pop", "--transactions"],
+        ["trace", store, TEXTS[0], "--group", TEXTS[1], "--next-start", "--verbose"],
+        ["trace", store, "0", "--group", FORMULAS[0]],
+        ["trace", store, f"no such {TEXTS[0]}"],
         ["inspect", f"{store}/config"],
         *(
             [command, str(path)]

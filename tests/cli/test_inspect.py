@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from mqstore.formats.kinds import KINDS
 from .. import huge_store, stores, tiered
 from ..store.choices import few
 from .datadriven import run_here
+from .held import held
 
 CLEAN = tuple(
     name
@@ -88,27 +87,12 @@ def test_log_and_queues_of_clean_stores(name: str, tmp_path: Path) -> None:
         assert queues == expected
 
 
-_HOLD = (
-    "import fcntl, sys; f = open(sys.argv[1], 'r+b'); fcntl.lockf(f, fcntl.LOCK_EX, 1, 0); "
-    "print('held', flush=True); sys.stdin.read()"
-)
-
-
 def test_a_store_in_use_is_told(tmp_path: Path) -> None:
     """With the process that holds the lock, as a broker does; reading goes on."""
     store = stores.unpack("5.3.3-killed", tmp_path)
-    with subprocess.Popen(
-        [sys.executable, "-c", _HOLD, str(store / "lock")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as broker:
-        assert broker.stdout is not None
-        assert broker.stdin is not None
-        assert broker.stdout.readline() == "held\n"
+    with held(store) as holder:
         found = inspect(store)
-        broker.stdin.close()
-    assert (found["exit"], found["lock_holder"]) == ("running", broker.pid)
+    assert (found["exit"], found["lock_holder"]) == ("running", holder)
     assert inspect(store)["exit"] == "crashed"
 
 

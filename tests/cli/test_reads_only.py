@@ -130,6 +130,9 @@ def _questions(name: str) -> Iterator[tuple[str, ...]]:
     yield ("get", "{}", "--since", "2020-01-01T00:00:00Z", "--limit", "3")
     for key in keys[:1]:
         yield ("get", "{}", "--key", key.split()[0])
+        yield ("trace", "{}", key.split()[0])
+    yield ("trace", "{}", "0", "--next-start")
+    yield ("trace", "{}", f"{topic}/0/1000000", "--group", "g")
     yield ("verify", "{}")
     yield ("verify", "{}", "--quick", "--format", "json")
     yield ("recover", "{}")

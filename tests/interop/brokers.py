@@ -128,9 +128,25 @@ class Broker:
             self.kill()
             raise
 
-    def consume(self, topics: Mapping[str, str], *, sql: bool = False) -> None:
-        """Begin to consume topics from their first offset, by tags or by SQL92."""
-        self._ask("consume", topics=topics, **({"sql": True} if sql else {}))
+    def consume(self, topics: Mapping[str, str], *, sql: bool = False, **more: Any) -> None:
+        """Begin to consume topics from their first offset, by tags or by SQL92.
+
+        more: group: of its own; refuse: bodies that it gives back, at most `retries` times; pop: as
+        config/messageRequestMode.json says; hold: it never answers.
+        """
+        self._ask("consume", topics=topics, **({"sql": True} if sql else {}), **more)
+
+    def leave(self, group: str) -> None:
+        """End the consumer of a group: its offsets are committed."""
+        self._ask("leave", group=group)
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Set an offset, as an administrator does."""
+        self._ask("commit", group=group, topic=topic, queue_id=queue_id, offset=offset)
+
+    def serve(self, **what: Any) -> None:
+        """Change a topic (`topic`, `perm`, `queues`) or a group (`group`, `enabled`)."""
+        self._ask("serve", **what)
 
     def received(self, count: int, *, seconds: float = PATIENCE_SECONDS) -> list[dict[str, Any]]:
         """What consumers got so far, in the order of arrival: as soon as it is `count`."""

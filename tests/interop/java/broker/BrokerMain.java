@@ -22,7 +22,7 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
 
 /**
  * A whole broker with a name server and real clients, on loopback ports, in one JVM.
- * One JSON request per line on stdin, one JSON answer per line on stdout: start, consume, received, checked, stop.
+ * One JSON request per line on stdin, one JSON answer per line on stdout: start, consume, leave, commit, serve, received, checked, stop.
  * Compiled against each version: what one of them lacks is reached by name.
  */
 public final class BrokerMain {
@@ -32,6 +32,7 @@ public final class BrokerMain {
 
     private final Queue<JsonObject> received = new ConcurrentLinkedQueue<>();
     private final Queue<JsonObject> checked = new ConcurrentLinkedQueue<>();
+    private final Map<String, DefaultMQPushConsumer> consumers = new HashMap<>();
     private NamesrvController names;
     private BrokerController broker;
     private String namesAddress;
@@ -59,6 +60,9 @@ public final class BrokerMain {
         switch (request.get("do").getAsString()) {
             case "start": start(request, answer); break;
             case "consume": consume(request); break;
+            case "leave": consumers.remove(request.get("group").getAsString()).shutdown(); break;
+            case "commit": commit(request); break;
+            case "serve": serve(request); break;
             case "produce": produce(request, answer); break;
             case "decide": decide(request); break;
             case "received": answer.add("messages", JSON.toJsonTree(received)); break;
@@ -151,9 +155,19 @@ public final class BrokerMain {
         return BrokerController.class.getConstructor(types).newInstance(values);
     }
 
-    /** A push consumer for {"topics": {"T": "expression"}}; what it gets is kept for `received`. */
+    /**
+     * A push consumer for {"topics": {"T": "expression"}}; what it gets is kept for `received`. group: of its own. refuse: bodies that
+     * it gives back, and no more than "retries" times. pop: as messageRequestMode.json says. hold: it never answers.
+     */
     private void consume(JsonObject request) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(GROUP);
+        String group = request.has("group") ? request.get("group").getAsString() : GROUP;
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
+        consumer.setInstanceName(group);
+        if (request.has("retries")) consumer.setMaxReconsumeTimes(request.get("retries").getAsInt());
+        if (request.has("pop"))                                                  // 5.x: the broker says who reads what, and how
+            consumer.getClass().getMethod("setClientRebalance", boolean.class).invoke(consumer, false);
+        Set<String> refused = new HashSet<>();
+        if (request.has("refuse")) request.getAsJsonArray("refuse").forEach(body -> refused.add(body.getAsString()));
         consumer.setNamesrvAddr(namesAddress);
         consumer.setPollNameServerInterval(200);
         consumer.setHeartbeatBrokerInterval(200);                                // a lost one is else sent again after 30 s
@@ -164,10 +178,44 @@ public final class BrokerMain {
             else consumer.subscribe(e.getKey(), expression);
         }
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-            for (MessageExt message : messages) received.add(describe(message));
-            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            boolean back = false;
+            for (MessageExt message : messages) {
+                JsonObject got = describe(message);
+                got.addProperty("group", group);
+                received.add(got);
+                back |= refused.contains(got.get("body").getAsString());
+            }
+            if (request.has("hold")) {
+                try {
+                    Thread.sleep(Long.MAX_VALUE);
+                } catch (InterruptedException over) { }
+            }
+            return back ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
+        consumers.put(group, consumer);
+    }
+
+    /** As a command of an administrator: {"group", "topic", "queue_id", "offset"}. */
+    private void commit(JsonObject request) {
+        broker.getConsumerOffsetManager().commitOffset(LOOPBACK, request.get("group").getAsString(),
+            request.get("topic").getAsString(), request.get("queue_id").getAsInt(), request.get("offset").getAsLong());
+        broker.getConsumerOffsetManager().persist();
+    }
+
+    /** As one: {"topic", "perm", "queues"} or {"group", "enabled"}. */
+    private void serve(JsonObject request) {
+        if (request.has("group")) {
+            var manager = broker.getSubscriptionGroupManager();
+            manager.findSubscriptionGroupConfig(request.get("group").getAsString())
+                .setConsumeEnable(request.get("enabled").getAsBoolean());
+            manager.persist();
+            return;
+        }
+        var config = broker.getTopicConfigManager().selectTopicConfig(request.get("topic").getAsString());
+        if (request.has("perm")) config.setPerm(request.get("perm").getAsInt());
+        if (request.has("queues")) config.setReadQueueNums(request.get("queues").getAsInt());
+        broker.getTopicConfigManager().persist();
     }
 
     private static JsonObject describe(MessageExt m) {
