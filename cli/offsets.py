@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..store.offsets.rows import Wanted
     from ..store.session.apply import Applied
     from ..store.session.fingerprint import Fingerprint
+    from .progress import Progress
 
 app = App()
 _BY = ("group", "topic", "queue")
@@ -162,11 +163,14 @@ def _show(stores: list[Path], wanted: Wanted, common: Common) -> None:
     columns, several = COLUMNS[wanted.by], len(stores) > 1
     total = 0
 
+    def bar(total: int) -> Progress:
+        return common.progress("counting unread messages", total)
+
     def rows() -> Iterator[dict[str, Any]]:
         nonlocal total
         for path in stores:
             with at_rate(common.rate), Store(path, common.config()) as store:
-                found = offsets_of(store, str(path), wanted)
+                found = offsets_of(store, str(path), wanted, bar)
             for note in found.notes:
                 common.warn(f"{path}: {note}")
             total += len(found.rows)

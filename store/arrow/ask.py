@@ -9,6 +9,8 @@ from typing import Any, Self
 
 from ..disk.broker_conf import BrokerConfig
 from ..errors import InvalidInput, StoreError, UnreadableRange
+from ..offsets.positions import CONSUMED as OFFSETS
+from ..offsets.positions import TABLES as OFFSET_TABLES
 from ..search.selection import TimeRange, parse_range
 from .stores import stores_of
 
@@ -16,9 +18,6 @@ REPORT = "report"
 FAIL = "fail"
 FAIL_UNREADABLE = "fail-unreadable"
 NO_BODY, PLAIN_BODY, STORED_BODY = "none", "plain", "stored"
-OFFSETS = "offset"
-OFFSET_TABLES = (OFFSETS, "pull", "lmq", "delay")
-"""What has positions in queues, of groups and of delay levels (`offset_table`)."""
 LOG = "log"
 DAMAGE_OF = (LOG, "queue", "index", "timer", "offsets", "lag")
 """Of what damage may be asked for (`damage_rows`)."""

@@ -7,15 +7,16 @@ oldest. What a consumer does whose offset lies outside of its queue is what brok
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from ...formats.quick import UNIT_BYTES
 from ..broker.system_topics import is_system_group
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import BATCH_CONSUME_QUEUE, Layout
@@ -33,6 +34,26 @@ Queue = tuple[str, int]
 Ends = Mapping[Queue, QueueSummary]
 _FIRST_TO_END = "4.9"
 """From this generation on an offset behind the end is set to the end, whatever the queue's start."""
+
+
+class Told(Protocol):
+    """Who is told how much is done."""
+
+    def advance(self, done: int) -> None:
+        """So many bytes more are."""
+
+
+Bar = Callable[[int], AbstractContextManager[Told]]
+
+
+class _Nobody:
+    def advance(self, done: int) -> None:
+        """Nobody wants to know."""
+
+
+def no_bar(_: int) -> AbstractContextManager[Told]:
+    """Nobody looks."""
+    return nullcontext(_Nobody())
 
 
 class State(StrEnum):
@@ -214,17 +235,32 @@ def _lag(one: Position, ends: Ends, groups: Groups | None, *, committed: bool = 
     return found
 
 
-def measure(store: Store, lags: Iterable[Lag]) -> None:
+def measure(store: Store, lags: Iterable[Lag], bar: Bar = no_bar) -> None:
     """Fill in `unread`: the units of each queue are read once, from the first that some group lacks.
 
-    Raises Unreadable.
+    bar: given the bytes of these, what is told how many are done. Raises Unreadable.
     """
     queues: dict[Queue, list[Lag]] = {}
     for lag in lags:
         if lag.first_unread is not None:
             queues.setdefault((lag.position.topic, lag.position.queue_id), []).append(lag)
+    with bar(sum(map(_unit_bytes, queues.values()))) as told:
+        _measure(store, queues, told.advance)
+
+
+def _unit_bytes(lags: list[Lag]) -> int:
+    """Of the units of one queue that are to be read."""
+    queue = lags[0].queue
+    first = min(lag.first_unread or 0 for lag in lags)
+    return UNIT_BYTES * (queue.max_offset - first if queue is not None else 0)
+
+
+def _measure(
+    store: Store, queues: Mapping[Queue, list[Lag]], advance: Callable[[int], None]
+) -> None:
     with_log = has_log(store)
     for (topic, queue_id), mine in queues.items():
+        advance(_unit_bytes(mine))
         starts = sorted({lag.first_unread or 0 for lag in mine})
         found = _unread(store, topic, queue_id, starts, mine[0].queue, with_log)
         for lag in mine:

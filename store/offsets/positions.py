@@ -28,6 +28,8 @@ TABLES = (CONSUMED, PULLED, LIGHT, DELAYED)
 """What has positions in queues, of groups and of delay levels."""
 DATABASE = "consumerOffsets"
 """The RocksDB of `config/` that stands for consumerOffset.json."""
+_ONE_FOR_ALL = "rdb"
+"""The RocksDB of the second store of configuration, which no release was seen to write."""
 _DELAY = "delay_offset"
 _MEMBERS = {
     ("consumer_offset", "offsetTable"): CONSUMED,
@@ -139,6 +141,10 @@ def positions_of(layout: Layout, version: str) -> Positions:
         _add_database(found, layout.config / DATABASE)
     for name in names:
         _add_file(found, layout.config / name, load_config(layout.config, name, rules))
+    if is_rocksdb(layout.config / _ONE_FOR_ALL):
+        found.notes.append(
+            f"config/{_ONE_FOR_ALL} holds the newest positions, and is not read here"
+        )
     if {OFFSETS, LIGHT_OFFSETS} <= set(names):
         text = f"config/ has {OFFSETS} and {LIGHT_OFFSETS}: a broker reads one of them"
         found.notes.append(f"{text}, --set enableLmq=true or false says which")

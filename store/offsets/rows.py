@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ..search.selection import matches
 from ..search.store import Store
 from .groups import groups_of
-from .lag import Lag, State, has_log, lags_of, measure, queue_ends
+from .lag import Bar, Lag, State, has_log, lags_of, measure, no_bar, queue_ends
 from .positions import positions_of
 
 BY = ("group", "topic", "queue")
@@ -52,8 +52,11 @@ class Found(NamedTuple):
     notes: list[str]
 
 
-def offsets_of(store: Store, name: str, wanted: Wanted) -> Found:
-    """How far each group of a store is. name: of the store in the records. Raises Unreadable."""
+def offsets_of(store: Store, name: str, wanted: Wanted, bar: Bar = no_bar) -> Found:
+    """How far each group of a store is. name: of the store in the records. bar: as of `measure`.
+
+    Raises Unreadable.
+    """
     layout, version = store.layout, store.generation.version
     if not layout.config.is_dir():
         return Found([], ["no config/ here: nothing says how far groups have come"])
@@ -64,8 +67,10 @@ def offsets_of(store: Store, name: str, wanted: Wanted) -> Found:
         if _is_wanted(lag, wanted)
     ]
     notes = list(positions.notes)
+    if store.queues_unread and lags:
+        notes.append(f"{store.queues_unread}: where queues end is not known")
     if not wanted.quick:
-        measure(store, lags)
+        measure(store, lags, bar)
         if not has_log(store):
             notes.append("no commit log here: how old messages are is not known")
     if wanted.by == "queue":

@@ -111,6 +111,23 @@ def where(bench: Bench) -> Iterator[Figure]:
         yield Figure(f"--where, 1 KB bodies, {what} / crc", ours / crc, target=4)
 
 
+def stats(bench: Bench) -> Iterator[Figure]:
+    """`stats --by topic,hour` in one process, against crc, and memory."""
+    peak = 0
+    for name, body, target in (("1g-1k", "1 KB", 2.2), ("1g-100", "100 B", 4)):
+        root = bench.store(name)
+        files = log_files(root)
+        ours, crc = least(
+            bench.rounds,
+            partial(_seconds, "stats", root, "topic,hour"),
+            partial(crc_cpu_s, files),
+        )
+        yield Figure(f"stats --by topic,hour, {body} bodies / crc", ours / crc, target=target)
+        memory = subject("stats", root, "topic,hour", memory=True)["peak_bytes"]
+        peak = max(peak, memory)
+    yield Figure("stats --by topic,hour, peak anonymous memory, MiB", peak / MIB, target=300)
+
+
 def verify(bench: Bench) -> Iterator[Figure]:
     """`verify --deep`: the log for itself, the whole store, two processes, and memory."""
     stores = (("1g-4k", "4 KB", 1.3), ("1g-1k", "1 KB", 1.9), ("1g-100", "100 B", 3.9))
@@ -393,7 +410,7 @@ _NOISE_BYTES = 512 * MIB
 GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     group.__name__: group
     for group in (
-        *(walk, decode, where, verify, memory, append, stream, start, put, recover, rebuild),
+        *(walk, decode, where, stats, verify, memory, append, stream, start, put, recover, rebuild),
         *(salvage, data_source, spark_jobs, crossover),
     )
 }

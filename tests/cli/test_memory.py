@@ -11,6 +11,8 @@ from .. import huge_store
 from .peak import peak_bytes
 
 MOST_BYTES = 500_000_000
+MOST_BYTES_OF_COUNTS = 300_000_000
+"""What keeps no rows."""
 LOG_BYTES = 300 << 20
 """Three million messages of a hundred bytes: rows cost more than bodies do."""
 
@@ -63,3 +65,20 @@ def test_sql(query: str, store: Path) -> None:
 def test_diff(store: Path, other: Path) -> None:
     assert peak_bytes("diff", str(store), str(store)) < MOST_BYTES
     assert peak_bytes("diff", str(store), str(other), code=1) < MOST_BYTES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("stats", "--by", "topic,hour"),
+        ("stats", "--by", "group,size,file"),
+        ("stats", "--by", "queue", "--quick"),
+        ("offsets", "--by", "queue"),
+        ("stats", "--expires", "--disk-size", "1000G", "--disk-used", "1G"),
+    ],
+    ids=" ".join,
+)
+def test_counts_and_offsets(words: tuple[str, ...], store: Path) -> None:
+    command, *options = words
+    assert peak_bytes(command, str(store), *options) < MOST_BYTES_OF_COUNTS

@@ -92,3 +92,14 @@ def test_lag_is_what_a_broker_would_tell(name: str, tmp_path: Path) -> None:
         end = queues.get(f"{row['topic']}/{row['queue_id']}")
         assert row["max_offset"] == end, row
         assert row["lag"] == (None if end is None else end - row["offset"])
+
+
+def test_positions_of_a_rocksdb(tmp_path: Path) -> None:
+    """They are rows like those of files."""
+    root = unpack("5.3.3-rocksdb", tmp_path)
+    found = rows(LagTable(), root)
+    assert [(r["group"], r["topic"], r["queue_id"], r["offset"], r["lag"]) for r in found] == [
+        ("rg", "TopicA", 0, 54, 0),
+        ("rg", "TopicA", 1, 56, 0),
+    ]
+    assert {row["file"] for row in rows(OffsetTable(), root)} == {"consumerOffsets"}
