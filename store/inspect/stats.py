@@ -38,6 +38,12 @@ LOG, QUEUES = "log", "queues"
 _COMPRESSED = int(SysFlag.COMPRESSED)
 _NOT_IN_UNITS = ("body_bytes", "properties_bytes", "compressed_records", "compressed_bytes")
 _SECOND_MS = 1000
+_NEITHER, _AGAIN, _OF_BROKER = 0, 1, 2
+_SPECIAL = {USER: _NEITHER, RETRY: _AGAIN, DEAD_LETTER: _AGAIN}
+"""What records of a kind of topic count as, besides; all other kinds are a broker's own."""
+_ROWS_AT_ONCE = 1 << 17
+"""Rows that are grouped together: some MB."""
+_WIDEST, _WIDEST_TALLY, _SMALL = 1 << 40, 1 << 22, 1 << 16
 _FINE_BITS = 4
 """Sizes are told apart by their first 5 binary digits: a percentile is at most 1/16 too low."""
 
@@ -153,6 +159,17 @@ class Measured(NamedTuple):
     time_ms: Ints | None = None
 
 
+class _Pending(NamedTuple):
+    """Rows that wait to be counted with others: grouping many at once costs little more than a few.
+
+    numbers: of each dimension, whose values `Stats` numbers. special: 1 retries, 2 a broker's own topics.
+    """
+
+    numbers: tuple[Ints, ...]
+    special: Ints
+    measured: Measured
+
+
 class Stats:
     """Records counted in groups. by: some of `stats_dimensions.DIMENSIONS`; none of them: all are one
     group. source: `LOG` or `QUEUES`. starts: of the log's files, for `file`.
@@ -160,9 +177,24 @@ class Stats:
 
     def __init__(self, by: Sequence[str], source: str = LOG, starts: Sequence[int] = ()) -> None:
         self.by = tuple(by)
-        self.groups: dict[Key, Group] = {}
         self.source = source
         self.starts = np.array(starts, np.int64)
+        self._groups: dict[Key, Group] = {}
+        self._numbers: list[dict[str | int, int]] = [{} for _ in self.by]
+        self._pending: list[_Pending] = []
+        self._waiting = 0
+
+    @property
+    def groups(self) -> dict[Key, Group]:
+        """By their values of `by`. Raises LimitExceeded."""
+        self._count()
+        return self._groups
+
+    @groups.setter
+    def groups(self, groups: dict[Key, Group]) -> None:
+        self._pending.clear()
+        self._waiting = 0
+        self._groups = groups
 
     def add(self, batch: Batch) -> None:
         """Count the records of a batch. Raises LimitExceeded for more than `GROUPS_MAX` groups."""
@@ -186,17 +218,40 @@ class Stats:
         count = len(measured.size)
         if not count:
             return
-        found = [columns.dimension(name) for name in self.by]
-        group = np.zeros(count, np.int64)
-        for ids, values in found:
-            if len(values) > 1:
-                group = np.unique(group * len(values) + ids, return_inverse=True)[1]
+        numbers = []
+        for name, known in zip(self.by, self._numbers, strict=True):
+            ids, values = columns.dimension(name)
+            numbered = np.array([known.setdefault(one, len(known)) for one in values], np.int64)
+            numbers.append(numbered[ids])
+        ids, kinds = columns.kinds()
+        special = np.array([_SPECIAL.get(kind, _OF_BROKER) for kind in kinds], np.int64)[ids]
+        self._pending.append(_Pending(tuple(numbers), special, measured))
+        self._waiting += count
+        if self._waiting >= _ROWS_AT_ONCE:
+            self._count()
+
+    def _count(self) -> None:
+        """Count the rows that wait. Raises LimitExceeded."""
+        pending, self._pending, self._waiting = self._pending, [], 0
+        if not pending:
+            return
+        numbers = [
+            np.concatenate([one.numbers[place] for one in pending]) for place in range(len(self.by))
+        ]
+        special = np.concatenate([one.special for one in pending])
+        measured = _joined([one.measured for one in pending])
+        group = _grouped(numbers, [len(known) for known in self._numbers], len(special))
         order = np.argsort(group, kind="stable")
-        begins = np.flatnonzero(np.diff(group[order], prepend=-1))
-        rows = order[begins].tolist()
-        counted = _counted(columns, measured, group, order, begins)
-        for row, one in zip(rows, counted, strict=True):
-            self._merge(tuple(values[int(ids[row])] for ids, values in found), one)
+        begins = np.flatnonzero(np.diff(group[order].astype(np.int64), prepend=-1))
+        values = [list(known) for known in self._numbers]
+        rows = order[begins]
+        keys = zip(
+            *([v[n] for n in ns[rows].tolist()] for v, ns in zip(values, numbers, strict=True)),
+            strict=True,
+        )
+        counted = _counted(measured, special, group, order, begins)
+        for key, one in zip(keys if self.by else [()], counted, strict=True):
+            self._merge(key, one)
 
     def merge(self, other: Stats) -> None:
         """Count what `other`, by the same, has counted. Raises LimitExceeded."""
@@ -204,11 +259,11 @@ class Stats:
             self._merge(key, group)
 
     def _merge(self, key: Key, group: Group) -> None:
-        mine = self.groups.get(key)
+        mine = self._groups.get(key)
         if mine is None:
-            if len(self.groups) >= GROUPS_MAX:
+            if len(self._groups) >= GROUPS_MAX:
                 raise LimitExceeded(f"more than {GROUPS_MAX} groups", hint="group by less")
-            self.groups[key] = mine = Group()
+            self._groups[key] = mine = Group()
         mine.merge(group)
 
     def rows(self, limit: int | None = None) -> list[dict[str, Any]]:
@@ -232,35 +287,69 @@ class Stats:
         return stats
 
 
+def _joined(parts: Sequence[Measured]) -> Measured:
+    """All of them together. A column that some lack is zero there, times excepted."""
+
+    def column(name: str) -> Ints | None:
+        found = [getattr(part, name) for part in parts]
+        if all(one is None for one in found):
+            return None
+        nothing = 0 if name != "time_ms" else NEVER_FIRST_MS
+        sizes = [len(part.size) for part in parts]
+        return np.concatenate(
+            [
+                np.full(size, nothing, np.int64) if one is None else one
+                for one, size in zip(found, sizes, strict=True)
+            ]
+        )
+
+    return Measured(*map(column, Measured._fields))  # type: ignore[arg-type]
+
+
+def _grouped(numbers: Sequence[Ints], counts: Sequence[int], rows: int) -> Ints:
+    """A number for each row, the same for those that are alike in all dimensions, from 0 on."""
+    key, span = np.zeros(rows, np.int64), 1
+    for number, count in zip(numbers, counts, strict=True):
+        if span * count > _WIDEST:
+            key = np.unique(key, return_inverse=True)[1]
+            span = int(key.max()) + 1
+        key, span = key * count + number, span * count
+    if span > rows:
+        key = np.unique(key, return_inverse=True)[1]
+        span = int(key.max()) + 1
+    # numpy sorts small numbers without comparing them
+    return key.astype(np.uint16) if span <= _SMALL else key
+
+
 def _counted(
-    columns: Columns, measured: Measured, group: Ints, order: Ints, begins: Ints
+    measured: Measured, special: Ints, group: Ints, order: Ints, begins: Ints
 ) -> list[Group]:
     """Groups in the order of their numbers. order: rows by group, which begin at `begins`."""
     size = measured.size[order]
-    bins, counts = np.unique(group[order] << BIN_BITS | size_bin(size), return_counts=True)
-    ids, kinds = columns.kinds()
-    ids = ids[order]
+    lengths = np.diff(np.append(begins, len(order)))
+    place = np.repeat(np.arange(len(begins)), lengths)
+    bins, counts = _tallied(place << BIN_BITS | size_bin(size), len(begins) << BIN_BITS)
+    special = special[order]
     nothing = np.zeros(len(begins), np.int64)
 
     def total(values: Ints | None) -> Ints:
         return nothing if values is None else np.add.reduceat(values[order], begins)
 
-    def total_of(wanted: Sequence[bool]) -> Ints:
-        if not any(wanted):
-            return nothing
-        return np.add.reduceat(np.where(np.array(wanted)[ids], size, 0), begins)
+    def total_of(wanted: int) -> Ints:
+        found = special == wanted
+        return np.add.reduceat(np.where(found, size, 0), begins) if found.any() else nothing
 
     sums = np.column_stack(
         [
-            np.diff(np.append(begins, len(order))),
+            lengths,
             total(measured.messages),
             np.add.reduceat(size, begins),
             total(measured.body),
             total(measured.properties),
             total(measured.compressed),
             total(measured.compressed_body),
-            total_of([kind in (RETRY, DEAD_LETTER) for kind in kinds]),
-            total_of([kind not in (RETRY, DEAD_LETTER, USER) for kind in kinds]),
+            total_of(_AGAIN),
+            total_of(_OF_BROKER),
             np.maximum.reduceat(size, begins),
             *_times(measured.time_ms, order, begins),
         ]
@@ -271,13 +360,26 @@ def _counted(
     return groups
 
 
+def _tallied(numbers: Ints, span: int) -> tuple[Ints, Ints]:
+    """Which numbers below `span` there are, and how often."""
+    if span > _WIDEST_TALLY:
+        return np.unique(numbers, return_counts=True)
+    counts = np.bincount(numbers)
+    there = np.flatnonzero(counts)
+    return there, counts[there]
+
+
 def _times(time_ms: Ints | None, order: Ints, begins: Ints) -> tuple[Ints, Ints]:
     """First and last of each group."""
     if time_ms is None:
         none = np.zeros(len(begins), np.int64)
         return none + NEVER_FIRST_MS, none + NEVER_LAST_MS
     time = time_ms[order]
-    return np.minimum.reduceat(time, begins), np.maximum.reduceat(time, begins)
+    first, last = np.minimum.reduceat(time, begins), np.maximum.reduceat(time, begins)
+    if int(last.max()) != NEVER_FIRST_MS:
+        return first, last
+    known = np.where(time == NEVER_FIRST_MS, NEVER_LAST_MS, time)  # of these no time is known
+    return first, np.maximum.reduceat(known, begins)
 
 
 def _wide(values: Ints) -> Ints:
