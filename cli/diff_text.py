@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ..store.counted import bytes_text, counted
+from .json_text import dumps
 from .unread import UNREAD, unread_text
 
 if TYPE_CHECKING:
@@ -147,4 +148,9 @@ def _difference(row: Mapping[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    return value if isinstance(value, str) else "nothing" if value is None else str(value)
+    text = value if isinstance(value, str) else "nothing" if value is None else dumps(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+_LONGEST = 120
+"""Characters of a value for people."""

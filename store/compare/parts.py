@@ -172,8 +172,8 @@ def config(a: Store, b: Store) -> Iterator[Differs]:
         if any(there):
             yield _differs("config", "all of config/", there)
         return
-    sides = [_files(store.layout) for store in (a, b)]
-    yield from _members("config", *sides)
+    files = [_files(store.layout) for store in (a, b)]
+    yield from _apart("config", "", *files)
     bases = [_databases(store.layout) for store in (a, b)]
     for name in sorted(bases[0].keys() | bases[1].keys()):
         one, two = (_entries(base[name]) if name in base else None for base in bases)
@@ -181,30 +181,34 @@ def config(a: Store, b: Store) -> Iterator[Differs]:
             counts = tuple(None if each is None else len(each) for each in (one, two))
             yield _differs("config", name, counts)
         else:
-            yield from _members("config", one, two)
+            yield from _apart("config", "", one, two)
 
 
 def _files(layout: Layout) -> dict[str, Any]:
-    """Every member of every file, by its place."""
+    """The values of every file, by its name."""
     found: dict[str, Any] = {}
     left_out = {*offset_files(layout)}
     for kind, path, plain in config_files(layout.config):
         if path.name == plain and plain not in left_out:
             try:
-                value = read_config_file(path, kind).value
+                found[plain] = read_config_file(path, kind).value
             except StoreError as error:
-                value = {"": str(error)}
-            found |= dict(_flat(plain, value))
+                found[plain] = str(error)
     return found
 
 
-def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
-        for key, inner in value.items():
-            if key not in _OF_WRITING:
-                yield from _flat(f"{name}: {key}" if name in FILES else f"{name}.{key}", inner)
-    elif not isinstance(value, Mapping):
-        yield name, value
+def _apart(part: str, name: str, a: Any, b: Any) -> Iterator[Differs]:
+    """Members that differ, as deep as both sides have them."""
+    if not (isinstance(a, Mapping) and isinstance(b, Mapping)):
+        if a != b:
+            yield _differs(part, name, (a, b))
+        return
+    for key in sorted({*a, *b} - _OF_WRITING, key=str):
+        place = f"{name}{': ' if name in FILES else '.'}{key}" if name else str(key)
+        if key in a and key in b:
+            yield from _apart(part, place, a[key], b[key])
+        else:
+            yield Differs(part, place, ONLY_A if key in a else ONLY_B, a.get(key), b.get(key))
 
 
 def _databases(layout: Layout) -> dict[str, Path]:
@@ -222,14 +226,6 @@ def _entries(path: Path) -> dict[str, Any]:
             }
     except StoreError as error:
         return {path.name: str(error)}
-
-
-def _members(part: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Differs]:
-    for name in sorted(a.keys() | b.keys()):
-        if name not in a or name not in b:
-            yield Differs(part, name, ONLY_A if name in a else ONLY_B, a.get(name), b.get(name))
-        elif a[name] != b[name]:
-            yield Differs(part, name, CHANGED, a[name], b[name])
 
 
 def timers(a: Store, b: Store) -> Iterator[Differs]:
@@ -260,8 +256,7 @@ def _ticks(store: Store) -> dict[int, int]:
 
 def epochs(a: Store, b: Store) -> Iterator[Differs]:
     """Where terms of masters begin (spec 06, 6.2), of a store with a controller. Raises Unreadable."""
-    sides = [_epochs(store.layout) for store in (a, b)]
-    yield from _members("epoch", *sides)
+    yield from _apart("epoch", "", _epochs(a.layout), _epochs(b.layout))
 
 
 def _epochs(layout: Layout) -> dict[str, Any]:

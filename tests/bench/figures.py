@@ -407,10 +407,34 @@ def salvage(bench: Bench) -> Iterator[Figure]:
 
 _NOISE_BYTES = 512 * MIB
 
+
+def report(bench: Bench) -> Iterator[Figure]:
+    """`report` against `verify`, whose pass it counts in, its page and memory; `diff` of a copy."""
+    for name, body in (("1g-1k", "1 KB"), ("1g-100", "100 B")):
+        root = bench.store(name)
+        files = log_files(root)
+        page, check, copy, crc = least(
+            bench.rounds,
+            partial(_seconds, "report", root),
+            partial(_seconds, "verify", root),
+            partial(_seconds, "compare", root),
+            partial(crc_cpu_s, files),
+        )
+        yield Figure(f"report / verify, {body} bodies", page / check, target=1.3)
+        yield Figure(f"diff of a copy, without messages, {body} bodies / crc", copy / crc)
+    stores = [bench.store(name) for name in ("1g-100", "4g-1k")]
+    peaks = [subject("report", root, memory=True)["peak_bytes"] for root in stores]
+    yield Figure("report, peak anonymous memory, MiB", max(peaks) / MIB, target=300)
+    peaks = [subject("compare", root, memory=True)["peak_bytes"] for root in stores]
+    yield Figure("diff of a copy, peak anonymous memory, MiB", max(peaks) / MIB, target=300)
+    sizes = [float(subject("report", root)["page_bytes"]) for root in stores]
+    yield Figure("report, the page, MB", max(sizes) / 1e6, target=3)
+
+
 GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     group.__name__: group
     for group in (
         *(walk, decode, where, stats, verify, memory, append, stream, start, put, recover, rebuild),
-        *(salvage, data_source, spark_jobs, crossover),
+        *(salvage, report, data_source, spark_jobs, crossover),
     )
 }

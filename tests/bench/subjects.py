@@ -100,6 +100,36 @@ def stats(root: str, by: str) -> dict[str, Any]:
     return {"cpu_s": time.process_time() - start, "messages": messages}
 
 
+def report(root: str) -> dict[str, Any]:
+    """What `report` does with a store, to the last byte of its page; imports first, as of `verify`."""
+    from mqstore.store.findings.next_commands import NOTHING_GIVEN
+    from mqstore.store.report.gather import look
+    from mqstore.store.report.page import page_of, section_of
+    from mqstore.store.search.store import Store
+    from mqstore.store.verify.register import Scope
+    from mqstore.store.verify.run import load_checks
+
+    load_checks()
+    cpu = time.process_time()
+    with Store(root) as store:
+        seen = look(store, Scope(), NOTHING_GIVEN, now_ms=0)
+        page = "".join(page_of([section_of(seen, 1, str)], "", ""))
+    took = time.process_time() - cpu
+    return {"cpu_s": took, "messages": seen.verdict.records, "page_bytes": len(page)}
+
+
+def compare(root: str) -> dict[str, Any]:
+    """Hold a store against itself, as against a copy: all but messages, of which none differs."""
+    from mqstore.store.compare.both import compare_stores
+    from mqstore.store.search.store import Store
+
+    cpu = time.process_time()
+    with Store(root) as one, Store(root) as other:
+        found = compare_stores(one, other, note=lambda size: None)
+    assert found.same
+    return {"cpu_s": time.process_time() - cpu, "messages": 0}
+
+
 def construct(root: str) -> dict[str, Any]:
     """Parse the first records with construct, one by one."""
     from mqstore.formats.message import MESSAGE
@@ -249,6 +279,8 @@ SUBJECTS: dict[str, Callable[..., dict[str, Any]]] = {
         where,
         verify,
         stats,
+        report,
+        compare,
         construct,
         carve,
         append,
