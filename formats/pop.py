@@ -17,6 +17,8 @@ from .message_properties import RETRY_PREFIX
 #: The revive topic is this and the name of the cluster.
 REVIVE_TOPIC: Final = "rmq_sys_REVIVE_LOG_"
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
+#: Directory with the state of POP where popConsumerKVServiceEnable is on (spec 05, 5.4).
+KV_STORE: Final = "kvStore"
 #: Tags of the messages of the revive topic.
 CHECK_POINT_TAG: Final = "ck"
 ACK_TAG: Final = "ack"

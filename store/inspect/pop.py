@@ -169,8 +169,6 @@ def identity(batch: Batch, row: int, keys: Ragged) -> bytes:
     return b"%d %d" % (columns.ints("born_timestamp")[row], columns.ints("body_crc")[row])
 
 
-KV_STORE = "kvStore"
-"""Where brokers keep the state of POP with popConsumerKVServiceEnable (spec 05, 5.4)."""
 _ORDER = "consumerOrderInfo.json"
 _ORDER_KIND = "consumer-order-info"
 
@@ -311,8 +309,10 @@ def given_out(store: Store, about: Place, now_ms: int, note: Note) -> list[Poppe
 def _tell(store: Store, note: Note) -> None:
     """Where else POP keeps what is not looked at."""
     layout = store.layout
-    if (layout.root / KV_STORE).exists():
-        note(f"pop: {KV_STORE} has more: what popConsumerKVServiceEnable keeps is not looked at")
+    if (layout.root / pop_format.KV_STORE).exists():
+        note(
+            f"pop: {pop_format.KV_STORE} has more: what popConsumerKVServiceEnable keeps is not looked at"
+        )
     if any(row["type"] == "consumer_order_info" for row in _ordered(store)):
         note(f"pop: config/{_ORDER} has what groups consume in order: see `mqstore dump` of it")
 

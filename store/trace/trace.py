@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...formats.pop import REVIVE_TOPIC
+from ...formats.pop import KV_STORE, REVIVE_TOPIC
 from ..broker.system_topics import TIMER_TOPIC
 from ..disk.lock import holder
 from ..findings.next_commands import NOTHING_GIVEN, Given
 from ..log.message import Message
 from ..search.found import Note
 from ..search.store import Store
-from .answer import Event, Fate, GroupVerdict, Kind, NextStart, Trace
+from .answer import Event, Evidence, Fate, GroupVerdict, Kind, NextStart, Trace
 from .family import Family, Place
 from .filtering import Subscription
 from .gone import judgement_of
@@ -23,6 +23,7 @@ from .locate import Asked, By, Gone, locate
 from .named import Named, named, naming, places_of
 from .next_commands import command_for, commands_of
 from .story import story
+from .tiered_copies import tiered_copies
 from .verdicts import Scene, for_all, judge
 from .waiting import Waiting
 
@@ -92,6 +93,13 @@ class _About:
         layout = self._store.layout
         return not os.path.lexists(layout.abort) and not self._store.queues_unread
 
+    @cached_property
+    def _not_read(self) -> tuple[Evidence, ...]:
+        if not (self._store.layout.root / KV_STORE).exists():
+            return ()
+        fact = "a POP consumer may have it still: popConsumerKVServiceEnable keeps that elsewhere"
+        return (Evidence(f"{fact}, not looked at", KV_STORE),)
+
     def family(self, family: Family) -> Trace:
         """The answer about a message that has records."""
         store, note = self._store, self._note
@@ -108,6 +116,8 @@ class _About:
             compacted = Compacted(store, chosen, note)
             events += compacted.events
             superseded = compacted.judgement
+        if chosen is not None:
+            events += tiered_copies(store, chosen)
         of_group: dict[str, list[Popped]] = {}
         for popped in pops:
             of_group.setdefault(popped.group, []).append(popped)
@@ -122,6 +132,7 @@ class _About:
             of_group,
             self._settled,
             self._question.subscription,
+            self._not_read,
         )
         found = self._of(family, chosen or family.records[-1])
         found.events = events

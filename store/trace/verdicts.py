@@ -46,7 +46,8 @@ class Scene:
     unit: of the place that is judged. waiting: why the message is not in its topic, None where it
     is. gone: why its record cannot be read, None where it can. pops: of each group the times it was
     given the message, the newest last. settled: the queues are as far as the log, so an offset behind
-    a queue's end is really ahead. superseded: by compaction. asked: the subscription given.
+    a queue's end is really ahead. superseded: by compaction. asked: the subscription given. not_read:
+    where more about groups is kept that nobody has looked at.
     """
 
     family: Family | None
@@ -59,6 +60,7 @@ class Scene:
     pops: Mapping[str, list[Popped]] = field(default_factory=dict)
     settled: bool = False
     asked: Subscription | None = None
+    not_read: tuple[Evidence, ...] = ()
 
     @property
     def message(self) -> Message | None:
@@ -81,7 +83,8 @@ def judge(scene: Scene, group: str) -> Judgement:
         or _set_back(scene, group)
         or _waiting(scene, group)
     )
-    return found.with_evidence(*_offset_facts(scene, group))
+    more = scene.not_read if found.verdict in (Verdict.PASSED, Verdict.UNKNOWN) else ()
+    return found.with_evidence(*_offset_facts(scene, group), *more)
 
 
 def for_all(scene: Scene) -> Judgement | None:

@@ -292,6 +292,26 @@ def start(bench: Bench) -> Iterator[Figure]:
         yield Figure(f"{what} / python -c pass", cpu_s / bare, "<=", target, f"{cpu_s:.3f} s")
 
 
+def trace(bench: Bench) -> Iterator[Figure]:
+    """`trace` by key, whole processes: through the index of a large store, and without one."""
+    large, root, bare = bench.store("4g-1k"), bench.store("1g-1k"), bench.work / "no-index"
+    bare.mkdir(exist_ok=True)
+    for name in ("commitlog", "consumequeue", "checkpoint"):
+        if not (bare / name).exists():
+            (bare / name).symlink_to(root / name)
+    mqstore = python("-c", "from mqstore.cli.app import main; main()")
+    indexed, scanned, crc = least(
+        bench.rounds,
+        lambda: run([*mqstore, "trace", large, _A_KEY]).cpu_s,
+        lambda: run([*mqstore, "trace", bare, _A_KEY]).cpu_s,
+        lambda: crc_cpu_s(log_files(root)),
+    )
+    yield Figure("trace by key, 4 GiB with an index, CPU seconds", indexed, target=0.5)
+    what = "trace by key, 1 GiB of 1 KB without an index, whole process / crc"
+    yield Figure(what, scanned / crc, note=f"{scanned:.2f} s")
+
+
+_A_KEY = "order-000000400000"
 START = 7
 """What the start of a short command may cost (`cli/declared.py`)."""
 RECOVER_START = 24
@@ -434,7 +454,7 @@ def report(bench: Bench) -> Iterator[Figure]:
 GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     group.__name__: group
     for group in (
-        *(walk, decode, where, stats, verify, memory, append, stream, start, put, recover, rebuild),
-        *(salvage, report, data_source, spark_jobs, crossover),
+        *(walk, decode, where, stats, verify, memory, append, stream, start, trace, put, recover),
+        *(rebuild, salvage, report, data_source, spark_jobs, crossover),
     )
 }

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mqstore.store.broker.system_topics import TIMER_TOPIC
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput
 from mqstore.store.inspect.pop import State, pop
 from mqstore.store.queues.filter_bits import SQL92
@@ -20,6 +21,7 @@ from mqstore.store.trace.filtering import TAG, Subscription, given
 from mqstore.store.trace.locate import By
 from mqstore.store.trace.verdicts import AT_ONCE
 
+from ... import tiered
 from ...stores import messages, truth, unpack
 from ..inspect.test_pop import cut
 from .asked import asked, config, offsets, one, put, verdict, whole
@@ -408,3 +410,20 @@ def test_of_every_group_only_evidence_counts(tmp_path: Path) -> None:
                 for row in trace.groups:
                     assert row.judgement.verdict in Verdict
                     assert row.judgement.evidence, row
+
+
+@pytest.mark.parametrize("below", [True, False])
+def test_copies_in_a_tiered_store(below: bool, tmp_path: Path) -> None:
+    """Below the store, or where the configuration says."""
+    root = unpack("5.3.3-clean", tmp_path)
+    segments = tiered.unpack("5.3.3", tmp_path)
+    options = {"tieredStoreFilePath": str(segments)}
+    if below:
+        shutil.move(segments, root / "tieredStore")
+        options = {}
+    for message in list(tiered.truth("5.3.3").values())[:70:9]:
+        position = str(message["physical_offset"])
+        with Store(root, BrokerConfig(options)) as store:
+            [found] = asked(store, position, By.POSITION)
+        [copy] = [event for event in found.events if event.event is Kind.TIERED]
+        assert copy.path is not None and copy.path.endswith("COMMIT_LOG")
