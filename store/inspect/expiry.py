@@ -98,7 +98,9 @@ def rules_of(layout: Layout) -> Rules:
     delete, forced, full = (
         min(max(numbers[name], least), most) for name, (least, most) in _TAKEN.items()
     )
-    reserved_ms, hours = numbers["fileReservedTime"] * HOUR_MS, _hours(config.get(_WHEN, "04"))
+    # DLedgerCommitLog keeps an hour more
+    reserved_ms = (numbers["fileReservedTime"] + (layout.dledger is not None)) * HOUR_MS
+    hours = _hours(config.get(_WHEN, "04"))
     given = tuple(name for name in names if name in config)
     taken = forced if config.get_bool(_FORCIBLY, True) else None
     return Rules(reserved_ms, hours, delete, taken, full, given)

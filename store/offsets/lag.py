@@ -65,6 +65,7 @@ class State(StrEnum):
     AHEAD = "ahead"
     NO_QUEUE = "no_queue"
     NO_POSITION = "no_position"
+    UNKNOWN = "unknown"
 
 
 class Unread(NamedTuple):
@@ -80,7 +81,7 @@ class Unread(NamedTuple):
 class Lag:
     """One group in one queue. offset: None where it never committed. queue: None where the store has none.
 
-    unread: None where nothing is, or nobody asked. mode: `pop` or `pull`, "" where nothing says it.
+    ends_known: the queues can be read. unread: None where nothing is, or nobody asked. mode: `pop` or `pull`, "" where nothing says it.
     subscribed: None where nobody knows the groups.
     """
 
@@ -90,6 +91,7 @@ class Lag:
     mode: str = ""
     subscribed: bool | None = None
     unread: Unread | None = None
+    ends_known: bool = True
 
     @property
     def offset(self) -> int | None:
@@ -101,6 +103,8 @@ class Lag:
         """What of the closed list it is."""
         if not self.committed:
             return State.NO_POSITION
+        if self.queue is None and not self.ends_known:
+            return State.UNKNOWN
         if self.queue is None:  # one that never had a message is not there, and begins at 0
             return State.NO_QUEUE if self.position.offset else State.CURRENT
         offset, queue = self.position.offset, self.queue
@@ -150,11 +154,9 @@ class Lag:
         if state is State.NO_POSITION:
             return None, self._without_position()
         if queue is None:
-            topic = self.position.topic
-            return (
-                0,
-                f"the store has no queue {self.position.queue_id} of {topic}: a pull is answered 0",
-            )
+            if state is not State.NO_QUEUE:
+                return self.position.offset, ""
+            return 0, "the store has no such queue: the broker answers 0"
         offset = self.position.offset
         if self.position.table == DELAYED and state in (State.AHEAD, State.EXPIRED):
             inside = min(max(offset, queue.min_offset), queue.max_offset)

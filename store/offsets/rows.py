@@ -13,7 +13,6 @@ from .positions import positions_of
 
 BY = ("group", "topic", "queue")
 """What one record is about; of the first two the queues are added up."""
-ODD = frozenset({State.AHEAD, State.EXPIRED, State.NO_QUEUE, State.NO_POSITION})
 COLUMNS = {
     "queue": (
         *("type", "store", "group", "topic", "queue_id", "table", "file", "mode", "state"),
@@ -60,14 +59,16 @@ def offsets_of(store: Store, name: str, wanted: Wanted, bar: Bar = no_bar) -> Fo
     layout, version = store.layout, store.generation.version
     if not layout.config.is_dir():
         return Found([], ["no config/ here: nothing says how far groups have come"])
-    positions = positions_of(layout, version)
+    positions, ends = positions_of(layout, version), queue_ends(store)
     lags = [
         lag
-        for lag in lags_of(positions.rows, queue_ends(store), groups_of(layout, version))
+        for lag in lags_of(positions.rows, ends, groups_of(layout, version))
         if _is_wanted(lag, wanted)
     ]
     notes = list(positions.notes)
-    if store.queues_unread and lags:
+    if store.queues_unread and not ends and lags:
+        for lag in lags:
+            lag.ends_known = False
         notes.append(f"{store.queues_unread}: where queues end is not known")
     if not wanted.quick:
         measure(store, lags, bar)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -177,3 +178,21 @@ def test_both_files_of_offsets_are_told(tmp_path: Path) -> None:
         found = positions_of(Layout.open(root, config), "4.9")
         assert {row.group for row in found.rows if row.table != "delay"} == groups
         assert bool(found.notes) == (given is None)
+
+
+def test_without_queues_nothing_is_out_of_range(tmp_path: Path) -> None:
+    """It is not known, and said so once."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    shutil.rmtree(root / "consumequeue")
+    with Store(root) as store:
+        found = offsets_of(store, "s", Wanted(0, "queue"))
+    assert {row["state"] for row in found.rows if row["table"]} == {"unknown"}
+    assert not any(row["next"] for row in found.rows if row["table"])
+    assert any("where queues end is not known" in note for note in found.notes)
+
+
+def test_a_topic_without_messages_is_no_loss(tmp_path: Path) -> None:
+    """A group that is at 0 of a queue that is not there; one that is farther had something."""
+    for offset, state in ((0, State.CURRENT), (7, State.NO_QUEUE)):
+        (lag,) = lags_of([consumer(offset)], {})
+        assert (lag.state, lag.goes_on("5.3")[0]) == (state, 0)
