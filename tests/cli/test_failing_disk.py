@@ -92,6 +92,22 @@ def test_what_is_made_of_rows_lacks_it_and_ends_so(store: Path, tmp_path: Path) 
     assert pq.read_table(out).num_rows == report["rows"] > 0
 
 
+def test_positions_and_counts_of_units_say_so(store: Path, tmp_path: Path) -> None:
+    """Positions go on and end with the exit code of a disk that fails, counts end at once."""
+    queue = Bad(queue_file(store), 0, 60)
+    commands = [
+        ["offsets", str(store)],
+        ["offsets", str(store), "--compare", str(store)],
+        ["stats", str(store), "--quick"],
+    ]
+    answers = run(commands, [queue], tmp_path)
+    assert [answer.code for answer in answers] == [5, 5, 5]
+    for answer in answers:  # a queue's ends are read unit by unit
+        assert f"bytes (Input/output error): {queue.path} at " in answer.err
+        assert "mqstore salvage" in answer.err
+    assert answers[0].out and not answers[2].out
+
+
 def test_verify_makes_a_finding_of_it(store: Path, tmp_path: Path) -> None:
     bad = [Bad(log_file(store), 2 * PAGE, PAGE), Bad(queue_file(store), 0, 60)]
     (answer,) = run([["verify", str(store), "--format", "ndjson"]], bad, tmp_path)
