@@ -47,7 +47,7 @@ BOUND = Struct(
     "physical_offset" / Int64sb * "position of that entry's record in the commit log",
     "queue_offset" / Int64sb * "queue offset of that entry",
 )
-CHECKPOINT = Struct("physical_offset" / Int64sb * "position of the last record dispatched")
+CHECKPOINT = Struct("physical_offset" / Int64sb * "position behind the last record dispatched")
 assert (UNIT_BYTES, BOUND.sizeof(), CHECKPOINT.sizeof()) == (28, 16, 8)
 
 

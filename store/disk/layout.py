@@ -227,7 +227,13 @@ class Layout:
 
     @cached_property
     def queue_database(self) -> Path | None:
-        """The RocksDB that has consume queues, alone or besides those in files; None without (spec 2.10)."""
+        """The RocksDB that has consume queues, alone or besides those in files; None without, and where the
+        configuration says that brokers do not look at it (spec 2.10).
+        """
+        config = self.broker_config
+        alone = config.get("storeType") == ROCKSDB_STORE_TYPE
+        if not alone and not config.get_bool("rocksdbCQDoubleWriteEnable", True):
+            return None
         places = [self.consume_queue, self.root / ROCKSDB_CONSUME_QUEUE]
         if self.broker_config.get_bool("useSeparateStorePathForRocksdbCQ"):
             places.reverse()
@@ -245,6 +251,8 @@ class Layout:
         store_type = self.broker_config.get("storeType")
         if store_type == ROCKSDB_STORE_TYPE:
             return True
+        if self.broker_config.get_bool("rocksdbCQDoubleWriteEnable"):
+            return False
         if next(queue_directories(self.consume_queue), None) is None:
             return True
         return store_type is None and self._topics_in_rocksdb()

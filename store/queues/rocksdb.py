@@ -349,6 +349,15 @@ class RocksdbConsumeQueues(ConsumeQueues):
         return RocksDb.open(self._path)
 
     @cached_property
+    def dispatched(self) -> int:
+        """Position of the log up to which it has units by its own word, 0 where it says nothing."""
+        key = formats.bound_key(formats.CHECKPOINT_TOPIC, 0, MAX)
+        value = self.database.get(BOUNDS, key)
+        if value is None or len(value) != formats.CHECKPOINT.sizeof():
+            return 0
+        return int(formats.CHECKPOINT.parse(value).physical_offset)
+
+    @cached_property
     def _all(self) -> dict[tuple[str, int], QueueDirectory]:
         """Queues that have units, or had some, sorted; each costs one look into the database."""
         found: set[tuple[bytes, int]] = set()
@@ -413,6 +422,8 @@ class HybridConsumeQueues(ConsumeQueues):
     @cached_property
     def _light(self) -> dict[str, QueueDirectory]:
         """The only queue of each light topic that is in the database alone."""
+        if not self.layout.broker_config.get_bool("combineCQUseRocksdbForLmq", True):
+            return {}
         light = (each for each in self.in_database if each.topic.startswith(LMQ_PREFIX))
         root = self.layout.consume_queue
         return {each.topic: each for each in light if not has_topic(root, each.topic)}

@@ -359,7 +359,8 @@ def switches_of(snapshot: Snapshot) -> Switches:
     at_zero = all(name.queue_id == 0 for name in light)
     ext = "enableConsumeQueueExt" not in config and any(snapshot.ext.values())
     return switches._replace(
-        multi_dispatch=options.multi_dispatch.value,
+        # light queues of a store with a RocksDB of queues are there alone: no file is made (spec 2.10)
+        multi_dispatch=options.multi_dispatch.value and snapshot.layout.queue_database is None,
         lmq_zero=at_zero if light and "enableLmq" not in config else switches.lmq_zero,
         consume_queue_ext=switches.consume_queue_ext or ext,
         delay_levels=options.delay_waits(),

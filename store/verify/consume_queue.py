@@ -336,7 +336,7 @@ def units_of_queues(context: VerifyContext) -> None:
     """All units of all queues, and the messages that have none."""
     queues = queues_of(context)
     if queues.unreadable:
-        context.unread.append(queues.unreadable)
+        check_database(context, queues)
         return
     for queue in sorted(queues.paths.keys() | queues.checks.keys() | context.log.missing.keys()):
         if not queues.wanted(queue):

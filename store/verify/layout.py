@@ -23,12 +23,13 @@ from ..counted import counted
 from ..disk.byte_reader import read_regular
 from ..disk.compressed import is_compressed_name, plain_name
 from ..disk.file_queue import NAME_DIGITS, MappedFile, file_name, start_of
-from ..disk.layout import JOURNAL
+from ..disk.layout import JOURNAL, ROCKSDB_CONSUME_QUEUE
 from ..disk.lock import holder
 from ..errors import Missing, StoreError
 from ..findings.catalogue import Severity
 from ..log.batch import Extent, ExtentKind
 from ..log.scan import LogItems
+from ..queues.rocksdb import was_rocksdb
 from .context import Mergeable, VerifyContext
 from .register import after, before, of_extents
 
@@ -315,6 +316,22 @@ def kind_of_queues(context: VerifyContext) -> None:
         if topics:
             text = f"{counted(len(topics), 'topic')}, but storeType is {store_type}"
             context.findings.add("I-010", path, text)
+    _place_of_database(context)
+
+
+def _place_of_database(context: VerifyContext) -> None:
+    """The RocksDB of queues is whole enough to be one, and lies where it is looked for (spec 2.10)."""
+    layout, config = context.store.layout, context.store.config
+    apart = layout.root / ROCKSDB_CONSUME_QUEUE
+    for path in (layout.consume_queue, apart):
+        if was_rocksdb(path):
+            text = "files of a RocksDB without its CURRENT: a broker refuses to start"
+            context.findings.add("I-010", os.fspath(path), text)
+    name, found = "useSeparateStorePathForRocksdbCQ", layout.queue_database
+    wanted = apart if config.get_bool(name) else layout.consume_queue
+    if name in config and found not in (None, wanted):
+        text = f"a RocksDB, but it is looked for in {wanted.name}: a broker refuses to start"
+        context.findings.add("I-010", os.fspath(found), text)
 
 
 def _has_queues(entry: Entry) -> bool:

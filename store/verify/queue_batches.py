@@ -157,7 +157,7 @@ def _report_missing(context: VerifyContext, queues: Queues, check: BatchCheck) -
             records = counted(missing.count, "record", form=",")
             text = f"the queue {check.queue} is missing: the log has {records} of it"
         more: dict[str, Any] = {}
-        if is_late(context, missing):
+        if is_late(context, missing, context.log.dispatched):
             more = {"severity": Severity.INFO, "unclean": not context.live}
             text += ": not dispatched yet"
         more |= {"count": missing.count, "topic": topic, "queue_id": queue_id}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from construct import ConstructError
@@ -20,11 +20,12 @@ from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
+from ..disk.layout import ROCKSDB_STORE_TYPE
 from ..disk.queue_directories import LARGEST_QUEUE_ID, queue_directories
 from ..errors import Missing
 from ..findings.catalogue import Severity
 from ..queues.read import ConsumeQueue, QueueSummary
-from ..queues.rocksdb import HybridConsumeQueues, RocksDb, RocksdbConsumeQueues
+from ..queues.rocksdb import HybridConsumeQueues, RocksDb, readable
 from ..queues.units import is_used
 from .context import VerifyContext
 from .queue_state import QueueReader, Queues, queues_of
@@ -212,33 +213,42 @@ def delayed_messages(context: VerifyContext) -> None:
 
 def check_database(context: VerifyContext, queues: Queues) -> None:
     """The bounds in a RocksDB are those of its units; both kinds of queues agree where both are kept."""
-    store = context.store
-    if store.layout.queue_database is None:
+    store, database = context.store, queues.database
+    if database is None:
+        _unreadable(context)
         return
-    database = store.queues
-    if isinstance(database, HybridConsumeQueues):
-        database = database.in_database
-    if not isinstance(database, RocksdbConsumeQueues):
-        context.unread.append(store.queues_unread)
-        return
-    bounds = dict(_bounds(database.database))
+    bounds = _bounds(database.database)
     for topic, queue_id, _ in database:
         queue = QueueId(topic, queue_id)
         if queues.wanted(queue):
-            _check_bound(context, queue, database.open(*queue).summary(), bounds.get(queue))
+            summary = database.open(*queue).summary(store.log_files.start)
+            _check_bound(context, queue, summary, bounds)
     for directory in queue_directories(store.layout.consume_queue):
         queue = QueueId(directory.topic, directory.queue_id)
-        if queues.wanted(queue) and queue in bounds:
+        if queues.wanted(queue) and queue in bounds.last:
             _compare(context, queue, directory.path, database.open(*queue))
 
 
+def _unreadable(context: VerifyContext) -> None:
+    """A RocksDB of queues that does not open is damage, but where nobody can open any."""
+    path = context.store.layout.queue_database
+    if path is None:
+        return
+    context.unread.append(context.store.queues_unread)
+    if readable() and not context.live and context.scope.topic is None:
+        text = f"{context.store.queues_unread}: a broker refuses to start, or every pull fails"
+        context.findings.add("I-084", os.fspath(path), text)
+
+
 def _check_bound(
-    context: VerifyContext, queue: QueueId, summary: QueueSummary, bound: tuple[int, int] | None
+    context: VerifyContext, queue: QueueId, summary: QueueSummary, bounds: _Bounds
 ) -> None:
     """The greatest offset of a queue that the database tells is that of its last unit."""
     last = summary.max_offset - 1
     if summary.last_position is None or context.live:
         return
+    _check_first(context, queue, summary, bounds.first.get(queue))
+    bound = bounds.last.get(queue)
     if bound is None:
         _add_bound(context, queue, f"its last unit is {last}, but no greatest offset is stored")
     elif bound != (last, summary.last_position):
@@ -247,27 +257,50 @@ def _check_bound(
 
 
 def _add_bound(context: VerifyContext, queue: QueueId, text: str, count: int = 1) -> None:
+    """Tell it: of queues that brokers read from files, and put right in the database, as a warning."""
     path = os.fspath(context.store.layout.queue_database or "")
-    context.findings.add(
-        "I-084",
-        path,
-        f"{queue}: {text}",
-        count=count,
-        topic=queue.topic,
-        queue_id=queue.queue_id,
-    )
+    more: dict[str, Any] = {"topic": queue.topic, "queue_id": queue.queue_id}
+    in_files = isinstance(context.store.queues, HybridConsumeQueues)
+    prefers = context.store.config.get("combineCQPreferCQType") == ROCKSDB_STORE_TYPE
+    if in_files and not prefers and not queue.topic.startswith(LMQ_PREFIX):
+        more["severity"] = Severity.WARNING
+    context.findings.add("I-084", path, f"{queue}: {text}", count=count, **more)
 
 
-def _bounds(database: RocksDb) -> Iterator[tuple[QueueId, tuple[int, int]]]:
-    """The last queue offset that the database tells of each queue, and where its record is."""
+class _Bounds(NamedTuple):
+    """By queue the first and the last queue offset that the database tells, and where its record is."""
+
+    first: dict[QueueId, tuple[int, int]]
+    last: dict[QueueId, tuple[int, int]]
+
+
+def _bounds(database: RocksDb) -> _Bounds:
+    """All of them."""
+    found = _Bounds({}, {})
     for key, value in database.items(BOUNDS):
         try:
             name, bound = formats.BOUND_KEY.parse(key), formats.BOUND.parse(value)
         except ConstructError:
             continue  # a row of another sort: how far the log was dispatched
-        if name.bound == MAX and name.topic != formats.CHECKPOINT_TOPIC:
-            topic = name.topic.decode("utf-8", "surrogateescape")
-            yield QueueId(topic, name.queue_id), (bound.queue_offset, bound.physical_offset)
+        if name.topic != formats.CHECKPOINT_TOPIC:
+            queue = QueueId(name.topic.decode("utf-8", "surrogateescape"), name.queue_id)
+            rows = found.last if name.bound == MAX else found.first
+            rows[queue] = bound.queue_offset, bound.physical_offset
+    return found
+
+
+def _check_first(
+    context: VerifyContext, queue: QueueId, summary: QueueSummary, bound: tuple[int, int] | None
+) -> None:
+    """No message that is there lies before the first offset that the database tells.
+
+    Of queues that are in files, too, brokers set it as they start (spec 2.10).
+    """
+    in_files = isinstance(context.store.queues, HybridConsumeQueues)
+    if bound is not None and bound[0] > summary.min_offset and not in_files:
+        hidden = bound[0] - summary.min_offset
+        text = f"the first offset stored is {bound[0]}, and units from {summary.min_offset} on are there"
+        _add_bound(context, queue, f"{text}: {counted(hidden, 'message')} no consumer gets", hidden)
 
 
 def _compare(context: VerifyContext, queue: QueueId, path: str, in_database: ConsumeQueue) -> None:
@@ -275,12 +308,16 @@ def _compare(context: VerifyContext, queue: QueueId, path: str, in_database: Con
     and leave out what they do not dispatch again (spec 2.10).
     """
     opened = ConsumeQueue(queue.topic, queue.queue_id, MappedFileQueue.open(path))
-    other = QueueReader(queue, path, in_database)
+    other, summary = QueueReader(queue, path, in_database), in_database.summary()
     for first, units in QueueReader(queue, path, opened).windows():
         offsets = first + np.flatnonzero(is_used(units))
         mine, theirs = units[offsets - first], other.lookup(offsets)
         differs = is_used(theirs) & (mine != theirs)
-        if differs.any():
-            at = int(offsets[differs][0])
-            text = f"unit {at} in {path} is another one than in the database"
-            _add_bound(context, queue, text, int(differs.sum()))
+        lacks = ~is_used(theirs) & (offsets >= summary.min_offset) & (offsets < summary.max_offset)
+        for wrong, text in (
+            (differs, "is another one than in the database"),
+            (lacks, "is missing in the database, which has later ones"),
+        ):
+            if wrong.any():
+                at = int(offsets[wrong][0])
+                _add_bound(context, queue, f"unit {at} in {path} {text}", int(wrong.sum()))

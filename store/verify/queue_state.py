@@ -38,6 +38,7 @@ from ..errors import NotFound, StoreError
 from ..findings.findings import Findings
 from ..queues.read import ConsumeQueue
 from ..queues.read_batches import BatchConsumeQueue
+from ..queues.rocksdb import HybridConsumeQueues, RocksdbConsumeQueues
 from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, FileUnits, Units, UnitStream
 from ..settings.options import options_of
 from .context import Mergeable, VerifyContext
@@ -364,6 +365,27 @@ class Queues(Mergeable):
     def in_database(self, queue: QueueId) -> bool:
         """The queue is one of the RocksDB, and has no files."""
         return bool(self._database) and self.paths.get(queue) == self._database
+
+    def dispatched_to(self, queue: QueueId) -> int:
+        """Position of the log before which a queue has its units: by the farthest unit of any queue in
+        files, or by the row that a RocksDB has for all of its own (spec 2.10).
+        """
+        found = self._scene.log.dispatched
+        if self.database is None:
+            return found
+        row = self.database.dispatched
+        in_files = isinstance(self._scene.store.queues, HybridConsumeQueues)
+        mine = not in_files or queue.topic.startswith(LMQ_PREFIX)
+        return row if mine else max(found, row)
+
+    @cached_property
+    def database(self) -> RocksdbConsumeQueues | None:
+        """The queues in a RocksDB, None where there is none that can be read."""
+        found = self._scene.store.queues
+        if isinstance(found, HybridConsumeQueues):
+            return found.in_database
+        readable = isinstance(found, RocksdbConsumeQueues) and not self.unreadable
+        return found if readable and isinstance(found, RocksdbConsumeQueues) else None
 
     def wanted(self, queue: QueueId) -> bool:
         """The queue is one that is asked for."""

@@ -379,7 +379,7 @@ def report_missing(context: VerifyContext, queues: Queues, check: QueueCheck) ->
         if deleted:
             more["severity"] = Severity.WARNING
             text += ": the topic was deleted, it is not in topics.json"
-        elif is_late(context, missing):
+        elif is_late(context, missing, queues.dispatched_to(queue)):
             more.update(severity=Severity.INFO, unclean=not context.live)
             text += ": not dispatched yet"
         end = missing.first + missing.count
@@ -396,7 +396,7 @@ def _report_no_queue(context: VerifyContext, queues: Queues, check: QueueCheck) 
     alone = "" if queues.any_there else ", and so are all others"
     text = f"the queue {check.queue} is missing{alone}: the log has {many} of it"
     more: dict[str, Any] = {}
-    if context.crashed and bool((positions >= context.log.dispatched).all()):
+    if context.crashed and bool((positions >= queues.dispatched_to(check.queue)).all()):
         more = {"severity": Severity.INFO, "unclean": True}
         text += ", not dispatched yet"
     topic, queue_id = check.queue
@@ -407,9 +407,9 @@ def _report_no_queue(context: VerifyContext, queues: Queues, check: QueueCheck) 
     context.findings.add("I-070", check.reader.directory, text, **more)
 
 
-def is_late(context: VerifyContext, missing: Missing) -> bool:
-    """What is missing lies behind the last dispatched record of a store that was not shut down."""
-    return (context.crashed or context.live) and missing.position >= context.log.dispatched
+def is_late(context: VerifyContext, missing: Missing, dispatched: int) -> bool:
+    """What is missing lies behind what was dispatched in a store that was not shut down."""
+    return (context.crashed or context.live) and missing.position >= dispatched
 
 
 def _there_now(queues: Queues, missing: Missing, queue: QueueId) -> bool:
@@ -516,8 +516,9 @@ def _max_offset(context: VerifyContext, queues: Queues, check: QueueCheck, seen:
     elif end < wanted:
         text = f"it ends at {end}, the log has messages up to {wanted - 1}"
         behind = [m for m in check.missing if m.first + m.count > end]
+        dispatched = queues.dispatched_to(check.queue)
         more: dict[str, Any] = {}
-        if behind and all(is_late(context, m) for m in behind):
+        if behind and all(is_late(context, m, dispatched) for m in behind):
             more = {"severity": Severity.INFO, "unclean": not context.live}
             text += ": not dispatched yet"
         _add(context, check, "I-075", path, text, offset=offset, **more)
