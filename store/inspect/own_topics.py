@@ -216,10 +216,6 @@ def delay_progress(store: Store) -> Mapping[int, int] | None:
     return None if damaged else {}
 
 
-_ORIGIN = "RETRY_TOPIC"
-_DEAD_ORIGIN = "DLQ_ORIGIN_TOPIC"
-
-
 class Key(NamedTuple):
     """Messages that are counted together. kind: `retry` or `dead_letter`."""
 
@@ -346,7 +342,10 @@ def _waiting(batch: Batch, topic: str, group: str, progress: Progress) -> Flags 
 def _origins(batch: Batch) -> list[str]:
     """The topic that each message had first; "" where it does not tell."""
     properties = Items(batch.columns.ragged("properties"))
-    dead, retried = properties.find(_DEAD_ORIGIN).tolist(), properties.find(_ORIGIN).tolist()
+    dead, retried = (
+        properties.find(names.DLQ_ORIGIN_TOPIC).tolist(),
+        properties.find(names.RETRY_TOPIC).tolist(),
+    )
     return [(b or a or b"").decode("utf-8", "replace") for a, b in zip(dead, retried, strict=True)]
 
 

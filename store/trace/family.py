@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ...formats import message_properties as names
 from ...formats.pop import FIRST_POP_TIME
+from ...formats.quick import parse_message_id
 from ..broker.system_topics import (
     CHECKED_TOO_OFTEN,
     DEAD_LETTER_PREFIX,
@@ -23,9 +24,6 @@ from ..broker.system_topics import (
     TIMER_TOPIC,
 )
 from ..log.message import Message
-
-_RETRY_OF = "RETRY_TOPIC"
-_DEAD_OF = "DLQ_ORIGIN_TOPIC"
 
 
 class Role(StrEnum):
@@ -116,11 +114,22 @@ class Family:
                 if topic and not topic.startswith(names.RETRY_PREFIX):
                     return Place(topic, number_of(message, names.REAL_QID))
         for message in self.records:
-            for name in (_RETRY_OF, _DEAD_OF):
+            for name in (names.RETRY_TOPIC, names.DLQ_ORIGIN_TOPIC):
                 if topic := message.properties.get(name, ""):
                     return Place(topic)
         first = self.records[0]
         return Place(first.topic, first.queue_id, first.queue_offset)
+
+    @property
+    def origin(self) -> int | None:
+        """Where the message was before a group gave it back, as a retry or dead letter of it says."""
+        for message in self.records:
+            try:
+                _, _, position = parse_message_id(message.properties[names.ORIGIN_MESSAGE_ID])
+            except (KeyError, ValueError):
+                continue
+            return position
+        return None
 
     @property
     def waiting_retries(self) -> list[tuple[str, Message]]:
@@ -154,6 +163,9 @@ class Family:
     def _group(self, retry_topic: str, message: Message) -> str:
         """Whose retry topic it is: of POP its name has the topic, too."""
         rest = retry_topic.removeprefix(names.RETRY_PREFIX)
+        origin = message.properties.get(names.ORIGIN_GROUP, "")
+        if origin and rest.startswith(origin):
+            return origin
         if FIRST_POP_TIME in message.properties and self.own:
             for separator in "_+":
                 ending = separator + self.own[0].topic

@@ -53,11 +53,22 @@ class Waiting:
             return self._delayed(family.of_message(Role.DELAYED)[-1])
         if family.by_role[Role.HALF]:
             return self._transaction(family.by_role[Role.HALF])
+        if (gone := self._expired()) is not None:
+            return gone
         for cancel in family.by_role[Role.CANCEL]:
             target = cancel.properties[names.TIMER_DEL_UNIQKEY]
             reason = f"it cancels the timer message {target}, and goes to nobody itself"
             return Judgement(Verdict.NEVER_FIRES, reason, (_record("cancel message", cancel),))
         return None
+
+    def _expired(self) -> Judgement | None:
+        """Only retries or dead letters are left: where the message was, the log does not begin any more."""
+        origin, start = self._family.origin, self._store.log_files.start
+        if origin is None or origin >= start:
+            return None
+        fact = Evidence(f"its retries say that it was at {origin}", "commitlog")
+        reason = f"it has expired: the log begins at {start}"
+        return Judgement(Verdict.GONE, reason, (fact,))
 
     def _transaction(self, halves: list[Message]) -> Judgement:
         last = halves[-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from .. import stores
 from .datadriven import Result, run_here
 from .held import held
 from .json_schema import errors
+from .test_proposed import check_line
 
 STORES = (
     *("4.9.7-clean", "4.9.7-killed-page", "5.3.3-timer-roll", "5.5.0-pop", "4.9.7-cqext"),
@@ -116,3 +118,31 @@ def test_names_of_any_bytes(tmp_path: Path) -> None:
     assert record["groups"][0]["verdict"] == "unknown"
     text = traced(root, "key5", "--group", "\udcffg\x1b[2J").stdout
     assert "\x1b" not in text and "\\x1b" in text
+
+
+def test_what_is_proposed_can_be_pasted(tmp_path: Path) -> None:
+    """Each command that a trace names, of stores with every kind of trouble."""
+    seen = set()
+    for name, asked in (
+        ("5.3.3-clean", ["C000020269B54E0E2F2A667C88050109", "late16", "key206"]),
+        ("4.9.7-killed-page", ["364632"]),
+        ("5.3.3-timer-roll", ["sec5", "hours-5"]),
+        ("4.9.7-cqext", ["0", "1000"]),
+    ):
+        root = stores.unpack(name, tmp_path)
+        for text in asked:
+            said = run_here(["trace", str(root), text, "--format", "json"]).stdout
+            for command in json.loads(said)["next_commands"] if said.startswith("{") else ():
+                check_line(command, {})
+                seen.add(command.split()[1])
+    root = stores.unpack("5.3.3-clean", tmp_path / "moved")
+    path = root / "config" / "consumerOffset.json"
+    path.write_text(
+        path.read_text().replace('"orders@group-a_tags":{0:23', '"orders@group-a_tags":{0:3')
+    )
+    [record] = records(root, "orders/0/9", "--group", "group-a_tags")
+    assert record["groups"][0]["verdict"] == "offset_moved"
+    [command] = record["next_commands"]
+    result = run_here(shlex.split(command)[1:])
+    assert "3 -> 9" in result.stdout, result
+    assert {"inspect", "recover"} <= seen

@@ -95,6 +95,8 @@ def test_causes_that_a_broker_played(version: str, tmp_path: Path) -> None:
     first_messages(root, version)
     with broker(version, root, SIZES, **QUIET) as running:
         play(running)
+        live = traced(root, "plain", "--group", "reader")
+        assert live["next_start"]["fate"] == "running"
         running.stop()
     assert verdict(root, "plain", "reader") == "delivered_and_passed"
     after = next(body for body in AFTER if traced(root, body)["queue_id"] == 0)

@@ -24,7 +24,7 @@ OTHERS = tuple(
     for name in (*stores.ALL, *stores.OF_TODAY)
     if name not in FEW and "large" not in name and "poison" not in name
 )
-NOT_OWN = ("RMQ_SYS_", "SCHEDULE_TOPIC", "rmq_sys_", "%RETRY%", "%DLQ%", "TRANS_CHECK_MAX")
+NOT_OWN = ("RMQ_SYS_", "SCHEDULE_TOPIC", "rmq_sys_wheel", "%RETRY%", "%DLQ%", "TRANS_CHECK_MAX")
 
 
 def by_key(name: str) -> dict[str, list[dict[str, Any]]]:

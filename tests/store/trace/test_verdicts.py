@@ -348,6 +348,18 @@ def test_what_has_expired(tmp_path: Path) -> None:
         assert asked(store, f"{queue.topic}/{queue.queue_id}/{queue.max_offset}", By.QUEUE) == []
 
 
+def test_what_has_expired_and_was_given_back(tmp_path: Path) -> None:
+    """The retries of a group are there, the message itself is not."""
+    root = unpack("5.3.3-clean", tmp_path)
+    (root / "commitlog" / f"{0:020d}").unlink()
+    config(root, "subscriptionGroup.json", {"subscriptionGroupTable": {}})
+    found = one(root, "key200")
+    assert found.for_all is not None and found.for_all.verdict is Verdict.GONE
+    assert found.topic == "orders"
+    assert verdict(found, "group-a-retry") is Verdict.PASSED
+    assert verdict(one(root, "key200", group="billing"), "billing") is Verdict.GONE
+
+
 def test_what_is_damaged(tmp_path: Path) -> None:
     """By its position, by the unit that still names it, and by the key that the index has."""
     name = "4.9.7-killed-page"

@@ -1,0 +1,88 @@
+"""The verdict as a function of what is known: whatever that is, it is of the list and says no more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqstore.store.broker.snapshot import QueueId
+from mqstore.store.log.message import Message
+from mqstore.store.log.record_status import Mark
+from mqstore.store.trace.answer import Judgement, Verdict
+from mqstore.store.trace.family import Family, Place
+from mqstore.store.trace.filtering import TAG, Subscription
+from mqstore.store.trace.groups import Groups
+from mqstore.store.trace.named import Named, Naming
+from mqstore.store.trace.verdicts import Scene, for_all, judge
+
+OFFSET = 50
+PLACE = Place("orders", 0, OFFSET)
+QUEUE = QueueId("orders", 0)
+HOST = (b"\x7f\0\0\1", 10911)
+STORED_MS = 1_000_000
+
+offsets = st.none() | st.integers(0, 100) | st.integers(0, 1 << 62)
+
+
+def message(mark: Mark = Mark.NONE) -> Message:
+    """A message with the tag Aa at its place."""
+    fixed = (0, 100, 0, 0, 0, 0, OFFSET, 0, 0, STORED_MS, HOST, STORED_MS, HOST, 0, 0, b"")
+    return Message(*fixed, b"orders", b"TAGS\1Aa\2", True, mark, None)
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> Scene:
+    """What a store may tell of it and of the group g."""
+    reached, before = draw(offsets), draw(offsets)
+    groups = Groups(
+        progress={} if reached is None else {QUEUE: {"g": reached}},
+        before={} if before is None else {QUEUE: {"g": before}},
+        written_ms=draw(st.none() | st.integers(0, 2 * STORED_MS)),
+        topics=draw(st.none() | st.just({"orders": {"perm": 6, "read_queue_nums": 4}})),
+    )
+    unit = draw(st.none() | st.sampled_from(Naming))
+    return Scene(
+        Family([message(draw(st.sampled_from(Mark)))], "key", "index"),
+        PLACE,
+        groups,
+        None if unit is None else Named(PLACE, unit, "consumequeue/orders/0", 0, 51),
+        settled=draw(st.booleans()),
+        asked=draw(st.none() | st.builds(Subscription, st.just(TAG), st.just("B"), st.just(""))),
+    )
+
+
+def reached_in(scene: Scene) -> int | None:
+    """The offset of the group."""
+    return scene.groups.progress.get(QUEUE, {}).get("g")
+
+
+@given(scenes())
+def test_a_verdict_says_what_its_facts_say(scene: Scene) -> None:
+    found = judge(scene, "g")
+    reached = reached_in(scene)
+    assert found.evidence
+    if found.verdict is Verdict.PASSED:
+        assert reached is not None and reached > OFFSET
+    if found.verdict is Verdict.WAITING:
+        assert reached is not None and reached <= OFFSET
+    if found.verdict is Verdict.FILTERED:
+        assert scene.asked is not None
+    if reached is None:
+        sure = (Verdict.UNKNOWN, Verdict.GONE, Verdict.NOT_DISPATCHED, Verdict.FILTERED)
+        assert found.verdict in sure
+
+
+@given(scenes())
+def test_what_keeps_it_from_all_keeps_it_from_those_that_have_not_had_it(scene: Scene) -> None:
+    everybody = for_all(scene)
+    reached = reached_in(scene)
+    if everybody is not None and (reached is None or reached <= OFFSET):
+        assert judge(scene, "g").verdict is everybody.verdict
+
+
+@given(scenes(), st.sampled_from([v for v in Verdict if v is not Verdict.PASSED]))
+def test_what_is_gone_is_gone_for_all(scene: Scene, verdict: Verdict) -> None:
+    gone = replace(scene, family=None, gone=Judgement(verdict, "because"))
+    assert judge(gone, "g").verdict is verdict
