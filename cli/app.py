@@ -30,7 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "verify": "Check every invariant of a store and report each that does not hold.",
     "recover": "Say what a broker's start would do to a store and lose, and plan its recovery.",
     "repair": "Rebuild what is wrong in queues, index, checkpoint, timer and configuration, from the log.",
-    "undo": "Take back what `recover` or `repair` did: bytes, times and names of every file as they were.",
+    "undo": "Take back what `recover`, `repair` or `offsets` did: bytes, times and names of every file as they were.",
     "salvage": "Carve messages out of anything: damaged segments, disk images, devices, core dumps.",
     "offsets": "Tell how far each consumer group is: messages, bytes and time behind, and what is out of range.",
     "stats": "Count what fills the logs: bytes, records, messages, sizes and times, group by group.",

@@ -56,6 +56,14 @@ class Expiring(Options):
         str | None, Option("--now", metavar="TIME", help="--expires: as of then (default: now).")
     ] = None
 
+    def check(self, *others: bool) -> None:
+        """Raises BadParameter for options that do not go together. others: of another kind of answer."""
+        if self.expires and any(others):
+            raise bad_parameter("--expires goes with neither --quick nor --browse nor --master")
+        given = (self.within, self.trend, self.disk_size, self.disk_used, self.now)
+        if not self.expires and any(one is not None for one in given):
+            raise bad_parameter("--within, --trend, --disk-size, --disk-used, --now need --expires")
+
     def spans_ms(self) -> tuple[int, int, int]:
         """Now, the end of the forecast, and how long the last hours are. Raises InvalidInput."""
         from ..store.search.selection import parse_time
@@ -88,7 +96,7 @@ def tell_expiry(stores: list[str], expiring: Expiring, common: Common) -> None:
     disk = expiring.disk()
     records: list[dict[str, Any]] = []
     bad = False
-    for root in stores:
+    for root in _expanded(stores):
         with Store(Path(root), common.config()) as store:
             found = forecast(store, disk, now_ms, until_ms, last_ms)
             groups = losing(store, found.going)
@@ -108,6 +116,21 @@ def tell_expiry(stores: list[str], expiring: Expiring, common: Common) -> None:
     with common.open_output() as output:
         output.records(shown, text=text, columns=COLUMNS)
     raise Exit(ExitCode.NO if bad else ExitCode.DONE)
+
+
+def _expanded(words: list[str]) -> list[str]:
+    """Stores by their directories. Patterns, lists and URIs are what other commands take them for."""
+    if all(Path(word).is_dir() for word in words):
+        return words  # a table of rows is not needed for these
+    plain = not any(sign in word for word in words for sign in "*?[@:")
+    if plain:
+        return words
+    from ..store.arrow import require_arrow
+
+    require_arrow("no patterns")
+    from ..store.arrow.stores import stores_of
+
+    return stores_of(words)
 
 
 def _folded(records: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -154,7 +177,7 @@ def _expiry_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
             ahead = when - row["now_timestamp"]
             at = "now" if ahead <= 0 else f"{time_text(when, utc)}, in {age_text(ahead)}"
             yield f"  {percent} % {at}: {what}."
-    if row["refuses_timestamp"] is None:
+    if row["refuses_timestamp"] is None and since:
         yield f"  The disk does not get full within {span}."
     kept = row["shortest_kept_ms"]
     if kept is not None and kept < row["reserved_ms"]:

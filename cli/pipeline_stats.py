@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .declared import bad_parameter
 from .local_first import tell_local
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, session_showing
@@ -32,6 +33,8 @@ def stats(stores: Stores, *, options: StatsOptions, spark: Spark, common: Common
 
 def count_spark(stores: list[str], options: StatsOptions, spark: Spark, common: Common) -> None:
     """Count on Spark. Raises Exit with the exit code, and what ends a command."""
+    if options.quick:
+        raise bad_parameter("--quick needs no Spark: mqstore stats --quick")
     master, settings = spark.place(common)
     wanted = options.wanted
     common.open_output().check(options.columns)

@@ -69,6 +69,7 @@ def stats(
       mqstore stats /data/store --expires --broker-config broker.conf
       mqstore stats /data/store --browse
     """
+    expiring.check(options.quick, browsing.browse, spark.meant)
     if browsing.browse:
         _browse(stores, common)
         return

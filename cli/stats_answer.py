@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ..store.counted import counted
@@ -20,6 +21,7 @@ _BY = (
     *("hour", "day", "size", "file"),
 )
 _QUEUE = "queue"
+_LEAST_BAR = 10
 _TIMES = ("hour", "day")
 
 
@@ -87,12 +89,30 @@ def answer(
     def text(row: Mapping[str, Any]) -> str:
         if row["type"] != "stats":
             return unread_text(row)
-        return _text(row, options.wanted, common)
+        line = _text(row, options.wanted, common)
+        return with_bar(line, row["share"], longest, columns) if columns else line
 
     behind = [] if common.fields or common.format == Format.CSV else left_out
     with common.open_output() as output:
+        drawn = output.on_terminal and common.format == Format.TEXT and not common.verbose
+        columns = get_terminal_size().columns if drawn else 0
+        lines = (_text(row, options.wanted, common) for row in rows if columns)
+        longest = max(map(len, lines), default=0)
         output.records([*rows, *behind], text=text, columns=options.columns)
     raise Exit(max(tell_lacking(found.damage), int(bool(left_out))))
+
+
+def with_bar(line: str, share: float, longest: int, columns: int) -> str:
+    """A line with its share as a bar, where the longest line leaves some of the terminal's width.
+
+    >>> with_bar("12 B", 0.5, 6, 30)
+    '12 B    ██████████▌'
+    """
+    left = columns - longest - 3
+    if left < _LEAST_BAR:
+        return line
+    whole, part = divmod(round(share * left * 2), 2)
+    return f"{line.ljust(longest)}  {'█' * whole}{'▌' * part}".rstrip()
 
 
 def _text(row: Mapping[str, Any], by: tuple[str, ...], common: Common) -> str:

@@ -43,7 +43,7 @@ def undo(
     writing: Writing,
     common: Common,
 ) -> None:
-    """Take back what `recover` or `repair` did: bytes, times and names of every file as they were.
+    """Take back what `recover`, `repair` or `offsets` did: bytes, times and names of every file as they were.
 
     What is kept of a session is proven by its checksums before anything is touched, and the files
     are proven afterwards. A store that has changed since, because a broker ran or messages were put,

@@ -12,6 +12,7 @@ from mqstore.cli.offsets import _BY as BY_OF_OFFSETS
 from mqstore.cli.offsets_text import COMPARED
 from mqstore.cli.record_types import columns_of_types, schema_of
 from mqstore.cli.stats_answer import _BY as BY_OF_STATS
+from mqstore.cli.stats_answer import with_bar
 from mqstore.store.inspect.stats_dimensions import DIMENSIONS
 from mqstore.store.offsets.rows import BY, COLUMNS
 
@@ -78,3 +79,32 @@ def test_every_position_of_a_broken_table_is_one_line(tmp_path: Path) -> None:
     assert done.code == 0
     assert "T/0" in done.stdout
     assert "internal error" not in done.stderr
+
+
+def test_bars_are_drawn_to_the_width() -> None:
+    """All on one scale, behind the longest line; none where there is no room."""
+    assert with_bar("12 B", 0.5, 6, 30) == "12 B    ██████████▌"
+    assert with_bar("12 B", 1, 4, 30) == "12 B  " + "█" * 23
+    assert with_bar("12 B", 0, 4, 30) == "12 B"
+    assert with_bar("12 B", 1, 20, 30) == "12 B"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--expires", "--quick"),
+        ("--within", "1d"),
+        ("--now", "now"),
+        ("--expires", "--master", "local[1]"),
+    ],
+    ids=" ".join,
+)
+def test_what_does_not_go_with_expiry(words: tuple[str, ...], tmp_path: Path) -> None:
+    done = run_here(["stats", str(tmp_path), *words])
+    assert done.code == 2
+    assert "--expires" in done.stderr
+
+
+def test_units_need_no_spark(tmp_path: Path) -> None:
+    done = run_here(["pipeline", "stats", str(tmp_path), "--quick"])
+    assert (done.code, "mqstore stats --quick" in done.stderr) == (2, True)
