@@ -39,6 +39,8 @@ from ..broker.system_topics import (
     DEAD_LETTER_PREFIX,
     HALF_TOPIC,
     OP_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
     SCHEDULE_TOPIC,
     delay_ms,
 )
@@ -366,7 +368,7 @@ class Transaction:
     """One prepared message; positions in the log, times in ms since 1970.
 
     positions: of its half records, the first one is the producer's. checks: how often the broker
-    had asked for a decision.
+    had asked for a decision. in_rocksdb: its half messages have a topic of their own (spec 4.10).
     """
 
     unique_key: str
@@ -374,6 +376,7 @@ class Transaction:
     queue_id: int
     producer_group: str
     store_timestamp: int
+    in_rocksdb: bool = False
     positions: list[int] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     checks: int = 0
@@ -382,7 +385,7 @@ class Transaction:
     def to_json(self) -> dict[str, Any]:
         """One row of `inspect --transactions`."""
         row = {**vars(self), "state": self.state.value}
-        del row["offsets"]
+        del row["offsets"], row["in_rocksdb"]
         return row
 
 
@@ -406,10 +409,17 @@ def transactions(store: Store, note: Note) -> Transactions:
     """The prepared messages of a store and what became of them. Raises Unreadable."""
     found: dict[str, Transaction] = {}
     for message in _messages(store, HALF_TOPIC, note):
-        _add(found, message)
+        _add(found, message, in_rocksdb=False)
+    decided, positions = set[int](), set[int]()
+    if found:
+        decided = _decided(store, note)
+    # few brokers have them: their topics are not looked for in the log while there are queues
+    if store.queues.has_topic(ROCKSDB_HALF_TOPIC) or not store.topics:
+        for message in _messages(store, ROCKSDB_HALF_TOPIC, note):
+            _add(found, message, in_rocksdb=True)
+        positions = _decided_positions(store, note)
     if not found:
         return Transactions([])
-    decided = _decided(store, note)
     given_up = {_key(message) for message in _messages(store, CHECKED_TOO_OFTEN, note)}
     committed = _committed(store)
     for key, row in found.items():
@@ -417,7 +427,9 @@ def transactions(store: Store, note: Note) -> Transactions:
             row.state = State.COMMITTED
         elif key in given_up:
             row.state = State.GIVEN_UP
-        elif row.offsets[-1] in decided:
+        elif row.in_rocksdb and positions & set(row.positions):
+            row.state = State.ROLLED_BACK
+        elif not row.in_rocksdb and row.offsets[-1] in decided:
             row.state = State.ROLLED_BACK
     return Transactions(sorted(found.values(), key=lambda row: row.positions[0]))
 
@@ -431,7 +443,7 @@ def _key(message: Message) -> str:
     return message.unique_key or str(message.position)
 
 
-def _add(found: dict[str, Transaction], message: Message) -> None:
+def _add(found: dict[str, Transaction], message: Message, *, in_rocksdb: bool) -> None:
     properties = message.properties
     key = _key(message)
     if key not in found:
@@ -441,6 +453,7 @@ def _add(found: dict[str, Transaction], message: Message) -> None:
             _number(properties.get(names.REAL_QID, ""), -1),
             properties.get(names.PGROUP, ""),
             message.store_timestamp,
+            in_rocksdb,
         )
     row = found[key]
     row.positions.append(message.position)
@@ -459,6 +472,15 @@ def _decided(store: Store, note: Note) -> set[int]:
     for message in _messages(store, OP_TOPIC, note):
         found |= decided_by(message)
     return found
+
+
+def _decided_positions(store: Store, note: Note) -> set[int]:
+    """Positions of half messages that op records of transactions in a RocksDB name (spec 4.10)."""
+    texts = (
+        message.properties.get(names.TRANS_OFFSET, "")
+        for message in _messages(store, ROCKSDB_OP_TOPIC, note)
+    )
+    return {number for text in texts if (number := _number(text, -1)) >= 0}
 
 
 def decided_by(op: Message) -> set[int]:

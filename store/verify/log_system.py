@@ -14,7 +14,13 @@ from ...formats.derive import decode
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.sys_flag import SysFlag
 from ...formats.tombstone import LOST
-from ..broker.system_topics import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from ..broker.system_topics import (
+    HALF_TOPIC,
+    OP_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+)
 from ..columns.ordered import Ranges, rows_of
 from ..findings.catalogue import Severity
 from ..log.body import unpack
@@ -103,7 +109,7 @@ def scheduled(context: VerifyContext, records: Records) -> None:
 def transactions(context: VerifyContext, records: Records) -> None:
     """Half messages know where they belong; what is decided names half messages."""
     queue_id = records.columns.ints("queue_id")
-    rows = _live(records, records.of_topic(HALF_TOPIC))
+    rows = _live(records, _halves(records))
     if len(rows):
         complete = _real_place(records) & (records.properties.find(names.PGROUP).length > 0)
         for row in rows[(queue_id[rows] != 0) | ~complete[rows]].tolist():
@@ -171,12 +177,17 @@ _TOGETHER = 1 << 16
 """Positions of half messages that are kept in one array."""
 
 
+def _halves(records: Records) -> Ints:
+    """Rows of half messages, of both topics that brokers may have for them."""
+    return np.union1d(records.of_topic(HALF_TOPIC), records.of_topic(ROCKSDB_HALF_TOPIC))
+
+
 @of_records("I-047")
 def commits(context: VerifyContext, records: Records) -> None:
     """A committed message names the half message that it was."""
     halves = context.kept(_Halves, _Halves)
     first_read = halves.begin(context, records)
-    rows = records.of_topic(HALF_TOPIC)
+    rows = _halves(records)
     if len(rows):
         known = halves.positions
         if known and len(known[-1]) < _TOGETHER:

@@ -11,7 +11,9 @@ from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, delay_ms, parse_l
 from mqstore.store.errors import InvalidInput
 from mqstore.store.inspect import own_topics as retries_module
 from mqstore.store.inspect.own_topics import Key, State, delays, retries, transactions
+from mqstore.store.search.find import silent
 from mqstore.store.search.store import Store
+from mqstore.store.verify.run import verify
 
 from ...stores import messages, sent, truth, unpack
 from ..choices import stores_where
@@ -170,3 +172,18 @@ def test_without_queues_the_log_is_scanned(tmp_path: Path) -> None:
     with Store(unpack("4.9.7-clean-no-queues", tmp_path)) as store:
         assert len(transactions(store, notes.append).rows) == 13
     assert notes and all("scanning the log" in note for note in notes)
+
+
+def test_transactions_in_a_rocksdb_are_those_that_were_sent(tmp_path: Path) -> None:
+    """5.4+ with transRocksDBEnable: half messages and op records have topics of their own."""
+    name = "5.5.1-rocks-trans-open"
+    states = Counter(row.get("transaction_state") for row in sent(name))
+    root = unpack(name, tmp_path)
+    with Store(root) as store:
+        found = transactions(store, silent)
+        assert Counter(row.state for row in found.rows) == {
+            State.OPEN: states["UNKNOW"],
+            State.COMMITTED: states["COMMIT_MESSAGE"],
+            State.ROLLED_BACK: states["ROLLBACK_MESSAGE"],
+        }
+        assert "I-047" not in {finding.code for finding in verify(store).findings}
