@@ -427,9 +427,7 @@ def transactions(store: Store, note: Note) -> Transactions:
             row.state = State.COMMITTED
         elif key in given_up:
             row.state = State.GIVEN_UP
-        elif row.in_rocksdb and positions & set(row.positions):
-            row.state = State.ROLLED_BACK
-        elif not row.in_rocksdb and row.offsets[-1] in decided:
+        elif positions & set(row.positions) if row.in_rocksdb else row.offsets[-1] in decided:
             row.state = State.ROLLED_BACK
     return Transactions(sorted(found.values(), key=lambda row: row.positions[0]))
 
