@@ -58,7 +58,7 @@ class Tracing(Options):
     ] = None
     next_start: Annotated[
         bool,
-        Option("--next-start", help="Say what the next start does to it, after a clean exit, too."),
+        Option("--next-start", help="Say what the next start does to it, in any case."),
     ] = False
     limit: Annotated[
         int,
@@ -99,8 +99,8 @@ def trace(
 
     A number is a position if a record begins there, else a key; 32 hex digits are a message id if one
     leads to a record, else a unique key: --by says which. Keys are looked up in the index; where it lacks
-    them the log is scanned, once. After a crash the next start is played, too; after a clean exit
-    --next-start does that.
+    them the log is scanned, once. After a crash, and where no consumer is led to the message, the next start
+    is played, too: what it does to the message. --next-start does that in any case.
 
     Exit code: 0 found; 1 nothing has that key, id or place.
 

@@ -73,7 +73,7 @@ def _question(text: str, tracing: Tracing, common: Common) -> Question:
         parse_time("now" if tracing.now is None else tracing.now),
         tracing.group,
         given(tracing.tags, tracing.sql),
-        tracing.next_start or None,
+        tracing.next_start,
         common.given(),
     )
 

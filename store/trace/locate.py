@@ -84,7 +84,9 @@ def locate(store: Store, asked: Asked, note: Note) -> Located:
                 return Located([], gone)
         else:
             if given is not None:
-                return Located(_around(store, asked, given, note), [])
+                around = list(only(_around(store, asked, given, note), asked.topic, matches))
+                if around or asked.by is not None:
+                    return Located(around, [])
     by = By.UNIQUE_KEY if asked.by is By.UNIQUE_KEY else By.KEY
     found = families(_records(store, asked.text, by, note), _found_by(asked))
     if found:

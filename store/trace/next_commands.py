@@ -16,7 +16,7 @@ _VIEWS = {
     Verdict.INVISIBLE: "--pop",
     Verdict.RETRY: "--retries",
 }
-_HARMFUL = (Fate.CUT_OFF, Fate.NO_START, Fate.NOT_DISPATCHED)
+_HARMFUL = (Fate.CUT_OFF, Fate.NO_START)
 
 
 def command_for(

@@ -14,7 +14,7 @@ from ..findings.next_commands import NOTHING_GIVEN, Given
 from ..log.message import Message
 from ..search.found import Note
 from ..search.store import Store
-from .answer import Event, Evidence, Fate, GroupVerdict, Kind, NextStart, Trace
+from .answer import Event, Evidence, Fate, GroupVerdict, Kind, NextStart, Trace, Verdict
 from .family import Family, Place
 from .filtering import Subscription
 from .gone import judgement_of
@@ -32,20 +32,21 @@ if TYPE_CHECKING:
     from ..start.simulate import Outcome
 
 
+_HARMED = (Verdict.NOT_DISPATCHED, Verdict.UNREADABLE, Verdict.NEVER_FIRES)
+"""Verdicts that a start may change, or never will."""
 _OF_POP = (REVIVE_TOPIC, TIMER_TOPIC)
 
 
 class Question(NamedTuple):
     """What is to be told. group: of this one only. now_ms: what is due then. subscription: of the
-    group, as the operator knows it. start: play the next start; None: only of a store that was not
-    shut down. given: options that a proposed command repeats.
+    group, as the operator knows it. start: play the next start in any case. given: options that a proposed command repeats.
     """
 
     asked: Asked
     now_ms: int
     group: str | None = None
     subscription: Subscription | None = None
-    start: bool | None = None
+    start: bool = False
     given: Given = NOTHING_GIVEN
 
 
@@ -75,17 +76,20 @@ class _About:
         return read_groups(self._store.layout, self._store.generation.version, self._note)
 
     @cached_property
-    def _start(self) -> Outcome | NextStart:
-        wanted = self._question.start
-        if wanted is None:
-            layout = self._store.layout
-            wanted = os.path.lexists(layout.abort) or holder(layout.lock) is not None
-        if not wanted:
-            why = "the broker was shut down; --next-start plays the next start"
-            return NextStart(Fate.NOT_PLAYED, why)
+    def _played(self) -> Outcome | NextStart:
         from .next_start import next_start
 
         return next_start(self._store, self._question.now_ms)
+
+    def _start(self, found: Trace) -> Outcome | NextStart:
+        """The next start, played where it may change what is said of the message."""
+        layout = self._store.layout
+        harmed = found.for_all is not None and found.for_all.verdict in _HARMED
+        unclean = os.path.lexists(layout.abort) or holder(layout.lock) is not None
+        if self._question.start or harmed or unclean:
+            return self._played
+        why = "the broker was shut down; --next-start plays the next start"
+        return NextStart(Fate.NOT_PLAYED, why)
 
     @cached_property
     def _settled(self) -> bool:
@@ -201,11 +205,11 @@ class _About:
 
     def _ends(self, found: Trace, scene: Scene, message: Message) -> None:
         """The next start, and the commands that help."""
-        found.next_start = self._fate(message.position, scene.place, scene.unit)
+        found.next_start = self._fate(found, message.position, scene.place, scene.unit)
         found.next_commands = commands_of(found, self._store.layout, self._question.given)
 
-    def _fate(self, position: int, place: Place, unit: Named | None) -> NextStart:
-        start = self._start
+    def _fate(self, found: Trace, position: int, place: Place, unit: Named | None) -> NextStart:
+        start = self._start(found)
         if isinstance(start, NextStart):
             return start
         from .next_start import fate_of
@@ -245,6 +249,6 @@ class _About:
         elif question.group is not None:
             found.groups.append(GroupVerdict(question.group, judged, *place))
         if gone.position is not None:
-            found.next_start = self._fate(gone.position, place, None)
+            found.next_start = self._fate(found, gone.position, place, None)
         found.next_commands = commands_of(found, store.layout, question.given)
         return found

@@ -37,7 +37,7 @@ def asked(
     now_ms: int | None = None,
     group: str | None = None,
     subscription: Subscription | None = None,
-    start: bool | None = None,
+    start: bool = False,
     notes: list[str] | None = None,
 ) -> list[Trace]:
     """The traces of a key, an id or a place."""

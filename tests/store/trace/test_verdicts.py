@@ -16,9 +16,10 @@ from mqstore.store.errors import InvalidInput
 from mqstore.store.inspect.pop import State, pop
 from mqstore.store.queues.filter_bits import SQL92
 from mqstore.store.search.store import Store
-from mqstore.store.trace.answer import Kind, Trace, Verdict
+from mqstore.store.trace.answer import Fate, Kind, NextStart, Trace, Verdict
 from mqstore.store.trace.filtering import TAG, Subscription, given
-from mqstore.store.trace.locate import By
+from mqstore.store.trace.locate import Asked, By
+from mqstore.store.trace.trace import Question, trace
 from mqstore.store.trace.verdicts import AT_ONCE
 
 from ... import tiered
@@ -27,6 +28,7 @@ from ..inspect.test_pop import cut
 from .asked import asked, config, offsets, one, put, verdict, whole
 
 HOUR_MS = 3_600_000
+NEVER = NextStart(Fate.NO_START, "")
 
 
 @pytest.fixture(scope="module")
@@ -344,7 +346,7 @@ def test_what_has_expired(tmp_path: Path) -> None:
     with Store(root) as store:
         [queue] = [q for q in store.queue_summaries if q.min_offset > 0][:1]
         gone = asked(store, f"{queue.topic}/{queue.queue_id}/{queue.min_offset - 1}", By.QUEUE)
-        assert [trace.for_all and trace.for_all.verdict for trace in gone] == [Verdict.GONE]
+        assert [each.for_all and each.for_all.verdict for each in gone] == [Verdict.GONE]
         assert asked(store, f"{queue.topic}/{queue.queue_id}/{queue.max_offset}", By.QUEUE) == []
 
 
@@ -418,8 +420,8 @@ def test_of_every_group_only_evidence_counts(tmp_path: Path) -> None:
     assert truth(name)["exit"] == "clean"
     with Store(root) as store:
         for message in list(messages(name))[::23]:
-            for trace in asked(store, str(message["physical_offset"]), By.POSITION):
-                for row in trace.groups:
+            for each in asked(store, str(message["physical_offset"]), By.POSITION):
+                for row in each.groups:
                     assert row.judgement.verdict in Verdict
                     assert row.judgement.evidence, row
 
@@ -439,3 +441,23 @@ def test_copies_in_a_tiered_store(below: bool, tmp_path: Path) -> None:
             [found] = asked(store, position, By.POSITION)
         [copy] = [event for event in found.events if event.event is Kind.TIERED]
         assert copy.path is not None and copy.path.endswith("COMMIT_LOG")
+
+
+def test_what_a_start_does_with_a_hole(root: Path) -> None:
+    """It is played where no consumer is led to the message: after a clean exit it fills none (B2)."""
+    assert (k1(root).next_start or NEVER).fate is Fate.NOT_PLAYED
+    without_unit(root)
+    found = k1(root)
+    assert found.next_start is not None
+    assert found.next_start.fate is Fate.NOT_DISPATCHED
+    assert found.next_commands == [f"mqstore repair {root} --queue orders/0"]
+
+
+@pytest.mark.parametrize(("topic", "count"), [("orders", 1), ("ord*", 1), ("payments", 0)])
+def test_of_one_topic_only(root: Path, topic: str, count: int) -> None:
+    """By key and by place alike."""
+    with Store(root) as store:
+        [place] = [one.position for one in asked(store, "k1")]
+        for text, by in (("k1", By.KEY), (str(place), By.POSITION), (str(place), None)):
+            question = Question(Asked(text, by, topic), 0)
+            assert len(list(trace(store, question, lambda _: None))) == count
