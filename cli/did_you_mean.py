@@ -45,6 +45,9 @@ COMMANDS: Mapping[str, str] = {
     **dict.fromkeys(("append", "write", "send", "produce", "publish", "insert"), _PUT),
     **dict.fromkeys(("du", "usage", "top", "count"), _STATS),
     **dict.fromkeys(("compare", "cmp"), "mqstore diff A B"),
+    **dict.fromkeys(
+        ("html", "page", "chart", "plot", "picture"), "mqstore report STORE --to FILE.html"
+    ),
     **dict.fromkeys(("select", "duckdb", "ask"), "mqstore sql QUERY STORE"),
     "import": "mqstore put STORE --from FILE, or mqstore pipeline import FILE --to DIR",
     "compact": "mqstore pipeline compact STORE --to DIR",

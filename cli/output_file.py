@@ -25,7 +25,7 @@ class OutputFile:
         """Raises OSError."""
         self.target = Path(os.path.realpath(path))
         self._beside: Path | None = None
-        old = self.target.stat() if self.target.exists() else None
+        old = path.stat() if path.exists() else None  # of /dev/stdout, too, which leads to no name
         if growing or (old is not None and not stat.S_ISREG(old.st_mode)):
             self.stream: IO[bytes] = path.open("wb")
             return

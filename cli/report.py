@@ -76,7 +76,7 @@ def _check_outside(to: Path, stores: list[Path]) -> None:
     from ..store.errors import Missing
 
     target = Path(os.path.realpath(to))
-    if not target.parent.is_dir():
+    if not (to.exists() or target.parent.is_dir()):
         raise Missing("no such directory", path=to.parent, hint="--to: make it first")
     if target.is_dir():
         raise bad_parameter(f"--to: a file, not a directory: {to}")

@@ -141,6 +141,7 @@ def _questions(name: str) -> Iterator[tuple[str, ...]]:
         yield ("sql", f"SELECT * FROM {view}", "{}")
     yield ("stats", "{}", "--by", "topic,tag,host")
     yield ("diff", "{}", "{}")
+    yield ("diff", "{}", "{}", "--quick")
     yield ("offsets", "{}", "--by", "queue")
     yield ("offsets", "{}", "--compare", "{}")
     yield ("offsets", "{}", "--merge", "{}", "--take", "min")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -161,6 +162,15 @@ def test_a_page_that_is_there_stays_where_a_store_cannot_be_read(tmp_path: Path)
     root = stores.unpack("4.3.1-clean", tmp_path / "in")
     assert run(["report", str(root), "--to", str(tmp_path / "no" / "page.html")]) == 5
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "page.html"]
+
+
+def test_a_page_into_a_pipe(tmp_path: Path) -> None:
+    """`--to /dev/stdout`; who reads may go away."""
+    root = stores.unpack("4.3.1-clean", tmp_path)
+    words = [sys.executable, "-m", "mqstore", "report", str(root), "--to", "/dev/stdout"]
+    done = subprocess.run([*words, "-o", "/dev/null"], capture_output=True, check=False)
+    assert done.returncode == 0 and done.stderr == b""
+    harmless(done.stdout.decode())
 
 
 def test_without_jinja_it_says_what_to_install(

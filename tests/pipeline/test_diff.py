@@ -180,6 +180,30 @@ def test_the_same_damage_is_the_same(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert out.startswith("The same (") and err == ""
 
 
+def test_all_records_are_what_their_schemas_say(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = unpack("5.3.3-killed-page", tmp_path), unpack("5.3.3-clean", tmp_path)
+    spoilt = copy_of(a)
+    spoil(spoilt)
+    for other, words in ((b, []), (b, ["--quick"]), (a, []), (spoilt, ["--only", "log"])):
+        run(["diff", str(a), str(other), "--format", "ndjson", *words])
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert rows[0]["type"] == "comparison"
+        for row in rows:
+            assert list(errors(schema_of(row["type"]), row)) == []
+
+
+def test_only_asks_for_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a = unpack("5.3.3-killed-page", tmp_path)
+    other = copy_of(a)
+    shutil.rmtree(other / "index")
+    assert run(["diff", str(a), str(other), "--only", "log,queues"]) == 0
+    assert run(["diff", str(a), str(other), "--only", "index"]) == 1
+    assert run(["diff", str(a), str(other), "--only", "indexes"]) == 2
+    assert "there are messages, log, queues, index" in capsys.readouterr().err
+
+
 def test_damage_is_told(
     command: list[str],
     tmp_path: Path,
