@@ -19,6 +19,7 @@ from ..broker.snapshot import QueueId, list_entries
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE
 from ..counted import counted
+from ..disk.byte_reader import noted
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.layout import ROCKSDB_STORE_TYPE
 from ..disk.queue_directories import LARGEST_QUEUE_ID, queue_directories
@@ -235,7 +236,8 @@ def _unreadable(context: VerifyContext) -> None:
     if path is None:
         return
     context.unread.append(context.store.queues_unread)
-    if readable() and not context.live and context.scope.topic is None:
+    of_disk = any(unread.path.startswith(os.fspath(path)) for unread in noted())  # told by I-015
+    if readable() and not of_disk and not context.live and context.scope.topic is None:
         text = f"{context.store.queues_unread}: a broker refuses to start, or every pull fails"
         context.findings.add("I-084", os.fspath(path), text)
 
