@@ -139,6 +139,7 @@ def positions_of(layout: Layout, version: str) -> Positions:
     names = offset_files(layout)
     if OFFSETS not in names and is_rocksdb(layout.config / DATABASE):
         _add_database(found, layout.config / DATABASE)
+        _note_file_beside(found, layout.config / OFFSETS)
     for name in names:
         _add_file(found, layout.config / name, load_config(layout.config, name, rules))
     if is_rocksdb(layout.config / _ONE_FOR_ALL):
@@ -165,6 +166,16 @@ def _add_database(found: Positions, path: Path) -> None:
     _, rows, problems = entries_of_database(path)
     found.rows += rows
     found.notes += [f"config/{path.name}: {problem}" for problem in problems]
+
+
+def _note_file_beside(found: Positions, path: Path) -> None:
+    """A broker takes over what the file has where that was written more often (spec 05, 5.4)."""
+    beside = _there(path, FILES[path.name]).positions
+    if {row.key: row.offset for row in beside}.items() - {
+        r.key: r.offset for r in found.rows
+    }.items():
+        text = f"config/{path.name} is there as well, and says otherwise"
+        found.notes.append(f"{text}: these are of the RocksDB {DATABASE}")
 
 
 def _add_file(found: Positions, path: Path, loaded: Loaded) -> None:

@@ -196,3 +196,14 @@ def test_a_topic_without_messages_is_no_loss(tmp_path: Path) -> None:
     for offset, state in ((0, State.CURRENT), (7, State.NO_QUEUE)):
         (lag,) = lags_of([consumer(offset)], {})
         assert (lag.state, lag.goes_on("5.3")[0]) == (state, 0)
+
+
+def test_a_file_beside_a_rocksdb_is_told(tmp_path: Path) -> None:
+    """Where it has other positions."""
+    root = stores.unpack("5.3.3-rocksdb", tmp_path)
+    path = root / "config" / "consumerOffset.json"
+    for offset, notes in ((54, 0), (3, 1)):
+        path.write_text(f'{{"offsetTable":{{"TopicA@rg":{{0:{offset},1:56}}}}}}')
+        found = positions_of(Layout.open(root), "5.3")
+        assert len(found.notes) == notes
+        assert {row.file for row in found.rows if row.table == "offset"} == {"consumerOffsets"}
