@@ -248,8 +248,12 @@ def _step_text(seconds: int) -> str:
     for size, name in ((604800, "week"), (86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds % size == 0:
             number = seconds // size
-            return f"a {name}" if number == 1 else f"{number} {name}s"
+            return _one(name) if number == 1 else f"{number} {name}s"
     return "a second" if seconds == 1 else f"{seconds} seconds"
+
+
+def _one(name: str) -> str:
+    return f"an {name}" if name == "hour" else f"a {name}"
 
 
 def _heat(
