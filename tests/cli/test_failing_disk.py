@@ -108,6 +108,21 @@ def test_positions_and_counts_of_units_say_so(store: Path, tmp_path: Path) -> No
     assert answers[0].out and not answers[2].out
 
 
+def test_a_trace_says_what_it_could_not_read(store: Path, tmp_path: Path) -> None:
+    """The place is unreadable for every group; what is told of others ends with the exit code, too."""
+    bad = Bad(log_file(store), 2 * PAGE, PAGE)
+    (lost, found) = run(
+        [
+            ["trace", str(store), str(2 * PAGE), "--by", "position", "--format", "ndjson"],
+            ["trace", str(store), "nothing-has-this-key"],
+        ],
+        [bad],
+        tmp_path,
+    )
+    assert (lost.code, found.code) == (5, 5)
+    assert names(lost, bad) and names(found, bad)
+
+
 def test_verify_makes_a_finding_of_it(store: Path, tmp_path: Path) -> None:
     bad = [Bad(log_file(store), 2 * PAGE, PAGE), Bad(queue_file(store), 0, 60)]
     (answer,) = run([["verify", str(store), "--format", "ndjson"]], bad, tmp_path)

@@ -62,6 +62,13 @@ def test_sql(query: str, store: Path) -> None:
 
 
 @pytest.mark.slow
+def test_trace(store: Path) -> None:
+    """A scan for a key that nothing has, and a place among all queues."""
+    assert peak_bytes("trace", str(store), "nothing-has-this-key", code=1) < MOST_BYTES
+    assert peak_bytes("trace", str(store), "0", "--next-start") < MOST_BYTES
+
+
+@pytest.mark.slow
 def test_diff(store: Path, other: Path) -> None:
     assert peak_bytes("diff", str(store), str(store)) < MOST_BYTES
     assert peak_bytes("diff", str(store), str(other), code=1) < MOST_BYTES
