@@ -14,8 +14,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..broker.profiles import profile_of
 from ..broker.system_topics import LMQ_PREFIX, is_system_group
-from ..broker.topics import dumps
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
 from ..disk.files import Edit
@@ -27,11 +27,12 @@ from ..queues.read import QueueSummary, first_at
 from ..queues.read_batches import BatchConsumeQueue
 from ..queues.rocksdb import is_rocksdb
 from ..queues.rocksdb_write import rewritten
-from ..repair.config import as_written
+from ..repair.config import as_written, text_of
 from ..repair.parts import queue_of
 from ..search.selection import parse_time
 from ..search.store import Store
-from ..start.config_rules import DELAYS, LIGHT_OFFSETS, OFFSETS
+from ..start.config_load import Start, load_config
+from ..start.config_rules import DELAYS, LIGHT_OFFSETS, OFFSETS, config_rules
 from .groups import groups_of
 from .lag import Ends, Queue, has_log, queue_ends
 from .positions import (
@@ -175,7 +176,7 @@ def plan_moves(
                 left_out += own.get(key, 0) != offset
     moves = [_move(key, offset, own.get(key), ends[key[1:]]) for key, offset in wanted.items()]
     moves = sorted(move for move in moves if move.before != move.after)
-    edits, database = _edits(store.layout, moves, found.rows)
+    edits, database = _edits(store.layout, moves, found.rows, version)
     log = (store.log_files.start, store.log_files.end) if has_log(store) else (0, 0)
     return Moves(tuple(moves), Plan("offsets", *log, edits), left_out, database)
 
@@ -243,7 +244,7 @@ def _move(key: _Key, offset: int, before: int | None, queue: QueueSummary) -> Mo
 
 
 def _edits(
-    layout: Layout, moves: Sequence[Move], there: Sequence[Position]
+    layout: Layout, moves: Sequence[Move], there: Sequence[Position], version: str
 ) -> tuple[list[Edit], str]:
     """Each file that has positions of groups, rewritten; the digest of a RocksDB. Raises Refused."""
     if not moves:
@@ -259,10 +260,10 @@ def _edits(
         names = [OFFSETS] if (layout.config / OFFSETS).exists() else []
     for name in names:
         path = layout.config / name
-        content = _content(path, layout)
+        content = _content(path, layout, version)
         for move in moves:
             _set(content, name, move)
-        data = dumps(content).encode("utf-8", "surrogatepass")
+        data = text_of(content)
         found.append(_created(path, data, reason))
     return found, digest
 
@@ -278,7 +279,9 @@ def _database_edits(
     entries = {}
     for (topic, group), offsets in _rows(moves, there).items():
         value = {MEMBER_OF[CONSUMED]: {str(queue): offset for queue, offset in offsets.items()}}
-        entries[f"{topic}@{group}".encode()] = json.dumps(value, separators=(",", ":")).encode()
+        entries[f"{topic}@{group}".encode("utf-8", "surrogateescape")] = json.dumps(
+            value, separators=(",", ":")
+        ).encode()
     after = rewritten(path, entries)
     edits = [_created(path / name, data, reason) for name, data in after.made.items()]
     edits += [Edit("move", str(path / name), reason) for name in after.gone]
@@ -299,11 +302,13 @@ def _rows(
     return rows
 
 
-def _content(path: Path, layout: Layout) -> dict[Any, Any]:
-    """The file as its broker reads it, with a table. Raises Refused, Unreadable."""
-    if not path.exists() and not path.with_name(path.name + ".bak").exists():
+def _content(path: Path, layout: Layout, version: str) -> dict[Any, Any]:
+    """The file as its broker takes it, with a table. Raises Refused, Unreadable."""
+    loaded = load_config(layout.config, path.name, config_rules(profile_of(version)))
+    if loaded.start is Start.EMPTY and not path.exists():
         return {MEMBER_OF[CONSUMED]: {}}
-    content = as_written(path) if path.exists() else None
+    # of a file that it refuses it takes the .bak: to write into that file would bring it back
+    content = as_written(path) if loaded.start is Start.LOADS else None
     table = None if content is None else content.setdefault(MEMBER_OF[CONSUMED], {})
     if content is None or not isinstance(table, dict):
         raise Refused(

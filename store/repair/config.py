@@ -352,7 +352,7 @@ def config_repair(
             else []
         )
         if any(reasons):
-            data = dumps(content).encode("utf-8", "surrogatepass")
+            data = text_of(content)
             edit = _edit(path, data, reasons, moved, mended)
             if not judge(name, data, rules).problem:
                 made.edits.append(edit)
@@ -493,6 +493,15 @@ def _merge(name: str, content: Json, more: Json) -> int:
 
 def _less(mine: Any, other: Any) -> bool:
     return mine is None or (isinstance(mine, int) and isinstance(other, int) and mine < other)
+
+
+def text_of(content: Json) -> bytes:
+    """What `as_written` reads, as a broker writes it. Bytes that are no UTF-8 stay what they are."""
+    text = dumps(content)
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # half of a pair, which JSON can name and no text has
+        return text.encode("utf-8", "surrogatepass")
 
 
 def as_written(path: Path) -> Json | None:

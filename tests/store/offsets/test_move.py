@@ -156,3 +156,23 @@ def test_compare_tells_who_is_ahead(tmp_path: Path) -> None:
         assert [(row.key, row.ahead, row.difference) for row in found] == [
             (("offset", "group-a_tags", "orders", 0), Ahead.HERE, 20)
         ]
+
+
+def test_a_file_whose_bak_a_broker_takes_is_not_written_into(tmp_path: Path) -> None:
+    """It reads as JSON, and its broker refuses one entry: with that mended it would come back."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    path = root / "config" / "consumerOffset.json"
+    path.write_text('{"offsetTable":{"orders@group-a_tags":{0:"x",1:25}}}')
+    with pytest.raises(Refused, match="repair"):
+        planned(root, "orders/0@group-a_tags=3")
+
+
+def test_bytes_that_are_no_utf_8_stay(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    path = root / "config" / "consumerOffset.json"
+    path.write_bytes(path.read_bytes().replace(b"fifo-topic@", b"fi\xfffo@"))
+    text = path.read_bytes()
+    carried_out(root, "orders/0@group-a_tags=3")
+    assert b'"fi\xfffo@' in path.read_bytes()
+    carried_out(root, "orders/0@group-a_tags=23")
+    assert path.read_bytes() == text
