@@ -6,12 +6,13 @@ The same for every group. Each answer is None where that is not what the message
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...formats import message_properties as names
 from ..broker.system_topics import HALF_TOPIC, ROCKSDB_HALF_TOPIC, TIMER_TOPIC, delay_ms
 from ..counted import counted
-from ..errors import StoreError
+from ..errors import NotFound, StoreError
 from ..log.message import Message
 from ..search.found import Note
 from ..search.store import Store
@@ -47,6 +48,8 @@ class Waiting:
     def judgement(self) -> Judgement | None:
         """Why the message is not in its topic; None where nothing tells."""
         family = self._family
+        if (unread := self._unread()) is not None:
+            return unread
         if family.of_message(Role.TIMED):
             return self._timed(family.of_message(Role.TIMED))
         if family.of_message(Role.DELAYED):
@@ -59,6 +62,30 @@ class Waiting:
             target = cancel.properties[names.TIMER_DEL_UNIQKEY]
             reason = f"it cancels the timer message {target}, and goes to nobody itself"
             return Judgement(Verdict.NEVER_FIRES, reason, (_record("cancel message", cancel),))
+        return None
+
+    def _unread(self) -> Judgement | None:
+        """The index knows a record of the message in its topic, and no record can be read there."""
+        topic, key, start = (
+            self._family.place.topic,
+            self._family.unique_key,
+            self._store.log_files.start,
+        )
+        for hit in self._store.index.query(topic, key).hits if key else ():
+            try:
+                self._store.message_at(hit.physical_offset)
+            except NotFound as error:
+                at = hit.physical_offset
+                where = f"{self._store.layout.index.name}/{Path(hit.path).name} item {hit.number}"
+                facts = (
+                    Evidence(f"an index item of the key names {at}", where),
+                    Evidence(error.message, f"commitlog at {at}"),
+                )
+                if at < start:
+                    reason = f"it has expired: the log begins at {start}"
+                    return Judgement(Verdict.GONE, reason, facts)
+                reason = "it was stored in its topic, and its record cannot be read"
+                return Judgement(Verdict.UNREADABLE, reason, facts)
         return None
 
     def _expired(self) -> Judgement | None:

@@ -254,6 +254,21 @@ def test_transactions_of_our_own(tmp_path: Path) -> None:
     assert "rolled back" in rolled_back.for_all.reason
 
 
+def test_a_committed_record_that_cannot_be_read(tmp_path: Path) -> None:
+    """It is not called rolled back: the index still knows the record of its topic."""
+    root = tmp_path / "store"
+    half = put(root, "orders", "--transaction", "half", "--property", "PGROUP=shop")
+    put(root, "orders")
+    end_transaction(root, "commit", half["message_id"])
+    before = one(root, half["unique_key"])
+    [log] = (root / "commitlog").iterdir()
+    with log.open("r+b") as file:
+        file.seek(before.position or 0)
+        file.write(bytes(40))
+    found = one(root, half["unique_key"])
+    assert found.for_all is not None and found.for_all.verdict is Verdict.UNREADABLE
+
+
 def end_transaction(root: Path, how: str, half: str) -> None:
     from ...cli.datadriven import run_here
 
