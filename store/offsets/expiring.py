@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from ..disk.file_queue import MappedFileQueue
 from ..inspect.expiry import Going
+from ..queues.read import QueueSummary
+from ..queues.read_batches import BatchConsumeQueue
+from ..queues.units import is_valid
 from ..search.store import Store
 from .groups import groups_of
 from .lag import Lag, lags_of, queue_ends
@@ -60,12 +66,35 @@ def _of_queue(
 ) -> tuple[int, int, int] | None:
     """Messages that go unread, all that are unread, and when the first goes; None for none."""
     first = lag.first_unread
-    if first is None or lag.queue is None or store.has_batch_queues(lag.position.topic):
+    if first is None or lag.queue is None:
         return None
-    with store.queues.open(lag.position.topic, lag.position.queue_id) as queue:
-        behind = queue.summary(boundary, store.log_end.position).min_offset
-        unit = queue.unit(first)
-    if behind <= first or unit is None:
+    batched = store.has_batch_queues(lag.position.topic)
+    behind, place = (_batches if batched else _units)(store, lag.queue, first, boundary)
+    if behind <= first or place is None:
         return None
-    times = (one.goes_ms for one in going if unit.physical_offset < one.file.start + one.file.size)
+    times = (one.goes_ms for one in going if place < one.file.start + one.file.size)
     return min(behind, lag.queue.max_offset) - first, lag.queue.max_offset - first, next(times)
+
+
+def _units(store: Store, queue: QueueSummary, first: int, boundary: int) -> tuple[int, int | None]:
+    """The first offset whose record lies behind `boundary`, and where that of `first` is."""
+    with store.queues.open(queue.topic, queue.queue_id) as opened:
+        behind = opened.summary(boundary, store.log_end.position).min_offset
+        unit = opened.unit(first)
+    return behind, None if unit is None else unit.physical_offset
+
+
+def _batches(
+    store: Store, queue: QueueSummary, first: int, boundary: int
+) -> tuple[int, int | None]:
+    """The same of a batch queue."""
+    path = store.layout.batch_consume_queue / queue.topic / str(queue.queue_id)
+    behind = queue.min_offset
+    with BatchConsumeQueue(queue.topic, queue.queue_id, MappedFileQueue.open(path)) as batches:
+        for _, units in batches.units(batches.first, batches.stop):
+            gone = units[is_valid(units) & (units["physical_offset"] < boundary)]
+            if len(gone):
+                ends = gone["msg_base_offset"].astype(np.int64) + gone["batch_size"]
+                behind = max(behind, int(ends.max()))
+        batch = batches.find(first)
+    return behind, None if batch is None else batch.physical_offset
