@@ -30,8 +30,8 @@ READ = 4
 """The bit of a topic's perm that lets consumers read (spec 05, 5.3)."""
 AT_ONCE = 100_000
 """More messages of one queue than a group can read between two writes of its offsets, 5 s apart."""
-_CLOCK_SLACK_MS = 1_000
-"""Times of files may have whole seconds only."""
+_CLOCK_SLACK_MS = 60_000
+"""Of a slave the messages have its master's time, the files its own; an archive keeps whole seconds."""
 _OF_GROUPS = (RETRY_PREFIX, LMQ_PREFIX)
 """Topics that need no entry."""
 _NEVER_MS = 1 << 62
