@@ -24,7 +24,11 @@ OTHERS = tuple(
     for name in (*stores.ALL, *stores.OF_TODAY)
     if name not in FEW and "large" not in name and "poison" not in name
 )
-NOT_OWN = ("RMQ_SYS_", "SCHEDULE_TOPIC", "rmq_sys_wheel", "%RETRY%", "%DLQ%", "TRANS_CHECK_MAX")
+NOT_OWN = (
+    *("RMQ_SYS_TRANS_HALF", "RMQ_SYS_ROCKSDB_TRANS_HALF", "TRANS_CHECK_MAX", "SCHEDULE_TOPIC"),
+    *("rmq_sys_wheel", "%RETRY%", "%DLQ%"),
+)
+"""Op records of a RocksDB, and check points, are messages of their own: they have keys."""
 
 
 def by_key(name: str) -> dict[str, list[dict[str, Any]]]:
