@@ -18,6 +18,7 @@ from mqstore.store.verify.verdict import first_sentence
 
 from .. import packing, stores
 from .datadriven import run_here
+from .held import held
 from .hostile import TEXTS, hostile_store, mq
 from .test_reads_only import nothing_is_written
 
@@ -191,3 +192,15 @@ def test_compressed_and_partial_copies(tmp_path: Path) -> None:
     assert "1 log file: no broker reads these so" in tree.text
     assert "of the log are in no file" in tree.text
     assert "in no file, or not readable" in tree.text
+
+
+def test_a_store_in_use(tmp_path: Path) -> None:
+    """Up to where its log ended; no start is played, and nothing is called damage that comes later."""
+    root = stores.unpack("5.3.3-killed", tmp_path)
+    with held(root), nothing_is_written(root):
+        page = page_of(root, tmp_path / "page.html")
+        same = run_here(["diff", str(root), str(root)])
+    tree = harmless(page)
+    assert "In use, and in order" in tree.text
+    assert "Somebody writes to it: no start is played." in tree.text
+    assert same.code == 0 and same.stdout.startswith("The same (")
