@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .declared import App
-from .diff_options import MESSAGES, A, B, Looks, compared
+from .diff_options import INDEX, MESSAGES, A, B, Looks, compared
 from .options import Common, shared
 from .pipeline_options import Spark
 
@@ -33,8 +33,8 @@ def diff(a: A, b: B, *, looks: Looks, spark: Spark, common: Common) -> None:
     difference, whatever CRC stands beside it. With --master Spark compares the messages, for
     logs that are large or many, and the rest as --quick does.
 
-    Exit code: 0 the same; 1 differences, damage in what differs, a store without
-    a partner or, with --partial, one that cannot be read; 5 a store, or bytes of one on a
+    Exit code: 0 the same; 1 differences, damage in what differs, a part that cannot be compared (stderr
+    says which, and why), a store without a partner or, with --partial, one that cannot be read; 5 a store, or bytes of one on a
     disk, cannot be read.
 
     \b
@@ -45,6 +45,8 @@ def diff(a: A, b: B, *, looks: Looks, spark: Spark, common: Common) -> None:
       mqstore diff '/backup/*/store' '/data/*/store' --format ndjson
       mqstore diff s3://backup/broker-a/store /data/store --partial
     """
+    if looks.quick:
+        looks.refuse_nothing(INDEX | {MESSAGES}, "--quick")
     if spark.meant:
         from .pipeline_diff import compared_on_spark
 

@@ -26,6 +26,8 @@ B = Annotated[str, Argument(metavar="B", parser=path_text, help=f"The other side
 MESSAGES = "messages"
 WHAT = (MESSAGES, "log", "queues", "index", "offsets", "config", "timers")
 """What can be compared."""
+INDEX = frozenset({"index"})
+"""What is compared in this process only, and not quickly."""
 
 
 def parse_only(text: str) -> frozenset[str]:
@@ -53,6 +55,12 @@ class Looks(Options):
     def parts(self) -> frozenset[str]:
         """What is compared, of `WHAT`."""
         return frozenset(WHAT) if self.only is None else self.only
+
+    def refuse_nothing(self, left_out: frozenset[str], by: str) -> None:
+        """Raises BadParameter where all that --only names is left out by another option."""
+        if self.parts <= left_out:
+            names = ",".join(sorted(self.parts))
+            raise bad_parameter(f"--only {names} with {by}: nothing would be compared")
 
 
 @dataclass

@@ -106,7 +106,9 @@ def text_of(row: Mapping[str, Any]) -> str:
 def _sentence(row: Mapping[str, Any]) -> str:
     """What is so, and how much was looked at."""
     looked = f"{bytes_text(row['bytes'])} of log byte by byte"
-    if row["quick"]:
+    if row["samples"] == 0:
+        looked = "no log was read"
+    elif row["quick"]:
         looked = f"as far as --quick looks: ends, beginnings of files and samples, {bytes_text(row['bytes'])}"
     expired = [
         f"{bytes_text(row[key])} in front of it only in {side}"
@@ -116,6 +118,9 @@ def _sentence(row: Mapping[str, Any]) -> str:
     looked = "; ".join([looked, *expired])
     if row["same"]:
         return f"The same ({looked})"
+    if not row["differences"]:
+        parts = ", ".join(text.partition(":")[0] for text in row["unread"])
+        return f"Not known to be the same: {parts} could not be compared ({looked})"
     told = [
         counted(
             number, *_THINGS.get(part, ("queue with other messages", "queues with other messages"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..store.counted import counted
-from .diff_options import MESSAGES, A, B, Looks, compared
+from .diff_options import INDEX, MESSAGES, A, B, Looks, compared
 from .local_first import tell_local
 from .options import Common, shared
 from .pipeline_options import Spark, session_showing
@@ -30,6 +30,7 @@ def diff(a: A, b: B, *, looks: Looks, spark: Spark, common: Common) -> None:
 
 def compared_on_spark(a: str, b: str, looks: Looks, spark: Spark, common: Common) -> None:
     """The command with the session that is asked for. Raises SparkUnavailable, Exit."""
+    looks.refuse_nothing(INDEX | {MESSAGES} if looks.quick else INDEX, "Spark or --quick")
     master, settings = spark.place(common)
     from ..pipeline.diff import on_spark
 

@@ -22,6 +22,8 @@ SHOWN = 1000
 """Differences of a part that are kept; all of them are counted."""
 WHAT = frozenset({"log", "queues", "index", "offsets", "config", "timers"})
 """What can be asked for."""
+_READ_LOGS = frozenset({"log", "queues", "index", "messages"})
+"""For the rest it is enough to know whether the logs are one."""
 
 
 @dataclass
@@ -38,8 +40,8 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """Nothing differs of what was looked at."""
-        return not self.counts
+        """Nothing differs of what was asked for, and all of it could be compared."""
+        return not self.counts and not self.unread
 
     def add(self, one: Differs) -> None:
         """Something that differs."""
@@ -51,7 +53,7 @@ class Comparison:
 def compare_stores(
     a: Store, b: Store, only: frozenset[str] = WHAT, *, quick: bool = False, note: Note
 ) -> Comparison:
-    """Everything but messages one by one. only: of `WHAT`. note: told how many bytes of both logs were read. Raises Unreadable
+    """Everything but messages one by one. only: of `WHAT`; with `messages` the logs are read for those. note: told how many bytes of both logs were read. Raises Unreadable
     where a log cannot be read.
 
     Bytes that a disk does not give are noted, and differ.
@@ -61,16 +63,18 @@ def compare_stores(
 
 
 def _compared(a: Store, b: Store, only: frozenset[str], quick: bool, note: Note) -> Comparison:
-    logs = compare_logs(a, b, quick=quick, note=note)
+    logs = compare_logs(a, b, quick=quick, heads=not only & _READ_LOGS, note=note)
     found = Comparison(logs, quick)
     asked: dict[str, Callable[[], Iterator[Differs]]] = {
         "log": partial(_of_log, a, b, logs, fields=not quick),
         "queues": partial(parts.queues, a, b, units=bool(logs.same) and not quick),
-        "index": partial(parts.index, a, b, None if quick else logs.common),
+        "index": partial(parts.index, a, b, logs.common),
         "offsets": partial(parts.offsets, a, b),
         "config": partial(parts.config, a, b),
         "timers": partial(parts.timers, a, b),
     }
+    if quick:
+        del asked["index"]
     for name in sorted(asked.keys() & only, key=list(asked).index):
         try:
             for each in asked[name]():

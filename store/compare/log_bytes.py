@@ -88,9 +88,11 @@ class LogsCompared:
 Note = Callable[[int], None]
 
 
-def compare_logs(a: Store, b: Store, *, quick: bool = False, note: Note) -> LogsCompared:
+def compare_logs(
+    a: Store, b: Store, *, quick: bool = False, heads: bool = False, note: Note
+) -> LogsCompared:
     """note: told how many bytes of both were read. quick: the ends of what both have, the beginnings of files, and
-    `SAMPLES` samples. Raises Unreadable.
+    `SAMPLES` samples. heads: no more than tells whether they are one log. Raises Unreadable.
     """
     one, two = _extent_of(a), _extent_of(b)
     found = LogsCompared(one, two)
@@ -105,8 +107,8 @@ def compare_logs(a: Store, b: Store, *, quick: bool = False, note: Note) -> Logs
         return found
     found.expired_a, found.only_a = _alone(has_a, has_b, start)
     found.expired_b, found.only_b = _alone(has_b, has_a, start)
-    pieces = list(_samples(a, both)) if quick else both
-    found.samples = len(pieces) if quick else None
+    pieces = [] if heads else list(_samples(a, both)) if quick else both
+    found.samples = len(pieces) if quick or heads else None
     found.differing = _joined(_differing(*logs, pieces, note), RANGES_MAX)
     found.compared = sum(each.size for each in pieces)
     return found

@@ -16,7 +16,7 @@ import numpy as np
 from ...formats.derive.ragged import Ints
 from ...formats.digest_columns import mixed
 from ..disk.layout import Layout
-from ..errors import Missing, NotFound, StoreError
+from ..errors import Missing, NotFound, StoreError, Unreadable, Unsupported
 from ..offsets.compare import Ahead, side_of
 from ..offsets.compare import compare as positions
 from ..offsets.lag import queue_ends
@@ -73,6 +73,9 @@ def queues(a: Store, b: Store, *, units: bool) -> Iterator[Differs]:
 
     Raises Unreadable.
     """
+    for store in (a, b):
+        if store.queues_problem:  # of both sides as well: nothing tells that they are the same
+            raise Unreadable(store.queues_problem)
     mine, other = queue_ends(a), queue_ends(b)
     if bool(mine) != bool(other):  # a copy without this part
         yield _differs("queue", "all queues", (len(mine) or None, len(other) or None))
@@ -115,11 +118,14 @@ def _units(
 
 
 def index(a: Store, b: Store, common: Range | None) -> Iterator[Differs]:
-    """Items of the index for records that both logs have, by blocks of the log. Raises Unreadable.
+    """Items of the index for records that both logs have, by blocks of the log. Raises Unreadable, and
+    Unsupported where the logs have nothing in common.
 
     Which file has an item, and in which slot, does not count.
     """
     if common is None:
+        if a.index.files or b.index.files:
+            raise Unsupported("the logs have no records in common, to which items could lead")
         return
     one, two = _items(a, common), _items(b, common)
     if one is None or two is None:

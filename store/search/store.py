@@ -98,6 +98,11 @@ class Store:
 
         return open_queues(self.layout)
 
+    @property
+    def queues_problem(self) -> str:
+        """Why consume queues that are there cannot be read, "" if they can, or if there are none."""
+        return self._queues_and_problem[1]
+
     @cached_property
     def index(self) -> Index:
         """The index files."""
@@ -235,7 +240,7 @@ class Store:
     @cached_property
     def queues_unread(self) -> str:
         """Why there is no consume queue that can be read, "" if there is."""
-        if problem := self._queues_and_problem[1]:
+        if problem := self.queues_problem:
             return problem
         if next(iter(self.queues), None) is None:
             return "there are no consume queues"

@@ -154,3 +154,39 @@ def test_a_part_that_cannot_be_read_is_told(pair: tuple[Path, Path]) -> None:
     (pair[1] / "config" / "topics.json").mkdir()
     found = compared(*pair)
     assert "config" in found.counts or found.unread
+
+
+def no_manifest(root: Path) -> None:
+    """Break the RocksDB of the queues."""
+    for path in (root / "consumequeue").glob("MANIFEST-*"):
+        path.write_bytes(b"")
+
+
+def test_queues_that_no_side_can_read_are_not_the_same(tmp_path: Path) -> None:
+    root = unpack("5.3.3-rocksdb", tmp_path)
+    assert compared(root, root).same
+    no_manifest(root)
+    found = compared(root, root)
+    assert not found.same and not found.counts
+    [unread] = found.unread
+    assert unread.startswith("queues: the consume queues cannot be read")
+
+
+def test_an_index_of_another_log_is_not_the_same(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    other = unpack("5.5.0-clean", tmp_path)
+    found = compared(pair[0], other, frozenset({"index"}))
+    assert not found.same and "no records in common" in found.unread[0]
+    for root in (pair[0], other):
+        index(root)
+    assert compared(pair[0], other, frozenset({"index"})).same
+
+
+def test_positions_do_not_need_the_log(pair: tuple[Path, Path]) -> None:
+    """Whether it is one log is told all the same."""
+    moved(pair[1])
+    told: list[int] = []
+    for only in ({"offsets", "config"}, {"log"}):
+        with Store(pair[0]) as one, Store(pair[1]) as other:
+            found = compare_stores(one, other, frozenset(only), note=told.append)
+        assert found.logs.same
+        assert bool(told) == (only == {"log"})
