@@ -22,8 +22,9 @@ class OutputFile:
     """
 
     def __init__(self, path: Path, *, growing: bool = False, mode: int | None = None) -> None:
-        """Raises OSError."""
+        """Raises OSError, InvalidInput for a file of a store."""
         self.target = Path(os.path.realpath(path))
+        _refuse_a_store(path, self.target)
         self._beside: Path | None = None
         old = path.stat() if path.exists() else None  # of /dev/stdout, too, which leads to no name
         if growing or (old is not None and not stat.S_ISREG(old.st_mode)):
@@ -59,3 +60,12 @@ class OutputFile:
         finally:
             if self._beside is not None:
                 self._beside.unlink(missing_ok=True)
+
+
+def _refuse_a_store(path: Path, target: Path) -> None:
+    """What is read is not what is written. Raises InvalidInput."""
+    from ..store.disk.layout import is_file_of_store
+    from ..store.errors import InvalidInput
+
+    if is_file_of_store(target):
+        raise InvalidInput("a file of a store, which would be lost", path=path, hint="name another")

@@ -55,7 +55,7 @@ def report(
     from ..store.output.html import require_jinja
 
     require_jinja("no report")
-    _check_outside(to, stores)
+    _check_outside(to, stores, common.output)
     tell_nearest(broker_version, common)
     from ..store.search.selection import parse_time
 
@@ -71,7 +71,7 @@ def report(
     raise Exit(max(codes, key=WORST.index))
 
 
-def _check_outside(to: Path, stores: list[Path]) -> None:
+def _check_outside(to: Path, stores: list[Path], output: Path | None) -> None:
     """Nothing is ever written into a store that is looked at. Raises BadParameter, Missing."""
     from ..store.errors import Missing
 
@@ -80,6 +80,8 @@ def _check_outside(to: Path, stores: list[Path]) -> None:
         raise Missing("no such directory", path=to.parent, hint="--to: make it first")
     if target.is_dir():
         raise bad_parameter(f"--to: a file, not a directory: {to}")
+    if output is not None and target == Path(os.path.realpath(output)):
+        raise bad_parameter(f"--to and --output name the same file: {to}")
     for store in stores:
         if target.is_relative_to(os.path.realpath(store)):
             raise bad_parameter(f"--to: a file outside the store: {to}")

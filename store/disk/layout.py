@@ -71,6 +71,23 @@ def is_uri(path: str) -> bool:
     return _URI.match(path) is not None
 
 
+def is_file_of_store(path: Path) -> bool:
+    """Whether a file, by its name and place, is one that brokers write: nothing else may take its place.
+
+    A file of a log or a queue by its name alone, whatever directory a link leads to; any other by the
+    part of a store that it lies in.
+    """
+    if not path.is_file():
+        return False
+    if len(path.name) == NAME_DIGITS and path.name.isdecimal():
+        return True
+    for root in path.parents:
+        if any((root / part).is_dir() for part in (COMMIT_LOG, CONSUME_QUEUE)):
+            first = path.relative_to(root).parts[0]
+            return first in _DIRECTORIES or first in _FILES or first.startswith(DLEDGER_PREFIX)
+    return False
+
+
 class Layout:
     """Paths of one store. `Layout.open` looks at a store that exists, `Layout.of` at any root.
 
