@@ -11,6 +11,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from rich.text import Text
@@ -47,23 +48,26 @@ _BODIES = ("text", "JSON", "hex")
 _TIME, _FILTER = "time", "filter"
 
 
+Line = tuple[str, list[Text], Callable[[], "View | Message | None"]]
+"""A row of a list: its name among the others, a cell for each column, and what it leads to."""
+
+
 class View(ABC):
-    """One list on the way down; `key` of a row tells what it opens."""
+    """One list on the way down. shown: its lines, as they are on the screen; at: the name of the one
+    with the cursor. note: what has to be known of the list, "" for nothing.
+    """
 
     title = ""
     columns: tuple[str, ...] = ()
 
     def __init__(self, browser: Browser, utc: bool) -> None:
         self.browser, self.utc = browser, utc
-        self.filter, self.sort, self.at = "", _SORTS[0], 0
+        self.filter, self.sort, self.at, self.note = "", _SORTS[0], "", ""
+        self.shown: list[Line] = []
 
     @abstractmethod
-    def rows(self) -> list[list[Text]]:
-        """What is shown, a cell for each column. Raises StoreError."""
-
-    @abstractmethod
-    def open(self, row: int) -> View | Message | None:
-        """What a row leads to, None for nothing."""
+    def lines(self) -> list[Line]:
+        """What is to be shown. Read by a thread of its own. Raises StoreError."""
 
 
 class Topics(View):
@@ -71,26 +75,26 @@ class Topics(View):
 
     columns = ("share", "bytes", "messages", "queues", "behind", "topic")
 
-    def __init__(self, browser: Browser, utc: bool) -> None:
-        super().__init__(browser, utc)
-        self._shown: list[Usage] = []
-
-    def rows(self) -> list[list[Text]]:
+    def lines(self) -> list[Line]:
         text = self.filter.casefold()
         found = [usage for usage in self.browser.topics() if text in usage.topic.casefold()]
-        self._shown = sorted(found, key=self._order)
         all_bytes = sum(usage.size_bytes or 0 for usage in found)
         return [
-            [*_usage_cells(usage, all_bytes), _number(usage.queues), *_last(usage, usage.topic)]
-            for usage in self._shown
+            (
+                usage.topic,
+                [
+                    *_usage_cells(usage, all_bytes),
+                    _number(usage.queues),
+                    *_last(usage, usage.topic),
+                ],
+                partial(Queues, self.browser, self.utc, usage.topic),
+            )
+            for usage in sorted(found, key=self._order)
         ]
 
     def _order(self, usage: Usage) -> tuple[int, str]:
         number = {"bytes": usage.size_bytes, "messages": usage.messages, "behind": usage.behind}
         return -(number.get(self.sort) or 0), usage.topic
-
-    def open(self, row: int) -> View:
-        return Queues(self.browser, self.utc, self._shown[row].topic)
 
 
 class Queues(View):
@@ -101,24 +105,23 @@ class Queues(View):
     def __init__(self, browser: Browser, utc: bool, topic: str) -> None:
         super().__init__(browser, utc)
         self._topic, self.title = topic, topic
-        self._shown: list[QueueSummary] = []
 
-    def rows(self) -> list[list[Text]]:
+    def lines(self) -> list[Line]:
         found = self.browser.queues_of(self._topic)
         found = [one for one in found if self.filter in str(one[0].queue_id)]
-        self._shown = [queue for queue, _ in found]
         all_bytes = sum(usage.size_bytes or 0 for _, usage in found)
         return [
-            [
-                *_usage_cells(usage, all_bytes),
-                *map(_number, (queue.min_offset, queue.max_offset)),
-                *_last(usage, str(queue.queue_id)),
-            ]
+            (
+                str(queue.queue_id),
+                [
+                    *_usage_cells(usage, all_bytes),
+                    *map(_number, (queue.min_offset, queue.max_offset)),
+                    *_last(usage, str(queue.queue_id)),
+                ],
+                partial(Messages, self.browser, self.utc, queue),
+            )
             for queue, usage in found
         ]
-
-    def open(self, row: int) -> View:
-        return Messages(self.browser, self.utc, self._shown[row])
 
 
 class Messages(View):
@@ -128,16 +131,22 @@ class Messages(View):
 
     def __init__(self, browser: Browser, utc: bool, queue: QueueSummary) -> None:
         super().__init__(browser, utc)
-        self.queue, self.first = queue, queue.min_offset
+        self.queue, self.first, self.next = queue, queue.min_offset, queue.min_offset
         self.title = f"{queue.topic}/{queue.queue_id}"
-        self._shown: list[Row] = []
 
-    def rows(self) -> list[list[Text]]:
+    def lines(self) -> list[Line]:
+        self.note = ""
         if self.filter:
-            self._shown = self.browser.having(self.queue, self.first, self.filter)
+            rows, end = self.browser.having(self.queue, self.first, self.filter)
+            if end < self.queue.max_offset:
+                self.note = f"looked at {self.first} … {end - 1}; n looks on"
+                self.next = end
         else:
-            self._shown = self.browser.page(self.queue, self.first)
-        return [self._cells(row) for row in self._shown]
+            rows = self.browser.page(self.queue, self.first)
+            self.next = self.first + PAGE
+        return [
+            (str(row.queue_offset), self._cells(row), partial(_message_of, row)) for row in rows
+        ]
 
     def _cells(self, row: Row) -> list[Text]:
         if row.message is None:
@@ -148,13 +157,14 @@ class Messages(View):
         cell = _mark(f"! the body is damaged  {text}") if damaged else Text(text)
         return [_number(row.queue_offset), Text(stored), _number(row.message.total_size), cell]
 
-    def open(self, row: int) -> Message | None:
-        return self._shown[row].message
-
     def go(self, first: int) -> None:
         """Show the page that begins at an offset, or the last one."""
         last = max(self.queue.min_offset, self.queue.max_offset - 1)
         self.first = min(max(first, self.queue.min_offset), last)
+
+
+def _message_of(row: Row) -> Message | None:
+    return row.message
 
 
 def _number(value: int | None) -> Text:
@@ -167,7 +177,10 @@ def _usage_cells(usage: Usage, all_bytes: int) -> list[Text]:
         return [Text("·" * _BAR), Text("…", justify="right"), _number(usage.messages)]
     share = usage.size_bytes / all_bytes if all_bytes else 0.0
     bar = Text(("█" * round(share * _BAR)).ljust(_BAR, "·"))
-    return [bar, Text(bytes_text(usage.size_bytes), justify="right"), _number(usage.messages)]
+    size = bytes_text(usage.size_bytes)
+    shown = _mark(f"! {size}") if usage.unread else Text(size)
+    shown.justify = "right"
+    return [bar, shown, _number(usage.messages)]
 
 
 def _last(usage: Usage, name: str) -> list[Text]:
@@ -320,29 +333,33 @@ class BrowserApp(App[None]):
         view = self._views[-1]
         if self._message is not None or (isinstance(view, Messages) and not anew):
             return
-        rows = await self._ask(view.rows)
+        lines = await self._ask(view.lines)
         if view is not self._views[-1]:
             return
-        self._fill(view, rows or [])
+        self._fill(view, lines or [])
 
-    def _fill(self, view: View, rows: Sequence[Sequence[Text]]) -> None:
-        table = self._table
-        at = view.at if view.at < len(rows) else 0
+    def _fill(self, view: View, lines: Sequence[Line]) -> None:
+        table, at = self._table, view.at
+        view.shown = list(lines)
         table.clear(columns=True)
         table.add_columns(*view.columns)
-        table.add_rows(rows)
-        table.move_cursor(row=at)
+        table.add_rows(cells for _, cells, _ in lines)
+        table.move_cursor(row=next((row for row, line in enumerate(lines) if line[0] == at), 0))
         table.focus()
         sort = f"  by {view.sort}" if isinstance(view, Topics) else ""
         filtered = f"  having {view.filter!r}" if view.filter else ""
-        self._where(f"{sort}{filtered}" + ("" if rows else "  (nothing)"))
+        note = f"  {view.note}" if view.note else ""
+        self._where(f"{sort}{filtered}{note}" + ("" if lines else "  (nothing)"))
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
-        if self._views:
-            self._views[-1].at = event.cursor_row
+        view = self._views[-1] if self._views else None
+        if view is not None and event.cursor_row < len(view.shown):
+            # whoever has not left the top stays there, whatever comes to stand there
+            view.at = view.shown[event.cursor_row][0] if event.cursor_row else ""
 
     async def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        found = self._views[-1].open(event.cursor_row)
+        _, _, opened = self._views[-1].shown[event.cursor_row]
+        found = opened()
         if isinstance(found, View):
             await self._show(found)
         elif found is not None:
@@ -409,7 +426,7 @@ class BrowserApp(App[None]):
                 return
             found = await self._ask(view.browser.offset_at, view.queue, time_ms)
             view.go(view.first if found is None else found)
-        view.at = 0
+        view.at = ""
         await self._refresh(anew=True)
 
     async def action_turn(self, pages: int) -> None:
@@ -417,8 +434,9 @@ class BrowserApp(App[None]):
         view = self._views[-1] if self._views else None
         if isinstance(view, Messages) and self._message is None:
             end = view.queue.max_offset - PAGE
-            view.go(view.first + pages * PAGE if pages else max(end, view.queue.min_offset))
-            view.at = 0
+            on = view.next if pages > 0 else view.first - PAGE
+            view.go(on if pages else max(end, view.queue.min_offset))
+            view.at = ""
             await self._refresh(anew=True)
 
     async def action_sort(self) -> None:

@@ -28,7 +28,7 @@ Queue = tuple[str, int]
 class Usage(NamedTuple):
     """What a topic, or one queue of it, holds of the log. queues: how many. size_bytes: of the records, None
     while nobody has counted them. behind: messages that the group lacks which is farthest behind, None
-    without one.
+    without one. unread: some queue could not be read to its end, so there are more bytes.
     """
 
     topic: str
@@ -36,6 +36,7 @@ class Usage(NamedTuple):
     messages: int
     size_bytes: int | None
     behind: int | None
+    unread: bool = False
 
 
 class Row(NamedTuple):
@@ -53,6 +54,7 @@ class Browser:
         self._store = store
         self._behind = behind
         self._bytes: dict[Queue, int] = {}
+        self._unread: set[Queue] = set()
         found = [*store.queue_summaries, *batch_summaries(store)]
         self.queues: dict[Queue, QueueSummary] = {(q.topic, q.queue_id): q for q in found}
 
@@ -78,16 +80,17 @@ class Browser:
             sum(queue.max_offset - queue.min_offset for queue in queues),
             sum(known) if len(known) == len(keys) else None,
             max(behind, default=None),
+            not self._unread.isdisjoint(keys),
         )
 
     def count_bytes(self, queue: QueueSummary) -> None:
-        """Add up the sizes that the units of a queue tell. One that cannot be read counts as empty."""
+        """Add up the sizes that the units of a queue tell, as far as they can be read."""
         key, total = (queue.topic, queue.queue_id), 0
         try:
             for size in self._sizes(queue):
                 total += size
         except StoreError:
-            pass
+            self._unread.add(key)
         self._bytes[key] = total
 
     def _sizes(self, queue: QueueSummary) -> Iterator[int]:
@@ -119,18 +122,18 @@ class Browser:
         """The queue offset that a broker answers for a time. Raises Unreadable."""
         return offset_at(self._store, queue.topic, queue.queue_id, time_ms)
 
-    def having(self, queue: QueueSummary, first: int, text: str) -> list[Row]:
-        """Messages at or behind an offset whose keys, tags or body have a text: up to `PAGE` of some 20,000.
-
-        Raises Unreadable.
+    def having(self, queue: QueueSummary, first: int, text: str) -> tuple[list[Row], int]:
+        """Messages at or behind an offset whose keys, tags or body have a text, up to `PAGE`, and the offset
+        before which was looked: 20,000 messages at most. Raises Unreadable.
         """
         count = min(_LOOKED_AT, queue.max_offset - first)
         if count <= 0:
-            return []
+            return [], first
         selection = Selection(topic=queue.topic, queue_id=queue.queue_id)
         found = find(self._store, selection, offset=first, count=count)
         messages = (each.message for each in found)
-        return list(_matching(messages, text.casefold()))
+        rows = list(_matching(messages, text.casefold()))
+        return rows, first + count if len(rows) < PAGE else rows[-1].queue_offset + 1
 
 
 def _matching(messages: Iterable[Message], text: str) -> Iterator[Row]:

@@ -107,8 +107,9 @@ def test_down_to_a_message_and_back(tmp_path: Path) -> None:
         topics = {row[-1]: row for row in screen.rows}
         assert set(topics) == {name.rpartition("/")[0] for name in queues}
         wanted = queues["TopicA/0"]
-        while screen.rows[screen.table.cursor_row][-1] != "TopicA":
-            await screen.press("down")
+        assert screen.table.cursor_row == 0
+        names = [row[-1] for row in screen.rows]
+        await screen.press(*["down"] * names.index("TopicA"))
         await screen.press("enter")
         first = screen.rows[0]
         assert first[-1] == "0"
@@ -175,8 +176,9 @@ def test_filters_sorts_times_and_pages(tmp_path: Path) -> None:
 
     async def look(screen: Screen) -> None:
         assert [row[-1] for row in screen.rows] == ["Orders", "Other"]
-        await screen.press("s", "s", "s")
+        await screen.press("down", "s", "s", "s")
         assert "by name" in screen.where
+        assert screen.rows[screen.table.cursor_row][-1] == "Other", "the cursor stays with it"
         await screen.ask("slash", "oth")
         assert [row[-1] for row in screen.rows] == ["Other"]
         await screen.press("escape", "enter", "enter")
