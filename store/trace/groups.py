@@ -27,6 +27,8 @@ TOPICS, GROUPS = "topics.json", "subscriptionGroup.json"
 OFFSETS, FILTERS = "consumerOffset.json", "consumerFilter.json"
 _DATABASES = {TOPICS: "topics", GROUPS: "subscriptionGroups", OFFSETS: "consumerOffsets"}
 _MS_NS = 1_000_000
+_ONE_SHUTDOWN_MS = 3 * 60_000
+"""Times of files that one shutdown wrote are no further apart."""
 Row = dict[str, Any]
 
 
@@ -35,7 +37,7 @@ class Groups:
     """The tables, empty where they cannot be read.
 
     progress: queue → group → next offset. before: the same of the .bak. pulled: how far a group has fetched, 5.5. written_ms: when the offsets
-    were written, None where no file tells. entries: of subscription groups. forbidden: (group, topic).
+    were written, None where no file tells. written_beside: a file that was written then, too, "" for none. entries: of subscription groups. forbidden: (group, topic).
     topics: entries of topics, None where no table can be read. filters: by topic. reads: group →
     topics that it has subscribed to.
     """
@@ -44,6 +46,7 @@ class Groups:
     before: dict[QueueId, dict[str, int]] = field(default_factory=dict)
     pulled: dict[QueueId, dict[str, int]] = field(default_factory=dict)
     written_ms: int | None = None
+    written_beside: str = ""
     entries: dict[str, Row] = field(default_factory=dict)
     forbidden: set[tuple[str, str]] = field(default_factory=set)
     topics: dict[str, Row] | None = None
@@ -88,7 +91,7 @@ def read_groups(layout: Layout, version: str, note: Note) -> Groups:
     _of_positions(layout, version, found, note)
     in_file = not is_rocksdb(layout.config / _DATABASES[OFFSETS])
     if in_file:
-        _of_offsets(layout.config, found)
+        _of_offsets(layout, found)
     for row in _rows(layout.config, GROUPS, note) or ():
         if row["type"] == "subscription_group":
             found.entries[row["group"]] = row
@@ -119,18 +122,36 @@ def _of_positions(layout: Layout, version: str, found: Groups, note: Note) -> No
                 found.before.setdefault(queue, {})[row.group] = row.backup
 
 
-def _of_offsets(config: Path, found: Groups) -> None:
+def _of_offsets(layout: Layout, found: Groups) -> None:
     """When the offsets were written, and what topics groups have read."""
-    path = config / OFFSETS
+    path = layout.config / OFFSETS
     try:
         main = read_config_file(path, FILES[OFFSETS])
     except Missing:
         return
-    found.written_ms = path.stat().st_mtime_ns // _MS_NS if main.problem is None else None
+    if main.problem is None:
+        found.written_ms = path.stat().st_mtime_ns // _MS_NS
+        found.written_beside = _written_beside(layout, found.written_ms)
     for group, topics in _named(main.value.get("groupTopicMap")):
         if isinstance(topics, list):
             own = {t for t in topics if isinstance(t, str) and not t.startswith(RETRY_PREFIX)}
             found.reads[group] = own
+
+
+def _written_beside(layout: Layout, written_ms: int) -> str:
+    """A file that a broker writes as often, or when it is shut down, and that has the same time.
+
+    The time of one file alone may be that of a copy, or of whoever touched it.
+    """
+    others = [layout.config / name for name in FILES if name != OFFSETS]
+    for path in (layout.checkpoint, *others):
+        try:
+            other_ms = path.stat().st_mtime_ns // _MS_NS
+        except OSError:
+            continue
+        if abs(other_ms - written_ms) <= _ONE_SHUTDOWN_MS:
+            return str(path.relative_to(layout.root))
+    return ""
 
 
 def _named(value: Any) -> Iterator[tuple[str, Any]]:
@@ -155,4 +176,5 @@ def _rows(config: Path, name: str, note: Note) -> list[Row] | None:
             continue
         if file.problem is None:
             return list(file.records())
+        note(f"config/{path.name} cannot be read: {file.problem.reason}")
     return None

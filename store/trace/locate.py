@@ -1,6 +1,7 @@
 """The message that an operator means: a key, a unique key, a message id, a place in log or queue.
 
-What looks like a position is one where a record begins there, else a key; so it is with ids. The
+What looks like a position is one where a record begins there, else a key; so it is with ids, and with
+places in queues that are missing or cannot be read: these are scanned for first. For a key the
 log is read at most once: where the index has the key nothing of it is, but what the index lacks.
 """
 
@@ -72,15 +73,17 @@ def locate(store: Store, asked: Asked, note: Note) -> Located:
         raise InvalidInput("nothing is asked for: give a key, an id or a position")
     address = _address(store, asked)
     gone: list[Gone] = []
+    topic = address.topic if address is not None else None
+    sure = asked.by is not None or (topic is not None and topic in store.topics)
     if address is not None:
         try:
             given = _at(store, address, note)
         except NotFound as error:
-            gone = [Gone(address.position, str(error), address)]
-            if (stored := _without_unit(store, address, note)) is not None:
+            if topic is None or sure:  # else it may well be a key
+                gone = [Gone(address.position, str(error), address)]
+            if sure and (stored := _without_unit(store, address, note)) is not None:
                 return Located(_around(store, asked, stored, note), [])
-            known = asked.by is not None or address.queue_offset is not None
-            if known or _is_named(store, address, asked):
+            if sure or _is_named(store, address, asked):
                 return Located([], gone)
         else:
             if given is not None:
@@ -140,7 +143,8 @@ def _address(store: Store, asked: Asked) -> Address | None:
             raise InvalidInput(f"not a {by.value}: {asked.text[:80]!r}")
         return None
     if address.topic is not None:
-        known = by is By.QUEUE or address.topic in store.topics
+        # without queues nothing tells topics from other words
+        known = by is By.QUEUE or address.topic in store.topics or store.topic_unread(address.topic)
         return address if known and by in (None, By.QUEUE) else None
     if by is By.QUEUE or (by is By.POSITION and address.position is None):
         raise InvalidInput(f"not a {by.value}: {asked.text[:80]!r}")

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ...formats.message_properties import RETRY_PREFIX
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX, is_system_topic
@@ -34,7 +36,6 @@ _CLOCK_SLACK_MS = 60_000
 """Of a slave the messages have its master's time, the files its own; an archive keeps whole seconds."""
 _OF_GROUPS = (RETRY_PREFIX, LMQ_PREFIX)
 """Topics that need no entry."""
-_NEVER_MS = 1 << 62
 _OFFSETS = f"config/{OFFSETS}"
 _KEPT = (Mark.NONE, Mark.AFTER_DAMAGE)
 
@@ -184,12 +185,13 @@ def _passed(scene: Scene, group: str) -> Judgement | None:
         return None
     if (found := _filtered(scene, group)) is not None:
         return found
-    if jumped := _jumped(scene, reached, before, offset):
-        return Judgement(Verdict.OFFSET_MOVED, jumped)
+    if (jumped := _jumped(scene, reached)) is not None:
+        return jumped
     if scene.unit is not None and scene.unit.state in (Naming.HOLE, Naming.ELSEWHERE):
         reason = "its queue does not name it, and the group's offset has gone over the place"
         return Judgement(Verdict.NOT_DISPATCHED, reason, (scene.unit.evidence,))
-    return Judgement(Verdict.PASSED, "the group's offset is beyond it")
+    doubt, evidence = _doubt(scene, reached, before, offset)
+    return Judgement(Verdict.PASSED, f"the group's offset is beyond it{doubt}", evidence)
 
 
 def _filtered(scene: Scene, group: str) -> Judgement | None:
@@ -209,21 +211,47 @@ def _set_back(scene: Scene, group: str) -> Judgement | None:
     return Judgement(Verdict.OFFSET_MOVED, reason)
 
 
-def _jumped(scene: Scene, reached: int, before: int | None, offset: int) -> str:
-    """Why the offset cannot have passed the message by reading it, "" where it can."""
-    message, unit = scene.message, scene.unit
-    written_ms = scene.groups.written_ms
-    stored_ms = message.store_timestamp if message is not None else None
-    written_ms = written_ms if written_ms is not None else _NEVER_MS
-    if stored_ms is not None and stored_ms > written_ms + _CLOCK_SLACK_MS:
-        return "the group's offset was beyond it before the message was stored: it is jumped over"
+def _jumped(scene: Scene, reached: int) -> Judgement | None:
+    """The offset cannot have passed the message by reading it, and more than one file shows that."""
+    unit, beside = scene.unit, scene.groups.written_beside
+    if (early := _written_before(scene)) and beside:
+        reason = "the group's offset was beyond it before the message was stored: it is jumped over"
+        evidence = (early, Evidence("written within minutes of that, too", beside))
+        return Judgement(Verdict.OFFSET_MOVED, reason, evidence)
     ends = unit is not None and unit.state is Naming.NAMES and scene.settled
     if ends and unit is not None and reached > unit.max_offset:
-        return f"the group's offset {reached} is ahead of the queue, which ends before {unit.max_offset}"
+        reason = f"the group's offset {reached} is ahead of the queue, which ends before {unit.max_offset}"
+        return Judgement(Verdict.OFFSET_MOVED, reason)
+    return None
+
+
+def _written_before(scene: Scene) -> Evidence | None:
+    """The offsets were written before the message, by the time of their file alone."""
+    message, written_ms = scene.message, scene.groups.written_ms
+    if message is None or written_ms is None:
+        return None
+    if message.store_timestamp <= written_ms + _CLOCK_SLACK_MS:
+        return None
+    file, stored = (_time_text(time) for time in (written_ms, message.store_timestamp))
+    return Evidence(f"the file was written at {file}, the message at {stored}", _OFFSETS)
+
+
+def _time_text(epoch_ms: int) -> str:
+    """A time in UTC, whatever the number is."""
+    return f"{np.datetime64(epoch_ms, 'ms')}+00:00"
+
+
+def _doubt(
+    scene: Scene, reached: int, before: int | None, offset: int
+) -> tuple[str, tuple[Evidence, ...]]:
+    """What speaks against the group having read the message, and does not prove it; "" for nothing."""
+    if early := _written_before(scene):
+        doubt = "its file is older than the message, but no other file was written then"
+        return f"; perhaps jumped over: {doubt}", (early,)
     if before is not None and before <= offset and reached - before > AT_ONCE:
         moved = counted(reached - before, "message", form=",")
-        return f"the offset went over {moved} between two writes: jumped, as by a reset"
-    return ""
+        return f"; perhaps jumped over, as by a reset: {moved} between two writes", ()
+    return "", ()
 
 
 def _unserved(scene: Scene, group: str) -> Judgement | None:
