@@ -28,8 +28,9 @@ class Shown(Options):
     """What is shown; the annotations are the declaration."""
 
     by: Annotated[
-        str, Option("--by", metavar="WHAT", help=f"A line for each {', '.join(_BY)} of a group.")
-    ] = "topic"
+        str | None,
+        Option("--by", metavar="WHAT", help=f"A line for each {', '.join(_BY)} (default: topic)."),
+    ] = None
     group: Annotated[
         str | None, Option("--group", "-g", metavar="NAME", help="Only this group, or a pattern.")
     ] = None
@@ -52,10 +53,11 @@ class Shown(Options):
         from ..store.offsets.rows import Wanted
         from ..store.search.selection import parse_time
 
-        if self.by not in _BY:
+        by = "topic" if self.by is None else self.by
+        if by not in _BY:
             raise bad_parameter(f"--by: one of {', '.join(_BY)}")
         now_ms = parse_time("now" if self.now is None else self.now)
-        return Wanted(now_ms, self.by, self.group, self.topic, self.behind, self.quick)
+        return Wanted(now_ms, by, self.group, self.topic, self.behind, self.quick)
 
 
 class Moving(Options):
@@ -91,8 +93,10 @@ class Moving(Options):
         """Something is to be moved."""
         return bool(self.reset) or self.merge is not None
 
-    def check(self, stores: list[Path], change: Change) -> None:
+    def check(self, stores: list[Path], shown: Shown, change: Change) -> None:
         """Raises BadParameter for options that do not go together."""
+        if self.plans and (shown.by is not None or shown.behind or shown.quick):
+            raise bad_parameter("--by, --behind and --quick do not go with --reset and --merge")
         if self.plans and self.compare is not None:
             raise bad_parameter("--compare shows, --reset and --merge plan: one at a time")
         if (self.plans or self.compare is not None) and len(stores) > 1:
@@ -127,10 +131,12 @@ def offsets(
     --compare tells who is ahead in two stores. --reset and --merge plan new positions, inside of the
     queues, and show them; --apply writes them. What was there is kept in STORE/.mqstore, or in DIR, and
     mqstore undo takes it back. Stop the broker first: a running one writes its own positions over them.
+    --group and --topic keep a plan to these; groups of brokers' own are merged only where --group names
+    them. Queues that are behind the log are to be recovered first.
     What POP consumers have and did not acknowledge comes back besides: mqstore inspect --pop.
 
     Exit code: 0 told, or nothing to move, or moved; 1 --compare found a difference, or there is no such
-    group or queue; 3 without --apply: positions would move.
+    group or queue; 3 without --apply: positions would move, or queues are behind the log.
 
     \b
     Examples:
@@ -143,10 +149,10 @@ def offsets(
       mqstore offsets /data/store --merge /data/slave --take max --apply --yes
     """
     wanted = shown.wanted()
-    moving.check(stores, change)
+    moving.check(stores, shown, change)
     change.check()
     if moving.plans:
-        _plan(stores[0], moving, wanted.now_ms, change, common)
+        _plan(stores[0], moving, wanted, change, common)
     elif moving.compare is not None:
         _compare(stores[0], moving.compare, wanted, common)
     else:
@@ -161,19 +167,20 @@ def _show(stores: list[Path], wanted: Wanted, common: Common) -> None:
     from .offsets_text import lag_text, totals_text
 
     columns, several = COLUMNS[wanted.by], len(stores) > 1
-    total = 0
+    total, named = 0, False
 
     def bar(total: int) -> Progress:
         return common.progress("counting unread messages", total)
 
     def rows() -> Iterator[dict[str, Any]]:
-        nonlocal total
+        nonlocal total, named
         for path in stores:
             with at_rate(common.rate), Store(path, common.config()) as store:
                 found = offsets_of(store, str(path), wanted, bar)
             for note in found.notes:
                 common.warn(f"{path}: {note}")
             total += len(found.rows)
+            named = named or found.named
             yield from found.rows
 
     with common.open_output() as output:
@@ -182,7 +189,9 @@ def _show(stores: list[Path], wanted: Wanted, common: Common) -> None:
             rows(), text=lambda row: lag_text(row, common.utc, with_store=several), columns=columns
         )
     if not total:
-        common.warn(totals_text(wanted))
+        common.warn(totals_text(wanted, named))
+    if not named and (wanted.group is not None or wanted.topic is not None):
+        raise Exit(ExitCode.NO)
 
 
 def _compare(path: Path, other: Path, wanted: Wanted, common: Common) -> None:
@@ -215,20 +224,20 @@ def _compare(path: Path, other: Path, wanted: Wanted, common: Common) -> None:
     raise Exit(ExitCode.NO if different else ExitCode.DONE)
 
 
-def _plan(path: Path, moving: Moving, now_ms: int, change: Change, common: Common) -> None:
+def _plan(path: Path, moving: Moving, wanted: Wanted, change: Change, common: Common) -> None:
     """Show what moves, and move it with --apply. Raises Exit and all that `apply` does."""
     from ..store.session.fingerprint import Fingerprint
     from .offsets_text import moves_text
 
     layout = change.open(path, common)
     seen = Fingerprint.of(layout)
-    found = _planned(layout, moving, now_ms, common)
+    found = _planned(layout, moving, wanted, common)
     applied = None
     if change.apply and found.moves:
         if change.asks:
             plan = moves_text(found, layout, None, common.verbose)
             agree("Move them?", plan, common, ExitCode.UNCLEAN)
-        applied = _apply(layout, found, seen, moving, now_ms, change, common)
+        applied = _apply(layout, found, seen, moving, wanted, change, common)
     code = ExitCode.UNCLEAN if found.moves and applied is None else ExitCode.DONE
     record = {
         "type": "offsets_plan",
@@ -249,9 +258,9 @@ def _edit(edit: dict[str, Any], layout: Layout) -> dict[str, Any]:
     return {**edit, "path": edit["path"].removeprefix(f"{layout.root}/")}
 
 
-def _planned(layout: Layout, moving: Moving, now_ms: int, common: Common) -> Moves:
+def _planned(layout: Layout, moving: Moving, wanted: Wanted, common: Common) -> Moves:
     from ..store.offsets.compare import open_side
-    from ..store.offsets.move import Merge, Take, parse_wish, plan_moves
+    from ..store.offsets.move import Merge, Only, Take, parse_wish, plan_moves
     from ..store.search.store import Store
 
     wishes = [parse_wish(text) for text in moving.reset or ()]
@@ -262,7 +271,7 @@ def _planned(layout: Layout, moving: Moving, now_ms: int, common: Common) -> Mov
             common.warn(note)
         merge = Merge(other.positions.rows, Take(moving.take or ""))
     with Store(layout, common.config()) as store:
-        return plan_moves(store, wishes, merge, now_ms)
+        return plan_moves(store, wishes, merge, wanted.now_ms, Only(wanted.group, wanted.topic))
 
 
 def _apply(
@@ -270,7 +279,7 @@ def _apply(
     found: Moves,
     seen: Fingerprint | None,
     moving: Moving,
-    now_ms: int,
+    wanted: Wanted,
     change: Change,
     common: Common,
 ) -> Applied:
@@ -279,7 +288,7 @@ def _apply(
 
     def again() -> Any:
         fresh = Layout.open(layout.root, layout.broker_config)
-        made = _planned(fresh, moving, now_ms, common)
+        made = _planned(fresh, moving, wanted, common)
         return found.plan if made.same_as(found) else made.plan
 
     files = files_of(layout, change.follow_links)

@@ -103,9 +103,9 @@ def _shared_notes(row: Mapping[str, Any]) -> Iterator[str]:
         yield "no subscription"
 
 
-def totals_text(wanted: Wanted) -> str:
-    """What is said where there is no line."""
-    if wanted.odd:
+def totals_text(wanted: Wanted, named: bool) -> str:
+    """What is said where there is no line. named: there is what was asked for, but it is not odd."""
+    if wanted.odd and named:
         return "no group is behind, none is out of range"
     return "no positions" + (" of such a group or topic" if wanted.group or wanted.topic else "")
 

@@ -242,7 +242,7 @@ complete -c mqstore -n '__fish_seen_subcommand_from salvage' -s j -l jobs -x -d 
 complete -c mqstore -n '__fish_seen_subcommand_from salvage' -l rate -x -d 'Read at most this much a second (64K, 10M, …); the page cache stays as it was.'
 complete -c mqstore -n '__fish_seen_subcommand_from salvage' -l broker-config -x -d 'The broker\'s broker.conf: sizes, directories.'
 complete -c mqstore -n '__fish_seen_subcommand_from salvage' -l set -x -d 'A property of the broker by RocketMQ\'s name; the last one wins.'
-complete -c mqstore -n '__fish_seen_subcommand_from offsets' -l by -x -d 'A line for each group, topic, queue of a group.'
+complete -c mqstore -n '__fish_seen_subcommand_from offsets' -l by -x -d 'A line for each group, topic, queue (default: topic).'
 complete -c mqstore -n '__fish_seen_subcommand_from offsets' -s g -l group -x -d 'Only this group, or a pattern.'
 complete -c mqstore -n '__fish_seen_subcommand_from offsets' -s t -l topic -x -d 'Only this topic, or a pattern.'
 complete -c mqstore -n '__fish_seen_subcommand_from offsets' -l behind -d 'Only what is behind, out of range or odd otherwise.'

@@ -21,6 +21,7 @@ from ..settings.read import BACKUP, FILES
 from .lag import Ends, queue_ends
 from .positions import (
     DATABASE,
+    DELAYED,
     TABLES,
     Entries,
     Positions,
@@ -82,7 +83,7 @@ class Compared(NamedTuple):
         here, other = self.queue, self.other_queue
         return {
             "table": table,
-            "group": group or None,
+            "group": None if table == DELAYED else group,
             "topic": topic,
             "queue_id": queue_id,
             "offset": self.offset,

@@ -21,7 +21,9 @@ from ..broker.system_topics import is_system_group
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import BATCH_CONSUME_QUEUE, Layout
 from ..errors import Missing, NotAStore, NotFound
-from ..put.tail import batch_queues
+from ..log.batch import Batch
+from ..log.record_status import Mark
+from ..put.tail import batch_queues, end_with_unit
 from ..queues.read import QueueSummary
 from ..queues.read_batches import BatchConsumeQueue
 from ..queues.units import is_valid
@@ -81,7 +83,7 @@ class Unread(NamedTuple):
 class Lag:
     """One group in one queue. offset: None where it never committed. queue: None where the store has none.
 
-    ends_known: the queues can be read. unread: None where nothing is, or nobody asked. mode: `pop` or `pull`, "" where nothing says it.
+    ends_known: the queues can be read, and reach up to the log's end. unread: None where nothing is, or nobody asked. mode: `pop` or `pull`, "" where nothing says it.
     subscribed: None where nobody knows the groups.
     """
 
@@ -103,7 +105,9 @@ class Lag:
         """What of the closed list it is."""
         if not self.committed:
             return State.NO_POSITION
-        if self.queue is None and not self.ends_known:
+        if not self.ends_known and (
+            self.queue is None or self.position.offset > self.queue.max_offset
+        ):
             return State.UNKNOWN
         if self.queue is None:  # one that never had a message is not there, and begins at 0
             return State.NO_QUEUE if self.position.offset else State.CURRENT
@@ -119,7 +123,11 @@ class Lag:
         """Broker offset less consumer offset, as brokers and consoles tell it: negative where the group is
         ahead, with the messages that are gone where it is behind the queue's start.
         """
-        if self.queue is None or (not self.committed and self.position.queue_id < 0):
+        if (
+            self.state is State.UNKNOWN
+            or self.queue is None
+            or (not self.committed and self.position.queue_id < 0)
+        ):
             return None
         if not self.committed:
             return self.queue.max_offset - self.queue.min_offset
@@ -153,6 +161,11 @@ class Lag:
         state, queue = self.state, self.queue
         if state is State.NO_POSITION:
             return None, self._without_position()
+        if state is State.UNKNOWN and queue is not None:
+            return (
+                None,
+                "where the queue ends is known when a start has dispatched the rest of the log",
+            )
         if queue is None:
             if state is not State.NO_QUEUE:
                 return self.position.offset, ""
@@ -190,6 +203,23 @@ def queue_ends(store: Store) -> dict[Queue, QueueSummary]:
     """All queues; where the log is there, without units that it does not have any more. Raises Unreadable."""
     found = store.queue_summaries if has_log(store) else store.queues.summaries()
     return {(one.topic, one.queue_id): one for one in (*found, *batch_queues(store.layout))}
+
+
+def behind_log(store: Store, ends: Ends) -> int | None:
+    """From where on records of the log lack units, which the next start dispatches; None where none does.
+
+    Records that get no unit do not count. Raises Unreadable.
+    """
+    if not has_log(store):
+        return None
+    reached = max((one.end_position or 0 for one in ends.values()), default=0)
+    reached, end = max(reached, store.log_files.start), store.log_end.position
+    if reached >= end:
+        return None
+    for item in store.log.scan(reached, end, crc=False, reuse=True):
+        if isinstance(item, Batch) and item.mark == Mark.NONE and end_with_unit(item):
+            return reached
+    return None
 
 
 def has_log(store: Store) -> bool:

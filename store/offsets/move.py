@@ -7,7 +7,7 @@ A plan is edits of the files of `config/`, as those of `repair`: carried out by 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -20,7 +20,7 @@ from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
 from ..disk.files import Edit
 from ..disk.layout import BATCH_CONSUME_QUEUE, Layout
-from ..errors import InvalidInput, NotFound, Refused
+from ..errors import InvalidInput, NotFound, Refused, Unclean, Unreadable
 from ..findings.next_commands import proposed
 from ..plan.plan import Plan
 from ..queues.read import QueueSummary, first_at
@@ -29,12 +29,12 @@ from ..queues.rocksdb import is_rocksdb
 from ..queues.rocksdb_write import rewritten
 from ..repair.config import as_written, text_of
 from ..repair.parts import queue_of
-from ..search.selection import parse_time
+from ..search.selection import matches, parse_time
 from ..search.store import Store
 from ..start.config_load import Start, load_config
 from ..start.config_rules import DELAYS, LIGHT_OFFSETS, OFFSETS, config_rules
 from .groups import groups_of
-from .lag import Ends, Queue, has_log, queue_ends
+from .lag import Ends, Queue, behind_log, has_log, queue_ends
 from .positions import (
     CONSUMED,
     DATABASE,
@@ -73,6 +73,23 @@ class Merge(NamedTuple):
 
     other: Sequence[Position]
     take: Take
+
+
+class Only(NamedTuple):
+    """What a plan is kept to. group, topic: names or patterns, None for all."""
+
+    group: str | None = None
+    topic: str | None = None
+
+    def has(self, key: _Key) -> bool:
+        """This position may be moved."""
+        return (self.group is None or matches(key[0], self.group)) and (
+            self.topic is None or matches(key[1], self.topic)
+        )
+
+
+EVERY = Only()
+"""Nothing is left out."""
 
 
 class Move(NamedTuple):
@@ -152,14 +169,22 @@ def parse_wish(text: str) -> Wish:
 
 
 def plan_moves(
-    store: Store, wishes: Iterable[Wish] = (), merge: Merge | None = None, now_ms: int | None = None
+    store: Store,
+    wishes: Iterable[Wish] = (),
+    merge: Merge | None = None,
+    now_ms: int | None = None,
+    only: Only = EVERY,
 ) -> Moves:
     """What is to change so that the wishes are met; of two for one position the last one counts.
 
-    Raises InvalidInput, NotFound, Refused (config/ is to be repaired first), Unreadable.
+    Raises InvalidInput, NotFound, Refused (config/ is to be repaired first), Unclean (queues are behind the
+    log), Unreadable.
     """
     version = store.generation.version
-    ends, found = queue_ends(store), positions_of(store.layout, version)
+    ends = _known_ends(store)
+    found = positions_of(store.layout, version)
+    if found.unsure:
+        raise Refused(found.unsure, path=store.layout.config, hint="move one of them away")
     own = {(p.group, p.topic, p.queue_id): p.offset for p in found.rows if p.table in _MOVED}
     wanted: dict[_Key, int] = {}
     for wish in wishes:
@@ -169,16 +194,33 @@ def plan_moves(
             wanted[wish.group, *queue] = _offset_of(store, wish, ends[queue], now_ms)
     left_out = 0
     if merge is not None:
-        for key, offset in _merged(own, merge):
-            if key[1:] in ends:
-                wanted.setdefault(key, offset)
-            else:
+        for key, offset in _merged(own, merge, only):
+            if key[1:] not in ends:
                 left_out += own.get(key, 0) != offset
+            elif _wins(_inside(offset, ends[key[1:]]), own.get(key), merge.take):
+                wanted.setdefault(key, offset)
+    wanted = {key: offset for key, offset in wanted.items() if only.has(key)}
     moves = [_move(key, offset, own.get(key), ends[key[1:]]) for key, offset in wanted.items()]
     moves = sorted(move for move in moves if move.before != move.after)
     edits, database = _edits(store.layout, moves, found.rows, version)
     log = (store.log_files.start, store.log_files.end) if has_log(store) else (0, 0)
     return Moves(tuple(moves), Plan("offsets", *log, edits), left_out, database)
+
+
+def _known_ends(store: Store) -> Ends:
+    """Where each queue ends when its broker has started. Raises Unclean, Unreadable."""
+    ends, layout = queue_ends(store), store.layout
+    behind = behind_log(store, ends) if ends or not store.queues_problem else None
+    if behind is not None:
+        raise Unclean(
+            "the queues are behind the log: where they end is not known",
+            path=layout.root,
+            offset=behind,
+            hint=f"run: {proposed(layout, 'recover')}",
+        )
+    if store.queues_unread and not ends:
+        raise Unreadable(store.queues_unread, path=layout.root)
+    return ends
 
 
 def _check_group(wish: Wish, own: Mapping[_Key, int], subscribed: frozenset[str]) -> None:
@@ -213,7 +255,8 @@ def _offset_of(store: Store, wish: Wish, queue: QueueSummary, now_ms: int | None
     if wish.to == LATEST:
         return queue.max_offset
     if wish.to.isascii() and wish.to.isdigit():
-        offset = int(wish.to[:20])
+        # 20 digits are outside of every queue, and int() has a bound of its own
+        offset = int(wish.to.lstrip("0")[:20] or "0")
         if not queue.min_offset <= offset <= queue.max_offset:
             bounds = f"{place} goes from {queue.min_offset} to {queue.max_offset}"
             raise InvalidInput(f"{bounds}: {wish.to} is outside", hint="or say earliest, latest")
@@ -229,17 +272,27 @@ def _offset_of(store: Store, wish: Wish, queue: QueueSummary, now_ms: int | None
         return first_at(opened, queue, time_ms, store.store_time)
 
 
-def _merged(own: Mapping[_Key, int], merge: Merge) -> Iterator[tuple[_Key, int]]:
-    """Positions of the other store that win, or that are not here."""
-    choose: Callable[[int, int], int] = max if merge.take is Take.MAX else min
+def _merged(own: Mapping[_Key, int], merge: Merge, only: Only) -> Iterator[tuple[_Key, int]]:
+    """Positions of the other store that win, or that are not here; no group of brokers' own unless named."""
     for one in merge.other:
-        if one.table in _MOVED:
-            key = one.group, one.topic, one.queue_id
-            yield key, choose(one.offset, own.get(key, one.offset))
+        key = one.group, one.topic, one.queue_id
+        meant = only.group is not None or not is_system_group(one.group)
+        moved = one.table in _MOVED and meant and only.has(key)
+        if moved and _wins(one.offset, own.get(key), merge.take):
+            yield key, one.offset
+
+
+def _wins(other: int, own: int | None, take: Take) -> bool:
+    """The other position is taken: it is farther, or the contrary."""
+    return own is None or (other > own if take is Take.MAX else other < own)
+
+
+def _inside(offset: int, queue: QueueSummary) -> int:
+    return min(max(offset, queue.min_offset), queue.max_offset)
 
 
 def _move(key: _Key, offset: int, before: int | None, queue: QueueSummary) -> Move:
-    inside = min(max(offset, queue.min_offset), queue.max_offset)
+    inside = _inside(offset, queue)
     return Move(*key, before, inside, offset, queue.min_offset, queue.max_offset)
 
 
@@ -283,9 +336,18 @@ def _database_edits(
             value, separators=(",", ":")
         ).encode()
     after = rewritten(path, entries)
-    edits = [_created(path / name, data, reason) for name, data in after.made.items()]
+    # a copy of it is sound at any step: what names a file comes after it
+    made = sorted(after.made.items(), key=lambda item: (_rank(item[0]), item[0]))
+    edits = [_created(path / name, data, reason) for name, data in made]
     edits += [Edit("move", str(path / name), reason) for name in after.gone]
     return edits, after.digest
+
+
+def _rank(name: str) -> int:
+    """Tables, logs, options, the list of tables, and last what names that."""
+    starts = ("OPTIONS", "MANIFEST", "CURRENT")
+    found = next((at for at, start in enumerate(starts, 2) if name.startswith(start)), None)
+    return found if found is not None else int(not name.endswith(".sst"))
 
 
 def _rows(

@@ -30,7 +30,7 @@ DATABASE = "consumerOffsets"
 """The RocksDB of `config/` that stands for consumerOffset.json."""
 _ONE_FOR_ALL = "rdb"
 """The RocksDB of the second store of configuration, which no release was seen to write."""
-_DELAY = "delay_offset"
+_DELAY, _VERSION = "delay_offset", "data_version"
 _MEMBERS = {
     ("consumer_offset", "offsetTable"): CONSUMED,
     ("consumer_offset", "pullOffsetTable"): PULLED,
@@ -62,19 +62,28 @@ class Position(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """What a file, or a RocksDB, says: positions, and what of it cannot be read."""
+    """What a file, or a RocksDB, says: positions, and what of it cannot be read. counter: how often it was
+    written, None where it does not say so.
+    """
 
     path: Path
     positions: list[Position]
     problems: list[str]
+    counter: int | None = None
 
 
 @dataclass
 class Positions:
-    """Those that the next start of a broker takes. notes: what an operator has to know of their files."""
+    """Those that the next start of a broker takes. notes: what an operator has to know of their files.
+
+    unsure: why it cannot be told which of two a broker takes, "" where it can. lacking: what a broker
+    takes is not all here.
+    """
 
     rows: list[Position] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    unsure: str = ""
+    lacking: bool = False
 
 
 def every_file(config: Path, tables: Iterable[str] = TABLES) -> Iterator[Entries]:
@@ -96,16 +105,17 @@ def _has(kind: str, wanted: frozenset[str]) -> bool:
 def entries_of(path: Path, kind: str, tables: Iterable[str] = TABLES) -> Entries:
     """Positions of one file of JSON, as far as it can be read. Raises Missing, Unreadable."""
     wanted, file = frozenset(tables), read_config_file(path, kind)
-    found, problems = [], list[str]()
+    found, problems, counter = [], list[str](), None
     for record in file.records():
         name = _MEMBERS.get((record["type"], record.get("table", "")))
+        counter = record.get("counter") if record["type"] == _VERSION else counter
         if "problem" in record:
             problems.append(f"{record['name']}: {record['problem']}")
         elif name in wanted and record["offset"] >= 0:
             found.append(_position(name or "", record, path.name))
     if file.problem is not None and not file.problem.noted:
         problems.append(f"{file.problem.reason} at byte {file.problem.position}")
-    return Entries(path, found, problems)
+    return Entries(path, found, problems, counter)
 
 
 def entries_of_database(path: Path) -> Entries:
@@ -120,7 +130,8 @@ def entries_of_database(path: Path) -> Entries:
         for row in rows
         if row["type"] == "consumer_offset" and row["offset"] >= 0
     ]
-    return Entries(path, found, [])
+    counters = [row.get("counter") for row in rows if row["type"] == _VERSION]
+    return Entries(path, found, [], next(iter(counters), None))
 
 
 def _position(table: str, record: dict[str, Any], file: str) -> Position:
@@ -138,14 +149,14 @@ def positions_of(layout: Layout, version: str) -> Positions:
     found, rules = Positions(), config_rules(profile_of(version))
     names = offset_files(layout)
     if OFFSETS not in names and is_rocksdb(layout.config / DATABASE):
-        _add_database(found, layout.config / DATABASE)
-        _note_file_beside(found, layout.config / OFFSETS)
+        _add_database(found, layout.config / DATABASE, layout.config / OFFSETS)
     for name in names:
         _add_file(found, layout.config / name, load_config(layout.config, name, rules))
     if is_rocksdb(layout.config / _ONE_FOR_ALL):
         found.notes.append(
             f"config/{_ONE_FOR_ALL} holds the newest positions, and is not read here"
         )
+        found.lacking = True
     if {OFFSETS, LIGHT_OFFSETS} <= set(names):
         text = f"config/ has {OFFSETS} and {LIGHT_OFFSETS}: a broker reads one of them"
         found.notes.append(f"{text}, --set enableLmq=true or false says which")
@@ -162,20 +173,25 @@ def offset_files(layout: Layout) -> tuple[str, ...]:
     return files_in_use(layout, (OFFSETS, DELAYS))
 
 
-def _add_database(found: Positions, path: Path) -> None:
-    _, rows, problems = entries_of_database(path)
-    found.rows += rows
-    found.notes += [f"config/{path.name}: {problem}" for problem in problems]
-
-
-def _note_file_beside(found: Positions, path: Path) -> None:
+def _add_database(found: Positions, path: Path, file: Path) -> None:
     """A broker takes over what the file has where that was written more often (spec 05, 5.4)."""
-    beside = _there(path, FILES[path.name]).positions
-    if {row.key: row.offset for row in beside}.items() - {
-        r.key: r.offset for r in found.rows
-    }.items():
-        text = f"config/{path.name} is there as well, and says otherwise"
-        found.notes.append(f"{text}: these are of the RocksDB {DATABASE}")
+    database, beside = entries_of_database(path), _there(file, FILES[file.name])
+    own = {row.key: row for row in database.positions}
+    others = {row.key: row for row in beside.positions if row.table == CONSUMED}
+    found.notes += [f"config/{path.name}: {problem}" for problem in database.problems]
+    found.lacking |= bool(database.problems)
+    if any(key not in own or own[key].offset != row.offset for key, row in others.items()):
+        text = f"config/{file.name} is there as well, and says otherwise"
+        if database.problems or None in (database.counter, beside.counter):
+            found.unsure = f"{text}; which of them a broker takes cannot be told"
+            found.lacking = True
+            found.notes.append(f"{found.unsure}: these are of the RocksDB {DATABASE}")
+        elif (beside.counter or 0) > (database.counter or 0):
+            own |= others
+            found.notes.append(f"{text}: it was written more often, and a broker takes it over")
+        else:
+            found.notes.append(f"{text}: these are of the RocksDB {DATABASE}")
+    found.rows += own.values()
 
 
 def _add_file(found: Positions, path: Path, loaded: Loaded) -> None:
@@ -187,13 +203,16 @@ def _add_file(found: Positions, path: Path, loaded: Loaded) -> None:
         before = {row.key: row.offset for row in older.positions}
         rows = [row._replace(backup=before.get(row.key)) for row in rows]
         found.notes += [f"config/{path.name}: {problem}" for problem in main.problems]
+        found.lacking |= bool(main.problems)
     elif loaded.start is Start.BACKUP:
         found.notes.append(f"{loaded.reason}: a broker takes {backup.name}, and so do these")
     elif loaded.start is Start.REFUSES:
         rows = rows or older.positions
         found.notes.append(f"{loaded.reason}: no broker starts with it")
+        found.lacking = True
     elif loaded.main.present:
         found.notes.append(f"{loaded.reason}: a broker begins with no positions; these can be read")
+        found.lacking = True
     found.rows += rows
 
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from ..search.selection import matches
 from ..search.store import Store
 from .groups import groups_of
-from .lag import Bar, Lag, State, has_log, lags_of, measure, no_bar, queue_ends
-from .positions import positions_of
+from .lag import Bar, Lag, State, behind_log, has_log, lags_of, measure, no_bar, queue_ends
+from .positions import DELAYED, Position, positions_of
 
 BY = ("group", "topic", "queue")
 """What one record is about; of the first two the queues are added up."""
@@ -45,10 +45,13 @@ class Wanted(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The records of a store, and what is to be known of their files."""
+    """The records of a store, and what is to be known of their files. named: there is a position, or a
+    group, of the names that were asked for, wanted or not.
+    """
 
     rows: list[dict[str, Any]]
     notes: list[str]
+    named: bool = True
 
 
 def offsets_of(store: Store, name: str, wanted: Wanted, bar: Bar = no_bar) -> Found:
@@ -58,17 +61,24 @@ def offsets_of(store: Store, name: str, wanted: Wanted, bar: Bar = no_bar) -> Fo
     """
     layout, version = store.layout, store.generation.version
     if not layout.config.is_dir():
-        return Found([], ["no config/ here: nothing says how far groups have come"])
+        return Found([], ["no config/ here: nothing says how far groups have come"], named=False)
     positions, ends = positions_of(layout, version), queue_ends(store)
-    lags = [
+    named = [
         lag
         for lag in lags_of(positions.rows, ends, groups_of(layout, version))
-        if _is_wanted(lag, wanted)
+        if _is_named(lag, wanted)
     ]
-    notes = list(positions.notes)
-    if store.queues_unread and not ends and lags:
-        for lag in lags:
-            lag.ends_known = False
+    notes, unread = list(positions.notes), bool(store.queues_unread and not ends)
+    behind = None if unread else behind_log(store, ends)
+    for lag in named:
+        lag.ends_known = not unread and behind is None
+    lags = [lag for lag in named if not wanted.odd or _is_odd(lag)]
+    if behind is not None and named:
+        notes.append(
+            f"the queues are behind the log, from {behind} on: where they end is not known before a start"
+            " has dispatched the rest"
+        )
+    if unread and lags:
         notes.append(f"{store.queues_unread}: where queues end is not known")
     if not wanted.quick:
         measure(store, lags, bar)
@@ -76,20 +86,28 @@ def offsets_of(store: Store, name: str, wanted: Wanted, bar: Bar = no_bar) -> Fo
             notes.append("no commit log here: how old messages are is not known")
     if wanted.by == "queue":
         lags.sort(key=lambda lag: (lag.position.group, lag.position.topic, *lag.position.key))
-        return Found([_row(lag, name, wanted.now_ms, version) for lag in lags], notes)
+        made = [_row(lag, name, wanted.now_ms, version) for lag in lags]
+        return Found(made, notes, bool(named))
     rows = list(_sums(lags, name, wanted))
     rows.sort(key=lambda row: (-row["lag"], row["group"] or "", row.get("topic") or ""))
-    return Found(rows, notes)
+    return Found(rows, notes, bool(named))
 
 
-def _is_wanted(lag: Lag, wanted: Wanted) -> bool:
+def _is_named(lag: Lag, wanted: Wanted) -> bool:
     one = lag.position
     if wanted.group is not None and not matches(one.group, wanted.group):
         return False
-    if wanted.topic is not None and not matches(one.topic, wanted.topic):
-        return False
+    return wanted.topic is None or matches(one.topic, wanted.topic)
+
+
+def _is_odd(lag: Lag) -> bool:
     odd = lag.state is not State.CURRENT or lag.moved_back or lag.subscribed is False
-    return bool(odd) or not wanted.odd
+    return bool(odd)
+
+
+def _group(one: Position) -> str | None:
+    """Its name, which may be empty; None for a delay level."""
+    return None if one.table == DELAYED else one.group
 
 
 def _row(lag: Lag, store: str, now_ms: int, version: str) -> dict[str, Any]:
@@ -99,7 +117,7 @@ def _row(lag: Lag, store: str, now_ms: int, version: str) -> dict[str, Any]:
     return {
         "type": "group_offset",
         "store": store,
-        "group": one.group or None,
+        "group": _group(one),
         "topic": one.topic or None,
         "queue_id": one.queue_id if one.queue_id >= 0 else None,
         "table": one.table or None,
@@ -124,17 +142,17 @@ def _row(lag: Lag, store: str, now_ms: int, version: str) -> dict[str, Any]:
 
 def _sums(lags: Iterable[Lag], store: str, wanted: Wanted) -> Iterator[dict[str, Any]]:
     """One record for each group, or for each of its topics."""
-    groups: dict[tuple[str, ...], list[Lag]] = {}
+    groups: dict[tuple[str | None, ...], list[Lag]] = {}
     for lag in lags:
         one = lag.position
-        names = one.group, one.topic
+        names = _group(one), one.topic
         groups.setdefault(names[: 1 if wanted.by == "group" else 2], []).append(lag)
     for key, mine in groups.items():
         yield {**_names(key, mine, store), **_counts(mine, wanted)}
 
 
-def _names(key: tuple[str, ...], lags: list[Lag], store: str) -> dict[str, Any]:
-    head: dict[str, Any] = {"type": "group_lag", "store": store, "group": key[0] or None}
+def _names(key: tuple[str | None, ...], lags: list[Lag], store: str) -> dict[str, Any]:
+    head: dict[str, Any] = {"type": "group_lag", "store": store, "group": key[0]}
     if len(key) == 1:
         return {**head, "topics": len({lag.position.topic for lag in lags} - {""})}
     modes = {lag.mode for lag in lags} - {""}

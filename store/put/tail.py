@@ -197,7 +197,7 @@ def _walk_columns(layout: Layout, file: MappedFile) -> _Walked:
                 bad = int(item.position[item.body_crc_ok.argmin()])
                 raise _unclean(layout, _WRONG_CHECKSUM, bad)
             end, last = item.end, int(item.position[-1])
-            unit_end = _unit_end(item) or unit_end
+            unit_end = end_with_unit(item) or unit_end
         elif item.kind == ExtentKind.TORN_TAIL:
             raise _unclean(layout, "the last record is torn", item.position)
         elif item.kind == ExtentKind.BLANK and walking:
@@ -207,7 +207,7 @@ def _walk_columns(layout: Layout, file: MappedFile) -> _Walked:
     return _Walked(end, read_message(log.queue, last) if last >= 0 else None, unit_end)
 
 
-def _unit_end(batch: Batch) -> int:
+def end_with_unit(batch: Batch) -> int:
     """End of the last record of a batch that must have a unit, 0 without one."""
     state = batch.columns.ints("sys_flag") & TRANSACTION_MASK
     rows = ((state != SysFlag.PREPARED) & (state != SysFlag.ROLLBACK)).nonzero()[0]

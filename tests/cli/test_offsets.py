@@ -108,3 +108,24 @@ def test_what_does_not_go_with_expiry(words: tuple[str, ...], tmp_path: Path) ->
 def test_units_need_no_spark(tmp_path: Path) -> None:
     done = run_here(["pipeline", "stats", str(tmp_path), "--quick"])
     assert (done.code, "mqstore stats --quick" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("words", [("--by", "topic"), ("--behind",), ("--quick",)], ids=" ".join)
+def test_what_a_plan_does_not_take(words: tuple[str, ...], tmp_path: Path) -> None:
+    done = run_here(["offsets", str(tmp_path), "--reset", "T@g=1", *words])
+    assert (done.code, "--reset" in done.stderr) == (2, True)
+
+
+def test_a_group_that_is_not_there_and_one_without_a_name(tmp_path: Path) -> None:
+    """No such group is 1, nothing behind is 0; a position of "" is no delay level."""
+    store = stores.unpack("5.3.3-clean", tmp_path)
+    for words, code in (
+        (("-g", "nope"), 1),
+        (("-g", "nope", "--behind"), 1),
+        (("-t", "orders", "-g", "group-a_tags"), 0),
+    ):
+        assert run_here(["offsets", str(store), *words]).code == code
+    path = store / "config" / "consumerOffset.json"
+    path.write_text('{"offsetTable":{"orders@":{0:5}}}')
+    found = records("offsets", store, "--by", "queue", "--topic", "orders")
+    assert [row["group"] for row in found if row["offset"] == 5] == [""]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,10 +11,11 @@ import pytest
 
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.errors import InvalidInput, NotFound, Refused
+from mqstore.store.errors import InvalidInput, NotFound, Refused, Unclean, Unreadable
 from mqstore.store.offsets.compare import Ahead, compare, open_side, side_of
-from mqstore.store.offsets.move import Merge, Moves, Take, parse_wish, plan_moves
+from mqstore.store.offsets.move import Merge, Moves, Only, Take, _rank, parse_wish, plan_moves
 from mqstore.store.offsets.positions import Position, positions_of
+from mqstore.store.offsets.rows import Wanted, offsets_of
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
 
@@ -176,3 +179,92 @@ def test_bytes_that_are_no_utf_8_stay(tmp_path: Path) -> None:
     assert b'"fi\xfffo@' in path.read_bytes()
     carried_out(root, "orders/0@group-a_tags=23")
     assert path.read_bytes() == text
+
+
+@pytest.mark.parametrize("lost", ["orders", None])
+def test_queues_that_are_behind_the_log_are_recovered_first(
+    lost: str | None, tmp_path: Path
+) -> None:
+    """Where they end is what the next start makes of it: nothing moves, nobody is told to be ahead."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    for path in (root / "consumequeue").iterdir():
+        if path.name != lost:
+            shutil.rmtree(path)
+    path = root / "consumequeue" / "orders" / "1" / f"{0:020}"
+    if lost:
+        path.write_bytes(path.read_bytes()[:60] + bytes(len(path.read_bytes()) - 60))
+    with pytest.raises(Unclean, match="recover"):
+        planned(root, "orders/0@group-a_tags=earliest")
+    with Store(root) as store:
+        found = offsets_of(store, "s", Wanted(0, by="queue", group="group-a_tags", topic="orders"))
+    row = next(row for row in found.rows if row["queue_id"] == 1)
+    assert (row["state"], row["lag"], row["offset"]) == ("unknown", None, 25)
+    assert any("where" in note and "not known" in note for note in found.notes)
+
+
+def test_queues_that_cannot_be_read_move_nothing(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-rocksdb", tmp_path)
+    manifest = next((root / "consumequeue").glob("MANIFEST-*"))
+    manifest.write_bytes(b"")
+    with pytest.raises(Unreadable, match="cannot be read"):
+        planned(root, "TopicA@nobody=latest")
+
+
+@pytest.mark.parametrize("take", list(Take))
+def test_merge_never_moves_the_other_way(take: Take, tmp_path: Path) -> None:
+    """Own positions outside of the queue stay, where one brought inside of it would lose what it had."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    path = root / "config" / "consumerOffset.json"
+    path.write_text('{"offsetTable":{"orders@g":{0:99,1:5},"orders@CID_RMQ_SYS_TRANS":{0:5}}}')
+    rows = (("g", 0, 120), ("g", 1, 5), ("CID_RMQ_SYS_TRANS", 0, 7), ("CID_RMQ_SYS_TRANS", 1, 1))
+    others = [Position("offset", group, "orders", *place, "") for group, *place in rows]
+    merge = Merge(others, take)
+    assert planned(root, merge=merge).moves == ()
+    with Store(root) as store:
+        named = plan_moves(store, (), merge, only=Only("CID_RMQ_SYS_TRANS", "orders"))
+    assert {move.group for move in named.moves} == {"CID_RMQ_SYS_TRANS"}
+
+
+def test_a_plan_is_kept_to_a_group_and_a_topic(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    wishes = [parse_wish("*@group-a_tags=earliest")]
+    with Store(root) as store:
+        assert plan_moves(store, wishes, only=Only("nobody")).moves == ()
+        found = plan_moves(store, wishes, only=Only("group-a*", "orders")).moves
+    assert {move.topic for move in found} == {"orders"}
+
+
+def test_zeros_before_a_number_count_for_nothing(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    (move,) = planned(root, f"orders/0@group-a_tags={'0' * 30}5").moves
+    assert move.after == 5
+
+
+def test_a_database_names_only_what_is_there() -> None:
+    names = ["CURRENT", "MANIFEST-000009", "000007.log", "OPTIONS-000011", "000008.sst"]
+    assert sorted(names, key=_rank) == [
+        "000008.sst",
+        "000007.log",
+        "OPTIONS-000011",
+        "MANIFEST-000009",
+        "CURRENT",
+    ]
+
+
+@pytest.mark.parametrize("counter", [None, 0, 7])
+def test_a_file_beside_a_database_of_positions(counter: int | None, tmp_path: Path) -> None:
+    """The one written more often wins; where that cannot be told nothing is planned."""
+    root = stores.unpack("5.3.3-rocksdb", tmp_path)
+    key, offset = next((key, at) for key, at in sorted(positions(root).items()) if at > 2)
+    other = {"offsetTable": {f"{key[2]}@{key[1]}": {key[3]: offset - 1}}}
+    version = {} if counter is None else {"dataVersion": {"counter": counter, "timestamp": 1}}
+    (root / "config" / "consumerOffset.json").write_text(json.dumps({**other, **version}))
+    with Store(root) as store:
+        found = positions_of(store.layout, store.generation.version)
+    assert found.notes
+    if found.unsure:
+        with pytest.raises(Refused, match="cannot be told"):
+            planned(root, f"{key[2]}/{key[3]}@{key[1]}=1")
+    else:
+        wins = positions(root)[key] == offset - 1
+        assert wins == (counter == 7)
