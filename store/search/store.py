@@ -237,11 +237,6 @@ class Store:
         found |= {queue.topic for queue in queue_directories(layout.batch_consume_queue)}
         return sorted(found)
 
-    @property
-    def queues_problem(self) -> str:
-        """Why the consume queues that are there cannot be read, "" if they can."""
-        return self._queues_and_problem[1]
-
     @cached_property
     def queues_unread(self) -> str:
         """Why there is no consume queue that can be read, "" if there is."""
