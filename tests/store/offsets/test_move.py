@@ -217,7 +217,7 @@ def test_merge_never_moves_the_other_way(take: Take, tmp_path: Path) -> None:
     path = root / "config" / "consumerOffset.json"
     path.write_text('{"offsetTable":{"orders@g":{0:99,1:5},"orders@CID_RMQ_SYS_TRANS":{0:5}}}')
     rows = (("g", 0, 120), ("g", 1, 5), ("CID_RMQ_SYS_TRANS", 0, 7), ("CID_RMQ_SYS_TRANS", 1, 1))
-    others = [Position("offset", group, "orders", *place, "") for group, *place in rows]
+    others = [Position("offset", group, "orders", queue, at, "") for group, queue, at in rows]
     merge = Merge(others, take)
     assert planned(root, merge=merge).moves == ()
     with Store(root) as store:
