@@ -99,8 +99,13 @@ def tell_expiry(stores: list[str], expiring: Expiring, common: Common) -> None:
     for root in _expanded(stores):
         with Store(Path(root), common.config()) as store:
             found = forecast(store, disk, now_ms, until_ms, last_ms)
-            groups = losing(store, found.going)
-        bad = bad or bool(groups) or found.refuses_ms is not None
+            losses = losing(store, found.going)
+        groups = losses.rows
+        for note in (*found.rules.notes, *losses.notes):
+            common.warn(f"{root}: {note}")
+        for note in losses.unknown:
+            common.warn(f"{root}: {note}: who loses messages is not known")
+        bad = bad or bool(groups or losses.unknown) or found.refuses_ms is not None
         records.append({"type": "expiry", "store": root, **found.to_json()})
         records += [{"type": "losing_group", "store": root, **one.to_json()} for one in groups]
         records += [{"type": "expiring_file", "store": root, **g.to_json()} for g in found.going]

@@ -14,6 +14,7 @@ from .unread import tell_unread
 
 if TYPE_CHECKING:
     from ..store.arrow.log_rows import Counted
+    from ..store.errors import StoreError
 
 app = App()
 
@@ -57,7 +58,7 @@ def stats(
     A store that cannot be read ends the command before anything is counted; damage is reported on stderr.
 
     Exit code: 0 counted; 1 counted, without what is damaged or with --partial; --expires: a group loses
-    messages, or the disk gets full; 5 some store, or bytes of one on a disk, cannot be read.
+    messages, that is not known, or the disk gets full; 5 some store, queues that --quick asks, or bytes of one on a disk, cannot be read.
 
     \b
     Examples:
@@ -70,6 +71,10 @@ def stats(
       mqstore stats /data/store --browse
     """
     expiring.check(options.quick, browsing.browse, spark.meant)
+    if expiring.expires or browsing.browse:
+        options.refuse("--expires" if expiring.expires else "--browse")
+    if browsing.browse and (options.quick or spark.meant):
+        raise bad_parameter("--browse goes with neither --quick nor --master")
     if browsing.browse:
         _browse(stores, common)
         return
@@ -123,12 +128,35 @@ def _count_queues(stores: list[str], options: StatsOptions, spark: Spark, common
     check_units_tell(inside)
     common.open_output().check(options.columns)
     total: Counted = Counted(Stats(wanted, QUEUES))
-    for root in stores_of(stores):
+    roots = stores_of(stores)
+    unread = _unread_queues(roots, common)
+    left_out = tell_unread(unread, others=len(unread) < len(roots), partial=options.partial)
+    for root in roots:
+        if root in unread:
+            continue
         with Store(Path(root), common.config()) as store:
-            if store.queues_unread and not store.topics:
-                common.warn(f"{root}: {store.queues_unread}")
             total.add(Counted(stats_of_queues(store, inside, lambda _: None)), root)
-    answer(total, (), options, common)
+    answer(total, left_out, options, common)
+
+
+def _unread_queues(roots: list[str], common: Common) -> dict[str, StoreError]:
+    """Why the queues of a store cannot be counted, by store."""
+    from ..store.errors import StoreError, Unreadable
+    from ..store.offsets.lag import has_log
+    from ..store.search.store import Store
+
+    found: dict[str, StoreError] = {}
+    for root in roots:
+        try:
+            with Store(Path(root), common.config()) as store:
+                empty = has_log(store) and store.log_end.position <= store.log_files.start
+                if store.queues_problem or not (store.topics or empty):
+                    found[root] = Unreadable(
+                        store.queues_problem or "there are no consume queues", path=root
+                    )
+        except StoreError as error:
+            found[root] = error
+    return found
 
 
 def _browse(stores: Stores, common: Common) -> None:

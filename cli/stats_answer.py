@@ -29,9 +29,9 @@ class StatsOptions(Options):
     """What is counted, and how it is grouped."""
 
     by: Annotated[
-        str,
-        Option("--by", metavar="A,B", help=f"Group by some of: {', '.join(_BY)}."),
-    ] = "topic"
+        str | None,
+        Option("--by", metavar="A,B", help=f"Group by some of: {', '.join(_BY)} (default: topic)."),
+    ] = None
     quick: Annotated[
         bool,
         Option(
@@ -46,10 +46,27 @@ class StatsOptions(Options):
     until: Until = None
     partial: Partial = False
 
+    def refuse(self, answer: str) -> None:
+        """Raises BadParameter for options that mean nothing to this kind of answer."""
+        given = {
+            "--by": self.by,
+            "--top": self.top,
+            "--since": self.since,
+            "--until": self.until,
+            "--partial": self.partial or None,
+        }
+        for name, value in given.items():
+            if value is not None:
+                raise bad_parameter(f"{name} does not go with {answer}")
+
     @property
     def wanted(self) -> tuple[str, ...]:
         """What `--by` names, the store first; a queue is a topic and a number. Raises BadParameter."""
-        asked = [name.strip() for name in self.by.split(",") if name.strip()]
+        asked = [
+            name.strip()
+            for name in (self.by if self.by is not None else "topic").split(",")
+            if name.strip()
+        ]
         names = [
             one for name in asked for one in (("topic", "queue_id") if name == _QUEUE else (name,))
         ]

@@ -53,7 +53,8 @@ class Rules(NamedTuple):
 
     forced_percent: None where cleanFileForciblyEnable is off.
 
-    given: names of the options that somebody has set; the others are defaults.
+    given: names of the options that somebody has set; the others are defaults. notes: what the store's own
+    configuration says that is no value.
     """
 
     reserved_ms: int
@@ -62,6 +63,7 @@ class Rules(NamedTuple):
     forced_percent: int | None
     full_percent: int
     given: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 _DEFAULTS = {
@@ -83,18 +85,13 @@ _PROPERTIES = "broker.properties"
 def rules_of(layout: Layout) -> Rules:
     """From the configuration that was given, else from config/broker.properties, else the defaults.
 
-    Raises InvalidInput.
+    Of the store's own one a bad value is left out, with a note. Raises InvalidInput for a given one.
     """
-    config = layout.broker_config
+    config, notes = layout.broker_config, list[str]()
     names = (*_DEFAULTS, _WHEN, _FORCIBLY)
     if not any(name in config for name in names):
-        config = _properties(layout.config / _PROPERTIES)
-    numbers = {}
-    for name, default in _DEFAULTS.items():
-        value = config.get_int(name, default)
-        if value is None or value < 0:
-            raise InvalidInput(f"{name} must not be negative: {value}")
-        numbers[name] = value
+        config, notes = _sound(layout.config / _PROPERTIES)
+    numbers = {name: _number(config, name) for name in _DEFAULTS}
     delete, forced, full = (
         min(max(numbers[name], least), most) for name, (least, most) in _TAKEN.items()
     )
@@ -103,7 +100,29 @@ def rules_of(layout: Layout) -> Rules:
     hours = _hours(config.get(_WHEN, "04"))
     given = tuple(name for name in names if name in config)
     taken = forced if config.get_bool(_FORCIBLY, True) else None
-    return Rules(reserved_ms, hours, delete, taken, full, given)
+    return Rules(reserved_ms, hours, delete, taken, full, given, tuple(notes))
+
+
+def _number(config: BrokerConfig, name: str) -> int:
+    value = config.get_int(name, _DEFAULTS[name])
+    if value is None or value < 0:
+        raise InvalidInput(f"{name} must not be negative: {value}")
+    return value
+
+
+def _sound(path: Path) -> tuple[BrokerConfig, list[str]]:
+    """What the file says without values that are none, and what these are."""
+    found, notes = dict(_properties(path)), list[str]()
+    for name in (*_DEFAULTS, _WHEN):
+        try:
+            if name == _WHEN:
+                _hours(found.get(name, ""))
+            else:
+                _number(BrokerConfig(found), name)
+        except InvalidInput as error:
+            notes.append(f"{path}: {error.message}: the default counts")
+            del found[name]
+    return BrokerConfig(found), notes
 
 
 def _properties(path: Path) -> BrokerConfig:
@@ -119,9 +138,10 @@ def _hours(text: str) -> tuple[int, ...]:
     found = []
     for part in text.split(";"):
         if part.strip():
-            if not (part.strip().isdigit() and int(part) < _HOURS_OF_DAY):
+            hour = part.strip()
+            if not (hour.isascii() and hour.isdigit()) or int(hour[-3:]) >= _HOURS_OF_DAY:
                 raise InvalidInput(f"{_WHEN}: not an hour of the day: {part!r}")
-            found.append(int(part))
+            found.append(int(hour[-3:]))
     return tuple(sorted(set(found)))
 
 

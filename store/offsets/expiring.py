@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,11 +11,12 @@ from ..disk.file_queue import MappedFileQueue
 from ..inspect.expiry import Going
 from ..queues.read import QueueSummary
 from ..queues.read_batches import BatchConsumeQueue
-from ..queues.units import is_valid
+from ..queues.units import is_used, is_valid
 from ..search.store import Store
+from ..start.config_rules import LIGHT_OFFSETS, OFFSETS
 from .groups import groups_of
-from .lag import Lag, lags_of, queue_ends
-from .positions import DELAYED, PULLED, positions_of
+from .lag import Ends, Lag, behind_log, lags_of, queue_ends
+from .positions import DATABASE, DELAYED, PULLED, Positions, positions_of
 
 
 class Losing(NamedTuple):
@@ -40,25 +41,53 @@ class Losing(NamedTuple):
         }
 
 
-def losing(store: Store, going: Sequence[Going]) -> list[Losing]:
+class Losses(NamedTuple):
+    """Groups that lose messages. unknown: why there may be more. notes: what else is to be known."""
+
+    rows: list[Losing]
+    unknown: list[str]
+    notes: list[str]
+
+
+def losing(store: Store, going: Sequence[Going]) -> Losses:
     """Most messages first; a group that consumes on loses less. Raises Unreadable."""
     layout, version = store.layout, store.generation.version
-    if not going or not layout.config.is_dir():
-        return []
+    if not going:
+        return Losses([], [], [])
+    if not layout.config.is_dir():
+        return Losses([], ["no config/ here: nothing says how far groups have come"], [])
+    found = positions_of(layout, version)
     ends, boundary = queue_ends(store), max(one.file.start + one.file.size for one in going)
     rows: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
     groups = groups_of(layout, version)
-    for lag in lags_of(positions_of(layout, version).rows, ends, groups):
+    for lag in lags_of(found.rows, ends, groups):
         if lag.committed and lag.position.table not in (DELAYED, PULLED):
-            found = _of_queue(store, lag, boundary, going)
-            if found is not None:
+            lost = _of_queue(store, lag, boundary, going)
+            if lost is not None:
                 key = lag.position.group, lag.position.topic
-                rows.setdefault(key, []).append(found)
+                rows.setdefault(key, []).append(lost)
     made = []
     for (group, topic), queues in rows.items():
         messages, unread, times = zip(*queues, strict=True)
         made.append(Losing(group, topic, len(queues), sum(messages), sum(unread), min(times)))
-    return sorted(made, key=lambda one: (-one.messages, one.group, one.topic))
+    made.sort(key=lambda one: (-one.messages, one.group, one.topic))
+    unknown = list(_unknown(store, found, ends))
+    if found.lacking:
+        return Losses(made, [*found.notes, *unknown], [])
+    return Losses(made, unknown, found.notes)
+
+
+def _unknown(store: Store, found: Positions, ends: Ends) -> Iterator[str]:
+    """Why somebody may lose messages who is not told."""
+    if store.queues_unread and not ends:
+        yield store.queues_unread
+    elif (behind := behind_log(store, ends)) is not None:
+        yield f"the queues are behind the log, from {behind} on"
+    config = store.layout.config
+    places = (config / name for name in (OFFSETS, LIGHT_OFFSETS, DATABASE))
+    told = any(one.table not in (DELAYED, PULLED) for one in found.rows)
+    if not told and not any(path.exists() for path in places):
+        yield "config/ has no positions of groups"
 
 
 def _of_queue(
@@ -73,15 +102,28 @@ def _of_queue(
     if behind <= first or place is None:
         return None
     times = (one.goes_ms for one in going if place < one.file.start + one.file.size)
-    return min(behind, lag.queue.max_offset) - first, lag.queue.max_offset - first, next(times)
+    goes_ms = next(times, going[-1].goes_ms)
+    return min(behind, lag.queue.max_offset) - first, lag.queue.max_offset - first, goes_ms
 
 
 def _units(store: Store, queue: QueueSummary, first: int, boundary: int) -> tuple[int, int | None]:
-    """The first offset whose record lies behind `boundary`, and where that of `first` is."""
+    """The first offset whose record lies behind `boundary`, and where that of `first` is, or of the next
+    one whose unit is sound: a damaged one is passed over.
+    """
+    behind, place = first, None
+    start, end = store.log_files.start, store.log_end.position
     with store.queues.open(queue.topic, queue.queue_id) as opened:
-        behind = opened.summary(boundary, store.log_end.position).min_offset
-        unit = opened.unit(first)
-    return behind, None if unit is None else unit.physical_offset
+        for number, units in opened.units(first, queue.max_offset):
+            at = units["physical_offset"]
+            sound = is_used(units) & (at >= start) & (at < end)
+            if place is None and sound.any():
+                place = int(at[sound.argmax()])
+            gone = np.flatnonzero(sound & (at < boundary))
+            if len(gone):
+                behind = number + int(gone[-1]) + 1
+            if sound.any() and not len(gone):
+                break  # units are in the order of the log
+    return behind, place
 
 
 def _batches(

@@ -157,3 +157,16 @@ def test_of_a_store(tmp_path: Path) -> None:
         assert found.rate * 92_388 == pytest.approx(log, rel=0.01)
     assert [one.why for one in found.going] == [Why.TIME] * 4
     assert disk_of(Layout.open(root)).total_bytes > 0
+
+
+@pytest.mark.parametrize("text", ["deleteWhen=²", "deleteWhen=99", "fileReservedTime=x"])
+def test_a_bad_value_of_the_own_configuration_is_told(text: str, tmp_path: Path) -> None:
+    """And the default counts; a given one is refused."""
+    path = tmp_path / "config" / "broker.properties"
+    path.parent.mkdir()
+    path.write_bytes(f"{text}\ndiskMaxUsedSpaceRatio=60\n".encode("iso-8859-1"))
+    found = rules_of(Layout.of(tmp_path, BrokerConfig()))
+    assert (found.hours, found.reserved_ms, found.delete_percent) == ((4,), 72 * HOUR_MS, 60)
+    assert [str(path) in note for note in found.notes] == [True]
+    with pytest.raises(InvalidInput):
+        rules(**dict([text.split("=")]))

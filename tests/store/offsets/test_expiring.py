@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from mqstore.store.inspect.expiry import Going, LogFile, Why
-from mqstore.store.offsets.expiring import losing
+from mqstore.store.offsets.expiring import Losses, losing
 from mqstore.store.search.find import find
 from mqstore.store.search.selection import Selection
 from mqstore.store.search.store import Store
@@ -30,7 +31,7 @@ def test_messages_before_the_boundary_are_lost(
     with Store(root) as store:
         end = int(store.log_end.position * share)
         file = LogFile("f", 0, end, 0)
-        found = losing(store, [Going(file, 0, 77, Why.TIME, 0)])
+        found = losing(store, [Going(file, 0, 77, Why.TIME, 0)]).rows
         lost = [
             one.message
             for one in find(store, Selection(topic=topic))
@@ -44,3 +45,49 @@ def test_messages_before_the_boundary_are_lost(
         assert (row.group, row.topic, row.first_ms) == ("late", topic, 77)
         assert 0 < row.messages <= row.unread
         assert share < 1 or row.messages == row.unread
+
+
+def lost(root: Path) -> Losses:
+    with Store(root) as store:
+        file = LogFile("f", 0, store.log_end.position, 0)
+        return losing(store, [Going(file, 0, 77, Why.TIME, 0)])
+
+
+@pytest.mark.parametrize(
+    "without", ["config", "consumequeue", "config/consumerOffset.json", "a position", "a unit"]
+)
+def test_what_is_not_known_is_said(without: str, tmp_path: Path) -> None:
+    """Nobody is told to lose nothing because positions or queues are not there."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    (root / "config" / "consumerOffset.json.bak").unlink(missing_ok=True)
+    table, unit = root / "config" / "consumerOffset.json", root / "consumequeue" / "orders" / "1"
+    assert lost(root).unknown == []
+    if without == "a position":
+        table.write_text('{"offsetTable":{"orders@g":{0:"x",1:3}}}')
+    elif without == "a unit":
+        for path in (root / "consumequeue").iterdir():
+            if path != unit.parent:
+                shutil.rmtree(path)
+        file = unit / f"{0:020}"
+        file.write_bytes(file.read_bytes()[:40] + bytes(file.stat().st_size - 40))
+        for path in unit.parent.iterdir():
+            if path != unit:
+                shutil.rmtree(path)
+    elif (root / without).is_dir():
+        shutil.rmtree(root / without)
+    else:
+        table.unlink()
+    assert lost(root).unknown
+
+
+def test_a_damaged_unit_hides_no_losses(tmp_path: Path) -> None:
+    """Neither the first that is not consumed, nor one that points far behind the log."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    (root / "config" / "consumerOffset.json").write_text('{"offsetTable":{"orders@g":{1:5}}}')
+    (before,) = lost(root).rows
+    path = root / "consumequeue" / "orders" / "1" / f"{0:020}"
+    data = bytearray(path.read_bytes())
+    data[5 * 20 : 6 * 20] = bytes(20)
+    data[12 * 20 : 12 * 20 + 8] = (1 << 50).to_bytes(8)
+    path.write_bytes(data)
+    assert lost(root).rows == [before]
