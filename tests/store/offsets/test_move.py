@@ -14,7 +14,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, NotFound, Refused, Unclean, Unreadable
 from mqstore.store.offsets.compare import Ahead, compare, open_side, side_of
 from mqstore.store.offsets.move import Merge, Moves, Only, Take, _rank, parse_wish, plan_moves
-from mqstore.store.offsets.positions import Position, positions_of
+from mqstore.store.offsets.positions import Position, entries_of_database, positions_of
 from mqstore.store.offsets.rows import Wanted, offsets_of
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
@@ -252,9 +252,15 @@ def test_a_database_names_only_what_is_there() -> None:
 
 
 @pytest.mark.parametrize("counter", [None, 0, 7])
-def test_a_file_beside_a_database_of_positions(counter: int | None, tmp_path: Path) -> None:
+def test_a_file_beside_a_database_of_positions(
+    counter: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The one written more often wins; where that cannot be told nothing is planned."""
     root = stores.unpack("5.3.3-rocksdb", tmp_path)
+    database = entries_of_database(root / "config" / "consumerOffsets")
+    assert database.counter is None  # as brokers leave it
+    versioned = database._replace(counter=3)
+    monkeypatch.setattr(f"{positions_of.__module__}.entries_of_database", lambda _: versioned)
     key, offset = next((key, at) for key, at in sorted(positions(root).items()) if at > 2)
     other = {"offsetTable": {f"{key[2]}@{key[1]}": {key[3]: offset - 1}}}
     version = {} if counter is None else {"dataVersion": {"counter": counter, "timestamp": 1}}
@@ -262,6 +268,7 @@ def test_a_file_beside_a_database_of_positions(counter: int | None, tmp_path: Pa
     with Store(root) as store:
         found = positions_of(store.layout, store.generation.version)
     assert found.notes
+    assert bool(found.unsure) == (counter is None)
     if found.unsure:
         with pytest.raises(Refused, match="cannot be told"):
             planned(root, f"{key[2]}/{key[3]}@{key[1]}=1")
