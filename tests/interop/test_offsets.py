@@ -65,6 +65,7 @@ def test_the_manager_has_what_was_written_into_its_rocksdb(version: str, tmp_pat
     assert table(version, root, "consumerOffsets/") == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_client_goes_on_where_it_was_sent(version: str, tmp_path: Path) -> None:
     """Twelve messages a queue, all consumed; then three of one queue once more, and no other."""
