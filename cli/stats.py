@@ -142,14 +142,13 @@ def _count_queues(stores: list[str], options: StatsOptions, spark: Spark, common
 def _unread_queues(roots: list[str], common: Common) -> dict[str, StoreError]:
     """Why the queues of a store cannot be counted, by store."""
     from ..store.errors import StoreError, Unreadable
-    from ..store.offsets.lag import has_log
     from ..store.search.store import Store
 
     found: dict[str, StoreError] = {}
     for root in roots:
         try:
             with Store(Path(root), common.config()) as store:
-                empty = has_log(store) and store.log_end.position <= store.log_files.start
+                empty = store.has_log and store.log_end.position <= store.log_files.start
                 if store.queues_problem or not (store.topics or empty):
                     found[root] = Unreadable(
                         store.queues_problem or "there are no consume queues", path=root

@@ -144,9 +144,9 @@ class Store(search_store.Store):
     def _repr_html_(self) -> str | None:
         """Its queues as a table, for notebooks."""
         from .output.html import table_html
-        from .search.queue_search import batch_summaries
+        from .queues.read import batch_summaries
 
-        queues = [*self.queue_summaries, *batch_summaries(self)]
+        queues = [*self.queue_summaries, *batch_summaries(self.layout)]
         queues.sort(key=lambda queue: (queue.topic, queue.queue_id))
         count, end = counted(len(queues), "queue"), self.log_end.position
         title = f"{self.layout.root}: {count}, log ends at {end}"

@@ -14,7 +14,7 @@ import numpy as np
 from ...formats.derive.ragged import Ints
 from ..disk.file_queue import MappedFileQueue
 from ..disk.queue_directories import queue_directories
-from ..errors import InvalidInput, Missing, NotAStore
+from ..errors import InvalidInput
 from ..queues.read import QueueSummary
 from ..queues.read_batches import BatchConsumeQueue
 from ..queues.units import is_used, is_valid
@@ -44,7 +44,7 @@ def stats_of_queues(store: Store, by: Sequence[str], advance: Advance) -> Stats:
     Raises InvalidInput, LimitExceeded, Unreadable.
     """
     check_units_tell(by)
-    with_log = _has_log(store)
+    with_log = store.has_log
     starts = [file.start for file in store.log_files.files] if with_log else []
     if "file" in by and not starts:
         raise InvalidInput("no commit log here: no file", path=store.layout.root)
@@ -60,13 +60,6 @@ def stats_of_queues(store: Store, by: Sequence[str], advance: Advance) -> Stats:
                 advance(len(units))
                 _add(stats, topic, queue_id, units[is_valid(units)])
     return stats
-
-
-def _has_log(store: Store) -> bool:
-    try:
-        return bool(store.log_files.files)
-    except (Missing, NotAStore):
-        return False
 
 
 def _add_queue(

@@ -20,13 +20,13 @@ from ...formats.quick import UNIT_BYTES
 from ..broker.system_topics import is_system_group
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import BATCH_CONSUME_QUEUE, Layout
-from ..errors import Missing, NotAStore, NotFound
+from ..errors import NotFound
 from ..log.batch import Batch
 from ..log.record_status import Mark
-from ..put.tail import batch_queues, end_with_unit
-from ..queues.read import QueueSummary
+from ..put.tail import end_with_unit
+from ..queues.read import QueueSummary, batch_summaries
 from ..queues.read_batches import BatchConsumeQueue
-from ..queues.units import is_valid
+from ..queues.units import record_bytes
 from ..search.store import Store
 from .groups import Groups
 from .positions import DELAYED, PULLED, Position
@@ -201,8 +201,8 @@ class Lag:
 
 def queue_ends(store: Store) -> dict[Queue, QueueSummary]:
     """All queues; where the log is there, without units that it does not have any more. Raises Unreadable."""
-    found = store.queue_summaries if has_log(store) else store.queues.summaries()
-    return {(one.topic, one.queue_id): one for one in (*found, *batch_queues(store.layout))}
+    found = store.queue_summaries if store.has_log else store.queues.summaries()
+    return {(one.topic, one.queue_id): one for one in (*found, *batch_summaries(store.layout))}
 
 
 def behind_log(store: Store, ends: Ends) -> int | None:
@@ -210,7 +210,7 @@ def behind_log(store: Store, ends: Ends) -> int | None:
 
     Records that get no unit do not count. Raises Unreadable.
     """
-    if not has_log(store):
+    if not store.has_log:
         return None
     reached = max((one.end_position or 0 for one in ends.values()), default=0)
     reached, end = max(reached, store.log_files.start), store.log_end.position
@@ -220,14 +220,6 @@ def behind_log(store: Store, ends: Ends) -> int | None:
         if isinstance(item, Batch) and item.mark == Mark.NONE and end_with_unit(item):
             return reached
     return None
-
-
-def has_log(store: Store) -> bool:
-    """Of a partial copy only the queues may be there."""
-    try:
-        return bool(store.log_files.files)
-    except (Missing, NotAStore):
-        return False
 
 
 def lags_of(
@@ -290,7 +282,7 @@ def _unit_bytes(lags: list[Lag]) -> int:
 def _measure(
     store: Store, queues: Mapping[Queue, list[Lag]], advance: Callable[[int], None]
 ) -> None:
-    with_log = has_log(store)
+    with_log = store.has_log
     for (topic, queue_id), mine in queues.items():
         advance(_unit_bytes(mine))
         starts = sorted({lag.first_unread or 0 for lag in mine})
@@ -344,7 +336,7 @@ def _bytes_from(
     """Bytes of the records of all units from each of `starts` on, which are sorted."""
     totals = np.zeros(len(starts), np.int64)
     for first, units in windows:
-        sizes = np.where(is_valid(units), units["size"], 0).astype(np.int64)
+        sizes = record_bytes(units)
         behind = np.append(np.cumsum(sizes[::-1])[::-1], 0)
         totals += behind[np.clip(np.asarray(starts) - first, 0, len(units))]
     found: list[int] = totals.tolist()

@@ -34,7 +34,7 @@ from ..search.store import Store
 from ..start.config_load import Start, load_config
 from ..start.config_rules import DELAYS, LIGHT_OFFSETS, OFFSETS, config_rules
 from .groups import groups_of
-from .lag import Ends, Queue, behind_log, has_log, queue_ends
+from .lag import Ends, Queue, behind_log, queue_ends
 from .positions import (
     CONSUMED,
     DATABASE,
@@ -203,7 +203,7 @@ def plan_moves(
     moves = [_move(key, offset, own.get(key), ends[key[1:]]) for key, offset in wanted.items()]
     moves = sorted(move for move in moves if move.before != move.after)
     edits, database = _edits(store.layout, moves, found.rows, version)
-    log = (store.log_files.start, store.log_files.end) if has_log(store) else (0, 0)
+    log = (store.log_files.start, store.log_files.end) if store.has_log else (0, 0)
     return Moves(tuple(moves), Plan("offsets", *log, edits), left_out, database)
 
 
@@ -262,7 +262,7 @@ def _offset_of(store: Store, wish: Wish, queue: QueueSummary, now_ms: int | None
             raise InvalidInput(f"{bounds}: {wish.to} is outside", hint="or say earliest, latest")
         return offset
     time_ms = parse_time(wish.to, now_ms)
-    if not has_log(store):
+    if not store.has_log:
         raise InvalidInput("times need the commit log, and it is not here", path=store.layout.root)
     path = store.layout.root / BATCH_CONSUME_QUEUE / queue.topic / str(queue.queue_id)
     if path.is_dir():

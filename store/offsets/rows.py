@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ..search.selection import matches
 from ..search.store import Store
 from .groups import groups_of
-from .lag import Bar, Lag, State, behind_log, has_log, lags_of, measure, no_bar, queue_ends
+from .lag import Bar, Lag, State, behind_log, lags_of, measure, no_bar, queue_ends
 from .positions import DELAYED, Position, positions_of
 
 BY = ("group", "topic", "queue")
@@ -82,7 +82,7 @@ def offsets_of(store: Store, name: str, wanted: Wanted, bar: Bar = no_bar) -> Fo
         notes.append(f"{store.queues_unread}: where queues end is not known")
     if not wanted.quick:
         measure(store, lags, bar)
-        if not has_log(store):
+        if not store.has_log:
             notes.append("no commit log here: how old messages are is not known")
     if wanted.by == "queue":
         lags.sort(key=lambda lag: (lag.position.group, lag.position.topic, *lag.position.key))

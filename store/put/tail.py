@@ -22,12 +22,11 @@ from ..disk.broker_conf import BrokerConfig
 from ..disk.checkpoint import read_checkpoint
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.layout import Layout
-from ..disk.queue_directories import queue_directories
 from ..errors import NotAStore, NotFound, Refused, Unclean, Unsupported, from_os_error
 from ..index.read import sizes_of
 from ..log.message import Message
 from ..log.one_record import read_message
-from ..queues.read import ConsumeQueues, QueueSummary
+from ..queues.read import ConsumeQueues, batch_summaries
 
 if TYPE_CHECKING:
     from ..log.batch import Batch
@@ -71,7 +70,7 @@ def find_tail(layout: Layout) -> Tail:
         if file is None:
             return _empty(layout, log)
         walked = _walk(layout, log, file)
-    queues = ConsumeQueues(layout).summaries(log.start, walked.end) + batch_queues(layout)
+    queues = ConsumeQueues(layout).summaries(log.start, walked.end) + batch_summaries(layout)
     reached = max((queue.end_position or 0 for queue in queues), default=0)
     if reached > walked.end:
         raise _unclean(layout, "a queue points behind the log's end", walked.end)
@@ -91,7 +90,7 @@ def _unclean(layout: Layout, what: str, offset: int) -> Unclean:
 
 def _empty(layout: Layout, log: MappedFileQueue) -> Tail:
     """A log without a record."""
-    queues = ConsumeQueues(layout).summaries() + batch_queues(layout)
+    queues = ConsumeQueues(layout).summaries() + batch_summaries(layout)
     if any(queue.end_position for queue in queues):
         raise Refused(
             "the commit log has no record, but the queues have units",
@@ -99,17 +98,6 @@ def _empty(layout: Layout, log: MappedFileQueue) -> Tail:
             hint="a missing disk or a wrong directory? A broker deletes the queues here",
         )
     return Tail(log.start, None, {})
-
-
-def batch_queues(layout: Layout) -> list[QueueSummary]:
-    """What each batch queue holds (5.x)."""
-    found = []
-    for topic, queue_id, path in queue_directories(layout.batch_consume_queue):
-        from ..queues.read_batches import BatchConsumeQueue
-
-        with BatchConsumeQueue(topic, queue_id, MappedFileQueue.open(path)) as queue:
-            found.append(queue.summary())
-    return found
 
 
 def _last_used(layout: Layout, log: MappedFileQueue) -> MappedFile | None:

@@ -68,6 +68,11 @@ def is_used(units: Units) -> Flags:
     return is_valid(units) & ~is_pre_fill(units)
 
 
+def record_bytes(units: Units) -> Ints:
+    """int64[n]: bytes of the records that units name, 0 for those that name none."""
+    return np.where(is_used(units), units["size"], 0).astype(np.int64)
+
+
 def is_whole_file(entry: Entry, size: int) -> bool:
     """A file as a broker makes it: whole, its name 20 digits and a multiple of the size."""
     name = entry.name

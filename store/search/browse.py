@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from ..errors import StoreError
 from ..log.message import Message
-from ..queues.read import QueueSummary
+from ..queues.read import QueueSummary, batch_summaries
+from ..queues.units import record_bytes
 from .find import find, offset_at
-from .queue_search import batch_summaries, open_batch_queue
+from .queue_search import open_batch_queue
 from .selection import Selection
 from .store import Store
 
@@ -55,7 +56,7 @@ class Browser:
         self._behind = behind
         self._bytes: dict[Queue, int] = {}
         self._unread: set[Queue] = set()
-        found = [*store.queue_summaries, *batch_summaries(store)]
+        found = [*store.queue_summaries, *batch_summaries(store.layout)]
         self.queues: dict[Queue, QueueSummary] = {(q.topic, q.queue_id): q for q in found}
 
     def topics(self) -> list[Usage]:
@@ -96,11 +97,11 @@ class Browser:
     def _sizes(self, queue: QueueSummary) -> Iterator[int]:
         if self._store.has_batch_queues(queue.topic):
             with open_batch_queue(self._store, queue.topic, queue.queue_id) as batches:
-                yield from (int(units["size"].sum()) for _, units in batches.stream.written())
+                yield from (int(record_bytes(units).sum()) for _, units in batches.stream.written())
             return
         with self._store.queues.open(queue.topic, queue.queue_id) as opened:
             for _, units in opened.units(queue.min_offset, queue.max_offset):
-                yield int(units["size"][units["size"] > 0].sum())
+                yield int(record_bytes(units).sum())
 
     def page(self, queue: QueueSummary, first: int) -> list[Row]:
         """Up to `PAGE` places of a queue from an offset on, in order. Raises Unreadable."""

@@ -23,7 +23,7 @@ from ..errors import NotFound
 from ..log.commit_log import Batch
 from ..log.message import Message, messages
 from ..queues.places import Places, batches, merged, of_queue
-from ..queues.read import ConsumeQueue, QueueSummary, first_at, offset_at
+from ..queues.read import ConsumeQueue, first_at, offset_at
 from ..queues.read_batches import BatchConsumeQueue
 from ..queues.units import is_valid
 from .found import Found, Note, Via
@@ -151,15 +151,6 @@ def open_batch_queue(store: Store, topic: str, queue_id: int) -> BatchConsumeQue
         if queue.queue_id == queue_id:
             return BatchConsumeQueue(topic, queue_id, MappedFileQueue.open(queue.path))
     raise NotFound(f"{topic} has no queue {queue_id}", path=store.layout.batch_consume_queue)
-
-
-def batch_summaries(store: Store) -> list[QueueSummary]:
-    """What each batch queue holds. Raises Unreadable."""
-    found = []
-    for topic, queue_id, path in queue_directories(store.layout.batch_consume_queue):
-        with BatchConsumeQueue(topic, queue_id, MappedFileQueue.open(path)) as queue:
-            found.append(queue.summary())
-    return found
 
 
 def batch_message(store: Store, topic: str, queue_id: int, queue_offset: int) -> Message:

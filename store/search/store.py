@@ -12,7 +12,7 @@ from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout
 from ..disk.queue_directories import has_topic, queue_directories
-from ..errors import InvalidInput, NotFound, StoreError
+from ..errors import InvalidInput, Missing, NotAStore, NotFound, StoreError
 from ..log.message import Message
 from ..log.one_record import read_message
 from ..log.record_status import Mark
@@ -78,6 +78,14 @@ class Store:
         from ..log.commit_log import CommitLog
 
         return CommitLog.of(self.layout, self.log_files, rate_bytes=self.rate_bytes)
+
+    @property
+    def has_log(self) -> bool:
+        """There are files of a log: of a partial copy only queues may be there."""
+        try:
+            return bool(self.log_files.files)
+        except (Missing, NotAStore):
+            return False
 
     @cached_property
     def log_files(self) -> MappedFileQueue:

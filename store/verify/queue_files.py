@@ -26,7 +26,7 @@ from ..disk.queue_directories import LARGEST_QUEUE_ID, queue_directories
 from ..errors import Missing
 from ..findings.catalogue import Severity
 from ..queues.read import ConsumeQueue, QueueSummary
-from ..queues.rocksdb import HybridConsumeQueues, RocksDb, readable
+from ..queues.rocksdb import RocksDb, readable
 from ..queues.units import is_used
 from .context import VerifyContext
 from .queue_state import QueueReader, Queues, queues_of
@@ -262,9 +262,8 @@ def _add_bound(context: VerifyContext, queue: QueueId, text: str, count: int = 1
     """Tell it: of queues that brokers read from files, and put right in the database, as a warning."""
     path = os.fspath(context.store.layout.queue_database or "")
     more: dict[str, Any] = {"topic": queue.topic, "queue_id": queue.queue_id}
-    in_files = isinstance(context.store.queues, HybridConsumeQueues)
     prefers = context.store.config.get("combineCQPreferCQType") == ROCKSDB_STORE_TYPE
-    if in_files and not prefers and not queue.topic.startswith(LMQ_PREFIX):
+    if queues_of(context).counts_in_files(queue) and not prefers:
         more["severity"] = Severity.WARNING
     context.findings.add("I-084", path, f"{queue}: {text}", count=count, **more)
 
@@ -298,7 +297,7 @@ def _check_first(
 
     Of queues that are in files, too, brokers set it as they start (spec 2.10).
     """
-    in_files = isinstance(context.store.queues, HybridConsumeQueues)
+    in_files = queues_of(context).counts_in_files(queue)
     if bound is not None and bound[0] > summary.min_offset and not in_files:
         hidden = bound[0] - summary.min_offset
         text = f"the first offset stored is {bound[0]}, and units from {summary.min_offset} on are there"

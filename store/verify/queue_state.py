@@ -374,9 +374,14 @@ class Queues(Mergeable):
         if self.database is None:
             return found
         row = self.database.dispatched
-        in_files = isinstance(self._scene.store.queues, HybridConsumeQueues)
-        mine = not in_files or queue.topic.startswith(LMQ_PREFIX)
-        return row if mine else max(found, row)
+        return max(found, row) if self.counts_in_files(queue) else row
+
+    def counts_in_files(self, queue: QueueId) -> bool:
+        """Brokers go by the files of the queue, whatever a RocksDB says of it besides (spec 2.10)."""
+        if self.database is None:
+            return True
+        hybrid = isinstance(self._scene.store.queues, HybridConsumeQueues)
+        return hybrid and not queue.topic.startswith(LMQ_PREFIX)
 
     @cached_property
     def database(self) -> RocksdbConsumeQueues | None:

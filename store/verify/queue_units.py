@@ -371,6 +371,7 @@ def report_missing(context: VerifyContext, queues: Queues, check: QueueCheck) ->
     if not there and not deleted and not context.live:
         _report_no_queue(context, queues, check)
         return
+    dispatched = queues.dispatched_to(queue)
     for missing in check.missing:
         if context.live and _there_now(queues, missing, queue):
             continue
@@ -379,7 +380,7 @@ def report_missing(context: VerifyContext, queues: Queues, check: QueueCheck) ->
         if deleted:
             more["severity"] = Severity.WARNING
             text += ": the topic was deleted, it is not in topics.json"
-        elif is_late(context, missing, queues.dispatched_to(queue)):
+        elif is_late(context, missing, dispatched):
             more.update(severity=Severity.INFO, unclean=not context.live)
             text += ": not dispatched yet"
         end = missing.first + missing.count
