@@ -182,9 +182,29 @@ _TELLS_OF_LEAKS = "_duckdb"
 """Takes what is frozen for lost, and says so on stderr."""
 
 
+def end_as_ctrl_c() -> None:
+    """Let SIGTERM end this process as Ctrl-C does: what is temporary goes, a line says how far it came.
+
+    Not where whoever started it wants it to be ignored. Children that are forked end at once.
+    """
+    import signal
+
+    own = os.getpid()
+
+    def ended(number: int, frame: object) -> None:
+        del frame
+        if os.getpid() != own:
+            os._exit(128 + number)
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, ended)
+
+
 def main() -> None:
     """Entry point of the program `mqstore`."""
     _keep_standard_streams()
+    end_as_ctrl_c()
     # the threads that numpy starts to multiply matrices spin, and nothing here has any to multiply
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(_YOUNG_OBJECTS)

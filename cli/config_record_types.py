@@ -38,6 +38,7 @@ _LAYOUTS: Mapping[str, tuple[str, ...]] = {
     "rocksdb_transaction": ("transaction key", "transaction"),
     "rocksdb_index": ("index key", "index"),
     "rocksdb_position": ("position",),
+    "rocksdb_pop": ("pop key",),
 }
 """Record type → layouts of key and value, or of a value alone, of the kind `rocksdb`."""
 _ENTRY = "rocksdb_entry"
@@ -101,6 +102,7 @@ def _of_table(table: Any) -> tuple[str, str, dict[str, Any], tuple[str, ...]]:
 def _of_layouts(
     record_type: str, layouts: tuple[str, ...]
 ) -> tuple[str, str, dict[str, Any], tuple[str, ...]]:
+    from ..formats import pop
     from ..formats.derive import columns_of
     from ..formats.kinds import KINDS
     from ..store.settings.rocksdb import is_shown
@@ -123,6 +125,11 @@ def _of_layouts(
             "key": {**_STRING, "description": "key or tag, empty for a unique key"},
             "unique_key": _STRING,
             "physical_offset": {"type": "integer", "description": "position of the record"},
+        }
+    if record_type == "rocksdb_pop":  # its value is JSON
+        del fields["name"]
+        fields |= {
+            field.column: {"type": field.type, "description": field.doc} for field in pop.KV_VALUE
         }
     if record_type == "rocksdb_position":
         fields = {"column_family": _STRING, "name": _STRING, **fields}

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from .broker_version import BrokerVersion
 from .change_options import Change, agree, files_of, reading_the_log
-from .declared import App, Argument, Exit, Option, path_text
+from .declared import App, Argument, Exit, Option, Options, bad_parameter, path_text
 from .exit_codes import ExitCode, exit_code_of_status
 from .options import Common, Format, shared
+from .slave import AsSlave, tell_cut
 
 if TYPE_CHECKING:
     from ..store.disk.layout import Layout
@@ -26,6 +27,28 @@ class Policy(StrEnum):
 
     KEEP = "keep"
     BROKER = "broker"
+
+
+class Lost(Options):
+    """What is to come of what is lost; the annotations are the declaration of the options."""
+
+    replica: Annotated[
+        str | None,
+        Option(
+            "--replica",
+            metavar="STORE2",
+            parser=path_text,
+            help="A copy of the same log, a slave's or the master's: a store, a directory of log"
+            " files, or several (a:b). What is damaged here comes back from there.",
+        ),
+    ] = None
+    force_empty_log: Annotated[
+        bool,
+        Option(
+            "--force-empty-log",
+            help="The log is gone for good: move queues, index and timer away, start over.",
+        ),
+    ] = False
 
 
 @app.command()
@@ -48,25 +71,10 @@ def recover(
             help="A tag for the tombstones of lost messages, so that consumers can select them.",
         ),
     ] = "",
-    replica: Annotated[
-        str | None,
-        Option(
-            "--replica",
-            metavar="STORE2",
-            parser=path_text,
-            help="A copy of the same log, a slave's or the master's: a store, a directory of log"
-            " files, or several (a:b). What is damaged here comes back from there.",
-        ),
-    ] = None,
-    force_empty_log: Annotated[
-        bool,
-        Option(
-            "--force-empty-log",
-            help="The log is gone for good: move queues, index and timer away, start over.",
-        ),
-    ] = False,
     broker_version: BrokerVersion = None,
     *,
+    lost: Lost,
+    as_slave: AsSlave,
     change: Change,
     common: Common,
 ) -> None:
@@ -81,6 +89,8 @@ def recover(
     back. Cut off at any point, it can be run again.
     With --replica damaged parts, missing files and a torn end come back byte for byte where the other
     log has them whole and both logs are the same around them; it is only read.
+    With --role slave --epoch FILE (brokers with a controller) it says what a new master would have a
+    slave with this store cut off, and nothing else.
 
     Exit code, without --apply: 0 safe to start; 1 the broker would not start, a start or the plan loses
     or hides messages or forgets configuration, or verify finds an error; 3 nothing of that, but not
@@ -94,14 +104,19 @@ def recover(
       mqstore recover /data/store --apply --policy broker
       mqstore recover /data/store --apply --journal /mnt/other-disk
       mqstore recover /data/store --replica /mnt/slave/store
+      mqstore recover /data/store --role slave --epoch master/epochFileCheckpoint
     """
     change.check()
+    if as_slave != AsSlave():
+        if change.apply:
+            raise bad_parameter("--role slave only tells: a slave cuts its log itself")
+        tell_cut(change.open(store, common), as_slave, common)
     from ..store.disk.layout import Layout
     from .config_text import left_lost
 
     layout = change.open(store, common)
     asked = _Asked(broker_version, policy, lost_tag)
-    before = _analyze(layout, asked, common, replica or "", force_empty_log)
+    before = _analyze(layout, asked, common, lost.replica or "", lost.force_empty_log)
     found, applied, after = before.recovery, None, None
     for note in found.notes:
         common.warn(note)
@@ -110,10 +125,10 @@ def recover(
     if change.apply and (found.plan is None or not found.nothing_to_do):
         applied = _apply(layout, before, change, common)
         after = _analyze(Layout.open(layout.root, layout.broker_config), asked, common)
-        lost = bool(found.plan and found.plan.lost.messages)
-        lost |= left_lost(found, after.recovery) is not None
+        gone = bool(found.plan and found.plan.lost.messages)
+        gone |= left_lost(found, after.recovery) is not None
         clean = exit_code_of_status(after.verdict.status) is ExitCode.DONE
-        code = ExitCode.DONE if clean and not lost else ExitCode.NO
+        code = ExitCode.DONE if clean and not gone else ExitCode.NO
     given = change.given(broker_version, common)
     _print(before, applied, after, given, code, common)
     raise Exit(code)

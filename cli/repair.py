@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -15,6 +16,7 @@ from .options import Common, shared
 if TYPE_CHECKING:
     from ..store.disk.layout import Layout
     from ..store.findings.next_commands import Given
+    from ..store.repair.database import Kind as QueueKind
     from ..store.repair.parts import Choice
     from ..store.repair.recheck import Beyond
     from ..store.repair.repair import Repair
@@ -24,12 +26,26 @@ if TYPE_CHECKING:
 app = App()
 
 
+class Queues(StrEnum):
+    """Where `--as` puts the queues."""
+
+    ROCKSDB = "rocksdb"
+    FILES = "files"
+
+
 class Parts(Options):
     """The parts of a store that are to be repaired; the annotations are the declaration."""
 
     queue: Annotated[
         list[str] | None,
         Option("--queue", metavar="TOPIC[/ID]", help="Queues of a topic, or one of them."),
+    ] = None
+    queues: Annotated[
+        bool, Option("--queues", help="All queues; those of a RocksDB are built anew as a whole.")
+    ] = False
+    as_: Annotated[
+        Queues | None,
+        Option("--as", help="With --queues: have them in a RocksDB, or in files, from now on."),
     ] = None
     index: Annotated[bool, Option("--index", help="The index files.")] = False
     checkpoint: Annotated[bool, Option("--checkpoint", help="The checkpoint.")] = False
@@ -53,12 +69,34 @@ class Parts(Options):
 
         queues, codes = self.queue or [], self.finding or []
         parts: set[Part] = {part for part in CHOICES if getattr(self, part.value) is True}
+        parts |= {Part.QUEUE} if self.queues else set()
         if self.all_:
-            if queues or codes or parts:
+            if queues or codes or parts or self.as_:
                 raise bad_parameter("--all takes every part: no other can be named beside it")
             return Choice()
         parts |= {part_of_code(code) for code in codes}
+        if self.as_ is not None and (parts != {Part.QUEUE} or queues or codes):
+            raise bad_parameter("--as goes with --queues, and with no other part")
         return chosen(parts, tuple(queue_of(text) for text in queues))
+
+
+class Kind(StrEnum):
+    """What `--convert` can make of a store."""
+
+    PLAIN = "plain"
+
+
+class Conversion(Options):
+    """Another kind of store; the annotations are the declaration of the options."""
+
+    convert: Annotated[
+        Kind | None,
+        Option("--convert", help="plain: make a plain store of a DLedger store, in --to DIR."),
+    ] = None
+    to: Annotated[
+        Path | None,
+        Option("--to", metavar="DIR", help="With --convert: a new or an empty directory."),
+    ] = None
 
 
 @app.command()
@@ -67,6 +105,7 @@ def repair(
     store: Annotated[Path, Argument(metavar="STORE", help="A store's root directory.")],
     *,
     parts: Parts,
+    conversion: Conversion,
     broker_version: BrokerVersion = None,
     change: Change,
     common: Common,
@@ -81,6 +120,14 @@ def repair(
     log itself is damaged, mqstore recover comes first. What stays wrong with a whole store is named,
     with the reason why no repair mends it, and what is left to do.
 
+    --queues builds a RocksDB of queues anew as a whole, where a unit or a row of it differs from the
+    log. --as rocksdb moves queues in files into a RocksDB, --as files back, each queue with its
+    offsets; then storeType is to be changed in broker.conf before the broker starts.
+
+    --convert plain reads a DLedger store and makes a plain one of it in another directory, with every
+    message at its queue offset: the entries around the records go, so positions change, and message
+    ids that are made of them. Exit code: 0 everything came along; 1 something was damaged or is left.
+
     Exit code, without --apply: 0 nothing to do; 1 the store is damaged, or the plan loses messages;
     3 not shut down cleanly, or there is something to do. With it: 0 the store is in order now; 1 not
     all of it is, or messages are lost. What is wrong beside the parts that were asked for counts, too.
@@ -91,15 +138,38 @@ def repair(
       mqstore repair /data/store --queue orders/3 --apply
       mqstore repair /data/store --queue '%RETRY%billing' --index
       mqstore repair /data/store --finding I-101 --apply --yes
+      mqstore repair /data/store --queues --as rocksdb --apply
       mqstore repair /data/store --config --format json
+      mqstore repair /data/store --convert plain --to /data/plain
     """
     choice = parts.choice()
+    if conversion != Conversion():
+        if parts != Parts() or change != type(change)():
+            raise bad_parameter(
+                "--convert makes a new store: nothing else can be asked for beside it"
+            )
+        from .convert import convert
+
+        convert(store, conversion.to, broker_version, common)
+    if conversion.to is not None:
+        raise bad_parameter("--to is for --convert")
     if change.apply and choice.everything and not parts.all_:
         raise bad_parameter("--apply: say which part, or --all")
     change.check()
     layout = change.open(store, common)
     tell_nearest(broker_version, common)
-    before = _analyze(layout, choice, broker_version, common)
+    kind, judged = None, layout
+    if parts.as_ is not None:
+        from ..store.repair.database import Kind as QueueKind
+        from ..store.repair.database import as_kind
+
+        kind = QueueKind(parts.as_.value)
+        if change.apply and not change.wait:
+            from ..store.session.apply import refuse_in_use
+
+            refuse_in_use(layout)
+        layout = as_kind(layout, kind)
+    before = _analyze(layout, judged, choice, broker_version, common, kind)
     applied = after = None
     if change.apply and not before.repair.nothing_to_do:
         applied = _apply(layout, before, change, common)
@@ -124,14 +194,22 @@ class Judged(NamedTuple):
         return beyond_of(self.verdict, self.repair.layout, self.repair.request.choice, given)
 
 
-def _analyze(layout: Layout, choice: Choice, version: str | None, common: Common) -> Judged:
+def _analyze(
+    layout: Layout,
+    judged: Layout,
+    choice: Choice,
+    version: str | None,
+    common: Common,
+    kind: QueueKind | None,
+) -> Judged:
+    """judged: the store as it is now, before its queues go elsewhere."""
     from ..store.repair.repair import analyze
     from ..store.verify.run import verified_beside
 
-    beside = verified_beside(layout, version, rate_bytes=half_rate(common))
+    beside = verified_beside(judged, version, rate_bytes=half_rate(common))
     with beside as verdict, reading_the_log(layout, common, half_rate(common)) as tell:
         now_ms = time.time_ns() // 1_000_000
-        found = analyze(layout, choice, version, now_ms, tell, common.jobs)
+        found = analyze(layout, choice, version, now_ms, tell, common.jobs, kind)
         return Judged(found, verdict())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ..store.broker.profiles import LIGHT_QUEUE_OPTIONS
 from ..store.counted import counted
 from ..store.findings.next_commands import Command, next_commands, renumbering, repair_command
 from ..store.repair.parts import queue_text
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     from ..store.session.apply import Applied
     from .options import Common
     from .repair import Judged
+
+
+_OPTIONS = {
+    "rocksdb": "In broker.conf, before its start: storeType=defaultRocksDB, no rocksdbCQDoubleWriteEnable",
+    "files": "In broker.conf, before its start: storeType=default, no rocksdbCQDoubleWriteEnable",
+}
 
 
 def repair_text(
@@ -43,6 +50,8 @@ def repair_text(
     if applied is not None and applied.session:
         kept = found.layout.journal / applied.session
         lines += ["", f"What was there before is in {kept}"]
+        if found.request.kind:
+            lines += _after_the_move(found)
     beyond = last.beyond(given)
     lines += _beyond(beyond)
     if not beyond and (wrong := list(error_lines(last.verdict, found.layout.root))):
@@ -51,6 +60,15 @@ def repair_text(
     if not asking and (steps := next_steps(last, given)):
         lines += ["", f"Next: {steps[0]}", *(f"Then: {step}" for step in steps[1:])]
     return "\n".join(lines)
+
+
+def _after_the_move(found: Repair) -> Iterator[str]:
+    """What is to be done before a broker starts on queues of another kind."""
+    kind = found.request.kind or ""
+    told = found.layout.broker_config
+    light = [f"{name}=true" for name in LIGHT_QUEUE_OPTIONS if told.get_bool(name)]
+    also = f"; for light queues {', '.join(light)}" if kind == "files" and light else ""
+    yield _OPTIONS[kind] + also
 
 
 def _verdict(before: Judged, applied: Applied | None, after: Judged | None, asking: bool) -> str:
@@ -141,7 +159,8 @@ def next_steps(seen: Judged, given: Given) -> list[Command]:
         choice = found.request.choice
         parts = () if choice.everything else choice.parts
         queues = [queue_text(queue) for queue in choice.queues]
-        return [repair_command(found.layout.root, parts, queues, given)]
+        kind = found.request.kind or ""
+        return [repair_command(found.layout.root, parts, queues, given, kind)]
     steps = next_commands(seen.verdict.findings, found.layout.root, given)
     mended = found.request.choice.everything  # what that could do is done, a recovery has more
     if mended and found.plan.shifted:

@@ -64,6 +64,12 @@ def store_json(store: Description, verdict: Verdict, given: Given) -> dict[str, 
             }
             for queue in store.queues
         ],
+        "queue_storage": {
+            "mode": store.storage.mode,
+            "database": store.storage.database and str(store.storage.database),
+            "in_files": store.storage.in_files,
+            "in_database": store.storage.in_database,
+        },
         "checkpoint": None if store.checkpoint is None else store.checkpoint._asdict(),
         "next_start": restart
         and {
@@ -76,6 +82,14 @@ def store_json(store: Description, verdict: Verdict, given: Given) -> dict[str, 
             for i in store.index_files
         ],
         "config": [found._asdict() for found in store.config],
+        "config_form": {
+            "form": str(store.config_form.form),
+            "sure": store.config_form.sure,
+            "databases": {
+                name: path.name for name, path in sorted(store.config_form.databases.items())
+            },
+            "others": list(store.config_form.others),
+        },
         "parts": [part._asdict() for part in store.parts],
         "foreign_files": [{"path": f.path, "reason": f.reason} for f in store.foreign],
         "options": [option.to_json() for option in store.options],
@@ -204,6 +218,8 @@ class _Page:
         total = sum(queue.max_offset - queue.min_offset for queue in queues)
         counts = ((len(topics), "topic"), (len(queues), "queue"), (total, "message"))
         yield _line("queues", ", ".join(counted(count, thing) for count, thing in counts))
+        if text := self._storage():
+            yield _line("", text)
         shown = topics[: self._topics]
         width = max((len(topic) for topic, _ in shown), default=0)
         for topic, group in shown:
@@ -211,6 +227,29 @@ class _Page:
         if len(topics) > len(shown):
             more = counted(len(topics) - len(shown), "more topic")
             yield f"  … and {more} (--verbose shows all)"
+
+    def _storage(self) -> str:
+        """Where the queues are, "" for files alone."""
+        storage = self._store.storage
+        if storage.database is None:
+            return ""
+        name = storage.database.name
+        if storage.mode == "rocksdb":
+            return f"in the RocksDB {name}"
+        both = counted(storage.in_files, "queue"), counted(storage.in_database, "queue")
+        return f"hybrid: {both[0]} in files, {both[1]} in the RocksDB in {name}"
+
+    def _form(self) -> str:
+        """Which databases stand for files of config/, "" for none."""
+        form = self._store.config_form
+        if not form.databases:
+            return ""
+        names = ", ".join(sorted({path.name for path in form.databases.values()}))
+        text = f"topics, groups and positions are in {form.form}: {names}"
+        if form.sure:
+            return text
+        others = ", ".join(form.others) or "files of JSON"
+        return f"{text}, written last; {others} may be what is read: only the broker's options say"
 
     def _config(self) -> Iterator[str]:
         """Files with entries in one line, those that a broker does not take in one each."""
@@ -220,6 +259,7 @@ class _Page:
         told = [entries_text(one.entries) for one in found if one.state == WHOLE and one.entries]
         texts = [", ".join(told)] if told else []
         texts += [f"{one.file}: {one.text}" for one in found if one.state != WHOLE]
+        texts += [text for text in (self._form(),) if text]
         for number, text in enumerate(texts):
             yield _line("" if number else "config", text)
 

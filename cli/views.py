@@ -75,14 +75,14 @@ def _delays_text(record: Record, common: Common) -> Iterator[str]:
 
 def _timers_text(record: Record, common: Common) -> Iterator[str]:
     counts = ", ".join(f"{record[state]:,} {state}" for state in _TIMER_STATES)
-    yield f"timers: {counts}; {record['overdue']:,} overdue at {_time(record['now'], common)}"
+    where = " (in RocksDB)" if record["engine"] == "rocksdb" else ""
+    yield f"timers{where}: {counts}; {record['overdue']:,} overdue at {_time(record['now'], common)}"
     if record["again"]:
         yield f"  {record['again']:,} of those delivered will be delivered once more"
     if record["timers"]:
-        yield (
-            f"  a broker reads on at {_time(record['read_timestamp'], common)},"
-            f" in the timer queue at {record['queue_offset']:,}"
-        )
+        read = record["read_timestamp"]
+        begin = _time(read, common) if read else "the first of them"
+        yield (f"  a broker reads on at {begin}, in the timer queue at {record['queue_offset']:,}")
     for hour in record["hours"]:
         yield f"  due from {_time(hour['hour_timestamp'], common)}: {hour['messages']:,}"
     yield from _folded([row for row in record["timers"] if _worth_it(row, common)], _timer, common)

@@ -29,6 +29,8 @@ HEAD = Struct(
 HEAD_BYTES = HEAD.sizeof()
 #: Bytes of the field in which an item names its own position.
 POSITION_BYTES = Int64sb.sizeof()
+#: That field in bulk.
+POSITION_DTYPE = dtype_of(Struct("position" / Int64sb))["position"]
 #: total_size in bulk. Unsigned: one below zero is too large then, and no cursor moves backwards.
 SIZE_DTYPE = dtype_of(Struct("size" / Int32ub))["size"]
 

@@ -28,8 +28,9 @@ ENTRY = Struct(
     "body_length" / Rebuild(Int32sb, size_(_entry.body)) * "bytes of the body",
     "body" / Bytes(_entry.body_length) * "one MESSAGE",
 )
-#: Bytes before the body.
-HEADER_BYTES = Struct(*ENTRY.subcons[:-1]).sizeof()
+#: What stands before the body.
+HEAD = Struct(*ENTRY.subcons[:-1])
+HEADER_BYTES = HEAD.sizeof()
 
 BLANK = Struct(
     "magic" / Int32sb * "-1",

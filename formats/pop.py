@@ -11,6 +11,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from construct import GreedyBytes, Int64sb, Struct
+
 from .json_table import GROUP, JsonField
 from .message_properties import RETRY_PREFIX
 
@@ -19,6 +21,12 @@ REVIVE_TOPIC: Final = "rmq_sys_REVIVE_LOG_"
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
 #: Directory with the state of POP where popConsumerKVServiceEnable is on (spec 05, 5.4).
 KV_STORE: Final = "kvStore"
+#: Its column family.
+KV_STATE: Final = "popState"
+KV_KEY = Struct(
+    "visibility_timestamp" / Int64sb * "until then no other consumer gets the message, in ms",
+    "name" / GreedyBytes * "group@topic@, queue id in 4 bytes, @, queue offset in 8 bytes",
+)
 #: Tags of the messages of the revive topic.
 CHECK_POINT_TAG: Final = "ck"
 ACK_TAG: Final = "ack"
@@ -53,20 +61,38 @@ BODIES: Final[Mapping[str, tuple[JsonField, ...]]] = {
     ACK_TAG: ACK,
     BATCH_ACK_TAG: BATCH_ACK,
 }
+KV_VALUE = (
+    JsonField("groupId", "string", GROUP.doc, "group"),
+    JsonField("topicId", "string", "topic", "topic"),
+    JsonField("queueId", "integer", "queue id", "queue_id"),
+    JsonField("offset", "integer", "queue offset of the message", "queue_offset"),
+    JsonField("popTime", "integer", "when it was given out, ms", "pop_time"),
+    JsonField("invisibleTime", "integer", "for how long it is invisible, ms", "invisible_time"),
+)
+"""What is asked of the JSON in `kvStore/`; more is there (spec 05, 5.4)."""
 _OPTIONAL = {"bn": "", "bm": 0, "d": []}
 """What a broker takes for a member that is missing or null."""
 
 
 def parse(tag: str, body: bytes) -> dict[str, Any] | None:
     """The fields of a body by their names here; None for what is no body of that tag."""
+    return _fields(BODIES[tag], body) if tag in BODIES else None
+
+
+def parse_kept(value: bytes) -> dict[str, Any] | None:
+    """The fields of a value in `kvStore/` by their names here; None for what is none."""
+    return _fields(KV_VALUE, value)
+
+
+def _fields(fields: tuple[JsonField, ...], text: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(body)
+        found = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or tag not in BODIES:
+    if not isinstance(found, dict):
         return None
     values = {}
-    for field in BODIES[tag]:
+    for field in fields:
         value = found.get(field.name)
         if value is None:
             value = _OPTIONAL.get(field.name)

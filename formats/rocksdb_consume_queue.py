@@ -26,13 +26,17 @@ QUEUE = Struct(
     "before_offset" / Int8ub * "1",
 )
 """What the keys of one queue's units begin with."""
-UNIT_KEY = Struct(*QUEUE.subcons, "queue_offset" / Int64sb * "number of the message in its queue")
+UNIT_OFFSET = Struct("queue_offset" / Int64sb * "number of the message in its queue")
+"""What a unit's key ends with."""
+UNIT_KEY = Struct(*QUEUE.subcons, *UNIT_OFFSET.subcons)
 UNIT = Struct(
     "physical_offset" / Int64sb * "position of the record in the commit log",
     "size" / Int32sb * "total_size of the record",
     "tags_code" / Int64sb * "hash of TAGS, or deliver time of a delayed message",
     "store_timestamp" / Int64sb * "store time of the record in ms",
 )
+NUMBERED_UNIT = Struct(*UNIT_OFFSET.subcons, *UNIT.subcons)
+"""A unit behind its number: a row of the temporary file that a database is built from."""
 UNIT_BYTES = UNIT.sizeof()
 BOUND_KEY = Struct(
     "topic_length" / Rebuild(Int32sb, size_(this.topic)) * "bytes of topic",

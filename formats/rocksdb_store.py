@@ -2,7 +2,7 @@
 
 Every start of a broker makes it; its column families stay empty unless timerRocksDBEnable,
 transRocksDBEnable or indexRocksDBEnable is on. The index was seen as 5.4.0 and 5.5.0 write it, with two
-rows besides that tell how far it goes; of timers and transactions no entry was seen.
+rows besides that tell how far it goes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ INDEX_KEY = Struct(
 )
 INDEX_VALUE = Struct("store_timestamp" / Int64sb * "store time of the record in ms")
 POSITION = Struct("value" / Int64sb * "position in the commit log, or store time in ms")
-"""Value of the rows lastOffsetPy and lastStoreTimeStamp, whose keys are these texts."""
+"""Value of the rows lastOffsetPy, lastStoreTimeStamp and of those of timers, whose keys are these texts."""
+TIMER_QUEUE_OFFSET, TIMER_DELIVERED = b"sys_topic_scan_offset_checkpoint", b"timeline_checkpoint"
+"""Rows of the timers: the next offset of rmq_sys_wheel_timer/0 that is read, the last time delivered."""
 
 
 class IndexName(NamedTuple):
@@ -64,7 +66,7 @@ def index_name(name: bytes) -> IndexName | None:
 
 def is_text_key(key: bytes) -> bool:
     """Whether a key is the name of a row; a time or a position begins with zeros."""
-    return bool(key) and key.isascii() and key.isalpha()
+    return bool(key) and key.isascii() and key.replace(b"_", b"").isalpha()
 
 
 _OFFSET = Int64sb

@@ -29,7 +29,7 @@ from ..log.record_status import Mark, tombstones
 from .differences import Kind, compare
 
 if TYPE_CHECKING:
-    from ..queues.start import QueueState
+    from ..queues.start_rocksdb import StartedQueue
     from .verified import QueueRange, VerifiedLog, VerifiedRun
 
 
@@ -349,7 +349,7 @@ class Readability:
     """
 
     ranges: list[tuple[int, int]]
-    queues: dict[QueueId, QueueState]
+    queues: Mapping[QueueId, StartedQueue]
     expected: Callable[[QueueId], bool] = lambda _queue: True
     readable: int = 0
     total: int = 0
@@ -357,6 +357,8 @@ class Readability:
     damaged_bytes: int = 0
     dead: int = 0
     tombstones: int = 0
+    #: The record at the beginning of the log has no unit.
+    without_first: int = 0
     lost: Tally = field(default_factory=Tally)
     invisible: Tally = field(default_factory=Tally)
     #: Called with the messages that can be read, and with those that are lost.
@@ -367,7 +369,7 @@ class Readability:
     def reset(self) -> None:
         """Count from the beginning."""
         self.readable = self.total = self.damaged = self.damaged_bytes = self.dead = 0
-        self.tombstones = 0
+        self.tombstones = self.without_first = 0
         self.lost, self.invisible = Tally(), Tally()
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
@@ -449,6 +451,7 @@ class Readability:
         if self.seen is not None:
             self.seen(messages.take(readable))
         absent = kinds == Kind.NOTHING
+        self.without_first += int(((absent | hidden) & (messages.position == 0)).sum())
         self._count(self.invisible, messages.take(hidden), HIDDEN)
         self._count(self.invisible, messages.take(absent), NO_UNIT)
         self._count(self.invisible, messages.take(~right & ~absent), MISPLACED)

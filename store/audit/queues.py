@@ -422,8 +422,12 @@ class BatchAudit:
         count = min(count, self._end - self.next)
         return self.state.units_at(np.arange(self.next, self.next + count, dtype=np.int64))
 
-    def add(self, units: Units) -> None:
-        """Units of records of this queue, in log order, that stay in the log."""
+    def add(self, units: Units, queue_offset: Ints) -> None:
+        """Units of records of this queue, in log order, that stay in the log. queue_offset: of their headers."""
+        for row in np.flatnonzero(units["msg_base_offset"] != queue_offset).tolist():
+            # A record that contradicts itself: what goes on where the one before ends is right.
+            if queue_offset[row] == self._end_before(units, row):
+                units["msg_base_offset"][row] = queue_offset[row]
         units = units[(units["msg_base_offset"] >= 0) & (units["batch_size"] >= 0)]
         if not len(units):
             return
@@ -465,6 +469,13 @@ class BatchAudit:
         lost &= base >= np.append(self._offset_before(), ends)[after]
         fits: Flags = lost & (base + there["batch_size"] <= begins[after])
         return fits
+
+    def _end_before(self, units: Units, row: int) -> int:
+        """Queue offset behind the unit before units[row]."""
+        before = units[:row] if row else self._made[-1] if self._made else None
+        if before is None:
+            return self._offset_before()
+        return int(before["msg_base_offset"][-1]) + int(before["batch_size"][-1])
 
     def _offset_before(self) -> int:
         """Queue offset behind the last unit that stays."""
@@ -547,7 +558,7 @@ class BatchAudits:
             for name in UNIT_DTYPE.names or ():
                 plain[name] = getattr(of_queue, name)
             made = batch_units(batch.columns, of_queue.record, plain)
-            self._audit(QueueId(topic, int(of_queue.queue_id[0]))).add(made)
+            self._audit(QueueId(topic, int(of_queue.queue_id[0]))).add(made, of_queue.queue_offset)
 
     def finish(self) -> Iterator[tuple[BatchAudit, QueueFix, list[Edit]]]:
         """What becomes of each queue, and the edits that do it. Raises Unreadable."""

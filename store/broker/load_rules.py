@@ -215,6 +215,8 @@ def check(
     total = np.where(whole_head, head["total_size"], -1).astype(np.int64)
     magic = np.where(whole_head, head["magic_code"], 0)
     fits = whole_head & (total <= left) if rules.bounded else whole_head
+    if rules.signed:
+        fits &= total >= 0
     blank = fits & (magic == MAGIC_BLANK)
     readable = fits & knows(rules, magic) & (total >= 0) & columns.ok
     readable &= _arrays_fit(columns, total)

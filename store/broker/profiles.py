@@ -1,4 +1,4 @@
-"""What distinguishes the starts of six broker generations, as data (spec/07-recovery.md).
+"""What distinguishes the starts of seven broker generations, as data (spec/07-recovery.md).
 
 One `Profile` per generation. The algorithm is the same for all of them and lives in `load_rules`,
 `start` of the log, of queues and index, and `predict`; a difference between
@@ -104,6 +104,8 @@ class RecordRules(NamedTuple):
     unequal_is_data: bool
     #: each record has DUP_INFO of two parts (`duplicationEnable`, by source)
     dup_info: bool = False
+    #: a total_size below 0 is refused before the magic is looked at, of a BLANK, too (since 5.5.1, by class files)
+    signed: bool = False
 
 
 class StartRules(NamedTuple):
@@ -115,6 +117,8 @@ class StartRules(NamedTuple):
     look_back: int | None
     #: the checkpoint's times are taken with this distance
     slack_ms: int
+    #: a recovery of a DLedger log after a crash dispatches, too (since 5.2.0)
+    dledger_dispatches: bool = False
 
 
 class QueueRules(NamedTuple):
@@ -133,6 +137,8 @@ class QueueRules(NamedTuple):
     has_flushed_position: bool = False
     #: knows batchconsumequeue (since 5.0.0)
     batches: bool = False
+    #: a queue without a file reaches nowhere, also one that the start has cut to nothing (since 5.5.1)
+    fileless_reaches_nowhere: bool = False
 
 
 class DispatchRules(NamedTuple):
@@ -179,6 +185,20 @@ class TimerRules(NamedTuple):
     any_size: bool
 
 
+class DatabaseRules(NamedTuple):
+    """Consume queues in a RocksDB (spec 7.14)."""
+
+    #: keeps them in files and in a RocksDB at once (since 5.4.0)
+    hybrid: bool
+    #: knows useSeparateStorePathForRocksdbCQ and combineCQUseRocksdbForLmq (since 5.5.0); these have to
+    #: be together with the double write
+    light: bool
+    #: a database that has nothing yet is not waited for when the first file is looked for (since 5.5.0)
+    skips_new: bool
+    #: the first record of a file has to pass the check, and to have a store time (since 5.4.0)
+    checks_first: bool
+
+
 class Profile(NamedTuple):
     """One generation of brokers."""
 
@@ -194,11 +214,16 @@ class Profile(NamedTuple):
     dispatch: DispatchRules
     #: None: it has no timer (before 5.0)
     timer: TimerRules | None = None
+    #: None: it keeps no queues in a RocksDB (before 5.2)
+    database: DatabaseRules | None = None
 
 
 _HIDING = LoadRules(OnOddFile.HIDE, OnOddFile.HIDE, OnOddFile.HIDE)
 _STRICT = LoadRules(OnOddFile.REFUSE, OnOddFile.REFUSE, OnOddFile.REFUSE)
 _TOLERANT = LoadRules(OnOddFile.REFUSE, OnOddFile.IGNORE, OnOddFile.DELETE)
+
+#: A DLedger log takes no odd file: the process ends.
+DLEDGER_LOAD = _STRICT
 
 _SLACK_MS = 3000
 _LOOK_BACK = 10
@@ -276,7 +301,7 @@ PROFILES: dict[str, Profile] = {
             (5, 3, 2),
             _TOLERANT,
             RecordRules(v2=True, ipv6=True, bounded=True, property_crc=True, unequal_is_data=False),
-            StartRules(NormalStart.QUEUE_END, AbnormalStart.TIMES, None, _SLACK_MS),
+            StartRules(NormalStart.QUEUE_END, AbnormalStart.TIMES, None, _SLACK_MS, True),
             QueueRules(
                 True,
                 QueueCut.AHEAD_BEFORE,
@@ -288,6 +313,7 @@ PROFILES: dict[str, Profile] = {
             ),
             DispatchRules(True, ReputStart.LOG_END, index_tags=False, multi_dispatch=True),
             TimerRules(clamps=True, any_size=False),
+            DatabaseRules(hybrid=False, light=False, skips_new=False, checks_first=False),
         ),
         Profile(
             "5.4",
@@ -296,7 +322,7 @@ PROFILES: dict[str, Profile] = {
             _TOLERANT,
             RecordRules(v2=True, ipv6=True, bounded=True, property_crc=True, unequal_is_data=False),
             StartRules(
-                NormalStart.FIRST_RECORD, AbnormalStart.CHECKED_TIMES, _LOOK_BACK, _SLACK_MS
+                NormalStart.FIRST_RECORD, AbnormalStart.CHECKED_TIMES, _LOOK_BACK, _SLACK_MS, True
             ),
             QueueRules(
                 True,
@@ -309,6 +335,7 @@ PROFILES: dict[str, Profile] = {
             ),
             DispatchRules(True, ReputStart.LOG_END, index_tags=True, multi_dispatch=True),
             TimerRules(clamps=True, any_size=True),
+            DatabaseRules(hybrid=True, light=False, skips_new=False, checks_first=True),
         ),
         Profile(
             "5.5",
@@ -316,7 +343,7 @@ PROFILES: dict[str, Profile] = {
             (5, 5, 0),
             _TOLERANT,
             RecordRules(v2=True, ipv6=True, bounded=True, property_crc=True, unequal_is_data=False),
-            StartRules(NormalStart.FIRST_RECORD, AbnormalStart.QUEUE_POSITION, _LOOK_BACK, 0),
+            StartRules(NormalStart.FIRST_RECORD, AbnormalStart.QUEUE_POSITION, _LOOK_BACK, 0, True),
             QueueRules(
                 True,
                 QueueCut.AHEAD_AFTER,
@@ -329,9 +356,18 @@ PROFILES: dict[str, Profile] = {
             ),
             DispatchRules(True, ReputStart.LOG_END, index_tags=True, multi_dispatch=True),
             TimerRules(clamps=True, any_size=True),
+            DatabaseRules(hybrid=True, light=True, skips_new=True, checks_first=True),
         ),
     )
 }
+_NEWER = PROFILES["5.5"]
+PROFILES["5.5.1"] = _NEWER._replace(
+    version="5.5.1",
+    measured="5.5.1",
+    since=(5, 5, 1),
+    record=_NEWER.record._replace(signed=True),
+    queues=_NEWER.queues._replace(fileless_reaches_nowhere=True),
+)
 VERSIONS = tuple(PROFILES)
 NEWEST = VERSIONS[-1]
 
@@ -531,8 +567,10 @@ _5_4 = _5_3._replace(
     long_topics=(RETRY_PREFIX, DEAD_LETTER_PREFIX),
 )
 _5_5 = _5_4._replace(start=profile_of("5.5"), checkpoint_fields=6)
+_5_5_1 = _5_5._replace(start=profile_of("5.5.1"))
 
-_WRITERS = {writer.version: writer for writer in (_OLDEST, _4_9, _5_1, _5_3, _5_4, _5_5)}
+_ALL = (_OLDEST, _4_9, _5_1, _5_3, _5_4, _5_5, _5_5_1)
+_WRITERS = {writer.version: writer for writer in _ALL}
 _LIGHT = [writer.lmq_queues for writer in _WRITERS.values() if writer.lmq_queues]
 LIGHT_QUEUE_OPTIONS = tuple(sorted({option for rules in _LIGHT for option in rules.options}))
 """All switches without which a broker of some generation keeps no light queues."""

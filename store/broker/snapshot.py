@@ -99,7 +99,8 @@ class QueueId(NamedTuple):
 class Snapshot:
     """A store at rest.
 
-    log, index: entries sorted by name as a broker sorts them. queues: entries per topic-queue;
+    log, index: entries sorted by name as a broker sorts them. queues: entries per topic-queue, none
+    where brokers read those of a RocksDB alone;
     ext, batch_queues: the same of consumequeue_ext and batchconsumequeue. batch_topics: those whose
     queue.type says so, and without a topics.json those that have batch queues. has_timer: there is a timer log, a wheel or a timercheck.
     checkpoint: all fields of the schema, zeros where the file is missing or short. abort: the
@@ -125,7 +126,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, layout: Layout) -> Snapshot:
-        """List a store. Raises Unreadable, Unsupported (DLedger, RocksDB queues)."""
+        """List a store. Raises Unreadable, Unsupported (DLedger)."""
         _check_supported(layout)
         paths = in_java_order([os.fspath(path) for path in layout.commit_log_directories])
         entries = [e for path in paths for e in list_entries(path)]
@@ -138,7 +139,7 @@ class Snapshot:
             layout=layout,
             log=tuple(sorted(entries, key=lambda e: e.name)),
             log_file_bytes=commit_log_size(layout).value,
-            queues=dict(list_queues(layout.consume_queue)),
+            queues={} if layout.rocksdb_queues else dict(list_queues(layout.consume_queue)),
             queue_file_bytes=consume_queue_size(layout).value,
             index=tuple(list_entries(layout.index)),
             checkpoint=(read_checkpoint(layout.checkpoint) or Checkpoint())._asdict(),
@@ -235,17 +236,11 @@ def _check_supported(layout: Layout) -> None:
 
 def unmendable(layout: Layout) -> Unsupported | None:
     """Why no plan is made for a store of this kind, whatever is wrong with it; None for the usual ones."""
-    if layout.dledger is not None:
+    mixed = len(layout.commit_log_directories) > 1 or layout.queue_database is not None
+    if layout.dledger is not None and mixed:
         return Unsupported(
-            "a DLedger log is neither recovered nor repaired, nor what belongs to it",
+            "a DLedger log beside an older plain one, or a RocksDB, is neither recovered nor repaired",
             path=layout.dledger,
-            hint="verify reports what is wrong; other nodes of its group have it, "
-            "salvage --layout compact gives its messages back",
-        )
-    if layout.rocksdb_queues:
-        return Unsupported(
-            "RocksDB queues are neither recovered nor repaired, nor the log that they belong to",
-            path=layout.consume_queue,
-            hint="verify reports what is wrong; salvage gives the messages back",
+            hint="verify reports what is wrong; repair --convert plain makes a plain store of it",
         )
     return None

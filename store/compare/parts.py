@@ -20,14 +20,15 @@ from ..errors import Missing, NotFound, StoreError, Unreadable, Unsupported
 from ..offsets.compare import Ahead, side_of
 from ..offsets.compare import compare as positions
 from ..offsets.lag import queue_ends
-from ..offsets.positions import DATABASE, offset_files
+from ..offsets.positions import offset_files
 from ..queues.read import QueueSummary
 from ..queues.rocksdb import RocksDb
 from ..queues.units import UNIT_DTYPE
 from ..search.store import Store
 from ..settings.read import FILES, config_files, read_config_file
-from ..settings.rocksdb import as_bytes
+from ..settings.rocksdb import Entry, read_entries
 from ..settings.summary import databases
+from ..start.config_rules import OFFSETS
 from ..timer.read import timer_wheel
 from .log_bytes import Range
 
@@ -218,8 +219,11 @@ def _apart(part: str, name: str, a: Any, b: Any) -> Iterator[Differs]:
 
 
 def _databases(layout: Layout) -> dict[str, Path]:
-    found = databases(layout.config)
-    return {path.name: path for path in found if path.name != DATABASE}
+    return {path.name: path for path in databases(layout.config)}
+
+
+def _tells_a_version(entry: Entry) -> bool:
+    return any(record["type"] == "data_version" for record in entry.records)
 
 
 def _entries(path: Path) -> dict[str, Any]:
@@ -227,8 +231,8 @@ def _entries(path: Path) -> dict[str, Any]:
         with RocksDb.open(path) as database:
             return {
                 f"{path.name}: {each.family} {each.key!r}": each.value.hex()
-                for each in as_bytes(database)
-                if b"dataversion" not in each.key.lower()
+                for each in read_entries(database)
+                if each.file != OFFSETS and not _tells_a_version(each)
             }
     except StoreError as error:
         return {path.name: str(error)}

@@ -54,7 +54,7 @@ def copy_store(source: Path, target: Path, files: Files, told: Callable[[int], N
         if directory:
             files.make_directory(target / relative)
         else:
-            _copy_file(path, target / relative, files, told)
+            copy_file(path, target / relative, files, told)
     files.sync_directory(target)
     return left_out
 
@@ -83,7 +83,8 @@ def _entries(source: Path, left_out: list[str]) -> Iterator[tuple[Path, Path, bo
                 left_out.append(str(place))
 
 
-def _copy_file(source: Path, target: Path, files: Files, told: Callable[[int], None]) -> None:
+def copy_file(source: Path, target: Path, files: Files, told: Callable[[int], None]) -> None:
+    """Copy a file: holes stay holes, its times stay. Raises Unreadable, NoSpace."""
     descriptor = open_regular(source)
     try:
         status = os.fstat(descriptor)

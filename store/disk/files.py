@@ -411,7 +411,8 @@ class Edit(NamedTuple):
     holds `pieces`), `truncate` (to `length` bytes), `move` (the file goes to the session's folder),
     `remove` (the same, for a file that a broker removes too), `rebuild` (index files are made from
     the log; `offset`: position that indexing begins at). path: absolute. codes: of the catalogue.
-    phase: behind all edits of those before.
+    phase: behind all edits of those before. stands_for: what tells the content where no two makings of it
+    are byte for byte the same, as of a RocksDB.
     """
 
     kind: EditKind
@@ -423,6 +424,7 @@ class Edit(NamedTuple):
     data: Content | None = None
     pieces: tuple[tuple[int, Content], ...] = ()
     phase: Phase = Phase.PARTS
+    stands_for: bytes = b""
 
     def to_json(self) -> dict[str, Any]:
         """Fields of the JSON."""
@@ -441,8 +443,12 @@ def digest(edits: Iterable[Edit]) -> str:
     """Fingerprint of a list of edits: two plans with the same one do the same."""
     total = hashlib.sha256()
     for edit in edits:
-        head = (edit.kind, edit.path, edit.offset, edit.length, edit.data is None)
+        length = 0 if edit.stands_for else edit.length
+        head = (edit.kind, edit.path, edit.offset, length, edit.data is None)
         total.update(repr(head).encode("utf-8", "surrogateescape"))
+        if edit.stands_for:
+            total.update(edit.stands_for)
+            continue
         total.update(edit.data or b"")
         for offset, data in edit.pieces:
             total.update(b"%d:%d:" % (offset, len(data)))

@@ -12,6 +12,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -57,6 +58,7 @@ _FILES = frozenset(
 DLEDGER_PREFIX = "dledger-"
 ROCKSDB_CURRENT = "CURRENT"
 """A file that each RocksDB has."""
+_MANIFEST, _SST = "MANIFEST-", ".sst"
 ROCKSDB_STORE_TYPE = "defaultRocksDB"
 """The storeType of a broker whose consume queues are a RocksDB alone."""
 _SNAPSHOT_PREFIX = "timerwheel."
@@ -245,7 +247,8 @@ class Layout:
     @cached_property
     def queue_database(self) -> Path | None:
         """The RocksDB that has consume queues, alone or besides those in files; None without, and where the
-        configuration says that brokers do not look at it (spec 2.10).
+        configuration says that brokers do not look at it (spec 2.10). One that has lost its CURRENT cannot
+        be opened any more, and is none that was never there.
         """
         config = self.broker_config
         alone = config.get("storeType") == ROCKSDB_STORE_TYPE
@@ -254,7 +257,9 @@ class Layout:
         places = [self.consume_queue, self.root / ROCKSDB_CONSUME_QUEUE]
         if self.broker_config.get_bool("useSeparateStorePathForRocksdbCQ"):
             places.reverse()
-        return next((path for path in places if (path / ROCKSDB_CURRENT).is_file()), None)
+        whole = (path for path in places if (path / ROCKSDB_CURRENT).is_file())
+        lost = (path for path in places if was_rocksdb(path))
+        return next(chain(whole, lost), None)
 
     @cached_property
     def rocksdb_queues(self) -> bool:
@@ -275,15 +280,16 @@ class Layout:
         return store_type is None and self._topics_in_rocksdb()
 
     def _topics_in_rocksdb(self) -> bool:
-        """The RocksDB of topics is younger than the file of them, if there is one (spec 5.4)."""
-        database = self.config / "topics"
+        """A RocksDB of topics is younger than the file of them, if there is one (spec 5.4)."""
         try:
-            found = (database / ROCKSDB_CURRENT).is_file()
-            return (
-                found and database.stat().st_mtime >= (self.config / "topics.json").stat().st_mtime
-            )
+            found = [
+                path.stat().st_mtime
+                for path in (self.config / "topics", self.config / "metadata")
+                if (path / ROCKSDB_CURRENT).is_file()
+            ]
+            return bool(found) and max(found) >= (self.config / "topics.json").stat().st_mtime
         except FileNotFoundError:
-            return found
+            return bool(found)
         except OSError:
             return False
 
@@ -292,6 +298,13 @@ class Layout:
         size, origin = self.broker_config.size("mappedFileSizeCommitLog")
         configured = size if origin == "configuration" else None
         return MappedFileQueue.open(self.commit_log_directories, configured)
+
+
+def was_rocksdb(path: Path) -> bool:
+    """Whether a directory has files of a RocksDB, but no CURRENT: what opens it refuses, or loses them."""
+    if (path / ROCKSDB_CURRENT).is_file() or not path.is_dir():
+        return False
+    return any(entry.name.startswith(_MANIFEST) or entry.suffix == _SST for entry in path.iterdir())
 
 
 def _commit_log(root: Path, config: BrokerConfig) -> tuple[tuple[Path, ...], str, Path | None]:

@@ -101,10 +101,13 @@ def repair_command(
     parts: Iterable[str] = (),
     queues: Sequence[str] = (),
     given: Given = NOTHING_GIVEN,
+    kind: str = "",
 ) -> Command:
     """`mqstore repair ROOT … --apply`. parts: of `PARTS`, none for all. queues: as `--queue` takes them,
-    none for all.
+    none for all. kind: where all queues go, as `--as` takes it.
     """
+    if kind:
+        return command("repair", root, "--queues", "--as", kind, "--apply", given=given)
     chosen = sorted(set(parts))
     words = [f"--{part}" for part in chosen if part != QUEUE] if chosen else ["--all"]
     if QUEUE in chosen:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -35,11 +35,12 @@ from ..errors import Missing, from_os_error
 from ..index.files import Header
 from ..index.read import Index, sizes_of
 from ..log.commit_log import Batch, CommitLog, LogEnd
-from ..queues.read import ConsumeQueue, QueueSummary
+from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary
 from ..queues.read_batches import BatchConsumeQueue
 from ..queues.read_batches import summary_of as sparse_summary
-from ..queues.rocksdb import open_queues
+from ..queues.rocksdb import HybridConsumeQueues, open_queues
 from ..search.store import Store
+from ..settings.databases import InForce, in_force
 from ..settings.generation import Generation, generation_of
 from ..settings.options import Option, options_of
 from ..settings.read import FILES, read_config_file
@@ -207,6 +208,17 @@ class IndexSummary(NamedTuple):
     header: Header
 
 
+class QueueStorage(NamedTuple):
+    """Where the consume queues are (spec 2.10). mode: `files`, `rocksdb`, or `both` where each message has a
+    unit in both. database: the RocksDB, None without. in_files, in_database: numbers of queues.
+    """
+
+    mode: str
+    database: Path | None
+    in_files: int
+    in_database: int
+
+
 class Restart(NamedTuple):
     """Where the recovery of the next start begins, by the rules of `version`, and why.
 
@@ -232,11 +244,13 @@ class Description:
     holder: int | None
     log: Log
     queues: list[QueueSummary]
+    storage: QueueStorage
     checkpoint: Checkpoint | None
     restart: Restart | None
     index_files: list[IndexSummary]
     foreign: list[Foreign]
     config: list[ConfigSummary] = field(default_factory=list)
+    config_form: InForce = field(default_factory=lambda: in_force(Path()))
     parts: list[Part] = field(default_factory=list)
     options: list[Option[Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -247,7 +261,8 @@ def describe(layout: Layout) -> Description:
     generation = generation_of(layout)
     foreign = list(layout.foreign)
     notes: list[str] = []
-    queues = list(_queues(layout, foreign, notes))
+    found, storage = _queues(layout, foreign, notes)
+    queues = sorted(found, key=lambda queue: queue.directory)
     log = _log(layout, queues, foreign)
     pid = holder(layout.lock)
     exit_kind, exit_reason = last_exit(layout.abort, pid)
@@ -259,11 +274,13 @@ def describe(layout: Layout) -> Description:
         holder=pid,
         log=log,
         queues=list(_summaries(layout, queues, log, profile_of(generation.version))),
+        storage=storage,
         checkpoint=read_checkpoint(layout.checkpoint),
         restart=_restart(layout, generation, queues, in_use=pid is not None),
         index_files=_index_files(layout, foreign),
         foreign=foreign,
         config=list(summaries_of(layout.config)) if layout.config.is_dir() else [],
+        config_form=in_force(layout.config, layout.broker_config),
         parts=list(parts_of(layout)),
         options=options_of(layout).used,
         notes=[
@@ -284,14 +301,33 @@ class _Queue:
     summary: QueueSummary
 
 
-def _queues(layout: Layout, foreign: list[Foreign], notes: list[str]) -> Iterator[_Queue]:
+def _queues(
+    layout: Layout, foreign: list[Foreign], notes: list[str]
+) -> tuple[list[_Queue], QueueStorage]:
+    """All queues, and where they are; of a hybrid store those in files, and light ones of its database."""
+    if layout.queue_database is None:
+        found = list(_in_files(layout, foreign))
+        return found, QueueStorage("files", None, len(found), 0)
+    queues, problem = open_queues(layout)
+    notes += [problem] if problem else []
     if layout.rocksdb_queues:
-        queues, problem = open_queues(layout)
-        notes += [problem] if problem else []
-        for directory in queues:
-            opened = partial(queues.open, directory.topic, directory.queue_id)
-            yield _Queue(directory, opened, opened().summary())
-        return
+        found = list(_in_database(queues, queues))
+        return found, QueueStorage("rocksdb", layout.queue_database, 0, len(found))
+    found, in_database = list(_in_files(layout, foreign)), 0
+    in_files = len(found)
+    if isinstance(queues, HybridConsumeQueues):
+        found += _in_database(queues, queues.light)
+        in_database = len(list(queues.in_database))
+    return found, QueueStorage("both", layout.queue_database, in_files, in_database)
+
+
+def _in_database(queues: ConsumeQueues, directories: Iterable[QueueDirectory]) -> Iterator[_Queue]:
+    for directory in directories:
+        opened = partial(queues.open, directory.topic, directory.queue_id)
+        yield _Queue(directory, opened, opened().summary())
+
+
+def _in_files(layout: Layout, foreign: list[Foreign]) -> Iterator[_Queue]:
     size = sizes_of(layout).consume_queue.value
     for directory in queue_directories(layout.consume_queue):
         files = MappedFileQueue.open(directory.path, size)

@@ -269,7 +269,7 @@ class Retries:
 
 def retries(store: Store, note: Note) -> Retries:
     """What lies in the retry and dead letter topics of a store. Raises Unreadable."""
-    progress = read_progress(store.layout.config)
+    progress = read_progress(store.layout.config, store.layout.broker_config)
     groups = {group for known in progress.values() for group in known}
     found = Retries()
     for topic in _topics(store):

@@ -22,15 +22,17 @@ from ...formats.derive.ragged import Flags, Ragged
 from ...formats.property_columns import Items
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import TIMER_TOPIC
-from ..errors import Missing
+from ..errors import Missing, StoreError
 from ..log.batch import Batch
 from ..log.record_status import Mark
 from ..plan.observer import Progress, read_progress
 from ..queues.places import Places, batches
+from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..search.found import Note
 from ..search.selection import equal, utf8
 from ..search.store import Store
 from ..settings.read import read_config_file
+from ..settings.rocksdb import read_entries
 from .own_topics import topic_records, unreliable
 
 Key = tuple[Any, ...]
@@ -187,7 +189,8 @@ class State(StrEnum):
 class Popped:
     """A message of a check point that was not acknowledged; times in ms since 1970.
 
-    visible_timestamp: until when no other consumer gets it. check_point: position of that.
+    visible_timestamp: until when no other consumer gets it. check_point: position of that, None
+    where `kvStore/` has it instead.
     position: of the message, None where it cannot be found. returned: position in the retry topic.
     """
 
@@ -198,7 +201,7 @@ class Popped:
     state: State
     pop_timestamp: int
     visible_timestamp: int
-    check_point: int
+    check_point: int | None
     position: int | None = None
     returned: int | None = None
     reason: str = ""
@@ -260,7 +263,7 @@ def pop(store: Store, now_ms: int, note: Note) -> Pop:
     found.stray_acks = sum(
         len(offsets) for key, offsets in records.acks.items() if key not in records.check_points
     )
-    progress = read_progress(store.layout.config)
+    progress = read_progress(store.layout.config, store.layout.broker_config)
     found.revive = [
         ReviveQueue(topic, queue_id, _reached(progress, topic, queue_id), newest)
         for (topic, queue_id), newest in sorted(records.newest.items())
@@ -273,12 +276,16 @@ def pop(store: Store, now_ms: int, note: Note) -> Pop:
         rows = list(_open(point, records.acks.get(key, set())))
         counts[State.ACKED] += _size(point) - len(rows)
         found.rows += rows
+    kept = _kept(store, note)
+    for row in kept:
+        found.groups.setdefault((row.group, row.topic), dict.fromkeys(State, 0))
+    found.rows += kept
     _locate(store, found.rows, records)
     read = {p.position for p in records.check_points.values() if _is_read(p, progress)}
     for row in found.rows:
         row.state, row.reason = _state(row, now_ms, row.check_point in read)
         found.groups[row.group, row.topic][row.state] += 1
-    found.rows.sort(key=lambda row: (row.visible_timestamp, row.check_point, row.queue_offset))
+    found.rows.sort(key=lambda row: (row.visible_timestamp, row.check_point or 0, row.queue_offset))
     return found
 
 
@@ -289,7 +296,7 @@ def given_out(store: Store, about: Place, now_ms: int, note: Note) -> list[Poppe
     """
     _tell(store, note)
     records = pop_records(store, note, about)
-    progress = read_progress(store.layout.config)
+    progress = read_progress(store.layout.config, store.layout.broker_config)
     found = []
     for key, point in records.check_points.items():
         row = _row(point, about.queue_offset)
@@ -303,18 +310,47 @@ def given_out(store: Store, about: Place, now_ms: int, note: Note) -> list[Poppe
             else _state(row, now_ms, _is_read(point, progress))
         )
         found.append(row)
-    return sorted(found, key=lambda row: (row.pop_timestamp, row.check_point))
+    place = (about.topic, about.queue_id, about.queue_offset)
+    kept = [
+        row for row in _kept(store, note) if (row.topic, row.queue_id, row.queue_offset) == place
+    ]
+    _locate(store, kept, records)
+    for row in kept:
+        row.state, row.reason = _state(row, now_ms, read=False)
+    return sorted([*found, *kept], key=lambda row: (row.pop_timestamp, row.check_point or 0))
 
 
 def _tell(store: Store, note: Note) -> None:
     """Where else POP keeps what is not looked at."""
-    layout = store.layout
-    if (layout.root / pop_format.KV_STORE).exists():
-        note(
-            f"pop: {pop_format.KV_STORE} has more: what popConsumerKVServiceEnable keeps is not looked at"
-        )
     if any(row["type"] == "consumer_order_info" for row in _ordered(store)):
         note(f"pop: config/{_ORDER} has what groups consume in order: see `mqstore dump` of it")
+
+
+def _kept(store: Store, note: Note) -> list[Popped]:
+    """What consumers have by `kvStore/`, where popConsumerKVServiceEnable keeps it (spec 05, 5.4)."""
+    path = store.layout.root / pop_format.KV_STORE
+    if not is_rocksdb(path):
+        return []
+    try:
+        with RocksDb.open(path) as database:
+            rows = [row for entry in read_entries(database) for row in entry.records]
+    except StoreError as error:
+        note(f"pop: {path.name} has more, and cannot be read ({error})")
+        return []
+    return [
+        Popped(
+            row["topic"],
+            row["group"],
+            row["queue_id"],
+            row["queue_offset"],
+            State.UNKNOWN,
+            row["pop_time"],
+            row["visibility_timestamp"],
+            None,
+        )
+        for row in rows
+        if row["type"] == "rocksdb_pop"
+    ]
 
 
 def _ordered(store: Store) -> Iterator[dict[str, Any]]:
@@ -402,7 +438,7 @@ def _came_back(row: Popped, known: bytes, records: PopRecords) -> int | None:
         position
         for topic in formats.retry_topics(row.topic, row.group)
         for position in records.came_back.get(topic, {}).get(known, ())
-        if position > row.check_point
+        if position > (row.position or 0 if row.check_point is None else row.check_point)
     ]
     return min(places, default=None)
 
@@ -416,4 +452,6 @@ def _state(row: Popped, now_ms: int, read: bool) -> tuple[State, str]:
         return State.UNKNOWN, "its record cannot be found"
     if read:
         return State.UNKNOWN, "a broker has read past its check point, but it did not come back"
+    if row.check_point is None:
+        return State.DUE, "it comes back as soon as a broker looks through kvStore"
     return State.DUE, "it comes back as soon as a broker gets to its check point"

@@ -102,7 +102,11 @@ def _after(outcome: Outcome, store: Store, now_ms: int) -> Wheel:
     """The wheel after a start; an empty one where nobody used one before."""
     from ..timer.start import QUEUE
 
-    ticks, queue, state = Ticks.of_store(store.layout), outcome.queues.get(QUEUE), outcome.timer
+    ticks, queue, state = (
+        Ticks.of_store(store.layout),
+        outcome.read_queues.get(QUEUE),
+        outcome.timer,
+    )
     wheel = Wheel(ticks, read_ms=ticks.oldest_ms(now_ms), log_end=outcome.log_end)
     if state is not None:
         wheel.last_read_ms = state.check.last_read_time_ms

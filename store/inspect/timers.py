@@ -20,6 +20,7 @@ from ..search.found import Note
 from ..search.store import Store
 from ..timer.read import NO_NUMBER, NOWHERE
 from .timer_chains import Chained, entries_of, wheel_of
+from .timer_database import Engine, in_database, with_database
 from .timer_records import (
     Cancel,
     Cancels,
@@ -97,12 +98,14 @@ class Timer:
 class Timers:
     """All timer messages that the log still has, by position, and those that only entries know.
 
-    read_timestamp, queue_offset: from where a broker reads the wheel and the timer topic's queue.
+    read_timestamp, queue_offset: from where a broker reads the wheel, or the RocksDB, and the timer
+    topic's queue. engine: which of them.
     """
 
     now_ms: int
     read_timestamp: int = 0
     queue_offset: int = 0
+    engine: Engine = Engine.WHEEL
     rows: list[Timer] = field(default_factory=list)
     cancels: list[Cancel] = field(default_factory=list)
 
@@ -119,6 +122,7 @@ class Timers:
         return {
             "type": "timers",
             "now": self.now_ms,
+            "engine": self.engine.value,
             "read_timestamp": self.read_timestamp,
             "queue_offset": self.queue_offset,
             **{state.value: sum(row.state is state for row in self.rows) for state in State},
@@ -135,16 +139,18 @@ def timers(store: Store, now_ms: int, note: Note, scanned: Scanned | None = None
 
     scanned: what is known of them already; without it the log is scanned.
     """
-    if store.config.get_bool("timerRocksDBEnable"):
-        note("timers: timerRocksDBEnable is on: what waits in rocksdbstore is not looked at")
     scanned = timer_records(store) if scanned is None else scanned
     records = scanned.requested
-    if records is None and not store.layout.timer_wheel.exists():
+    kept = in_database(store, note)
+    if records is None and not store.layout.timer_wheel.exists() and kept is None:
         return Timers(now_ms)
     wheel = wheel_of(store, now_ms, note)
     chained = entries_of(store, wheel)
     _tell(chained, note)
+    if kept is not None:
+        wheel, chained = with_database(wheel, chained, kept, note)
     found = Timers(now_ms, wheel.read_ms, wheel.queue_offset)
+    found.engine = Engine.WHEEL if kept is None else Engine.ROCKSDB
     if records is not None:
         facts = facts_of(records, scanned, wheel, chained)
         cancels = Cancels(facts, store, now_ms)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...formats.commit_log import DLEDGER, HEAD_BYTES, PLAIN, Frame
+from ...formats.commit_log import DLEDGER, HEAD_BYTES, PLAIN, POSITION_BYTES, Frame
 from ...formats.derive import Ragged, decode
 from ...formats.derive.ragged import Ints
 from ...formats.message import MESSAGE
@@ -168,8 +168,21 @@ class CommitLog:
         good ones. `cut_bytes`: no batch has records on both sides of a multiple of it in a file, so
         that a scan which begins there has the same ones. Raises Unreadable for an I/O error.
         """
-        items = LogScan(self, start, stop, crc, recent, cut_bytes).run()
+        begin = None if start is None else self._item_of(start)
+        items = LogScan(self, begin, stop, crc, recent, cut_bytes).run()
         return items if reuse else (i.copy() if isinstance(i, Batch) else i for i in items)
+
+    def _item_of(self, position: int) -> int:
+        """Where the item begins whose record stands at `position`: of a DLedger log the entry around it."""
+        file = self.queue.file_at(position)
+        if file is None or (frame := self.frame_of(file)) is PLAIN:
+            return position
+        begin = position - frame.payload
+        at = begin - file.start + frame.position_offset
+        if begin < file.start:
+            return position
+        own = self.queue.readable(file, at, POSITION_BYTES, POSITION_BYTES)
+        return begin if own == begin.to_bytes(POSITION_BYTES, "big") else position
 
     def end(self, start: int | None = None, recent: TailHistory | None = None) -> LogEnd:
         """Where the last record ends, walking from `start` (a record's position) on; `recent` as for

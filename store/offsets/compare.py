@@ -17,10 +17,12 @@ from ..errors import InvalidInput
 from ..queues.read import QueueSummary
 from ..queues.rocksdb import is_rocksdb
 from ..search.store import Store
+from ..settings.databases import stand_ins
 from ..settings.read import BACKUP, FILES
+from ..settings.rocksdb import SECOND, SEPARATE, SINGLE
+from ..start.config_rules import OFFSETS
 from .lag import Ends, queue_ends
 from .positions import (
-    DATABASE,
     DELAYED,
     TABLES,
     Entries,
@@ -110,10 +112,10 @@ def open_side(path: Path, config: BrokerConfig | None = None) -> Side:
             names = "consumerOffset.json or lmqConsumerOffset.json, or their .bak"
             raise InvalidInput("no file of positions", path=path, hint=f"name a store, or {names}")
         return _from(entries_of(path, kind))
-    if is_rocksdb(path) and path.name == DATABASE:
+    if is_rocksdb(path) and path.name in (SEPARATE[OFFSETS], SINGLE, SECOND):
         return _from(entries_of_database(path))
     own = [path / name for name in FILES] if path.is_dir() and not (path / CONFIG).is_dir() else []
-    if any(one.is_file() for one in own) or is_rocksdb(path / DATABASE):
+    if any(one.is_file() for one in own) or OFFSETS in stand_ins(path):
         return _from(*every_file(path))
     with Store(path, config) as store:
         return side_of(store)

@@ -13,10 +13,11 @@ from ..queues.read import QueueSummary
 from ..queues.read_batches import BatchConsumeQueue
 from ..queues.units import is_used, is_valid
 from ..search.store import Store
+from ..settings.databases import stand_ins
 from ..start.config_rules import LIGHT_OFFSETS, OFFSETS
 from .groups import groups_of
 from .lag import Ends, Lag, behind_log, lags_of, queue_ends
-from .positions import DATABASE, DELAYED, PULLED, Positions, positions_of
+from .positions import DELAYED, PULLED, Positions, positions_of
 
 
 class Losing(NamedTuple):
@@ -84,9 +85,10 @@ def _unknown(store: Store, found: Positions, ends: Ends) -> Iterator[str]:
     elif (behind := behind_log(store, ends)) is not None:
         yield f"the queues are behind the log, from {behind} on"
     config = store.layout.config
-    places = (config / name for name in (OFFSETS, LIGHT_OFFSETS, DATABASE))
+    there = OFFSETS in stand_ins(config, store.layout.broker_config)
+    there |= any((config / name).exists() for name in (OFFSETS, LIGHT_OFFSETS))
     told = any(one.table not in (DELAYED, PULLED) for one in found.rows)
-    if not told and not any(path.exists() for path in places):
+    if not told and not there:
         yield "config/ has no positions of groups"
 
 

@@ -10,7 +10,7 @@ from ..broker.profiles import profile_of
 from ..broker.system_topics import LMQ_PREFIX, is_system_group
 from ..disk.layout import Layout
 from ..settings.read import FILES, ConfigFile
-from ..start.config_load import load_config, load_databases
+from ..start.config_load import load_config, load_table
 from ..start.config_rules import GROUPS, MODES, config_rules
 
 
@@ -36,9 +36,7 @@ class Groups:
 def groups_of(layout: Layout, version: str) -> Groups:
     """What a broker of this generation takes of the tables of groups. Raises Unreadable."""
     rules = config_rules(profile_of(version))
-    databases = load_databases(layout.config)
-    loaded = databases.get(GROUPS) or load_config(layout.config, GROUPS, rules)
-    text = loaded.taken
+    text = load_table(layout, GROUPS, rules).taken
     subscribed = None
     if text is not None and text.present and not text.unseen:
         subscribed = frozenset(row["group"] for row in _records(layout, GROUPS, text.value))

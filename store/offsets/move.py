@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...formats.rocksdb_config import position_key, position_value
 from ..broker.profiles import profile_of
 from ..broker.system_topics import LMQ_PREFIX, is_system_group
 from ..counted import counted
@@ -25,19 +26,20 @@ from ..findings.next_commands import proposed
 from ..plan.plan import Plan
 from ..queues.read import QueueSummary, first_at
 from ..queues.read_batches import BatchConsumeQueue
-from ..queues.rocksdb import is_rocksdb
-from ..queues.rocksdb_write import rewritten
+from ..queues.rocksdb import DEFAULT
+from ..queues.rocksdb_write import in_order, rewritten
 from ..repair.config import as_written, text_of
 from ..repair.parts import queue_of
 from ..search.selection import matches, parse_time
 from ..search.store import Store
+from ..settings.databases import stand_ins
+from ..settings.rocksdb import POSITIONS, SECOND, SINGLE
 from ..start.config_load import Start, load_config
 from ..start.config_rules import DELAYS, LIGHT_OFFSETS, OFFSETS, config_rules
 from .groups import groups_of
 from .lag import Ends, Queue, behind_log, queue_ends
 from .positions import (
     CONSUMED,
-    DATABASE,
     LIGHT,
     MEMBER_OF,
     Position,
@@ -306,8 +308,8 @@ def _edits(
     found: list[Edit] = []
     digest = ""
     names = [name for name in offset_files(layout) if name != DELAYS]
-    database = layout.config / DATABASE
-    if is_rocksdb(database):
+    database = stand_ins(layout.config, layout.broker_config).get(OFFSETS)
+    if database is not None:
         found, digest = _database_edits(database, moves, there, reason)
         # a broker takes over the file where that was written more often
         names = [OFFSETS] if (layout.config / OFFSETS).exists() else []
@@ -329,25 +331,29 @@ def _database_edits(
     path: Path, moves: Sequence[Move], there: Sequence[Position], reason: str
 ) -> tuple[list[Edit], str]:
     """Files of the database that change, and a digest of what it was. Raises Unsupported, Unreadable."""
-    entries = {}
-    for (topic, group), offsets in _rows(moves, there).items():
-        value = {MEMBER_OF[CONSUMED]: {str(queue): offset for queue, offset in offsets.items()}}
-        entries[f"{topic}@{group}".encode("utf-8", "surrogateescape")] = json.dumps(
-            value, separators=(",", ":")
-        ).encode()
-    after = rewritten(path, entries)
-    # a copy of it is sound at any step: what names a file comes after it
-    made = sorted(after.made.items(), key=lambda item: (_rank(item[0]), item[0]))
-    edits = [_created(path / name, data, reason) for name, data in made]
+    if path.name == SECOND:
+        after = rewritten(path, {_key(move): position_value(move.after) for move in moves})
+    else:
+        rows = _rows(moves, there).items()
+        entries = {_bytes(f"{topic}@{group}"): _row(offsets) for (topic, group), offsets in rows}
+        after = rewritten(path, entries, POSITIONS if path.name == SINGLE else DEFAULT)
+    edits = [_created(path / name, after.made[name], reason) for name in in_order(after.made)]
     edits += [Edit("move", str(path / name), reason) for name in after.gone]
     return edits, after.digest
 
 
-def _rank(name: str) -> int:
-    """Tables, logs, options, the list of tables, and last what names that."""
-    starts = ("OPTIONS", "MANIFEST", "CURRENT")
-    found = next((at for at, start in enumerate(starts, 2) if name.startswith(start)), None)
-    return found if found is not None else int(not name.endswith(".sst"))
+def _key(move: Move) -> bytes:
+    return position_key(_bytes(move.group), _bytes(move.topic), move.queue_id)
+
+
+def _row(offsets: Mapping[int, int]) -> bytes:
+    """The value of one topic and group where each table has its entries as JSON."""
+    row = {str(queue): offset for queue, offset in offsets.items()}
+    return json.dumps({MEMBER_OF[CONSUMED]: row}, separators=(",", ":")).encode()
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _rows(

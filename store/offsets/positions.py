@@ -16,9 +16,8 @@ from ..broker.profiles import profile_of
 from ..broker.system_topics import SCHEDULE_TOPIC
 from ..disk.layout import Layout
 from ..errors import StoreError
-from ..queues.rocksdb import RocksDb, is_rocksdb
+from ..settings.databases import InForce, in_force, rows_of, stand_ins
 from ..settings.read import BACKUP, FILES, config_files, read_config_file
-from ..settings.rocksdb import read_entries
 from ..start.config import files_in_use
 from ..start.config_load import Loaded, Start, load_config
 from ..start.config_rules import DELAYS, LIGHT_OFFSETS, OFFSETS, config_rules
@@ -26,10 +25,6 @@ from ..start.config_rules import DELAYS, LIGHT_OFFSETS, OFFSETS, config_rules
 CONSUMED, PULLED, LIGHT, DELAYED = "offset", "pull", "lmq", "delay"
 TABLES = (CONSUMED, PULLED, LIGHT, DELAYED)
 """What has positions in queues, of groups and of delay levels."""
-DATABASE = "consumerOffsets"
-"""The RocksDB of `config/` that stands for consumerOffset.json."""
-_ONE_FOR_ALL = "rdb"
-"""The RocksDB of the second store of configuration, which no release was seen to write."""
 _DELAY, _VERSION = "delay_offset", "data_version"
 _MEMBERS = {
     ("consumer_offset", "offsetTable"): CONSUMED,
@@ -92,8 +87,8 @@ def every_file(config: Path, tables: Iterable[str] = TABLES) -> Iterator[Entries
     for kind, path, plain in config_files(config):
         if path.name == plain and _has(kind, wanted):
             yield entries_of(path, kind, wanted)
-    database = config / DATABASE
-    if CONSUMED in wanted and is_rocksdb(database):
+    database = stand_ins(config).get(OFFSETS)
+    if CONSUMED in wanted and database is not None:
         yield entries_of_database(database)
 
 
@@ -121,12 +116,11 @@ def entries_of(path: Path, kind: str, tables: Iterable[str] = TABLES) -> Entries
 def entries_of_database(path: Path) -> Entries:
     """The same of the RocksDB of offsets, with the reason where it cannot be read."""
     try:
-        with RocksDb.open(path) as database:
-            rows = [row for entry in read_entries(database) for row in entry.records]
+        rows = rows_of(path, OFFSETS)
     except StoreError as error:
         return Entries(path, [], [error.message])
     found = [
-        _position(CONSUMED, row, path.name)
+        _position(_MEMBERS[row["type"], row["table"]], row, path.name)
         for row in rows
         if row["type"] == "consumer_offset" and row["offset"] >= 0
     ]
@@ -148,24 +142,32 @@ def positions_of(layout: Layout, version: str) -> Positions:
     """
     found, rules = Positions(), config_rules(profile_of(version))
     names = offset_files(layout)
-    if OFFSETS not in names and is_rocksdb(layout.config / DATABASE):
-        _add_database(found, layout.config / DATABASE, layout.config / OFFSETS)
+    force = in_force(layout.config, layout.broker_config)
+    if OFFSETS in stand_ins(layout.config, layout.broker_config):
+        _add_database(found, force.databases[OFFSETS], layout.config / OFFSETS)
+        if force.others and not force.sure:
+            _either(found, force)
     for name in names:
         _add_file(found, layout.config / name, load_config(layout.config, name, rules))
-    if is_rocksdb(layout.config / _ONE_FOR_ALL):
-        found.notes.append(
-            f"config/{_ONE_FOR_ALL} holds the newest positions, and is not read here"
-        )
-        found.lacking = True
     if {OFFSETS, LIGHT_OFFSETS} <= set(names):
         text = f"config/ has {OFFSETS} and {LIGHT_OFFSETS}: a broker reads one of them"
         found.notes.append(f"{text}, --set enableLmq=true or false says which")
     return found
 
 
+def _either(found: Positions, force: InForce) -> None:
+    taken = force.databases[OFFSETS].name
+    found.unsure = f"config/ has the databases {taken} and {', '.join(force.others)}"
+    found.lacking = True
+    options = "--set configManagerVersion=…, storeType=… or useSingleRocksDBForAllConfigs=…"
+    found.notes.append(
+        f"{found.unsure}: these are of {taken}, written last; {options} says which one a broker reads"
+    )
+
+
 def offset_files(layout: Layout) -> tuple[str, ...]:
     """Names of the files with positions that a broker reads, both of groups where nothing says which one."""
-    if is_rocksdb(layout.config / DATABASE):
+    if OFFSETS in stand_ins(layout.config, layout.broker_config):
         return (DELAYS,)
     both = all((layout.config / name).exists() for name in (OFFSETS, LIGHT_OFFSETS))
     if both and "enableLmq" not in layout.broker_config:
@@ -185,12 +187,12 @@ def _add_database(found: Positions, path: Path, file: Path) -> None:
         if database.problems or None in (database.counter, beside.counter):
             found.unsure = f"{text}; which of them a broker takes cannot be told"
             found.lacking = True
-            found.notes.append(f"{found.unsure}: these are of the RocksDB {DATABASE}")
+            found.notes.append(f"{found.unsure}: these are of the RocksDB {path.name}")
         elif (beside.counter or 0) > (database.counter or 0):
             own |= others
             found.notes.append(f"{text}: it was written more often, and a broker takes it over")
         else:
-            found.notes.append(f"{text}: these are of the RocksDB {DATABASE}")
+            found.notes.append(f"{text}: these are of the RocksDB {path.name}")
     found.rows += own.values()
 
 

@@ -109,8 +109,8 @@ def keep_log(
     pieces = list(encoded(closed, forms, bodies))
     pieces += _paddings(queue, closed)
     edits = [
-        *_lengths(snapshot, entries, end, stale),
-        *_writes(
+        *lengths_of(snapshot, entries, end, stale=stale),
+        *writes_of(
             snapshot, entries, [*brought, *pieces], closed, frozenset(at for at, _ in brought)
         ),
     ]
@@ -119,7 +119,7 @@ def keep_log(
     whole = [r for r in finder.cut if r.position < end and r.position not in taken]
     further = further_queues(snapshot, whole)
     cut = cut_properties(queue, whole, further, with_crc=forms.append_crc)
-    edits += _without_the_cut(entries, size, cut)
+    edits += edits_of_cut(entries, size, cut)
     taken |= {record.position for record in cut}
     whole = [r for r in finder.poisoned if r.position < end and r.position not in taken]
     light = list(lmq_items(queue, whole, audits))
@@ -128,7 +128,7 @@ def keep_log(
     files = [*_loaded(entries, size), *(LoadedFile(int(e.name), size, e) for e in twins)]
     tail = list(tail_edits(snapshot, files, end, stale))
     over = [*brought, *pieces, *restored, *light, *((c.position, c.data) for c in cut)]
-    patched = _patched(snapshot, queue, entries, over, end)
+    patched = patched_queue(snapshot, queue, entries, over, end)
     plan = LogPlan(start, end, stale, [*edits, *tail], written(tail), finder.given_up)
     ranges = [(position, position + len(data)) for position, data in over]
     return KeptLog(plan, patched, closed, len(restored), cut, ranges, unplaced, len(light))
@@ -214,7 +214,7 @@ def _headers(entries: dict[int, Entry], size: int, restored: Sequence[Piece]) ->
         yield Edit("write", path, reason, ("I-020",), at, len(record), record)
 
 
-def _without_the_cut(
+def edits_of_cut(
     entries: dict[int, Entry], size: int, cut: Sequence[CutProperties]
 ) -> Iterator[Edit]:
     """Edits of the records that have lost properties: what can be read of them stays."""
@@ -263,8 +263,8 @@ def _is_closed(fill: Fill, queue: MappedFileQueue) -> bool:
     return queue.read(position, len(data)) == data
 
 
-def _lengths(
-    snapshot: Snapshot, entries: dict[int, Entry], end: int, stale: bool
+def lengths_of(
+    snapshot: Snapshot, entries: dict[int, Entry], end: int, *, stale: bool
 ) -> Iterator[Edit]:
     """Log files of a wrong length get theirs, those that stay (`log.tail_edits`)."""
     size, first = snapshot.log_file_bytes, min(entries)
@@ -276,12 +276,12 @@ def _lengths(
             yield Edit("truncate", entry.path, reason, ("I-003",), min(size, entry.size), size)
 
 
-def _writes(
+def writes_of(
     snapshot: Snapshot,
     entries: dict[int, Entry],
     pieces: Sequence[Piece],
-    closed: Sequence[Fill],
-    brought: frozenset[int],
+    closed: Sequence[Fill] = (),
+    brought: frozenset[int] = frozenset(),
 ) -> Iterator[Edit]:
     """Edits that put the pieces into the files; zeros behind the BLANKs.
 
@@ -317,7 +317,7 @@ def _writes(
             yield Edit("write", entry.path, reason, ("I-020",), begin, last - begin)
 
 
-def _patched(
+def patched_queue(
     snapshot: Snapshot,
     queue: MappedFileQueue,
     entries: dict[int, Entry],

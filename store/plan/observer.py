@@ -7,7 +7,7 @@ Which queues count: the messages of a topic that was deleted do not.
 Consumer groups and their progress: `config/consumerOffset.json` and what stands in its place.
 
 A broker with `enableLmq` keeps `lmqConsumerOffset.json` instead, with the groups of light queues beside
-the others; one whose configuration is a RocksDB keeps `config/consumerOffsets/` (spec 05, 5.3, 5.4).
+the others; one whose configuration is a RocksDB keeps it there (spec 05, 5.3, 5.4).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from ..audit.verified import PackedItems, QueueRange, VerifiedRun
 from ..broker.dispatch import Dispatched
 from ..broker.profiles import Profile
 from ..broker.snapshot import QueueId, Snapshot
+from ..broker.system_topics import LMQ_PREFIX
 from ..broker.topics import loads
 from ..disk.byte_reader import read_regular
 from ..errors import InvalidInput, StoreError, Unreadable
@@ -34,7 +35,7 @@ from ..index.compare import IndexAudit, IndexFiles
 from ..log.commit_log import Batch, Extent
 from ..queues.units import FileUnits
 from ..queues.write import can_have_files
-from ..start.config_load import load_config
+from ..start.config_load import load_table
 from ..start.config_rules import TOPICS, ConfigRules
 from .gaps import Forms
 from .log import LogPlan
@@ -44,7 +45,6 @@ from .unreferenced import Unplaced
 _LARGEST_BYTES = 256 << 20
 _PLAIN = "consumerOffset.json"
 _LIGHT = "lmqConsumerOffset.json"
-_ROCKSDB = "consumerOffsets"
 
 Progress = Mapping[QueueId, Mapping[str, int]]
 """Per queue and group the next queue offset to consume."""
@@ -57,14 +57,14 @@ class _Table(NamedTuple):
     written_ms: int = 0
 
 
-def read_progress(config: Path) -> Progress:
+def read_progress(config: Path, options: Mapping[str, str] | None = None) -> Progress:
     """The progress of all groups; of a file that cannot be read its `.bak`; empty without.
 
-    Of two files that name the same group the one written later counts.
+    Of two files that name the same group the one written later counts. options: of the broker.
     """
     tables = [table for name in (_PLAIN, _LIGHT) if (table := _read(config, name)) is not None]
     tables.sort(key=lambda table: table.written_ms)
-    tables += _of_rocksdb(config / _ROCKSDB)
+    tables += _of_rocksdb(config, options)
     progress: dict[QueueId, dict[str, int]] = {}
     for table in tables:
         for queue, offsets in table.progress.items():
@@ -113,22 +113,21 @@ def _light_rows(table: Mapping[str, Any]) -> Iterator[tuple[QueueId, str, int]]:
         yield QueueId(topic, 0), group, int(offset)
 
 
-def _of_rocksdb(path: Path) -> Iterator[_Table]:
+def _of_rocksdb(config: Path, options: Mapping[str, str] | None) -> Iterator[_Table]:
     """The same of a RocksDB, where there is one that can be read."""
-    from ..queues.rocksdb import RocksDb, is_rocksdb, readable
+    from ..queues.rocksdb import readable
+    from ..settings.databases import rows_of, stand_ins
 
-    if not is_rocksdb(path) or not readable():
+    path = stand_ins(config, options).get(_PLAIN)
+    if path is None or not readable():
         return
-    from ..settings.rocksdb import read_entries
-
     found = _Table({})
     try:
-        with RocksDb.open(path) as database:
-            rows = [row for entry in read_entries(database) for row in entry.records]
+        rows = rows_of(path, _PLAIN)
     except Unreadable:
         return  # what the files say is better than nothing
     for row in rows:
-        if row.get("type") == "consumer_offset":
+        if row.get("type") == "consumer_offset" and row["table"] == "offsetTable":
             queue = QueueId(str(row["topic"]), int(row["queue_id"]))
             found.progress.setdefault(queue, {})[str(row["group"])] = int(row["offset"])
     yield found
@@ -188,7 +187,7 @@ class RecoveryOptions(NamedTuple):
 
     made_ms: when it was asked. generations: of brokers that may start on the store. lost_tag: tag
     for tombstones of ordinary topics. exact: a unit with another tags code than its message's is
-    rewritten, too. replica: a copy of the log that damaged parts are taken from.
+    rewritten, too. queues_in_database: those of a RocksDB, too. replica: a copy of the log that damaged parts are taken from.
     renumber: queues whose units get the numbers of their records, also where an earlier broker had
     shifted them and consumers know its numbers. parts: of the store, as a repair names them, that are
     put right where no start looks at them, too.
@@ -202,6 +201,7 @@ class RecoveryOptions(NamedTuple):
     renumber: frozenset[tuple[str, int]] = frozenset()
     force_empty_log: bool = False
     replica: str = ""
+    queues_in_database: bool = True
     parts: tuple[str, ...] = ()
 
     @property
@@ -334,19 +334,22 @@ class PlanBuilder(LogObserver):
             self.lost.add(place.queue, "", np.zeros(1, np.int64), time, offset)
 
 
-def expected_queues(snapshot: Snapshot, rules: ConfigRules) -> Callable[[QueueId], bool]:
-    """Whether a queue's messages count.
+def expected_queues(
+    snapshot: Snapshot, rules: ConfigRules, *, light: bool = False
+) -> Callable[[QueueId], bool]:
+    """Whether a queue's messages count. light: light queues need no directory, as those of a RocksDB.
 
     A deleted topic has no queue directory and no entry in topics.json any more. Nor do those count of
     a topic that cannot be a directory. Where no table can be read every topic may be one that is there.
     """
-    taken = load_config(snapshot.layout.config, TOPICS, rules).taken
+    taken = load_table(snapshot.layout, TOPICS, rules).taken
     table = taken.value.get("topicConfigTable") if taken is not None else None
     if not isinstance(table, dict) or not table:
         return can_have_files
     names = {str(name) for name in table}
 
     def expected(queue: QueueId) -> bool:
-        return can_have_files(queue) and (queue in snapshot.queues or queue.topic in names)
+        known = queue in snapshot.queues or queue.topic in names
+        return can_have_files(queue) and (known or (light and queue.topic.startswith(LMQ_PREFIX)))
 
     return expected

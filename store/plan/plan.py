@@ -21,6 +21,7 @@ from ...formats.checkpoint import PAGE_BYTES
 from ..audit.messages import LogObserver, Tally, scan_messages
 from ..audit.queues import QueueAudit, of_right_type
 from ..audit.verified import PackedItems, VerifiedLog
+from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import BodyCheck
 from ..broker.profiles import MinOffset, Profile
 from ..broker.snapshot import QueueId, Snapshot
@@ -32,11 +33,15 @@ from ..errors import Refused
 from ..index.compare import IndexFix, index_edits
 from ..log.commit_log import CommitLog
 from ..queues.edits import QueueFix, queue_edits
+from ..queues.rocksdb import RocksDb
 from ..settings.options import options_of
 from ..start.log import Switches
+from ..start.queue_stores import QueueStores, queue_stores
 from ..start.simulate import Outcome, simulate
 from ..timer.start import timer_edits
 from .close import KeptLog, gap_finder, keep_log
+from .database import database_edits, queues_as_files
+from .entries import EntryFinder, cut_log, entry_index_edits, keep_entries
 from .fill import Fill
 from .gaps import GapFinder
 from .log import DeadTail, LogPlan, named_messages, plan_log, put_away
@@ -47,6 +52,7 @@ from .torn_records import CutProperties, misnamed
 from .unreferenced import places
 
 if TYPE_CHECKING:
+    from ..queues.rocksdb_build import DatabaseFix
     from .bring_back import Brought
 
 
@@ -140,6 +146,8 @@ class Plan:
     fills: Sequence[Fill] = ()
     #: Records that have lost properties, as they will be.
     cut: Sequence[CutProperties] = ()
+    #: The RocksDB of queues that is built; None: it stays.
+    database: DatabaseFix | None = None
 
     def __post_init__(self) -> None:
         in_phases = sorted(self.edits, key=lambda edit: edit.phase)
@@ -172,12 +180,59 @@ def make_plan(
     tell: called with the log position reached. sound: what is in order. Raises Refused, Unreadable.
     """
     wish = wish or RecoveryOptions()
+    stores = queue_stores(snapshot.layout, profile)
+    with queues_as_files(snapshot, stores) as (with_files, database):
+        return _plan(
+            with_files,
+            profile,
+            outcome,
+            _Database(stores, database),
+            wish=wish,
+            auditors=auditors,
+            progress=progress,
+            tell=tell,
+            sound=sound,
+        )
+
+
+class _Database(NamedTuple):
+    """Where a broker has its queues, and its RocksDB of them, if there is one that can be opened."""
+
+    stores: QueueStores
+    source: RocksDb | None
+
+    def edits(self, log: CommitLog, log_end: int, how: Dispatching) -> list[Edit]:
+        """What brings the RocksDB in line with a log, if the broker has one."""
+        if self.stores.database is None:
+            return []
+        return database_edits(self.stores, self.source, log, log_end, how)
+
+
+def _plan(
+    snapshot: Snapshot,
+    profile: Profile,
+    outcome: Outcome,
+    database: _Database,
+    *,
+    wish: RecoveryOptions,
+    auditors: tuple[LogObserver, ...],
+    progress: Progress | None,
+    tell: Callable[[int], None] | None,
+    sound: VerifiedLog | None,
+) -> Plan:
+    """`make_plan` with the queues of a RocksDB as files."""
     policy, keep = wish.policy, wish.policy is Policy.KEEP
     switches, sound = _kept_light(snapshot, outcome, sound) if keep else (outcome.switches, sound)
     typed, wrong_type = of_right_type(snapshot, profile.queues)
     mended, edits = mend(typed, any_length=keep, empty_log=wish.force_empty_log)
     edits += wrong_type
     if not mended.log:
+        if edits and database.source is not None:
+            raise Refused(
+                "the log is gone, and queues are in a RocksDB: there is nothing to bring it in line with",
+                path=database.source.path,
+                hint="move both aside",
+            )
         return _without_log(snapshot, policy, profile, edits, GroupLoss(progress or {}))
     sound = None if edits else sound
     queue, maker = _files_of(mended), None
@@ -194,7 +249,9 @@ def make_plan(
                 profile,
                 switches._replace(consume_queue_ext=False, timer_wheel_enable=False),
             )
-        kept = KeptLog(plan_log(mended, outcome), queue, [])
+        in_entries = snapshot.layout.dledger is not None
+        log = cut_log(mended, outcome) if in_entries else plan_log(mended, outcome)
+        kept = KeptLog(log, queue, [])
     if maker is None:
         commit_log = CommitLog.of(snapshot.layout, kept.queue)
         groups = GroupLoss(progress or {})
@@ -209,7 +266,7 @@ def make_plan(
     maker.note_lost(tombstoned(mended, kept.fills), kept.unplaced)
     beyond = sum(int((fill.lost.position >= outcome.log_end).sum()) for fill in kept.fills)
     plan = Plan(policy, kept.plan.start, kept.plan.end, edits, brought=brought, beyond=beyond)
-    return _completed(plan, snapshot, profile, switches, wish, kept, maker)
+    return _completed(plan, snapshot, profile, switches, wish, kept, maker, database)
 
 
 def _completed(
@@ -220,12 +277,19 @@ def _completed(
     wish: RecoveryOptions,
     kept: KeptLog,
     maker: PlanBuilder,
+    database: _Database,
 ) -> Plan:
     """A plan with what becomes of the log, of the queues, the index and all the rest."""
     log, rules = kept.plan, profile.dispatch
-    queues = _queue_edits(snapshot, maker, CommitLog.of(snapshot.layout, kept.queue), profile)
+    left = CommitLog.of(snapshot.layout, kept.queue)
+    queues = _queue_edits(snapshot, maker, left, profile, database.stores)
     of_log = (edit._replace(phase=Phase.LOG) for edit in log.edits)
     edits = [*plan.edits, *of_log, *queues.edits]
+    if snapshot.layout.dledger is not None:
+        made = entry_index_edits(snapshot, CommitLog.of(snapshot.layout, kept.queue), log.end)
+        edits += (edit._replace(phase=Phase.LOG) for edit in made)
+    if wish.queues_in_database:
+        edits += database.edits(left, log.end, switches.dispatching(rules))
     if switches.consume_queue_ext:
         edits += ext_edits(snapshot)
     if profile.timer and switches.timer_wheel_enable:
@@ -298,6 +362,8 @@ def _keep(
     """Look at the log and plan it under `keep`. Where nothing is damaged, one pass does: then what
     has looked at it for the plan is there, too. Raises Refused, Unreadable.
     """
+    if snapshot.layout.dledger is not None:
+        return _keep_entries(snapshot, queue, profile, wish, look, auditors, groups)
     body_check = outcome.switches.body_check
     verifies = body_check is BodyCheck.PROPERTY_CRC and profile.record.property_crc
     brought = None
@@ -330,6 +396,27 @@ def _keep(
     changed = kept.fills or kept.restored or kept.cut or kept.numbered
     same_ends = (kept.plan.start, kept.plan.end) == (as_it_is.start, as_it_is.end)
     return kept, None if changed or not same_ends else guess, brought
+
+
+def _keep_entries(
+    snapshot: Snapshot,
+    queue: MappedFileQueue,
+    profile: Profile,
+    wish: RecoveryOptions,
+    look: Callable[..., None],
+    auditors: tuple[LogObserver, ...],
+    groups: GroupLoss,
+) -> tuple[KeptLog, PlanBuilder | None, Brought | None]:
+    """The same of a DLedger log. Raises Refused, Unreadable."""
+    if wish.replica:
+        raise Refused("a DLedger log takes nothing from a replica", path=snapshot.layout.dledger)
+    log, finder = CommitLog.of(snapshot.layout, queue), EntryFinder()
+    look(log, [finder, *auditors])
+    as_it_is = LogPlan(queue.start, finder.end, False, [], 0)
+    guess = PlanBuilder(snapshot, as_it_is, groups, profile, wish, None)
+    look(log, [guess], crc=False, progress=None)
+    kept = keep_entries(snapshot, queue, wish.forms, finder, places(guess.queues))
+    return kept, None if kept.written else guess, None
 
 
 def _without_dead_tail(
@@ -395,7 +482,7 @@ class _Queues:
 
 
 def _queue_edits(
-    snapshot: Snapshot, maker: PlanBuilder, log: CommitLog, profile: Profile
+    snapshot: Snapshot, maker: PlanBuilder, log: CommitLog, profile: Profile, stores: QueueStores
 ) -> _Queues:
     found = _Queues()
     for name in sorted(maker.queues):
@@ -409,7 +496,8 @@ def _queue_edits(
             )
         directory = snapshot.layout.consume_queue / name.topic / str(name.queue_id)
         entries = snapshot.queues.get(name, ())
-        found.edits += queue_edits(fix, entries, directory, snapshot.queue_file_bytes)
+        if stores.in_files(name.topic):
+            found.edits += queue_edits(fix, entries, directory, snapshot.queue_file_bytes)
         found.rows.append(QueueRow(name, _min_offset(audit, fix, profile), fix.end))
         found.completed += fix.missing
         found.beyond += fix.beyond

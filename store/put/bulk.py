@@ -128,6 +128,8 @@ class Steps:
         texts = [java_string(topic) for topic in topics.values]
         groups = _Groups.by_queue(topics.ids, columns["queue_id"])
         counts = writer.kinds.counts(columns, topics, texts)
+        if counts is not None and writer.database is not None:
+            raise writer.database.no_batches()
         for topic_id, queue_id in groups.queues:
             writer.check_queue((texts[topic_id], queue_id))
         columns["total_size"] = sizes(MESSAGE, columns)
@@ -173,6 +175,7 @@ class Steps:
             with self._writer.writing():
                 self._writer.records().drain()
                 _write_units(self._writer, found)
+                self._writer.relieve_database()
             self._unindexed = found.dispatched
 
     def _index(self) -> None:
@@ -301,6 +304,12 @@ def _write_units(writer: StoreWriter, what: _Found) -> None:
             own = sorted_units.take(slice(begin, end))
             writer.batch_queues.add(queue, own, what.counts[own.record])
             continue
+        if writer.database is not None:
+            own = sorted_units.take(slice(begin, end))
+            writer.database.add(queue, own)
+            if not writer.database.in_files(queue[0]):
+                writer.queues.next_offsets[queue] = int(own.queue_offset.max()) + 1
+                continue
         ext = writer.queues.ext
         if ext is not None and not queue[0].startswith(LMQ_PREFIX):
             rows["tags_code"][begin:end] = ext.add(*queue, sorted_units.take(slice(begin, end)))

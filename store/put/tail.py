@@ -23,10 +23,12 @@ from ..disk.checkpoint import read_checkpoint
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.layout import Layout
 from ..errors import NotAStore, NotFound, Refused, Unclean, Unsupported, from_os_error
+from ..findings.next_commands import proposed
 from ..index.read import sizes_of
 from ..log.message import Message
 from ..log.one_record import read_message
-from ..queues.read import ConsumeQueues, batch_summaries
+from ..queues.read import ConsumeQueues, QueueSummary, batch_summaries
+from ..queues.rocksdb import HybridConsumeQueues, RocksdbConsumeQueues, has_database
 
 if TYPE_CHECKING:
     from ..log.batch import Batch
@@ -43,12 +45,13 @@ class Tail(NamedTuple):
 
     log_end: position behind the last record. last: that record; None in an empty log.
     next_offsets: queue offset that a message gets next, by topic and queue id; queues without a
-    unit are not in it.
+    unit are not in it. unit_end: end of the last record in the last file that must have a unit, 0 without.
     """
 
     log_end: int
     last: Message | None
     next_offsets: dict[tuple[str, int], int]
+    unit_end: int = 0
 
 
 class _Walked(NamedTuple):
@@ -70,27 +73,47 @@ def find_tail(layout: Layout) -> Tail:
         if file is None:
             return _empty(layout, log)
         walked = _walk(layout, log, file)
-    queues = ConsumeQueues(layout).summaries(log.start, walked.end) + batch_summaries(layout)
+    queues = _summaries(layout, log.start, walked.end)
     reached = max((queue.end_position or 0 for queue in queues), default=0)
     if reached > walked.end:
-        raise _unclean(layout, "a queue points behind the log's end", walked.end)
+        raise unclean(layout, "a queue points behind the log's end", walked.end)
     if reached < walked.unit_end:
-        raise _unclean(layout, "the queues are behind the log", reached)
+        raise unclean(layout, "the queues are behind the log", reached)
     next_offsets = {(queue.topic, queue.queue_id): queue.max_offset for queue in queues}
-    return Tail(walked.end, walked.last, next_offsets)
+    return Tail(walked.end, walked.last, next_offsets, walked.unit_end)
 
 
-def _unclean(layout: Layout, what: str, offset: int) -> Unclean:
+def _summaries(
+    layout: Layout, log_start: int = 0, log_end: int | None = None
+) -> list[QueueSummary]:
+    """Of all queues that tell what number a message gets."""
+    batches = batch_summaries(layout)
+    if layout.queue_database is None:
+        return ConsumeQueues(layout).summaries(log_start, log_end) + batches
+    from .database import no_batches
+
+    if batches:
+        raise no_batches(layout.queue_database)
+    database = RocksdbConsumeQueues(layout)
+    queues = database if layout.rocksdb_queues else HybridConsumeQueues(layout, database)
+    try:
+        return queues.summaries(log_start, log_end)
+    finally:
+        database.close()
+
+
+def unclean(layout: Layout, what: str, offset: int, command: str = "recover") -> Unclean:
+    """A store that a command has to mend before."""
     from ..findings.next_commands import proposed  # numpy, which a write can do without
 
     return Unclean(
-        what, path=layout.root, offset=offset, hint=f"run: {proposed(layout, 'recover')}"
+        what, path=layout.root, offset=offset, hint=f"run: {proposed(layout, *command.split())}"
     )
 
 
 def _empty(layout: Layout, log: MappedFileQueue) -> Tail:
     """A log without a record."""
-    queues = ConsumeQueues(layout).summaries() + batch_summaries(layout)
+    queues = _summaries(layout)
     if any(queue.end_position for queue in queues):
         raise Refused(
             "the commit log has no record, but the queues have units",
@@ -109,7 +132,7 @@ def _last_used(layout: Layout, log: MappedFileQueue) -> MappedFile | None:
         if any(log.read_file(file, 0, BLANK_BYTES)):
             return file
         if not _is_zero(log, file):
-            raise _unclean(layout, "the last log file begins with zeros", file.start)
+            raise unclean(layout, "the last log file begins with zeros", file.start)
     return None
 
 
@@ -150,7 +173,7 @@ def _next(layout: Layout, log: MappedFileQueue, position: int) -> Message | None
     if message.physical_offset != position:
         return None
     if not message.body_crc_ok:
-        raise _unclean(layout, _WRONG_CHECKSUM, position)
+        raise unclean(layout, _WRONG_CHECKSUM, position)
     return message
 
 
@@ -174,20 +197,20 @@ def _walk_columns(layout: Layout, file: MappedFile) -> _Walked:
     for item in log.scan(file.start, reuse=True):
         if isinstance(item, Batch):
             if item.mark == Mark.AFTER_DAMAGE:
-                raise _unclean(layout, "damage in the last log file", end)
+                raise unclean(layout, "damage in the last log file", end)
             if item.mark == Mark.EARLIER_LIFE:
                 # a broker takes them for new ones (spec 07, B14)
                 at = int(item.position[0])
-                raise _unclean(layout, "old records of a recycled file behind the log's end", at)
+                raise unclean(layout, "old records of a recycled file behind the log's end", at)
             if item.mark != Mark.NONE or not walking:
                 continue
             if item.body_crc_ok is not None and not item.body_crc_ok.all():
                 bad = int(item.position[item.body_crc_ok.argmin()])
-                raise _unclean(layout, _WRONG_CHECKSUM, bad)
+                raise unclean(layout, _WRONG_CHECKSUM, bad)
             end, last = item.end, int(item.position[-1])
             unit_end = end_with_unit(item) or unit_end
         elif item.kind == ExtentKind.TORN_TAIL:
-            raise _unclean(layout, "the last record is torn", item.position)
+            raise unclean(layout, "the last record is torn", item.position)
         elif item.kind == ExtentKind.BLANK and walking:
             end = item.end if log.queue.file_at(item.end) else item.position
         else:
@@ -229,12 +252,19 @@ def find_layout(root: str | PathLike[str], config: BrokerConfig) -> Layout:
 
 def check_layout(layout: Layout) -> None:
     """Raises Unsupported, Refused for a store that cannot be appended to."""
-    for found, what in (
-        (layout.dledger is not None, "a DLedger commit log"),
-        (layout.rocksdb_queues, "consume queues in RocksDB"),
-    ):
-        if found:
-            raise Unsupported(f"cannot append to a store with {what}", path=layout.root)
+    if layout.dledger is not None:
+        raise Unsupported(
+            "cannot append to a store with a DLedger commit log",
+            path=layout.root,
+            hint=f"`{proposed(layout, 'repair', '--convert', 'plain', '--to', 'DIR')}` makes a plain store of it",
+        )
+    if layout.queue_database is None and has_database(layout):
+        # a start fills a new database from the log, but for one record (B40)
+        raise Unsupported(
+            "the queues are to be in a RocksDB, and there is none yet",
+            path=layout.root,
+            hint="put without these options, then: repair --queues --as rocksdb",
+        )
     with layout.commit_log_files() as log:
         size = sizes_of(layout).commit_log.value
         for file in log.files:

@@ -1,6 +1,6 @@
 """Appending messages to a store as its broker would: `StoreWriter` (spec 01, 1.15; 07, 7.6).
 
-Order of effects: lock, `abort`, log, queues, index, checkpoint, `abort` removed. A message counts as
+Order of effects: lock, `abort`, log, queues, RocksDB of queues, index, checkpoint, `abort` removed. A message counts as
 acknowledged when `sync` has returned. Whatever is cut off before `close` has removed `abort` leaves
 a store that `recover` brings back with every acknowledged message.
 """
@@ -58,6 +58,7 @@ from .tail import Tail, check_clean, check_layout, find_layout, find_tail, gener
 if TYPE_CHECKING:
     from ...formats.derive import Columns
     from .bulk import Steps, StoredColumns
+    from .database import DatabaseWriter, TopicsInDatabase
     from .message_columns import RecordWriter
 
 __all__ = ["StoreWriter", "Stored", "WriterOptions"]
@@ -82,6 +83,7 @@ class StoreWriter:
         options: WriterOptions,
         files: Files,
         clock: Callable[[], int],
+        database: DatabaseWriter | None = None,
     ) -> None:
         config, sizes = layout.broker_config, sizes_of(layout)
         self.layout = layout
@@ -102,13 +104,22 @@ class StoreWriter:
         self.index: IndexWriter | None = None
         if config.get_bool("messageIndexEnable", True):
             self.index = IndexWriter.of(files, layout, count_every_put=profile.count_every_put)
-        self.topics = Topics.read(layout.config) if options.topic_config else None
+        #: the RocksDB of queues, if there is one
+        self.database = database
+        self._topics_in_database: TopicsInDatabase | None = None
+        if database is not None and options.topic_config:
+            from .database import TopicsInDatabase
+
+            self._topics_in_database = TopicsInDatabase.of(layout)
+        in_file = options.topic_config and self._topics_in_database is None
+        self.topics = Topics.read(layout.config) if in_file else None
         self.kinds = QueueKinds(layout, self.topics, profile)
         self.batch_queues = BatchQueuesWriter(files, layout, tail.next_offsets)
         light = profile.lmq_queues
         #: the broker names the offsets of light queues; where it does, it may leave out their units
         self.names_lmq_queues = light is not None and all(map(config.get_bool, light.options))
         self.lmq_units = not self.names_lmq_queues or config.get_bool("enableMultiDispatch")
+        self.lmq_units |= database is not None
         #: next offsets of light queues, as far as they are not those of their units
         self.lmq_offsets: dict[tuple[str, int], int] = {}
         #: messages on their way, see `bulk.append_ahead`
@@ -157,7 +168,12 @@ class StoreWriter:
             tail = find_tail(layout)
             check_log_end(files, layout, tail.log_end)
             profile = generation(layout, tail, options.as_broker)
-            return cls(layout, lock, tail, profile, options, files, clock)
+            database = None
+            if layout.queue_database is not None:
+                from .database import DatabaseWriter
+
+                database = DatabaseWriter.of(files, layout, profile, tail)
+            return cls(layout, lock, tail, profile, options, files, clock, database)
         except BaseException:
             lock.release()
             raise
@@ -179,7 +195,7 @@ class StoreWriter:
             delay_levels=self.delay_levels,
         )
         odd = found.names_queues or self.rules.append_crc or self.queues.ext is not None
-        odd |= self.kinds.special(found.topic, message)
+        odd |= self.kinds.special(found.topic, message) or self.database is not None
         if odd or ends_with_crc(message.properties):
             return self._append_columns_of([message])[0]
         queue = (found.topic, message.queue_id)
@@ -259,6 +275,8 @@ class StoreWriter:
 
     def check_queue(self, queue: tuple[str, int]) -> None:
         """Raises InvalidInput for a queue that cannot have a directory, Refused for one elsewhere."""
+        if self._topics_in_database is not None:
+            self._topics_in_database.check(queue[0])
         (self.batch_queues if self.kinds.is_batch(queue[0]) else self.queues).check(queue)
 
     def index_records(self) -> None:
@@ -284,6 +302,12 @@ class StoreWriter:
         except BaseException:
             self._broken = True
             raise
+
+    def relieve_database(self) -> None:
+        """Bring the units that wait to the RocksDB of queues where they have become many."""
+        if self.database is not None and self.database.full:
+            self.log.sync()
+            self.database.write()
 
     def _begin(self) -> None:
         """Make `abort`: on disk before the first change.
@@ -362,7 +386,10 @@ class StoreWriter:
             self.log.sync()
             self.queues.sync()
             self.batch_queues.sync()
-            if self.profile.timer and TIMER_TOPIC in self._highest_queue:
+            if self.database is not None and self._last is not None:
+                self.database.write(self.log.position)
+            in_files = self.database is None or self.database.in_files(TIMER_TOPIC)
+            if in_files and self.profile.timer and TIMER_TOPIC in self._highest_queue:
                 from ..timer.write import enqueue_timers
 
                 enqueue_timers(self._files, self.layout, self.queues.next_offsets, self.clock)

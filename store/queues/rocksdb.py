@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import os
 import weakref
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import cached_property
 from heapq import merge
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,7 +26,7 @@ from ...formats.rocksdb_consume_queue import BOUNDS, MAX, UNIT_BYTES, UNITS
 from ..broker.system_topics import LMQ_PREFIX
 from ..disk.byte_reader import Unread, failed, fill_any, opened
 from ..disk.file_queue import MappedFileQueue
-from ..disk.layout import Layout
+from ..disk.layout import ROCKSDB_STORE_TYPE, Layout
 from ..disk.queue_directories import QueueDirectory, has_topic
 from ..errors import NotFound, Unreadable, Unsupported, from_os_error
 from .read import ConsumeQueue, ConsumeQueues, QueueSummary, Unit
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
 
     from rocksdict import Rdict
 
-    from .units import UnitStream
+    from ...formats.derive.ragged import Ints
+    from .units import Units, UnitStream
 
 
 CURRENT = "CURRENT"
@@ -42,8 +45,10 @@ HINT = "pip install 'mqstore[rocksdb]' and try again"
 DEFAULT = "default"
 _IO_ERROR = "IO error"
 _WINDOW_BYTES = 1 << 20
-_MANIFEST, _SST = "MANIFEST-", ".sst"
 _OPEN_FILES = 256
+_ALL = -1
+_STRETCH = 1 << 14
+"""Entries that are read together."""
 _NOTES = "rocksdict-config.json"
 """What the library writes about a database, even where it only reads."""
 _MOST_FILES = 200_000
@@ -53,13 +58,6 @@ _MOST_FILES = 200_000
 def is_rocksdb(path: str | os.PathLike[str]) -> bool:
     """Whether a directory holds a RocksDB: it has a file CURRENT."""
     return os.path.isfile(os.path.join(path, CURRENT))  # noqa: PTH113, PTH118
-
-
-def was_rocksdb(path: Path) -> bool:
-    """Whether a directory has files of a RocksDB, but no CURRENT: what opens it refuses, or loses them."""
-    if is_rocksdb(path) or not path.is_dir():
-        return False
-    return any(entry.name.startswith(_MANIFEST) or entry.suffix == _SST for entry in path.iterdir())
 
 
 def readable() -> bool:
@@ -84,8 +82,8 @@ class RocksDb:
         self._open: dict[str, Rdict] = {}
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> RocksDb:
-        """The database in a directory.
+    def open(cls, path: str | os.PathLike[str], *, every_file: bool = False) -> RocksDb:
+        """The database in a directory. every_file: look at the end of each table now, as a broker does.
 
         Raises Unsupported where the extra is not installed, Unreadable for what is no whole
         RocksDB, Missing.
@@ -94,13 +92,18 @@ class RocksDb:
         try:
             import rocksdict
         except ImportError as error:
-            raise Unsupported("a RocksDB", path=path, hint=HINT) from error
+            raise Unsupported(
+                "cannot read a RocksDB without the extra rocksdb", path=path, hint=HINT
+            ) from error
         links = _links(path)
         try:
             names = tuple(sorted(rocksdict.Rdict.list_cf(links.name, _options(rocksdict))))
+            options = _options(rocksdict)
+            if every_file:
+                options.set_max_open_files(_ALL)
             database = rocksdict.Rdict(
                 links.name,
-                _options(rocksdict),
+                options,
                 column_families={name: _options(rocksdict) for name in names},
                 access_type=rocksdict.AccessType.read_only(False),
             )
@@ -142,6 +145,18 @@ class RocksDb:
             self._check_end(family, last, backwards=backwards)
         except Exception as error:
             raise _error(error, self.path, self._links) from error
+
+    def stretch(self, family: str, start: bytes, most: int) -> tuple[list[bytes], list[bytes]]:
+        """At most so many keys from `start` on, and their values, in order of the bytes. Raises Unreadable."""
+        if family not in self.column_families:
+            return [], []
+        try:
+            rows = list(islice(self._family(family).items(from_key=start), most))
+            if len(rows) < most:
+                self._check_end(family, rows[-1][0] if rows else start, backwards=False)
+        except Exception as error:
+            raise _error(error, self.path, self._links) from error
+        return [key for key, _ in rows], [value for _, value in rows]
 
     def _check_end(self, family: str, last: bytes, *, backwards: bool) -> None:
         """The rows end behind the key `last`: at a block that cannot be read they only seem to."""
@@ -281,22 +296,58 @@ class RocksdbConsumeQueue(ConsumeQueue):
 
         return RowUnits(self._runs, dtype_of(formats.UNIT), self.first_offset, self._end)
 
+    def newest_first(self) -> Iterator[Unit]:
+        """All units from the last one back, valid or not. Raises Unreadable."""
+        return self._rows(self._prefix + _LAST, backwards=True)
+
+    def fill(self, first: int, units: Units) -> None:
+        """Read units from `first` on into `units`; what is not there stays. Raises Unreadable."""
+        from ...formats.derive import dtype_of
+        from .units import RowUnits
+
+        stop = first + len(units)
+        RowUnits(self._runs, dtype_of(formats.UNIT), first, stop).fill(first, units)
+
+    def rows(self, first: int, stop: int) -> Iterator[tuple[int, bytes]]:
+        """Units first ≤ k < stop in a row without a hole: number of the first, their bytes. Raises Unreadable."""
+        return self._runs(first, stop)
+
     def _runs(self, first: int, stop: int) -> Iterator[tuple[int, bytes]]:
         """Units in a row without a hole: number of the first, their bytes."""
-        begin, values = first, list[bytes]()
+        import numpy as np
+
         key = formats.unit_key(self._topic, self.queue_id, first)
-        for unit_key, value in self._database.items(UNITS, key):
-            number = formats.queue_offset(unit_key, self._prefix)
-            if number is None or number >= stop:
-                break
-            if values and number != begin + len(values):
-                yield begin, b"".join(values)
-                values = []
-            begin = begin if values else number
-            if len(value) == UNIT_BYTES:
-                values.append(value)
-        if values:
-            yield begin, b"".join(values)
+        while True:
+            keys, values = self._database.stretch(UNITS, key, min(stop - first, _STRETCH))
+            mine = bisect_left(keys, True, key=lambda key: not key.startswith(self._prefix))
+            numbers, values = self._numbered(keys[:mine], values[:mine])
+            behind = int(np.searchsorted(numbers, stop))
+            ends = np.flatnonzero(np.diff(numbers[:behind]) != 1) + 1
+            begins = [0, *ends.tolist()] if behind else []
+            for begin, end in zip(begins, [*ends.tolist(), behind], strict=False):
+                yield int(numbers[begin]), b"".join(values[begin:end])
+            if not keys or mine < len(keys) or behind < len(numbers):
+                return
+            key, first = keys[-1] + b"\0", int(numbers[-1]) + 1 if len(numbers) else first
+            if first >= stop:
+                return
+
+    def _numbered(self, keys: list[bytes], values: list[bytes]) -> tuple[Ints, list[bytes]]:
+        """Numbers and values of the units of this queue; what is none is left out."""
+        import numpy as np
+
+        from ...formats.derive import dtype_of
+
+        count, width = len(keys), len(self._prefix) + formats.UNIT_OFFSET.sizeof()
+        if len(b"".join(keys)) != count * width or len(b"".join(values)) != count * UNIT_BYTES:
+            rows = zip(keys, values, strict=True)
+            right = [(k, v) for k, v in rows if len(k) == width and len(v) == UNIT_BYTES]
+            keys, values = [k for k, _ in right], [v for _, v in right]
+        raw = np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), width)
+        numbers = np.ascontiguousarray(raw[:, len(self._prefix) :])
+        return numbers.view(dtype_of(formats.UNIT_OFFSET)).ravel()["queue_offset"].astype(
+            np.int64
+        ), values
 
     def _rows(self, start: bytes, *, backwards: bool = False) -> Iterator[Unit]:
         """Units from a key on, as long as they are of this queue."""
@@ -341,6 +392,13 @@ class RocksdbConsumeQueues(ConsumeQueues):
         """Those of a RocksDB that need not be in a store."""
         found = cls(Layout.of(path.parent))
         found._path = path
+        return found
+
+    @classmethod
+    def of(cls, database: RocksDb) -> RocksdbConsumeQueues:
+        """Those of a database that somebody has opened, and closes."""
+        found = cls.at(database.path)
+        found.__dict__["database"] = database
         return found
 
     @cached_property
@@ -419,6 +477,11 @@ class HybridConsumeQueues(ConsumeQueues):
         super().__init__(layout)
         self.in_database = database
 
+    @property
+    def light(self) -> list[QueueDirectory]:
+        """Light queues that are in the database alone."""
+        return list(self._light.values())
+
     @cached_property
     def _light(self) -> dict[str, QueueDirectory]:
         """The only queue of each light topic that is in the database alone."""
@@ -460,6 +523,25 @@ class HybridConsumeQueues(ConsumeQueues):
         self.in_database.close()
 
 
+def has_database(layout: Layout) -> bool:
+    """A broker has consume queues in a RocksDB, by its options, or else by what is there."""
+    config = layout.broker_config
+    asked = config.get("storeType") == ROCKSDB_STORE_TYPE
+    asked = asked or config.get_bool("rocksdbCQDoubleWriteEnable")
+    return asked or layout.queue_database is not None
+
+
+def light_in_database(layout: Layout) -> bool | None:
+    """The RocksDB of queues has light queues; None: it has no queue, or cannot be read."""
+    if layout.queue_database is None:
+        return None
+    try:
+        topics = [queue.topic for queue in RocksdbConsumeQueues(layout)]
+    except (Unsupported, Unreadable):
+        return None
+    return any(topic.startswith(LMQ_PREFIX) for topic in topics) if topics else None
+
+
 def open_queues(layout: Layout) -> tuple[ConsumeQueues, str]:
     """The queues of a store, and why those of its RocksDB cannot be read, "" where they can: then
     there are those in files alone, of a store without such none.
@@ -486,6 +568,12 @@ def _queue_of(key: bytes) -> tuple[bytes, int] | None:
     except ConstructError:
         return None
     return (found.topic, found.queue_id) if whole else None
+
+
+def queue_of_bound(key: bytes) -> tuple[str, int] | None:
+    """Topic and queue of a `max` row, None for any other key."""
+    found = _bound_of(key)
+    return None if found is None else (found[0].decode("utf-8", "surrogateescape"), found[1])
 
 
 def _bound_of(key: bytes) -> tuple[bytes, int] | None:

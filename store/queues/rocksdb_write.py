@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -21,10 +22,15 @@ from .rocksdb import DEFAULT, HINT
 _TABLE = ".sst"
 _TABLE_FORMAT = 5
 """Of tables; brokers of 5.3 bring a library that knows no later one."""
-_NOT_OURS = ("LOG", "rocksdict-config.json")
+NOT_OURS = ("LOG", "rocksdict-config.json")
 """What the library tells beside the database."""
-_LARGEST_BYTES = 256 << 20
+_OF_DATABASE = re.compile(r"CURRENT|IDENTITY|LOCK|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log|blob|dbtmp)")
+LARGEST_BYTES = 256 << 20
 """Of a file that is changed or new."""
+
+
+Changes = Mapping[str, Mapping[bytes, bytes | None]]
+"""By column family and key: a new value, or None for an entry that goes."""
 
 
 class Rewritten(NamedTuple):
@@ -38,20 +44,41 @@ class Rewritten(NamedTuple):
     digest: str
 
 
-def rewritten(path: Path, entries: Mapping[bytes, bytes]) -> Rewritten:
-    """The database in `path` with these entries of its family `default`. Writes nothing there.
+def rewritten(path: Path, entries: Mapping[bytes, bytes], family: str = DEFAULT) -> Rewritten:
+    """The database in `path` with these entries of one of its column families. As `changed`."""
+    return changed(path, {family: entries})
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Files of a database so that a copy of it is sound at any step: what names a file comes after it."""
+    return sorted(names, key=lambda name: (_rank(name), name))
+
+
+def _rank(name: str) -> int:
+    """Tables, logs, options, the list of tables, and last what names that."""
+    starts = ("OPTIONS", "MANIFEST", "CURRENT")
+    found = next((at for at, start in enumerate(starts, 2) if name.startswith(start)), None)
+    return found if found is not None else int(not name.endswith(_TABLE))
+
+
+def changed(path: Path, changes: Changes) -> Rewritten:
+    """The database in `path` with these changes. Writes nothing there.
 
     Raises Unsupported where the extra is not installed, Unreadable.
     """
+    if not any(changes.values()):
+        return Rewritten({}, (), "")
     try:
         import rocksdict
     except ImportError as error:
-        raise Unsupported("a RocksDB", path=path, hint=HINT) from error
+        raise Unsupported(
+            "cannot change a RocksDB without the extra rocksdb", path=path, hint=HINT
+        ) from error
     with TemporaryDirectory(prefix="mqstore-rocksdb-", ignore_cleanup_errors=True) as folder:
         copy = Path(folder)
         try:
             digest = _copy(path, copy)
-            _put(rocksdict, copy, entries)
+            _put(rocksdict, copy, changes)
             return Rewritten(*_changes(path, copy), digest)
         except OSError as error:
             raise from_os_error(error, path, "cannot copy the files of") from error
@@ -65,44 +92,59 @@ def rewritten(path: Path, entries: Mapping[bytes, bytes]) -> Rewritten:
 def _copy(path: Path, copy: Path) -> str:
     """Links to the tables, all else copied; a digest of names, lengths and content."""
     total = hashlib.sha256()
-    for file in _files(path):
+    for file in files_of(path):
         total.update(f"{file.name} {file.stat().st_size}\n".encode())
         if file.suffix == _TABLE:
             (copy / file.name).symlink_to(file.absolute())
         else:
-            total.update(hashlib.sha256(read_regular(file, _LARGEST_BYTES)).digest())
+            total.update(hashlib.sha256(read_regular(file, LARGEST_BYTES)).digest())
             shutil.copyfile(file, copy / file.name)
     return total.hexdigest()
 
 
-def _files(path: Path) -> list[Path]:
+def database_files(path: Path) -> list[Path]:
+    """What belongs to a database in a directory that may hold topics, too; none where it is missing."""
+    if not path.is_dir():
+        return []
+    return [file for file in files_of(path) if _OF_DATABASE.fullmatch(file.name)]
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files of a directory, without what the library tells beside its database."""
     return sorted(
         Path(entry.path)
         for entry in os.scandir(path)
-        if entry.is_file() and not entry.name.startswith(_NOT_OURS)
+        if entry.is_file() and not entry.name.startswith(NOT_OURS)
     )
 
 
-def _put(rocksdict: Any, path: Path, entries: Mapping[bytes, bytes]) -> None:
-    families = rocksdict.Rdict.list_cf(str(path), _options(rocksdict))
-    options = {name: _options(rocksdict) for name in families}
-    database = rocksdict.Rdict(str(path), _options(rocksdict), column_families=options)
+def _put(rocksdict: Any, path: Path, changes: Changes) -> None:
+    families = rocksdict.Rdict.list_cf(str(path), table_options(rocksdict))
+    options = {name: table_options(rocksdict) for name in families}
+    database = rocksdict.Rdict(str(path), table_options(rocksdict), column_families=options)
     try:
-        family = database.get_column_family(DEFAULT)
-        for key, value in entries.items():
-            family[key] = value
-        family.flush()
-        del family
+        for name, entries in changes.items():
+            if not entries:
+                continue
+            family = database.get_column_family(name)
+            for key, value in entries.items():
+                if value is None:
+                    del family[key]
+                else:
+                    family[key] = value
+            family.flush()
+            del family
     finally:
         database.close()
 
 
-def _options(rocksdict: Any) -> Any:
-    """As brokers open theirs, but that nothing is merged into other tables."""
+def table_options(rocksdict: Any, *, packed: bool = False) -> Any:
+    """As brokers open theirs, but that nothing is merged into other tables. packed: by LZ4, as they have units."""
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(False)
     options.set_disable_auto_compactions(True)
-    options.set_compression_type(rocksdict.DBCompressionType.none())
+    kinds = rocksdict.DBCompressionType
+    options.set_compression_type(kinds.lz4() if packed else kinds.none())
     options.set_wal_recovery_mode(rocksdict.DBRecoveryMode.skip_any_corrupted_record())
     tables = rocksdict.BlockBasedOptions()
     tables.set_format_version(_TABLE_FORMAT)
@@ -111,12 +153,12 @@ def _options(rocksdict: Any) -> Any:
 
 
 def _changes(path: Path, copy: Path) -> tuple[dict[str, bytes], tuple[str, ...]]:
-    before, after = {f.name: f for f in _files(path)}, {f.name: f for f in _files(copy)}
+    before, after = {f.name: f for f in files_of(path)}, {f.name: f for f in files_of(copy)}
     made = {}
     for name, file in after.items():
         if file.is_symlink():
             continue
-        data = read_regular(file, _LARGEST_BYTES)
-        if name not in before or data != read_regular(before[name], _LARGEST_BYTES):
+        data = read_regular(file, LARGEST_BYTES)
+        if name not in before or data != read_regular(before[name], LARGEST_BYTES):
             made[name] = data
     return made, tuple(sorted(before.keys() - after.keys()))

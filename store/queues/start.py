@@ -458,6 +458,8 @@ class QueueState:
                 return
 
     def _min_binary(self, log_start: int) -> bool:
+        if not self.files and self.rules.fileless_reaches_nowhere:
+            self.min_logic, self.max_physical = 0, -1
         if self.min_logic >= self.end or not self.files:
             return True
         last = self.files[-1]

@@ -84,6 +84,8 @@ class _Judge:
 
     def bug_of(self, share: Share) -> str:
         """The number of a bug, "" where the files are damaged and no broker's rule is at fault."""
+        if self._outcome.stores.reads(share.queue):
+            return "B41" if not self._outcome.stores.files else "B43"
         if share.reason == HIDDEN:
             linear = self._outcome.profile.queues.min_offset is MinOffset.LINEAR
             return "" if linear else "B23"

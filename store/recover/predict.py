@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from ...formats.dledger_index import FILE_BYTES, UNIT_BYTES
 from ..audit.messages import Readability, Tally
-from ..broker.load_rules import size_at
+from ..broker.load_rules import Refusal, size_at
 from ..broker.profiles import Profile
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..disk.file_queue import file_name
@@ -20,7 +21,9 @@ from ..index.read import sizes_of
 from ..plan.observer import GroupLoss
 from ..queues.edits import last_byte, last_unit_byte
 from ..queues.start import ExtState, QueueState
+from ..queues.start_rocksdb import StartedQueue
 from ..start.config import ConfigStart
+from ..start.dledger import index_directory
 from ..start.simulate import Outcome
 from .broker_bugs import with_bugs
 from .cases import Case
@@ -77,6 +80,32 @@ class QueueEnds(NamedTuple):
     max_offset: int
 
 
+class DatabaseEnds(NamedTuple):
+    """The queues in a RocksDB after a start. row: how far it says that the log was dispatched."""
+
+    row: int
+    queues: list[QueueEnds]
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> DatabaseEnds | None:
+        """Those of a simulated start; None: the broker has none."""
+        database = outcome.database
+        if database is None:
+            return None
+        return cls(database.row, _ends({name: database.view(name) for name in database.queues}))
+
+    def to_json(self) -> dict[str, Any]:
+        """Fields of the JSON."""
+        return {"row": self.row, "queues": [queue._asdict() for queue in self.queues]}
+
+
+def _ends(queues: Mapping[QueueId, StartedQueue]) -> list[QueueEnds]:
+    return [
+        QueueEnds(*name, queue.min_offset, queue.max_offset)
+        for name, queue in sorted(queues.items())
+    ]
+
+
 @dataclass(frozen=True)
 class Prediction:
     """A broker's start on a store.
@@ -96,7 +125,14 @@ class Prediction:
     log_start: int | None = None
     log_end: int | None = None
     log_end_reason: str = ""
+    #: As consumers get them.
     queues: list[QueueEnds] = field(default_factory=list)
+    #: None: there are none in a RocksDB.
+    database: DatabaseEnds | None = None
+    #: Of what is invisible: the record at 0, which a start left out of a new RocksDB of queues (B40).
+    left_out: int = 0
+    #: When the units of that are written, where one start can have several outcomes (B41).
+    race: str = ""
     files: list[FileChange] = field(default_factory=list)
     readable: int = 0
     lost: Tally = field(default_factory=Tally)
@@ -113,6 +149,11 @@ class Prediction:
     def starts(self) -> bool:
         """The broker comes up."""
         return self.outcome == "starts"
+
+    @property
+    def hidden(self) -> int:
+        """Messages that stay and cannot be read, but for one that each such broker leaves out."""
+        return self.invisible.messages - self.left_out
 
     @property
     def unfired(self) -> int:
@@ -150,6 +191,8 @@ class Prediction:
             "log_end": self.log_end,
             "log_end_reason": self.log_end_reason,
             "queues": [queue._asdict() for queue in self.queues],
+            "database": self.database.to_json() if self.database else None,
+            "race": self.race,
             "files": [change.to_json() for change in self.files],
             "readable": self.readable,
             "lost": self.lost.to_json(),
@@ -179,10 +222,15 @@ def prediction(outcome: Outcome, after: Readability, groups: GroupLoss, case: Ca
     if outcome.refusal is not None:
         return _refused(outcome, profile, case)
     root = os.fspath(outcome.snapshot.layout.root)
-    queues = [
-        QueueEnds(name.topic, name.queue_id, queue.min_offset, queue.max_offset)
-        for name, queue in sorted(outcome.queues.items())
-    ]
+    database = outcome.database
+    if database is not None and database.unreadable and outcome.snapshot.abort:
+        # what a recovery after a crash writes is merged with what cannot be read, and it fails
+        place = str(outcome.stores.database)
+        outcome.refusal = Refusal(
+            "queue-database", "RocksDBException: Corruption: block checksum mismatch", place
+        )
+        return _refused(outcome, profile, case)
+    queues = _ends(outcome.read_queues)
     hangs = bool(outcome.hangs)
     return Prediction(
         broker_version=profile.version,
@@ -197,6 +245,8 @@ def prediction(outcome: Outcome, after: Readability, groups: GroupLoss, case: Ca
         log_end=outcome.log_end,
         log_end_reason=_end_reason(outcome),
         queues=queues,
+        database=DatabaseEnds.of(outcome),
+        left_out=after.without_first if database is not None and not outcome.stores.files else 0,
         files=[_inside(change, root) for change in _changes(outcome)],
         readable=0 if hangs else after.readable,
         lost=after.lost,
@@ -217,6 +267,8 @@ def _refused(outcome: Outcome, profile: Profile, case: Case) -> Prediction:
 def _end_reason(outcome: Outcome) -> str:
     """Why the recovery's scan ended where it ended."""
     walk = outcome.walk
+    if outcome.dledger is not None:
+        return outcome.dledger.reason
     if walk is None or walk.failure is None:
         return "there is no log file"
     if walk.reason == "blank":
@@ -243,6 +295,10 @@ def _changes(outcome: Outcome) -> Iterator[FileChange]:
     for file in outcome.log.files[-1:]:
         if file.entry is not None and file.wrote < snapshot.log_file_bytes:
             yield from _given_up(file.entry, file.wrote)
+    if (ledger := outcome.dledger) is not None and ledger.rewritten >= 0:
+        begin, end = (number * UNIT_BYTES for number in (ledger.rewritten, ledger.last + 1))
+        place = Path(index_directory(snapshot)) / file_name(begin // FILE_BYTES * FILE_BYTES)
+        yield FileChange(os.fspath(place), "rewritten", begin % FILE_BYTES, end % FILE_BYTES)
     directory = snapshot.layout.consume_queue
     for name, queue in sorted(outcome.queues.items()):
         yield from _queue_changes(queue, directory / name.topic / str(name.queue_id))

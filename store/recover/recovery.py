@@ -38,7 +38,7 @@ from ..settings.options import options_of
 from ..start.config import ConfigStart, config_start
 from ..start.config_rules import config_rules
 from ..start.log import Switches, as_configured, by_source, proof_in, switches_of
-from ..start.simulate import Outcome, simulate
+from ..start.simulate import Outcome, all_outcomes, simulate
 from .cases import Case, Facts, case_of
 from .predict import Prediction, prediction, queue_ends
 
@@ -109,7 +109,7 @@ class Recovery:
         group, that the configuration forgets.
         """
         worst = self.prediction
-        hidden = worst.lost.messages or worst.invisible.messages or worst.unfired or worst.forgets
+        hidden = worst.lost.messages or worst.hidden or worst.unfired or worst.forgets
         return bool(not worst.starts or hidden or self.plan is None or self.plan.lost.messages)
 
     def to_json(self) -> dict[str, Any]:
@@ -254,7 +254,12 @@ def analyze(
     main = as_configured(main, config)
     switches = switches_of(snapshot)
     sound = proved.sound if proved else _sound(snapshot, main, switches, jobs, tell)
-    outcomes = [simulate(snapshot, profile, switches, sound=sound) for profile in profiles]
+    outcomes = [
+        outcome
+        for profile in profiles
+        for outcome in all_outcomes(snapshot, profile, switches, sound=sound)
+    ]
+    chosen = next(outcome for outcome in outcomes if outcome.profile == main)
     generations = tuple(profile.version for profile in profiles)
     wish = RecoveryOptions(
         policy,
@@ -264,18 +269,18 @@ def analyze(
         force_empty_log=force_empty_log,
         replica=replica,
     )
-    progress = read_progress(layout.config)
-    expected = expected_queues(snapshot, config_rules(main))
+    progress = read_progress(layout.config, layout.broker_config)
+    light = chosen.database is not None
+    expected = expected_queues(snapshot, config_rules(main), light=light)
     watched = []
     for outcome in outcomes:
         groups = GroupLoss(progress)
         kept = [(file.start, file.start + file.wrote) for file in outcome.log.files]
-        after = Readability(kept, outcome.queues, expected)
+        after = Readability(kept, outcome.read_queues, expected)
         after.on_lost, after.on_lost_run = groups.add, groups.add_run
         watched.append((outcome, after, groups))
     auditors = tuple(after for _, after, _ in watched)
     plan, refusal = None, None
-    chosen = outcomes[profiles.index(main)]
     try:
         plan = make_plan(
             snapshot,
@@ -292,7 +297,7 @@ def analyze(
         for auditor in auditors:
             auditor.reset()
         if snapshot.log:
-            scan_messages(CommitLog.open(layout), [*auditors], Dispatching(multi_dispatch=False))
+            scan_messages(CommitLog.open(layout), [*auditors], how=_every_message(switches, main))
     found = _recovery(snapshot, generation, version, watched, main, plan, refusal, wish, seen)
     return replace(found, played=Played(snapshot, chosen, sound))
 
@@ -315,7 +320,7 @@ def plan_again(
         switches = switches_of(snapshot)
         sound = _sound(snapshot, profile, switches)
         played = Played(snapshot, simulate(snapshot, profile, switches, sound=sound), sound)
-    progress = read_progress(layout.config)
+    progress = read_progress(layout.config, layout.broker_config)
     return make_plan(
         played.snapshot,
         profile,
@@ -338,6 +343,13 @@ def _sound(
     return None if proof is None else prove_log(proof, jobs or cores(), tell)
 
 
+def _every_message(switches: Switches, main: Profile) -> Dispatching:
+    """The messages that count where nothing is planned."""
+    if main.database is not None and switches.multi_dispatch:
+        return switches.dispatching(main.dispatch)
+    return Dispatching(multi_dispatch=False)
+
+
 def _profiles(version: str | None, generation: Generation | None) -> list[Profile]:
     if generation is None:
         assert version is not None
@@ -354,6 +366,8 @@ def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None
     if barriers(layout):
         yield "a start barrier keeps brokers from loading: --apply carries on and removes it"
     yield from options_of(layout).notes()
+    if layout.dledger is not None:
+        yield "a DLedger log: predicted for one node alone; a follower takes what its leader has"
     if plan and plan.index is None and options_of(layout).message_index.is_guess:
         from ..findings.next_commands import (
             proposed,  # which looks at findings, and they at recoveries
@@ -364,7 +378,8 @@ def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None
             f"`{proposed(layout, 'repair', '--index')}` makes one of what the log has"
         )
     size = sizes_of(layout).consume_queue
-    if plan and size.origin == "default" and plan.touches("consumequeue"):
+    by_files = not layout.rocksdb_queues
+    if plan and by_files and size.origin == "default" and plan.touches("consumequeue"):
         yield (
             f"no queue file shows its size: {size.value} bytes, the broker's default, are taken "
             "(--set mappedFileSizeConsumeQueue=…)"
@@ -388,9 +403,11 @@ def _recovery(
     for outcome, after, groups in watched:
         case = case_of(Facts(snapshot, outcome, after, plan, cut_off is not None))
         found = prediction(outcome, after, groups, case)
+        if sum(other.profile == outcome.profile for other, *_ in watched) > 1:
+            found = replace(found, race=outcome.commit.value)
         ends = queue_ends(found, plan, snapshot)
         predictions.append(found.with_config(config_start(layout, outcome.profile, ends)))
-        if outcome.profile == main:
+        if outcome.profile == main and plan_case is None:
             plan_case = case
     predictions.sort(key=lambda p: (p.badness, p.broker_version == main.version), reverse=True)
     counted = watched[0][1]

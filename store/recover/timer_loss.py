@@ -20,7 +20,7 @@ from ...formats.message_properties import TIMER_DEL_UNIQKEY, TIMER_OUT_MS, parse
 from ...formats.timer_log import UNIT, UNIT_BYTES
 from ..counted import counted
 from ..log.commit_log import CommitLog
-from ..queues.start import QueueState
+from ..queues.start_rocksdb import StartedQueue
 from ..queues.units import is_valid
 from ..start.simulate import Outcome
 from ..timer.read import NOWHERE, TimerEntries, follow, is_entry, is_in_place
@@ -84,7 +84,7 @@ class TimerLoss:
 
 def timer_loss(outcome: Outcome) -> TimerLoss | None:
     """None where the broker has no timer, or nobody used it. Raises Unreadable."""
-    state, queue = outcome.timer, outcome.queues.get(QUEUE)
+    state, queue = outcome.timer, outcome.read_queues.get(QUEUE)
     if state is None or queue is None or outcome.hangs:
         return None
     entries = _entries(outcome, state)
@@ -135,7 +135,7 @@ def _why_never(outcome: Outcome, state: TimerState, entries: TimerEntries) -> st
 
 
 def _forgotten(
-    outcome: Outcome, state: TimerState, queue: QueueState, entries: TimerEntries, offset: Ints
+    outcome: Outcome, state: TimerState, queue: StartedQueue, entries: TimerEntries, offset: Ints
 ) -> int:
     """Messages that wait, have no entry, and are not read again; of those that are read before the
     place where the broker goes on the newest are looked at.
@@ -183,7 +183,7 @@ def _is_newest(entries: TimerEntries) -> Flags:
     return newest
 
 
-def _queue_offsets(queue: QueueState, places: Ints) -> Ints:
+def _queue_offsets(queue: StartedQueue, places: Ints) -> Ints:
     """Queue offsets of the units that name these places; -1 where none does."""
     found = np.full(len(places), -1, np.int64)
     order = np.argsort(places, kind="stable")
@@ -198,14 +198,14 @@ def _queue_offsets(queue: QueueState, places: Ints) -> Ints:
     return found
 
 
-def _units(queue: QueueState, begin: int) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
+def _units(queue: StartedQueue, begin: int) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
     """(queue offset, units) from `begin` on, in windows."""
     for first in range(begin, queue.max_offset, _AT_ONCE):
         count = min(_AT_ONCE, queue.max_offset - first)
         yield first, queue.lookup(np.arange(first, first + count, dtype=np.int64))
 
 
-def _stuck_at(outcome: Outcome, state: TimerState, queue: QueueState) -> int | None:
+def _stuck_at(outcome: Outcome, state: TimerState, queue: StartedQueue) -> int | None:
     """The first message that is read and has no number for its time."""
     log = CommitLog.open(outcome.snapshot.layout)
     end = min(queue.max_offset, state.queue_offset + _READ_AGAIN_MAX)

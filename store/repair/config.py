@@ -329,7 +329,7 @@ def config_repair(
 ) -> ConfigRepair:
     """Plan it. ranges: (min, max) offset of each queue once it is mended. Raises Unreadable."""
     made, layout, rules = ConfigRepair(), snapshot.layout, config_rules(profile)
-    tables = ConfigTables.read(layout.config)
+    tables = ConfigTables.read(layout.config, layout.broker_config)
     start = config_start(layout, profile, ranges)
     proven = _proven(snapshot, tables, start, ranges, writer, profile.dispatch)
     gone = frozenset() if start.bare else start.forgotten

@@ -14,6 +14,7 @@ from ..disk.layout import (
     COMPACTION,
     CONSUME_QUEUE,
     CONSUME_QUEUE_EXT,
+    ROCKSDB_CONSUME_QUEUE,
     TIMER_LOG,
     Layout,
 )
@@ -43,6 +44,7 @@ CHOICES = tuple(part for part in Part if part not in (Part.LOG, Part.ABORT))
 _FOLDERS = {
     CONSUME_QUEUE: Part.QUEUE,
     BATCH_CONSUME_QUEUE: Part.QUEUE,
+    ROCKSDB_CONSUME_QUEUE: Part.QUEUE,
     CONSUME_QUEUE_EXT: Part.EXT,
     INDEX_FOLDER: Part.INDEX,
     TIMER_LOG: Part.TIMER,
@@ -65,7 +67,7 @@ _OF_CODES = {
     "I-080": Part.EXT,
 }
 """Codes that another part mends than their group says."""
-_BY_HAND = frozenset({"I-084", "I-147", "I-148", "I-151", "I-153", "I-155", "I-170", "I-171"})
+_BY_HAND = frozenset({"I-147", "I-148", "I-151", "I-153", "I-155", "I-170", "I-171"})
 """Codes that no repair mends, whatever their group says: `unrepairable.toml` has the reasons."""
 
 

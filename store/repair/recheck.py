@@ -48,7 +48,9 @@ def analyze_again(
     changed = ((part_of(layout, Path(edit.path)), edit.kind) for edit in plan.edits)
     parts = {part for part, kind in changed if part is not Part.CONFIG or kind != "create"}
     if plan.items is None or found.interrupted or not parts <= _MADE:
-        return analyze(layout, request.choice, request.version, request.made_ms, tell, jobs)
+        return analyze(
+            layout, request.choice, request.version, request.made_ms, tell, jobs, request.kind
+        )
     left = [edit for edit in plan.edits if not _is_done(edit, layout, plan)]
     return Repair(layout, request, replace(plan, edits=left))
 

@@ -39,6 +39,16 @@ from ..start.simulate import Outcome
 from .checkpoint import with_checkpoint
 from .compaction import compaction_repair
 from .config import Clamped, ConfigRepair, config_repair
+from .config_in_files import config_in_files
+from .database import (
+    Kind,
+    database_gone,
+    database_plan,
+    queues_in_database,
+    queues_of,
+    refuse_kind,
+    with_database,
+)
 from .ext import ext_repair
 from .index import crc_item_edits, index_fix, stray_files
 from .parts import Choice, Part, covers, part_of, queue_text
@@ -46,7 +56,8 @@ from .timer import planned_queue, timer_edits
 
 
 class Request(NamedTuple):
-    """What is asked for. version: the generation of brokers. made_ms: when it was asked.
+    """What is asked for. version: the generation of brokers. made_ms: when it was asked. kind: where the
+    queues are to be afterwards, None: where they are.
 
     The same request gives the same plan for the same store.
     """
@@ -54,6 +65,7 @@ class Request(NamedTuple):
     choice: Choice
     version: str
     made_ms: int
+    kind: Kind | None = None
 
 
 @dataclass
@@ -121,13 +133,17 @@ def analyze(
     made_ms: int,
     tell: Callable[[int], None] | None = None,
     jobs: int | None = None,
+    kind: Kind | None = None,
 ) -> Repair:
     """Plan a repair. Writes nothing. tell: called with the log position reached. jobs: processes.
+    kind: where the queues are to be afterwards; layout: as `as_kind` gives it.
 
     Raises Refused (the log itself is to be recovered first), Unreadable, InvalidInput.
     """
-    version = profile_of(version or generation_of(layout).version).version
-    request = Request(choice, version, made_ms)
+    given = profile_of(version).version if version else None
+    refuse_kind(layout, kind, given)
+    version = given or profile_of(generation_of(layout).version).version
+    request = Request(choice, version, made_ms, kind)
     seen = Fingerprint.of(layout)
     plan, config = _plan(layout, request, tell, jobs or cores())
     cut_off = unfinished(layout.root, layout.journal)
@@ -146,16 +162,28 @@ def _plan(
     layout: Layout, request: Request, tell: Callable[[int], None] | None, jobs: int
 ) -> tuple[Plan, ConfigRepair]:
     choice, profile = request.choice, profile_of(request.version)
+    if choice.parts == {Part.QUEUE} and queues_in_database(layout, request.kind):
+        plan = database_plan(layout, profile, tell, request.kind)
+        _check_named(layout, choice, plan)
+        return plan, ConfigRepair()
     snapshot = Snapshot.of(layout)
     named = frozenset((t, q) for t, q in choice.queues if q is not None)
     versions = (request.version,)
-    wish = RecoveryOptions(Policy.KEEP, request.made_ms, versions, exact=True, renumber=named)
+    wish = RecoveryOptions(
+        Policy.KEEP, request.made_ms, versions, exact=True, renumber=named, queues_in_database=False
+    )
     switches = switches_of(snapshot)
     sound = made_anew(snapshot, profile, switches, jobs, tell)
     outcome = _as_it_lies(snapshot, profile, switches, sound)
     whole = make_plan(snapshot, profile, outcome, wish=wish, tell=tell, sound=sound)
     _check_named(layout, choice, whole)
-    return mend_parts(snapshot, profile, switches, whole, request)
+    plan, config = mend_parts(snapshot, profile, switches, whole, request)
+    if request.kind is Kind.FILES:
+        settings = config_in_files(layout, request.made_ms)
+        plan = replace(plan, edits=[*database_gone(layout), *settings, *plan.edits])
+    elif layout.queue_database is not None and Part.QUEUE in choice.parts:
+        plan = with_database(layout, profile, plan, tell)
+    return plan, config
 
 
 def made_anew(
@@ -229,7 +257,7 @@ def mend_parts(
 
 def _check_named(layout: Layout, choice: Choice, whole: Plan) -> None:
     """Queues that are named are those of the store. Raises NotFound, Unsupported."""
-    known = [row.queue for row in whole.queues]
+    known = {row.queue for row in whole.queues} | (queues_of(layout) if choice.queues else set())
     for named in choice.queues:
         if any(covers(named, queue) for queue in known):
             continue
@@ -287,6 +315,7 @@ def _confined(layout: Layout, choice: Choice, whole: Plan, config: ConfigRepair)
     """What was chosen of the whole plan. Raises Refused where the log is to be recovered first."""
     needs_log = choice.parts & {Part.QUEUE, Part.INDEX, Part.CHECKPOINT, Part.EXT}
     of_log = [e for e in whole.edits if part_of(layout, Path(e.path)) is Part.LOG]
+    of_log = [e for e in of_log if e.kind != "remove"]  # made in advance: a start removes it, too
     if needs_log and of_log:
         raise Refused(
             f"the log itself is not in order: {of_log[0].reason}",

@@ -363,11 +363,14 @@ def complete(
     config: BrokerConfig,
     version: str | None,
     files: Files,
+    *,
+    damaged: bool = False,
+    command: str = "salvage",
 ) -> Restored:
     """Make queues, index, checkpoint and topics from the log, as a recovery does.
 
     Torn properties and wrong headers are put right as there. Nothing is done where the plan would
-    give up a record. Raises as `recover` does.
+    give up a record, unless it is known that some are `damaged`. Raises as `recover` does.
     """
     told = [f"mappedFileSizeCommitLog={restored.file_bytes}"]
     if offsets.light:
@@ -378,7 +381,7 @@ def complete(
     found = analyze(layout, version, policy=Policy.KEEP)
     restored = restored._replace(version=found.main_version)
     left = str(found.refusal) if found.plan is None else ""
-    if found.plan is not None and _gives_up(found.plan):
+    if found.plan is not None and not damaged and _gives_up(found.plan):
         left = _MORE
     if left:
         return restored._replace(left=left)
@@ -392,7 +395,7 @@ def complete(
     assert plan is not None  # as above: files of config have no part in it
     del found  # it may be large
     # nobody else writes into a store that is being made: the plan is still the one of this store
-    applied = apply(layout, plan, lambda: plan, files, command="salvage")
+    applied = apply(layout, plan, lambda: plan, files, command=command)
     if applied.session:
         purge(layout, Journal.load(layout.root, layout.journal / applied.session), files)
     found = analyze(Layout.open(root, layout.broker_config), restored.version, policy=Policy.KEEP)

@@ -165,6 +165,12 @@ def new_session(layout: Layout) -> str:
     return name
 
 
+def refuse_in_use(layout: Layout) -> None:
+    """Raises InUse where a process has the lock of a store."""
+    if (pid := holder(layout.lock)) is not None:
+        raise InUse(f"in use by process {pid}", path=layout.root, hint="stop the broker first")
+
+
 @contextmanager
 def alone(
     layout: Layout, files: Files, wait_seconds: float, *, made: Iterable[Path] = ()
@@ -176,8 +182,8 @@ def alone(
     journal without a barrier is none to go on with. made: directories that may be removed, where
     no barrier is put. Raises InUse: then another's barrier stays where it is.
     """
-    if not wait_seconds and (pid := holder(layout.lock)) is not None:
-        raise InUse(f"in use by process {pid}", path=layout.root, hint="stop the broker first")
+    if not wait_seconds:
+        refuse_in_use(layout)
     avoided = frozenset(made)
     own = _put_barrier(layout, files, avoided)
     try:

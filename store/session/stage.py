@@ -12,6 +12,7 @@ import hashlib
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...formats.index_file import file_size
 from ..audit.messages import Messages, scan_messages
@@ -21,18 +22,22 @@ from ..counted import counted
 from ..disk.byte_reader import pieces
 from ..disk.checkpoint import Checkpoint
 from ..disk.file_queue import MappedFileQueue, file_name
-from ..disk.files import Edit, Files
+from ..disk.files import Edit, Files, OpenFile, remove_tree
 from ..disk.layout import JOURNAL as JOURNAL_FOLDER
 from ..disk.layout import Layout
 from ..disk.lock import LockWas
-from ..errors import NoSpace, Refused, Unreadable
+from ..errors import NoSpace, Refused, Unreadable, from_os_error
 from ..index.compare import IndexFix
 from ..index.read import sizes_of
 from ..index.write import IndexWriter
 from ..log.commit_log import Batch, CommitLog, Extent
 from ..plan.lost_messages import damaged_ranges
 from ..plan.plan import Plan, checkpoint_edit
+from ..queues.rocksdb_write import database_files
 from .journal import JOURNAL_IS_IN, FileState, Journal, Step, StepKind, write_note
+
+if TYPE_CHECKING:
+    from ..queues.rocksdb_build import DatabaseFix
 
 DAMAGED = "damaged"
 _WINDOW_BYTES = 1 << 20
@@ -86,6 +91,7 @@ def _stretches(queue: MappedFileQueue, begin: int, end: int) -> list[tuple[int, 
 
 _WINDOW = 1 << 20
 _INDEX_FOLDER = "index"
+_DATABASE_FOLDER = "database"
 #: Room left on the disk beside what the journal needs.
 _SPARE_BYTES = 16 << 20
 _STEP_BYTES = 1 << 10
@@ -122,7 +128,9 @@ def stage(
         edits = _with_index_time(layout, plan, edits, full_time)
         stager.take_made(home / _INDEX_FOLDER)
     for edit in edits:
-        if edit.kind == "rebuild":
+        if plan.database is not None and edit.path == str(plan.database.path):
+            stager.add_database(plan.database, edit)
+        elif edit.kind == "rebuild":
             for new in made:
                 stager.add(new)
         else:
@@ -161,6 +169,8 @@ def _check_space(layout: Layout, plan: Plan) -> None:
         count(path if layout.journal_place is None else layout.journal, kept)
         count(path, sum(len(data) for _, data in edit.pieces))
     count(layout.journal, sum(size for _, size in ranges_of(plan)))
+    if plan.database is not None:
+        count(plan.database.path, 2 * plan.database.bytes)
     if plan.index is not None:
         used = sum(Path(entry.path).stat().st_blocks * _BLOCK_BYTES for entry in plan.index.gone)
         slots = file_size(sizes_of(layout).index_slots.value, 0)
@@ -193,6 +203,8 @@ class _Stager:
         self._moved: set[str] = set()
         #: Index files that have been made already, by name.
         self._made: dict[str, Path] = {}
+        #: Files of a database that were made beside, by name.
+        self._built: dict[str, Path] = {}
         #: Files of the session that are written, but not yet on disk.
         self._unsynced: list[Path] = []
 
@@ -206,6 +218,28 @@ class _Stager:
     def take_made(self, folder: Path) -> None:
         """These index files are made already."""
         self._made = {path.name: path for path in folder.iterdir()}
+
+    def add_database(self, fix: DatabaseFix, edit: Edit) -> None:
+        """Build a RocksDB, and journal it file by file: what was there goes to the session's folder."""
+        from ..queues.rocksdb_build import build  # few stores have one
+
+        folder = self.folder_for(fix.path) / _DATABASE_FOLDER
+        self.files.make_directory(folder)
+        try:
+            build(folder, fix.spool, fix.dispatched, fix.kept)
+            new = {path.name: path for path in folder.iterdir()}
+            for file in database_files(fix.path):
+                if file.name not in new:
+                    self.add(Edit("move", str(file), edit.reason, edit.codes))
+            for name, path in sorted(new.items()):
+                self._built[name] = path
+                size = path.stat().st_size
+                told = (str(fix.path / name), edit.reason, edit.codes)
+                self.add(Edit("create", *told, length=size))
+        except OSError as error:
+            raise from_os_error(error, folder, "cannot build") from error
+        self._built.clear()
+        remove_tree(folder, self.files)
 
     def add(self, edit: Edit) -> None:
         """Journal one edit."""
@@ -315,6 +349,9 @@ class _Stager:
             return
         neighbour = path if path.exists() else _neighbour(path)
         with self.files.create(staged, like=neighbour) as target:
+            if path.name in self._built:
+                self._copy_built(self._built[path.name], target)
+                return
             target.truncate(edit.length)
             for offset, data in edit.pieces:
                 target.pwrite(data, offset)
@@ -322,6 +359,14 @@ class _Stager:
         if neighbour is not None:
             state = FileState.of(neighbour)
             self.files.set_times(staged, state.accessed_ns, state.modified_ns)
+
+    def _copy_built(self, source: Path, target: OpenFile) -> None:
+        """The content of a file that a library has written, with the mode and the owner of the store's own."""
+        at = 0
+        for data in pieces(source):
+            target.pwrite(data, at)
+            at += len(data)
+        self._unsynced.append(target.path)
 
     def _note_directories(self, directory: Path) -> None:
         missing = []

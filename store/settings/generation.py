@@ -20,7 +20,14 @@ from ...formats.derive import Columns
 from ...formats.hashing import java_hash, java_string
 from ...formats.index_file import items_offset, slots_offset
 from ...formats.message import MAGIC_V2, SysFlag
-from ...formats.message_properties import CRC32, ITEM_SEPARATOR, TAGS, UNIQ_KEY, parse
+from ...formats.message_properties import (
+    CRC32,
+    INNER_MULTI_QUEUE_OFFSET,
+    ITEM_SEPARATOR,
+    TAGS,
+    UNIQ_KEY,
+    parse,
+)
 from ..broker.load_rules import BodyCheck, Failure, walk
 from ..broker.profiles import NEWEST, PROFILES, VERSIONS
 from ..broker.snapshot import Entry, FileBytes, list_entries
@@ -28,7 +35,7 @@ from ..broker.system_topics import LMQ_PREFIX
 from ..disk.byte_reader import note, open_regular, read_regular, unread_of
 from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.compressed import is_compressed_name, open_plain, plain_name
-from ..disk.layout import Layout
+from ..disk.layout import ROCKSDB_CONSUME_QUEUE, ROCKSDB_CURRENT, Layout
 from ..errors import Missing, UnreadableRange, from_os_error
 from ..index.files import IndexFile
 from ..index.read import sizes_of
@@ -44,6 +51,7 @@ _BY_BROKERS = frozenset(
 """Properties that a broker gives to messages of clients, and a store alone does not."""
 _ROCKSDB = "rocksdbstore"
 _STATE_VERSION = "stateVersion"
+_QUEUE_FILTER = b"ConsumeQueueCompactionFilterFactory"
 _CONFIG_BYTES_LOOKED_AT = 64 << 20
 
 
@@ -80,7 +88,7 @@ def _guess(layout: Layout, look: Callable[[Sign, _Evidence], str] = _look) -> Ge
     candidates = VERSIONS[lowest:]
     reasons = [text for s, text in found if s.oldest == VERSIONS[lowest] and lowest]
     for sign, text in found:
-        fitting = tuple(v for v in candidates if v <= sign.newest)
+        fitting = sign.fitting(candidates)
         if fitting and fitting != candidates:
             candidates = fitting
             reasons.append(text)
@@ -111,6 +119,16 @@ def came_through_a_broker(layout: Layout) -> bool:
 def _has_names_of_brokers(layout: Layout) -> bool:
     found = (parse(text) for text in _Evidence(layout).properties)
     return any(not _BY_BROKERS.isdisjoint(names) for names in found)
+
+
+def has_light_offsets(layout: Layout) -> bool:
+    """Some of the newest records have the offsets that a broker gave them in light queues. Raises Unreadable."""
+    return layout.once(_has_light_offsets)
+
+
+def _has_light_offsets(layout: Layout) -> bool:
+    found = (parse(text) for text in _Evidence(layout).properties)
+    return any(INNER_MULTI_QUEUE_OFFSET in names for names in found)
 
 
 _FIRST_5 = "5.1"
@@ -171,17 +189,27 @@ class _Evidence:
                     return file
         return None
 
+    def config_text(self, name: str) -> bytes:
+        """A file of `config/`, empty where there is none."""
+        path = self.layout.config / name
+        try:
+            return b"" if path.is_dir() else read_regular(path, _CONFIG_BYTES_LOOKED_AT)
+        except Missing:
+            return b""
+
     @cached_property
     def topics_version(self) -> int:
         """4 or 5 by the data version in topics.json, 0 where there is no such file."""
-        path = self.layout.config / "topics.json"
-        try:
-            text = b"" if path.is_dir() else read_regular(path, _CONFIG_BYTES_LOOKED_AT)
-        except Missing:
-            return 0
+        text = self.config_text("topics.json")
         if b'"dataVersion"' not in text:
             return 0
         return 5 if f'"{_STATE_VERSION}"'.encode() in text else 4
+
+    @cached_property
+    def pull_offsets(self) -> bool | None:
+        """Whether consumerOffset.json has its second table, None without a file that shows it."""
+        text = self.config_text("consumerOffset.json")
+        return b'"pullOffsetTable"' in text if b'"offsetTable"' in text else None
 
     def is_there(self, *names: str) -> str:
         """The first of some paths in the store that exists, else ""."""
@@ -199,11 +227,17 @@ def _content(path: str) -> FileBytes:
 
 
 class Sign(NamedTuple):
-    """A sign: found, the store was last written by a broker of `oldest` … `newest`."""
+    """A sign: found, the store was last written by a broker of `oldest` … `newest`, not by one of `without`."""
 
     oldest: str
     newest: str
     look: Callable[[_Evidence], str]
+    without: str = ""
+
+    def fitting(self, candidates: tuple[str, ...]) -> tuple[str, ...]:
+        """Those that may have left it."""
+        behind = VERSIONS.index(self.newest) + 1
+        return tuple(v for v in candidates if v in VERSIONS[:behind] and v != self.without)
 
 
 def _file(*names: str) -> Callable[[_Evidence], str]:
@@ -240,6 +274,24 @@ def _state_version(evidence: _Evidence) -> str:
 
 def _no_state_version(evidence: _Evidence) -> str:
     return f"topics.json has no {_STATE_VERSION}" if evidence.topics_version == 4 else ""
+
+
+def _pull_offsets(evidence: _Evidence) -> str:
+    """5.5.0 alone writes that table, always (spec 5.2)."""
+    return "consumerOffset.json has pullOffsetTable" if evidence.pull_offsets else ""
+
+
+def _no_pull_offsets(evidence: _Evidence) -> str:
+    missing = evidence.pull_offsets is False
+    return "consumerOffset.json has no pullOffsetTable" if missing else ""
+
+
+def _filter_of_queues(evidence: _Evidence) -> str:
+    """What drops units of RocksDB queues; a native one since 5.5.1, of which OPTIONS says nothing."""
+    database = evidence.layout.queue_database
+    options = sorted(database.glob("OPTIONS-*")) if database else []
+    named = options and _QUEUE_FILTER in read_regular(options[-1], _CONFIG_BYTES_LOOKED_AT)
+    return "OPTIONS of the queues names a filter class" if named else ""
 
 
 def _pid_in_abort(evidence: _Evidence) -> str:
@@ -361,32 +413,36 @@ def _tag_hashes(records: Columns) -> Iterator[int]:
 
 
 _SIGNS_OF_5 = (
-    Sign("5.1", "5.5", _file("abort.bak", "timerwheel", "compaction", "config/timercheck")),
-    Sign("5.1", "5.5", _file("config/consumerOrderInfo.json", "config/topicQueueMapping.json")),
-    Sign("5.1", "5.5", _pid_in_abort),
-    Sign("5.1", "5.5", _field("master_flushed_offset")),
-    Sign("5.1", "5.5", _field("confirm_phy_offset")),
-    Sign("5.1", "5.5", _version_2),
-    Sign("5.1", "5.5", _inner_batch),
-    Sign("5.1", "5.5", _state_version),
+    Sign("5.1", NEWEST, _file("abort.bak", "timerwheel", "compaction", "config/timercheck")),
+    Sign("5.1", NEWEST, _file("config/consumerOrderInfo.json", "config/topicQueueMapping.json")),
+    Sign("5.1", NEWEST, _pid_in_abort),
+    Sign("5.1", NEWEST, _field("master_flushed_offset")),
+    Sign("5.1", NEWEST, _field("confirm_phy_offset")),
+    Sign("5.1", NEWEST, _version_2),
+    Sign("5.1", NEWEST, _inner_batch),
+    Sign("5.1", NEWEST, _state_version),
 )
 
 SIGNS = (
     *_SIGNS_OF_5,
-    Sign("5.3", "5.5", _file("config/transactionMetrics", "consumequeue/CURRENT", "kvStore")),
-    Sign("5.3", "5.5", _property_crc),
-    Sign("5.3", "5.5", _closed_5),
-    Sign("5.4", "5.5", _file("rocksdbstore")),
-    Sign("5.4", "5.5", _tag_items),
-    Sign("5.5", "5.5", _queue_position),
-    Sign("4.9", "5.5", _ipv6),
-    Sign("4.9", "5.5", _cluster),
-    Sign("4.9", "5.5", _dledger),
-    Sign("4.9", "5.5", _light_queues),
+    Sign("5.3", NEWEST, _file("config/transactionMetrics", "consumequeue/CURRENT", "kvStore")),
+    Sign("5.3", NEWEST, _property_crc),
+    Sign("5.3", NEWEST, _closed_5),
+    Sign("5.4", NEWEST, _file("rocksdbstore")),
+    Sign("5.4", NEWEST, _tag_items),
+    Sign("5.5", NEWEST, _queue_position),
+    Sign("5.5", NEWEST, _file(f"{ROCKSDB_CONSUME_QUEUE}/{ROCKSDB_CURRENT}")),
+    Sign("5.5", "5.5", _pull_offsets),
+    Sign("4.9", NEWEST, _ipv6),
+    Sign("4.9", NEWEST, _cluster),
+    Sign("4.9", NEWEST, _dledger),
+    Sign("4.9", NEWEST, _light_queues),
     Sign("4.9", "5.1", _ends_open),
     Sign("5.1", "5.4", _batch_keys),
     Sign("4.3", "4.9", _empty_abort),
     Sign("4.3", "4.9", _counts_puts),
     Sign("4.3", "4.9", _no_state_version),
     Sign("4.3", "5.3", _no_rocksdb),
+    Sign("4.3", "5.5", _filter_of_queues),
+    Sign("4.3", NEWEST, _no_pull_offsets, without="5.5"),
 )

@@ -13,28 +13,52 @@ from construct import Construct, ConstructError
 
 from ...formats import (
     consumer_offset,
+    pop,
+    rocksdb_config,
     rocksdb_consume_queue,
     rocksdb_store,
     subscription_group,
     topics,
 )
 from ...formats.json_table import DATA_VERSION, JsonTable
+from ...formats.kinds import KINDS
 from ..queues.rocksdb import RocksDb
 from .parse import parse
 from .read import entries
 
 Schema: TypeAlias = "Construct[Any, Any]"
 _DATA_VERSION = "kvDataVersion"
-_CONFIG: dict[str, JsonTable] = {
-    "topics": topics.TABLES[0],
-    "subscriptionGroups": subscription_group.TABLES[0],
-    "consumerOffsets": consumer_offset.TABLES[0],
+_TOPICS, _GROUPS, _OFFSETS = (
+    KINDS[name].file for name in ("topics", "subscription-group", "consumer-offset")
+)
+SEPARATE = {_TOPICS: "topics", _GROUPS: "subscriptionGroups", _OFFSETS: "consumerOffsets"}
+"""Of each file of `config/` the RocksDB that stands in its place."""
+SINGLE, SECOND = "metadata", "rdb"
+"""One for all of them: of useSingleRocksDBForAllConfigs, of configManagerVersion=v2."""
+POSITIONS = "consumerOffset"
+"""The column family of the one database that has positions of groups."""
+_CONFIG: dict[str, tuple[str, JsonTable]] = {
+    "topics": (_TOPICS, topics.TABLES[0]),
+    "subscriptionGroups": (_GROUPS, subscription_group.TABLES[0]),
+    "consumerOffsets": (_OFFSETS, consumer_offset.TABLES[0]),
 }
-"""Directory in `config/` → the table whose entries it has."""
+"""Directory in `config/` → the file that it stands for, and the table whose entries it has."""
+FAMILIES: dict[str, tuple[str, JsonTable]] = {
+    "topic": (_TOPICS, topics.TABLES[0]),
+    "subscriptionGroup": (_GROUPS, subscription_group.TABLES[0]),
+    POSITIONS: (_OFFSETS, consumer_offset.TABLES[0]),
+    "topicVersion": (_TOPICS, DATA_VERSION),
+    "subscriptionGroupVersion": (_GROUPS, DATA_VERSION),
+    "consumerOffsetVersion": (_OFFSETS, DATA_VERSION),
+}
+"""The same for the column families of the one database."""
 
 
 class Entry(NamedTuple):
-    """One entry with the records that it stands for, and the schemas of its bytes, if any."""
+    """One entry with the records that it stands for, and the schemas of its bytes, if any.
+
+    file: of `config/`, whose table it belongs to, "" for none.
+    """
 
     family: str
     key: bytes
@@ -42,6 +66,7 @@ class Entry(NamedTuple):
     records: tuple[dict[str, Any], ...]
     key_schema: Schema | None = None
     value_schema: Schema | None = None
+    file: str = ""
 
 
 def read_entries(database: RocksDb) -> Iterator[Entry]:
@@ -80,10 +105,14 @@ def _reader(database: RocksDb, family: str) -> _Reader:
     if {rocksdb_store.TIMER, rocksdb_store.TRANSACTION} <= families:
         return _store(family) if family in _SCHEMAS else _unknown
     name = database.path.absolute().name
-    if family == _DATA_VERSION or (family == _OWN and name in _CONFIG):
-        table = DATA_VERSION if family == _DATA_VERSION else _CONFIG[name]
-        return _config(family, name, table)
-    return _unknown
+    if name == pop.KV_STORE and family == pop.KV_STATE:
+        return _given_out
+    if name in _CONFIG and family in (_OWN, _DATA_VERSION):
+        file, table = _CONFIG[name]
+        return _config(family, name, file, DATA_VERSION if family == _DATA_VERSION else table)
+    if name == SINGLE and family in FAMILIES:
+        return _config(family, name, *FAMILIES[family])
+    return _second if name == SECOND and family == _OWN else _unknown
 
 
 _OWN = "default"
@@ -162,7 +191,7 @@ def _bound(key: bytes, value: bytes) -> Entry | None:
     return read(key, value)
 
 
-def _config(family: str, directory: str, table: JsonTable) -> _Reader:
+def _config(family: str, directory: str, file: str, table: JsonTable) -> _Reader:
     """Reads entries that are a name and the JSON of what it names."""
 
     def read(key: bytes, value: bytes) -> Entry | None:
@@ -174,24 +203,94 @@ def _config(family: str, directory: str, table: JsonTable) -> _Reader:
             # groups' offsets stand one level deeper than in the file
             inner = found.get(table.member, found) if table.value is not None else found
             found = {key.decode("utf-8", "replace"): inner}
-        return Entry(family, key, value, tuple(entries(table, found, {"file": directory})))
+        records = tuple(entries(table, found, {"file": directory}))
+        return Entry(family, key, value, records, file=file)
 
     return read
 
 
-def _parsed(schema: Schema, data: bytes) -> dict[str, Any] | None:
-    """Fields of exactly these bytes, texts as str, without lengths and separators."""
+def _given_out(key: bytes, value: bytes) -> Entry | None:
+    """A message that a POP consumer has."""
+    head, fields = _fields_of(pop.KV_KEY, key), pop.parse_kept(value)
+    if head is None or fields is None:
+        return None
+    del head["name"]
+    record = {"type": "rocksdb_pop", **head, **fields}
+    return Entry(pop.KV_STATE, key, value, (record,), pop.KV_KEY)
+
+
+_SECOND: dict[int, tuple[str, JsonTable]] = {
+    rocksdb_config.TableId.CONSUMER_OFFSET: (_OFFSETS, consumer_offset.TABLES[0]),
+    rocksdb_config.TableId.PULL_OFFSET: (_OFFSETS, consumer_offset.TABLES[1]),
+    rocksdb_config.TableId.TOPIC: (_TOPICS, topics.TABLES[0]),
+    rocksdb_config.TableId.SUBSCRIPTION_GROUP: (_GROUPS, subscription_group.TABLES[0]),
+}
+
+
+def _second(key: bytes, value: bytes) -> Entry | None:
+    """An entry of the database of configManagerVersion=v2."""
+    head = _fields_of(rocksdb_config.HEAD, key[: rocksdb_config.HEAD.sizeof()])
+    if head is None or head["table_id"] not in _SECOND:
+        return None
+    file, table = _SECOND[head["table_id"]]
+    if head["record_prefix"] == rocksdb_config.RecordPrefix.DATA_VERSION:
+        schemas, found = (rocksdb_config.VERSION_KEY, rocksdb_config.VERSION), _version(value)
+        table = DATA_VERSION
+    elif file == _OFFSETS:
+        schemas, found = (rocksdb_config.OFFSET_KEY, rocksdb_config.OFFSET), _offset(key, value)
+    else:
+        schemas, found = (rocksdb_config.ENTRY_KEY, rocksdb_config.ENTRY), _named(key, value)
+    if found is None:
+        return None
+    records = tuple(entries(table, found, {"file": SECOND}))
+    return Entry(_OWN, key, value, records, *schemas, file)
+
+
+def _version(value: bytes) -> Any:
+    fields = _fields_of(rocksdb_config.VERSION, value)
+    if fields is None:
+        return None
+    names = {"state_version": "stateVersion", "timestamp": "timestamp", "counter": "counter"}
+    return {names[name]: number for name, number in fields.items()}
+
+
+def _offset(key: bytes, value: bytes) -> Any:
+    """As the file has it: topic@group → queue → offset."""
+    of, offset = (
+        _fields_of(rocksdb_config.OFFSET_KEY, key),
+        _fields_of(rocksdb_config.OFFSET, value),
+    )
+    if of is None or offset is None:
+        return None
+    topic, group = (of[name].decode("utf-8", "replace") for name in ("topic", "group"))
+    return {f"{topic}@{group}": {str(of["queue_id"]): offset["offset"]}}
+
+
+def _named(key: bytes, value: bytes) -> Any:
+    of, entry = _fields_of(rocksdb_config.ENTRY_KEY, key), _fields_of(rocksdb_config.ENTRY, value)
+    if of is None or entry is None or entry["serialization_type"] != rocksdb_config.JSON:
+        return None
+    parsed = parse(entry["content"])
+    return None if parsed.problem else {of["name"].decode("utf-8", "replace"): parsed.value}
+
+
+def _fields_of(schema: Schema, data: bytes) -> dict[str, Any] | None:
+    """Fields of exactly these bytes; None where they are not of this schema."""
     try:
         found = schema.parse(data)
         whole = schema.build(found) == data
     except ConstructError:
         return None
-    if not whole:
-        return None
-    return {
+    return {name: found[name] for name in found if name[0] != "_"} if whole else None
+
+
+def _parsed(schema: Schema, data: bytes) -> dict[str, Any] | None:
+    """The same, texts as str, without lengths and separators."""
+    found = _fields_of(schema, data)
+    return found and {
         name: value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
         for name, value in found.items()
-        if name[0] != "_" and is_shown(name)
+        if is_shown(name)
     }
 
 

@@ -1,10 +1,14 @@
-"""What `rocksdbstore/` says of one message: an open transaction, a timer (spec 04, 4.10)."""
+"""What `rocksdbstore/` says of messages: an open transaction, timers (spec 04, 4.10)."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from ...formats import rocksdb_store as formats
+from ...formats.derive.ragged import Ints
 from ..queues.rocksdb import RocksDb, is_rocksdb
 
 
@@ -37,3 +41,43 @@ def timer_due(path: Path, unique_key: str) -> int | None:
                 if found.unique_key == wanted:
                     return int(found.delay_time)
     return None
+
+
+class TimersKept(NamedTuple):
+    """The timers in a RocksDB: int64[n] each. due_ms: when each fires. queue_offset: of the timer topic's
+    queue, from where a broker reads on. delivered_ms: the last time whose timers were delivered.
+    """
+
+    due_ms: Ints
+    position: Ints
+    size: Ints
+    queue_offset: int = 0
+    delivered_ms: int = 0
+
+
+def timers_kept(path: Path) -> TimersKept | None:
+    """All timers there, None where no broker has ever kept one there. Raises Unreadable, Unsupported.
+
+    path: of the RocksDB. Memory: some 100 bytes for each.
+    """
+    if not is_rocksdb(path):
+        return None
+    rows: list[tuple[int, int, int]] = []
+    marks: dict[bytes, int] = {}
+    with RocksDb.open(path) as database:
+        for key, value in database.items(formats.TIMER):
+            if formats.is_text_key(key):
+                if len(value) == formats.POSITION.sizeof():
+                    marks[key] = int(formats.POSITION.parse(value).value)
+            elif len(key) > _DUE_BYTES and len(value) == formats.TIMER_VALUE.sizeof():
+                found = formats.TIMER_VALUE.parse(value)
+                due = formats.TIMER_KEY.parse(key).delay_time
+                rows.append((int(due), int(found.physical_offset), int(found.size)))
+    if not rows and not marks:
+        return None
+    due_ms, position, size = np.array(rows, np.int64).reshape(-1, 3).T
+    offset = marks.get(formats.TIMER_QUEUE_OFFSET, 0)
+    return TimersKept(due_ms, position, size, offset, marks.get(formats.TIMER_DELIVERED, 0))
+
+
+_DUE_BYTES = formats.POSITION.sizeof()

@@ -34,7 +34,7 @@ from ..counted import counted
 from ..disk.layout import Layout
 from ..settings.generation import came_through_a_broker
 from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile
-from .config_load import Loaded, Start, Text, as_proof, load_config, load_databases
+from .config_load import Loaded, Start, Text, as_proof, load_config, load_databases, load_table
 from .config_rules import (
     DELAYS,
     FILTERS,
@@ -414,7 +414,11 @@ def config_start(layout: Layout, profile: Profile, queues: Ranges) -> ConfigStar
     loaded = {
         name: load_config(layout.config, name, rules) for name in (*names, *rules.passed_over)
     }
-    loaded |= {name: one for name, one in load_databases(layout.config).items() if name in loaded}
+    loaded |= {
+        name: one
+        for name, one in load_databases(layout.config, layout.broker_config).items()
+        if name in loaded
+    }
     refused = (
         one.reason
         for name, one in loaded.items()
@@ -447,7 +451,7 @@ def still_lost(before: ConfigStart, layout: Layout, profile: Profile) -> ConfigS
     for file in before.files:
         if file.file == TIMER_CHECK:
             continue
-        taken = load_config(layout.config, file.file, rules).taken
+        taken = load_table(layout, file.file, rules).taken
         keys = entries_of(file.file, taken) if taken is not None else {}
         back |= {(file.file, key[1:]) for key in keys}
     offsets = next(iter({file.file for file in before.files} & {OFFSETS, LIGHT_OFFSETS}), OFFSETS)

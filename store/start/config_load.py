@@ -8,7 +8,7 @@ Tables of the configuration that are in a RocksDB instead of a file (spec 05, 5.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 from ...formats.json_table import DATA_VERSION, JsonField, JsonTable, Member
 from ...formats.kinds import KINDS
 from ..broker.topics import loads
+from ..disk.layout import Layout, was_rocksdb
 from ..errors import Missing, StoreError, Unsupported
-from ..queues.rocksdb import RocksDb, is_rocksdb, was_rocksdb
+from ..queues.rocksdb import is_rocksdb
+from ..settings.databases import in_force, rows_of, stand_ins
 from ..settings.parse import TOO_DEEP, Grammar, Parsed, parse
 from ..settings.read import BACKUP, FILES, ConfigFile, read_content
-from ..settings.rocksdb import read_entries
-from ..settings.summary import databases
+from ..settings.rocksdb import SECOND
 from .config_rules import FILTERS, GROUPS, LIGHT_OFFSETS, OFFSETS, TOPICS, ConfigRules
 
 _VERSION = "dataVersion"
@@ -379,28 +380,25 @@ def _fits(field_: JsonField, value: Any) -> bool:
     return field_.type == "string"
 
 
-_DATABASES = {TOPICS: "topics", GROUPS: "subscriptionGroups", OFFSETS: "consumerOffsets"}
-"""Of each file the directory that stands in its place."""
 _UNSEEN = Text(there=True, unseen=True)
 
 
-def load_databases(config: Path) -> dict[str, Loaded]:
-    """The tables that are not in files, by the names of these. Nothing is written."""
-    there = {path.name for path in databases(config)} if config.is_dir() else set()
-    if there - set(_DATABASES.values()):  # one for all tables, of versions that were not measured
-        return {name: Loaded(name, Start.LOADS, _UNSEEN, _UNSEEN) for name in _DATABASES}
-    loaded = {
-        name: _load(name, config / directory)
-        for name, directory in _DATABASES.items()
-        if is_rocksdb(config / directory)
-    }
-    for name, directory in _DATABASES.items():
-        path = config / directory
+def load_databases(config: Path, options: Mapping[str, str] | None = None) -> dict[str, Loaded]:
+    """The tables that are not in files, by the names of these. options: of the broker. Nothing is written."""
+    directories = in_force(config, options).databases
+    loaded = {name: _load(name, path) for name, path in directories.items() if is_rocksdb(path)}
+    for name, path in directories.items():
         if was_rocksdb(path):
-            loaded[name] = _refused(name, f"the RocksDB {directory} has no file CURRENT")
+            loaded[name] = _refused(name, f"the RocksDB {path.name} has no file CURRENT")
         elif loaded and path.is_file():
-            loaded[name] = _refused(name, f"{directory} is a file in the place of a RocksDB")
+            loaded[name] = _refused(name, f"{path.name} is a file in the place of a RocksDB")
     return loaded
+
+
+def load_table(layout: Layout, name: str, rules: ConfigRules) -> Loaded:
+    """What a start takes in the place of one file: its RocksDB, or the file with its .bak."""
+    directory = stand_ins(layout.config, layout.broker_config).get(name)
+    return _load(name, directory) if directory else load_config(layout.config, name, rules)
 
 
 def _refused(name: str, problem: str) -> Loaded:
@@ -411,13 +409,20 @@ def _refused(name: str, problem: str) -> Loaded:
 def _load(name: str, path: Path) -> Loaded:
     none = Text(there=False, present=False)
     try:
-        with RocksDb.open(path) as database:
-            rows = [row for entry in read_entries(database) for row in entry.records]
+        rows = rows_of(path, name)
     except Unsupported:
         return Loaded(name, Start.LOADS, _UNSEEN, none)
     except StoreError as error:
         return _refused(name, f"the RocksDB {path.name} cannot be opened: {error.message}")
+    if name == GROUPS and path.name == SECOND and not _groups(rows):
+        # groups that a broker made by itself are not written there (store 5.5.1-config-v2)
+        return Loaded(name, Start.LOADS, _UNSEEN, none)
     return Loaded(name, Start.LOADS, Text(there=True, value=_content(name, rows)), none)
+
+
+def _groups(rows: list[dict[str, Any]]) -> list[str]:
+    """Names of the groups that have settings."""
+    return [row["group"] for row in rows if row["type"] == "subscription_group"]
 
 
 def _content(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -426,11 +431,11 @@ def _content(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
         topics = [row["topic"] for row in rows if row["type"] == "topic_config"]
         return {"topicConfigTable": {topic: {} for topic in topics}}
     if name == GROUPS:
-        groups = [row["group"] for row in rows if row["type"] == "subscription_group"]
-        return {"subscriptionGroupTable": {group: {} for group in groups}}
-    table: dict[str, dict[str, int]] = {}
+        return {"subscriptionGroupTable": {group: {} for group in _groups(rows)}}
+    tables: dict[str, dict[str, dict[str, int]]] = {"offsetTable": {}}
     for row in rows:
         if row["type"] == "consumer_offset":
+            table = tables.setdefault(row["table"], {})
             place = table.setdefault(f"{row['topic']}@{row['group']}", {})
             place[str(row["queue_id"])] = int(row["offset"])
-    return {"offsetTable": table}
+    return dict(tables)

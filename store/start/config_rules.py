@@ -1,4 +1,4 @@
-"""What six broker generations do with the files of `config/`, as data (spec 05, 5.2).
+"""What seven broker generations do with the files of `config/`, as data (spec 05, 5.2).
 
 A load takes the file; where that is missing, empty or refused the .bak; where there is no .bak an
 empty table, which the next write lays over the file. File and .bak refused: no start. What is refused
@@ -153,7 +153,7 @@ RULES: dict[str, ConfigRules] = {
         topics_of_group=_LISTS,
     ),
     # 5.4.0 refuses the pullOffsetTable of 5.5; a store of 5.5 is often guessed to be of either
-    **dict.fromkeys(("5.4", "5.5"), _FASTJSON_2),
+    **dict.fromkeys(("5.4", "5.5", "5.5.1"), _FASTJSON_2),
 }
 
 

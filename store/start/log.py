@@ -15,7 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...formats.commit_log import DLEDGER
 from ...formats.derive import Columns, decode
+from ...formats.message import MAGIC_V1
 from ..audit.prove import Light, Proof
 from ..audit.verified import VerifiedRun
 from ..broker.dispatch_record import Dispatching
@@ -27,8 +29,9 @@ from ..disk.broker_conf import BrokerConfig
 from ..disk.layout import Layout
 from ..index.compare import IndexFiles
 from ..log.commit_log import CommitLog
+from ..queues.rocksdb import has_database, light_in_database
 from ..queues.units import NewQueues, QueueNumbers
-from ..settings.generation import generation_of
+from ..settings.generation import generation_of, has_light_offsets
 from ..settings.options import options_of
 
 _HEAD_BYTES = 4096
@@ -146,12 +149,12 @@ class LogWalk:
     #: Whether nobody need see the records of a run.
     passes: Callable[[VerifiedRun], bool] = lambda _run: False
 
-    def batches(self, start: int) -> Iterator[Records | PhantomRecord]:
-        """Walk from the file number `start` on."""
+    def batches(self, start: int, skipped: int = 0) -> Iterator[Records | PhantomRecord]:
+        """Walk from the file number `start` on, in that from the byte `skipped` on."""
         index = start
         while True:
             file = self.files[index]
-            failure = yield from self._file(file)
+            failure = yield from self._file(file, skipped if index == start else 0)
             self.end_file, self.failure = index, failure
             if not (failure.passed and failure.size == 0):
                 self.reason = "bad-record"
@@ -161,12 +164,14 @@ class LogWalk:
                 return
             index += 1
 
-    def _file(self, file: LoadedFile) -> Generator[Records | PhantomRecord, None, Failure]:
+    def _file(
+        self, file: LoadedFile, offset: int = 0
+    ) -> Generator[Records | PhantomRecord, None, Failure]:
         """Walk one file; returns what ended it. A ghost shifts all that follows in the file."""
         assert file.entry is not None
         buffer = self.snapshot.bytes_of(file.entry)
         ghosts_allowed = self.profile.record.unequal_is_data and self.crashed
-        offset, shift = 0, 0
+        shift = 0
         while True:
             run = self._run_at(file, offset)
             if run is not None and not shift:
@@ -198,16 +203,59 @@ class LogWalk:
         return run if self.passes(run) else None
 
 
+class NotReadable(Exception):
+    """What a broker throws that has to go back too far for the queues that it reads."""
+
+
+@dataclass
+class DatabaseSearch:
+    """What queues in a RocksDB want of the first file (spec 7.14).
+
+    row: how far they were dispatched. alone: there are no others; else these go first. skips_new: a
+    database that was never dispatched to wants nothing. checks_first: the first record is checked.
+    never_skips, reads, extra_files: as of `QueueStores`.
+    """
+
+    row: int
+    alone: bool
+    skips_new: bool
+    checks_first: bool
+    never_skips: bool
+    reads: bool
+    extra_files: int
+
+    def agrees(self, position: int) -> bool:
+        """A file whose first record is there is taken, as far as the database goes. Raises NotReadable."""
+        if (self.skips_new and self.row <= 0) or position <= self.row:
+            return True
+        if self.never_skips:
+            return False
+        self.extra_files -= 1
+        if self.extra_files >= 0:
+            return False
+        if self.reads:
+            raise NotReadable(
+                "IllegalArgumentException: RocksDBConsumeQueueStore not satisfied readable conditions"
+            )
+        return True
+
+
 def start_file(
     snapshot: Snapshot,
     files: list[LoadedFile],
     profile: Profile,
     queues_end: int,
     switches: Switches,
+    database: DatabaseSearch | None = None,
 ) -> StartFile:
-    """The file where recovery begins. `queues_end`: highest position in a queue (D), -1 if none."""
+    """The file where recovery begins. `queues_end`: highest position in a queue (D), -1 if none.
+
+    Raises NotReadable.
+    """
+    if database is not None and database.alone:
+        queues_end = database.row
     choose = _abnormal if snapshot.abort else _normal
-    return choose(snapshot, files, profile, queues_end, switches)
+    return choose(snapshot, files, profile, queues_end, switches, database)
 
 
 def _normal(
@@ -216,8 +264,10 @@ def _normal(
     profile: Profile,
     queues_end: int,
     switches: Switches,
+    database: DatabaseSearch | None,
 ) -> StartFile:
     count = len(files)
+    agrees = database.agrees if database and not database.alone else lambda _position: True
     rule = profile.start.normal
     if rule is NormalStart.LAST_THREE:
         return StartFile(max(0, count - KEPT_FILES), "the third file from the end")
@@ -232,7 +282,7 @@ def _normal(
         good = first.passed and first.store_timestamp != 0
         if switches.waits_for_index:
             good = good and first.store_timestamp <= index_time
-        if good and first.physical_offset <= queues_end:
+        if good and first.physical_offset <= queues_end and agrees(first.physical_offset):
             return StartFile(i, f"newest file whose first record is at or before {queues_end}")
         if looked >= _look_back(profile, switches):
             return StartFile(i, LAST_LOOKED_AT)
@@ -245,15 +295,36 @@ def _abnormal(
     profile: Profile,
     queues_end: int,
     switches: Switches,
+    database: DatabaseSearch | None,
 ) -> StartFile:
     for looked, i in enumerate(range(len(files) - 1, -1, -1), 1):
         first = _first(snapshot, files[i], profile, switches)
-        reason = _matches(first, snapshot, profile, switches)
+        if database is not None and database.alone:
+            reason = _dispatched(first, database, snapshot, switches)
+        else:
+            reason = _matches(first, snapshot, profile, switches)
+            if reason and database is not None and not database.agrees(first.physical_offset):
+                reason = ""
         if reason:
             return StartFile(i, reason)
-        if looked >= _look_back(profile, switches):
+        in_entries = snapshot.layout.dledger is not None
+        if looked >= _look_back(profile, switches, in_entries=in_entries):
             return StartFile(i, LAST_LOOKED_AT)
     return StartFile(0, "no file has a first record old enough: the first file")
+
+
+def _dispatched(
+    first: _First, database: DatabaseSearch, snapshot: Snapshot, switches: Switches
+) -> str:
+    """Why a recovery after a crash may begin at this first record, where a RocksDB has all queues."""
+    if database.checks_first:
+        index_time = snapshot.checkpoint["index_msg_timestamp"]
+        late = switches.waits_for_index and first.store_timestamp > index_time
+        if not first.passed or first.store_timestamp == 0 or late:
+            return ""
+    elif not first.known:
+        return ""
+    return _reason(first.physical_offset <= database.row, f"at or before position {database.row}")
 
 
 def _matches(first: _First, snapshot: Snapshot, profile: Profile, switches: Switches) -> str:
@@ -281,10 +352,10 @@ def _reason(holds: bool, text: str) -> str:
     return f"newest file whose first record is {text}" if holds else ""
 
 
-def _look_back(profile: Profile, switches: Switches) -> int:
-    """How many files are looked at."""
+def _look_back(profile: Profile, switches: Switches, *, in_entries: bool = False) -> int:
+    """How many files are looked at; of a DLedger log all."""
     limit = profile.start.look_back
-    if limit is None:
+    if limit is None or in_entries:
         return 1 << 62
     asked = switches.recover_max_files
     return limit if asked is None or asked <= 0 else asked
@@ -294,14 +365,16 @@ def _first(snapshot: Snapshot, file: LoadedFile, profile: Profile, switches: Swi
     """The first record of a file."""
     assert file.entry is not None
     content, rules = snapshot.bytes_of(file.entry), profile.record
-    start = np.zeros(1, np.int64)
+    in_entries = snapshot.layout.dledger is not None
+    start = np.full(1, DLEDGER.payload if in_entries else 0, np.int64)
     columns = decode(schema_of(rules), content[:_HEAD_BYTES], start)
-    known = bool(knows(rules, columns.ints("magic_code"))[0])
+    magic = columns.ints("magic_code")
+    known = bool((magic == MAGIC_V1 if in_entries else knows(rules, magic))[0])
     if not known:
         return _First(False, False, 0, 0)
     return _First(
         known,
-        passes(content, rules, switches.body_check),
+        in_entries or passes(content, rules, switches.body_check),
         int(columns.ints("store_timestamp")[0]),
         int(columns.ints("physical_offset")[0]),
     )
@@ -355,13 +428,21 @@ def switches_of(snapshot: Snapshot) -> Switches:
     """The broker's switches; what it has files of counts as enabled unless configured otherwise."""
     config = snapshot.layout.broker_config
     switches, options = Switches.of(config), options_of(snapshot.layout)
+    multi_dispatch = options.multi_dispatch.value
+    if has_database(snapshot.layout):
+        shown = light_in_database(snapshot.layout)
+        shown = has_light_offsets(snapshot.layout) if shown is None else shown
+        multi_dispatch = config.get_bool("enableLmq", shown)
     light = [name for name in snapshot.queues if name.topic.startswith(LMQ_PREFIX)]
     at_zero = all(name.queue_id == 0 for name in light)
     ext = "enableConsumeQueueExt" not in config and any(snapshot.ext.values())
     return switches._replace(
-        # light queues of a store with a RocksDB of queues are there alone: no file is made (spec 2.10)
-        multi_dispatch=options.multi_dispatch.value and snapshot.layout.queue_database is None,
-        lmq_zero=at_zero if light and "enableLmq" not in config else switches.lmq_zero,
+        multi_dispatch=multi_dispatch,
+        lmq_zero=True
+        if has_database(snapshot.layout)
+        else at_zero
+        if light and "enableLmq" not in config
+        else switches.lmq_zero,
         consume_queue_ext=switches.consume_queue_ext or ext,
         delay_levels=options.delay_waits(),
     )
@@ -379,7 +460,10 @@ def proof_of(layout: Layout, version: str | None) -> Proof | None:
 
 def proof_in(snapshot: Snapshot, profile: Profile, switches: Switches) -> Proof | None:
     """What proves a part of the log of a store; None where that would be of no use. Raises Unreadable."""
-    if not snapshot.log or profile.record.dup_info:
+    if not snapshot.log or profile.record.dup_info or snapshot.layout.dledger is not None:
+        return None
+    layout = snapshot.layout
+    if layout.rocksdb_queues or (switches.multi_dispatch and has_database(layout)):
         return None
     light = None
     if switches.multi_dispatch:

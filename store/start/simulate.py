@@ -6,7 +6,7 @@ tells the state that the broker reaches; `predict` says in words and numbers wha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -26,16 +26,29 @@ from ..broker.load_rules import (
     truncate,
     walk,
 )
-from ..broker.profiles import Profile, QueueCut, ReputStart
+from ..broker.profiles import DLEDGER_LOAD, LoadRules, Profile, QueueCut, ReputStart
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
 from ..index.compare import IndexState, load_index
 from ..queues.start import ExtDamage, ExtRules, QueueState
 from ..queues.start_batches import BatchQueueState, batch_units
+from ..queues.start_rocksdb import Commit, DatabaseState, StartedQueue
 from ..queues.units import UNIT_DTYPE, Units, joined
 from ..timer.start import QUEUE as TIMER_QUEUE
 from ..timer.start import TimerState, recover_timer
-from .log import LogWalk, PhantomRecord, StartFile, Switches, confirmed, start_file
+from .database import DatabaseDispatch, against_files, search_for
+from .dledger import DLedgerStart
+from .dledger_broker import recover_dledger
+from .log import (
+    LogWalk,
+    NotReadable,
+    PhantomRecord,
+    StartFile,
+    Switches,
+    confirmed,
+    start_file,
+)
+from .queue_stores import QueueStores, load_database, queue_stores
 
 #: Pauses of a dispatch that cannot write its unit: 30 tries, one second apart (spec 2.2, step 6).
 RETRY_SECONDS = 30
@@ -73,6 +86,26 @@ class Outcome:
     ext: ExtRules | None = None
     #: None: no timer.
     timer: TimerState | None = None
+    #: None: the log is a plain one.
+    dledger: DLedgerStart | None = None
+    stores: QueueStores = field(default_factory=QueueStores)
+    #: The queues in a RocksDB; None: the broker has none. commit: when its thread came to them.
+    database: DatabaseState | None = None
+    commit: Commit = Commit.BEFORE_CUT
+
+    @property
+    def read_queues(self) -> dict[QueueId, StartedQueue]:
+        """The queues that consumers get their messages from."""
+        if self.database is None:
+            return dict(self.queues)
+        read = self.stores.reads
+        found: dict[QueueId, StartedQueue] = {
+            name: queue for name, queue in self.queues.items() if not read(name)
+        }
+        for name in self.database.queues:
+            if read(name):
+                found[name] = self.database.view(name)
+        return found
 
     @property
     def log_start(self) -> int:
@@ -105,21 +138,24 @@ def simulate(
     now_ms: int = 0,
     *,
     sound: VerifiedLog | None = None,
+    commit: Commit = Commit.BEFORE_CUT,
 ) -> Outcome:
-    """Play a broker's start through. Raises Unreadable.
+    """Play a broker's start through. Raises Unreadable, Unsupported.
 
-    now_ms: the broker's clock: from when on an old timer reads. sound: what need not be walked.
+    now_ms: the broker's clock: from when on an old timer reads. sound: what need not be walked. commit:
+    when units of queues in a RocksDB are written.
     """
     switches = switches or Switches()
     outcome = Outcome(
         profile,
         snapshot,
         switches,
-        load_files(snapshot.log, snapshot.log_file_bytes, profile.load),
+        load_files(snapshot.log, snapshot.log_file_bytes, _load_rules(snapshot, profile)),
     )
+    outcome.stores, outcome.commit = queue_stores(snapshot.layout, profile), commit
     if switches.consume_queue_ext:
         outcome.ext = ExtRules.of(snapshot)
-    outcome.refusal = outcome.log.refusal or _load_queues(outcome)
+    outcome.refusal = outcome.log.refusal or _load_queues(outcome) or _load_database(outcome)
     if outcome.refusal:
         return outcome
     crashed = snapshot.abort
@@ -130,7 +166,9 @@ def simulate(
         outcome.refusal = Refusal("ext-unreadable", damage.reason, damage.path)
         return outcome
     try:
-        if outcome.log.files:
+        if outcome.log.files and snapshot.layout.dledger is not None:
+            recover_dledger(outcome, _Waiting(outcome))
+        elif outcome.log.files:
             _recover_log(outcome, sound)
         else:
             _without_log(outcome)
@@ -138,7 +176,12 @@ def simulate(
         path = str(snapshot.layout.commit_log_directories[0])
         outcome.refusal = Refusal("poison-record", poison.reason, path)
         return outcome
+    except NotReadable as error:
+        outcome.refusal = Refusal("queue-database-behind", str(error), str(outcome.stores.database))
+        return outcome
     _correct_min_offsets(outcome)
+    if outcome.refusal is None and outcome.database is not None:
+        outcome.refusal = against_files(outcome.stores, outcome.database, outcome.queues, commit)
     if outcome.refusal is None and switches.timer_wheel_enable:
         _load_timer(outcome, now_ms)
     if outcome.refusal is None:
@@ -149,9 +192,45 @@ def simulate(
     return outcome
 
 
+def _load_rules(snapshot: Snapshot, profile: Profile) -> LoadRules:
+    """What the load of the log does with odd files: DLedger takes none."""
+    return profile.load if snapshot.layout.dledger is None else DLEDGER_LOAD
+
+
+def all_outcomes(
+    snapshot: Snapshot,
+    profile: Profile,
+    switches: Switches | None = None,
+    now_ms: int = 0,
+    *,
+    sound: VerifiedLog | None = None,
+) -> Iterator[Outcome]:
+    """What one start can come to: where a thread of a recovery after a crash races with the recovery, several
+    (B41). The usual one first. Raises as `simulate`.
+    """
+    usual = simulate(snapshot, profile, switches, now_ms, sound=sound)
+    yield usual
+    if usual.database is None or not snapshot.abort or usual.refusal is not None:
+        return
+    seen = [_ends(usual)]
+    for commit in Commit:
+        other = simulate(snapshot, profile, switches, now_ms, sound=sound, commit=commit)
+        if (ends := _ends(other)) not in seen:
+            seen.append(ends)
+            yield other
+
+
+def _ends(outcome: Outcome) -> object:
+    """What differs between outcomes of one start."""
+    database = outcome.database
+    if outcome.refusal is not None or database is None:
+        return outcome.refusal
+    return database.row, dict(database.rows)
+
+
 def _load_timer(outcome: Outcome, now_ms: int) -> None:
     log = (outcome.log_start, outcome.log_end)
-    queue = outcome.queues.get(TIMER_QUEUE)
+    queue = outcome.read_queues.get(TIMER_QUEUE)
     found = recover_timer(outcome.snapshot, outcome.profile, log, queue, now_ms)
     if isinstance(found, Refusal):
         outcome.refusal = found
@@ -169,6 +248,8 @@ class _UndispatchableRecord(Exception):
 
 def _load_queues(outcome: Outcome) -> Refusal | None:
     """Load the queues, simple ones first; a queue in the directory of the other type is refused."""
+    if not outcome.stores.files:
+        return None
     snapshot, knows_batches = outcome.snapshot, outcome.profile.queues.batches
     kinds = [(snapshot.queues, False), (snapshot.batch_queues, True)]
     for queues, batches in kinds[: 1 + knows_batches]:
@@ -178,6 +259,15 @@ def _load_queues(outcome: Outcome) -> Refusal | None:
             refusal = _load_queue(outcome, queue, entries)
             if refusal is not None:
                 return refusal
+    return None
+
+
+def _load_database(outcome: Outcome) -> Refusal | None:
+    """Open the RocksDB of queues, if the broker has one."""
+    found = load_database(outcome.stores, outcome.snapshot)
+    if isinstance(found, Refusal):
+        return found
+    outcome.database = found
     return None
 
 
@@ -239,13 +329,20 @@ def _without_log(outcome: Outcome) -> None:
     if outcome.snapshot.abort or outcome.profile.queues.emptied_when_clean:
         for queue in outcome.queues.values():
             queue.clear()
+        if outcome.database is not None:
+            outcome.database.destroy()
 
 
 def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
     snapshot, profile, files = outcome.snapshot, outcome.profile, outcome.log.files
-    switches = outcome.switches
+    switches, database = outcome.switches, outcome.database
     crashed = snapshot.abort
-    outcome.start = start_file(snapshot, files, profile, outcome.queues_end, switches)
+    behind, search = outcome.queues_end, None
+    if database is not None:
+        database.log_start = outcome.log_start
+        search = search_for(outcome.stores, database, profile)
+        behind = min(behind, database.dispatch_from) if outcome.stores.files else search.row
+    outcome.start = start_file(snapshot, files, profile, outcome.queues_end, switches, search)
     first = files[outcome.start.number]
     outcome.start_path = first.entry.path if first.entry else None
     outcome.scan_start = first.start
@@ -257,22 +354,53 @@ def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
         scan.runs = {run.begin: run for run in sound.runs}
         made = sound.made_by == switches.dispatching(profile.dispatch)
         made &= not profile.dispatch.confirmed_only
-        scan.passes = lambda run: not dispatches or waiting.takes(run, made=made)
+        taken = _behind_database(outcome)
+        scan.passes = lambda run: (
+            not dispatches or (run.end <= taken and waiting.takes(run, made=made))
+        )
+    further = None
+    if database is not None:
+        further = DatabaseDispatch(database, outcome.stores, profile, switches)
     with waiting:
-        for batch in scan.batches(outcome.start.number):
+        for batch in scan.batches(outcome.start.number, _skipped(outcome, first, behind)):
             if not dispatches:
                 continue
             if isinstance(batch, PhantomRecord):
                 waiting.put_ghost(batch)
-            else:
-                held = confirmed(snapshot, profile, batch) if crashed else batch
-                waiting.add(held.columns, None if crashed else outcome.queues_end)
+                continue
+            held = confirmed(snapshot, profile, batch) if crashed else batch
+            if outcome.stores.files:
+                waiting.add(held.columns, None if crashed else behind)
+            if further is not None:
+                further.add(held.columns, None if crashed else behind)
     end = scan.end
+    if database is not None:
+        if outcome.commit is Commit.BEFORE_CUT:
+            database.commit()
+        database.cut(end)
     if _is_cut(outcome, end):
         valid = sound.offsets() if sound and sound.end <= end else {}
         for name, queue in outcome.queues.items():
             queue.cut(end, valid.get(name, (0, 0)))
     outcome.log_removed = truncate(files, end, snapshot.log_file_bytes)
+
+
+def _behind_database(outcome: Outcome) -> int:
+    """Records up to here add nothing to a RocksDB of queues."""
+    if outcome.database is None:
+        return 1 << 63
+    return 0 if outcome.snapshot.abort else outcome.database.dispatch_from
+
+
+def _skipped(outcome: Outcome, first: LoadedFile, behind: int) -> int:
+    """Bytes of the first file that an accelerated recovery after a crash leaves out."""
+    if not (outcome.stores.accelerated and outcome.snapshot.abort):
+        return 0
+    if outcome.stores.files:
+        flushed = outcome.snapshot.checkpoint["logics_physical_offset"]
+        row = outcome.database.dispatch_from if outcome.database is not None else flushed
+        behind = min(flushed, row)
+    return max(0, behind - first.start)
 
 
 def _is_cut(outcome: Outcome, end: int) -> bool:
@@ -420,6 +548,8 @@ class _Waiting:
             key = int(keys[mine[0]])
             queue_id = (key & 0xFFFFFFFF ^ 1 << 31) - (1 << 31)
             name, of_queue = QueueId(topics[key >> 32], queue_id), units[mine]
+            if not outcome.stores.in_files(name.topic):
+                continue
             if "\0" in name.topic:
                 outcome.delay_seconds += RETRY_SECONDS * len(of_queue)
                 _queue(outcome, name)

@@ -30,6 +30,7 @@ from ...formats.tiered_index import (
     items_offset,
     slots_of,
 )
+from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, start_of
 
 SEGMENTS = {
@@ -38,7 +39,20 @@ SEGMENTS = {
     "INDEX": "tiered-index",
 }
 """Directories of segments, and the kind of the files in them."""
+MEMBERS = {
+    "commitLogFileSegmentTable": "COMMIT_LOG",
+    "consumeQueueFileSegmentTable": "CONSUME_QUEUE",
+    "indexFileSegmentTable": "INDEX",
+}
+"""Tables of tieredStoreMetadata.json, and the directories of their segments."""
+_OPTION = "tieredStoreFilePath"
 _HASH_DIGITS = 8
+
+
+def tiered_roots(store: Path, config: BrokerConfig) -> list[Path]:
+    """Directories that may have clusters of segments: as configured, else the usual ones of a store."""
+    given = config.get(_OPTION)
+    return [Path(given)] if given else [store, store / "tieredStore"]
 
 
 def segment_name(start: int) -> str:

@@ -37,7 +37,7 @@ from ..disk.files import Edit
 from ..disk.layout import Layout
 from ..log.commit_log import CommitLog
 from ..queues.edits import last_byte
-from ..queues.start import QueueState
+from ..queues.start_rocksdb import StartedQueue
 from ..queues.units import is_valid, is_whole_file
 from .read import due_ms, is_entry, wheel_at_rest
 from .wheel import Ticks
@@ -85,7 +85,7 @@ def recover_timer(
     snapshot: Snapshot,
     profile: Profile,
     log: tuple[int, int],
-    queue: QueueState | None,
+    queue: StartedQueue | None,
     now_ms: int,
 ) -> TimerState | Refusal | None:
     """Load the timer behind the store's own load; None where nobody ever used one.
@@ -155,7 +155,7 @@ def _recover(
     rules: TimerRules,
     state: TimerState,
     log: tuple[int, int],
-    queue: QueueState | None,
+    queue: StartedQueue | None,
     now_ms: int,
 ) -> TimerState | Refusal:
     begin = state.check.last_timer_log_flush_pos - (state.file_bytes if state.files else 0)
@@ -264,7 +264,7 @@ def _queue_offset(
     state: TimerState,
     place: tuple[int, int] | None,
     log: tuple[int, int],
-    queue: QueueState | None,
+    queue: StartedQueue | None,
 ) -> int:
     """The next unit of the queue to be read: behind that of the last entry's message."""
     offset = _offset_in_record(snapshot, place, log)
@@ -295,7 +295,7 @@ def _offset_in_record(
     return int(found.columns.ints("queue_offset")[0])
 
 
-def _offset_in_queue(queue: QueueState, offset: int, place: tuple[int, int]) -> int:
+def _offset_in_queue(queue: StartedQueue, offset: int, place: tuple[int, int]) -> int:
     """Newest queue offset up to `offset` whose unit names the place, else `offset`."""
     for begin, end in _backwards(min(offset, queue.max_offset - 1), offset - _STEPS):
         units = queue.lookup(np.arange(begin, end, dtype=np.int64))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ...formats.message_properties import RETRY_PREFIX
@@ -18,14 +17,12 @@ from ..disk.layout import Layout
 from ..errors import Missing, StoreError
 from ..offsets.positions import PULLED, positions_of
 from ..queues.filter_bits import ConsumerFilter, consumer_filters, read_filters
-from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..search.found import Note
+from ..settings.databases import rows_of, stand_ins
 from ..settings.read import BACKUP, FILES, read_config_file
-from ..settings.rocksdb import read_entries
 
 TOPICS, GROUPS = "topics.json", "subscriptionGroup.json"
 OFFSETS, FILTERS = "consumerOffset.json", "consumerFilter.json"
-_DATABASES = {TOPICS: "topics", GROUPS: "subscriptionGroups", OFFSETS: "consumerOffsets"}
 _MS_NS = 1_000_000
 _ONE_SHUTDOWN_MS = 3 * 60_000
 """Times of files that one shutdown wrote are no further apart."""
@@ -89,15 +86,14 @@ def read_groups(layout: Layout, version: str, note: Note) -> Groups:
     """Read all of it, as a broker of this generation does. What cannot be read is noted. Raises Unreadable."""
     found = Groups()
     _of_positions(layout, version, found, note)
-    in_file = not is_rocksdb(layout.config / _DATABASES[OFFSETS])
-    if in_file:
+    if OFFSETS not in stand_ins(layout.config, layout.broker_config):
         _of_offsets(layout, found)
-    for row in _rows(layout.config, GROUPS, note) or ():
+    for row in _rows(layout, GROUPS, note) or ():
         if row["type"] == "subscription_group":
             found.entries[row["group"]] = row
         elif row["type"] == "forbidden" and row["forbidden"]:
             found.forbidden.add((row["group"], row["topic"]))
-    topics = _rows(layout.config, TOPICS, note)
+    topics = _rows(layout, TOPICS, note)
     if topics is not None:
         found.topics = {row["topic"]: row for row in topics if row["type"] == "topic_config"}
     try:
@@ -159,17 +155,16 @@ def _named(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((str(name), entry) for name, entry in value.items())
 
 
-def _rows(config: Path, name: str, note: Note) -> list[Row] | None:
+def _rows(layout: Layout, name: str, note: Note) -> list[Row] | None:
     """The records of a table, as a broker takes them; None where there is none to be read."""
-    directory = config / _DATABASES[name]
-    if is_rocksdb(directory):
+    directory = stand_ins(layout.config, layout.broker_config).get(name)
+    if directory is not None:
         try:
-            with RocksDb.open(directory) as database:
-                return [row for entry in read_entries(database) for row in entry.records]
+            return rows_of(directory, name)
         except StoreError as error:
             note(f"config/{directory.name}: {error.message}")
             return None
-    for path in (config / name, config / (name + BACKUP)):
+    for path in (layout.config / name, layout.config / (name + BACKUP)):
         try:
             file = read_config_file(path, FILES[name])
         except Missing:

@@ -50,7 +50,7 @@ def fate_of(outcome: Outcome, position: int, place: Place, unit: Named | None) -
     topic, queue_id, offset = place
     if queue_id is None or offset is None:
         return NextStart(Fate.KEPT, "its record stays in the log", version)
-    queue = outcome.queues.get(QueueId(topic, queue_id))
+    queue = outcome.read_queues.get(QueueId(topic, queue_id))
     inside = queue is not None and queue.min_offset <= offset < queue.max_offset
     was = unit is not None and unit.state is Naming.NAMES
     if inside and (was or unit is None):

@@ -16,11 +16,10 @@ from ..log.message import Message
 from ..log.one_record import read_message
 from ..queues.read import ConsumeQueue
 from ..search.store import Store
-from ..tiered.segments import open_segments
+from ..tiered.segments import open_segments, tiered_roots
 from .answer import Event, Kind
 
 _LOG, _QUEUE = "COMMIT_LOG", "CONSUME_QUEUE"
-_OPTION = "tieredStoreFilePath"
 
 
 def tiered_copies(store: Store, message: Message) -> Iterator[Event]:
@@ -37,8 +36,7 @@ def tiered_copies(store: Store, message: Message) -> Iterator[Event]:
 
 def _directories(store: Store, message: Message) -> list[Path]:
     """Segments of units of the message's queue, of whatever cluster and broker."""
-    given = store.config.get(_OPTION)
-    roots = [Path(given)] if given else [store.layout.root, store.layout.root / "tieredStore"]
+    roots = tiered_roots(store.layout.root, store.config)
     place = f"*_*/*/{escape(message.topic)}/{message.queue_id}/{_QUEUE}"
     return [path for root in roots for path in sorted(root.glob(place)) if path.is_dir()]
 

@@ -12,6 +12,7 @@ from ..broker.system_topics import TIMER_TOPIC
 from ..disk.lock import holder
 from ..findings.next_commands import NOTHING_GIVEN, Given
 from ..log.message import Message
+from ..queues.rocksdb import is_rocksdb, readable
 from ..search.found import Note
 from ..search.store import Store
 from .answer import Event, Evidence, Fate, GroupVerdict, Kind, NextStart, Trace, Verdict
@@ -99,7 +100,8 @@ class _About:
 
     @cached_property
     def _not_read(self) -> tuple[Evidence, ...]:
-        if not (self._store.layout.root / KV_STORE).exists():
+        path = self._store.layout.root / KV_STORE
+        if not path.exists() or (is_rocksdb(path) and readable()):
             return ()
         fact = "a POP consumer may have it still: popConsumerKVServiceEnable keeps that elsewhere"
         return (Evidence(f"{fact}, not looked at", KV_STORE),)
@@ -163,7 +165,10 @@ class _About:
     def _pops(self, message: Message | None) -> list[Popped]:
         """Each time that a consumer was given it by POP: a check point waits in the timer topic first."""
         store = self._store
-        if message is None or not any(t.startswith(_OF_POP) for t in store.topics):
+        if message is None:
+            return []
+        kept = is_rocksdb(store.layout.root / KV_STORE)
+        if not kept and not any(t.startswith(_OF_POP) for t in store.topics):
             return []
         from ..inspect.pop import Place as PopPlace
         from ..inspect.pop import given_out

@@ -135,7 +135,8 @@ def _popped(scene: Scene, group: str) -> Judgement | None:
 
     last = times[-1]
     until = last.visible_timestamp
-    evidence = (Evidence("its newest check point", f"commitlog at {last.check_point}"),)
+    where = "kvStore" if last.check_point is None else f"commitlog at {last.check_point}"
+    evidence = (Evidence("its newest check point", where),)
     if last.state is PopState.ACKED:
         return Judgement(Verdict.PASSED, "a consumer acknowledged it (POP)", evidence)
     if last.state is PopState.RETURNED:

@@ -1,6 +1,6 @@
-"""Entries of `config/` held against the queues and against each other (I-142 … I-154, and segments).
+"""Entries of `config/` held against the queues and against each other (I-142 … I-154).
 
-Offsets that the configuration keeps, against the queues (I-144 … I-146, I-152), and segments.
+Offsets that the configuration keeps, against the queues (I-144 … I-146, I-152).
 
 Topics, groups, filters and static topics: entries that contradict themselves or the store.
 """
@@ -8,7 +8,6 @@ Topics, groups, filters and static topics: entries that contradict themselves or
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -25,7 +24,6 @@ from .queue_state import queue_bounds
 from .register import after, before
 
 _CLAMPS_SINCE = "4.9"
-_DELETED, _NEW = 2, 0
 _LIGHT_TABLE = "lmqOffsetTable"
 _VALUE = "config_value"
 
@@ -141,27 +139,6 @@ def lmq_consumers_are_inside_their_queues(context: VerifyContext) -> None:
         elif not light:
             text = f"{topic!r} is no light queue, and a group for light queues consumes it"
             told.add(row.path, text, Severity.INFO)
-    told.tell()
-
-
-@before("I-153")
-def tiered_segments_are_contiguous(context: VerifyContext) -> None:
-    """Segments of one tiered file follow one another, and only the last one is open."""
-    by_path: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
-    for row in config_tables(context).entries("tiered_segment"):
-        if row.values.get("status") != _DELETED:
-            table = str(row.values.get("table"))
-            by_path[row.path, table, row.values["path"]].append(row.values)
-    told = Told(context, "I-153")
-    for (path, _, name), segments in by_path.items():
-        segments.sort(key=lambda segment: int(segment["base_offset"]))
-        for one, later in pairwise(segments):
-            end = one["base_offset"] + one.get("size", 0)
-            if end != later["base_offset"]:
-                text = f"{name}: a segment ends at {end}, the next begins at {later['base_offset']}"
-                told.add(path, text)
-            elif one.get("status") == _NEW:
-                told.add(path, f"{name}: the segment at {one['base_offset']} is open, not the last")
     told.tell()
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,10 +20,10 @@ from ...formats.kinds import KINDS, Syntax
 from ..broker.snapshot import QueueId
 from ..errors import Missing, StoreError, Unsupported
 from ..findings.catalogue import Severity
-from ..queues.rocksdb import RocksDb
+from ..queues.rocksdb import RocksDb, is_rocksdb
+from ..settings.databases import Form, InForce, in_force
 from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile, read_config_file, stand_in
 from ..settings.rocksdb import read_entries
-from ..settings.summary import databases
 from ..start.config import ConfigFileStart, ConfigStart, config_start
 from ..start.config_load import Start
 from ..start.config_rules import STATISTICS, TIMER_CHECK
@@ -36,7 +36,6 @@ FAMILIES = frozenset({"default", "kvDataVersion", "forbidden"})
 """Column families of each database of the configuration (spec 05, 5.4)."""
 FAMILIES_5_4 = FAMILIES - {"forbidden"}
 """From 5.4 on only those that are used, and of offsets no version."""
-DATABASES = ("topics", "subscriptionGroups", "consumerOffsets")
 
 
 class Row(NamedTuple):
@@ -51,10 +50,11 @@ class ConfigTables:
     """All files of `config/`, read once.
 
     main, backup: by name of the file; None where it is not there. rows: entries by record type, of
-    what a broker takes. problems: of RocksDBs that cannot be read. families: their column families.
+    what a broker takes. force: which databases it reads. problems: of RocksDBs that cannot be read. families: their column families.
     """
 
     directory: Path
+    force: InForce
     main: dict[str, ConfigFile | None] = field(default_factory=dict)
     backup: dict[str, ConfigFile | None] = field(default_factory=dict)
     rows: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
@@ -62,9 +62,9 @@ class ConfigTables:
     problems: dict[str, StoreError] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, directory: Path) -> ConfigTables:
-        """Of a `config` directory; empty where there is none. Raises Unreadable."""
-        found = cls(directory)
+    def read(cls, directory: Path, options: Mapping[str, str] | None = None) -> ConfigTables:
+        """Of a `config` directory; empty where there is none. options: of the broker. Raises Unreadable."""
+        found = cls(directory, in_force(directory, options))
         for name, kind in FILES.items():
             if KINDS[kind].place != "config":
                 continue
@@ -96,8 +96,8 @@ class ConfigTables:
         return {row.values[column] for row in self.rows[record_type]}
 
     def _read_databases(self) -> None:
-        for path in databases(self.directory):
-            if path.name not in DATABASES:
+        for path in sorted(set(self.force.databases.values())):
+            if not is_rocksdb(path):
                 continue
             try:
                 with RocksDb.open(path) as database:
@@ -121,7 +121,9 @@ def _read(path: Path, kind: str) -> ConfigFile | None:
 def config_tables(context: VerifyContext) -> ConfigTables:
     """Those of this run."""
     layout = context.store.layout
-    return context.kept("config tables", lambda: ConfigTables.read(layout.config))
+    return context.kept(
+        "config tables", lambda: ConfigTables.read(layout.config, layout.broker_config)
+    )
 
 
 class Told:
@@ -239,14 +241,14 @@ def nothing_is_left_of_a_write(context: VerifyContext) -> None:
 def databases_can_be_opened(context: VerifyContext) -> None:
     """Each RocksDB of the configuration opens and has its column families."""
     tables = config_tables(context)
-    for name in DATABASES:
+    for name in sorted({path.name for path in tables.force.databases.values()}):
         path = os.fspath(tables.directory / name)
         problem, families = tables.problems.get(name), tables.families.get(name)
         if isinstance(problem, Unsupported):
             context.unread.append(f"config/{name}: {problem.hint or problem.message}")
         elif problem is not None:
             context.findings.add("I-155", path, f"cannot be opened: {problem.message}")
-        elif families is not None and (missing := _families(context, name) - families):
+        elif families is not None and (missing := _families(context, tables, name) - families):
             text = f"has no column family {', '.join(sorted(missing))}; a start makes it"
             context.findings.add("I-155", path, text, severity=Severity.INFO)
         elif problem is None and families is None and _is_left(context, name):
@@ -254,8 +256,10 @@ def databases_can_be_opened(context: VerifyContext) -> None:
             context.findings.add("I-155", path, text)
 
 
-def _families(context: VerifyContext, name: str) -> frozenset[str]:
+def _families(context: VerifyContext, tables: ConfigTables, name: str) -> frozenset[str]:
     """The column families that a broker of the store's generation makes."""
+    if tables.force.form is not Form.SEPARATE:
+        return frozenset({"default"})
     if context.profile.version < _ONLY_USED_SINCE:
         return FAMILIES
     return FAMILIES_5_4 if name in _VERSIONED else FAMILIES_5_4 - {"kvDataVersion"}

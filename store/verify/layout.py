@@ -23,13 +23,13 @@ from ..counted import counted
 from ..disk.byte_reader import read_regular
 from ..disk.compressed import is_compressed_name, plain_name
 from ..disk.file_queue import NAME_DIGITS, MappedFile, file_name, start_of
-from ..disk.layout import JOURNAL, ROCKSDB_CONSUME_QUEUE
+from ..disk.layout import JOURNAL, ROCKSDB_CONSUME_QUEUE, was_rocksdb
 from ..disk.lock import holder
 from ..errors import Missing, StoreError
 from ..findings.catalogue import Severity
+from ..findings.next_commands import RECOVER
 from ..log.batch import Extent, ExtentKind
 from ..log.scan import LogItems
-from ..queues.rocksdb import was_rocksdb
 from .context import Mergeable, VerifyContext
 from .register import after, before, of_extents
 
@@ -326,7 +326,8 @@ def _place_of_database(context: VerifyContext) -> None:
     for path in (layout.consume_queue, apart):
         if was_rocksdb(path):
             text = "files of a RocksDB without its CURRENT: a broker refuses to start"
-            context.findings.add("I-010", os.fspath(path), text)
+            mend = RECOVER if path == layout.queue_database else None
+            context.findings.add("I-010", os.fspath(path), text, repair=mend)
     name, found = "useSeparateStorePathForRocksdbCQ", layout.queue_database
     wanted = apart if config.get_bool(name) else layout.consume_queue
     if name in config and found not in (None, wanted):

@@ -190,7 +190,7 @@ def long_topics(context: VerifyContext, records: Records) -> None:
     add_rows(context, records, "I-036", short, text, lengths)
 
 
-_ENDED_BY = frozenset({"4.3", "5.3", "5.4", "5.5"})
+_ENDED_BY = frozenset({"4.3", "5.3", "5.4", "5.5", "5.5.1"})
 """Generations whose writers put a separator behind the last property."""
 _BATCHES_REPEAT = frozenset({"5.1", "5.3"})
 """Generations that write the unique key of a batch into each of its records (B13)."""

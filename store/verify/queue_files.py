@@ -26,7 +26,7 @@ from ..disk.queue_directories import LARGEST_QUEUE_ID, queue_directories
 from ..errors import Missing
 from ..findings.catalogue import Severity
 from ..queues.read import ConsumeQueue, QueueSummary
-from ..queues.rocksdb import RocksDb, readable
+from ..queues.rocksdb import RocksDb, RocksdbConsumeQueue, readable
 from ..queues.units import is_used
 from .context import VerifyContext
 from .queue_state import QueueReader, Queues, queues_of
@@ -207,6 +207,8 @@ def delayed_messages(context: VerifyContext) -> None:
         queue = QueueId(SCHEDULE_TOPIC, int(level) - 1)
         check = queues.checks.get(queue)
         end = check.live_end if check is not None else 0
+        if context.crashed:  # a start dispatches again what has no unit yet
+            end = max(end, context.log.next_offset.get(queue, 0))
         if queues.wanted(queue) and offset > end and not context.live and context.log.complete:
             text = f"delayOffset.json is at {offset}, the queue ends at {end}"
             _add(context, queue, "I-077", os.fspath(path), text, offset=None)
@@ -222,8 +224,11 @@ def check_database(context: VerifyContext, queues: Queues) -> None:
     for topic, queue_id, _ in database:
         queue = QueueId(topic, queue_id)
         if queues.wanted(queue):
-            summary = database.open(*queue).summary(store.log_files.start)
+            opened = database.open(*queue)
+            summary = opened.summary(store.log_files.start)
             _check_bound(context, queue, summary, bounds)
+            if isinstance(opened, RocksdbConsumeQueue):
+                _check_holes(context, queue, summary, opened)
     for directory in queue_directories(store.layout.consume_queue):
         queue = QueueId(directory.topic, directory.queue_id)
         if queues.wanted(queue) and queue in bounds.last:
@@ -256,6 +261,27 @@ def _check_bound(
     elif bound != (last, summary.last_position):
         told = f"the greatest offset stored is {bound[0]}, of the record at {bound[1]}"
         _add_bound(context, queue, f"{told}; its last unit is {last}, at {summary.last_position}")
+
+
+def _check_holes(
+    context: VerifyContext, queue: QueueId, summary: QueueSummary, opened: RocksdbConsumeQueue
+) -> None:
+    """No unit is missing between two others: a pull there ends with an exception (spec 2.10, B4).
+
+    What the log has of a queue that counts is told by I-070; here is what it has not, as of light queues.
+    """
+    if context.live or queues_of(context).counts_in_files(queue):
+        return
+    reached, missing, first_missing = summary.min_offset, 0, 0
+    for first, data in opened.rows(summary.min_offset, summary.max_offset):
+        if first > reached and not missing:
+            first_missing = reached
+        missing += first - reached
+        reached = first + len(data) // formats.UNIT_BYTES
+    if missing:
+        units = counted(missing, "unit is", "units are")
+        text = f"{units} missing, from {first_missing} on: every pull there fails"
+        _add_bound(context, queue, text, missing)
 
 
 def _add_bound(context: VerifyContext, queue: QueueId, text: str, count: int = 1) -> None:
@@ -304,6 +330,17 @@ def _check_first(
         _add_bound(context, queue, f"{text}: {counted(hidden, 'message')} no consumer gets", hidden)
 
 
+def _add_left_out(context: VerifyContext, queue: QueueId, offset: int) -> None:
+    """Brokers do not put the record at the beginning of the log into a new database (B40)."""
+    text = (
+        f"{queue} unit {offset} is missing: the record at 0, which a broker leaves out when it fills"
+        " a new RocksDB of queues (B40); the queue in files has it"
+    )
+    path = os.fspath(context.store.layout.queue_database or "")
+    more: dict[str, Any] = {"topic": queue.topic, "queue_id": queue.queue_id}
+    context.findings.add("I-070", path, text, severity=Severity.WARNING, **more)
+
+
 def _compare(context: VerifyContext, queue: QueueId, path: str, in_database: ConsumeQueue) -> None:
     """The units of a queue in files are those of the database. It may lack some: brokers begin late,
     and leave out what they do not dispatch again (spec 2.10).
@@ -314,6 +351,9 @@ def _compare(context: VerifyContext, queue: QueueId, path: str, in_database: Con
         offsets = first + np.flatnonzero(is_used(units))
         mine, theirs = units[offsets - first], other.lookup(offsets)
         differs = is_used(theirs) & (mine != theirs)
+        first_record = ~is_used(theirs) & (mine["physical_offset"] == 0)
+        if (left_out := first_record & (offsets < summary.min_offset)).any():
+            _add_left_out(context, queue, int(offsets[left_out][0]))
         lacks = ~is_used(theirs) & (offsets >= summary.min_offset) & (offsets < summary.max_offset)
         for wrong, text in (
             (differs, "is another one than in the database"),

@@ -334,7 +334,7 @@ class Queues(Mergeable):
         self.checks: dict[QueueId, QueueCheck] = {}
         self.batch_checks: dict[QueueId, BatchCheck] = {}
         self.paths = {QueueId(d.topic, d.queue_id): d.path for d in context.store.queues}
-        self.unreadable = context.store.queues_unread if layout.rocksdb_queues else ""
+        self.unreadable = context.store.queues_problem if layout.rocksdb_queues else ""
         self._database = os.fspath(layout.queue_database) if layout.queue_database else ""
         #: Brokers of this version read queues of batches.
         self.batches = context.profile.queues.batches

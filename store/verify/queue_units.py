@@ -26,6 +26,7 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX
 from ..columns.ordered import Ranges
 from ..counted import counted
+from ..errors import NotFound
 from ..findings.catalogue import Severity
 from ..log.commit_log import Batch
 from ..log.record_status import tombstones
@@ -402,10 +403,37 @@ def _report_no_queue(context: VerifyContext, queues: Queues, check: QueueCheck) 
         text += ", not dispatched yet"
     topic, queue_id = check.queue
     if not check.reader.exists and may_have_none(context, check.queue):
-        more = {"severity": Severity.WARNING}
-        text += "; or the broker has enableMultiDispatch=false: then say so with --set"
+        if _was_numbered(context, check.queue, int(positions[0])):
+            text += f"; where a broker has it, its options tell: {_WHERE_LIGHT_QUEUES_ARE}"
+            more = more or {"repair": _WITH_OPTIONS}
+        else:
+            more = {"severity": Severity.WARNING}
+            text += "; or the broker has enableMultiDispatch=false: then say so with --set"
     more |= {"count": count, "topic": topic, "queue_id": queue_id}
     context.findings.add("I-070", check.reader.directory, text, **more)
+
+
+_WHERE_LIGHT_QUEUES_ARE = (
+    "storeType, rocksdbCQDoubleWriteEnable, combineCQUseRocksdbForLmq,"
+    " useSeparateStorePathForRocksdbCQ, enableMultiDispatch"
+)
+_WITH_OPTIONS = "mqstore recover {store} --broker-config broker.conf"
+
+
+def _was_numbered(context: VerifyContext, queue: QueueId, position: int) -> bool:
+    """The record at a position has a number in a light queue: a broker with enableMultiDispatch gave it,
+    and made a unit, though it may be in a RocksDB that is lost. Where one is there it has them, or leaves
+    out those that are of no LITE topic (spec 2.10).
+    """
+    if context.store.layout.queue_database is not None:
+        return False
+    try:
+        properties = context.store.message_at(position).properties
+    except NotFound:
+        return False
+    named = properties.get(names.INNER_MULTI_DISPATCH, "").split(",")
+    numbers = properties.get(names.INNER_MULTI_QUEUE_OFFSET, "").split(",")
+    return len(named) == len(numbers) and queue.topic in named
 
 
 def is_late(context: VerifyContext, missing: Missing, dispatched: int) -> bool:

@@ -43,7 +43,7 @@ MODULES = {
     "consume_queue": "consume_queue queue_batches queue_files",
     "index": "index_files index_log",
     "timer": "timer_log timer_progress timer_records timer_wheel",
-    "config": "config_files config_entries",
+    "config": "config_files config_entries tiered",
 }
 """The modules with the checks of a group; one that is not here has the name of its group."""
 _ATTEMPTS = 3

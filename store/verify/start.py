@@ -150,7 +150,7 @@ def _of_prediction(root: str, worst: Prediction) -> Iterator[Finding]:
         topics = counted(worst.lost.topics, "topic")
         text = f"{broker} would lose {counted(lost, 'message', form=',')} of {topics}"
         yield Finding.of("I-181", root, text, lost)
-    if hidden := worst.invisible.messages:
+    if hidden := worst.hidden:
         text = f"{broker} would leave {counted(hidden, 'message', form=',')} unread"
         yield Finding.of("I-182", root, text, hidden)
     timers = worst.timers

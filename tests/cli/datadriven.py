@@ -5,7 +5,7 @@ ones are a command (`  $ `, continued by `  > `) and what it prints: stdout as i
 an exit code other than 0 as `[5]`. Each transcript has an empty folder of its own; local time is eight
 hours east of UTC.
 
-The folder is shown as `/world`. `$ store NAME` unpacks a store of tests/stores, `$ case KIND [VERSION]` is one of tests/recovery_cases,
+The folder is shown as `/world`. `$ store NAME` unpacks a store of tests/stores, `$ case KIND [VERSION]` is one of tests/recovery_cases (`BASE/KIND` of tests/rocks_cases),
 `$ disk NAME` is an ext4 file system with the deleted log of 5.3.3-clean, `$ bad FILE OFFSET LENGTH` makes a range of a file one that
 this process cannot read, `$ small-disk DIR` makes a file system of its own there where this user may mount one, and `$ fill DIR`
 leaves not one byte of it. `$ mqstore …` runs in this process, before a pipe and into a file (` > FILE`), too,
@@ -35,7 +35,7 @@ import pytest
 
 from mqstore.cli.app import run
 
-from .. import recovery_cases, stores
+from .. import recovery_cases, rocks_cases, stores
 from ..failing_disk import fail_here
 from ..full_disk import fill, small_disk
 
@@ -151,6 +151,10 @@ class World:
         return Result("", "", 0)
 
     def _damage(self, kind: str, version: str = "", exit: str = "") -> Result:
+        if "/" in kind:  # of tests/rocks_cases
+            case = rocks_cases.case_of(kind)
+            rocks_cases.damaged(case, self.folder.parent)[0].rename(self.folder / "store")
+            return Result("", "", 0)
         case = recovery_cases.case_of(kind, version, exit)
         recovery_cases.damaged(case, self.folder.parent).rename(self.folder / "store")
         return Result("", "", 0)

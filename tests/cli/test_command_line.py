@@ -159,7 +159,7 @@ def test_versions_that_no_profile_stands_for(command: str, version: str, tmp_pat
     ("line", "version", "nearest"),
     [
         ("recover --broker-version", "5.2", "5.1"),
-        ("verify --as-broker", "5.6", "5.5"),
+        ("verify --as-broker", "5.6", "5.5.1"),
         ("repair --broker-version", "4.5.0", "4.3"),
         ("salvage --dry-run --as-broker", "4.10", "4.9"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -128,3 +129,26 @@ def test_how_far_it_came(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert INTERRUPTED.search(terminal.shown), terminal.shown
     assert not (tmp_path / "F").exists()
     assert "Traceback" not in terminal.shown
+
+
+def test_sigterm_ends_as_ctrl_c(tmp_path: Path) -> None:
+    """Temporary directories go, and the line says so."""
+    code = (
+        "import os, signal, tempfile\n"
+        "from mqstore.cli import app\n"
+        "def work(words):\n"
+        "    with tempfile.TemporaryDirectory():\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        raise AssertionError\n"
+        "app._call = work\n"
+        "app.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "mqstore: interrupted\n")
+    assert not list(tmp_path.iterdir())

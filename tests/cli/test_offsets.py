@@ -35,6 +35,7 @@ def records(*words: str | Path, codes: tuple[int, ...] = (0,)) -> list[dict[str,
     return found
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["4.9.7-expired", "5.5.0-pop", "5.3.3-rocksdb", "4.3.1-killed"])
 def test_records_are_what_their_schemas_say(name: str, tmp_path: Path) -> None:
     store = stores.unpack(name, tmp_path / "a")

@@ -241,6 +241,7 @@ def test_in_use(tmp_path: Path) -> None:
     assert bodies(tmp_path) == ["x"]
 
 
+@pytest.mark.slow
 def test_many_take_turns(tmp_path: Path) -> None:
     root = tmp_path / "store"
     running = [process("put", root, "T", f"{n}", "--wait", "60", stdin=None) for n in range(6)]

@@ -293,6 +293,7 @@ def test_resume_needs_unique_keys(tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.slow
 def test_resume_after_kill_9_in_the_middle(tmp_path: Path) -> None:
     found = [row | {"store_timestamp": None} for row in messages(1200)]
     lines = [json.dumps(row) + "\n" for row in found]

@@ -97,6 +97,7 @@ def test_hostile_texts_do_nothing(page: Page, tmp_path: Path) -> None:
     assert page.value("document.querySelectorAll('main figure').length") >= 5
 
 
+@pytest.mark.slow
 def test_the_policy_forbids_what_a_template_might_let_through(
     page: Page, file: Path, tmp_path: Path
 ) -> None:

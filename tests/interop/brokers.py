@@ -26,7 +26,9 @@ from typing import Any, Self
 from ..slices import pick
 from .oracle import HERE, cache_directory, java_flags, move_into_place, source_hash
 
-VERSIONS = ("5.3.3", "5.5.0")
+VERSIONS = ("5.3.3", "5.5.0", "5.5.1")
+#: Where the parts of a version that a broker has not of its own are taken from: not all were published.
+OTHERS = {"5.5.1": "5.5.0"}
 #: Slow tests ask more, as far as a slice takes them.
 ALL_VERSIONS = (*VERSIONS, *pick(("4.9.7", "5.1.4", "5.4.0"), "brokers of other versions"))
 #: 4.x has neither timer nor POP.
@@ -63,6 +65,8 @@ def _fetch(version: str) -> Path:
         jars.parent.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix="broker-lib.", dir=jars.parent))
         values = [f"-Drocketmq.version={version}", f"-DoutputDirectory={fresh}"]
+        if version in OTHERS:
+            values.append(f"-Drocketmq.others={OTHERS[version]}")
         goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", *values]
         pom = str(HERE / "brokers-pom.xml")
         subprocess.run(["mvn", "-q", "-B", "-f", pom, *goal], check=True, stdout=sys.stderr)

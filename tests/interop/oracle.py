@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-VERSIONS = ("4.3.1", "4.9.7", "5.1.4", "5.3.3", "5.4.0", "5.5.0")
+VERSIONS = ("4.3.1", "4.9.7", "5.1.4", "5.3.3", "5.4.0", "5.5.0", "5.5.1")
 HERE = Path(__file__).resolve().parent
 
 #: Sizes small enough that a handful of messages fills several files. Every answer depends on them:

@@ -117,7 +117,7 @@ def broker_put(judge: Judge, root: Path, messages: list[Row], config: dict[str, 
 
 def as_broker(version: str) -> list[str]:
     """The option of `put` that asks for a store of that version."""
-    return ["--as-broker", version.rpartition(".")[0]]
+    return ["--as-broker", version]
 
 
 def warnings(answer: Row) -> set[str]:

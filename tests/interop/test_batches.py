@@ -23,7 +23,7 @@ from .test_same_bytes import HOST, START_MS, difference, files, random_message
 
 pytestmark = pytest.mark.interop
 
-FIVE = ["5.1.4", "5.3.3", "5.4.0", "5.5.0"]
+FIVE = ["5.1.4", "5.3.3", "5.4.0", "5.5.0", "5.5.1"]
 BATCH_TOPIC = {"B": {"queue.type": "BatchCQ"}}
 CONFIG = SIZES | {"mapperFileSizeBatchConsumeQueue": 460}
 REQUESTS = 40

@@ -19,7 +19,7 @@ from .managers import Managers
 
 pytestmark = pytest.mark.interop
 
-VERSIONS = ("5.3.3", "5.5.0")
+VERSIONS = ("5.3.3", "5.5.0", "5.5.1")
 #: RocksDB → the file for which it stands, and the table of that.
 TABLES = {
     "topics": ("topics.json", "topicConfigTable"),

@@ -38,6 +38,7 @@ STORES = {
     "5.3.3": ("5.3.3-clean", "5.3.3-cqext", "5.3.3-lmq", "5.3.3-pop", "5.3.3-timer-clean"),
     "5.4.0": ("5.3.3-clean", "5.3.3-lmq", "5.3.3-pop", "5.3.3-timer-clean"),
     "5.5.0": ("5.5.0-clean", "5.5.0-pop", "5.5.0-timer-clean"),
+    "5.5.1": ("5.5.0-clean", "5.5.0-pop", "5.5.0-timer-clean"),
 }
 #: Their managers drop entries at the load that are too old, or of another bloom filter.
 DROPS = ("consumerFilter.json", "consumerOrderInfo.json")

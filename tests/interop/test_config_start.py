@@ -15,7 +15,7 @@ from .brokers import Broker, missing
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-VERSIONS = ("4.9.7", "5.3.3", "5.5.0")
+VERSIONS = ("4.9.7", "5.3.3", "5.5.0", "5.5.1")
 
 
 def starts(version: str, store: Path) -> bool:

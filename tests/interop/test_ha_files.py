@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.store.recover.slave import consistent_point, read_epochs
 from mqstore.store.settings.read import read_config_file, stand_in
 
 from ..slices import rng
@@ -143,3 +144,28 @@ def test_when_the_classes_read_bak(version: str, tmp_path: Path) -> None:
         if expected == "-" and "which is whole" in instead:
             expected = "7-7000 8-8000"
         assert expected == answer, text
+
+
+@pytest.mark.parametrize("version", WITH_CONTROLLER)
+def test_where_two_logs_part(version: str, tmp_path: Path) -> None:
+    """What a slave cuts off is what the real cache of epochs says, over random pairs."""
+    chance, requests, wanted = rng("epochs that part"), [], []
+    for number in range(60):
+        begins = sorted(chance.sample(range(1, 4000), 6))
+        both = [(epoch, begins[epoch]) for epoch in range(chance.randrange(1, 5))]
+        names, sides = [], []
+        for side in ("own", "master"):
+            rows = list(both[chance.randrange(2) :]) or list(both)
+            if chance.random() < 0.6:
+                rows.append((rows[-1][0] + chance.randrange(1, 3), chance.randrange(4000, 5000)))
+            end = chance.choice([rows[-1][1] + chance.randrange(500), 5500, rows[-1][1] - 1])
+            path = tmp_path / f"{number}-{side}"
+            path.write_text(
+                "".join(f"{n}\n" for n in [len(rows), 0, *(f"{e}-{b}" for e, b in rows)])
+            )
+            names += [str(path), str(end)]
+            sides.append(read_epochs(path, end))
+        requests.append(("consistent", *names))
+        wanted.append(str(consistent_point(*sides)))
+    assert ask(version, requests) == wanted
+    assert len(set(wanted)) > 10

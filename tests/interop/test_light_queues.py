@@ -23,7 +23,7 @@ from .test_same_bytes import HOST, START_MS, difference
 
 pytestmark = pytest.mark.interop
 
-VERSIONS = ["4.9.7", "5.1.4", "5.3.3", "5.4.0", "5.5.0"]
+VERSIONS = ["4.9.7", "5.1.4", "5.3.3", "5.4.0", "5.5.0", "5.5.1"]
 NAMES = ("%LMQ%a", "%LMQ%b", "%LMQ%", "%LMQ%long" + "x" * 50)
 TOPICS = ("orders", "orders", "orders", "%RETRY%g", "rmq_sys_x")
 PREPARED, COMMIT, ROLLBACK = 4, 8, 12

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -89,4 +90,49 @@ def test_a_client_goes_on_where_it_was_sent(version: str, tmp_path: Path) -> Non
         (1, 9),
         (1, 10),
         (1, 11),
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("store", "broker", "name"),
+    [
+        ({}, {"configManagerVersion": "v2"}, "rdb"),
+        (
+            {"storeType": "defaultRocksDB"},
+            {"useSingleRocksDBForAllConfigs": "true"},
+            "metadata",
+        ),
+    ],
+    ids=["v2", "single"],
+)
+def test_a_client_goes_on_by_one_database_for_all(
+    store: dict[str, str], broker: dict[str, str], name: str, tmp_path: Path
+) -> None:
+    """The same where topics, groups and positions are in one RocksDB: a real 5.5.1 reads what was written."""
+    if why := missing("5.5.1"):
+        pytest.skip(why)
+    root = tmp_path / "store"
+    config = {**CONFIG, **store}
+    with Broker("5.5.1", root, config, broker) as running:
+        messages = [{"topic": "orders", "body": f"message {n}"} for n in range(24)]
+        assert set(running.produce(messages)) == {"SEND_OK"}
+        running.consume({"orders": "*"})
+        there = running.received(24)
+        assert len(there) == 24
+        running.stop()
+    assert (root / "config" / name / "CURRENT").is_file()
+    words = [f"--reset=orders@{GROUP}=latest", f"--reset=orders/1@{GROUP}=2"]
+    mqstore("offsets", root, *words, "--apply", "--yes")
+    ends = Counter(row["queue_id"] for row in there)
+    wanted = sorted(row["queue_offset"] for row in there if row["queue_id"] == 1)[2:]
+    with Broker("5.5.1", root, config, broker) as running:
+        # with version 2 a broker forgets topics that producers have made
+        assert running.produce([{"topic": "orders", "body": "later"}]) == ["SEND_OK"]
+        running.consume({"orders": "*"})
+        again = running.received(len(wanted) + 1)
+    assert wanted
+    old = [row for row in again if row["queue_offset"] < ends[row["queue_id"]]]
+    assert sorted((row["queue_id"], row["queue_offset"]) for row in old) == [
+        (1, offset) for offset in wanted
     ]

@@ -13,7 +13,7 @@ from .oracle import Oracle, missing
 pytestmark = pytest.mark.interop
 
 
-@pytest.mark.parametrize("version", ["5.4.0", "5.5.0"])
+@pytest.mark.parametrize("version", ["5.4.0", "5.5.0", "5.5.1"])
 def test_index_items_in_a_rocksdb(version: str, tmp_path: Path) -> None:
     if why := missing(version):
         pytest.skip(why)

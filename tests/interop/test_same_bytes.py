@@ -125,7 +125,9 @@ def test_the_brokers_bytes(judge: Judge, version: str, tmp_path: Path) -> None:
     assert not written_twice(judge, tmp_path, messages, SIZES, "--store-host", HOST)
 
 
-@pytest.mark.parametrize("version", ["4.9.7", "5.1.4", "5.3.3", "5.4.0", "5.5.0"], scope="session")
+@pytest.mark.parametrize(
+    "version", ["4.9.7", "5.1.4", "5.3.3", "5.4.0", "5.5.0", "5.5.1"], scope="session"
+)
 def test_the_brokers_bytes_over_ipv6(judge: Judge, version: str, tmp_path: Path) -> None:
     chance = random.Random(f"ipv6 {version}")
     host = "[fe80::1]:10911"

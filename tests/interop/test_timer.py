@@ -22,7 +22,7 @@ from .served import Row, as_broker, loaded, put
 
 pytestmark = pytest.mark.interop
 
-FIVE = ("5.1.4", "5.3.3", "5.4.0", "5.5.0")
+FIVE = ("5.1.4", "5.3.3", "5.4.0", "5.5.0", "5.5.1")
 FAST = "5.3.3"
 LOG_FILE = 12 * UNIT_BYTES + 30
 CONFIG: dict[str, Any] = {

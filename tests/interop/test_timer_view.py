@@ -26,7 +26,7 @@ AHEAD_MS = 8_000
 WAYS = ("none", "key", "topic+key", "next tick", "other key")
 
 
-CASES = (*((version, False) for version in FIVE), ("5.4.0", True), ("5.5.0", True))
+CASES = (*((version, False) for version in FIVE), ("5.4.0", True), ("5.5.0", True), ("5.5.1", True))
 """Versions, and whether appendTopicForTimerDeleteKey is on; older ones do not have that option."""
 
 

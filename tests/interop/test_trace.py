@@ -147,18 +147,25 @@ def test_an_offset_that_was_set_back(version: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_a_consumer_holds_by_pop(version: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", [False, True], ids=["check points", "kvStore"])
+def test_what_a_consumer_holds_by_pop(version: str, kept: bool, tmp_path: Path) -> None:
+    """By records of the revive topic, or by a database, whose last rows are in its write-ahead log alone."""
     root = tmp_path / "store"
     first_messages(root, version)
     mode = {"topic": "popped", "consumerGroup": "popper", "mode": "POP", "popShareQueueNum": 0}
     modes = {"messageRequestModeMap": {"popped": {"popper": mode}}}
     (root / "config" / "messageRequestMode.json").write_text(json.dumps(modes))
-    with broker(version, root, SIZES, **QUIET) as running:
+    names = ("popConsumerKVServiceInit", "popConsumerKVServiceEnable")
+    with broker(
+        version, root, SIZES, **QUIET, **dict.fromkeys(names, str(kept).lower())
+    ) as running:
         running.consume({"popped": "*"}, group="popper", pop=True, hold=True)
         got(running, popper=1)
-        running.stop()
+        if not kept:
+            running.stop()
     found = traced(root, "held", "--group", "popper")["groups"][0]
     assert found["verdict"] == "pop_invisible"
+    assert kept == ("kvStore" in {fact["where"] for fact in found["evidence"]})
     until = found["until_timestamp"]
     late = traced(root, "held", "--group", "popper", "--now", str(until + 1))["groups"][0]
     assert late["verdict"] == "pop_invisible" and "no consumer acknowledged" in late["reason"]

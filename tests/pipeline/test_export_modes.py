@@ -270,7 +270,7 @@ def prepared(folder: Path) -> tuple[Path, Path]:
     return put(root, "c", "d"), folder / "old"
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("files", [KilledFiles, NoExchange])
 @pytest.mark.parametrize("mode", [Mode.OVERWRITE, Mode.SINCE_LAST])
 def test_killed_at_every_step_and_run_again(
@@ -303,6 +303,7 @@ def test_killed_at_every_step_and_run_again(
     assert in_steps == (mode is Mode.OVERWRITE and files is NoExchange)
 
 
+@pytest.mark.slow
 def test_an_append_that_is_killed_is_finished_once(tmp_path: Path) -> None:
     """From the moment that it is decided until its answer, the same command finishes it."""
     root, old = prepared(tmp_path)

@@ -111,6 +111,7 @@ def put_there(root: Path, bucket: str) -> str:
     return uri
 
 
+@pytest.mark.slow
 def test_a_log_in_object_storage(bucket: str, tmp_path: Path) -> None:
     """The same rows as from a directory, damage among them, whole and in splits."""
     root = unpack("4.9.7-killed-page", tmp_path)
@@ -125,7 +126,7 @@ def test_a_log_in_object_storage(bucket: str, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["queue", "index", "timer", "offsets", "findings"])
 def test_all_else_of_a_store_in_object_storage(name: str, there: tuple[Path, str]) -> None:
     """The same rows as from a directory, under the name of the place."""

@@ -78,6 +78,7 @@ def bodies(target: Path) -> list[bytes]:
     return [bytes(row) for row in table_of(target, body="plain").column("body").to_pylist()]
 
 
+@pytest.mark.slow
 def test_killed_at_every_step_and_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -264,6 +264,7 @@ def parts(path: Path) -> dict[str, str]:
     return tree(path) if path.is_dir() else {"": hashlib.sha256(path.read_bytes()).hexdigest()}
 
 
+@pytest.mark.slow
 def test_killed_and_run_again(tmp_path: Path) -> None:
     """Around the manifest, where it is decided, and at a few others."""
     killed_and_run_again(

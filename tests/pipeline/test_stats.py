@@ -39,6 +39,7 @@ def all_of(found: Counted) -> tuple[object, ...]:
     return found.stats.by, found.stats.groups, found.damage
 
 
+@pytest.mark.slow
 def test_parts_of_a_log_are_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted here, on two cores, in tasks."""
     roots = [unpack(name, tmp_path) for name in ("4.9.7-killed-page", "5.3.3-v2")]

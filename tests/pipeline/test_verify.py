@@ -101,6 +101,7 @@ def rows_of(function: str, tasks: list[dict[str, Any]]) -> list[pa.Table]:
     return [pa.Table.from_batches(reader.read(part)) for part in reader.partitions()]
 
 
+@pytest.mark.slow
 def test_a_path_that_is_no_text(tmp_path: Path, short_parts: list[PartResult]) -> None:
     """Also for Arrow, in all that a worker does; in parts, too."""
     name = os.fsdecode(b"st\xff\xfere")
@@ -137,7 +138,7 @@ def short_parts(monkeypatch: pytest.MonkeyPatch) -> list[PartResult]:
     return taken
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "share"), [("5.3.3-killed-page", 0.2), ("5.5.0-killed", 0.8)])
 def test_a_log_in_parts(
     name: str, share: float, tmp_path: Path, short_parts: list[PartResult]
@@ -153,7 +154,7 @@ def test_a_log_in_parts(
     same(joined([str(root)], [(str(root), judge(task, [None, None]))])[0][1], wanted)
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", [0, 30 << 20])
 def test_what_a_part_leaves_is_bounded(
     bound: int, tmp_path: Path, short_parts: list[PartResult], monkeypatch: pytest.MonkeyPatch

@@ -118,3 +118,19 @@ def test_a_record_that_several_queues_name_gets_its_own_topic_back(size: int, wo
         log.write(size.to_bytes(4, "big"))
     found = walks.walked(root, config, None, "a record that several queues name")
     assert walks.told(name, found) == []
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("by_repair", [False, True])
+def test_a_base_that_its_record_contradicts_is_not_put_into_the_queue(
+    by_repair: bool, work: Path
+) -> None:
+    """A start that dispatches nothing keeps the right unit: so does a plan."""
+    name = "5.3.3-batchcq"
+    root = copied(original(name, work), work)
+    config = BrokerConfig(stores.config(name, root))
+    with min((root / "commitlog").iterdir()).open("r+b") as log:
+        log.seek(log.read().index(b"INNER_BASE\x0134\x02") + len("INNER_BASE") + 1)
+        log.write(b"8")
+    found = walks.walked(root, config, None, "a base of a batch", by_repair=by_repair)
+    assert walks.told(name, found) == []

@@ -165,7 +165,7 @@ def test_a_child_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.Monke
     assert proved(root, 3).end == expected.end
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(6))
 def test_the_proof_ends_before_a_wrong_byte(part: int, tmp_path: Path) -> None:
     """Anywhere in a record, or in its unit: what is left of the proof does not reach it."""
@@ -214,7 +214,7 @@ def _spoiled(root: Path, at: int) -> int:
     return position
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("places", [(0,), (0, 20_000), (1000, 1600, 150_000)])
 @pytest.mark.parametrize("name", ["5.3.3-killed", "4.9.7-clean"])
 def test_the_proof_goes_on_behind_damage(

@@ -56,7 +56,7 @@ def test_a_cut_gives_the_front(how: str) -> None:
             longest = len(found)
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["gzip", "zstd"])
 def test_a_changed_byte_costs_what_is_behind_it(how: str) -> None:
     """The front up to the change comes out, and the change is told."""

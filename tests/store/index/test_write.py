@@ -143,6 +143,7 @@ def test_any_batches_give_the_brokers_bytes(
     assert written(directory) == broker.bytes()
 
 
+@pytest.mark.slow
 def test_many_slots_and_pages(tmp_path: Path) -> None:
     geometry = Geometry(slots=5_003, items=9_000)
     rng = np.random.default_rng(5)

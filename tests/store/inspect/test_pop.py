@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rocksdict import Options, Rdict
 
 from mqstore.formats import pop as formats
 from mqstore.formats.message_properties import RETRY_PREFIX
@@ -121,7 +122,7 @@ def positions(name: str) -> list[int]:
     return ends[len(ends) // 9 :: len(ends) // 9]
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STORES)
 def test_a_broker_that_was_killed_at_any_time(name: str, tmp_path: Path) -> None:
     """Half of it: what was given out is invisible until its time, and due then."""
@@ -165,13 +166,58 @@ def test_without_retry_topics_nothing_is_known(tmp_path: Path) -> None:
     assert sum("read past" in row.reason for row in found.rows) > len(found.rows) // 2
 
 
-def test_where_more_is_kept_is_told(tmp_path: Path) -> None:
-    root = unpack("5.5.0-pop", tmp_path)
+KEPT = {
+    "groupId": "shoppers",
+    "topicId": "orders",
+    "queueId": 0,
+    "offset": 3,
+    "popTime": 1_000,
+    "invisibleTime": 60_000,
+    "retryFlag": 0,
+    "attemptTimes": 0,
+    "attemptId": None,
+    "suspend": False,
+}
+
+
+def given_out_by(root: Path, key: bytes, value: bytes) -> None:
+    """A database of POP with one entry, as popConsumerKVServiceEnable leaves it."""
+    path = str(root / "kvStore")
+    database = Rdict(path, Options(raw_mode=True))
+    family = database.create_column_family("popState", Options(raw_mode=True))
+    family[key] = value
+    del family
+    database.close()
+
+
+@pytest.mark.parametrize(("now_ms", "state"), [(60_999, State.INVISIBLE), (61_000, State.DUE)])
+def test_what_its_database_has(now_ms: int, state: State, tmp_path: Path) -> None:
+    root = unpack("5.5.0-clean", tmp_path)
+    key = (61_000).to_bytes(8) + b"shoppers@orders@" + bytes(4) + b"@" + (3).to_bytes(8)
+    given_out_by(root, key, json.dumps(KEPT).encode())
+    (row,) = view(root, now_ms).rows
+    assert (row.group, row.topic, row.queue_id, row.queue_offset) == ("shoppers", "orders", 0, 3)
+    assert (row.state, row.check_point, row.visible_timestamp) == (state, None, 61_000)
+    with Store(root) as store, store.queues.open("orders", 0) as queue:
+        unit = queue.unit(3)
+    assert unit is not None and row.position == unit.physical_offset
+
+
+@pytest.mark.parametrize("value", [b"", b"null", b"[]", b"{}", b'{"offset": "x"}', b"\xff" * 9])
+def test_what_is_no_entry_of_it_is_passed_over(value: bytes, tmp_path: Path) -> None:
+    root = unpack("5.5.0-clean", tmp_path)
+    given_out_by(root, b"short", value)
+    assert view(root, 0).rows == []
+
+
+def test_a_database_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    root = unpack("5.5.0-clean", tmp_path)
     (root / "kvStore").mkdir()
+    (root / "kvStore" / "CURRENT").write_text("MANIFEST-000009\n")
     notes: list[str] = []
     with Store(root) as store:
         pop(store, 0, notes.append)
-    assert any("kvStore" in note for note in notes)
+    assert any("kvStore has more, and cannot be read" in note for note in notes)
 
 
 def test_a_store_without_pop(tmp_path: Path) -> None:

@@ -96,6 +96,7 @@ def test_wrong_flags(name: str, other: str) -> None:
     assert name in found.error
 
 
+@pytest.mark.few(1)
 @each_compression
 def test_bombs(name: str) -> None:
     """The bound is on what is unpacked, not on what is stored; memory stays near it."""

@@ -259,6 +259,7 @@ def test_any_message_is_json(fields: dict[str, Any], raw: bool) -> None:
         assert stored == fields["body"]
 
 
+@pytest.mark.slow
 def test_messages_of_a_large_batch() -> None:
     """More than are taken at once, in order."""
     data = b"".join(record(0, b"%d" % number) for number in range(3000))

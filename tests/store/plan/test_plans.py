@@ -91,6 +91,7 @@ def _versions(case: dict[str, Any], found: Recovery) -> list[str]:
     return [version for version in VERSIONS if version != "4.3" or own == "4.3"]
 
 
+@pytest.mark.slow
 def test_some_kinds_of_damage(tmp_path: Path) -> None:
     failed = {}
     for case in (*recovery_cases.cases()[::60], *recovery_cases.feature_cases()[::150]):

@@ -25,7 +25,7 @@ from ...stores import messages, truth
 from ..choices import stores_where
 
 NOW_MS = 1_795_300_000_123
-VERSIONS = ("4.3", "4.9", "5.1", "5.3", "5.4", "5.5")
+VERSIONS = ("4.3", "4.9", "5.1", "5.3", "5.4", "5.5", "5.5.1")
 Record = dict[str, Any]
 
 

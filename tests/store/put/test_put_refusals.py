@@ -83,13 +83,18 @@ def test_damage_in_the_last_file(store: Callable[[str], Path]) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("5.3.3-dledger", "DLedger"),
-        ("5.3.3-rocksdb", "RocksDB"),
+        ("5.3.3-dledger", "DLedger.*--convert plain --to DIR"),
     ],
 )
 def test_kinds_that_are_not_appended_to(name: str, said: str, store: Callable[[str], Path]) -> None:
     root = store(name)
     assert_refused(root, Unsupported, said, BrokerConfig(config(name, root)))
+
+
+def test_no_database_yet(store: Callable[[str], Path]) -> None:
+    root = store("5.3.3-clean")
+    options = BrokerConfig(config("5.3.3-clean", root) | {"storeType": "defaultRocksDB"})
+    assert_refused(root, Unsupported, "there is none yet.*--as rocksdb", options)
 
 
 def test_a_broker_runs(store: Callable[[str], Path]) -> None:

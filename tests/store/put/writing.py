@@ -29,7 +29,7 @@ TINY = BrokerConfig(
     }
 )
 NOW = 1_795_000_000_000
-VERSIONS = ("4.3", "4.9", "5.1", "5.3", "5.4", "5.5")
+VERSIONS = ("4.3", "4.9", "5.1", "5.3", "5.4", "5.5", "5.5.1")
 
 
 def messages(count: int, seed: int = 0, *, ipv6: bool = False) -> list[NewMessage]:

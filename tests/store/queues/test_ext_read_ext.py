@@ -127,6 +127,7 @@ def test_any_units_in_two_files(
         assert ext_unit(files, expected[number][0]) == expected[number][1]
 
 
+@pytest.mark.slow
 def test_windows(tmp_path: Path) -> None:
     """More units than one window holds, of changing sizes."""
     units = [unit(i, 1 + i, bytes([i % 256]) * (i % 3 * 8)) for i in range(60_000)]

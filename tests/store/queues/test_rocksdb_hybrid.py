@@ -6,9 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
+from rocksdict import Options, Rdict
 
+from mqstore.formats.rocksdb_consume_queue import unit_key
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
+from mqstore.store.findings.catalogue import Severity
 from mqstore.store.library import Store
 from mqstore.store.queues.rocksdb import HybridConsumeQueues, RocksdbConsumeQueues
 from mqstore.store.search.find import find
@@ -100,6 +103,15 @@ def test_a_unit_that_the_two_kinds_tell_differently(tmp_path: Path) -> None:
         assert "I-084" in {finding.code for finding in verify(store).findings}
 
 
+@pytest.mark.parametrize(("name", "missing"), [(MIGRATED, 1), (SAME, 0), (LIGHT, 0)])
+def test_the_record_that_a_broker_leaves_out(name: str, missing: int, tmp_path: Path) -> None:
+    """B40: `verify` says what `repair --queues` mends, as a warning."""
+    with Store(unpack(name, tmp_path)) as store:
+        found = [one for one in verify(store).findings if one.code == "I-070"]
+    assert [one.severity for one in found] == [Severity.WARNING] * missing
+    assert all("B40" in one.message for one in found)
+
+
 def test_a_database_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     root = unpack(SAME, tmp_path)
     for manifest in (root / "consumequeue").glob("MANIFEST-*"):
@@ -108,3 +120,20 @@ def test_a_database_that_cannot_be_read_is_told(tmp_path: Path) -> None:
         found = verify(store)
         assert store.queues.has_topic("TopicA"), "those in files are read"
     assert any("cannot be read" in text for text in found.unread), found.unread
+
+
+def test_a_hole_that_the_log_does_not_fill_is_told(tmp_path: Path) -> None:
+    """Units of a light queue whose records are lost, too: a pull at one of them ends with an exception."""
+    root = unpack(LIGHT, tmp_path)
+    database = Rdict(
+        str(root / "consumequeue_rocksdb"),
+        Options(raw_mode=True),
+        column_families={name: Options(raw_mode=True) for name in ("default", "offset")},
+    )
+    del database[unit_key(b"%LMQ%a", 0, 3)]
+    database.close()
+    (root / "consumequeue_rocksdb" / "rocksdict-config.json").unlink(missing_ok=True)
+    with Store(root) as store:
+        told = [each for each in verify(store).findings if each.code == "I-084"]
+    assert len(told) == 1
+    assert "%LMQ%a/0: 1 unit is missing, from 3 on: every pull there fails" in told[0].message

@@ -47,7 +47,7 @@ def test_files_that_are_gone(root: Path) -> None:
     assert rows(root, [QUEUES]) == wanted
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 def test_any_byte_of_a_unit(root: Path) -> None:
     wanted = rows(root, [QUEUES])
     path = min((root / QUEUES).glob("*/*/0*"))

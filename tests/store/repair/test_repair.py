@@ -215,12 +215,10 @@ def test_a_queue_with_a_slash_in_its_name_is_left_and_told(queue: str, tmp_path:
         examined(root, BrokerConfig({}), chosen([], (queue_of(queue),)))
 
 
-@pytest.mark.parametrize("name", ["4.9.7-dledger", "5.3.3-rocksdb"])
-def test_what_no_repair_changes_is_told(name: str, tmp_path: Path) -> None:
-    root = stores.unpack(name, tmp_path)
-    with pytest.raises(Unsupported, match="neither recovered nor repaired") as told:
-        examined(root, BrokerConfig({}), Choice())
-    assert "salvage" in told.value.hint
+def test_a_healthy_store_with_queues_in_a_rocksdb_needs_no_repair(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-rocksdb", tmp_path)
+    found = examined(root, BrokerConfig({}), chosen([Part.QUEUE], ()))
+    assert not [edit for edit in found.plan.edits if "consumequeue" in edit.path]
 
 
 def test_a_damaged_log_is_for_recover(tmp_path: Path) -> None:

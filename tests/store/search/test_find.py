@@ -139,7 +139,7 @@ def addresses(name: str) -> Iterator[Address]:
             yield Address(topic=topic, queue_id=queue_id, queue_offset=queue_offset)
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STORES)
 def test_answers_are_those_of_single_searches(name: str, tmp_path: Path) -> None:
     """Of several messages with one key (a message and its delayed self) any will do here."""

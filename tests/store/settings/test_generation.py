@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from mqstore.store.broker.profiles import NEWEST, profile_of
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.byte_reader import Unread, noting, refusing
 from mqstore.store.disk.layout import Layout
@@ -15,6 +16,8 @@ from mqstore.store.settings import generation
 from mqstore.store.settings.generation import generation_of
 
 from ... import stores
+
+ALIKE = (("4.3", "4.9"), ("5.4", "5.5", NEWEST), ("5.4", NEWEST), ("5.5", NEWEST), ("5.4", "5.5"))
 
 
 def _guess(name: str, root: Path) -> tuple[str, tuple[str, ...]]:
@@ -26,19 +29,21 @@ def _guess(name: str, root: Path) -> tuple[str, tuple[str, ...]]:
 
 
 @pytest.mark.few(24)
-@pytest.mark.parametrize("name", stores.NAMES)
+@pytest.mark.parametrize("name", (*stores.NAMES, *stores.FEW_OF_TODAY))
 def test_the_generation_of_a_real_store(name: str, tmp_path: Path) -> None:
     version, candidates = _guess(name, stores.unpack(name, tmp_path))
-    wanted = str(stores.truth(name)["broker_version"])[:3]
-    assert wanted == version
-    # 4.3 and 4.9 stores of plain messages look alike, so do those of 5.4 and 5.5
-    assert len(candidates) == 1 or candidates in (("4.3", "4.9"), ("5.4", "5.5"))
+    wanted = profile_of(str(stores.truth(name)["broker_version"])).version
+    # consumerOffset.json alone tells 5.5 from 5.5.1, and not every store has it
+    assert version in ((wanted, NEWEST) if wanted == "5.5" and len(candidates) > 1 else (wanted,))
+    # 4.3 and 4.9 stores of plain messages look alike, so do young ones since 5.4
+    assert wanted in candidates
+    assert len(candidates) == 1 or candidates in ALIKE
 
 
 def test_an_empty_store_takes_the_newest(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
     guess = generation_of(Layout.open(tmp_path))
-    assert guess.version == "5.5"
+    assert guess.version == NEWEST
     assert not guess.certain
 
 

@@ -102,6 +102,7 @@ JUNK = st.recursive(
 )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("kind", "table"), TABLES)
 @settings(max_examples=examples(25))
 @given(value=JUNK)

@@ -140,7 +140,7 @@ def test_bytes_that_are_no_utf_8_are_taken(config: Path, real: tuple[Path, Ends]
 
 
 #: (versions that take it, text): single characters that are others, as the real parsers take them.
-ALL, ONE, TWO = tuple(RULES), ("4.3", "4.9", "5.1", "5.3"), ("5.4", "5.5")
+ALL, ONE, TWO = tuple(RULES), ("4.3", "4.9", "5.1", "5.3"), ("5.4", "5.5", "5.5.1")
 ODD = (
     (ALL, b'{"offsetTable":{\x08"A@G":{0:1},"B@G":{0:5}}}'),
     ((), b'{"offsetTable":{\x0b"A@G":{0:1},"B@G":{0:5}}}'),
@@ -157,7 +157,7 @@ ODD = (
     (("4.3", "4.9", "5.1", "5.3"), b'{"other":{0:1},"offsetTable":{"A@G":{0:1},"B@G":{0:5}}}'),
     (("4.3", "4.9"), b'{"groupTopicMap":{"G":5},"offsetTable":{"A@G":{0:1},"B@G":{0:5}}}'),
     (
-        ("4.3", "4.9", "5.4", "5.5"),
+        ("4.3", "4.9", "5.4", "5.5", "5.5.1"),
         b'{"groupTopicMap":{"G":"a"},"offsetTable":{"A@G":{},"B@G":{}}}',
     ),
 )
@@ -282,7 +282,7 @@ def test_lost_statistics_are_no_loss(name: str, config: Path, real: tuple[Path, 
     assert bool(start(config, real[1]).refuses) is (name == "timermetrics")
 
 
-@pytest.mark.few(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "outcome_", "outcome_alone"),
     [

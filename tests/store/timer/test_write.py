@@ -91,7 +91,7 @@ def waiting(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "every", [9, pytest.param(1, marks=pytest.mark.slow)], ids=["some steps", "every step"]
 )

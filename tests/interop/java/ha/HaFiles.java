@@ -10,6 +10,7 @@ import org.apache.rocketmq.store.ha.autoswitch.*;
  *
  *   write-epochs PATH EPOCH-OFFSET …      write-identity PATH CLUSTER NAME ID [CHECK CODE]
  *   read-epochs PATH                      read-identity PATH [temp]
+ *   consistent OWN END MASTER END         (where the log of a slave and that of a master part)
  *
  * Answers: what was read, with blanks between; "-" where the class did not take the file.
  */
@@ -38,6 +39,7 @@ public final class HaFiles {
                 if (words.length > 5) new TempBrokerMetadata(words[1]).updateAndPersist(words[2], words[3], Long.valueOf(words[4]), words[5]);
                 else new BrokerMetadata(words[1]).updateAndPersist(words[2], words[3], Long.valueOf(words[4]));
                 return "ok";
+            case "consistent": return consistent(words);
             case "read-identity": return readIdentity(words);
             default: throw new IllegalArgumentException(words[0]);
         }
@@ -66,6 +68,14 @@ public final class HaFiles {
             all.add(type.getMethod("getEpoch").invoke(entry) + "-" + type.getMethod("getStartOffset").invoke(entry));
         }
         return all.toString();
+    }
+
+    private static String consistent(String[] words) throws Exception {
+        EpochFileCache own = new EpochFileCache(words[1]), master = new EpochFileCache(words[3]);
+        if (!own.initCacheFromFile() || !master.initCacheFromFile()) return "-";
+        own.setLastEpochEntryEndOffset(Long.parseLong(words[2]));
+        master.setLastEpochEntryEndOffset(Long.parseLong(words[4]));
+        return String.valueOf(own.findConsistentPoint(master));
     }
 
     private static String readIdentity(String[] words) throws Exception {

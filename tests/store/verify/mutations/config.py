@@ -9,7 +9,11 @@ from random import Random
 from typing import Any
 
 from mqstore.store.broker.topics import dumps, loads
+from mqstore.store.queues.read import ConsumeQueue
+from mqstore.store.search.store import Store
+from mqstore.store.tiered.segments import segment_name
 
+from .... import tiered
 from . import on
 
 CLEAN = ("5.3.3-clean", "4.9.7-clean", "5.1.4-clean", "4.3.1-clean", "5.5.0-clean")
@@ -256,7 +260,7 @@ def i_152(store: Path, random: Random) -> str:
 
 @on("5.3.3-clean", "5.5.0-clean")
 def i_153(store: Path, random: Random) -> str:
-    """Segments have a gap, overlap, or one in the middle is open."""
+    """Segments have a gap, overlap, or an open one is before a sealed one."""
     size = random.randrange(100, 1 << 30)
     segments = {
         number * size: {"path": "p", "baseOffset": number * size, "status": 1, "size": size}
@@ -319,3 +323,54 @@ def i_156(store: Path, random: Random) -> str:
         backup.unlink(missing_ok=True)
         return f"{name} and its .bak deleted"
     return f"{name} deleted"
+
+
+def add_tier(store: Path, version: str) -> Path:
+    """Put a real tiered store, segments and metadata, into a store of the version; its cluster."""
+    tier = tiered.unpack(version, store.parent / f"{store.name}-tier")
+    shutil.copytree(tier / tiered.CLUSTER, store / tiered.CLUSTER)
+    shutil.copy(tier / "config" / _TIERED, store / "config" / _TIERED)
+    shutil.rmtree(tier.parent)
+    return store / tiered.CLUSTER
+
+
+@on("5.3.3-clean", "5.5.0-clean")
+def i_157(store: Path, random: Random) -> str:
+    """A segment is gone, cut, too long, or the metadata do not know it."""
+    cluster = add_tier(store, random.choice(tiered.VERSIONS))
+    path = random.choice(sorted(path for path in cluster.rglob("*") if path.is_file()))
+    kind = random.choice(["gone", "cut", "long", "unknown"])
+    if kind == "gone":
+        path.unlink()
+    elif kind == "cut":
+        path.write_bytes(path.read_bytes()[: random.randrange(path.stat().st_size)])
+    elif kind == "long":
+        logs = list((cluster / "broker-a" / tiered.TOPIC).glob("[012]/COMMIT_LOG/*" + "0" * 20))
+        path = random.choice(sorted(logs))
+        path.write_bytes(path.read_bytes() + b"x")
+    else:
+        end = max(int(one.name[8:]) + one.stat().st_size for one in path.parent.iterdir())
+        (path.parent / segment_name(end + random.randrange(1 << 30))).write_bytes(b"x")
+    return f"{path.relative_to(store)}: {kind}"
+
+
+@on("5.3.3-expired")
+def i_158(store: Path, random: Random) -> str:
+    """The tier ends before the log begins."""
+    with Store(store) as opened:
+        layout, start = opened.layout, opened.log_files.start
+        queues = [(queue.topic, queue.queue_id) for queue in opened.queues]
+    first = {}
+    for queue in queues:
+        with ConsumeQueue.open(layout, *queue) as units:
+            first[queue] = units.summary(start)
+    known = [queue for queue in queues if 1 < first[queue].min_offset < first[queue].max_offset]
+    topic, queue_id = random.choice(known)
+    begin = first[topic, queue_id].min_offset
+    size, path = 20 * random.randrange(1, begin), f"broker-a/{topic}/{queue_id}"
+    rows = {0: {"path": path, "type": 1, "baseOffset": 0, "status": 0, "size": size}}
+    return _edit(
+        store,
+        _TIERED,
+        lambda content: str(content.update({"consumeQueueFileSegmentTable": {path: rows}}) or rows),
+    )

@@ -1,0 +1,72 @@
+"""`mqstore repair --convert`: a new store of another kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from .broker_version import tell_nearest
+from .declared import Exit, bad_parameter
+from .exit_codes import ExitCode
+from .options import Common
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_ROWS = 10
+
+
+def convert(store: Path, to: Path | None, version: str | None, common: Common) -> NoReturn:
+    """Make the new store and say what came of it. Raises Exit, and as `store.convert` does."""
+    from ..store.convert.plain import convert as make
+    from ..store.disk.byte_reader import at_rate
+    from ..store.disk.files import Files
+    from ..store.disk.layout import Layout
+
+    if to is None:
+        raise bad_parameter("--convert needs --to DIR: a new directory")
+    tell_nearest(version, common)
+    layout = Layout.open(store, common.config())
+    total = sum(file.size for file in layout.commit_log_files().files)
+    with at_rate(common.rate), common.progress("converting", total) as bar:
+        done = make(layout, to, version, Files(), bar.advance)
+    code = ExitCode.DONE if done.complete else ExitCode.NO
+    with common.open_output() as out:
+        out.record(done.to_json(), text=_text)
+    raise Exit(code)
+
+
+def _text(record: Mapping[str, Any]) -> str:
+    from ..store.counted import bytes_text, counted
+
+    records = counted(record["records"], "record", form=",")
+    size, version = bytes_text(record["bytes"]), record["broker_version"]
+    lines = [f"{records} ({size}) written to {record['to']}, a plain store for brokers {version}"]
+    for name, what in (
+        ("damaged", "damaged in between: tombstones and fillers in their place"),
+        ("wrong", "with a wrong checksum, a tombstone in its place"),
+        ("dead", "of an earlier life of the log, left out"),
+    ):
+        if record[name]:
+            lines.append(f"  {record[name]:>9} {what}")
+    if record["left"]:
+        lines.append(f"Not complete: {record['left']}")
+        return "\n".join(lines)
+    changed = record["changed_queues"]
+    same = record["queues"] - len(changed)
+    lines.append(f"  {same:>9} of {counted(record['queues'], 'queue')} with all offsets they had")
+    lines += [f"  {'':>9} {_queue(row)}" for row in changed[:_ROWS]]
+    if len(changed) > _ROWS:
+        lines.append(f"  {'':>9} … {len(changed) - _ROWS} more (--format json)")
+    if record["left_behind"]:
+        lines.append(f"Not taken along: {', '.join(record['left_behind'])}")
+    lines.append(
+        "The old store is as it was. In broker.conf: enableDLegerCommitLog=false, storePathRootDir, "
+        "storePathCommitLog. Message ids made of positions have changed."
+    )
+    return "\n".join(lines)
+
+
+def _queue(row: Mapping[str, Any]) -> str:
+    name, old = f"{row['topic']}/{row['queue_id']}", f"{row['min_offset']} … {row['max_offset']}"
+    return f"{name}: {old}, now {row['new_min_offset']} … {row['new_max_offset']}"

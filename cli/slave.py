@@ -1,0 +1,78 @@
+"""`mqstore recover --role slave`: what a new master would have a slave cut off."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+from .declared import Exit, Option, Options, bad_parameter
+from .exit_codes import ExitCode
+from .options import Common
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from ..store.disk.layout import Layout
+
+
+class Role(StrEnum):
+    """What a broker is to be that starts on the store."""
+
+    SLAVE = "slave"
+
+
+class AsSlave(Options):
+    """A master to follow; the annotations are the declaration of the options."""
+
+    role: Annotated[
+        Role | None,
+        Option("--role", help="slave: say what a new master would have it cut off (--epoch)."),
+    ] = None
+    epoch: Annotated[
+        Path | None,
+        Option("--epoch", metavar="FILE", help="The master's epochFileCheckpoint, or its store."),
+    ] = None
+
+
+def tell_cut(layout: Layout, wish: AsSlave, common: Common) -> NoReturn:
+    """Print what is cut off. Raises Exit, BadParameter, and as `slave_cut`."""
+    from ..store.disk.byte_reader import at_rate
+    from ..store.recover.slave import slave_cut
+
+    if wish.role is None or wish.epoch is None:
+        raise bad_parameter("--role slave and --epoch FILE belong together")
+    with at_rate(common.rate):
+        found = slave_cut(layout, wish.epoch)
+    bad = found.outcome == "refuses" or bool(found.lost.messages)
+    with common.open_output() as out:
+        out.record(found.to_json(), text=_text)
+    raise Exit(ExitCode.NO if bad else ExitCode.DONE)
+
+
+def _text(record: Mapping[str, Any]) -> str:
+    from ..store.counted import counted
+    from .terminal import escape
+
+    position, end = f"{record['position']:,}", f"{record['log_end']:,}"
+    lost = sum(row["messages"] for row in record["lost"])
+    gone = counted(lost, "message", form=",")
+    first = {
+        "same": f"Nothing is cut off: the logs are one up to {end}, the end of this one.",
+        "copies": "Nothing is cut off: the slave has no epochs, and asks for the whole log.",
+        "cuts": f"The slave cuts its log at {position} (it ends at {end}) and loses {gone}.",
+        "refuses": "The slave never follows: "
+        + (
+            "no epoch is in both files with the same begin."
+            if record["position"] < 0
+            else f"no record begins at {position}, where its log is to be cut."
+        ),
+    }[record["outcome"]]
+    own = "no epoch" if record["last_epoch"] is None else f"epoch {record['last_epoch']}"
+    epochs = f"{own} here, {record['master_epoch']} at the master"
+    rows = [
+        f"  {row['messages']:>9,} of {escape(row['topic'])}/{row['queue_id']}"
+        for row in record["lost"]
+    ]
+    return "\n".join([first, f"  {epochs} (by source: {record['by_source']})", *rows])

@@ -1,0 +1,347 @@
+"""The RocksDB of queues brought in line with the log that a plan leaves (spec 7.14).
+
+Units of the log that it lacks or names wrongly are put, units behind the end of a queue go, rows say what
+there is. A database that cannot be read is made anew of the log, which has all that a consumer can get.
+It is changed in a copy, and journaled as whole files: tables are never changed, so the store has the old
+database or the new one, whatever happens between.
+
+For the plan of the log its queues are files for a moment: those name what a damaged record was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from ...formats import rocksdb_consume_queue as formats
+from ...formats.derive.ragged import Ints
+from ...formats.fixed import numbers_of
+from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT_TOPIC, MAX, MIN, UNITS
+from ..audit.differences import Kind, compare
+from ..audit.messages import LogObserver, Messages, scan_messages
+from ..broker.dispatch import Dispatched
+from ..broker.dispatch_record import Dispatching
+from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..counted import counted
+from ..disk.byte_reader import read_regular
+from ..disk.file_queue import file_name
+from ..disk.files import Edit
+from ..errors import Refused, StoreError, Unreadable
+from ..findings.next_commands import command
+from ..log.commit_log import Batch, CommitLog, Extent
+from ..queues.rocksdb import (
+    RocksDb,
+    RocksdbConsumeQueue,
+    RocksdbConsumeQueues,
+    is_rocksdb,
+)
+from ..queues.rocksdb_build import (
+    Bound,
+    UnitSpool,
+    build,
+    entries,
+    expired_ends,
+    last_units,
+    temporary_files,
+)
+from ..queues.rocksdb_write import (
+    LARGEST_BYTES,
+    Changes,
+    Rewritten,
+    changed,
+    database_files,
+    in_order,
+)
+from ..queues.units import UNIT_DTYPE, Units
+from ..start.queue_stores import QueueStores
+
+_BOUND, _CHECKPOINT = numbers_of(formats.BOUND), numbers_of(formats.CHECKPOINT)
+_REASON = "the queues in the RocksDB as the log has them"
+_CODES = ("I-070", "I-084")
+_CHECKPOINT_KEY = formats.bound_key(CHECKPOINT_TOPIC, 0, MAX)
+
+
+def opened_database(stores: QueueStores) -> RocksDb | None:
+    """The database of queues, None where there is none that can be opened. Raises Unsupported."""
+    if stores.database is None or not is_rocksdb(stores.database):
+        return None
+    try:
+        return RocksDb.open(stores.database, every_file=True)
+    except Unreadable:
+        return None
+
+
+@contextmanager
+def queues_as_files(
+    snapshot: Snapshot, stores: QueueStores
+) -> Iterator[tuple[Snapshot, RocksDb | None]]:
+    """The snapshot with queues that are in the database alone as files in the directory for temporary files,
+    and the database, if it can be opened. Both go with the block. Raises Unsupported.
+    """
+    database = opened_database(stores)
+    if database is None:
+        yield snapshot, None
+        return
+    with (
+        database,
+        TemporaryDirectory(prefix="mqstore-queues-", ignore_cleanup_errors=True) as folder,
+    ):
+        made: dict[QueueId, tuple[Entry, ...]] = {}
+        with temporary_files():
+            for number, queue in enumerate(_queues(database)):
+                if not stores.in_files(queue.topic):
+                    directory = Path(folder, str(number))
+                    directory.mkdir()
+                    size = snapshot.queue_file_bytes
+                    made[queue] = tuple(_files_of(database, queue, directory, size))
+        yield replace(snapshot, queues={**snapshot.queues, **made}), database
+
+
+def _queues(database: RocksDb) -> list[QueueId]:
+    try:
+        found = RocksdbConsumeQueues.of(database)
+        return [QueueId(each.topic, each.queue_id) for each in found]
+    except Unreadable:
+        return []
+
+
+def _files_of(database: RocksDb, queue: QueueId, folder: Path, size: int) -> Iterator[Entry]:
+    """Write the units of one queue, as far as they can be read, into files of `size` bytes with holes."""
+    names: dict[int, str] = {}
+    unit_bytes = UNIT_DTYPE.itemsize
+    per_file = size // unit_bytes
+    try:
+        for first, units in RocksdbConsumeQueue(database, *queue).stream.windows():
+            done = 0
+            while done < len(units):
+                number, at = divmod(first + done, per_file)
+                part = units[done : done + per_file - at]
+                new = number not in names
+                name = names.setdefault(number, file_name(number * size))
+                with (folder / name).open("wb" if new else "r+b") as file:
+                    file.seek(at * unit_bytes)
+                    file.write(part.tobytes())
+                    file.truncate(size)
+                done += len(part)
+    except StoreError:
+        pass  # what cannot be read is made anew of the log
+    for _, name in sorted(names.items()):
+        yield Entry(name, os.fspath(folder / name), size, False)
+
+
+@dataclass
+class _Reach:
+    """The messages that a queue has in the log: the first and the last of them."""
+
+    first: Bound
+    last: Bound
+
+
+@dataclass
+class DatabaseAudit(LogObserver):
+    """The database held against the messages of a log. missing: units that it lacks, or has wrong."""
+
+    database: RocksDb | None
+    stores: QueueStores
+    log_end: int
+    missing: UnitSpool = field(default_factory=UnitSpool)
+    reach: dict[QueueId, _Reach] = field(default_factory=dict)
+    #: The database has units that cannot be read.
+    broken: bool = False
+
+    def records(self, batch: Batch, dispatched: Dispatched) -> None:
+        """Nothing to note of records."""
+
+    def extent(self, extent: Extent) -> None:
+        """Nothing to note of what is no record."""
+
+    def stale(self, batch: Batch) -> None:
+        """Records that are none of this log have no units."""
+
+    def messages(self, messages: Messages) -> None:
+        """Note what the queue has otherwise, and how far it goes."""
+        messages = messages.take(messages.position < self.log_end)
+        reach = self.reach.get(messages.queue)
+        offsets = messages.offset
+        later = offsets >= 0
+        if reach is not None:  # of two messages with one number the first has the unit
+            later &= offsets > reach.last.queue_offset
+        later &= offsets >= np.maximum.accumulate(offsets) if len(offsets) else later
+        messages = messages.take(later)
+        if not len(messages.offset) or not self.stores.in_database(messages.queue.topic):
+            return
+        wrong = compare(self._there(messages.queue, messages.offset), messages) > Kind.ADDRESS
+        ends = [Bound(int(messages.position[at]), int(messages.offset[at])) for at in (0, -1)]
+        first = reach.first if reach is not None else ends[0]
+        self.reach[messages.queue] = _Reach(first, ends[1])
+        if wrong.any():
+            m = messages.take(wrong)
+            columns = (m.offset, m.position, m.size, m.tags_code, m.store_timestamp)
+            self.missing.add(m.queue, *columns)
+
+    def _there(self, queue: QueueId, offsets: Ints) -> Units:
+        if self.database is None or self.broken:
+            return np.zeros(len(offsets), UNIT_DTYPE)
+        first, last = int(offsets.min()), int(offsets.max())
+        found = np.zeros(len(offsets), UNIT_DTYPE)
+        numbers = offsets - first
+        try:
+            if last - first < _SPARSE * len(offsets):
+                room = np.zeros(last - first + 1, UNIT_DTYPE)
+                RocksdbConsumeQueue(self.database, *queue).fill(first, room)
+                return room[numbers]
+            there = RocksdbConsumeQueue(self.database, *queue)
+            for at, offset in enumerate(offsets.tolist()):
+                there.fill(offset, found[at : at + 1])
+        except Unreadable:
+            self.broken = True
+            return np.zeros(len(offsets), UNIT_DTYPE)
+        return found
+
+    def changes(self) -> Changes:
+        """What is put (a value) and what goes (None), by family and key. Raises Unreadable."""
+        database = self.database
+        assert database is not None
+        units: dict[bytes, bytes | None] = {}
+        for queue in self.missing.queues:
+            for keys, values in entries(self.missing, queue):
+                units.update(zip(keys, values, strict=True))
+        rows: dict[bytes, bytes | None] = {}
+        for queue in sorted({*_queues(database), *self.reach}):
+            if self.stores.in_database(queue.topic):
+                self._of_queue(database, queue, units, rows)
+        row = database.get(BOUNDS, _CHECKPOINT_KEY)
+        want = _CHECKPOINT.pack(self.log_end)
+        there = row is not None and len(row) >= _CHECKPOINT.size
+        reached = int(_CHECKPOINT.unpack(row[: _CHECKPOINT.size])[0]) if row and there else -1
+        lags = self.stores.selected is None and reached < self.log_end
+        if lags or reached > self.log_end or (reached < self.log_end and (units or rows)):
+            rows[_CHECKPOINT_KEY] = want
+        return {UNITS: units, BOUNDS: rows}
+
+    def _of_queue(
+        self,
+        database: RocksDb,
+        queue: QueueId,
+        units: dict[bytes, bytes | None],
+        rows: dict[bytes, bytes | None],
+    ) -> None:
+        topic, reach = _bytes(queue.topic), self.reach.get(queue)
+        there = RocksdbConsumeQueue(database, *queue)
+        last = None if reach is None else reach.last
+        for unit in there.newest_first():
+            if last is not None and unit.queue_offset <= last.queue_offset:
+                break
+            if last is None and unit.physical_offset < self.log_end:
+                last = Bound(unit.physical_offset, unit.queue_offset)
+                break
+            units[formats.unit_key(topic, queue.queue_id, unit.queue_offset)] = None
+        high, low = (formats.bound_key(topic, queue.queue_id, each) for each in (MAX, MIN))
+        found = database.get(BOUNDS, high)
+        row = Bound(*_BOUND.unpack(found)) if found and len(found) == _BOUND.size else None
+        beyond = row is None or row.physical_offset >= self.log_end
+        if last is not None and row != last and (reach is not None or beyond):
+            rows[high] = _BOUND.pack(*last)
+        if reach is None:
+            return
+        lowest = database.get(BOUNDS, low)
+        if lowest is None:
+            return
+        if len(lowest) != _BOUND.size or _hides(Bound(*_BOUND.unpack(lowest)), reach.first):
+            rows[low] = _BOUND.pack(*reach.first)
+
+
+def _hides(row: Bound, first: Bound) -> bool:
+    """A min row keeps the first message from consumers, or sends them to what is not there."""
+    if row.queue_offset < first.queue_offset:
+        return row.physical_offset >= first.physical_offset
+    return row.queue_offset > first.queue_offset
+
+
+_SPARSE = 8
+"""Numbers so far apart are looked up one by one."""
+
+
+def database_edits(
+    stores: QueueStores, database: RocksDb | None, log: CommitLog, log_end: int, how: Dispatching
+) -> list[Edit]:
+    """The edits that bring the database in line with the messages of a log that ends at `log_end`; none
+    where it is. Raises Refused, Unsupported, Unreadable.
+    """
+    place = stores.database
+    assert place is not None
+    how = how._replace(slash_names=True)
+    audit = DatabaseAudit(database, stores, log_end)
+    scan_messages(log, [audit], how, crc=False)
+    if database is not None and not audit.broken:
+        try:
+            changes = audit.changes()
+            return _edits_of(place, changed(place, changes), _digest(changes))
+        except Unreadable:
+            audit.broken = True
+    if audit.broken:
+        audit = DatabaseAudit(None, stores, log_end)
+        scan_messages(log, [audit], how, crc=False)
+    ends = () if database is None else _ends(database)
+    kept = expired_ends(ends, audit.missing, log.min_offset)
+    return _anew(audit, place, kept)
+
+
+def _digest(changes: Changes) -> bytes:
+    """What tells two lists of changes apart."""
+    total = hashlib.sha256()
+    for family, entries_of_family in changes.items():
+        total.update(family.encode())
+        for key, value in sorted(entries_of_family.items()):
+            total.update(b"%d:%b%b" % (len(key), key, b"-" if value is None else value))
+    return total.digest()
+
+
+def _edits_of(place: Path, after: Rewritten, told: bytes) -> list[Edit]:
+    told += after.digest.encode()
+    edits = [_made(place / name, after.made[name], told) for name in in_order(after.made)]
+    return edits + [Edit("move", str(place / name), _REASON, _CODES) for name in after.gone]
+
+
+def _anew(audit: DatabaseAudit, place: Path, kept: Mapping[QueueId, Bound]) -> list[Edit]:
+    """A new database of all messages in the place of one that is lost, or cannot be read."""
+    old = database_files(place) if place.is_dir() else []
+    with TemporaryDirectory(prefix="mqstore-rocksdb-", ignore_cleanup_errors=True) as folder:
+        made = Path(folder, "new")
+        with temporary_files():
+            build(made, audit.missing, audit.log_end, kept)
+        sizes = {path: path.stat().st_size for path in made.iterdir()}
+        if (total := sum(sizes.values())) > LARGEST_BYTES:
+            raise Refused(
+                f"a new RocksDB of queues has {counted(total, 'byte', form=',')}, more than is journaled at once",
+                path=place,
+                hint=f"`{command('repair', place.parent, '--queues', '--apply')}` builds one of any size",
+            )
+        content = {path.name: read_regular(path, LARGEST_BYTES) for path in sizes}
+    told = audit.missing.digest + repr((audit.log_end, sorted(kept.items()))).encode()
+    edits = [_made(place / name, content[name], told) for name in in_order(content)]
+    gone = [path for path in sorted(old) if path.name not in content]
+    return edits + [Edit("move", str(path), _REASON, _CODES) for path in gone]
+
+
+def _ends(database: RocksDb) -> Iterator[tuple[QueueId, Bound]]:
+    """The max rows, as far as they can be read."""
+    with suppress(Unreadable):
+        yield from last_units(database)
+
+
+def _made(path: Path, data: bytes, told: bytes) -> Edit:
+    pieces = ((0, data),)
+    edit = Edit("create", str(path), _REASON, _CODES, length=len(data), pieces=pieces)
+    return edit._replace(stands_for=told)
+
+
+def _bytes(topic: str) -> bytes:
+    return topic.encode("utf-8", "surrogateescape")

@@ -1,0 +1,562 @@
+"""What a plan does to a DLedger log: entries that follow one another, and their index (spec 1.13).
+
+DLedger cuts at the first entry whose head does not follow; the record in it does not matter to it. Under
+`keep` heads that are lost are made again: of the index's units, else of what queues name, else of the
+numbers that are missing. A record that is lost has a tombstone in its entry, of its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.commit_log import DLEDGER
+from ...formats.derive import dtype_of
+from ...formats.derive.ragged import Flags, Ints, overlapping
+from ...formats.dledger import BLANK, HEAD, HEADER_BYTES, MAGIC_BLANK, MAGIC_ENTRY
+from ...formats.dledger_index import FILE_BYTES, UNIT_BYTES
+from ...formats.message_properties import ends_with_crc
+from ..audit.messages import LogObserver, Messages
+from ..broker.dispatch import Dispatched
+from ..broker.load_rules import LoadedFile
+from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..counted import counted
+from ..disk.file_queue import MappedFileQueue, file_name
+from ..disk.files import Edit
+from ..errors import Refused
+from ..log.batch import Batch, Extent, ExtentKind, torn_properties
+from ..log.commit_log import CommitLog
+from ..settings.read import read_config_file
+from ..start.dledger import IndexFile, index_directory, units_of
+from ..start.simulate import Outcome
+from .close import KeptLog, edits_of_cut, lengths_of, patched_queue, writes_of
+from .fill import SMALLEST_FILLER, Fill, Piece, encoded
+from .gaps import Forms, Gap, TornRecord
+from .log import LogPlan, tail_edits, written
+from .lost_units import LostUnits, lost_units
+from .torn_records import cut_properties, further_queues
+from .unreferenced import Place
+
+_HEAD = dtype_of(HEAD)
+_LEAST = HEADER_BYTES + SMALLEST_FILLER
+_DAMAGED = (ExtentKind.DAMAGE, ExtentKind.MISSING)
+
+
+class Side(NamedTuple):
+    """The good entry beside a gap: its number and its term; -1 each where there is none."""
+
+    number: int
+    term: int
+
+
+NOBODY = Side(-1, -1)
+
+
+class EntryGap(NamedTuple):
+    """Log positions [begin, end) without a good entry, between two good ones."""
+
+    begin: int
+    end: int
+    before: Side
+    after: Side
+    store_timestamp: int
+
+
+class Tile(NamedTuple):
+    """An entry in a gap: its place and size, its number and term."""
+
+    position: int
+    size: int
+    number: int
+    term: int
+
+    @property
+    def record(self) -> int:
+        """Position of its record."""
+        return self.position + HEADER_BYTES
+
+    @property
+    def head(self) -> bytes:
+        """What stands before its record."""
+        head = np.zeros(1, _HEAD)
+        head["magic"], head["size"], head["pos"] = MAGIC_ENTRY, self.size, self.position
+        head["index"], head["term"] = self.number, self.term
+        head["body_length"] = self.size - HEADER_BYTES
+        return head.tobytes()
+
+
+@dataclass
+class EntryFinder(LogObserver):
+    """Looks at the whole log: where entries are missing, and which have a damaged record.
+
+    end: behind the last good entry, or the BLANK behind it.
+    """
+
+    end: int = 0
+    gaps: list[EntryGap] = field(default_factory=list)
+    torn: list[TornRecord] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    #: Good records that have lost properties; whether they carry a checksum of the whole.
+    cut: list[TornRecord] = field(default_factory=list)
+    #: Entries of good records whose heads are wrong, as they should be.
+    heads: list[Tile] = field(default_factory=list)
+    crc_items: bool = False
+    queue_ends: dict[QueueId, int] = field(default_factory=dict)
+    _before: Side = NOBODY
+    _time: int = 0
+    _damaged: int = -1
+
+    def records(self, batch: Batch, dispatched: Dispatched) -> None:
+        """Entries whose records are whole; some with a wrong checksum."""
+        columns = batch.columns
+        times = columns.ints("store_timestamp")
+        begin = int(batch.position[0]) - HEADER_BYTES
+        expected = self._before.number + 1 if begin == self.end and self._damaged < 0 else -1
+        numbers, terms = self._put_right(batch, _heads(batch), expected)
+        self._close(begin, Side(int(numbers[0]), int(terms[0])), int(times[0]))
+        if batch.body_crc_ok is not None:
+            for row in np.flatnonzero(~batch.body_crc_ok).tolist():
+                self.torn.append(_torn(batch, row))
+                self.times.append(int(times[row]))
+        cut = torn_properties(columns)
+        if batch.body_crc_ok is not None:
+            cut &= batch.body_crc_ok
+        self.cut += [_torn(batch, row) for row in np.flatnonzero(cut).tolist()]
+        self.crc_items |= ends_with_crc(columns.ragged("properties")[len(batch) - 1])
+        self._before, self._time = Side(int(numbers[-1]), int(terms[-1])), int(times[-1])
+        self.end = batch.end
+
+    def _put_right(
+        self, batch: Batch, heads: npt.NDArray[np.void], expected: int
+    ) -> tuple[Ints, Ints]:
+        """Number and term that each entry should have; notes those that have others.
+
+        expected: the number of the first, where the entry before it is known, else 0 or less.
+        """
+        index, term = heads["index"].astype(np.int64), heads["term"].astype(np.int64)
+        rows = np.arange(len(heads))
+        if expected <= 0:
+            shifts, counts = np.unique(index - rows, return_counts=True)
+            expected = int(shifts[counts.argmax()])
+        numbers = expected + rows
+        terms = _rising(term, self._before.term)
+        wrong = (index != numbers) | (term != terms) | (heads["magic"] != MAGIC_ENTRY)
+        sizes = batch.columns.ints("total_size") + HEADER_BYTES
+        wrong |= heads["pos"] != batch.position - HEADER_BYTES
+        wrong |= (heads["size"] != sizes) | (heads["body_length"] != sizes - HEADER_BYTES)
+        for row in np.flatnonzero(wrong).tolist():
+            place = int(batch.position[row]) - HEADER_BYTES
+            whole = Tile(place, int(sizes[row]), int(numbers[row]), int(terms[row]))
+            self.heads.append(whole)
+        return numbers, terms
+
+    def messages(self, messages: Messages) -> None:
+        """How far each queue goes."""
+        behind = int(messages.offset.max()) + 1
+        self.queue_ends[messages.queue] = max(behind, self.queue_ends.get(messages.queue, 0))
+
+    def extent(self, extent: Extent) -> None:
+        """What is no entry: a BLANK ends its file, damage is a gap if entries follow."""
+        if extent.kind is ExtentKind.BLANK:
+            if self._damaged < 0 and extent.position == self.end:
+                self.end = extent.end
+        elif extent.kind in _DAMAGED and self._damaged < 0:
+            self._damaged = extent.position
+
+    def stale(self, batch: Batch) -> None:
+        """What an earlier life has left is none of this log."""
+
+    def _close(self, begin: int, after: Side, time: int) -> None:
+        """A good entry begins: what was damaged before it is a gap; so are numbers that are missing."""
+        missing = self._before.number >= 0 and after.number != self._before.number + 1
+        if self._damaged >= 0 or (missing and self.end < begin):
+            gap = EntryGap(self.end, begin, self._before, after, self._time or time)
+            self.gaps.append(gap)
+        elif missing:
+            raise Refused(
+                f"entry {self._before.number} is followed by entry {after.number}",
+                offset=begin,
+                hint="recover with --policy broker",
+            )
+        self._damaged = -1
+
+
+def _rising(term: Ints, before: int) -> Ints:
+    """Terms that never fall: those that stand out are taken for that of the entry before."""
+    behind = np.minimum.accumulate(term[::-1])[::-1]
+    ahead = np.maximum.accumulate(np.maximum(term, before))
+    high, low = term > behind, term < ahead
+    if not low.any():
+        return term
+    odd = high if high.sum() <= low.sum() and not (term < before).any() else low
+    rows = np.where(odd, -1, np.arange(len(term)))
+    last = np.maximum.accumulate(rows)
+    found: Ints = np.where(last >= 0, term[np.maximum(last, 0)], max(before, 0))
+    return found
+
+
+def _heads(batch: Batch) -> npt.NDArray[np.void]:
+    """The heads of the entries around the records of a batch."""
+    starts = batch.columns.starts - DLEDGER.payload
+    return overlapping(batch.columns.ragged("body").buffer, _HEAD)[starts]
+
+
+def _torn(batch: Batch, row: int) -> TornRecord:
+    columns = batch.columns
+    numbers = (int(columns.ints(name)[row]) for name in ("queue_id", "queue_offset", "sys_flag"))
+    size, topic = int(columns.ints("total_size")[row]), columns.ragged("topic")[row]
+    return TornRecord(int(batch.position[row]), size, topic, *numbers)
+
+
+def cut_log(snapshot: Snapshot, outcome: Outcome) -> LogPlan:
+    """The log as DLedger's own recovery ends it. Raises Refused where it does not get as far."""
+    if outcome.refusal is not None or outcome.dledger is None:
+        reason = outcome.refusal.reason if outcome.refusal else "no entry"
+        raise Refused(reason, path=snapshot.layout.dledger, hint="recover with --policy keep")
+    files = _loaded(snapshot)
+    tail = list(tail_edits(snapshot, files, outcome.dledger.end, stale=False))
+    return LogPlan(files[0].start, outcome.dledger.end, False, tail, written(tail))
+
+
+def _loaded(snapshot: Snapshot) -> list[LoadedFile]:
+    size = snapshot.log_file_bytes
+    return [LoadedFile(int(e.name), size, e) for e in snapshot.log if not e.directory]
+
+
+def keep_entries(
+    snapshot: Snapshot,
+    queue: MappedFileQueue,
+    forms: Forms,
+    finder: EntryFinder,
+    unnamed: Iterator[Place],
+) -> KeptLog:
+    """The log with all its good records, every entry following the one before. Raises Refused."""
+    size, entries = snapshot.log_file_bytes, {int(entry.name): entry for entry in snapshot.log}
+    index = IndexFile(snapshot)
+    try:
+        parts = [_tiled(gap, snapshot, index) for gap in finder.gaps]
+    finally:
+        index.close()
+    tiles = [tile for found, _ in parts for tile in found]
+    blanks = [piece for _, found in parts for piece in found]
+    saved = _good_records(queue, tiles)
+    lost = [
+        *(
+            Gap(tile.record, tile.position + tile.size, False, gap.store_timestamp)
+            for gap, (found, _) in zip(finder.gaps, parts, strict=True)
+            for tile in found
+            if tile.record not in saved
+        ),
+        *(
+            Gap(torn.position, torn.position + torn.size, False, time)
+            for torn, time in zip(finder.torn, finder.times, strict=True)
+        ),
+    ]
+    lost.sort(key=lambda gap: gap.begin)
+    nothing = np.zeros(0, np.int64)
+    named = lost_units(snapshot, lost, finder.torn, nothing, finder.queue_ends)
+    fills = list(_fills(lost, named, unnamed, forms))
+    tiles += finder.heads
+    pieces = [*encoded(fills, forms, {}), *((t.position, t.head) for t in tiles), *blanks]
+    log = sorted(pieces, key=_place)
+    edits = [
+        *lengths_of(snapshot, entries, finder.end, stale=False),
+        *writes_of(snapshot, entries, log),
+    ]
+    further = further_queues(snapshot, finder.cut)
+    cut = cut_properties(queue, finder.cut, further, with_crc=finder.crc_items)
+    edits += edits_of_cut(entries, size, cut)
+    pieces += [(record.position, record.data) for record in cut]
+    files = [LoadedFile(start, size, entries[start]) for start in sorted(entries)]
+    tail = list(tail_edits(snapshot, files, finder.end, stale=False))
+    plan = LogPlan(min(entries), finder.end, False, [*edits, *tail], written(tail))
+    patched = patched_queue(snapshot, queue, entries, pieces, finder.end)
+    ranges = [(at, at + len(data)) for at, data in pieces]
+    return KeptLog(plan, patched, fills, len(saved) + len(finder.heads), cut, ranges)
+
+
+def _place(piece: Piece) -> int:
+    return piece[0]
+
+
+def _good_records(queue: MappedFileQueue, tiles: Sequence[Tile]) -> set[int]:
+    """Positions of records that are whole: their entries alone have lost something."""
+    found = set[int]()
+    log = CommitLog(queue)
+    for tile in tiles:
+        batch = log.records(np.array([tile.record], np.int64))
+        if not len(batch) or batch.body_crc_ok is None or not batch.body_crc_ok[0]:
+            continue
+        own = int(batch.columns.ints("physical_offset")[0]) == tile.record
+        if own and int(batch.columns.ints("total_size")[0]) == tile.size - HEADER_BYTES:
+            found.add(tile.record)
+    return found
+
+
+def _fills(
+    gaps: Sequence[Gap], named: LostUnits, unnamed: Iterator[Place], forms: Forms
+) -> Iterator[Fill]:
+    """One record for each entry: for the message that a unit names, for one that is missing, or none's."""
+    queues = named.queues
+    waiting = sorted(unnamed, key=lambda place: (place.low, place.queue_offset))
+    for gap in gaps:
+        room = gap.end - gap.begin
+        rows = np.flatnonzero(named.position == gap.begin)
+        units = named.take(rows[:1]).replace(size=np.full(len(rows[:1]), room, np.int64))
+        if not len(units):
+            units = _of_missing(gap, waiting, queues, named)
+        if len(units) and room < forms.smallest(queues[int(units.queue[0])].topic):
+            units = units.take(slice(0, 0))
+        if not len(units) and room < SMALLEST_FILLER:
+            raise _no_room(gap.begin, room)
+        yield Fill(gap, units, [] if len(units) else [(gap.begin, room)], None)
+
+
+def _of_missing(
+    gap: Gap, waiting: list[Place], queues: list[QueueId], named: LostUnits
+) -> LostUnits:
+    """The first message without a place that lay here."""
+    for number, place in enumerate(waiting):
+        if place.low <= gap.begin and gap.end <= place.high:
+            del waiting[number]
+            if place.queue not in queues:
+                queues.append(place.queue)
+            row = (gap.begin, gap.end - gap.begin, queues.index(place.queue), place.queue_offset, 0)
+            return LostUnits(queues, *(np.array([value], np.int64) for value in row))
+    return named.take(slice(0, 0))
+
+
+def _no_room(position: int, room: int) -> Refused:
+    return Refused(
+        f"{counted(room, 'byte')} that no entry owns, too few for one",
+        offset=position,
+        hint="recover with --policy broker",
+    )
+
+
+def _tiled(gap: EntryGap, snapshot: Snapshot, index: IndexFile) -> tuple[list[Tile], list[Piece]]:
+    """The entries of a gap, and the BLANKs in it. Raises Refused."""
+    first = gap.before.number + 1 if gap.before.number >= 0 else _first_number(gap, index)
+    count = gap.after.number - first
+    parts = list(_by_file(gap, snapshot.log_file_bytes))
+    term = gap.before.term if gap.before.term >= 0 else gap.after.term
+    for found in (
+        _by_units(gap, index.units(first, count), first, count),
+        _by_queues(gap, snapshot, count),
+    ):
+        blanks = None if found is None else _closed(found, parts)
+        if found is not None and blanks is not None:
+            terms = range(first, first + count)
+            return [Tile(p, s, n, term) for (p, s), n in zip(found, terms, strict=True)], blanks
+    spread = _spread(gap, parts, count)
+    blanks = _closed(spread, parts)
+    assert blanks is not None
+    numbers = range(first, first + count)
+    return [Tile(p, s, n, term) for (p, s), n in zip(spread, numbers, strict=True)], blanks
+
+
+def _first_number(gap: EntryGap, index: IndexFile) -> int:
+    """The number of the first entry of a log that has lost it: the index has it by its place."""
+    low = max(0, gap.after.number - (gap.end - gap.begin) // HEADER_BYTES)
+    units = index.units(low, gap.after.number - low)
+    rows = np.flatnonzero(
+        (units["pos"] == gap.begin) & (units["index"] == low + np.arange(len(units)))
+    )
+    if len(rows):
+        return low + int(rows[0])
+    if gap.begin == 0:
+        return 0
+    raise Refused(
+        "the number of the log's first entry is lost, in the index, too", offset=gap.begin
+    )
+
+
+def _by_file(gap: EntryGap, size: int) -> Iterator[tuple[int, int, bool]]:
+    """Parts of a gap: begin, end, whether it reaches to the end of its file."""
+    begin = gap.begin
+    while begin < gap.end:
+        file_end = (begin // size + 1) * size
+        end = min(gap.end, file_end)
+        yield begin, end, end == file_end
+        begin = end
+
+
+Places = list[tuple[int, int]]
+"""Position and size of entries."""
+
+
+def _by_units(gap: EntryGap, units: npt.NDArray[np.void], first: int, count: int) -> Places | None:
+    """The entries as the index has them, None where it has not all of them."""
+    if count < 0 or len(units) < count:
+        return None
+    good: Flags = units["index"] == first + np.arange(count)
+    good &= (units["size"] > HEADER_BYTES) & (units["pos"] >= gap.begin)
+    if not good.all():
+        return None
+    return list(zip(units["pos"].tolist(), units["size"].tolist(), strict=True))
+
+
+def _by_queues(gap: EntryGap, snapshot: Snapshot, count: int) -> Places | None:
+    """The entries as units of queues name their records, None where these are not all."""
+    nothing = np.zeros(0, np.int64)
+    whole = [Gap(gap.begin, gap.end, False, 0)]
+    units = lost_units(snapshot, whole, (), nothing, {})
+    if len(units) != count:
+        return None
+    pairs = zip(units.position.tolist(), units.size.tolist(), strict=True)
+    return [(position - HEADER_BYTES, size + HEADER_BYTES) for position, size in pairs]
+
+
+def _closed(entries: Places, parts: Sequence[tuple[int, int, bool]]) -> list[Piece] | None:
+    """The BLANKs behind entries that fill the parts of a gap; None where they do not."""
+    blanks, left = list[Piece](), list(entries)
+    for begin, end, to_file_end in parts:
+        at = begin
+        while left and left[0][0] == at and at + left[0][1] <= end:
+            at += left.pop(0)[1]
+        if to_file_end and end - at >= BLANK.sizeof():
+            blanks.append((at, BLANK.build({"magic": MAGIC_BLANK, "size": end - at})))
+        elif at != end or to_file_end:
+            return None
+    return None if left else blanks
+
+
+def _spread(gap: EntryGap, parts: Sequence[tuple[int, int, bool]], count: int) -> Places:
+    """So many entries anywhere in a gap: small ones, and one that takes what is left. Raises Refused."""
+    found: Places = []
+    left = count
+    for number, (begin, end, to_file_end) in enumerate(parts):
+        room = end - begin - (BLANK.sizeof() if to_file_end else 0)
+        later = len(parts) - number - 1
+        own = min(left - later, room // _LEAST) if later else left
+        if own <= 0 and to_file_end:
+            continue
+        if own <= 0 or own * _LEAST > room:
+            raise _no_room(begin, end - begin)
+        found += [(begin + n * _LEAST, _LEAST) for n in range(own - 1)]
+        last = begin + (own - 1) * _LEAST
+        found.append((last, begin + room - last))
+        left -= own
+    if left:
+        raise _no_room(gap.begin, gap.end - gap.begin)
+    return found
+
+
+_AT_ONCE = 1 << 16
+
+
+def entry_index_edits(snapshot: Snapshot, log: CommitLog, end: int) -> list[Edit]:
+    """Edits that make the index that of the log up to `end`: units that differ, zeros behind them; and
+    of the member's checkpoint.
+    """
+    index, fixer = IndexFile(snapshot), _IndexFixer(index_directory(snapshot))
+    try:
+        fixer.moved(index.entries)
+        first = -1
+        for item in log.scan(stop=end, crc=False, reuse=True):
+            if isinstance(item, Extent) or item.end > end:
+                continue
+            heads = _heads(item)
+            wanted = units_of(heads, item.position - HEADER_BYTES)
+            first = int(wanted["index"][0]) if first < 0 else first
+            fixer.compare(wanted, index.units(int(wanted["index"][0]), len(wanted)))
+        fixer.behind(index)
+        return [*fixer.edits, *state_edits(snapshot, fixer.last)]
+    finally:
+        index.close()
+
+
+def state_edits(snapshot: Snapshot, last: int) -> Iterator[Edit]:
+    """The member's checkpoint names no entry behind the last one. Raises Unreadable."""
+    assert snapshot.layout.dledger is not None
+    path = snapshot.layout.dledger.parent / "checkpoint"
+    if not path.exists():
+        return
+    told = read_config_file(path, "dledger-state").value
+    numbers = {name: _number(str(told.get(name, ""))) for name in ("committedIndex", "endIndex")}
+    end = min(numbers["endIndex"], last) if numbers["endIndex"] is not None else last
+    committed = numbers["committedIndex"]
+    committed = end if committed is None else min(committed, end)
+    if (committed, end) != (numbers["committedIndex"], numbers["endIndex"]):
+        data = f"committedIndex={committed}\nendIndex={end}\n".encode()
+        reason = "no entry behind the last one is named"
+        pieces = ((0, data),)
+        yield Edit("create", str(path), reason, ("I-053",), length=len(data), pieces=pieces)
+
+
+def _number(text: str) -> int | None:
+    """The number that a line of the state has; None for none, and one below -1."""
+    digits = text.strip()
+    if not digits.lstrip("-").isdigit() or int(digits) < -1:
+        return None
+    return int(digits)
+
+
+class _IndexFixer:
+    """Collects what of the index is to be written."""
+
+    def __init__(self, directory: str) -> None:
+        self.edits: list[Edit] = []
+        self._directory = directory
+        self._there: set[str] = set()
+        self._new: dict[int, list[tuple[int, bytes]]] = {}
+        self._next = 0
+
+    @property
+    def last(self) -> int:
+        """The number of the last entry, -1 without any."""
+        return self._next - 1
+
+    def moved(self, entries: Sequence[Entry]) -> None:
+        """Files that DLedger does not load are put away."""
+        for entry in entries:
+            if entry.directory or entry.size != FILE_BYTES:
+                reason = "no file of the DLedger index has this length: the process would end"
+                self.edits.append(Edit("move", entry.path, reason, ("I-053",)))
+            else:
+                self._there.add(entry.name)
+
+    def compare(self, wanted: npt.NDArray[np.void], there: npt.NDArray[np.void]) -> None:
+        """Write the range of units that are not as they should be."""
+        same = np.zeros(len(wanted), np.bool_)
+        same[: len(there)] = there == wanted[: len(there)]
+        rows: Ints = np.flatnonzero(~same)
+        number = int(wanted["index"][0])
+        self._next = number + len(wanted)
+        for run in np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1) if len(rows) else ():
+            begin, behind = int(run[0]), int(run[-1]) + 1
+            self._write((number + begin) * UNIT_BYTES, wanted[begin:behind].tobytes())
+
+    def _write(self, at: int, data: bytes) -> None:
+        while data:
+            start = at // FILE_BYTES * FILE_BYTES
+            part, data = data[: start + FILE_BYTES - at], data[start + FILE_BYTES - at :]
+            if file_name(start) in self._there:
+                path, reason = f"{self._directory}/{file_name(start)}", "units of the entries"
+                self.edits.append(
+                    Edit("write", path, reason, ("I-053",), at - start, len(part), part)
+                )
+            else:
+                self._new.setdefault(start, []).append((at - start, part))
+            at += len(part)
+
+    def behind(self, index: IndexFile) -> None:
+        """Zeros behind the last unit; files that are not there are made."""
+        for start, pieces in sorted(self._new.items()):
+            path = f"{self._directory}/{file_name(start)}"
+            reason = "the index of the DLedger log"
+            made = Edit("create", path, reason, ("I-053",), length=FILE_BYTES, pieces=tuple(pieces))
+            self.edits.append(made)
+        begin, last = self._next * UNIT_BYTES, index.last_byte(self._next)
+        while begin < last:
+            start = begin // FILE_BYTES * FILE_BYTES
+            size = min(last, start + FILE_BYTES) - begin
+            path = f"{self._directory}/{file_name(start)}"
+            self.edits.append(
+                Edit("write", path, "behind the last entry", ("I-053",), begin - start, size)
+            )
+            begin += size

@@ -1,0 +1,192 @@
+"""Units for a RocksDB of consume queues that messages are put to (spec 2.10, 7.6).
+
+Units are collected and go into the database when many have come together, and at the end: behind the
+records that they stand for, with the new `max` rows and the row of what was dispatched. The database is
+changed in a copy whose new files come to the store one by one; what names them, CURRENT, takes the place of the
+old one at once. So the store has the old database or the new one, and until the new one
+`abort` has a start dispatch the records anew from where the old one ends.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...formats import rocksdb_consume_queue as formats
+from ...formats.fixed import numbers_of
+from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT_TOPIC, MAX, UNITS
+from ..broker.snapshot import QueueId
+from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE
+from ..disk.files import Files, write_new
+from ..disk.layout import Layout
+from ..errors import InvalidInput, Refused, Unsupported
+from ..index.read import sizes_of
+from ..queues.rocksdb import CURRENT, RocksDb, RocksdbConsumeQueues, queue_of_bound
+from ..queues.rocksdb_build import UnitSpool, entries
+from ..queues.rocksdb_write import changed, in_order
+from ..settings.databases import rows_of, stand_ins
+from ..start.queue_stores import QueueStores, queue_stores
+from .tail import Tail, unclean
+
+if TYPE_CHECKING:
+    from ..broker.dispatch import Units
+    from ..broker.profiles import WriterProfile
+
+_BOUND, _CHECKPOINT = numbers_of(formats.BOUND), numbers_of(formats.CHECKPOINT)
+_CHECKPOINT_KEY = formats.bound_key(CHECKPOINT_TOPIC, 0, MAX)
+_MOST_UNITS = 1 << 19
+"""So many wait at most."""
+_MOST_FILES = 4
+"""Log files that the database is behind at most: a start looks back at ten."""
+_TEMPORARY = "000000.dbtmp"
+"""A name whose file a broker takes away when it opens its database."""
+
+
+class DatabaseWriter:
+    """Puts units of new messages into the RocksDB of a store that has them there, alone or besides files.
+
+    dispatched: position of the log up to which the database has units.
+    """
+
+    def __init__(
+        self, files: Files, path: Path, stores: QueueStores, dispatched: int, file_bytes: int
+    ) -> None:
+        self.stores = stores
+        self._files, self._path = files, path
+        self._dispatched, self._behind = dispatched, _MOST_FILES * file_bytes
+        self._spool = UnitSpool()
+        self._reach = dispatched
+
+    @classmethod
+    def of(cls, files: Files, layout: Layout, profile: WriterProfile, tail: Tail) -> DatabaseWriter:
+        """Of a store that has such a database. Raises Unsupported, Refused, Unclean, Unreadable."""
+        path, stores = layout.queue_database, queue_stores(layout, profile.start)
+        assert path is not None
+        if stores.database != path or stores.wrong:
+            what = stores.wrong or f"brokers of {profile.start.version} do not look for it there"
+            raise Refused(f"cannot append to a store with a RocksDB of queues: {what}", path=path)
+        if stores.selected is not None:
+            raise Unsupported(
+                "cannot append to a store with rocksdbCQSelectiveDoubleWriteEnable", path=path
+            )
+        files.check_inside(path)
+        database = RocksdbConsumeQueues(layout)
+        try:
+            dispatched = database.dispatched
+            _check_ends(layout, database.database, tail)
+        finally:
+            database.close()
+        if dispatched < tail.unit_end:
+            raise unclean(layout, "the RocksDB of queues is behind the log", dispatched)
+        if dispatched > tail.log_end:
+            raise unclean(layout, "the RocksDB of queues is ahead of the log", dispatched)
+        return cls(files, path, stores, dispatched, sizes_of(layout).commit_log.value)
+
+    def in_files(self, topic: str) -> bool:
+        """The topic has queues in files."""
+        return self.stores.in_files(topic)
+
+    def add(self, queue: tuple[str, int], units: Units) -> None:
+        """Collect units of one queue, one at least."""
+        self._reach = max(self._reach, int((units.physical_offset + units.size).max()))
+        place = (units.queue_offset, units.physical_offset, units.size)
+        self._spool.add(QueueId(*queue), *place, units.tags_code, units.store_timestamp)
+
+    def no_batches(self) -> InvalidInput:
+        """What is said of a message for batch queues."""
+        return InvalidInput(_NO_BATCHES)
+
+    @property
+    def full(self) -> bool:
+        """Units have to be written before more come; the log has to be on the disk before that."""
+        return len(self._spool) >= _MOST_UNITS or self._reach - self._dispatched > self._behind
+
+    def write(self, log_end: int = 0) -> None:
+        """Bring what was collected to the disk. log_end: position that has been dispatched, if it is farther.
+
+        Raises NoSpace, Unreadable.
+        """
+        reach = max(self._reach, log_end)
+        if reach == self._dispatched and not len(self._spool):
+            return
+        spool, rows = self._spool, {_CHECKPOINT_KEY: _CHECKPOINT.pack(reach)}
+        units: dict[bytes, bytes] = {}
+        for queue in spool.queues:
+            for keys, values in entries(spool, queue):
+                units.update(zip(keys, values, strict=True))
+            topic = queue.topic.encode("utf-8", "surrogateescape")
+            key = formats.bound_key(topic, queue.queue_id, MAX)
+            rows[key] = _BOUND.pack(*spool.ends[queue])
+        after = changed(self._path, {UNITS: units, BOUNDS: rows})
+        for name in in_order(after.made):
+            self._put(self._path / name, after.made[name])
+        for name in after.gone:
+            self._files.unlink(self._path / name)
+        self._files.sync_directory(self._path)
+        self._spool, self._dispatched, self._reach = UnitSpool(), reach, reach
+
+    def _put(self, path: Path, data: bytes) -> None:
+        """Make a file, or put another in the place of one at once."""
+        like = self._path / CURRENT
+        if not path.exists():
+            write_new(self._files, path, data, like=like)
+            return
+        temporary = path.with_name(_TEMPORARY)
+        if temporary.exists():
+            self._files.unlink(temporary)
+        write_new(self._files, temporary, data, like=like)
+        self._files.rename(temporary, path)
+        self._files.sync_directory(path.parent)
+
+
+def _check_ends(layout: Layout, database: RocksDb, tail: Tail) -> None:
+    """The `max` rows, which brokers count on, say what the queues say. Raises Unclean."""
+    rows = {
+        queue: int(_BOUND.unpack(value)[1]) + 1
+        for key, value in database.items(BOUNDS)
+        if (queue := queue_of_bound(key)) is not None and len(value) == _BOUND.size
+    }
+    for queue in sorted({*rows, *tail.next_offsets}):
+        end, row = tail.next_offsets.get(queue, 0), rows.get(queue, 0)
+        if end != row:
+            topic, queue_id = queue
+            raise unclean(
+                layout,
+                f"queue {queue_id} of {topic} ends at {end}, by its row in the RocksDB at {row}",
+                tail.log_end,
+                "repair --queues",
+            )
+
+
+class TopicsInDatabase:
+    """The topics of a broker that keeps them in a RocksDB, into which none is put here."""
+
+    def __init__(self, path: Path, file: str) -> None:
+        self._path = path
+        self._known = {str(row["topic"]): row for row in rows_of(path, file) if "topic" in row}
+
+    @classmethod
+    def of(cls, layout: Layout) -> TopicsInDatabase | None:
+        """None where topics are in a file. Raises Unsupported, Unreadable."""
+        path = stand_ins(layout.config, layout.broker_config).get(_TOPICS)
+        return None if path is None else cls(path, _TOPICS)
+
+    def check(self, topic: str) -> None:
+        """Raises InvalidInput for a topic that is not there, and one with batch queues."""
+        found = self._known.get(topic)
+        if found is None:
+            raise InvalidInput(
+                f"no topic {topic} in the RocksDB of topics ({self._path})",
+                hint="make it with mqadmin updateTopic; --no-topic-config puts to it all the same",
+            )
+        if (found.get("attributes") or {}).get(QUEUE_TYPE) == BATCH_QUEUES:
+            raise InvalidInput(_NO_BATCHES)
+
+
+def no_batches(path: Path) -> Unsupported:
+    """What is said of a store that has batch queues."""
+    return Unsupported(_NO_BATCHES, path=path)
+
+
+_NO_BATCHES = "cannot append to batch queues beside a RocksDB: brokers do not serve them from there"
+_TOPICS = "topics.json"

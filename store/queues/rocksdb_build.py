@@ -1,0 +1,306 @@
+"""A RocksDB of consume queues, made new from units that somebody has found in the log.
+
+Units come queue by queue, in the order of the log, as often as there are some of a queue: `UnitSpool` puts
+them into a temporary file. `build` goes through that file queue by queue, in the order of keys, and
+writes tables (SST files) that the database takes in as they are: no write-ahead log, no memtable, and
+memory for one stretch of units only. Needs the extra `rocksdb`.
+
+What is written is what a broker leaves behind at a clean stop (spec 2.10): units in the family `default`;
+in `offset` a `max` row for each queue and the row of CHECKPOINT_TOPIC. `min` rows brokers write when somebody asks for
+the minimum, so a new database has none. Tables have the form that libraries since 5.3 read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile, gettempdir
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...formats import rocksdb_consume_queue as formats
+from ...formats.derive import dtype_of
+from ...formats.derive.ragged import Ints
+from ...formats.fixed import numbers_of
+from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT, CHECKPOINT_TOPIC, MAX, UNITS
+from ..broker.snapshot import QueueId
+from ..disk.byte_reader import read
+from ..disk.files import Edit
+from ..errors import NoSpace, Unsupported
+from .rocksdb import HINT, RocksDb, queue_of_bound
+from .rocksdb_write import NOT_OURS, table_options
+
+_BOUND = numbers_of(formats.BOUND)
+_OFFSET = dtype_of(formats.UNIT_OFFSET)
+UNIT = dtype_of(formats.UNIT)
+ROW = dtype_of(formats.NUMBERED_UNIT)
+"""A unit in the temporary file: its queue offset as it ends the key, and the value."""
+_VALUE = np.dtype(f"V{UNIT.itemsize}")
+_AT_ONCE = 1 << 16
+_TABLE_BYTES = 256 << 20
+"""Bytes of keys and values from which on a new table is begun."""
+_NAME = "{:06}.built"
+_BYTES_OF_UNIT, _BYTES_OF_BOUND = 64, 256
+"""More than a database takes."""
+
+
+class Bound(NamedTuple):
+    """The last unit of a queue: position of its record, its queue offset."""
+
+    physical_offset: int
+    queue_offset: int
+
+
+@contextmanager
+def temporary_files() -> Iterator[None]:
+    """While files are written in the directory for temporary ones. Raises NoSpace, which names that."""
+    try:
+        yield
+    except Exception as error:  # the library raises nothing narrower
+        if type(error) is not Exception and not isinstance(error, OSError):
+            raise
+        said = error.strerror if isinstance(error, OSError) else str(error)
+        raise NoSpace(
+            f"cannot write in the directory for temporary files ({said})",
+            path=gettempdir(),
+            hint="set TMPDIR to one that has room",
+        ) from error
+
+
+class UnitSpool:
+    """Units of any number of queues in a temporary file; 36 bytes a unit on the disk."""
+
+    def __init__(self) -> None:
+        self._file = TemporaryFile(prefix="mqstore-units-", buffering=0)  # noqa: SIM115
+        self._close = weakref.finalize(self, self._file.close)
+        self._rows = 0
+        self._parts: dict[QueueId, list[tuple[int, int]]] = {}
+        self._disordered: set[QueueId] = set()
+        #: The last unit of each queue.
+        self.ends: dict[QueueId, Bound] = {}
+        self._digest = hashlib.sha256()
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @property
+    def digest(self) -> bytes:
+        """What tells two spools apart."""
+        return self._digest.digest()
+
+    @property
+    def queues(self) -> list[QueueId]:
+        """All queues that have units, in the order of the keys of a database."""
+        return sorted(self._parts, key=_prefix)
+
+    def add(
+        self, queue: QueueId, offset: Ints, position: Ints, size: Ints, tags: Ints, time: Ints
+    ) -> None:
+        """Units of one queue, behind those that came before, one at least. Raises NoSpace."""
+        rows = np.zeros(len(offset), ROW)
+        rows["queue_offset"], rows["physical_offset"], rows["size"] = offset, position, size
+        rows["tags_code"], rows["store_timestamp"] = tags, time
+        data = rows.tobytes()
+        self._digest.update(f"{queue.topic}/{queue.queue_id}/{len(rows)}".encode(errors="replace"))
+        self._digest.update(data)
+        with temporary_files():
+            self._file.write(data)
+        self._parts.setdefault(queue, []).append((self._rows, len(rows)))
+        self._rows += len(rows)
+        last = len(offset) - 1 - int(offset[::-1].argmax())
+        end, before = Bound(int(position[last]), int(offset[last])), self.ends.get(queue)
+        if (np.diff(offset) <= 0).any() or (before and int(offset[0]) <= before.queue_offset):
+            self._disordered.add(queue)
+        if before is None or end.queue_offset >= before.queue_offset:
+            self.ends[queue] = end
+
+    def rows(self, queue: QueueId) -> Iterator[Any]:
+        """Stretches of a queue's units, `ROW` each, by queue offset; of several at one the last."""
+        parts = self._parts.get(queue, [])
+        if queue not in self._disordered:
+            for first, count in parts:
+                for begin in range(first, first + count, _AT_ONCE):
+                    yield self._read(begin, min(_AT_ONCE, first + count - begin))
+            return
+        # np.concatenate would turn the numbers to the order of this machine
+        rows = np.frombuffer(b"".join(self._read(*part).tobytes() for part in parts), ROW)
+        offsets = rows["queue_offset"].astype(np.int64)
+        order = np.argsort(offsets, kind="stable")
+        last = np.append(np.diff(offsets[order]) != 0, np.ones(1, np.bool_))
+        rows = rows[order[last]]
+        for begin in range(0, len(rows), _AT_ONCE):
+            yield rows[begin : begin + _AT_ONCE]
+
+    def _read(self, first: int, count: int) -> Any:
+        size = count * ROW.itemsize
+        data = read(self._file.fileno(), size, first * ROW.itemsize, "units")
+        return np.frombuffer(data, ROW)
+
+
+def build(
+    folder: Path, spool: UnitSpool, dispatched: int, kept: Mapping[QueueId, Bound] | None = None
+) -> None:
+    """Make a database of these units in a new folder.
+
+    dispatched: position behind the last record that has its units. kept: ends of queues that may have no unit
+    any more; the greater one counts. Raises Unsupported where the extra is not installed, OSError.
+    """
+    try:
+        import rocksdict
+    except ImportError as error:
+        raise Unsupported(
+            "cannot make a RocksDB without the extra rocksdb", path=folder, hint=HINT
+        ) from error
+    folder.mkdir(exist_ok=True)
+    units, bounds = table_options(rocksdict, packed=True), table_options(rocksdict)
+    tables = list(_unit_tables(rocksdict, units, folder, spool))
+    rows = [_table(rocksdict, bounds, folder / "bounds.built", _bounds(spool, dispatched, kept))]
+    options = table_options(rocksdict)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    database = rocksdict.Rdict(str(folder), options, column_families={UNITS: units, BOUNDS: bounds})
+    try:
+        taken = rocksdict.IngestExternalFileOptions()
+        taken.set_move_files(True)
+        if tables:
+            database.ingest_external_file(tables, taken)
+        family = database.get_column_family(BOUNDS)
+        family.ingest_external_file(rows, taken)
+        del family
+    finally:
+        database.close()
+    for path in folder.iterdir():
+        if path.name.startswith(NOT_OURS) or path.suffix == ".built":
+            path.unlink()
+
+
+def _bounds(
+    spool: UnitSpool, dispatched: int, kept: Mapping[QueueId, Bound] | None
+) -> Iterable[tuple[list[bytes], list[bytes]]]:
+    """All rows of the family `offset`, by key."""
+    ends = dict(spool.ends)
+    for queue, bound in (kept or {}).items():
+        if queue not in ends or ends[queue].queue_offset < bound.queue_offset:
+            ends[queue] = bound
+    rows = {
+        formats.bound_key(_bytes(queue.topic), queue.queue_id, MAX): bytes(
+            formats.BOUND.build(bound._asdict())
+        )
+        for queue, bound in ends.items()
+    }
+    checkpoint = CHECKPOINT.build({"physical_offset": dispatched})
+    rows[formats.bound_key(CHECKPOINT_TOPIC, 0, MAX)] = bytes(checkpoint)
+    keys = sorted(rows)
+    yield keys, [rows[key] for key in keys]
+
+
+def _unit_tables(rocksdict: Any, options: Any, folder: Path, spool: UnitSpool) -> Iterator[str]:
+    """Write the tables of all units, one behind the other in the order of keys."""
+    writer, size, number = None, 0, 0
+    for queue in spool.queues:
+        prefix = np.frombuffer(_prefix(queue), np.uint8)
+        for rows in spool.rows(queue):
+            if writer is None:
+                path = folder / _NAME.format(number)
+                writer, size, number = _writer(rocksdict, options, path), 0, number + 1
+                yield str(path)
+            keys, values = _entries(prefix, rows)
+            deque(map(writer.__setitem__, keys, values), maxlen=0)
+            size += len(rows) * (len(keys[0]) + UNIT.itemsize)
+            if size >= _TABLE_BYTES:
+                writer.finish()
+                writer = None
+    if writer is not None:
+        writer.finish()
+
+
+def values_of(rows: Any) -> Any:
+    """The units of rows as a database has them, `UNIT[n]`."""
+    raw = rows.view(np.uint8).reshape(len(rows), ROW.itemsize)
+    return np.ascontiguousarray(raw[:, _OFFSET.itemsize :]).view(UNIT).ravel()
+
+
+def entries(spool: UnitSpool, queue: QueueId) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    """Keys and values of a queue's units, a stretch at a time."""
+    prefix = np.frombuffer(_prefix(queue), np.uint8)
+    for rows in spool.rows(queue):
+        yield _entries(prefix, rows)
+
+
+def _entries(prefix: Any, rows: Any) -> tuple[list[bytes], list[bytes]]:
+    """Keys and values of a stretch of units."""
+    width = len(prefix) + _OFFSET.itemsize
+    keys = np.empty((len(rows), width), np.uint8)
+    keys[:, : len(prefix)] = prefix
+    raw = rows.view(np.uint8).reshape(len(rows), ROW.itemsize)
+    keys[:, len(prefix) :] = raw[:, : _OFFSET.itemsize]
+    return keys.view(f"V{width}").ravel().tolist(), values_of(rows).view(_VALUE).tolist()
+
+
+def _table(
+    rocksdict: Any, options: Any, path: Path, entries: Iterable[tuple[list[bytes], list[bytes]]]
+) -> str:
+    writer = _writer(rocksdict, options, path)
+    for keys, values in entries:
+        for key, value in zip(keys, values, strict=True):
+            writer[key] = value
+    writer.finish()
+    return str(path)
+
+
+def _writer(rocksdict: Any, options: Any, path: Path) -> Any:
+    writer = rocksdict.SstFileWriter(options=options)
+    writer.open(str(path))
+    return writer
+
+
+def _bytes(topic: str) -> bytes:
+    return topic.encode("utf-8", "surrogateescape")
+
+
+def _prefix(queue: QueueId) -> bytes:
+    return formats.queue_prefix(_bytes(queue.topic), queue.queue_id)
+
+
+def last_units(database: RocksDb) -> Iterator[tuple[QueueId, Bound]]:
+    """The `max` rows. Raises Unreadable."""
+    for key, value in database.items(BOUNDS):
+        queue = queue_of_bound(key)
+        if queue is not None and len(value) == _BOUND.size:
+            yield QueueId(*queue), Bound(*_BOUND.unpack(value))
+
+
+def expired_ends(
+    ends: Iterable[tuple[QueueId, Bound]], spool: UnitSpool, log_start: int
+) -> dict[QueueId, Bound]:
+    """Ends of queues whose last record is expired; others the log itself has, or nothing has them."""
+    return {
+        queue: bound
+        for queue, bound in ends
+        if queue not in spool.ends and bound.physical_offset < log_start
+    }
+
+
+class DatabaseFix(NamedTuple):
+    """A database that is to be built. path: its directory. dispatched, kept: as `build` takes them."""
+
+    path: Path
+    spool: UnitSpool
+    dispatched: int
+    kept: Mapping[QueueId, Bound]
+
+    def edits(self, reason: str, codes: tuple[str, ...] = ("I-070",)) -> list[Edit]:
+        """What a plan does about it: the files are made when the plan is carried out."""
+        kept = sorted((*queue, *bound) for queue, bound in self.kept.items())
+        told = self.spool.digest + repr((kept, self.dispatched)).encode(errors="replace")
+        return [Edit("rebuild", str(self.path), reason, codes, data=told)]
+
+    @property
+    def bytes(self) -> int:
+        """About how much room it takes, and as much again while it is made."""
+        return len(self.spool) * _BYTES_OF_UNIT + len(self.spool.ends) * _BYTES_OF_BOUND

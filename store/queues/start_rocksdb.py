@@ -1,0 +1,444 @@
+"""A RocksDB of consume queues as a broker holds it in memory during load, recovery and dispatch (spec 7.14).
+
+Nothing of the database is changed: what a broker would write lies in memory, on top of it. Rows of the
+bounds are what a broker goes by; the units themselves are never compared with the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from construct import ConstructError
+
+from ...formats import rocksdb_consume_queue as formats
+from ...formats.derive.ragged import Flags, Ints
+from ...formats.fixed import numbers_of
+from ...formats.rocksdb_consume_queue import BOUNDS, MAX, MIN, UNIT_BYTES, UNITS
+from ..broker.snapshot import QueueId
+from ..broker.system_topics import LMQ_PREFIX
+from ..errors import Unreadable
+from .rocksdb import RocksDb, RocksdbConsumeQueue
+from .start import QueueState
+from .units import LARGEST_OFFSET, UNIT_DTYPE, Units, gather
+
+_UNIT = numbers_of(formats.UNIT)
+_BOUND = numbers_of(formats.BOUND)
+_CHECKPOINT = numbers_of(formats.CHECKPOINT)
+_SHORTEST_KEY = len(formats.bound_key(b"", 0, MAX))
+_CHECKPOINT_KEY = formats.bound_key(formats.CHECKPOINT_TOPIC, 0, MAX)
+_NONE = -1
+
+
+class Commit(Enum):
+    """When the thread that writes units comes to those of a recovery: nothing waits for it (B42)."""
+
+    BEFORE_CUT = "before the recovery cuts the rows"
+    BEFORE_START = "behind that, before queues are compared"
+    LAST = "when the queues have been compared"
+
+
+class Bound(NamedTuple):
+    """A row: position of a unit's record, and its queue offset."""
+
+    position: int
+    offset: int
+
+
+class RowDamage(Exception):
+    """What a broker throws at a row; `reason` in its words."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class FileQueue(Protocol):
+    """What is asked of a queue in files."""
+
+    @property
+    def max_offset(self) -> int: ...
+
+
+@dataclass
+class _Added:
+    """Units that are put on top of those of the database."""
+
+    offsets: list[Ints] = field(default_factory=list)
+    units: list[Units] = field(default_factory=list)
+    #: Sorted by number, of two with one number the later one; None: to be made.
+    settled: tuple[Ints, Units] | None = None
+
+    def put(self, offsets: Ints, units: Units) -> None:
+        self.offsets.append(offsets)
+        self.units.append(units)
+        self.settled = None
+
+    def all(self) -> tuple[Ints, Units]:
+        """Numbers in order, and the units."""
+        if self.settled is None:
+            offsets, units = np.concatenate(self.offsets), np.concatenate(self.units)
+            backwards = offsets[::-1]
+            numbers, first = np.unique(backwards, return_index=True)
+            self.settled = numbers, units[::-1][first]
+        return self.settled
+
+
+class Queued(NamedTuple):
+    """Units of one queue on their way, in log order."""
+
+    queue: QueueId
+    offsets: Ints
+    units: Units
+
+
+@dataclass
+class DatabaseState:
+    """The database after load; `source` is None for one that is made anew.
+
+    row: how far it was dispatched by its own word, 0 without one; dispatch_from: the same when the
+    recovery began. Raises RowDamage where a broker throws.
+    """
+
+    source: RocksDb | None
+    rows: dict[bytes, bytes] = field(default_factory=dict)
+    row: int = 0
+    dispatch_from: int = 0
+    #: Position where the log begins.
+    log_start: int = 0
+    #: Units that were asked for cannot be read.
+    unreadable: bool = False
+    _first_asked: dict[QueueId, int] = field(default_factory=dict)
+    _highest: dict[QueueId, int] = field(default_factory=dict)
+    _lowest: dict[QueueId, Bound] = field(default_factory=dict)
+    _added: dict[QueueId, _Added] = field(default_factory=dict)
+    _waiting: list[tuple[Queued, ...]] = field(default_factory=list)
+    _waiting_row: int = _NONE
+
+    @classmethod
+    def load(cls, source: RocksDb | None) -> DatabaseState:
+        """Read the rows, and the one that counts. Raises RowDamage."""
+        state = cls(source)
+        if source is None:
+            return state
+        try:
+            for key, value in source.items(BOUNDS):
+                state.rows[key] = value
+        except Unreadable as error:
+            raise RowDamage(f"RocksDBException ({error.message})") from error
+        for key, value in state.rows.items():
+            state._take(key, value)
+        value = state.rows.get(_CHECKPOINT_KEY, b"")
+        if value and len(value) < _CHECKPOINT.size:
+            raise RowDamage("IndexOutOfBoundsException at the row of CHECKPOINT_TOPIC")
+        state.row = int(_CHECKPOINT.unpack(value[: _CHECKPOINT.size])[0]) if value else 0
+        state.dispatch_from = state.row
+        return state
+
+    def _take(self, key: bytes, value: bytes) -> None:
+        """One row at the load: the highest numbers are kept in memory."""
+        if len(key) <= _SHORTEST_KEY:
+            return
+        try:
+            found = formats.BOUND_KEY.parse(key)
+        except ConstructError as error:
+            raise RowDamage("BufferUnderflowException at a key of the family offset") from error
+        if len(value) == _BOUND.size and found.bound == MAX:
+            queue = QueueId(found.topic.decode("utf-8", "surrogateescape"), found.queue_id)
+            self._highest.setdefault(queue, int(_BOUND.unpack(value)[1]))
+
+    @property
+    def queues(self) -> list[QueueId]:
+        """Queues that have a row, or get units, sorted."""
+        found = set(self._highest) | set(self._added)
+        return sorted(queue for queue in found if queue.topic.encode() != formats.CHECKPOINT_TOPIC)
+
+    def view(self, queue: QueueId) -> DatabaseQueue:
+        """One queue as consumers see it."""
+        return DatabaseQueue(self, queue)
+
+    # rows
+
+    def _key(self, queue: QueueId, bound: bytes) -> bytes:
+        topic = queue.topic.encode("utf-8", "surrogateescape")
+        return formats.bound_key(topic, queue.queue_id, bound)
+
+    def bound(self, queue: QueueId, bound: bytes) -> Bound | None:
+        """A row, None without one. Raises RowDamage for one that is too short."""
+        value = self.rows.get(self._key(queue, bound))
+        if value is None:
+            return None
+        if len(value) < _BOUND.size:
+            raise RowDamage(f"IndexOutOfBoundsException at the {bound.decode()} row of {queue}")
+        return Bound(*map(int, _BOUND.unpack(value[: _BOUND.size])))
+
+    def _put_bound(self, queue: QueueId, bound: bytes, row: Bound) -> None:
+        self.rows[self._key(queue, bound)] = _BOUND.pack(*row)
+        if bound == MAX:
+            self._highest[queue] = row.offset
+        else:
+            self._lowest[queue] = row
+
+    def max_offset(self, queue: QueueId) -> int:
+        """maxOffsetInQueue."""
+        if queue not in self._highest:
+            row = self.bound(queue, MAX)
+            self._highest[queue] = row.offset if row else _NONE
+        return self._highest[queue] + 1
+
+    def max_physical(self, queue: QueueId) -> int:
+        """Where the record of the last unit begins, -1 without one."""
+        row = self.bound(queue, MAX)
+        return row.position if row else -1
+
+    def min_offset(self, queue: QueueId) -> int:
+        """minOffsetInQueue; it is put right when somebody asks for it."""
+        row = self._lowest.get(queue)
+        if row is None:
+            row = self.bound(queue, MIN)
+            if row is not None and row.position >= self.log_start:
+                self._lowest[queue] = row
+        if row is not None and row.position >= self.log_start:
+            return row.offset
+        low = row.offset if row else 0
+        try:
+            corrected = self._correct_min(queue, low)
+        except Unreadable:
+            return -1
+        found = self._lowest.get(queue) if corrected else None
+        return found.offset if found else low
+
+    def first_min_offset(self, queue: QueueId) -> int:
+        """minOffsetInQueue when it was asked for the first time; 0 where that throws."""
+        if queue not in self._first_asked:
+            try:
+                self._first_asked[queue] = self.min_offset(queue)
+            except RowDamage:
+                self._first_asked[queue] = 0
+        return self._first_asked[queue]
+
+    def _correct_min(self, queue: QueueId, low: int) -> bool:
+        last = self.bound(queue, MAX)
+        if last is None:
+            self._put_bound(queue, MIN, Bound(self.log_start, 0))
+            return True
+        if last.position < self.log_start:
+            self._put_bound(queue, MIN, Bound(self.log_start, last.offset + 1))
+            return True
+        found = self._search(queue, last.offset, low, self.log_start, first=True)
+        if found is None:
+            if last.offset != low:
+                self._put_bound(queue, MIN, last)
+            return False
+        self._put_bound(queue, MIN, found)
+        return True
+
+    def _search(
+        self, queue: QueueId, high: int, low: int, position: int, *, first: bool
+    ) -> Bound | None:
+        """Binary search as a broker does it: a number without a unit counts as a small one."""
+        found = None
+        while high >= low:
+            middle = low + (high - low) // 2
+            there = self._position(queue, middle)
+            if there is None:
+                low = middle + 1
+            elif there == position:
+                return Bound(there, middle) if first else found
+            elif there > position:
+                high = middle - 1
+                found = Bound(there, middle) if first else found
+            else:
+                low = middle + 1
+                found = found if first else Bound(there, middle)
+        return found
+
+    def _position(self, queue: QueueId, offset: int) -> int | None:
+        if queue in self._added:
+            numbers, units = self._added[queue].all()
+            at = int(np.searchsorted(numbers, offset))
+            if at < len(numbers) and numbers[at] == offset:
+                return int(units["physical_offset"][at])
+        if self.source is None or not 0 <= offset <= LARGEST_OFFSET:
+            return None
+        topic = queue.topic.encode("utf-8", "surrogateescape")
+        value = self.source.get(UNITS, formats.unit_key(topic, queue.queue_id, offset))
+        if value is None or len(value) < UNIT_BYTES:
+            return None
+        return int(_UNIT.unpack(value[:UNIT_BYTES])[0])
+
+    # what a start does
+
+    def dispatch(self, queued: Iterable[Queued], end: int) -> None:
+        """Take units of records up to the position `end`; they wait for `commit`."""
+        self._waiting.append(tuple(queued))
+        self._waiting_row = end
+
+    def commit(self) -> None:
+        """Write what waits: units, the highest of each queue as they come, and how far it got."""
+        for batch in self._waiting:
+            for queue, offsets, units in batch:
+                self._added.setdefault(queue, _Added()).put(offsets, units)
+                last = Bound(int(units["physical_offset"][-1]), int(offsets[-1]))
+                self._put_bound(queue, MAX, last)
+        if self._waiting:
+            self.row = self._waiting_row
+        self._waiting = []
+
+    def cut(self, log_end: int) -> None:
+        """`truncateDirty`: rows that name records at or behind the log end; units stay."""
+        if log_end >= self.row:
+            return
+        self.row = log_end
+        for key in sorted(self.rows):
+            value = self.rows[key]
+            if len(key) <= _SHORTEST_KEY or len(value) != _BOUND.size:
+                continue
+            found = formats.BOUND_KEY.parse(key)
+            if found.bound == MAX and int(_BOUND.unpack(value)[0]) >= log_end:
+                self._cut(QueueId(found.topic.decode("utf-8", "surrogateescape"), found.queue_id))
+
+    def _cut(self, queue: QueueId) -> None:
+        last = self.bound(queue, MAX)
+        assert last is not None
+        low = self.min_offset(queue)
+        lowest = self._lowest.get(queue)
+        if lowest is None or lowest.offset != low or lowest.position > self.row:
+            return  # logged as a bug, and left as it is
+        try:
+            found = self._search(queue, last.offset, low, self.row, first=False)
+        except Unreadable:
+            return
+        if found is not None:
+            self._put_bound(queue, MAX, found)
+        elif last.offset != low:
+            self._put_bound(queue, MAX, Bound(lowest.position, low))
+
+    def destroy(self) -> None:
+        """The directory is deleted and made anew; what is in memory stays."""
+        self.source, self.row = None, 0
+        self.rows.clear()
+        self._added.clear()
+
+    def compare(self, files: Mapping[QueueId, FileQueue], *, light: bool, topics: Topics) -> bool:
+        """Rows of queues that end elsewhere than those in files begin at the end of these.
+
+        light: queues of light topics are left alone. topics: which of them are kept here. Returns
+        False where a queue of both differed.
+        """
+        same = True
+        for queue, file in files.items():
+            if not topics(queue.topic):
+                continue
+            wanted, there = file.max_offset, self.max_offset(queue)
+            if wanted == there or (wanted <= 0 and there <= 0):
+                continue
+            if there > 0:
+                if light and queue.topic.startswith(LMQ_PREFIX):
+                    continue
+                same = False
+            self._put_bound(queue, MAX, Bound(0, wanted - 1))
+            self._put_bound(queue, MIN, Bound(0, wanted))
+        return same
+
+    # units
+
+    def read(self, queue: QueueId, first: int, count: int) -> Units:
+        """Units from a number on; zeros where there is none, or none that can be read."""
+        found = np.zeros(count, UNIT_DTYPE)
+        if self.source is not None:
+            self._fill(queue, first, found)
+        if queue in self._added:
+            numbers, units = self._added[queue].all()
+            begin, end = np.searchsorted(numbers, [first, first + count])
+            found[numbers[begin:end] - first] = units[begin:end]
+        return found
+
+    def _fill(self, queue: QueueId, first: int, found: Units) -> None:
+        assert self.source is not None
+        there = RocksdbConsumeQueue(self.source, *queue)
+        try:
+            there.fill(first, found)
+        except Unreadable:
+            self.unreadable = True
+            found[:] = 0
+            if len(found) > 1:
+                half = len(found) // 2
+                self._fill(queue, first, found[:half])
+                self._fill(queue, first + half, found[half:])
+                return
+            try:
+                unit = there.unit(first)
+            except Unreadable:
+                return
+            if unit is not None:
+                found[0] = unit.physical_offset, unit.size, unit.tags_code
+
+
+class Topics(Protocol):
+    """Whether the database has the queues of a topic."""
+
+    def __call__(self, topic: str, /) -> bool: ...
+
+
+@dataclass
+class DatabaseQueue:
+    """A queue of the database, as consumers see it after a start."""
+
+    state: DatabaseState
+    queue: QueueId
+
+    @property
+    def max_offset(self) -> int:
+        """maxOffsetInQueue; 0 of a queue at whose row each question throws."""
+        try:
+            return self.state.max_offset(self.queue)
+        except RowDamage:
+            return 0
+
+    @property
+    def min_offset(self) -> int:
+        """minOffsetInQueue as the first who asks is told."""
+        return self.state.first_min_offset(self.queue)
+
+    @property
+    def max_physical(self) -> int:
+        """Where the record of the last unit begins, -1 without one."""
+        try:
+            return self.state.max_physical(self.queue)
+        except RowDamage:
+            return -1
+
+    def shows_disk(self, first: int, behind: int) -> bool:
+        """Units are always looked up."""
+        return False
+
+    def lookup(self, offsets: Ints) -> Units:
+        """Units that a pull gets, zeros elsewhere: a pull fails before a hole as well as at it (B4)."""
+        end = self.max_offset
+        found = self.units_at(offsets)
+        inside: Flags = (offsets >= 0) & (offsets < end)
+        more = inside & (offsets + 1 < end)
+        behind = self.units_at(offsets + 1)
+        stuck = more & (behind["size"] == 0) & (behind["physical_offset"] == 0)
+        found[~inside | stuck] = 0
+        return found
+
+    def units_at(self, numbers: Ints) -> Units:
+        """Units by their numbers, zeros where there is none."""
+        found = np.zeros(len(numbers), UNIT_DTYPE)
+        possible = np.flatnonzero((numbers >= 0) & (numbers <= LARGEST_OFFSET))
+        if len(possible):
+            at = numbers[possible]
+            found[possible] = gather(self._read, at, UNIT_DTYPE)
+        return found
+
+    def _read(self, first: int, count: int) -> Units:
+        return self.state.read(self.queue, first, count)
+
+
+StartedQueue = QueueState | DatabaseQueue
+"""A queue after a start, wherever it is."""

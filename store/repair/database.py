@@ -1,0 +1,418 @@
+"""Queues in a RocksDB, built from the log; and queues that go from files to a RocksDB, or back (spec 2.10).
+
+The log is read once. Its units are held against the database: where one is missing or differs, or a row
+does, or it does not open, a new database takes its place, whole. Brokers compare none of that with
+the log, and a hole stays for ever (B40). Units of expired records go, as brokers drop them; of a queue that has no
+record left its end stays, so that its next message gets the number that it would have got.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...formats import rocksdb_consume_queue as formats
+from ...formats.rocksdb_consume_queue import BOUNDS, MAX
+from ..audit.messages import LogObserver, Messages, scan_messages
+from ..broker.dispatch import Dispatched
+from ..broker.dispatch_record import Dispatching
+from ..broker.profiles import LIGHT_QUEUE_OPTIONS, PROFILES, Profile
+from ..broker.snapshot import QueueId, unmendable
+from ..broker.system_topics import LMQ_PREFIX
+from ..broker.topics import loads
+from ..counted import counted
+from ..disk.broker_conf import BrokerConfig
+from ..disk.byte_reader import read_regular
+from ..disk.files import Edit
+from ..disk.layout import ROCKSDB_CONSUME_QUEUE, ROCKSDB_STORE_TYPE, Layout
+from ..disk.queue_directories import queue_directories
+from ..errors import Missing, Refused, Unreadable, Unsupported
+from ..findings.next_commands import proposed
+from ..log.batch import Batch, Extent, ExtentKind
+from ..log.commit_log import CommitLog
+from ..plan.plan import Plan, QueueRow
+from ..queues.read import ConsumeQueues
+from ..queues.rocksdb import HINT, RocksDb, RocksdbConsumeQueue, RocksdbConsumeQueues, readable
+from ..queues.rocksdb_build import (
+    UNIT,
+    Bound,
+    DatabaseFix,
+    UnitSpool,
+    expired_ends,
+    last_units,
+    values_of,
+)
+from ..queues.rocksdb_write import database_files
+from ..settings.generation import generation_of
+from ..settings.options import options_of
+
+CONFIG_BYTES_MAX = 64 << 20
+_IN_ORDER = (ExtentKind.BLANK, ExtentKind.ZEROS)
+_LITE_QUEUE = LMQ_PREFIX + "$"
+"""How light queues of LITE topics begin."""
+_LITE = re.compile(r"\+?message\.type")
+_ONE_PLACE = frozenset({"5.3", "5.4"})
+"""Generations whose database is in `consumequeue` always: they know no useSeparateStorePathForRocksdbCQ."""
+
+
+class Kind(StrEnum):
+    """Where brokers are to have their queues."""
+
+    ROCKSDB = "rocksdb"
+    FILES = "files"
+
+
+class Wrong(NamedTuple):
+    """What is wrong with a database: units that are missing or differ, rows of queues; or why it cannot be read."""
+
+    units: int = 0
+    rows: int = 0
+    behind: bool = False
+    unreadable: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.units or self.rows or self.behind or self.unreadable)
+
+    @property
+    def reason(self) -> str:
+        """In the words of a plan."""
+        if self.unreadable:
+            return f"made anew from the log: {self.unreadable}"
+        parts = []
+        if self.units:
+            parts.append(f"{counted(self.units, 'unit')} missing or others than the log's")
+        if self.rows:
+            parts.append(f"{counted(self.rows, 'row')} of ends")
+        if self.behind:
+            parts.append("the row of what was dispatched")
+        return f"made anew from the log: {', '.join(parts)}"
+
+
+class _UnitsOfLog(LogObserver):
+    """Puts the units of all messages of a log into a spool. Raises Refused where the log is not in order."""
+
+    def __init__(self, layout: Layout, wanted: Callable[[str], bool]) -> None:
+        self.spool, self.end = UnitSpool(), 0
+        self._layout, self._wanted = layout, wanted
+
+    def records(self, batch: Batch, dispatched: Dispatched) -> None:
+        """How far the log goes."""
+        self.end = batch.end
+
+    def messages(self, messages: Messages) -> None:
+        """Units of one queue."""
+        damaged = np.flatnonzero(~(messages.good | messages.lost))
+        if len(damaged):
+            raise self._refused("a record with a damaged body", int(messages.position[damaged[0]]))
+        if not self._wanted(messages.queue.topic):
+            return
+        place = (messages.offset, messages.position, messages.size)
+        self.spool.add(messages.queue, *place, messages.tags_code, messages.store_timestamp)
+
+    def extent(self, extent: Extent) -> None:
+        """What lies between records."""
+        if extent.kind not in _IN_ORDER:
+            raise self._refused(extent.reason or extent.kind.value, extent.position)
+
+    def stale(self, batch: Batch) -> None:
+        """Records that are none of this log."""
+        raise self._refused("records of an earlier life", int(batch.position[0]))
+
+    def _refused(self, what: str, position: int) -> Refused:
+        return Refused(
+            f"the log itself is not in order: {what}",
+            path=self._layout.root,
+            offset=position,
+            hint=f"first: {proposed(self._layout, 'recover', '--apply')}",
+        )
+
+
+def dispatching_of(layout: Layout, profile: Profile) -> Dispatching:
+    """What units a broker makes of records: of light queues those that messages name, too."""
+    options = options_of(layout)
+    return profile.dispatch.how(
+        items=False,
+        multi_dispatch=options.multi_dispatch.value or layout.queue_database is not None,
+        delay_levels=options.delay_waits(),
+    )
+
+
+def units_of_log(
+    layout: Layout,
+    profile: Profile,
+    tell: Callable[[int], None] | None = None,
+    *,
+    every_queue: bool = False,
+) -> tuple[UnitSpool, int]:
+    """The units that a database is to have, and the position behind the last record.
+
+    every_queue: also those that brokers with rocksdbCQSelectiveDoubleWriteEnable keep in files alone.
+    Raises Refused where the log is not in order, Unreadable.
+    """
+    selective = layout.broker_config.get_bool("rocksdbCQSelectiveDoubleWriteEnable")
+    wanted = _selected(layout) if selective and not every_queue else _every
+    found = _UnitsOfLog(layout, wanted)
+    how = dispatching_of(layout, profile)
+    scan_messages(CommitLog.open(layout), [found], how, progress=tell)
+    return found.spool, found.end
+
+
+def _every(topic: str) -> bool:
+    return True
+
+
+def _selected(layout: Layout) -> Callable[[str], bool]:
+    """Whether selective double write keeps a topic in the database: LITE topics, and their light queues."""
+    path = layout.config / "topics.json"
+    try:
+        table = loads(read_regular(path, CONFIG_BYTES_MAX).decode())["topicConfigTable"]
+        lite = {str(name) for name, entry in table.items() if _is_lite(entry)}
+    except (Missing, ValueError, KeyError, AttributeError) as error:
+        raise Unreadable("does not say which topics are LITE", path=path) from error
+    return partial(_is_selected, lite)
+
+
+def _is_lite(entry: Any) -> bool:
+    attributes = entry.get("attributes") or {}
+    return any(_LITE.fullmatch(key) and value == "LITE" for key, value in attributes.items())
+
+
+def _is_selected(lite: set[str], topic: str) -> bool:
+    return topic in lite or topic.startswith(_LITE_QUEUE)
+
+
+def database_fix(
+    layout: Layout, profile: Profile, tell: Callable[[int], None] | None, *, anew: bool = False
+) -> tuple[DatabaseFix, Wrong]:
+    """The database that the log asks for, and what is wrong with the one that is there.
+
+    anew: brokers had their queues in files alone. Raises Refused, Unreadable, Unsupported.
+    """
+    path = database_place(layout, profile)
+    spool, end = units_of_log(layout, profile, tell, every_queue=anew)
+    log_start = CommitLog.open(layout).min_offset
+    wrong, kept = Wrong(unreadable=f"there is none in {path.name}"), dict[QueueId, Bound]()
+    if layout.queue_database is not None:
+        try:
+            with RocksDb.open(layout.queue_database) as database:
+                kept = expired_ends(last_units(database), spool, log_start)
+                if layout.queue_database == path:
+                    wrong = compare(database, spool, end)
+        except Unreadable as error:
+            wrong = Wrong(unreadable=f"it cannot be read ({error.message})")
+    for queue, bound in expired_ends(_file_ends(layout), spool, log_start).items():
+        kept.setdefault(queue, bound)
+    return DatabaseFix(path, spool, end, kept), wrong
+
+
+def database_place(layout: Layout, profile: Profile) -> Path:
+    """Where a broker of this configuration looks for its database."""
+    if profile.version in _ONE_PLACE:
+        return layout.consume_queue
+    if layout.queue_database is not None:
+        return layout.queue_database
+    if layout.broker_config.get_bool("useSeparateStorePathForRocksdbCQ"):
+        return layout.root / ROCKSDB_CONSUME_QUEUE
+    return layout.consume_queue
+
+
+def compare(database: RocksDb, spool: UnitSpool, end: int) -> Wrong:
+    """Hold a database against the units of the log. Raises Unreadable."""
+    units = sum(_units_wrong(database, spool, queue) for queue in spool.queues)
+    rows = 0
+    for queue, bound in spool.ends.items():
+        found = _bound(database.get(BOUNDS, _max_key(queue)))
+        rows += found is None or found != bound
+    for queue, bound in last_units(database):
+        rows += queue not in spool.ends and bound.physical_offset >= end
+    value = database.get(BOUNDS, formats.bound_key(formats.CHECKPOINT_TOPIC, 0, MAX))
+    behind = value is None or value != formats.CHECKPOINT.build({"physical_offset": end})
+    return Wrong(units, rows, behind and bool(spool.ends))
+
+
+def _units_wrong(database: RocksDb, spool: UnitSpool, queue: QueueId) -> int:
+    there = RocksdbConsumeQueue(database, queue.topic, queue.queue_id)
+    wrong = 0
+    for rows in spool.rows(queue):
+        offsets = rows["queue_offset"].astype(np.int64)
+        first, stop = int(offsets[0]), int(offsets[-1]) + 1
+        if stop - first > len(rows):  # numbers without a message between them
+            wrong += sum(
+                database.get(formats.UNITS, _unit_key(queue, offset)) != unit.tobytes()
+                for offset, unit in zip(offsets.tolist(), values_of(rows), strict=True)
+            )
+            continue
+        right, values = np.zeros(len(rows), np.bool_), values_of(rows)
+        for begin, data in there.rows(first, stop):
+            found = np.frombuffer(data, UNIT)
+            at = slice(begin - first, begin - first + len(found))
+            right[at] = values[at] == found
+        wrong += int((~right).sum())
+    return wrong
+
+
+def _max_key(queue: QueueId) -> bytes:
+    return formats.bound_key(queue.topic.encode("utf-8", "surrogateescape"), queue.queue_id, MAX)
+
+
+def _unit_key(queue: QueueId, offset: int) -> bytes:
+    return formats.unit_key(queue.topic.encode("utf-8", "surrogateescape"), queue.queue_id, offset)
+
+
+def _bound(value: bytes | None) -> Bound | None:
+    if value is None or len(value) != formats.BOUND.sizeof():
+        return None
+    found = formats.BOUND.parse(value)
+    return Bound(int(found.physical_offset), int(found.queue_offset))
+
+
+def _file_ends(layout: Layout) -> Iterator[tuple[QueueId, Bound]]:
+    """The last unit of each queue in files."""
+    for topic, queue_id, _ in queue_directories(layout.consume_queue):
+        with ConsumeQueues(layout).open(topic, queue_id) as queue:
+            unit = next(queue.newest(), None)
+            if unit is not None:
+                yield QueueId(topic, queue_id), Bound(unit.physical_offset, unit.queue_offset)
+
+
+def queues_in_database(layout: Layout, kind: Kind | None) -> bool:
+    """Brokers are to read the queues of a RocksDB alone."""
+    return kind is Kind.ROCKSDB or (kind is None and layout.rocksdb_queues)
+
+
+def queues_of(layout: Layout) -> set[QueueId]:
+    """Those that the database has, none where it cannot be read: the log tells them then."""
+    if layout.queue_database is None:
+        return set()
+    queues = RocksdbConsumeQueues.at(layout.queue_database)
+    try:
+        return {QueueId(queue.topic, queue.queue_id) for queue in queues}
+    except Unreadable:
+        return set()
+    finally:
+        queues.close()
+
+
+def database_plan(
+    layout: Layout, profile: Profile, tell: Callable[[int], None] | None, kind: Kind | None
+) -> Plan:
+    """The plan for a store whose queues are, or are to be, in a RocksDB alone. Raises as `database_fix`."""
+    if layout.dledger is not None and (error := unmendable(layout)):
+        raise error
+    if not readable():
+        raise Unsupported(
+            "cannot make a RocksDB without the extra rocksdb", path=layout.root, hint=HINT
+        )
+    if kind is not None:
+        _refuse_batches(layout)
+    log, moves = CommitLog.open(layout), list(_moves_of_files(layout)) if kind else []
+    fix, wrong = database_fix(layout, profile, tell, anew=bool(moves))
+    plan = Plan("keep", log.min_offset, fix.dispatched, moves)
+    return _with_fix(plan, fix, wrong)
+
+
+def _refuse_batches(layout: Layout) -> None:
+    """A unit of a RocksDB stands for one message: between the units of batches every pull throws. Raises Refused."""
+    batches = next(queue_directories(layout.batch_consume_queue), None)
+    if batches is not None:
+        raise Refused(
+            "batch queues cannot go into a RocksDB: brokers do not serve them from there",
+            path=batches.path,
+            hint="topics whose queue.type is BatchCQ need queues in files",
+        )
+
+
+def with_database(
+    layout: Layout, profile: Profile, plan: Plan, tell: Callable[[int], None] | None
+) -> Plan:
+    """A plan for queues in files with what becomes of the database beside them."""
+    if plan.fills or plan.cut:  # the log is another one afterwards
+        return plan
+    return _with_fix(plan, *database_fix(layout, profile, tell))
+
+
+def _with_fix(plan: Plan, fix: DatabaseFix, wrong: Wrong) -> Plan:
+    if not wrong:
+        return plan
+    rows = [QueueRow(queue, 0, bound.queue_offset + 1) for queue, bound in fix.spool.ends.items()]
+    return replace(
+        plan,
+        edits=[*plan.edits, *fix.edits(wrong.reason)],
+        queues=plan.queues or rows,
+        completed=plan.completed + wrong.units,
+        database=fix,
+    )
+
+
+def as_kind(layout: Layout, kind: Kind) -> Layout:
+    """The store as a broker looks at it that has its queues there alone."""
+    told = ["rocksdbCQDoubleWriteEnable=false"]
+    if kind is Kind.ROCKSDB:
+        told.append(f"storeType={ROCKSDB_STORE_TYPE}")
+    else:
+        told += ["storeType=default", *_light_options(layout)]
+    # what is proposed for the store as it is now, as a recovery first, goes with the options given
+    options, words = layout.broker_config.with_set(told), layout.broker_config.words
+    found = Layout.open(layout.root, BrokerConfig(options, words))
+    if layout.journal_place is not None:
+        found.keep_journal_in(layout.journal_place)
+    return found
+
+
+def refuse_kind(layout: Layout, kind: Kind | None, version: str | None) -> None:
+    """Brokers before 5.2 look at no RocksDB: without their files they have no queues (spec 2.10).
+
+    version: the generation that was given, None for a guess. Raises Refused.
+    """
+    if kind is not Kind.ROCKSDB or layout.queue_database is not None:
+        return
+    known = [profile.version for profile in PROFILES.values() if profile.database]
+    fits = (version,) if version else generation_of(layout).candidates
+    others = [name for name in fits if name not in known]
+    if not others:
+        return
+    first, hint = known[0], "let a newer broker have the queues in files first"
+    if len(others) < len(fits):
+        hint = f"say which it is: --broker-version {first}, or a later one"
+    raise Refused(
+        f"brokers of {' and '.join(others)} do not read queues in a RocksDB, those from {first} on do",
+        path=layout.root,
+        hint=hint,
+    )
+
+
+def _light_options(layout: Layout) -> Iterator[str]:
+    """A database has light queues; files are to have them, too."""
+    if layout.queue_database is None:
+        return
+    queues = RocksdbConsumeQueues.at(layout.queue_database)
+    try:
+        light = any(queue.topic.startswith(LMQ_PREFIX) for queue in queues)
+    except Unreadable:  # they are made of the log
+        light = True
+    finally:
+        queues.close()
+    if light:
+        yield from (f"{name}=true" for name in LIGHT_QUEUE_OPTIONS)
+
+
+def database_gone(layout: Layout) -> Iterator[Edit]:
+    """The files of a database go to the session's folder."""
+    reason = "queues in a RocksDB, which are in files now"
+    for path in (layout.consume_queue, layout.root / ROCKSDB_CONSUME_QUEUE):
+        for file in database_files(path):
+            yield Edit("move", str(file), reason, ("I-070",))
+
+
+def _moves_of_files(layout: Layout) -> Iterator[Edit]:
+    """Queues in files go to the session's folder: a broker with a RocksDB does not look at them."""
+    topics = sorted({Path(each.path).parent for each in queue_directories(layout.consume_queue)})
+    for topic in topics:
+        yield Edit("move", str(topic), "queues in files, which are in the RocksDB now", ("I-070",))

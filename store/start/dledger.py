@@ -1,0 +1,352 @@
+"""What a start does to a DLedger log: its own recovery, and the broker's above it (spec 1.13, 7.12 B9).
+
+DLedger looks at entries alone, never into a record: it walks the last three files (from an earlier one
+where the index does not fit) and cuts at the first entry that does not follow. The broker dispatches
+after a crash, up to the first record that it does not take, and begins to dispatch again at the end
+of the last committed entry, as the member's checkpoint has it. One node alone is meant: it leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.commit_log import DLEDGER
+from ...formats.derive import Columns, dtype_of
+from ...formats.derive.ragged import Bytes, Ints, overlapping
+from ...formats.dledger import BLANK, HEAD, HEADER_BYTES, MAGIC_BLANK, MAGIC_ENTRY
+from ...formats.dledger_index import FILE_BYTES, UNIT, UNIT_BYTES
+from ..broker.load_rules import BodyCheck, LoadedFile, Refusal, check
+from ..broker.profiles import RecordRules
+from ..broker.snapshot import Snapshot, list_entries
+from ..counted import counted
+from ..disk.file_queue import MappedFileQueue
+from ..log.window import Window
+from ..log.window import walk as follow
+from ..settings.read import read_config_file
+from ..tiered.dledger_index import index_units
+
+_HEAD = dtype_of(HEAD)
+_UNIT = dtype_of(UNIT)
+_WINDOW_BYTES = 8 << 20
+#: Files at the end that are walked.
+_KEPT_FILES = 3
+_COMMITTED = "committedIndex"
+
+
+class Entries(NamedTuple):
+    """Entries that follow one another in one file: their first bytes in it int64[n], and their heads."""
+
+    file: LoadedFile
+    starts: Ints
+    heads: npt.NDArray[np.void]
+    buffer: Bytes
+    #: Byte of the file where `buffer` begins.
+    offset: int
+
+
+@dataclass
+class DLedgerStart:
+    """What DLedger's recovery ends with.
+
+    end: of the log; last_end: of the last entry. first, last: numbers of the first entry of the walk and the last one, -1 without
+    any. rewritten: the first unit of the index that is written anew, -1 for none. committed: position behind the last
+    committed entry, -1 where the checkpoint names none.
+    """
+
+    end: int = 0
+    last_end: int = 0
+    first: int = -1
+    last: int = -1
+    rewritten: int = -1
+    committed: int = -1
+    reason: str = ""
+
+
+class IndexFile:
+    """Units of the index as a start finds them, read as they are asked for."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        directory = index_directory(snapshot)
+        self.entries = list_entries(directory)
+        self._queue = MappedFileQueue.open(directory)
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """Why DLedger does not load these files."""
+        for entry in self.entries:
+            if entry.directory or entry.size != FILE_BYTES:
+                what = "a directory" if entry.directory else counted(entry.size, "byte")
+                return Refusal("dledger-index-length", f"{_EXITS}: {what}", entry.path)
+        return None
+
+    def units(self, first: int, count: int) -> npt.NDArray[np.void]:
+        """Units from number `first` on; fewer where the files end, none of files that are not loaded."""
+        count = 0 if self.refusal else count
+        data = self._queue.read(first * UNIT_BYTES, count * UNIT_BYTES) if count > 0 else b""
+        return np.frombuffer(data, _UNIT, len(data) // UNIT_BYTES)
+
+    def last_byte(self, first: int) -> int:
+        """The byte of the stream behind the last unit from number `first` on that is not all zeros."""
+        behind = first * UNIT_BYTES
+        for part in index_units(self._queue, first):
+            behind = (int(part.number[-1]) + 1) * UNIT_BYTES
+        return behind
+
+    def close(self) -> None:
+        """Close the files."""
+        self._queue.close()
+
+
+_EXITS = "Load file failed, this usually indicates fatal error (System.exit)"
+
+
+def index_directory(snapshot: Snapshot) -> str:
+    """Where the index of the log lies."""
+    assert snapshot.layout.dledger is not None
+    return str(snapshot.layout.dledger.parent / "index")
+
+
+def recover_entries(snapshot: Snapshot, files: list[LoadedFile]) -> DLedgerStart | Refusal:
+    """Play DLedger's recovery of its loaded files through. Raises Unreadable."""
+    size, index = snapshot.log_file_bytes, IndexFile(snapshot)
+    try:
+        if index.refusal:
+            return index.refusal
+        for before, after in pairwise(files):
+            if after.start != before.start + size and after.entry:
+                reason = "check data file order failed before recovery"
+                return Refusal("dledger-hole", f"DLedgerException: {reason}", after.entry.path)
+        found = _walk(snapshot, files, index)
+        if files[-1].start - found.end > size:
+            reason = "The processOffset is too small, you should check it manually (System.exit)"
+            assert files[0].entry is not None
+            return Refusal("dledger-too-small", reason, files[0].entry.path)
+        found.committed = _committed(snapshot, files, found, index)
+        return found
+    finally:
+        index.close()
+
+
+def _walk(snapshot: Snapshot, files: list[LoadedFile], index: IndexFile) -> DLedgerStart:
+    number = _first_file(snapshot, files, index)
+    found = DLedgerStart(files[number].start)
+    term = -1
+    while True:
+        file, blank = files[number], False
+        found.end = file.start
+        for part in entries_of(snapshot, file):
+            if isinstance(part, str):
+                found.reason, blank = part, part == _AT_BLANK
+                break
+            count, why = _follows(part, found.last, term)
+            if count:
+                _compare(part, count, index, found)
+                if found.first < 0:
+                    found.first = int(part.heads["index"][0])
+                found.last, term = (int(part.heads[name][count - 1]) for name in ("index", "term"))
+                found.end = file.start + int(part.starts[count - 1] + part.heads["size"][count - 1])
+                found.last_end = found.end
+            if why:
+                found.reason = why
+                return found
+        if not blank:
+            return found
+        found.end = file.start + snapshot.log_file_bytes
+        number += 1
+        if number >= len(files):
+            return found
+
+
+_AT_BLANK = "a BLANK closes the file, and there is no next one"
+_ZEROS = "nothing but zeros follows"
+
+
+def entries_of(snapshot: Snapshot, file: LoadedFile) -> Iterator[Entries | str]:
+    """The entries of a file from its first byte on, in windows, and last why they end."""
+    assert file.entry is not None
+    content, offset = snapshot.bytes_of(file.entry), 0
+    reach = _WINDOW_BYTES
+    while True:
+        data = content[offset : min(len(content), offset + reach)]
+        starts, stop = follow(Window(bytearray(data), len(data), 0), DLEDGER)
+        if len(starts):
+            heads = overlapping(data, _HEAD)[starts]
+            yield Entries(file, starts + offset, heads, data, offset)
+            offset, reach = offset + int(stop), _WINDOW_BYTES
+            continue
+        if offset + len(data) < len(content) and _may_go_on(data):
+            reach *= 4
+            continue
+        yield _why_no_entry(data)
+        return
+
+
+def _may_go_on(data: Bytes) -> bool:
+    """An entry begins there that is larger than the window."""
+    head = overlapping(data, _HEAD)[:1]
+    return (
+        bool(len(head))
+        and int(head["magic"][0]) == MAGIC_ENTRY
+        and int(head["size"][0]) > len(data)
+    )
+
+
+def _why_no_entry(data: Bytes) -> str:
+    if len(data) < BLANK.sizeof():
+        return "the file ends"
+    head = BLANK.parse(data[: BLANK.sizeof()].tobytes())
+    if head.magic == MAGIC_BLANK:
+        return _AT_BLANK
+    return _ZEROS if head.size == 0 else "what stands there is no entry"
+
+
+def _follows(part: Entries, last: int, term: int) -> tuple[int, str]:
+    """How many of these entries DLedger takes, and why not the next one."""
+    heads = part.heads
+    before = np.concatenate([np.array([last], np.int64), heads["index"][:-1]])
+    terms = np.concatenate([np.array([term], np.int64), heads["term"][:-1]])
+    place = part.starts + part.file.start
+    tests = (
+        (heads["magic"] == MAGIC_ENTRY, "the kind of entry is unknown"),
+        (heads["pos"] == place, "the entry names another place"),
+        (heads["body_length"].astype(np.int64) + HEADER_BYTES == heads["size"], "its sizes differ"),
+        (heads["size"] > HEADER_BYTES, "the entry is empty"),
+        ((heads["index"] == before + 1) | (before == -1), "its number does not follow"),
+        (heads["term"] >= terms, "its term is lower than the one before"),
+    )
+    good = np.logical_and.reduce([holds for holds, _ in tests])
+    if good.all():
+        return len(good), ""
+    row = int(good.argmin())
+    return row, next(text for holds, text in tests if not holds[row])
+
+
+def units_of(heads: npt.NDArray[np.void], positions: Ints) -> npt.NDArray[np.void]:
+    """The index units of entries at `positions`."""
+    units = np.zeros(len(heads), _UNIT)
+    for name in ("magic", "size", "index", "term"):
+        units[name] = heads[name]
+    units["pos"] = positions
+    return units
+
+
+def _compare(part: Entries, count: int, index: IndexFile, found: DLedgerStart) -> None:
+    """Find the first unit that is not that of its entry: from there on the index is written anew."""
+    if found.rewritten >= 0:
+        return
+    wanted = units_of(part.heads[:count], part.starts[:count] + part.file.start)
+    first = int(wanted["index"][0])
+    there = index.units(first, count) if first >= 0 else wanted[:0]
+    same = np.zeros(count, np.bool_)
+    same[: len(there)] = there == wanted[: len(there)]
+    if not same.all():
+        found.rewritten = first + int(same.argmin())
+
+
+def _first_file(snapshot: Snapshot, files: list[LoadedFile], index: IndexFile) -> int:
+    """The file that the walk begins with: the third from the end, or one before whose first entry is
+    that of the index."""
+    for number in range(max(0, len(files) - _KEPT_FILES), 0, -1):
+        file = files[number]
+        part = _first_entry(snapshot, file)
+        if part is not None and _follows(part, -1, -(1 << 63))[0]:
+            probe = DLedgerStart()
+            _compare(part, 1, index, probe)
+            if probe.rewritten < 0:
+                return number
+    return 0
+
+
+def _first_entry(snapshot: Snapshot, file: LoadedFile) -> Entries | None:
+    assert file.entry is not None
+    data = snapshot.bytes_of(file.entry)[:HEADER_BYTES]
+    if len(data) < HEADER_BYTES:
+        return None
+    return Entries(file, np.zeros(1, np.int64), overlapping(data, _HEAD)[:1], data, 0)
+
+
+def _committed(
+    snapshot: Snapshot, files: list[LoadedFile], found: DLedgerStart, index: IndexFile
+) -> int:
+    """Position behind the last committed entry, by the member's checkpoint; -1 without one."""
+    number = _committed_index(snapshot)
+    if number is None or found.last < 0 or number < 0:
+        return -1
+    if number >= found.last:
+        return found.last_end
+    if 0 <= found.rewritten <= number:
+        return _end_of_entry(snapshot, files, number)
+    unit = index.units(number, 1)
+    return int(unit["pos"][0]) + int(unit["size"][0]) if len(unit) else -1
+
+
+def _end_of_entry(snapshot: Snapshot, files: list[LoadedFile], number: int) -> int:
+    """Position behind the entry of that number, by the log; -1 where it has none."""
+    for file in reversed(files):
+        for part in entries_of(snapshot, file):
+            if isinstance(part, str):
+                break
+            rows = np.flatnonzero(part.heads["index"] == number)
+            if len(rows):
+                row = int(rows[0])
+                return file.start + int(part.starts[row] + part.heads["size"][row])
+    return -1
+
+
+def _committed_index(snapshot: Snapshot) -> int | None:
+    assert snapshot.layout.dledger is not None
+    path = snapshot.layout.dledger.parent / "checkpoint"
+    if not path.exists():
+        return None
+    value = read_config_file(path, "dledger-state").value.get(_COMMITTED)
+    try:
+        return int(str(value).strip()) if value is not None else None
+    except ValueError:
+        return None
+
+
+class Taken(NamedTuple):
+    """Records of one file that a broker takes; ended: it takes no further one."""
+
+    file: LoadedFile
+    columns: Columns | None
+    ended: bool
+
+
+def records_of(
+    snapshot: Snapshot,
+    file: LoadedFile,
+    rules: RecordRules,
+    body: BodyCheck,
+    begin: int = 0,
+    end: int = 1 << 62,
+) -> Iterator[Taken]:
+    """The records of entries in bytes [begin, end) of a file, up to the first that the broker does not take.
+
+    `starts` and `ends` of the columns are bytes of the file.
+    """
+    for part in entries_of(snapshot, file):
+        if isinstance(part, str):
+            yield Taken(file, None, part != _AT_BLANK)
+            return
+        inside = (part.starts >= begin) & (part.starts + part.heads["size"] <= end)
+        starts = part.starts[inside] - part.offset + HEADER_BYTES
+        if not len(starts):
+            continue
+        checked = check(part.buffer, starts, rules, body)
+        good = checked.passed & (checked.size > 0)
+        good &= checked.size + HEADER_BYTES == part.heads["size"][inside]
+        count = len(starts) if good.all() else int(good.argmin())
+        if count:
+            columns = checked.columns.take(slice(0, count))
+            columns.starts, columns.ends = columns.starts + part.offset, columns.ends + part.offset
+            yield Taken(file, columns, False)
+        if count < len(starts):
+            yield Taken(file, None, True)
+            return

@@ -1,0 +1,239 @@
+"""A plain store of a DLedger store: the same messages at the same offsets, and a start leaves it alone."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mqstore.formats import timer_log
+from mqstore.formats.message import SysFlag
+from mqstore.formats.message_properties import crc_item, crc_ok
+from mqstore.store.convert.log import copy_log
+from mqstore.store.convert.moved import NOWHERE, Moved
+from mqstore.store.convert.plain import Converted, convert
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
+from mqstore.store.errors import InUse, InvalidInput, Refused
+from mqstore.store.library import Store
+from mqstore.store.log.batch import Batch
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.log.message import Message, messages
+from mqstore.store.log.write import LogWriter
+from mqstore.store.plan.observer import Policy
+from mqstore.store.recover.recovery import analyze
+from tests import stores
+from tests.store.made_log import MadeLog, log_of, made
+
+NAMES = [name for name in stores.ALL if "dledger" in name]
+DATA = "dledger-n0/data"
+
+
+def contents(root: Path) -> dict[str, tuple[int, str]]:
+    """Size and hash of every file below a directory, with its time."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        if path.is_file():
+            status = path.stat()
+            small = status.st_size < 1 << 20  # the others are holes
+            digest = hashlib.sha256(path.read_bytes()).hexdigest() if small else ""
+            found[str(path)] = (status.st_mtime_ns, digest)
+    return found
+
+
+def converted(root: Path, target: Path, name: str) -> Converted:
+    """The plain store, made of a store that is not changed by it."""
+    before = contents(root)
+    done = convert(Layout.open(root), target, stores.truth(name)["broker_version"], Files())
+    assert contents(root) == before
+    return done
+
+
+def assert_left_alone(target: Path) -> None:
+    found = analyze(Layout.open(target), policy=Policy.KEEP)
+    assert found.plan is not None
+    assert (found.nothing_to_do, found.harmful) == (True, False), found.plan.edits
+
+
+def queues_of(root: Path) -> dict[str, tuple[int, int]]:
+    with Store(root) as store:
+        return {
+            f"{q.topic}/{q.queue_id}": (q.min_offset, q.max_offset) for q in store.queue_summaries
+        }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_message_is_there_at_its_offset(name: str, tmp_path: Path) -> None:
+    root, target = stores.unpack(name, tmp_path), tmp_path / "plain"
+    done = converted(root, target, name)
+    known = list(stores.messages(name))
+    assert done.complete
+    assert (done.copied.records, done.copied.damaged) == (len(known), 0)
+    assert queues_of(target) == {
+        queue: (ends["min_offset"], ends["max_offset"])
+        for queue, ends in stores.truth(name)["queues"].items()
+    }
+    layout = Layout.open(target)
+    assert layout.dledger is None
+    assert not layout.abort.exists()
+    assert_left_alone(target)
+    with Store(target) as store:
+        end = 0
+        for row in known:
+            found = store.message(row["topic"], row["queue_id"], row["queue_offset"])
+            assert hashlib.sha1(found.stored_body).hexdigest() == row["body_sha1"]
+            assert found.properties == row["properties"]
+            assert found.store_timestamp == row["store_timestamp"]
+            assert found.physical_offset >= end
+            end = found.physical_offset + found.total_size
+
+
+def test_what_is_damaged_has_a_tombstone_and_is_told(tmp_path: Path) -> None:
+    name = "5.3.3-dledger"
+    root, target = stores.unpack(name, tmp_path), tmp_path / "plain"
+    with (root / DATA / f"{49152:020d}").open("r+b") as file:
+        file.seek(20000)
+        file.write(bytes(4096))
+    done = converted(root, target, name)
+    assert not done.complete
+    assert (done.copied.damaged, done.changed, done.left) == (1, [], "")
+    assert 0 < done.copied.records < len(list(stores.messages(name)))
+    assert_left_alone(target)
+
+
+def test_queues_that_were_lost_are_there_again(tmp_path: Path) -> None:
+    name = "5.3.3-dledger"
+    root, target = stores.unpack(name, tmp_path), tmp_path / "plain"
+    shutil.rmtree(root / "consumequeue")
+    done = converted(root, target, name)
+    assert done.complete
+    assert done.queues == len(stores.truth(name)["queues"])
+
+
+def test_a_directory_is_left_as_it_was_where_nothing_can_be_made(tmp_path: Path) -> None:
+    root, target = stores.unpack("5.3.3-dledger", tmp_path), tmp_path / "plain"
+    layout = Layout.open(root)
+    for path in (root / DATA).iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+    with pytest.raises(Refused, match="no record"):
+        convert(layout, target, None, Files())
+    assert not target.exists()
+    with pytest.raises(Refused, match="in the store"):
+        convert(layout, root / "plain", None, Files())
+    target.mkdir()
+    (target / "something").touch()
+    with pytest.raises(InvalidInput, match="not empty"):
+        convert(layout, target, None, Files())
+
+
+def test_a_plain_store_is_refused(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-v2", tmp_path)
+    with pytest.raises(Refused, match="no DLedger log"):
+        convert(Layout.open(root), tmp_path / "plain", None, Files())
+
+
+def test_a_store_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = stores.unpack("5.3.3-dledger", tmp_path)
+    monkeypatch.setattr("mqstore.store.convert.plain.holder", lambda _lock: 4711)
+    with pytest.raises(InUse, match="4711"):
+        convert(Layout.open(root), tmp_path / "plain", None, Files())
+
+
+def test_the_timer_log_follows(tmp_path: Path) -> None:
+    """Its units name the records where they lie now; one that names none stays as it is."""
+    root, target = stores.unpack("5.3.3-dledger", tmp_path), tmp_path / "plain"
+    known = list(stores.messages("5.3.3-dledger"))
+    named = [row["physical_offset"] for row in known[:5]]
+    fields = dict.fromkeys((s.name for s in timer_log.UNIT.subcons), 0)
+    units = [
+        timer_log.UNIT.build(
+            fields | {"size": timer_log.UNIT_BYTES, "prev_pos": -1, "magic": 1, "offset_py": at}
+        )
+        for at in (*named, 49)
+    ]
+    (root / "timerlog").mkdir(exist_ok=True)
+    path = root / "timerlog" / f"{0:020d}"
+    path.write_bytes(b"".join(units).ljust(timer_log.UNIT_BYTES * 100, b"\0"))
+    converted(root, target, "5.3.3-dledger")
+    data = (target / "timerlog" / path.name).read_bytes()
+    found = [
+        timer_log.UNIT.parse(data[i * timer_log.UNIT_BYTES :]).offset_py for i in range(len(units))
+    ]
+    with Store(target) as store:
+        places = [
+            store.message(row["topic"], row["queue_id"], row["queue_offset"]).physical_offset
+            for row in known[:5]
+        ]
+    assert found == [*places, 49]
+
+
+# -- logs made record by record ----------------------------------------------------------------------
+
+
+def all_messages(log: CommitLog) -> list[Message]:
+    with log.queue:
+        return [m for item in log.scan() if isinstance(item, Batch) for m in messages(item)]
+
+
+def copy(log: MadeLog, tmp_path: Path, moved: Moved) -> list[Message]:
+    """The messages of a plain log made of `log`; moved: hears where they went."""
+    target, file_bytes = tmp_path / "plain", 4096
+    target.mkdir()
+    writer = LogWriter(Files(), [target], file_bytes, 0)
+    old = log.log(tmp_path / "data")
+    with old.queue:
+        copy_log(old, writer, moved, lambda _: None)
+    writer.sync()
+    writer.close()
+    return all_messages(log_of(target))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_log_has_its_records_in_order(seed: int, tmp_path: Path) -> None:
+    log = made(random.Random(seed), count=60, file_size=8192, around=48)
+    with Moved() as moved:
+        assert_moved(log, tmp_path, moved)
+
+
+def assert_moved(log: MadeLog, tmp_path: Path, moved: Moved) -> None:
+    found = copy(log, tmp_path, moved)
+    before = all_messages(log_of(tmp_path / "data", dledger=True))
+    assert [m.stored_body for m in found] == [m.stored_body for m in before]
+    assert [m.queue_offset for m in found] == [m.queue_offset for m in before]
+    old = np.array([m.physical_offset for m in before], np.int64)
+    assert moved.places(old).tolist() == [m.physical_offset for m in found]
+    assert moved.places(old + 1).tolist() == [NOWHERE] * len(old)
+    assert all(m.body_crc_ok for m in found)
+
+
+def test_ends_of_transactions_name_their_halves(tmp_path: Path) -> None:
+    log = MadeLog(4096, 48)
+    for number in range(20):
+        half = log.append(b"x" * number) + 48
+        log.append(
+            b"y" * number,
+            sys_flag=SysFlag.COMMIT | (SysFlag.BORN_V6 if number % 2 else 0),
+            prepared_transaction_offset=half,
+        )
+    with Moved() as moved:
+        found = copy(log, tmp_path, moved)
+    assert len(found) == 40
+    for half_message, end in zip(found[::2], found[1::2], strict=True):
+        assert end.prepared_transaction_offset == half_message.physical_offset
+
+
+def test_a_checksum_over_the_record_is_made_anew(tmp_path: Path) -> None:
+    log = MadeLog(4096, 48)
+    for number in range(20):
+        log.append(b"body" * number, properties=b"a\x01b\x02" + crc_item(b""))
+    with Moved() as moved:
+        found = copy(log, tmp_path, moved)
+    assert len(found) == 20
+    plain = log_of(tmp_path / "plain")
+    with plain.queue:
+        for each in found:
+            assert crc_ok(plain.read(each.physical_offset, each.total_size)) is True

@@ -1,0 +1,227 @@
+"""Recovering a DLedger log: what is left is in order, nothing good is lost, all can be taken back."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mqstore.formats.dledger import HEADER_BYTES
+from mqstore.store.broker.profiles import profile_of
+from mqstore.store.broker.snapshot import Snapshot
+from mqstore.store.disk.files import Files, confine
+from mqstore.store.disk.layout import Layout
+from mqstore.store.findings.catalogue import Severity
+from mqstore.store.library import Store
+from mqstore.store.log.batch import Batch
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.plan.entries import _rising
+from mqstore.store.plan.observer import Policy
+from mqstore.store.recover.recovery import Recovery, analyze
+from mqstore.store.session.apply import apply
+from mqstore.store.session.undo import session_to_undo, undo
+from mqstore.store.start.log import switches_of
+from mqstore.store.start.simulate import simulate
+from mqstore.store.verify.run import verify
+from tests import stores
+from tests.dledger_mishaps import FILE_BYTES, STORE, damaged
+from tests.recovery_cases import sparse_copy
+from tests.slices import pick
+
+from ..put.faults import CountingFiles, Killed, KilledFiles
+
+SEEDS = 120
+VERSION = "5.3"
+DATA = "dledger-n0/data"
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return stores.unpack(STORE, tmp_path_factory.mktemp("dledger"))
+
+
+def found(root: Path, policy: Policy = Policy.KEEP) -> Recovery:
+    return analyze(Layout.open(root), VERSION, policy=policy, jobs=1)
+
+
+def recovered(root: Path, policy: Policy = Policy.KEEP, files: Files | None = None) -> Recovery:
+    """Carry a recovery out, and look again."""
+    layout, files = Layout.open(root), files or Files()
+    plan = analyze(layout, VERSION, policy=policy, jobs=1).plan
+    assert plan is not None
+    confine(files, layout)
+    apply(layout, plan, lambda: plan, files)
+    return found(root, policy)
+
+
+def bodies(root: Path) -> dict[int, bytes]:
+    """Every good record of the log by its position, but for tombstones."""
+    rows: dict[int, bytes] = {}
+    with CommitLog.open(Layout.open(root)).queue as queue:
+        log = CommitLog.of(Layout.open(root), queue)
+        for item in log.scan():
+            if isinstance(item, Batch) and item.body_crc_ok is not None:
+                texts = item.columns.ragged("body").tolist()
+                good = item.body_crc_ok.tolist()
+                pairs = zip(item.position.tolist(), texts, good, strict=True)
+                rows |= {at: text for at, text, fits in pairs if fits}
+    return rows
+
+
+def content(root: Path) -> dict[str, tuple[int, bytes]]:
+    """Every file: its time, and its bytes but for the holes of large ones."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and ".mqstore" not in path.parts:
+            with path.open("rb") as file:
+                found[str(path)] = (path.stat().st_mtime_ns, file.read(1 << 20))
+    return found
+
+
+def _seeds(fast: tuple[int, ...], name: str) -> list[Any]:
+    return [*fast, *(pytest.param(n, marks=pytest.mark.slow) for n in pick(range(SEEDS), name))]
+
+
+@pytest.mark.parametrize("seed", _seeds((5, 30), "damaged DLedger logs"))
+def test_nothing_good_is_given_up(seed: int, base: Path, tmp_path: Path) -> None:
+    """A start leaves it alone then, every good record is where it was, and its undo gives each byte back."""
+    root = tmp_path / "store"
+    names = damaged(seed, base, root)
+    before, good = content(root), bodies(root)
+    again = recovered(root)
+    assert again.nothing_to_do, (names, again.plan)
+    assert not again.harmful, (names, again.prediction)
+    assert again.prediction.starts
+    left = bodies(root)
+    assert {at: left[at] for at in good} == good
+    layout = Layout.open(root)
+    files = Files()
+    confine(files, layout)
+    if layout.journal.exists():
+        undo(layout, session_to_undo(layout), files)
+    assert content(root) == before
+
+
+@pytest.mark.parametrize("seed", _seeds((0,), "DLedger logs, as the broker"))
+def test_as_the_broker_ends_it(seed: int, base: Path, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    names = damaged(seed, base, root)
+    first = found(root, Policy.BROKER)
+    if first.plan is None:
+        assert first.refusal is not None
+        assert not first.prediction.starts
+        return
+    again = recovered(root, Policy.BROKER)
+    assert again.nothing_to_do, names
+    assert again.prediction.log_end == first.prediction.log_end
+
+
+@pytest.mark.slow
+def test_a_recovery_that_is_killed_is_gone_on_with(base: Path, tmp_path: Path) -> None:
+    """At each of its steps; it ends as one that was not killed."""
+    whole, counting = tmp_path / "whole", CountingFiles()
+    damaged(30, base, whole)
+    recovered(whole, files=counting)
+    wanted = {name.removeprefix(str(whole)): data for name, (_, data) in content(whole).items()}
+    for step in pick(range(len(counting.steps) - 2), "kills of a DLedger recovery"):
+        root = tmp_path / "killed"
+        shutil.rmtree(root, ignore_errors=True)
+        damaged(30, base, root)
+        with pytest.raises(Killed):
+            recovered(root, files=KilledFiles(step))
+        assert recovered(root).nothing_to_do
+        mine = {name.removeprefix(str(root)): data for name, (_, data) in content(root).items()}
+        assert mine.keys() == wanted.keys()
+        assert {n: mine[n] for n in mine if "/data/" in n} == {
+            n: wanted[n] for n in wanted if "/data/" in n
+        }
+
+
+def hole(root: Path) -> None:
+    (root / DATA / f"{FILE_BYTES:020d}").unlink()
+
+
+def first_head(root: Path) -> None:
+    with (root / DATA / f"{0:020d}").open("r+b") as file:
+        file.write(bytes(8))
+
+
+def short_index(root: Path) -> None:
+    with (root / "dledger-n0" / "index" / f"{0:020d}").open("r+b") as file:
+        file.truncate(4096)
+
+
+@pytest.mark.parametrize(
+    ("label", "mishap"),
+    [
+        ("dledger-hole", hole),
+        ("dledger-too-small", first_head),
+        ("dledger-index-length", short_index),
+    ],
+)
+def test_what_keeps_a_start_from_coming_up(
+    label: str, mishap: Callable[[Path], None], base: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(base, root, copy_function=sparse_copy)
+    mishap(root)
+    first = found(root)
+    assert first.prediction.case.label == label
+    assert not first.prediction.starts
+    assert first.plan is not None
+    again = recovered(root)
+    assert again.nothing_to_do
+    assert again.prediction.starts
+    outcome = simulate(Snapshot.of(Layout.open(root)), profile_of(VERSION))
+    assert {str(n): q.max_offset for n, q in outcome.queues.items()} == {
+        name: row["max_offset"] for name, row in stores.truth(STORE)["queues"].items()
+    }
+
+
+def test_what_was_recovered_is_in_order_for_verify(base: Path, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(base, root, copy_function=sparse_copy)
+    with (root / DATA / f"{FILE_BYTES:020d}").open("r+b") as file:
+        file.seek(4096)
+        file.write(bytes(4096))
+    recovered(root)
+    with Store(root) as store:
+        verdict = verify(store)
+    assert not [f for f in verdict.findings if f.severity >= Severity.ERROR]
+
+
+@pytest.mark.parametrize(
+    ("terms", "before", "wanted"),
+    [
+        ([1, 1, 2, 2], 0, [1, 1, 2, 2]),
+        ([1, 9, 1, 2], 0, [1, 1, 1, 2]),
+        ([5, 5, 1, 5, 6], 5, [5, 5, 5, 5, 6]),
+        ([0, 3], 3, [3, 3]),
+    ],
+)
+def test_a_term_that_stands_out(terms: list[int], before: int, wanted: list[int]) -> None:
+    assert _rising(np.array(terms, np.int64), before).tolist() == wanted
+
+
+def test_an_entry_is_larger_than_its_record() -> None:
+    assert HEADER_BYTES == 48
+
+
+KILLED = [n for n in stores.OF_TODAY if "dledger-killed" in n and not n.endswith("-restarted")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KILLED)
+def test_real_starts_are_predicted(name: str, tmp_path: Path) -> None:
+    """What real brokers made of these stores: where the log ended, and the queues that they had."""
+    truth, restarted = stores.truth(name), stores.truth(f"{name}-restarted")
+    snapshot = Snapshot.of(Layout.open(stores.unpack(name, tmp_path)))
+    outcome = simulate(snapshot, profile_of(truth["broker_version"]), switches_of(snapshot))
+    assert outcome.log_end == restarted["log_end"]
+    mine = {str(n): q.max_offset for n, q in outcome.queues.items() if q.max_offset}
+    real = {n: q["max_offset"] for n, q in truth["queues"].items() if q["max_offset"]}
+    assert mine == real

@@ -1,0 +1,70 @@
+"""What `recover` says of a start with queues in RocksDB: refusals, losses, outcomes that race (spec 7.14)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.disk.layout import Layout
+from mqstore.store.recover.recovery import Recovery, analyze
+
+from ...rocks_cases import case_of, damaged
+
+REFUSED = {
+    "queue-database": "rocks-clean-1/db_manifest_half",
+    "queue-database-path": "rocks-clean-1/separate_path",
+    "queue-options": "hybrid-clean-1/no_lmq_in_rocks",
+    "queue-database-row": "hybrid-clean-1/row_short",
+    "queue-database-differs": "hybrid-clean-1/prefer_rocks_cq_missing_tail",
+}
+
+
+def examined(name: str, work: Path, **more: str) -> Recovery:
+    case = case_of(f"5.5.1-{name}")
+    root, config = damaged(case, work)
+    version = more.pop("version", case["version"])
+    return analyze(
+        Layout.open(root, config.with_set([f"{k}={v}" for k, v in more.items()])), version
+    )
+
+
+@pytest.mark.parametrize("label", REFUSED)
+def test_refusals_have_a_case(label: str, tmp_path: Path) -> None:
+    found = examined(REFUSED[label], tmp_path)
+    assert found.prediction.outcome == "refuses"
+    assert found.prediction.case.label == label
+
+
+def test_a_hybrid_of_5_4_that_reads_a_database_far_behind(tmp_path: Path) -> None:
+    """It gives up going back in the log, and throws."""
+    more = {"version": "5.4.0", "combineCQPreferCQType": "defaultRocksDB"}
+    found = examined("hybrid-clean-1/extra_files_0_low", tmp_path, **more)
+    assert found.prediction.case.label == "queue-database-behind"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("rocks-clean-1/none", "rocks-clean-1/db_missing", "rocks-clean-1/cq_missing_middle"),
+        *("hybrid-clean-1/db_missing", "hybrid-clean-1/file_cq_behind", "same-clean-1/torn_body"),
+        "hybrid-halt-1/file_queues_missing",
+    ],
+)
+def test_as_many_can_be_read_as_the_real_classes_gave(name: str, tmp_path: Path) -> None:
+    found, case = examined(name, tmp_path), case_of(f"5.5.1-{name}")
+    worst = found.prediction
+    assert worst.starts
+    assert worst.readable == case["readable"]
+    assert worst.database is not None
+    assert worst.database.row == case["state"]["row"]
+
+
+def test_both_outcomes_of_a_race_are_told_the_worse_one_first(tmp_path: Path) -> None:
+    found = examined("rocks-halt-1/flip_body_late", tmp_path)
+    races = [each.race for each in found.predictions]
+    assert len(set(races)) == len(races) > 1
+    hidden = [each.lost.messages + each.invisible.messages for each in found.predictions]
+    assert hidden == sorted(hidden, reverse=True)
+    rows = [each.database.to_json() for each in found.predictions if each.database is not None]
+    assert len(rows) == len(races)

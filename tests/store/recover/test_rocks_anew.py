@@ -1,0 +1,136 @@
+"""Databases of queues that recover makes anew: what they say is what the log has."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
+from mqstore.store.errors import NoSpace
+from mqstore.store.findings.catalogue import Severity
+from mqstore.store.plan import database
+from mqstore.store.queues.rocksdb_build import temporary_files
+from mqstore.store.recover.recovery import analyze, plan_again
+from mqstore.store.session.apply import apply
+from mqstore.store.verify.verdict import Status
+
+from ... import stores
+from ...verdict import said_of
+
+
+def recovered(root: Path, config: BrokerConfig) -> None:
+    layout = Layout.open(root, config)
+    found = analyze(layout, None)
+    assert found.plan is not None
+    layout = Layout.open(root, config)
+    apply(layout, found.plan, lambda: plan_again(layout, found.main_version, found.wish), Files())
+
+
+def errors(root: Path, config: BrokerConfig) -> set[str]:
+    found = said_of(root, config, None).verdict.findings
+    return {each.code for each in found if each.severity > Severity.WARNING}
+
+
+@pytest.mark.parametrize("name", ["5.5.1-rocksdb", "5.5.1-combine-lmq"])
+def test_queues_end_at_their_last_message_where_the_log_lost_its_tail(
+    name: str, tmp_path: Path
+) -> None:
+    root = stores.unpack(name, tmp_path)
+    config = BrokerConfig(stores.config(name, root))
+    (root / "abort").touch()
+    log = root / "commitlog" / "00000000000000000000"
+    data = log.read_bytes()
+    log.write_bytes(data[:66000].ljust(len(data), b"\0"))
+    for path in root.glob("consumequeue*/*.sst"):
+        if path.stat().st_size > 4000:  # the units, not the rows of ends
+            path.write_bytes(path.read_bytes()[:100] + bytes(60) + path.read_bytes()[160:])
+    recovered(root, config)
+    # the record at the end of what is left is torn, and positions of consumers are behind it
+    assert errors(root, config) <= {"I-055", "I-144"}
+
+
+def test_a_killed_store_is_not_damaged(tmp_path: Path) -> None:
+    """Its database is empty, for it has no write-ahead log: a start dispatches all of it again."""
+    root = stores.unpack("5.5.0-rocksdb-killed", tmp_path)
+    said = said_of(root, BrokerConfig(stores.config("5.5.0-rocksdb-killed", root)), None)
+    assert said.status is Status.UNCLEAN
+    assert "I-070" in {each.code for each in said.verdict.findings}
+    assert [f.code for f in said.verdict.findings if f.severity > Severity.INFO] == []
+
+
+def test_nor_is_it_in_order_without_its_crash(tmp_path: Path) -> None:
+    """After a clean stop a start looks for nothing but what is behind the database."""
+    root = stores.unpack("5.5.0-rocksdb-killed", tmp_path)
+    (root / "abort").unlink()
+    said = said_of(root, BrokerConfig(stores.config("5.5.0-rocksdb-killed", root)), None)
+    assert said.status is Status.DAMAGED
+
+
+@pytest.mark.parametrize("name", ["5.5.0-rocksdb-killed", "5.5.1-combine-lmq"])
+def test_a_database_that_lost_its_current_is_made_anew(name: str, tmp_path: Path) -> None:
+    """What is left of it shows where the queues were, light ones too; no option tells it."""
+    root = stores.unpack(name, tmp_path)
+    whole = BrokerConfig(stores.config(name, root))
+    (current,) = root.glob("consumequeue*/CURRENT")
+    current.unlink()
+    said = said_of(root, BrokerConfig({}), None)
+    assert said.status is Status.DAMAGED
+    lost = [each for each in said.verdict.findings if each.code == "I-010"]
+    assert [each.repair for each in lost] == ["recover"]
+    recovered(root, BrokerConfig({}))
+    assert current.is_file()
+    for config in (BrokerConfig({}), whole):
+        assert said_of(root, config, None).status is Status.CLEAN
+
+
+def test_light_queues_that_may_be_in_a_lost_database_are_no_all_clear(tmp_path: Path) -> None:
+    """Their messages have numbers in them, so a broker made units; nothing tells where. Its options do."""
+    name = "5.5.1-combine-lmq"
+    root = stores.unpack(name, tmp_path)
+    whole = BrokerConfig(stores.config(name, root))
+    shutil.rmtree(root / "consumequeue_rocksdb")
+    said = said_of(root, BrokerConfig({}), None)
+    assert said.status is Status.DAMAGED
+    (missing,) = {each.message.split("; ")[-1] for each in said.verdict.serious}
+    assert "rocksdbCQDoubleWriteEnable" in missing
+    recovered(root, whole)
+    assert said_of(root, whole, None).status is Status.CLEAN
+    assert said_of(root, BrokerConfig({}), None).status is Status.CLEAN
+
+
+def test_a_database_too_large_for_a_journal_names_the_repair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a broker would fill anew begins late, and misses messages."""
+    root = stores.unpack("5.5.0-rocksdb-killed", tmp_path)
+    (root / "consumequeue" / "CURRENT").unlink()
+    monkeypatch.setattr(database, "LARGEST_BYTES", 100)
+    found = analyze(Layout.open(root, BrokerConfig({})), None)
+    assert found.plan is None
+    assert found.refusal is not None
+    assert found.refusal.hint.startswith(f"`mqstore repair {root} --queues --apply`")
+
+
+@pytest.mark.parametrize("error", [OSError(27, "File too large"), Exception("IO error: full")])
+def test_a_full_directory_for_temporary_files_is_named(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", os.fspath(tmp_path))
+    with pytest.raises(NoSpace, match="temporary files") as found, temporary_files():
+        raise error
+    assert found.value.path == os.fspath(tmp_path)
+    assert "TMPDIR" in found.value.hint
+
+
+def test_a_store_without_a_log_may_be_a_new_one(tmp_path: Path) -> None:
+    """It is safe to start, so its case is no alarm alone."""
+    (tmp_path / "dledger-n0" / "data").mkdir(parents=True)
+    found = analyze(Layout.open(tmp_path, BrokerConfig({})), None)
+    assert found.prediction.case.label == "no-commit-log"
+    assert found.prediction.case.found.endswith("or a new store")

@@ -1,0 +1,84 @@
+"""What a new master's epochs make a slave cut off its log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.disk.layout import Layout
+from mqstore.store.errors import InvalidInput, NotFound
+from mqstore.store.recover.slave import EPOCH_FILE, SlaveCut, slave_cut
+from tests import stores
+
+NAME = "5.3.3-v2"
+
+
+def epochs(path: Path, *rows: tuple[int, int]) -> Path:
+    lines = [str(len(rows)), "0", *(f"{epoch}-{begin}" for epoch, begin in rows)]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return stores.unpack(NAME, tmp_path)
+
+
+def cut(root: Path, master: Path) -> SlaveCut:
+    return slave_cut(Layout.open(root), master)
+
+
+def positions() -> list[int]:
+    return [row["physical_offset"] for row in stores.messages(NAME)]
+
+
+def test_the_same_epochs_cut_nothing(root: Path, tmp_path: Path) -> None:
+    epochs(root / EPOCH_FILE, (1, 0))
+    found = cut(root, epochs(tmp_path / "master", (1, 0)))
+    assert (found.outcome, found.position) == ("same", found.log_end)
+
+
+def test_what_the_new_master_has_not_is_lost(root: Path, tmp_path: Path) -> None:
+    """The next epoch began before the end of this log: what lies behind is none of the master's."""
+    at = positions()[-5]
+    epochs(root / EPOCH_FILE, (1, 0))
+    found = cut(root, epochs(tmp_path / "master", (1, 0), (2, at)))
+    assert (found.outcome, found.position) == ("cuts", at)
+    assert found.lost.messages == 5
+    assert found.to_json()["master_epoch"] == 2
+
+
+def test_a_cut_inside_of_a_record_never_comes(root: Path, tmp_path: Path) -> None:
+    epochs(root / EPOCH_FILE, (1, 0))
+    found = cut(root, epochs(tmp_path / "master", (1, 0), (2, positions()[-5] + 1)))
+    assert found.outcome == "refuses"
+
+
+def test_no_epoch_in_common(root: Path, tmp_path: Path) -> None:
+    epochs(root / EPOCH_FILE, (1, 0))
+    found = cut(root, epochs(tmp_path / "master", (1, 1), (2, 7)))
+    assert (found.outcome, found.position) == ("refuses", -1)
+    assert found.lost.messages == len(positions())
+
+
+def test_a_slave_without_epochs_copies_all(root: Path, tmp_path: Path) -> None:
+    assert cut(root, epochs(tmp_path / "master", (1, 0))).outcome == "copies"
+
+
+def test_the_masters_store_tells_its_end(root: Path, tmp_path: Path) -> None:
+    epochs(root / EPOCH_FILE, (1, 0))
+    master = stores.unpack("4.9.7-lmq", tmp_path)
+    epochs(master / EPOCH_FILE, (1, 0))
+    found = cut(root, master)
+    assert found.outcome in ("same", "cuts", "refuses")
+    assert found.position <= found.log_end
+
+
+def test_what_is_no_epoch_file(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "master").write_text("x\n")
+    with pytest.raises(InvalidInput, match="no epoch file"):
+        cut(root, tmp_path / "master")
+    (tmp_path / "master").write_text("0\n0\n")
+    with pytest.raises((NotFound, InvalidInput)):
+        cut(root, tmp_path / "master")

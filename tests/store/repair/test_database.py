@@ -1,0 +1,334 @@
+"""A RocksDB of queues is built anew from the log, whole; queues go from files to a RocksDB, and back."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from mqstore.formats.rocksdb_consume_queue import BOUNDS, UNITS
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
+from mqstore.store.errors import NotFound, Refused
+from mqstore.store.findings.catalogue import Severity
+from mqstore.store.queues.rocksdb import RocksDb
+from mqstore.store.queues.rocksdb_write import database_files, rewritten
+from mqstore.store.repair import database
+from mqstore.store.repair.database import Kind, as_kind, refuse_kind
+from mqstore.store.repair.parts import Part, chosen
+from mqstore.store.repair.repair import Repair, analyze, plan_again
+from mqstore.store.search.store import Store
+from mqstore.store.session.apply import Applied, apply
+from mqstore.store.session.undo import session_to_undo, undo
+from mqstore.store.settings.generation import Generation
+from mqstore.store.verify.run import verify
+from tests.cli.datadriven import run_here
+
+from ... import stores
+from ...slices import pick
+from ..disk.test_lock import other_process
+from ..put.faults import CountingFiles, Killed, KilledFiles
+from ..session.test_undo import everything
+
+NOW_MS = 1_795_300_000_000
+QUEUES = chosen([Part.QUEUE], ())
+ROCKS, HYBRID, SAME = "5.3.3-rocksdb", "5.5.1-combine-lmq", "5.5.1-combine-same"
+MIGRATED, FILES = "5.5.1-combine-migrated", "5.5.1-clean"
+
+
+def opened(name: str, folder: Path) -> Layout:
+    root = stores.unpack(name, folder)
+    return Layout.open(root, BrokerConfig(stores.config(name, root)))
+
+
+def again(layout: Layout) -> Layout:
+    return Layout.open(layout.root, layout.broker_config)
+
+
+def examined(layout: Layout, kind: Kind | None = None) -> Repair:
+    return analyze(again(layout), QUEUES, None, NOW_MS, kind=kind)
+
+
+def carried_out(layout: Layout, kind: Kind | None = None, files: Files | None = None) -> Applied:
+    found = examined(layout, kind)
+    plan = found.plan
+    return apply(
+        again(layout), plan, lambda: plan_again(again(layout), found.request), files or Files()
+    )
+
+
+def taken_back(layout: Layout, done: Applied) -> None:
+    now = again(layout)
+    undo(now, session_to_undo(now, done.session), Files())
+
+
+def rows_of(path: Path) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+    """Units and bounds, without the `min` rows that somebody asked for."""
+    with RocksDb.open(path) as database:
+        bounds = {k: v for k, v in database.items(BOUNDS) if b"\x01min\x01" not in k}
+        return dict(database.items(UNITS)), bounds
+
+
+def errors(layout: Layout) -> list[str]:
+    with Store(again(layout)) as store:
+        return [f.code for f in verify(store).findings if f.severity > Severity.WARNING]
+
+
+def database_of(layout: Layout) -> Path:
+    assert layout.queue_database is not None
+    return layout.queue_database
+
+
+@pytest.mark.parametrize("name", [ROCKS, HYBRID, SAME])
+def test_nothing_to_do_where_all_units_are_there(name: str, tmp_path: Path) -> None:
+    layout = opened(name, tmp_path)
+    before = everything(layout.root)
+    assert examined(layout).nothing_to_do
+    assert everything(layout.root) == before
+
+
+def _no_current(path: Path) -> None:
+    (path / "CURRENT").unlink()
+
+
+def _no_table(path: Path) -> None:
+    max(path.glob("*.sst"), key=lambda file: file.stat().st_size).unlink()
+
+
+def _torn_table(path: Path) -> None:
+    table = max(path.glob("*.sst"), key=lambda file: file.stat().st_size)
+    table.write_bytes(table.read_bytes()[: table.stat().st_size // 2])
+
+
+def _wrong_unit(path: Path) -> None:
+    units, _ = rows_of(path)
+    key = sorted(units)[len(units) // 2]
+    for name, data in rewritten(path, {key: bytes(28)}).made.items():
+        (path / name).write_bytes(data)
+
+
+DAMAGE = {
+    "no CURRENT": _no_current,
+    "no table": _no_table,
+    "torn": _torn_table,
+    "wrong unit": _wrong_unit,
+}
+
+
+@pytest.mark.few(4)
+@pytest.mark.parametrize("name", [ROCKS, HYBRID, SAME])
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_the_rows_are_there_again(damage: str, name: str, tmp_path: Path) -> None:
+    layout = opened(name, tmp_path)
+    wanted = rows_of(database_of(layout))
+    DAMAGE[damage](database_of(layout))
+    kind = Kind.ROCKSDB if damage == "no CURRENT" else None
+    now = as_kind(layout, kind) if kind else again(layout)
+    broken = everything(layout.root)
+    done = carried_out(now, kind)
+    assert rows_of(database_of(again(now))) == wanted
+    assert examined(now, kind).nothing_to_do
+    taken_back(now, done)
+    assert everything(layout.root) == broken
+
+
+def test_the_record_that_a_broker_leaves_out(tmp_path: Path) -> None:
+    """B40: the first record has no unit in the database; a broker never mends that."""
+    layout = opened(MIGRATED, tmp_path)
+    before = everything(layout.root)
+    missing = len(rows_of(database_of(layout))[0])
+    done = carried_out(layout)
+    assert len(rows_of(database_of(layout))[0]) == missing + 1
+    assert not errors(layout)
+    taken_back(layout, done)
+    assert everything(layout.root) == before
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("number", range(12))
+def test_killed_at_any_step(number: int, tmp_path: Path) -> None:
+    layout = opened(MIGRATED, tmp_path / "counted")
+    counting = CountingFiles()
+    carried_out(layout, None, counting)
+    wanted = rows_of(database_of(layout))
+    at = pick(range(len(counting.steps)), f"steps of a database {number}", 1)[0]
+    layout = opened(MIGRATED, tmp_path / "killed")
+    before = everything(layout.root)
+    with pytest.raises(Killed):
+        carried_out(layout, None, KilledFiles(at))
+    done = carried_out(layout)
+    assert rows_of(database_of(again(layout))) == wanted
+    if done.session:
+        taken_back(layout, done)
+        assert everything(layout.root) == before
+
+
+@pytest.mark.parametrize("name", [FILES, SAME])
+def test_to_a_rocksdb_and_back(name: str, tmp_path: Path) -> None:
+    layout = opened(name, tmp_path)
+    before = everything(layout.root)
+    units = sum(row["max_offset"] for row in stores.truth(name)["queues"].values())
+    alone = as_kind(layout, Kind.ROCKSDB)
+    first = carried_out(alone, Kind.ROCKSDB)
+    moved = again(alone)
+    assert moved.rocksdb_queues and len(rows_of(database_of(moved))[0]) == units
+    assert not [path for path in layout.consume_queue.iterdir() if path.is_dir()]
+    assert not errors(alone)
+    files = as_kind(moved, Kind.FILES)
+    second = carried_out(files, Kind.FILES)
+    assert not database_files(layout.consume_queue)
+    assert examined(files, Kind.FILES).nothing_to_do
+    taken_back(files, second)
+    taken_back(alone, first)
+    assert everything(layout.root) == before
+
+
+def test_files_are_what_they_were(tmp_path: Path) -> None:
+    """Queues that went to a RocksDB and back have the same bytes."""
+    layout = opened(FILES, tmp_path)
+    wanted = {
+        path.relative_to(layout.root): path.read_bytes()
+        for path in layout.consume_queue.rglob("*")
+        if path.is_file()
+    }
+    alone = as_kind(layout, Kind.ROCKSDB)
+    carried_out(alone, Kind.ROCKSDB)
+    carried_out(as_kind(again(alone), Kind.FILES), Kind.FILES)
+    made = {path: (layout.root / path).read_bytes() for path in wanted}
+    assert made == wanted
+
+
+def test_batches_stay_in_files(tmp_path: Path) -> None:
+    layout = as_kind(opened("5.3.3-batchcq", tmp_path), Kind.ROCKSDB)
+    with pytest.raises(Refused, match="batch queues cannot go"):
+        examined(layout, Kind.ROCKSDB)
+
+
+def test_a_damaged_log_comes_first(tmp_path: Path) -> None:
+    layout = opened(HYBRID, tmp_path)
+    file = next(layout.commit_log_directories[0].iterdir())
+    data = bytearray(file.read_bytes())
+    data[2000:2200] = b"x" * 200
+    file.write_bytes(data)
+    shutil.rmtree(layout.consume_queue / "TopicA")
+    with pytest.raises(Refused, match="log itself is not in order"):
+        examined(layout)
+
+
+@pytest.mark.parametrize("name", [ROCKS, FILES])
+def test_without_the_extra_one_line_says_what_to_install(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = stores.unpack(name, tmp_path)
+    before = everything(root)
+    monkeypatch.setitem(sys.modules, "rocksdict", None)
+    done = run_here(["repair", str(root), "--queues", "--as", "rocksdb", "--apply", "--yes"])
+    assert done.code == 5
+    assert done.stderr.count("\n") == 1
+    assert "pip install 'mqstore[rocksdb]'" in done.stderr
+    assert everything(root) == before
+
+
+@pytest.mark.parametrize("name", [ROCKS, SAME])
+def test_a_message_is_put_by_way_of_files(name: str, tmp_path: Path) -> None:
+    """`put` knows no RocksDB; beside queues in files it would leave one behind that a start fills wrongly."""
+    layout = opened(name, tmp_path)
+    root = str(layout.root)
+    words = ["put", root, "TopicA", "one more"]
+    refused = run_here(words)
+    assert refused.code == 5
+    assert "--as files" in refused.stderr
+    carried_out(as_kind(layout, Kind.FILES), Kind.FILES)
+    done = run_here(words)
+    assert done.code == 0, done.stderr
+    files = Layout.open(root, as_kind(layout, Kind.FILES).broker_config)
+    alone = as_kind(files, Kind.ROCKSDB)
+    found = examined(alone, Kind.ROCKSDB)
+    assert found.plan.database is not None
+    count = len(found.plan.database.spool)
+    carried_out(alone, Kind.ROCKSDB)
+    assert len(rows_of(database_of(again(alone)))[0]) == count
+
+
+@pytest.mark.parametrize("name", [ROCKS, MIGRATED])
+def test_a_queue_that_is_not_there(name: str, tmp_path: Path) -> None:
+    layout = opened(name, tmp_path)
+    with pytest.raises(NotFound, match="no queue nosuch"):
+        analyze(layout, chosen([], (("nosuch", None),)), None, NOW_MS)
+    analyze(layout, chosen([], (("TopicA", 0),)), None, NOW_MS)
+
+
+def test_what_the_command_says(tmp_path: Path) -> None:
+    root = stores.unpack(MIGRATED, tmp_path)
+    shown = run_here(["repair", str(root), "--queues"])
+    assert shown.code == 3
+    assert "1 unit missing" in shown.stdout
+    done = run_here(["repair", str(root), "--queues", "--as", "rocksdb", "--apply", "--yes"])
+    assert done.code == 0, done.stderr
+    assert "storeType=defaultRocksDB" in done.stdout
+    for words in (
+        ["--as", "files"],
+        ["--queues", "--index", "--as", "files"],
+        ["--all", "--as", "files"],
+    ):
+        assert run_here(["repair", str(root), *words]).code == 2
+
+
+@pytest.mark.parametrize("name", ["4.9.7-clean-index", "5.1.4-clean"])
+def test_brokers_without_such_queues_keep_their_files(name: str, tmp_path: Path) -> None:
+    layout = as_kind(opened(name, tmp_path), Kind.ROCKSDB)
+    with pytest.raises(Refused, match=r"those from 5\.3 on do") as refused:
+        examined(layout, Kind.ROCKSDB)
+    assert "--broker-version" not in str(refused.value)
+
+
+def test_a_broker_version_without_such_queues(tmp_path: Path) -> None:
+    layout = as_kind(opened(FILES, tmp_path), Kind.ROCKSDB)
+    with pytest.raises(Refused, match=r"brokers of 4\.9 do not read"):
+        refuse_kind(layout, Kind.ROCKSDB, "4.9")
+    refuse_kind(layout, Kind.ROCKSDB, "5.3")
+
+
+def test_a_guess_that_spans_both_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = as_kind(opened(FILES, tmp_path), Kind.ROCKSDB)
+    guess = Generation("5.3", "", ("5.1", "5.3"))
+    monkeypatch.setattr(database, "generation_of", lambda _: guess)
+    with pytest.raises(Refused, match=r"--broker-version 5\.3, or a later one"):
+        refuse_kind(layout, Kind.ROCKSDB, None)
+
+
+def test_what_comes_first_is_for_the_store_as_it_is(tmp_path: Path) -> None:
+    layout = opened(ROCKS, tmp_path)
+    file = next(layout.commit_log_directories[0].iterdir())
+    data = bytearray(file.read_bytes())
+    data[2000:2200] = b"x" * 200
+    file.write_bytes(data)
+    with pytest.raises(Refused, match=r"recover .* --apply") as refused:
+        examined(as_kind(layout, Kind.FILES), Kind.FILES)
+    assert "storeType=default " not in f"{refused.value} "
+    assert "rocksdbCQDoubleWriteEnable" not in str(refused.value)
+
+
+def test_a_file_made_in_advance_is_in_order(tmp_path: Path) -> None:
+    """A broker that was killed leaves one behind the end of its log."""
+    layout = opened(MIGRATED, tmp_path)
+    log = layout.commit_log_directories[0]
+    size = next(log.iterdir()).stat().st_size
+    (log / f"{size:020}").write_bytes(bytes(size))
+    layout.abort.touch()
+    carried_out(layout)
+    assert (log / f"{size:020}").is_file() and layout.abort.exists()
+    assert not errors(layout)
+
+
+def test_a_store_in_use_is_told_first(tmp_path: Path) -> None:
+    layout = opened(ROCKS, tmp_path)
+    layout.abort.touch()
+    with other_process(layout.lock):
+        done = run_here(
+            ["repair", str(layout.root), "--queues", "--as", "files", "--apply", "--yes"]
+        )
+    assert "in use" in done.stderr

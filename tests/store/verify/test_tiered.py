@@ -1,0 +1,114 @@
+"""Tiered segments of real classes in a real store: sound ones have no finding, and none that are elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.findings.findings import Finding
+from mqstore.store.search.store import Store
+from mqstore.store.verify.context import VerifyContext
+from mqstore.store.verify.register import Scope
+from mqstore.store.verify.run import verify
+from mqstore.store.verify.tiered import tiered_segments_are_there
+from mqstore.store.verify.verdict import Verdict
+
+from ... import stores, tiered
+from .mutations import NOW_MS
+from .mutations.config import add_tier
+
+CODES = ("I-153", "I-157", "I-158")
+
+
+@pytest.fixture(params=tiered.VERSIONS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A store with the tiered copies of its own messages."""
+    root = stores.unpack(f"{request.param}-clean", tmp_path)
+    add_tier(root, request.param)
+    return root
+
+
+def told(root: Path, **options: str) -> tuple[Verdict, list[Finding]]:
+    """The verdict, and its findings about the tier."""
+    with Store(root, BrokerConfig(options)) as opened:
+        verdict = verify(opened, now_ms=NOW_MS)
+    return verdict, [finding for finding in verdict.findings if finding.code in CODES]
+
+
+def test_a_sound_tier_has_no_finding(store: Path) -> None:
+    verdict, found = told(store)
+    assert (found, [text for text in verdict.unread if "tiered" in text]) == ([], [])
+
+
+def test_segments_elsewhere(store: Path, tmp_path: Path) -> None:
+    """As configured they are looked at; without they are not looked at, which is no finding."""
+    tier = tmp_path / "tier"
+    tier.mkdir()
+    shutil.move(store / tiered.CLUSTER, tier)
+    verdict, found = told(store)
+    assert found == []
+    assert [text for text in verdict.unread if "tiered" in text] != []
+    verdict, found = told(store, tieredStoreFilePath=str(tier))
+    assert (found, [text for text in verdict.unread if "tiered" in text]) == ([], [])
+
+
+def test_what_is_wrong_with_segments(store: Path) -> None:
+    """One is gone, one cut, one unknown: one finding for each directory, with the position."""
+    queue = tiered.queue_path(store, 0, "CONSUME_QUEUE")
+    log = tiered.queue_path(store, 1, "COMMIT_LOG")
+    first, last = (
+        min(queue.iterdir(), key=lambda one: one.name[8:]),
+        max(log.iterdir(), key=lambda one: one.name[8:]),
+    )
+    first.unlink()
+    size = last.stat().st_size
+    last.write_bytes(last.read_bytes()[:-1])
+    found = {finding.path: finding.message for finding in told(store)[1]}
+    assert found == {
+        str(queue): "broker-a/orders/0: the segment at 0, 200 bytes, is not there",
+        str(log): f"broker-a/orders/1: the segment at {int(last.name[8:])} has {size - 1} bytes, "
+        f"the metadata says {size}",
+    }
+
+
+def test_the_last_segment_may_be_longer(store: Path) -> None:
+    """It is written before the metadata."""
+    log = tiered.queue_path(store, 1, "COMMIT_LOG")
+    last = max(log.iterdir(), key=lambda one: one.name[8:])
+    last.write_bytes(last.read_bytes() + b"x")
+    assert told(store)[1] == []
+
+
+def test_while_a_broker_writes(store: Path) -> None:
+    """Segments and metadata are not of one moment: nothing is said of them."""
+    shutil.rmtree(tiered.queue_path(store, 0, "COMMIT_LOG"))
+    with Store(store) as opened:
+        context = VerifyContext(opened, Scope(), NOW_MS, changing=True)
+        tiered_segments_are_there(context)
+    assert not context.findings
+    assert context.unread == ["tiered segments: a broker adds to them"]
+
+
+def test_a_hole_between_tier_and_log(tmp_path: Path) -> None:
+    """The tier ends before the log begins; where it reaches it, nothing is missing."""
+    root = stores.unpack("5.3.3-expired", tmp_path)
+    with Store(root) as opened:
+        verdict = verify(opened, now_ms=NOW_MS)
+    assert not [one for one in verdict.findings if one.code in CODES]
+    path = root / "config" / "tieredStoreMetadata.json"
+    known = [m for m in stores.messages("5.3.3-expired") if m["queue_offset"] > 1]
+    start = min(int(file.name) for file in (root / "commitlog").iterdir())
+    first = min(
+        (m for m in known if m["physical_offset"] >= start), key=lambda m: m["physical_offset"]
+    )
+    name, begin = f"broker-a/{first['topic']}/{first['queue_id']}", first["queue_offset"]
+    for end, missing in ((begin - 1, 1), (begin, 0)):
+        row = f'{{"path":"{name}","type":1,"baseOffset":0,"status":0,"size":{20 * end}}}'
+        path.write_text(f'{{"consumeQueueFileSegmentTable":{{"{name}":{{0:{row}}}}}}}', "utf-8")
+        verdict, found = told(root)
+        texts = [finding.message for finding in found]
+        assert ["1 message in neither" in text for text in texts] == [True] * missing
+        assert not [one for one in found if one.severity.name != "WARNING"]
