@@ -44,6 +44,7 @@ from ..queues.rocksdb import (
 )
 from ..queues.rocksdb_build import (
     Bound,
+    Holes,
     UnitSpool,
     build,
     entries,
@@ -153,6 +154,7 @@ class DatabaseAudit(LogObserver):
     log_end: int
     missing: UnitSpool = field(default_factory=UnitSpool)
     reach: dict[QueueId, _Reach] = field(default_factory=dict)
+    holes: Holes = field(default_factory=Holes)
     #: The database has units that cannot be read.
     broken: bool = False
 
@@ -177,14 +179,21 @@ class DatabaseAudit(LogObserver):
         messages = messages.take(later)
         if not len(messages.offset) or not self.stores.in_database(messages.queue.topic):
             return
+        self.holes.note(messages.queue, _columns(messages), messages.lost)
         wrong = compare(self._there(messages.queue, messages.offset), messages) > Kind.ADDRESS
         ends = [Bound(int(messages.position[at]), int(messages.offset[at])) for at in (0, -1)]
         first = reach.first if reach is not None else ends[0]
         self.reach[messages.queue] = _Reach(first, ends[1])
         if wrong.any():
-            m = messages.take(wrong)
-            columns = (m.offset, m.position, m.size, m.tags_code, m.store_timestamp)
-            self.missing.add(m.queue, *columns)
+            self.missing.add(messages.queue, *_columns(messages.take(wrong)))
+
+    def fill_holes(self) -> None:
+        """Behind the last message: where neither log nor database has a unit."""
+        database = None if self.broken else self.database
+        try:
+            self.holes.fill(self.missing, database, lambda position: position < self.log_end)
+        except Unreadable:
+            self.broken = True
 
     def _there(self, queue: QueueId, offsets: Ints) -> Units:
         if self.database is None or self.broken:
@@ -258,6 +267,11 @@ class DatabaseAudit(LogObserver):
             rows[low] = _BOUND.pack(*reach.first)
 
 
+def _columns(messages: Messages) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    m = messages
+    return m.offset, m.position, m.size, m.tags_code, m.store_timestamp
+
+
 def _hides(row: Bound, first: Bound) -> bool:
     """A min row keeps the first message from consumers, or sends them to what is not there."""
     if row.queue_offset < first.queue_offset:
@@ -280,6 +294,7 @@ def database_edits(
     how = how._replace(slash_names=True)
     audit = DatabaseAudit(database, stores, log_end)
     scan_messages(log, [audit], how, crc=False)
+    audit.fill_holes()
     if database is not None and not audit.broken:
         try:
             changes = audit.changes()
@@ -289,6 +304,7 @@ def database_edits(
     if audit.broken:
         audit = DatabaseAudit(None, stores, log_end)
         scan_messages(log, [audit], how, crc=False)
+        audit.fill_holes()
     ends = () if database is None else _ends(database)
     kept = expired_ends(ends, audit.missing, log.min_offset)
     return _anew(audit, place, kept)

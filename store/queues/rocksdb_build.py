@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
@@ -25,14 +25,15 @@ import numpy as np
 
 from ...formats import rocksdb_consume_queue as formats
 from ...formats.derive import dtype_of
-from ...formats.derive.ragged import Ints
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.fixed import numbers_of
+from ...formats.message import SMALLEST
 from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT, CHECKPOINT_TOPIC, MAX, UNITS
 from ..broker.snapshot import QueueId
 from ..disk.byte_reader import read
 from ..disk.files import Edit
 from ..errors import NoSpace, Unsupported
-from .rocksdb import HINT, RocksDb, queue_of_bound
+from .rocksdb import HINT, RocksDb, RocksdbConsumeQueue, queue_of_bound
 from .rocksdb_write import NOT_OURS, table_options
 
 _BOUND = numbers_of(formats.BOUND)
@@ -140,6 +141,79 @@ class UnitSpool:
         size = count * ROW.itemsize
         data = read(self._file.fileno(), size, first * ROW.itemsize, "units")
         return np.frombuffer(data, ROW)
+
+
+class Holes:
+    """Queue offsets that the messages of a log leave out, and the tombstones of what was lost there; spec 2.10, B4.
+
+    A pull between two units of a database ends with an exception; at a unit that names a tombstone it goes on.
+    Numbers for which the log has no room between its records are none that were lost.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[QueueId, Ints] = {}
+        self._found: list[tuple[QueueId, Ints, Ints]] = []
+        self._lost: list[Ints] = [np.empty((0, 5), np.int64)]
+
+    def note(self, queue: QueueId, columns: Sequence[Ints], lost: Flags) -> None:
+        """Messages of a queue, behind those that came before, one at least: as `UnitSpool.add` takes them.
+
+        lost: which of them are tombstones.
+        """
+        rows = np.stack(columns, axis=1)
+        if lost.any():
+            self._lost.append(rows[lost])
+        rows = np.concatenate([self._last.get(queue, rows[0])[None], rows])
+        steps, room = np.diff(rows[:, 0]), np.diff(rows[:, 1]) // SMALLEST
+        for at in np.flatnonzero((steps > 1) & (steps <= room)).tolist():
+            self._found.append((queue, rows[at], rows[at + 1]))
+        self._last[queue] = rows[-1]
+
+    @property
+    def tombstones(self) -> Ints:
+        """Their rows as `UnitSpool.add` takes them, by position, int64[n, 5]."""
+        rows = np.concatenate(self._lost)
+        self._lost = [rows[np.unique(rows[:, 1], return_index=True)[1]]]
+        return self._lost[0]
+
+    def fill(
+        self, spool: UnitSpool, database: RocksDb | None, good: Callable[[Ints], Flags]
+    ) -> None:
+        """Give units to the numbers without one, once: a tombstone between their neighbours, else the unit before.
+
+        good: which positions may stay that units of the database name. Raises NoSpace, Unreadable.
+        """
+        for queue, before, behind in self._found:
+            for first in range(int(before[0]) + 1, int(behind[0]), _AT_ONCE):
+                there = np.full((min(_AT_ONCE, int(behind[0]) - first), len(before)), -1)
+                if database is not None:
+                    _read(database, queue, first, there)
+                has = (there[:, 1] >= 0) & good(there[:, 1])
+                there[:, 0] = np.arange(first, first + len(there))
+                for run in np.split(np.arange(len(has)), np.flatnonzero(np.diff(has)) + 1):
+                    rows = there[run]
+                    if not has[run[0]]:
+                        end = there[run[-1] + 1] if run[-1] + 1 < len(has) else behind
+                        rows[:, 1:] = self._between(before, end, len(run))
+                        spool.add(queue, *rows.T)
+                    before = rows[-1]
+        self._found = []
+
+    def _between(self, before: Ints, behind: Ints, count: int) -> Ints:
+        """What `count` units name between two others, int64[count, 4]."""
+        rows = self.tombstones
+        begin, end = np.searchsorted(rows[:, 1], (before[1] + 1, behind[1])).tolist()
+        if begin < end:
+            return rows[np.minimum(begin + np.arange(count), end - 1), 1:]
+        return np.repeat(before[None, 1:], count, axis=0)
+
+
+def _read(database: RocksDb, queue: QueueId, first: int, rows: Ints) -> None:
+    """The units of a database from `first` on into the rows that they belong to."""
+    for number, data in RocksdbConsumeQueue(database, *queue).rows(first, first + len(rows)):
+        units = np.frombuffer(data, UNIT)
+        for column, name in enumerate(UNIT.names or (), 1):
+            rows[number - first : number - first + len(units), column] = units[name]
 
 
 def build(

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...formats import rocksdb_consume_queue as formats
+from ...formats.derive.ragged import Ints
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX
 from ..audit.messages import LogObserver, Messages, scan_messages
 from ..broker.dispatch import Dispatched
@@ -44,6 +45,7 @@ from ..queues.rocksdb_build import (
     UNIT,
     Bound,
     DatabaseFix,
+    Holes,
     UnitSpool,
     expired_ends,
     last_units,
@@ -95,11 +97,14 @@ class Wrong(NamedTuple):
         return f"made anew from the log: {', '.join(parts)}"
 
 
-class _UnitsOfLog(LogObserver):
+class UnitsOfLog(LogObserver):
     """Puts the units of all messages of a log into a spool. Raises Refused where the log is not in order."""
 
     def __init__(self, layout: Layout, wanted: Callable[[str], bool]) -> None:
         self.spool, self.end = UnitSpool(), 0
+        self.holes = Holes()
+        #: Queue offsets of tombstones.
+        self.lost: dict[QueueId, list[Ints]] = {}
         self._layout, self._wanted = layout, wanted
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
@@ -114,7 +119,11 @@ class _UnitsOfLog(LogObserver):
         if not self._wanted(messages.queue.topic):
             return
         place = (messages.offset, messages.position, messages.size)
-        self.spool.add(messages.queue, *place, messages.tags_code, messages.store_timestamp)
+        columns = (*place, messages.tags_code, messages.store_timestamp)
+        self.spool.add(messages.queue, *columns)
+        self.holes.note(messages.queue, columns, messages.lost)
+        if messages.lost.any():
+            self.lost.setdefault(messages.queue, []).append(messages.offset[messages.lost])
 
     def extent(self, extent: Extent) -> None:
         """What lies between records."""
@@ -150,18 +159,18 @@ def units_of_log(
     tell: Callable[[int], None] | None = None,
     *,
     every_queue: bool = False,
-) -> tuple[UnitSpool, int]:
-    """The units that a database is to have, and the position behind the last record.
+) -> UnitsOfLog:
+    """The units that a database is to have, the position behind the last record, and the tombstones.
 
     every_queue: also those that brokers with rocksdbCQSelectiveDoubleWriteEnable keep in files alone.
     Raises Refused where the log is not in order, Unreadable.
     """
     selective = layout.broker_config.get_bool("rocksdbCQSelectiveDoubleWriteEnable")
     wanted = _selected(layout) if selective and not every_queue else _every
-    found = _UnitsOfLog(layout, wanted)
+    found = UnitsOfLog(layout, wanted)
     how = dispatching_of(layout, profile)
     scan_messages(CommitLog.open(layout), [found], how, progress=tell)
-    return found.spool, found.end
+    return found
 
 
 def _every(topic: str) -> bool:
@@ -196,20 +205,54 @@ def database_fix(
     anew: brokers had their queues in files alone. Raises Refused, Unreadable, Unsupported.
     """
     path = database_place(layout, profile)
-    spool, end = units_of_log(layout, profile, tell, every_queue=anew)
+    found = units_of_log(layout, profile, tell, every_queue=anew)
+    spool, end = found.spool, found.end
     log_start = CommitLog.open(layout).min_offset
     wrong, kept = Wrong(unreadable=f"there is none in {path.name}"), dict[QueueId, Bound]()
     if layout.queue_database is not None:
         try:
             with RocksDb.open(layout.queue_database) as database:
+                _complete(found, database)
                 kept = expired_ends(last_units(database), spool, log_start)
                 if layout.queue_database == path:
                     wrong = compare(database, spool, end)
         except Unreadable as error:
             wrong = Wrong(unreadable=f"it cannot be read ({error.message})")
+    _complete(found, None)
     for queue, bound in expired_ends(_file_ends(layout), spool, log_start).items():
         kept.setdefault(queue, bound)
     return DatabaseFix(path, spool, end, kept), wrong
+
+
+def _complete(found: UnitsOfLog, database: RocksDb | None) -> None:
+    """Add what the log does not say. Units that name a tombstone stay as they are: with the tag of the message
+    that is lost, and in light queues, which no tombstone names. Holes that are left are closed.
+    """
+    lost = found.holes.tombstones[:, 1]
+    if database is not None and len(lost):
+        for topic, queue_id, _ in RocksdbConsumeQueues.of(database):
+            queue = QueueId(topic, queue_id)
+            if topic.startswith(LMQ_PREFIX):
+                _keep(database, found.spool, queue, lost, None)
+            elif queue in found.lost:
+                _keep(database, found.spool, queue, lost, np.concatenate(found.lost[queue]))
+    found.holes.fill(found.spool, database, lambda position: np.isin(position, lost))
+
+
+def _keep(
+    database: RocksDb, spool: UnitSpool, queue: QueueId, lost: Ints, numbers: Ints | None
+) -> None:
+    """Put the database's own units of tombstones behind those of the log. numbers: at these queue offsets alone."""
+    opened = RocksdbConsumeQueue(database, *queue)
+    summary = opened.summary()
+    for first, data in opened.rows(summary.min_offset, summary.max_offset):
+        units = np.frombuffer(data, UNIT)
+        mine = np.isin(units["physical_offset"].astype(np.int64), lost)
+        if numbers is not None:
+            mine &= np.isin(np.arange(first, first + len(units)), numbers)
+        at = np.flatnonzero(mine)
+        if len(at):
+            spool.add(queue, first + at, *(units[name][at] for name in UNIT.names or ()))
 
 
 def database_place(layout: Layout, profile: Profile) -> Path:

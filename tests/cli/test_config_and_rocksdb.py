@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -130,11 +131,15 @@ def test_a_part_of_a_rocksdb_says_what_it_is(tmp_path: Path) -> None:
     assert "name its directory" in result.stderr
 
 
-def test_put_refuses(tmp_path: Path) -> None:
+def test_put_goes_on_at_the_end_of_the_queue(tmp_path: Path) -> None:
     root = stores.unpack(ROCKSDB, tmp_path)
-    result = run_here(["put", str(root), "TopicA", "x"])
-    assert result.code == 5
-    assert result.stderr.count("\n") == 1 and "RocksDB" in result.stderr
+    result = run_here(["put", str(root), "TopicA", "one more", "--queue", "0"])
+    assert result.code == 0, result.stderr
+    told = re.search(r"TopicA queue 0 offset (\d+)", result.stdout)
+    assert told is not None, result.stdout
+    place = ["--topic", "TopicA", "--queue", "0", "--offset", told[1]]
+    assert "one more" in run_here(["get", str(root), *place]).stdout
+    assert run_here(["verify", str(root)]).code == 0
 
 
 def test_a_healthy_store_is_nothing_to_recover(tmp_path: Path) -> None:

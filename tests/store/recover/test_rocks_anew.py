@@ -37,7 +37,7 @@ def errors(root: Path, config: BrokerConfig) -> set[str]:
     return {each.code for each in found if each.severity > Severity.WARNING}
 
 
-@pytest.mark.parametrize("name", ["5.5.1-rocksdb", "5.5.1-combine-lmq"])
+@pytest.mark.parametrize("name", ["5.3.3-rocksdb", "5.5.1-combine-lmq"])
 def test_queues_end_at_their_last_message_where_the_log_lost_its_tail(
     name: str, tmp_path: Path
 ) -> None:

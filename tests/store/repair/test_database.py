@@ -14,8 +14,11 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import NotFound, Refused
 from mqstore.store.findings.catalogue import Severity
+from mqstore.store.plan.observer import Policy
+from mqstore.store.plan.plan import Plan
 from mqstore.store.queues.rocksdb import RocksDb
 from mqstore.store.queues.rocksdb_write import database_files, rewritten
+from mqstore.store.recover import recovery
 from mqstore.store.repair import database
 from mqstore.store.repair.database import Kind, as_kind, refuse_kind
 from mqstore.store.repair.parts import Part, chosen
@@ -28,7 +31,9 @@ from mqstore.store.verify.run import verify
 from tests.cli.datadriven import run_here
 
 from ... import stores
+from ...rocks_cases import case_of, damaged
 from ...slices import pick
+from ...verdict import said_of
 from ..disk.test_lock import other_process
 from ..put.faults import CountingFiles, Killed, KilledFiles
 from ..session.test_undo import everything
@@ -232,25 +237,22 @@ def test_without_the_extra_one_line_says_what_to_install(
     assert everything(root) == before
 
 
-@pytest.mark.parametrize("name", [ROCKS, SAME])
-def test_a_message_is_put_by_way_of_files(name: str, tmp_path: Path) -> None:
-    """`put` knows no RocksDB; beside queues in files it would leave one behind that a start fills wrongly."""
-    layout = opened(name, tmp_path)
-    root = str(layout.root)
-    words = ["put", root, "TopicA", "one more"]
-    refused = run_here(words)
-    assert refused.code == 5
-    assert "--as files" in refused.stderr
-    carried_out(as_kind(layout, Kind.FILES), Kind.FILES)
-    done = run_here(words)
-    assert done.code == 0, done.stderr
-    files = Layout.open(root, as_kind(layout, Kind.FILES).broker_config)
-    alone = as_kind(files, Kind.ROCKSDB)
-    found = examined(alone, Kind.ROCKSDB)
-    assert found.plan.database is not None
-    count = len(found.plan.database.spool)
-    carried_out(alone, Kind.ROCKSDB)
-    assert len(rows_of(database_of(again(alone)))[0]) == count
+@pytest.mark.parametrize("kind", ["rocks", "hybrid"])
+def test_nothing_to_do_behind_a_recovery(kind: str, tmp_path: Path) -> None:
+    """Units of tombstones keep the tags of the lost messages, and light queues those that name them."""
+    case = case_of(f"5.5.1-{kind}-halt-1/file_missing_middle")
+    root, config = damaged(case, tmp_path)
+    layout = Layout.open(root, config)
+    found = recovery.analyze(layout, case["version"], policy=Policy.KEEP)
+
+    def planned() -> Plan:
+        return recovery.plan_again(again(layout), found.main_version, found.wish)
+
+    apply(again(layout), found.plan, planned, Files())
+    plan = examined(layout).plan
+    assert [(edit.kind, edit.path, edit.reason) for edit in plan.edits] == []
+    found_then = said_of(root, config, case["version"]).verdict.findings
+    assert [f.message for f in found_then if "every pull there fails" in f.message] == []
 
 
 @pytest.mark.parametrize("name", [ROCKS, MIGRATED])
