@@ -25,10 +25,12 @@ from .test_rocksdb import state
 
 SAME, LIGHT = "5.5.1-combine-same", "5.5.1-combine-lmq"
 FINISHED, MIGRATED = "5.5.1-combine-finished", "5.5.1-combine-migrated"
+_EMPTY = {"min_offset": 0, "max_offset": 0}
+"""What a broker says of a light queue that it has not: of a name with a slash (B12), or not selected."""
 
 
 def check(name: str, tmp_path: Path) -> None:
-    """Queues and verdict are those of the truth, without a word about the configuration."""
+    """Queues, what they answer, and verdict are those of the truth, without a word about the configuration."""
     root, told = unpack(name, tmp_path), truth(name)
     before = state(root)
     with Store(root) as store:
@@ -38,11 +40,27 @@ def check(name: str, tmp_path: Path) -> None:
         }
     said = said_of(root, BrokerConfig())
     if told["expected_verdict"] == "clean":
-        assert {key: queues.get(key) for key in told["queues"]} == told["queues"]
+        assert {key: queues.get(key, _EMPTY) for key in told["queues"]} == told["queues"]
+        _answers(name, root)
         assert said.status is not Status.DAMAGED, said
     elif told["expected_verdict"] == "damaged":
         assert said.status is Status.DAMAGED, said
     assert state(root) == before, "nothing is written"
+
+
+def _answers(name: str, root: Path) -> None:
+    """What a consumer pulls, and offsets by time."""
+    with Store(root, BrokerConfig(config(name, root))) as store:
+        for query in truth(name)["time_queries"]:
+            offset = store.offset_at(query["topic"], query["queue_id"], query["timestamp"])
+            assert offset == query["offset"], query
+        for query in truth(name)["get_queries"]:
+            if query["status"] == "FOUND" and query["queue_offsets"]:
+                selection = Selection(topic=query["topic"], queue_id=query["queue_id"])
+                numbers = query["queue_offsets"]
+                found = find(store, selection, offset=numbers[0], count=len(numbers))
+                positions = [one.message.physical_offset for one in found]
+                assert positions == query["physical_offsets"], query
 
 
 @pytest.mark.parametrize("name", FEW_OF_TODAY)
