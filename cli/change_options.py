@@ -67,12 +67,19 @@ class Change(Options):
         return self.apply and not self.yes
 
     def open(self, store: Path, common: Common) -> Layout:
-        """The layout of a store, with the place of its journal. Raises NotAStore, Missing."""
+        """The layout of a store, with the place of its journal. What is only looked at holds still.
+
+        Raises NotAStore, Missing, Unreadable.
+        """
         from ..store.disk.layout import Layout
 
         layout = Layout.open(store, common.config())
         if self.journal is not None:
             keep_journal_in(layout, self.journal)
+        if not self.apply:
+            from ..store.search.store import hold_still
+
+            hold_still(layout)
         return layout
 
     def given(self, broker_version: str | None, common: Common) -> Given:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -40,6 +41,7 @@ from ..disk.layout import (
     CONFIG,
     CONSUME_QUEUE,
     INDEX,
+    ROCKSDB_CONSUME_QUEUE,
     TIMER_LOG,
     Layout,
     is_uri,
@@ -51,6 +53,7 @@ from ..index.read import Index, open_index_file
 from ..offsets.lag import lags_of, queue_ends
 from ..offsets.positions import Entries, Position, every_file
 from ..queues.read import ConsumeQueues
+from ..queues.rocksdb import open_queues
 from ..queues.units import is_used, is_valid
 from ..search.selection import matches
 from ..search.store import Store
@@ -262,29 +265,40 @@ class QueueTable(Table):
         "state": "string",
     }
 
-    needs: ClassVar = {CONSUME_QUEUE}
+    needs: ClassVar = {CONSUME_QUEUE, ROCKSDB_CONSUME_QUEUE}
 
     def parts(self, layout: Layout, ask: Ask) -> list[list[QueuePart]]:
         found = iter(list(_queue_parts(layout, ask)))
         return list(iter(lambda: list(islice(found, _PART_QUEUES)), []))
 
     def rows(self, layout: Layout, ask: Ask, part: list[QueuePart]) -> Iterator[tuple[int, Values]]:
-        queues = ConsumeQueues(layout)
-        for topic, queue_id, start, stop in part:
-            with queues.open(topic, queue_id) as queue:
-                for first, units in queue.units(start, stop):
-                    yield len(units), _values(topic, queue_id, first, units)
+        with _queues(layout) as queues:
+            for topic, queue_id, start, stop in part:
+                with queues.open(topic, queue_id) as queue:
+                    for first, units in queue.units(start, stop):
+                        yield len(units), _values(topic, queue_id, first, units)
 
 
 def _queue_parts(layout: Layout, ask: Ask) -> Iterator[QueuePart]:
-    for topic, queue_id, start, stop, *_ in ConsumeQueues(layout).summaries():
-        if ask.queue_id not in (None, queue_id):
-            continue
-        if not ask.topics or any(matches(topic, wanted) for wanted in ask.topics):
-            with ConsumeQueues(layout).open(topic, queue_id) as queue:
-                start = min(start, queue.first_offset)
-            for begin in range(start, stop, _PART_UNITS):
-                yield QueuePart(topic, queue_id, begin, min(stop, begin + _PART_UNITS))
+    with _queues(layout) as queues:
+        for topic, queue_id, start, stop, *_ in queues.summaries():
+            if ask.queue_id not in (None, queue_id):
+                continue
+            if not ask.topics or any(matches(topic, wanted) for wanted in ask.topics):
+                with queues.open(topic, queue_id) as queue:
+                    start = min(start, queue.first_offset)
+                for begin in range(start, stop, _PART_UNITS):
+                    yield QueuePart(topic, queue_id, begin, min(stop, begin + _PART_UNITS))
+
+
+@contextmanager
+def _queues(layout: Layout) -> Iterator[ConsumeQueues]:
+    """The queues that count, in files or in a RocksDB. Raises Unsupported, Unreadable."""
+    queues, problem = open_queues(layout)
+    if problem:
+        raise Unreadable(problem, path=layout.queue_database)
+    with closing(queues):
+        yield queues
 
 
 def _values(topic: str, queue_id: int, first: int, units: npt.NDArray[np.void]) -> Values:

@@ -24,7 +24,7 @@ from ...formats.derive.ragged import Bytes
 from ...formats.hashing import java_hash
 from ..disk.byte_reader import data_ranges, fill, open_regular
 from ..disk.checkpoint import Checkpoint, read_checkpoint
-from ..disk.file_queue import is_directory
+from ..disk.file_queue import is_directory, start_of, still
 from ..disk.layout import Layout, refuse_compressed
 from ..disk.sizes import commit_log_size, consume_queue_size
 from ..errors import StoreError, Unsupported, from_os_error
@@ -34,13 +34,19 @@ from .topics import BATCH_QUEUES, QUEUE_TYPE, Topics
 class FileBytes:
     """A file, or what it unpacks to: `content[begin:end]` are bytes of it as uint8[end - begin].
 
-    Each slice is read again, and belongs to whoever asked. open_file: gives the descriptor. Raises
-    Missing, Unreadable, at once or with a slice.
+    Each slice is read again, and belongs to whoever asked. open_file: gives the descriptor. stop: from
+    this byte on it is read as zeros. Raises Missing, Unreadable, at once or with a slice.
     """
 
-    def __init__(self, path: str, open_file: Callable[[str], int] = open_regular) -> None:
+    def __init__(
+        self,
+        path: str,
+        open_file: Callable[[str], int] = open_regular,
+        stop: int | None = None,
+    ) -> None:
         self.path = path
         self._open_file = open_file
+        self._stop = stop
         with self._opened() as descriptor:
             self._size = os.fstat(descriptor).st_size
 
@@ -61,6 +67,8 @@ class FileBytes:
         if len(data):
             with self._opened() as descriptor:
                 fill(descriptor, data.data, begin, self.path, end=self._size)
+        if self._stop is not None:
+            still(data.data, begin, self._stop)
         return data
 
     def sparse(self) -> Bytes:
@@ -77,12 +85,16 @@ BARRIER_PREFIX = "mqstore-recover-"
 
 
 class Entry(NamedTuple):
-    """One entry of a directory: name, path, length in bytes, whether it is a directory."""
+    """One entry of a directory: name, path, length in bytes, whether it is a directory.
+
+    stop: from this byte on it counts as zeros, see `Layout.log_stop`; None: what is there counts.
+    """
 
     name: str
     path: str
     size: int
     directory: bool
+    stop: int | None = None
 
 
 class QueueId(NamedTuple):
@@ -131,6 +143,8 @@ class Snapshot:
         paths = in_java_order([os.fspath(path) for path in layout.commit_log_directories])
         entries = [e for path in paths for e in list_entries(path)]
         entries = [e for e in entries if not e.name.startswith(BARRIER_PREFIX)]
+        if layout.log_stop is not None:
+            entries = list(_held_still(entries, layout.log_stop))
         ext = dict(list_queues(layout.consume_queue_ext))
         batches = dict(list_queues(layout.batch_consume_queue))
         timer_log = tuple(list_entries(layout.timer_log))
@@ -158,7 +172,17 @@ class Snapshot:
 
     def bytes_of(self, entry: Entry) -> FileBytes:
         """The content of a file. Raises Unreadable."""
-        return FileBytes(entry.path)
+        return FileBytes(entry.path, stop=entry.stop)
+
+
+def _held_still(entries: Iterable[Entry], stop: int) -> Iterator[Entry]:
+    """Files of a log up to a position: those behind it are none, what is there counts as zeros."""
+    for entry in entries:
+        start = start_of(entry.name)
+        if start is None or start + entry.size <= stop:
+            yield entry
+        elif start <= stop:
+            yield entry._replace(stop=stop - start)
 
 
 def list_entries(directory: str | os.PathLike[str]) -> list[Entry]:

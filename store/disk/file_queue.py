@@ -223,10 +223,12 @@ class MappedFileQueue(Windows):
 
     files: those that hold the stream. file_size: bytes of a whole file, as configured or as the
     files tell; 0 where nothing tells. foreign: entries that are no file of this stream.
-    aside: reading leaves the page cache as it was.
+    aside: reading leaves the page cache as it was. stop: from this position of the stream on somebody
+    writes: it is read as zeros, whatever is there by now; None: nobody does.
     """
 
     aside = False
+    stop: int | None = None
 
     def __init__(
         self,
@@ -294,6 +296,11 @@ class MappedFileQueue(Windows):
     def _starts(self) -> list[int]:
         return [file.start for file in self.files]
 
+    def hold_still(self, stop: int) -> None:
+        """Somebody writes from `stop` on: files behind it are none, what is there reads as zeros."""
+        self.stop = stop
+        self.files = [file for file in self.files if file.start <= stop]
+
     def file_at(self, position: int) -> MappedFile | None:
         """The file that holds the byte at `position`, None where no file does."""
         index = bisect_right(self._starts, position) - 1
@@ -322,7 +329,7 @@ class MappedFileQueue(Windows):
         Raises UnreadableRange, Unreadable.
         """
         size = max(0, min(size, file.size - offset))
-        if self.aside and not file.compressed:
+        if (self.aside or self.stop is not None) and not file.compressed:
             data = bytearray(size)
             return bytes(data[: self.read_into(file, offset, memoryview(data))])
         end = _known_end(file)
@@ -338,7 +345,10 @@ class MappedFileQueue(Windows):
             return len(room), [Unread(file.path, offset, len(room), error.reason)]
         aside = self.aside and not file.compressed
         end = _known_end(file)
-        return byte_reader.fill_any(descriptor, room, offset, file.path, end=end, aside=aside)
+        got = byte_reader.fill_any(descriptor, room, offset, file.path, end=end, aside=aside)
+        if self.stop is not None:
+            still(room, file.start + offset, self.stop)
+        return got
 
     def content(self, file: MappedFile) -> Plain:
         """The bytes of a file that can be read, and why there are not more; all of a plain file.
@@ -418,6 +428,12 @@ class MappedFileQueue(Windows):
     def __del__(self) -> None:
         if self.__dict__.keys() & {"_descriptors", "_plain_descriptors"}:
             self.close()
+
+
+def still(room: memoryview, position: int, stop: int) -> None:
+    """Make zeros of what a window of a stream has from `stop` on. position: of its first byte."""
+    begin = min(len(room), max(0, stop - position))
+    room[begin:] = bytes(len(room) - begin)
 
 
 def _known_end(file: MappedFile) -> int | None:

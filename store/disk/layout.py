@@ -113,6 +113,8 @@ class Layout:
         self.dledger = dledger
         #: Where the journal lies instead of the root; see `keep_journal_in`.
         self.journal_place: Path | None = None
+        #: What is behind this log position is not there for whoever reads the log; see `hold_still`.
+        self.log_stop: int | None = None
         self._found: dict[Callable[[Layout], Any], Any] = {}
 
     def once(self, find: Callable[[Layout], T]) -> T:
@@ -297,7 +299,10 @@ class Layout:
         """The files of the commit log. Raises Unreadable."""
         size, origin = self.broker_config.size("mappedFileSizeCommitLog")
         configured = size if origin == "configuration" else None
-        return MappedFileQueue.open(self.commit_log_directories, configured)
+        files = MappedFileQueue.open(self.commit_log_directories, configured)
+        if self.log_stop is not None:
+            files.hold_still(self.log_stop)
+        return files
 
 
 def was_rocksdb(path: Path) -> bool:

@@ -181,9 +181,10 @@ def last_byte(entry: Entry, begin: int, gap_bytes: int | None = None) -> int:
     them. Raises Unreadable.
     """
     last = begin
+    end = entry.size if entry.stop is None else min(entry.size, entry.stop)
     window = min(_WINDOW_BYTES, gap_bytes or _WINDOW_BYTES)
     with opened(entry.path) as descriptor:
-        for start, stop in data_ranges(descriptor, begin, entry.size):
+        for start, stop in data_ranges(descriptor, begin, end):
             for at in range(start, stop, window):
                 if gap_bytes is not None and at - last >= gap_bytes:
                     return last

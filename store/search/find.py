@@ -98,17 +98,23 @@ def _in_queues(
         return search_batch_queues(
             store, selection, offset=offset, count=count, reverse=reverse, note=note
         )
-    if why := store.topic_unread(topic):
+    from .queue_read import MOST
+
+    few = offset is not None and count is not None and count <= MOST
+    why = store.topic_unread(topic)
+    if not why and few and not store.layout.rocksdb_queues:
+        return _few(store, selection, offset or 0, count or 0, reverse, note)
+    if not why and few:
+        there = _there(store, selection, offset or 0, count or 0, reverse, note)
+        if there is not None:
+            return there
+    if why := why or store.units_in_memory:
         from .log_search import search_log_queue
 
         note(f"{why}: scanning the log")
         return search_log_queue(
             store, selection, offset=offset, count=count, reverse=reverse, note=note
         )
-    from .queue_read import MOST
-
-    if offset is not None and count is not None and count <= MOST:
-        return _few(store, selection, offset, count, reverse, note)
     from .queue_search import search_queues
 
     return search_queues(store, selection, offset=offset, count=count, reverse=reverse, note=note)
@@ -126,6 +132,20 @@ def _few(
     return iter([*wanted][::-1]) if reverse else wanted
 
 
+def _there(
+    store: Store, selection: Selection, offset: int, count: int, reverse: bool, note: Note
+) -> Iterator[Found] | None:
+    """The same; None where a broker may have more of them in memory."""
+    try:
+        found = [*_few(store, selection, offset, count, reverse, note)]
+    except NotFound:
+        if not store.units_in_memory:
+            raise
+        return None
+    whole = len(found) == count or selection.asks_more
+    return iter(found) if whole or not store.units_in_memory else None
+
+
 def offset_at(store: Store, topic: str, queue_id: int, time_ms: int, *, note: Note = silent) -> int:
     """The queue offset that a broker answers for a time, by scanning where no queue can be read.
 
@@ -138,7 +158,7 @@ def offset_at(store: Store, topic: str, queue_id: int, time_ms: int, *, note: No
 
     if not store.queues_unread and store.has_batch_queues(topic):
         return queue_offset_at(store, topic, queue_id, time_ms)
-    if why := store.topic_unread(topic):
+    if why := store.topic_unread(topic) or store.units_in_memory:
         from .log_search import log_offset_at
 
         note(f"{why}: scanning the log")
@@ -331,6 +351,7 @@ class Finder:
             or store.has_batch_queues(topic)
             or store.has_compaction_queues(topic)
             or store.topic_unread(topic)
+            or store.units_in_memory
         ):
             selection = Selection(topic=topic, queue_id=queue_id)
             one = next(find(store, selection, offset=offset, count=1, note=self._note), None)

@@ -251,8 +251,33 @@ class Store:
         if problem := self.queues_problem:
             return problem
         if next(iter(self.queues), None) is None:
+            if self.layout.rocksdb_queues:
+                return self.units_in_memory or "the RocksDB of queues is empty"
             return "there are no consume queues"
         return ""
+
+    @cached_property
+    def units_in_memory(self) -> str:
+        """Why consumers get messages that no unit on disk names, "" where none is known.
+
+        A broker writes units into its RocksDB without a write-ahead log: the newest are on disk only once
+        it has flushed them (spec 2.10).
+        """
+        if not self.layout.rocksdb_queues or self.queues_problem or not self.in_use:
+            return ""
+        from ..queues.rocksdb import RocksdbConsumeQueues
+
+        queues = self.queues
+        if isinstance(queues, RocksdbConsumeQueues) and queues.dispatched < self.log_end.position:
+            return "the broker that runs has the newest units of its RocksDB in memory"
+        return ""
+
+    @property
+    def in_use(self) -> bool:
+        """A process has the store: a broker, or a tool that changes it."""
+        from ..disk.lock import holder  # what may take a lock is not what every reader needs
+
+        return holder(self.layout.lock) is not None
 
     def topic_unread(self, topic: str) -> str:
         """Why the queues of a topic cannot be read although it may have messages, "" if they can."""
@@ -338,3 +363,14 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def hold_still(layout: Layout) -> None:
+    """Let the log end for this layout where it ends now, if somebody runs on the store. Raises Unreadable.
+
+    A record that is being written fails its checks, and those behind it are good by the time that
+    they are looked at: what is read more than once would be called damaged.
+    """
+    with Store(layout) as store:
+        if layout.log_stop is None and store.in_use and store.has_log:
+            layout.log_stop = store.log_end.position

@@ -92,10 +92,14 @@ def named(store: Store, message: Message, place: Place) -> Named:
     try:
         queue = store.queues.open(topic, queue_id)
     except NotFound:
-        return Named(place, Naming.NO_QUEUE, path)
-    with queue:
-        ends = store.queue_summary(queue)
-        return _unit(store, queue, message, Named(place, Naming.NAMES, path), ends)
+        found = Named(place, Naming.NO_QUEUE, path)
+    else:
+        with queue:
+            ends = store.queue_summary(queue)
+            found = _unit(store, queue, message, Named(place, Naming.NAMES, path), ends)
+    if found.state in (Naming.NOT_YET, Naming.NO_QUEUE) and (why := store.units_in_memory):
+        return found._replace(state=Naming.UNREAD, why=why)
+    return found
 
 
 def _unit(

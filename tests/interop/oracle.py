@@ -231,6 +231,10 @@ class Oracle:
         """Exit status of the JVM, None while it lives, -9 when the watchdog killed it."""
         return self._jvm.poll()
 
+    def kill(self) -> None:
+        """End the JVM as `kill -9` does, whatever it is at: `ask` raises OracleDied."""
+        self._jvm.kill()
+
     def close(self) -> None:
         """End the JVM."""
         assert self._jvm.stdin and self._jvm.stdout
