@@ -43,6 +43,7 @@ class KindName(StrEnum):
     TIERED_COMMIT_LOG = "tiered-commit-log"
     TIERED_CONSUME_QUEUE = "tiered-consume-queue"
     TIERED_INDEX = "tiered-index"
+    TIERED_INDEX_FILE = "tiered-index-file"
     POSITION_CHECKPOINT = "position-checkpoint"
     EPOCH_FILE = "epoch-file"
     BROKER_IDENTITY = "broker-identity"

@@ -32,6 +32,7 @@ OF_KIND: Mapping[str, tuple[str, ...]] = {
     "tiered-commit-log": _LOG,
     "tiered-consume-queue": ("consume_queue_unit",),
     "tiered-index": ("tiered_index_header", "tiered_index_item", "damage"),
+    "tiered-index-file": ("tiered_index_file_header", "tiered_index_file_item", "damage"),
     "dledger-index": ("dledger_index_unit", "damage"),
     "timer-log": ("timer_log_unit", "blank", "damage"),
     "timer-wheel": ("timer_wheel_slot",),
@@ -93,6 +94,18 @@ DERIVED: Mapping[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     ),
     "tiered_index_item": (
         "tiered-index",
+        "item",
+        {"file": {"type": "string"}, "number": _INTEGER, "slot": _INTEGER},
+        {"state": {"enum": ["unlinked"], "description": "only where its slot does not lead to it"}},
+    ),
+    "tiered_index_file_header": (
+        "tiered-index-file",
+        "header",
+        {"file": {"type": "string"}, "slots": {"type": ["integer", "null"]}},
+        {},
+    ),
+    "tiered_index_file_item": (
+        "tiered-index-file",
         "item",
         {"file": {"type": "string"}, "number": _INTEGER, "slot": _INTEGER},
         {"state": {"enum": ["unlinked"], "description": "only where its slot does not lead to it"}},

@@ -43,6 +43,7 @@ from . import (
     subscription_group,
     tiered_consume_queue,
     tiered_index,
+    tiered_index_file,
     tiered_store_metadata,
     timer_check,
     timer_log,
@@ -126,6 +127,15 @@ _ALL = (
             ("header", tiered_index.HEADER),
             ("slot", tiered_index.SLOT),
             ("item", tiered_index.ITEM),
+        ),
+    ),
+    Kind(
+        "tiered-index-file",
+        "tiered_index_file_item",
+        (
+            ("header", tiered_index_file.HEADER),
+            ("slot", tiered_index_file.SLOT),
+            ("item", tiered_index_file.ITEM),
         ),
     ),
     Kind("dledger-index", "dledger_index_unit", (("unit", dledger_index.UNIT),)),

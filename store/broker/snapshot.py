@@ -87,7 +87,7 @@ BARRIER_PREFIX = "mqstore-recover-"
 class Entry(NamedTuple):
     """One entry of a directory: name, path, length in bytes, whether it is a directory.
 
-    stop: from this byte on it counts as zeros, see `Layout.log_stop`; None: what is there counts.
+    stop: from this byte on it counts as zeros, see `hold_still`; None: what is there counts.
     """
 
     name: str
@@ -95,6 +95,11 @@ class Entry(NamedTuple):
     size: int
     directory: bool
     stop: int | None = None
+
+    @property
+    def counting(self) -> int:
+        """Bytes of it that count."""
+        return self.size if self.stop is None else min(self.size, self.stop)
 
 
 class QueueId(NamedTuple):
@@ -145,6 +150,10 @@ class Snapshot:
         entries = [e for e in entries if not e.name.startswith(BARRIER_PREFIX)]
         if layout.log_stop is not None:
             entries = list(_held_still(entries, layout.log_stop))
+        queues = {} if layout.rocksdb_queues else dict(list_queues(layout.consume_queue))
+        if layout.log_stop is not None:
+            stops = layout.queue_stops
+            queues = {q: tuple(_held_still(e, stops.get(q, 0))) for q, e in queues.items()}
         ext = dict(list_queues(layout.consume_queue_ext))
         batches = dict(list_queues(layout.batch_consume_queue))
         timer_log = tuple(list_entries(layout.timer_log))
@@ -153,7 +162,7 @@ class Snapshot:
             layout=layout,
             log=tuple(sorted(entries, key=lambda e: e.name)),
             log_file_bytes=commit_log_size(layout).value,
-            queues={} if layout.rocksdb_queues else dict(list_queues(layout.consume_queue)),
+            queues=queues,
             queue_file_bytes=consume_queue_size(layout).value,
             index=tuple(list_entries(layout.index)),
             checkpoint=(read_checkpoint(layout.checkpoint) or Checkpoint())._asdict(),
@@ -176,7 +185,7 @@ class Snapshot:
 
 
 def _held_still(entries: Iterable[Entry], stop: int) -> Iterator[Entry]:
-    """Files of a log up to a position: those behind it are none, what is there counts as zeros."""
+    """Files of a log or a queue up to a position: those behind it are none, what is there counts as zeros."""
     for entry in entries:
         start = start_of(entry.name)
         if start is None or start + entry.size <= stop:

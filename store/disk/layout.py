@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -36,10 +36,11 @@ ROCKSDB_STORE = "rocksdbstore"
 COMPACTION = "compaction"
 COMPACTION_LOG = "compactionLog"
 COMPACTION_QUEUES = "compactionCq"
+TIERED_INDEX_FILES = "tiered_index_file"
 
 _DIRECTORIES = frozenset(
     {COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, TIMER_LOG, CONFIG}
-    | {COMPACTION, ROCKSDB_STORE, ROCKSDB_CONSUME_QUEUE, "kvStore", JOURNAL}
+    | {COMPACTION, ROCKSDB_STORE, ROCKSDB_CONSUME_QUEUE, "kvStore", JOURNAL, TIERED_INDEX_FILES}
 )
 _FILES = frozenset(
     {
@@ -115,6 +116,8 @@ class Layout:
         self.journal_place: Path | None = None
         #: What is behind this log position is not there for whoever reads the log; see `hold_still`.
         self.log_stop: int | None = None
+        #: The same, in bytes, of queues in files, by topic and number; of others nothing is there then.
+        self.queue_stops: Mapping[tuple[str, int], int] = {}
         self._found: dict[Callable[[Layout], Any], Any] = {}
 
     def once(self, find: Callable[[Layout], T]) -> T:

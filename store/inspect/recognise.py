@@ -31,6 +31,7 @@ from ...formats import (
     index_file,
     lock,
     tiered_index,
+    tiered_index_file,
     timer_log,
     timer_wheel,
 )
@@ -53,6 +54,7 @@ from ..disk.layout import (
     DLEDGER_PREFIX,
     INDEX,
     ROCKSDB_CURRENT,
+    TIERED_INDEX_FILES,
     TIMER_LOG,
     Layout,
 )
@@ -140,6 +142,12 @@ def _is_tiered_index(head: bytes, size: int) -> bool:
     )
 
 
+def _is_tiered_index_file(head: bytes, size: int) -> bool:
+    """Of a full one, which has the magic code of a sealed segment, only the place tells it."""
+    header = _parsed(tiered_index_file.HEADER, head)
+    return header is not None and header.magic == tiered_index_file.MAGIC_OPEN
+
+
 def _is_dledger_index(head: bytes, size: int) -> bool:
     """Whole units, of which the first two follow one another, or the only one is whole."""
     schema, step = dledger_index.UNIT, dledger_index.UNIT_BYTES
@@ -221,6 +229,7 @@ _TESTS: dict[str, Callable[[bytes, int], bool]] = {
     "checkpoint": _is_checkpoint,
     "index-file": _is_index_file,
     "tiered-index": _is_tiered_index,
+    "tiered-index-file": _is_tiered_index_file,
     "dledger-index": _is_dledger_index,
     "batch-consume-queue": _is_batch_consume_queue,
     "consume-queue-ext": _is_consume_queue_ext,
@@ -274,6 +283,7 @@ _BY_DIRECTORY = QUEUES | {
     COMMIT_LOG: "commit-log",
     INDEX: "index-file",
     TIMER_LOG: "timer-log",
+    TIERED_INDEX_FILES: "tiered-index-file",
 }
 _BY_FILE = {name: name for name in ("abort", "checkpoint", "lock")} | {
     "timerwheel": "timer-wheel",

@@ -102,7 +102,7 @@ def _empty_front(files: dict[int, Entry], written: set[int]) -> list[Entry]:
 def _is_zero(entry: Entry) -> bool:
     """Whether a file has nothing but zeros. Raises Unreadable."""
     with opened(entry.path) as descriptor:
-        for start, stop in data_ranges(descriptor, 0, entry.size):
+        for start, stop in data_ranges(descriptor, 0, entry.counting):
             for at in range(start, stop, _WINDOW_BYTES):
                 data = read(descriptor, min(_WINDOW_BYTES, stop - at), at, entry.path)
                 if data != _ZEROS[: len(data)]:
@@ -181,10 +181,9 @@ def last_byte(entry: Entry, begin: int, gap_bytes: int | None = None) -> int:
     them. Raises Unreadable.
     """
     last = begin
-    end = entry.size if entry.stop is None else min(entry.size, entry.stop)
     window = min(_WINDOW_BYTES, gap_bytes or _WINDOW_BYTES)
     with opened(entry.path) as descriptor:
-        for start, stop in data_ranges(descriptor, begin, end):
+        for start, stop in data_ranges(descriptor, begin, entry.counting):
             for at in range(start, stop, window):
                 if gap_bytes is not None and at - last >= gap_bytes:
                     return last

@@ -162,7 +162,9 @@ class FileUnits(UnitStream):
         whole = [entry for entry in entries if is_whole_file(entry, file_bytes)]
         files = [MappedFile(entry.path, int(entry.name), entry.size) for entry in whole]
         files.sort(key=lambda file: file.start)
-        return cls(MappedFileQueue((), files, file_bytes, []), dtype)
+        queue = MappedFileQueue((), files, file_bytes, [])
+        queue.stop = next((int(e.name) + e.stop for e in whole if e.stop is not None), None)
+        return cls(queue, dtype)
 
     @property
     def first(self) -> int:
@@ -364,7 +366,9 @@ def read_units(
     Raises Unreadable.
     """
     files = [MappedFile(entry.path, 0, entry.size)] if entry is not None else []
-    return FileUnits(MappedFileQueue((), files, 0, []), dtype).read(first, count)
+    queue = MappedFileQueue((), files, 0, [])
+    queue.stop = entry.stop if entry is not None else None
+    return FileUnits(queue, dtype).read(first, count)
 
 
 def gather(

@@ -366,11 +366,16 @@ class Store:
 
 
 def hold_still(layout: Layout) -> None:
-    """Let the log end for this layout where it ends now, if somebody runs on the store. Raises Unreadable.
+    """Let log and queues end for this layout where they end now, if somebody runs on the store. Raises Unreadable.
 
     A record that is being written fails its checks, and those behind it are good by the time that
     they are looked at: what is read more than once would be called damaged.
     """
+    from ...formats.consume_queue import UNIT_BYTES  # construct, which few searches need
+
     with Store(layout) as store:
-        if layout.log_stop is None and store.in_use and store.has_log:
-            layout.log_stop = store.log_end.position
+        if layout.log_stop is not None or not store.in_use or not store.has_log:
+            return
+        end = store.log_end.position
+        ends = {(q.topic, q.queue_id): q.max_offset * UNIT_BYTES for q in store.queue_summaries}
+        layout.log_stop, layout.queue_stops = end, ends

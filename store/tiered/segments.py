@@ -32,6 +32,8 @@ from ...formats.tiered_index import (
 )
 from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, start_of
+from ..disk.layout import TIERED_INDEX_FILES
+from ..errors import from_os_error
 
 SEGMENTS = {
     "COMMIT_LOG": "tiered-commit-log",
@@ -45,6 +47,8 @@ MEMBERS = {
     "indexFileSegmentTable": "INDEX",
 }
 """Tables of tieredStoreMetadata.json, and the directories of their segments."""
+COMPACTING = "compacting"
+"""In the directory of index files: compacted ones that wait to become segments, named by times."""
 _OPTION = "tieredStoreFilePath"
 _HASH_DIGITS = 8
 
@@ -72,6 +76,9 @@ def _hash(text: str) -> str:
 
 def kind_of_place(path: Path) -> str | None:
     """The kind of a segment, or of a directory of them, by place and name."""
+    place = path if path.is_dir() else path.parent
+    if place.name == COMPACTING and place.parent.name == TIERED_INDEX_FILES:
+        return SEGMENTS["INDEX"]
     if path.is_dir():
         kind = SEGMENTS.get(path.name)
         names = os.listdir(path) if kind else []  # noqa: PTH208
@@ -89,9 +96,26 @@ def queue_of_place(path: Path) -> tuple[str, int] | None:
 
 def open_segments(path: Path) -> MappedFileQueue:
     """The segments of a directory, or one of them, wherever it lies. Raises Unreadable."""
+    if path.is_dir() and path.name == COMPACTING:
+        return files_by_time(path)
     if path.is_dir():
         return MappedFileQueue.open(path, start_of=segment_start)
     return MappedFileQueue.of_file(path, segment_start(path.name) or 0)
+
+
+def files_by_time(directory: Path) -> MappedFileQueue:
+    """Files that are named by times: each is a stream of its own, `start` is its time. Raises Unreadable."""
+    try:
+        with os.scandir(directory) as entries:
+            found = [
+                MappedFile(entry.path, start, entry.stat().st_size)
+                for entry in entries
+                if (start := start_of(entry.name)) is not None and entry.is_file()
+            ]
+    except OSError as error:
+        raise from_os_error(error, directory) from error
+    found.sort(key=lambda file: file.start)
+    return MappedFileQueue((os.fspath(directory),), found, 0, [])
 
 
 WINDOW_ITEMS = 1 << 14

@@ -88,7 +88,7 @@ class Live:
             check=False,
             timeout=120,
         )
-        about = f"{command} {' '.join(words)}: exit {said.returncode}\n{said.stdout}\n{said.stderr}"
+        about = f"{command} {' '.join(words)}: exit {said.returncode}\n{said.stdout[-3000:]}\n{said.stderr}"
         assert self.writing.is_alive(), "the classes have ended: nothing is proven"
         assert said.returncode in codes, about
         assert "internal error" not in said.stderr and "Traceback" not in said.stderr, about
@@ -98,7 +98,9 @@ class Live:
         self.asked.append(command)
         return said.stdout
 
-    def rows(self, command: str, *words: str, codes: tuple[int, ...] = (0,)) -> list[dict[str, Any]]:
+    def rows(
+        self, command: str, *words: str, codes: tuple[int, ...] = (0,)
+    ) -> list[dict[str, Any]]:
         """The same as records."""
         said = self.run(command, *words, "--format", "ndjson", codes=codes)
         return [json.loads(line) for line in said.splitlines()]
@@ -190,13 +192,19 @@ def test_commands_beside_a_writing_broker(live: Live) -> None:
     assert [path for path in changed if path.startswith("commitlog/")] == []
     live.run("repair", store, codes=(0, 3))
 
-    assert {row["topic"] for row in live.rows("stats", store, "--by", "topic")} == {"T0", "T1", "T2"}
+    assert {row["topic"] for row in live.rows("stats", store, "--by", "topic")} == {
+        "T0",
+        "T1",
+        "T2",
+    }
     for key in ("k30", newest):
         (traced,) = live.rows("trace", store, key)
         verdict = (traced["for_all"] or {}).get("verdict")
         assert verdict in (None, "unknown"), traced
     lags = live.rows("offsets", store, "--by", "queue")
     assert {row["state"] for row in lags} <= {"behind", "unknown"}, lags
-    ((units_there,),) = [row.values() for row in live.rows("sql", "SELECT count(*) FROM queues", store)]
+    ((units_there,),) = [
+        row.values() for row in live.rows("sql", "SELECT count(*) FROM queues", store)
+    ]
     assert units_there >= BEFORE
     live.run("inspect", store, "--timers", "--pop", "--retries", "--delays", "--transactions")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from .. import stores, tiered
+from ..store.tiered.test_index_files import check_files
 from ..store.tiered.test_segments import check_index, check_logs_and_queues
 from .brokers import class_path, missing
 from .oracle import java_flags
@@ -19,17 +20,26 @@ SOURCE = Path(__file__).parent / "java" / "tiered" / "Tiered.java"
 
 @pytest.mark.parametrize("version", tiered.VERSIONS)
 def test_segments_of_the_real_classes(version: str, tmp_path: Path) -> None:
+    root, known = written(version, tmp_path), tiered.truth(version)
+    check_logs_and_queues(root, known)
+    check_index(root, known)
+
+
+@pytest.mark.parametrize("version", tiered.VERSIONS)
+def test_index_that_was_not_shut_down(version: str, tmp_path: Path) -> None:
+    check_files(written(version, tmp_path, "-Dtiered.killed=true"), tiered.truth(version))
+
+
+def written(version: str, folder: Path, *flags: str) -> Path:
+    """A tiered store, by the real classes."""
     if why := missing(version):
         pytest.skip(why)
-    log = stores.unpack(f"{version}-clean", tmp_path) / "commitlog"
-    root = tmp_path / "tiered"
-    command = ["java", *java_flags("1g"), "-Doracle.log=warn", "-cp", class_path(version, SOURCE)]
+    log, root = stores.unpack(f"{version}-clean", folder) / "commitlog", folder / "tiered"
+    command = ["java", *java_flags("1g"), "-Doracle.log=warn", *flags]
     subprocess.run(
-        [*command, "tiered.Tiered", str(log), str(root), tiered.TOPIC],
+        [*command, "-cp", class_path(version, SOURCE), "tiered.Tiered", log, root, tiered.TOPIC],
         check=True,
         capture_output=True,
         timeout=120,
     )
-    known = tiered.truth(version)
-    check_logs_and_queues(root, known)
-    check_index(root, known)
+    return root

@@ -2,7 +2,7 @@
 
 `VERSION.tar.gz` holds what `tests/interop/java/tiered` made of the messages of the topic `orders` in the
 store `VERSION-clean` of `tests/stores`, those above 4 KiB left out: segments of at most 8,192
-bytes of log, 10 units, 7 slots.
+bytes of log, 10 units, 7 slots. `VERSION-killed.tar.gz` holds the files of an index that was not shut down.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ TOPIC = "orders"
 LARGEST_BYTES = 4096
 CLUSTER = Path("1e06047a_TestCluster")
 INDEX = CLUSTER / "TestCluster" / "broker-a" / "rmq_sys_INDEX" / "0" / "INDEX"
+INDEX_FILES = "tiered_index_file"
 PLACES = {
     "tiered-commit-log": CLUSTER / "broker-a" / TOPIC / "0" / "COMMIT_LOG",
     "tiered-consume-queue": CLUSTER / "broker-a" / TOPIC / "0" / "CONSUME_QUEUE",
@@ -36,6 +37,12 @@ def unpack(version: str, target: Path) -> Path:
     """Unpack a tiered store into `target` and return its root."""
     extract(HERE / f"{version}.tar.gz", target)
     return target / f"{version}-tiered"
+
+
+def unpack_killed(version: str, target: Path) -> Path:
+    """The same for `VERSION-killed.tar.gz`: the index was not shut down, nothing else is in it."""
+    extract(HERE / f"{version}-killed.tar.gz", target)
+    return target / f"{version}-tiered-killed"
 
 
 def queue_path(root: Path, queue_id: int, kind: str) -> Path:
@@ -58,7 +65,7 @@ def metadata(root: Path) -> Any:
 
 
 def hashes(message: dict[str, Any]) -> set[int]:
-    """What the index has of a message."""
+    """What the index has of a message, with 0 for the hash that has no slot: segments lack its item."""
     keys = message["properties"].get("KEYS", "").split()
     return {index_hash(TOPIC, key) for key in keys}
 

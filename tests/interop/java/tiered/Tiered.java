@@ -14,7 +14,8 @@ import org.apache.rocketmq.tieredstore.metadata.*;
 
 /**
  * Puts the messages of some topics of a commit log into a tiered store of the POSIX provider, with the real classes:
- * Tiered COMMITLOG-DIRECTORY ROOT TOPIC …. The segments lie below ROOT, the metadata in ROOT/config.
+ * Tiered COMMITLOG-DIRECTORY ROOT TOPIC …. The segments lie below ROOT, the metadata in ROOT/config. With
+ * -Dtiered.killed=true the index is not shut down: its files stay in ROOT/tiered_index_file as they were written.
  */
 public final class Tiered {
     private static final int SEGMENT_BYTES = 8192;
@@ -65,7 +66,7 @@ public final class Tiered {
             queue.flushMetadata();
         }
         Thread.sleep(500);
-        index.shutdown();
+        if (!Boolean.getBoolean("tiered.killed")) index.shutdown();
         ((DefaultMetadataStore) metadata).persist();
         Runtime.getRuntime().halt(0);
     }

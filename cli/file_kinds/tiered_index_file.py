@@ -1,0 +1,98 @@
+"""Index files of the tiered store before they are compacted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .chunks import Chunk, Range, Record, Single, Units
+
+if TYPE_CHECKING:
+    from ...store.inspect.recognise import Recognised
+    from ..options import Common
+
+
+def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
+    """Header and items of each file, oldest first; `at`: number of the first item."""
+    from ...formats.tiered_index import HEADER_BYTES
+    from ...formats.tiered_index_file import HEADER, ITEM, OPEN_ITEM_BYTES, items_offset
+    from ...store.counted import counted
+    from ...store.tiered.index_files import (
+        index_items,
+        odd_slots,
+        open_index_files,
+        read_index_file,
+    )
+    from ...store.tiered.segments import slot_of
+
+    with open_index_files(what.path) as files:
+        for file in files.files:
+            index, name = read_index_file(files, file, common.config()), Path(file.path).name
+            record = {"type": "tiered_index_file_header", "file": name, "slots": index.slots}
+            yield Single({**record, **index.header}, HEADER.build(index.header), HEADER)
+            for problem in filter(None, (index.problem, odd_slots(files, index))):
+                place = {"position": file.start, "size": HEADER_BYTES if index.items else file.size}
+                yield Range({"type": "damage", **place, "reason": f"{name}: {problem}"})
+            there = 0
+            for part in index_items(files, index):
+                there += len(part.number)
+                begin = int((part.number < (at or 0)).sum())
+                numbers, found = part.number[begin:], part.items[begin:]
+                yield Units(
+                    "tiered_index_file_item",
+                    ITEM,
+                    found,
+                    "number",
+                    numbers.tolist(),
+                    (items_offset(index.slots or 0) + numbers * OPEN_ITEM_BYTES).tolist(),
+                    {"file": name},
+                    {"slot": slot_of(found["hash_code"], index.slots or 1).tolist()},
+                    marks=partial(_item_state, set(part.number[~part.linked].tolist())),
+                )
+            if there < index.items:
+                place = {"position": file.start, "size": (index.items - there) * OPEN_ITEM_BYTES}
+                reason = f"{name}: of {counted(index.items, 'item')} {there} are written"
+                yield Range({"type": "damage", **place, "reason": reason})
+
+
+def summary(what: Recognised, common: Common) -> dict[str, Any]:
+    """Files, items and times of all; full: those that take no more items."""
+    from ...formats.tiered_index_file import MAGIC_FULL
+    from ...store.tiered.index_files import (
+        index_items,
+        odd_slots,
+        open_index_files,
+        read_index_file,
+    )
+
+    count = unlinked = full = damaged = 0
+    slots, times = set[int](), list[int]()
+    with open_index_files(what.path) as files:
+        for file in files.files:
+            index = read_index_file(files, file, common.config())
+            there = 0
+            for part in index_items(files, index):
+                there += len(part.number)
+                unlinked += int((~part.linked).sum())
+            count += there
+            slots |= {index.slots} if index.slots is not None else set()
+            damaged += bool(index.problem or odd_slots(files, index) or there < index.items)
+            full += index.header["magic"] == MAGIC_FULL
+            if index.items:
+                times.append(index.header["end_timestamp"])
+        number = len(files.files)
+    return {
+        "files": number,
+        "full_files": full,
+        "slots": slots.pop() if len(slots) == 1 else None,
+        "index_items": count,
+        "unlinked_items": unlinked,
+        "damaged_files": damaged,
+        "last_store_timestamp": max(times, default=None),
+    }
+
+
+def _item_state(lost: set[int], record: dict[str, Any]) -> Record:
+    return {"state": "unlinked"} if record["number"] in lost else {}

@@ -1,0 +1,69 @@
+"""Index files of the tiered store on the broker's disk, until they are compacted, 5.1+.
+
+`tiered_index_file/TIMESTAMP` below storePathRootDir: header, hash slots, items. Items are numbered from
+1, the room of number 0 stays empty; a slot leads to its newest item, and each item to the one before it.
+The file has its full size from the start, and nothing in it says how many slots there are
+(tieredStoreIndexFileMaxHashSlotNum). The hash -2^31 has no slot: its item is never found, and lost when
+the file is compacted. When it is compacted it becomes what `tiered-index` is, in
+`tiered_index_file/compacting/`.
+"""
+
+from __future__ import annotations
+
+from construct import Int32sb, Struct
+
+from .derive import offset_of
+from .tiered_index import HEADER as SEALED_HEADER
+from .tiered_index import HEADER_BYTES, ITEM_BYTES, MAGIC_SEALED
+from .tiered_index import ITEM as SEALED_ITEM
+
+MAGIC_OPEN = 0xBCC50289
+MAGIC_FULL = MAGIC_SEALED
+"""Of a file with its last item; its slots and items are as before."""
+DEFAULT_SLOTS = 5_000_000
+"""Unless tieredStoreIndexFileMaxHashSlotNum says otherwise."""
+
+HEADER = Struct(
+    "magic" / SEALED_HEADER.magic.subcon * "BCC50289 takes items, BCC50285 full",
+    *SEALED_HEADER.subcons[1:],
+)
+SLOT = Struct(
+    "item" / Int32sb * "number of its newest item, 0 for none",
+    "unused" / Int32sb * "zeros",
+)
+ITEM = Struct(
+    *SEALED_ITEM.subcons,
+    "previous" / Int32sb * "number of the item before it in its slot, 0 for none",
+)
+SLOT_BYTES = SLOT.sizeof()
+OPEN_ITEM_BYTES = ITEM.sizeof()
+assert (HEADER.sizeof(), SLOT_BYTES, OPEN_ITEM_BYTES) == (HEADER_BYTES, 8, ITEM_BYTES + 4)
+
+
+def items_offset(slots: int) -> int:
+    """Byte where the room of item 0 begins."""
+    return HEADER_BYTES + slots * SLOT_BYTES
+
+
+def items_of(size: int, slots: int) -> int | None:
+    """Items that a file of `size` bytes with so many slots has room for, number 0 among them; None if it cannot be."""
+    room, rest = divmod(size - items_offset(slots), OPEN_ITEM_BYTES)
+    return room if slots > 0 and room > 0 and rest == 0 else None
+
+
+def slots_by_last_byte(size: int, count: int, last: int) -> int | None:
+    """Slots of a file whose item number `count` has the last byte that is not zero, at `last`; None if none fit.
+
+    The size of a record is never 0: that byte is in it or behind it. Sizes of files leave one number.
+    """
+    least = last - (count + 1) * OPEN_ITEM_BYTES + 1
+    if count <= 0:
+        return None
+    for begin in range(max(least, HEADER_BYTES), last - count * OPEN_ITEM_BYTES - _SIZE_AT + 1):
+        slots, rest = divmod(begin - HEADER_BYTES, SLOT_BYTES)
+        if rest == 0 and items_of(size, slots) is not None:
+            return slots
+    return None
+
+
+_SIZE_AT = offset_of(ITEM, "size")
