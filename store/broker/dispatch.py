@@ -27,7 +27,7 @@ from ...formats.property_columns import Items, find
 from ..columns.dictionary import Dictionary, dictionary
 from ..columns.rows import Rows
 from .dispatch_record import Dispatching
-from .system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, delay_ms, parse_levels
+from .system_topics import LITE_PREFIX, LMQ_PREFIX, SCHEDULE_TOPIC, delay_ms, parse_levels
 
 _NAME_SEPARATOR: Final = ","
 _TAG_MARK: Final = "T#"
@@ -120,7 +120,7 @@ def dispatch_columns(
     units = _units(columns, own, topics.ids, codes)
     poisoned = np.zeros(0, np.int64)
     if how.multi_dispatch:
-        light = _LightQueues(texts, how.slash_names, how.lmq_zero)
+        light = _LightQueues(texts, how)
         closed = how.lmq_closed
         for row, queues, offsets in _named_queues(properties, own, topics.ids, texts, closed):
             light.add(row, queues, offsets, int(columns.ints("queue_id")[row]))
@@ -188,12 +188,11 @@ def _named_queues(
 class _LightQueues:
     """Units of records that name further queues, made row by row: they are rare."""
 
-    def __init__(self, texts: list[str], slash_names: bool, zero: bool) -> None:
+    def __init__(self, texts: list[str], how: Dispatching) -> None:
         self.topics = list(texts)
         self.poisoned: list[int] = []
         self._ids = {text: i for i, text in enumerate(texts)}
-        self._slash_names = slash_names
-        self._zero = zero
+        self._how = how
         self._rows: list[tuple[int, int, int, int]] = []
         self._seen: set[tuple[int, int, int]] = set()
 
@@ -206,15 +205,21 @@ class _LightQueues:
             offset = int(text) if re.fullmatch(r"\+?[0-9]{1,19}", text) else -1
             if not 0 <= offset <= _LARGEST_OFFSET:
                 self.poisoned.append(row)
-            elif name and (self._slash_names or "/" not in name):
+            elif self._has_queue(name):
                 topic_id = self._ids.setdefault(name, len(self._ids))
                 if topic_id == len(self.topics):
                     self.topics.append(name)
-                own_queue = 0 if self._zero and name.startswith(LMQ_PREFIX) else queue_id
+                own_queue = 0 if self._how.lmq_zero and name.startswith(LMQ_PREFIX) else queue_id
                 if (row, topic_id, own_queue) not in self._seen:
                     # named twice: a broker takes the second unit of a record for done (spec 2.2)
                     self._seen.add((row, topic_id, own_queue))
                     self._rows.append((row, topic_id, own_queue, offset))
+
+    def _has_queue(self, name: str) -> bool:
+        """A broker makes a unit for this name."""
+        light = name.startswith(LMQ_PREFIX) and not name.startswith(LITE_PREFIX)
+        left_out = light and self._how.lite_alone
+        return bool(name) and not left_out and (self._how.slash_names or "/" not in name)
 
     def merge(self, units: Units, columns: Columns, hashes: Ints) -> Units:
         """The own units and these, record by record, each record's own unit first."""

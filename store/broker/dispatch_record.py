@@ -24,7 +24,8 @@ class Dispatching(NamedTuple):
     items: index items are made; index_tags: of tags, too, as since 5.4. multi_dispatch: units for the names in
     INNER_MULTI_DISPATCH. slash_names: also for names with a `/`, as 4.9 does. light_closed: how topics begin
     whose messages get none. light_zero: light queues have the number 0, not that of the message's queue
-    (enableLmq). delay_levels: ms of levels 1, 2, …; None: the broker's default.
+    (enableLmq). delay_levels: ms of levels 1, 2, …; None: the broker's default. lite_alone: of light queues
+    those of LITE topics get units, as a broker with rocksdbCQSelectiveDoubleWriteEnable keeps no others.
     """
 
     index_tags: bool = False
@@ -34,6 +35,7 @@ class Dispatching(NamedTuple):
     lmq_closed: tuple[str, ...] = LIGHT_CLOSED
     lmq_zero: bool = True
     delay_levels: tuple[int, ...] | None = None
+    lite_alone: bool = False
 
 
 OWN_QUEUES = Dispatching(items=False, multi_dispatch=False)

@@ -167,13 +167,13 @@ class DispatchRules(NamedTuple):
         multi_dispatch: bool = True,
         lmq_zero: bool = True,
         delay_levels: tuple[int, ...] | None = None,
+        lite_alone: bool = False,
     ) -> Dispatching:
         """What a broker makes of records, with these options; multi_dispatch: if it knows it."""
         multi = self.multi_dispatch and multi_dispatch
         closed = self.lmq_closed
-        return Dispatching(
-            self.index_tags, items, multi, self.slash_names, closed, lmq_zero, delay_levels
-        )
+        known = self.index_tags, items, multi, self.slash_names, closed
+        return Dispatching(*known, lmq_zero, delay_levels, lite_alone)
 
 
 class TimerRules(NamedTuple):

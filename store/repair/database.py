@@ -8,13 +8,11 @@ record left its end stays, so that its next message gets the number that it woul
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,21 +24,26 @@ from ..broker.dispatch import Dispatched
 from ..broker.dispatch_record import Dispatching
 from ..broker.profiles import LIGHT_QUEUE_OPTIONS, PROFILES, Profile
 from ..broker.snapshot import QueueId, unmendable
-from ..broker.system_topics import LMQ_PREFIX
-from ..broker.topics import loads
+from ..broker.system_topics import LITE_PREFIX, LMQ_PREFIX
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
-from ..disk.byte_reader import read_regular
 from ..disk.files import Edit
 from ..disk.layout import ROCKSDB_CONSUME_QUEUE, ROCKSDB_STORE_TYPE, Layout
 from ..disk.queue_directories import queue_directories
-from ..errors import Missing, Refused, Unreadable, Unsupported
+from ..errors import Refused, Unreadable, Unsupported
 from ..findings.next_commands import proposed
 from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog
 from ..plan.plan import Plan, QueueRow
 from ..queues.read import ConsumeQueues
-from ..queues.rocksdb import HINT, RocksDb, RocksdbConsumeQueue, RocksdbConsumeQueues, readable
+from ..queues.rocksdb import (
+    HINT,
+    RocksDb,
+    RocksdbConsumeQueue,
+    RocksdbConsumeQueues,
+    readable,
+    selective_double_write,
+)
 from ..queues.rocksdb_build import (
     UNIT,
     Bound,
@@ -54,12 +57,10 @@ from ..queues.rocksdb_build import (
 from ..queues.rocksdb_write import database_files
 from ..settings.generation import generation_of
 from ..settings.options import options_of
+from ..start.queue_stores import lite_topics
 
 CONFIG_BYTES_MAX = 64 << 20
 _IN_ORDER = (ExtentKind.BLANK, ExtentKind.ZEROS)
-_LITE_QUEUE = LMQ_PREFIX + "$"
-"""How light queues of LITE topics begin."""
-_LITE = re.compile(r"\+?message\.type")
 _ONE_PLACE = frozenset({"5.3", "5.4"})
 """Generations whose database is in `consumequeue` always: they know no useSeparateStorePathForRocksdbCQ."""
 
@@ -150,6 +151,7 @@ def dispatching_of(layout: Layout, profile: Profile) -> Dispatching:
         items=False,
         multi_dispatch=options.multi_dispatch.value or layout.queue_database is not None,
         delay_levels=options.delay_waits(),
+        lite_alone=selective_double_write(layout),
     )
 
 
@@ -165,7 +167,7 @@ def units_of_log(
     every_queue: also those that brokers with rocksdbCQSelectiveDoubleWriteEnable keep in files alone.
     Raises Refused where the log is not in order, Unreadable.
     """
-    selective = layout.broker_config.get_bool("rocksdbCQSelectiveDoubleWriteEnable")
+    selective = selective_double_write(layout)
     wanted = _selected(layout) if selective and not every_queue else _every
     found = UnitsOfLog(layout, wanted)
     how = dispatching_of(layout, profile)
@@ -179,22 +181,8 @@ def _every(topic: str) -> bool:
 
 def _selected(layout: Layout) -> Callable[[str], bool]:
     """Whether selective double write keeps a topic in the database: LITE topics, and their light queues."""
-    path = layout.config / "topics.json"
-    try:
-        table = loads(read_regular(path, CONFIG_BYTES_MAX).decode())["topicConfigTable"]
-        lite = {str(name) for name, entry in table.items() if _is_lite(entry)}
-    except (Missing, ValueError, KeyError, AttributeError) as error:
-        raise Unreadable("does not say which topics are LITE", path=path) from error
-    return partial(_is_selected, lite)
-
-
-def _is_lite(entry: Any) -> bool:
-    attributes = entry.get("attributes") or {}
-    return any(_LITE.fullmatch(key) and value == "LITE" for key, value in attributes.items())
-
-
-def _is_selected(lite: set[str], topic: str) -> bool:
-    return topic in lite or topic.startswith(_LITE_QUEUE)
+    lite = lite_topics(layout)
+    return lambda topic: topic in lite or topic.startswith(LITE_PREFIX)
 
 
 def database_fix(
@@ -216,6 +204,10 @@ def database_fix(
                 kept = expired_ends(last_units(database), spool, log_start)
                 if layout.queue_database == path:
                     wrong = compare(database, spool, end)
+                    if selective_double_write(
+                        layout
+                    ):  # the row is that of the last message that it has
+                        wrong = wrong._replace(behind=False)
         except Unreadable as error:
             wrong = Wrong(unreadable=f"it cannot be read ({error.message})")
     _complete(found, None)

@@ -29,7 +29,7 @@ from ..disk.broker_conf import BrokerConfig
 from ..disk.layout import Layout
 from ..index.compare import IndexFiles
 from ..log.commit_log import CommitLog
-from ..queues.rocksdb import has_database, light_in_database
+from ..queues.rocksdb import has_database, light_in_database, selective_double_write
 from ..queues.units import NewQueues, QueueNumbers
 from ..settings.generation import generation_of, has_light_offsets
 from ..settings.options import options_of
@@ -44,8 +44,8 @@ class Switches(NamedTuple):
     """Options of a broker.conf that change where a recovery begins and what it does.
 
     multi_dispatch: messages go to the queues that they name besides. light_zero: those of them that
-    are light queues have the number 0. consume_queue_ext: the queues have units in consumequeue_ext.
-    delay_levels: ms of levels 1, 2, …; None for the usual ones.
+    are light queues have the number 0; lite_alone: those of LITE topics alone are kept. consume_queue_ext:
+    the queues have units in consumequeue_ext. delay_levels: ms of levels 1, 2, …; None for the usual ones.
     """
 
     check_crc: bool = True
@@ -58,6 +58,7 @@ class Switches(NamedTuple):
     consume_queue_ext: bool = False
     timer_wheel_enable: bool = True
     delay_levels: tuple[int, ...] | None = None
+    lite_alone: bool = False
 
     @property
     def waits_for_index(self) -> bool:
@@ -78,6 +79,7 @@ class Switches(NamedTuple):
             multi_dispatch=self.multi_dispatch,
             lmq_zero=self.lmq_zero,
             delay_levels=self.delay_levels,
+            lite_alone=self.lite_alone,
         )
 
     @classmethod
@@ -445,6 +447,7 @@ def switches_of(snapshot: Snapshot) -> Switches:
         else switches.lmq_zero,
         consume_queue_ext=switches.consume_queue_ext or ext,
         delay_levels=options.delay_waits(),
+        lite_alone=selective_double_write(snapshot.layout),
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from ..broker.load_rules import Refusal
 from ..broker.profiles import DatabaseRules, Profile
 from ..broker.snapshot import QueueId, Snapshot
-from ..broker.system_topics import LMQ_PREFIX
+from ..broker.system_topics import LITE_PREFIX, LMQ_PREFIX
 from ..broker.topics import Topics
 from ..disk.layout import (
     ROCKSDB_CONSUME_QUEUE,
@@ -18,7 +19,7 @@ from ..disk.layout import (
     was_rocksdb,
 )
 from ..errors import StoreError, Unreadable
-from ..queues.rocksdb import RocksDb, is_rocksdb
+from ..queues.rocksdb import RocksDb, is_rocksdb, parents_of_lite, selective_double_write
 from ..queues.start_rocksdb import DatabaseState, RowDamage
 
 _FILES = "default"
@@ -31,7 +32,7 @@ class QueueStores(NamedTuple):
     """files: it has queues in files. database: directory of those in a RocksDB, None without.
 
     other: where no RocksDB may lie then. reads_database: consumers get what that has; light_in_database:
-    of light queues. selected: topics whose queues it has besides, None: all. extra_files: log files that
+    of light queues. selected: LITE topics where it has their queues alone, None: all. extra_files: log files that
     are looked at for the database alone. accelerated: a recovery after a crash begins at the position
     dispatched. wrong: what the broker says of its options, "" if it takes them.
     """
@@ -48,7 +49,8 @@ class QueueStores(NamedTuple):
 
     def in_database(self, topic: str) -> bool:
         """The database has the queues of a topic."""
-        return self.database is not None and (self.selected is None or topic in self.selected)
+        selected = self.selected is None or topic in self.selected or topic.startswith(LITE_PREFIX)
+        return self.database is not None and selected
 
     def in_files(self, topic: str) -> bool:
         """The topic has queues in files."""
@@ -80,14 +82,18 @@ def queue_stores(layout: Layout, profile: Profile) -> QueueStores:
     assigns = config.get("combineAssignOffsetCQType") or _FILES
     light = rules.light and config.get_bool("combineCQUseRocksdbForLmq", not asked)
     reads = (config.get("combineCQPreferCQType") or _FILES) == ROCKSDB_STORE_TYPE
-    selective = config.get_bool("rocksdbCQSelectiveDoubleWriteEnable")
+    selective = selective_double_write(layout)
     extra = config.get_int("combineCQMaxExtraSearchCommitLogFiles")
     wrong = ""
     if rules.light and asked and not light:
         wrong = "IllegalStateException: unexpected, rocksdbCQ is not ready for LMQ"
     elif (light or selective) and assigns != _FILES:
         wrong = "IllegalArgumentException: CombineConsumeQueueStore maybe incorrect config"
-    selected = _lite_topics(layout) if selective else None
+    selected = None
+    if selective:
+        with suppress(StoreError):  # a broker goes on without topics
+            selected = lite_topics(layout)
+        selected = selected or frozenset()
     extra = _EXTRA_FILES if extra is None else extra
     return QueueStores(
         True, place, other, reads, light, selected, extra, accelerated=accelerated, wrong=wrong
@@ -106,13 +112,15 @@ def _places(layout: Layout, rules: DatabaseRules) -> tuple[Path, Path | None]:
     return beside, separate
 
 
-def _lite_topics(layout: Layout) -> frozenset[str]:
-    try:
-        topics = Topics.read(layout.config)
-    except StoreError:
-        return frozenset()
+def lite_topics(layout: Layout) -> frozenset[str]:
+    """The topics whose messages are LITE, by their attributes or by their light queues in the database.
+
+    Raises StoreError where the configuration cannot be read.
+    """
+    topics = Topics.read(layout.config)
     known = topics.known or ()
-    return frozenset(t for t in known if topics.attribute(t, _MESSAGE_TYPE) == _LITE)
+    told = (t for t in known if topics.attribute(t, _MESSAGE_TYPE) == _LITE)
+    return frozenset(told) | parents_of_lite(layout)
 
 
 def load_database(stores: QueueStores, snapshot: Snapshot) -> DatabaseState | Refusal | None:

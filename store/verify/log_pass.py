@@ -216,6 +216,7 @@ def read(
         return
     from ..audit.messages import scan_messages
     from ..broker.dispatch_record import Dispatching
+    from ..queues.rocksdb import selective_double_write
 
     rules, light = context.profile.dispatch, options_of(context.store.layout).multi_dispatch
     scan_messages(
@@ -225,6 +226,7 @@ def read(
             rules.index_tags,
             multi_dispatch=rules.multi_dispatch and not (light.is_given and not light.value),
             delay_levels=options_of(context.store.layout).delay_waits(),
+            lite_alone=selective_double_write(context.store.layout),
         ),
         progress=progress,
         items=items,
