@@ -130,6 +130,15 @@ class CommitLog:
         batch = Batch(columns, where, Mark.NONE, checked.body_crc_ok)
         return batch if checked.whole.all() else batch.take(checked.whole)
 
+    def begins_at(self, position: int) -> bool:
+        """A record, or the BLANK at the end of a file, begins at a position. Raises Unreadable."""
+        if len(self.records(np.array([position], np.int64))):
+            return True
+        return any(
+            isinstance(item, Extent) and item.kind is ExtentKind.BLANK and item.position == position
+            for item in self.scan(position, position + 1, crc=False)
+        )
+
     def _record_bytes(self, position: int) -> bytes | None:
         """Bytes of the record at `position` as long as its size says, None if that cannot be."""
         file = self.queue.file_at(position) if position >= 0 else None

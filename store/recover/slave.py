@@ -135,18 +135,6 @@ def slave_cut(layout: Layout, master: Path) -> SlaveCut:
         return SlaveCut(layout, "same", end, end, own, masters)
     behind = _Behind(max(position, 0))
     scan_messages(log, [behind], Dispatching(), crc=False)
-    aligned = position >= 0 and (position == log.min_offset or _begins_there(log, position))
+    aligned = position >= 0 and (position == log.min_offset or log.begins_at(position))
     outcome: Literal["cuts", "refuses"] = "cuts" if aligned else "refuses"
     return SlaveCut(layout, outcome, position, end, own, masters, behind.lost)
-
-
-def _begins_there(log: CommitLog, position: int) -> bool:
-    """A record or a BLANK begins at a position."""
-    try:
-        log.record(position)
-    except NotFound:
-        return any(
-            isinstance(item, Extent) and item.kind == "blank" and item.position == position
-            for item in log.scan(position, position + 1, crc=False)
-        )
-    return True

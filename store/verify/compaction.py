@@ -1,8 +1,6 @@
-"""Group H: compaction (docs/invariants.md, I-160 … I-167), and the files of high availability.
+"""Group H: compaction (docs/invariants.md, I-160 … I-167).
 
 One queue of a compaction topic as columns: units of its queue, records of its log (spec 06, 6.1).
-
-The files of brokers with a controller: epochs and identity (I-170, I-171; spec 06, 6.2 and 6.3).
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from ..log.commit_log import Batch, CommitLog, ExtentKind
 from ..log.record_status import Mark
 from ..queues.read_batches import SparseRange, sparse_units
 from ..queues.units import Units, is_valid
-from ..settings.read import BACKUP, ConfigFile, read_config_file
+from ..settings.read import read_config_file
 from .context import VerifyContext
 from .queue_state import queue_bounds
 from .register import after, before
@@ -420,56 +418,3 @@ def _tell(
     add = context.findings.add
     of_queue = {"topic": queue.topic, "queue_id": queue.queue_id}
     add(code, path, text, offset=offset, length=length, **of_queue, **more)  # type: ignore[arg-type]
-
-
-@after("I-170")
-def epochs_follow_one_another(context: VerifyContext) -> None:
-    """The epoch file is whole, its epochs and offsets increase, and the last begins in the log."""
-    path = _path(context, "storePathEpochFile", "epochFileCheckpoint")
-    file = _read(path, "epoch-file")
-    if file is None:
-        return
-    if file.problem is not None:
-        backup = _read(path.with_name(path.name + BACKUP), "epoch-file")
-        whole = backup is not None and backup.problem is None and not file.problem.gives_up
-        then = "; its .bak is whole" if whole else ""
-        text = f"cannot be read: {file.problem.reason}{then}"
-        position, mend = file.problem.position, _mend(path)
-        context.findings.add("I-170", os.fspath(path), text, offset=position, repair=mend)
-        return
-    if file.note:
-        context.findings.add("I-170", os.fspath(path), file.note, repair=_mend(path))
-        return
-    starts = [row["start_offset"] for row in file.records() if "start_offset" in row]
-    if starts and starts[-1] > context.log.end and context.log.complete:
-        text = f"the last epoch begins at {starts[-1]}, the log ends at {context.log.end}"
-        context.findings.add("I-170", os.fspath(path), text, repair=_mend(path))
-
-
-@before("I-171")
-def the_identity_can_be_read(context: VerifyContext) -> None:
-    """Cluster, name and a number."""
-    path = _path(context, "storePathBrokerIdentity", "brokerIdentity")
-    file = _read(path, "broker-identity")
-    if file is not None and file.problem is not None:
-        text = f"{file.problem.reason}"
-        position, mend = file.problem.position, _mend(path)
-        context.findings.add("I-171", os.fspath(path), text, offset=position, repair=mend)
-
-
-def _mend(path: Path) -> str | None:
-    """The copy comes back, as the catalogue says; "" where there is none."""
-    return None if path.with_name(path.name + BACKUP).exists() else ""
-
-
-def _path(context: VerifyContext, option: str, name: str) -> Path:
-    """Where the broker keeps a file: as configured, else in the root of the store."""
-    root = context.store.layout.root
-    return root / context.store.config.get(option, name)
-
-
-def _read(path: Path, kind: str) -> ConfigFile | None:
-    try:
-        return read_config_file(path, kind)
-    except Missing:
-        return None

@@ -44,6 +44,7 @@ MODULES = {
     "index": "index_files index_log",
     "timer": "timer_log timer_progress timer_records timer_wheel",
     "config": "config_files config_entries tiered",
+    "compaction": "compaction controller",
 }
 """The modules with the checks of a group; one that is not here has the name of its group."""
 _ATTEMPTS = 3

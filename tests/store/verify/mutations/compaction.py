@@ -11,6 +11,7 @@ from mqstore.formats.hashing import crc31
 from mqstore.formats.message import MESSAGE
 from mqstore.formats.sparse_consume_queue import END, UNIT, UNIT_BYTES
 from mqstore.store.disk.file_queue import MappedFileQueue
+from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch, CommitLog
 
 from . import on
@@ -161,17 +162,21 @@ def _key(log: Path, offset: int) -> tuple[int, bytes]:
     return offset + at, record[at : record.index(b"\x02", at)]
 
 
-def _epochs(random: Random, end: int) -> list[tuple[int, int]]:
-    starts = sorted(random.sample(range(end), random.randrange(2, 5)))
-    return [(number + 1, start) for number, start in enumerate(starts)]
+def _epochs(store: Path, random: Random) -> list[tuple[int, int]]:
+    """Epochs that begin with records of the log."""
+    log = CommitLog.open(Layout.open(store))
+    starts = [p for item in log.scan() if isinstance(item, Batch) for p in item.position.tolist()]
+    chosen = sorted(random.sample(starts[1:], random.randrange(2, 5)))
+    return [(number + 1, start) for number, start in enumerate(chosen)]
 
 
 @on(*ANY)
 def i_170(store: Path, random: Random) -> str:
-    """Epochs do not add up."""
-    rows = _epochs(random, 10_000)
+    """Epochs do not add up, or are not those of the log; a .bak that a broker would take does not either."""
+    rows = _epochs(store, random)
     count, wrong_crc = len(rows), 0
-    kind = random.choice(["count", "crc", "order", "starts", "behind", "letters", "empty"])
+    kinds = ["count", "crc", "order", "starts", "behind", "inside", "letters", "empty"]
+    kind = random.choice(kinds)
     if kind == "count":
         count += random.choice([-1, 1])
     elif kind == "crc":
@@ -182,13 +187,17 @@ def i_170(store: Path, random: Random) -> str:
         rows[0], rows[1] = (rows[0][0], rows[1][1] + 1), rows[1]
     elif kind == "behind":
         rows[-1] = (rows[-1][0], 1 << 40)
+    elif kind == "inside":
+        number = random.randrange(len(rows))
+        rows[number] = (rows[number][0], rows[number][1] + random.randrange(1, 80))
     lines = [f"{epoch}-{start}\n" for epoch, start in rows]
     if kind == "letters":
         lines[0] = "one-two\n"
     crc = crc31("".join(lines).encode()) + wrong_crc
     text = "" if kind == "empty" else f"{count}\n{crc}\n{''.join(lines)}"
-    (store / "epochFileCheckpoint").write_text(text)
-    return f"{kind}: {text!r}"
+    name = "epochFileCheckpoint" + random.choice(["", ".bak"])
+    (store / name).write_text(text)
+    return f"{name}, {kind}: {text!r}"
 
 
 @on(*ANY)
@@ -197,5 +206,6 @@ def i_171(store: Path, random: Random) -> str:
     text = random.choice(
         ["", "c", "c#b", "c##1", "#b#1", "c#b#one", "c#b#-", "c#b#99999999999999999999"]
     )
-    (store / "brokerIdentity").write_text(text)
-    return repr(text)
+    name = "brokerIdentity" + random.choice(["", "-temp"])
+    (store / name).write_text(text)
+    return f"{name}: {text!r}"

@@ -1,0 +1,115 @@
+"""Epoch files and identities of brokers with a controller against the log and the configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mqstore.formats.hashing import crc31
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.layout import Layout
+from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.search.store import Store
+from mqstore.store.verify.register import Scope
+from mqstore.store.verify.run import verify
+
+from ... import stores
+
+NAME = "5.5.0-clean"
+FILE = "epochFileCheckpoint"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return stores.unpack(NAME, tmp_path_factory.mktemp("controller"))
+
+
+@pytest.fixture(autouse=True)
+def without_files(root: Path) -> None:
+    for path in [*root.glob(f"{FILE}*"), *root.glob("brokerIdentity*")]:
+        path.unlink()
+
+
+def places(root: Path) -> list[int]:
+    """Where the records begin, and behind them the end of the log."""
+    log = CommitLog.open(Layout.open(root))
+    found = [p for item in log.scan() if isinstance(item, Batch) for p in item.position.tolist()]
+    return [*found, log.end().position]
+
+
+def epochs(*starts: int) -> str:
+    lines = "".join(f"{number + 3}-{start}\n" for number, start in enumerate(starts))
+    return f"{len(starts)}\n{crc31(lines.encode())}\n{lines}"
+
+
+def said(root: Path, code: str, *options: str) -> list[str]:
+    """What verify says of a code: the file, and the text."""
+    with Store(root, BrokerConfig().with_set(options)) as store:
+        found = verify(store, Scope(groups=frozenset({"compaction"}))).findings
+    return [f"{Path(f.path).name}: {f.message}" for f in found if f.code == code]
+
+
+def test_epochs_of_the_log(root: Path) -> None:
+    """From its first record to its end; between files, too; what is expired does not count."""
+    at = places(root)
+    assert at[0] == 0
+    blank = next(
+        item.position
+        for item in CommitLog.open(Layout.open(root)).scan()
+        if not isinstance(item, Batch) and item.kind == "blank"
+    )
+    for starts in ((0,), (0, at[7], at[-1]), (at[3], blank)):
+        (root / FILE).write_text(epochs(*starts))
+        assert said(root, "I-170") == []
+
+
+def test_epochs_of_another_log(root: Path) -> None:
+    at = places(root)
+    (root / FILE).write_text(epochs(0, at[5] + 8, at[-1]))
+    assert said(root, "I-170") == [
+        f"{FILE}: epoch 4 begins at {at[5] + 8}, where no record does: a slave cannot be cut there"
+    ]
+    (root / FILE).write_text(epochs(0, at[-1] + 10, at[-1] + 20))
+    assert said(root, "I-170") == [
+        f"{FILE}: the last epoch begins at {at[-1] + 20}, the log ends at {at[-1]} (and 1 epoch before it)"
+    ]
+
+
+def test_the_file_that_a_broker_takes(root: Path) -> None:
+    """The .bak of one that is missing or does not add up; of one with no number neither."""
+    at = places(root)
+    good, bad = epochs(0, at[5]), epochs(0, at[-1] + 9)
+    file, backup = root / FILE, root / f"{FILE}.bak"
+    backup.write_text(good)
+    assert said(root, "I-170") == []
+    backup.write_text(bad)
+    assert said(root, "I-170") == [
+        f"{FILE}.bak: the last epoch begins at {at[-1] + 9}, the log ends at {at[-1]}"
+    ]
+    file.write_text(good)
+    assert said(root, "I-170") == [], "nobody reads the .bak of a whole file"
+    file.write_text(f"9\n0\n3-{at[3]}\n")
+    cannot = f"{FILE}: cannot be read: 1 entry, not 9 as it says; its .bak is whole"
+    assert said(root, "I-170") == [
+        cannot,
+        f"{FILE}.bak: the last epoch begins at {at[-1] + 9}, the log ends at {at[-1]}",
+    ]
+    file.write_text("x\n0\n")
+    assert said(root, "I-170") == [f"{FILE}: cannot be read: the count is not a number"]
+    file.unlink()
+    backup.write_text("x\n0\n")
+    assert said(root, "I-170") == [
+        f"{FILE}: missing, and its .bak cannot be read: the count is not a number"
+    ]
+
+
+def test_names_of_the_configuration(root: Path) -> None:
+    for name in ("brokerIdentity", "brokerIdentity-temp"):
+        (root / name).write_text("c#broker-a#2" + "#code" * name.endswith("temp"))
+    assert said(root, "I-171") == []
+    assert said(root, "I-171", "brokerClusterName=c", "brokerName=broker-a") == []
+    assert said(root, "I-171", "brokerClusterName=d", "brokerName=broker-a") == [
+        f"{name}: brokerClusterName is 'd', the cluster name here 'c': the broker does not register"
+        for name in ("brokerIdentity", "brokerIdentity-temp")
+    ]
