@@ -67,7 +67,7 @@ class QueueAudit:
     log_end: int
     #: Units of tombstones get the tag of the tombstone.
     retag: bool = False
-    #: Units with a wrong tags code count as wrong, too; those of tombstones keep that of the lost message.
+    #: Units with a wrong tags code count as wrong, too.
     exact: bool = False
     #: A shifted queue gets the numbers of its records.
     renumber: bool = False
@@ -133,7 +133,7 @@ class QueueAudit:
         if self.retag:
             wrong |= messages.lost & (kinds != Kind.NONE)
         if self.exact and self.queue.topic != SCHEDULE_TOPIC:  # there it is a configured time
-            wrong |= (kinds == Kind.TAGS) & ~messages.lost
+            wrong |= kinds == Kind.TAGS
         if not wrong.any():
             return
         disputed = wrong & (kinds < Kind.PRE_FILL) & (there["physical_offset"] < self.log_end)

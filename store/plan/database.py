@@ -43,6 +43,7 @@ from ..queues.rocksdb import (
     is_rocksdb,
 )
 from ..queues.rocksdb_build import (
+    UNIT,
     Bound,
     Holes,
     UnitSpool,
@@ -181,11 +182,26 @@ class DatabaseAudit(LogObserver):
             return
         self.holes.note(messages.queue, _columns(messages), messages.lost)
         wrong = compare(self._there(messages.queue, messages.offset), messages) > Kind.ADDRESS
+        for at in np.flatnonzero(messages.lost & ~wrong).tolist():
+            wrong[at] = self._is_other(messages, at)
         ends = [Bound(int(messages.position[at]), int(messages.offset[at])) for at in (0, -1)]
         first = reach.first if reach is not None else ends[0]
         self.reach[messages.queue] = _Reach(first, ends[1])
         if wrong.any():
             self.missing.add(messages.queue, *_columns(messages.take(wrong)))
+
+    def _is_other(self, messages: Messages, at: int) -> bool:
+        """A tombstone's unit still has tags and time of the lost message: a filter of tags is to pass it over."""
+        assert self.database is not None
+        topic, queue_id = _bytes(messages.queue.topic), messages.queue.queue_id
+        offset, *values = (int(column[at]) for column in _columns(messages))
+        unit = dict(zip(UNIT.names or (), values, strict=True))
+        try:
+            there = self.database.get(UNITS, formats.unit_key(topic, queue_id, offset))
+        except Unreadable:
+            self.broken = True
+            return True
+        return there != formats.UNIT.build(unit)
 
     def fill_holes(self) -> None:
         """Behind the last message: where neither log nor database has a unit."""

@@ -104,8 +104,6 @@ class UnitsOfLog(LogObserver):
     def __init__(self, layout: Layout, wanted: Callable[[str], bool]) -> None:
         self.spool, self.end = UnitSpool(), 0
         self.holes = Holes()
-        #: Queue offsets of tombstones.
-        self.lost: dict[QueueId, list[Ints]] = {}
         self._layout, self._wanted = layout, wanted
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
@@ -123,8 +121,6 @@ class UnitsOfLog(LogObserver):
         columns = (*place, messages.tags_code, messages.store_timestamp)
         self.spool.add(messages.queue, *columns)
         self.holes.note(messages.queue, columns, messages.lost)
-        if messages.lost.any():
-            self.lost.setdefault(messages.queue, []).append(messages.offset[messages.lost])
 
     def extent(self, extent: Extent) -> None:
         """What lies between records."""
@@ -217,32 +213,24 @@ def database_fix(
 
 
 def _complete(found: UnitsOfLog, database: RocksDb | None) -> None:
-    """Add what the log does not say. Units that name a tombstone stay as they are: with the tag of the message
-    that is lost, and in light queues, which no tombstone names. Holes that are left are closed.
+    """Add what the log does not say: units of light queues that name a tombstone, which says nothing of these,
+    stay as they are. Holes that are left are closed.
     """
     lost = found.holes.tombstones[:, 1]
     if database is not None and len(lost):
         for topic, queue_id, _ in RocksdbConsumeQueues.of(database):
-            queue = QueueId(topic, queue_id)
             if topic.startswith(LMQ_PREFIX):
-                _keep(database, found.spool, queue, lost, None)
-            elif queue in found.lost:
-                _keep(database, found.spool, queue, lost, np.concatenate(found.lost[queue]))
+                _keep_tombstones(database, found.spool, QueueId(topic, queue_id), lost)
     found.holes.fill(found.spool, database, lambda position: np.isin(position, lost))
 
 
-def _keep(
-    database: RocksDb, spool: UnitSpool, queue: QueueId, lost: Ints, numbers: Ints | None
-) -> None:
-    """Put the database's own units of tombstones behind those of the log. numbers: at these queue offsets alone."""
+def _keep_tombstones(database: RocksDb, spool: UnitSpool, queue: QueueId, lost: Ints) -> None:
+    """Put the database's own units of tombstones behind those of the log. lost: their positions."""
     opened = RocksdbConsumeQueue(database, *queue)
     summary = opened.summary()
     for first, data in opened.rows(summary.min_offset, summary.max_offset):
         units = np.frombuffer(data, UNIT)
-        mine = np.isin(units["physical_offset"].astype(np.int64), lost)
-        if numbers is not None:
-            mine &= np.isin(np.arange(first, first + len(units)), numbers)
-        at = np.flatnonzero(mine)
+        at = np.flatnonzero(np.isin(units["physical_offset"].astype(np.int64), lost))
         if len(at):
             spool.add(queue, first + at, *(units[name][at] for name in UNIT.names or ()))
 
