@@ -88,6 +88,7 @@ def test_the_wheel_holds_the_package_its_pages_and_its_completions(wheel: Path) 
     assert held == expected
 
 
+@pytest.mark.slow
 def test_the_sdist_builds_the_same_wheel(wheel: Path, unpacked_sdist: Path, tmp_path: Path) -> None:
     assert contents(build(unpacked_sdist, tmp_path, "wheel")) == contents(wheel)
 

@@ -76,6 +76,7 @@ def run(closed: int, commands: tuple[str, ...], folder: Path) -> tuple[list[int]
     return [int(code) for code in codes], done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_closed_stdin(tmp_path: Path) -> None:
     """Who needs none does not notice; who reads it says so; who asks names --yes."""
     codes, _, _ = run(0, COMMANDS, tmp_path / "a")

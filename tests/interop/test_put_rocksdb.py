@@ -90,6 +90,7 @@ def test_queues_in_both(version: str, oracle: Any, tmp_path: Path) -> None:
     assert_goes_on(oracle(version), root, config, ours)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "version"),
     [("5.3.3-rocksdb", "5.4.0"), ("5.3.3-rocksdb", "5.5.1"), ("5.5.1-combine-lmq", "5.5.1")],
