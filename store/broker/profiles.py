@@ -197,6 +197,8 @@ class DatabaseRules(NamedTuple):
     skips_new: bool
     #: the first record of a file has to pass the check, and to have a store time (since 5.4.0)
     checks_first: bool
+    #: a pull fails at the unit before a hole, too, not at the hole alone (since 5.5.0)
+    looks_ahead: bool = False
 
 
 class Profile(NamedTuple):
@@ -356,7 +358,9 @@ PROFILES: dict[str, Profile] = {
             ),
             DispatchRules(True, ReputStart.LOG_END, index_tags=True, multi_dispatch=True),
             TimerRules(clamps=True, any_size=True),
-            DatabaseRules(hybrid=True, light=True, skips_new=True, checks_first=True),
+            DatabaseRules(
+                hybrid=True, light=True, skips_new=True, checks_first=True, looks_ahead=True
+            ),
         ),
     )
 }

@@ -148,7 +148,10 @@ class _Reach:
 
 @dataclass
 class DatabaseAudit(LogObserver):
-    """The database held against the messages of a log. missing: units that it lacks, or has wrong."""
+    """The database held against the messages of a log.
+
+    missing: units that it lacks, or has wrong. dispatched: position behind the last record with a unit.
+    """
 
     database: RocksDb | None
     stores: QueueStores
@@ -156,6 +159,9 @@ class DatabaseAudit(LogObserver):
     missing: UnitSpool = field(default_factory=UnitSpool)
     reach: dict[QueueId, _Reach] = field(default_factory=dict)
     holes: Holes = field(default_factory=Holes)
+    dispatched: int = 0
+    #: Where the log begins; None: not all queues of its messages are known.
+    log_start: int | None = None
     #: The database has units that cannot be read.
     broken: bool = False
 
@@ -171,6 +177,8 @@ class DatabaseAudit(LogObserver):
     def messages(self, messages: Messages) -> None:
         """Note what the queue has otherwise, and how far it goes."""
         messages = messages.take(messages.position < self.log_end)
+        ends_at = messages.position + messages.size
+        self.dispatched = max(self.dispatched, int(ends_at.max(initial=0)))
         reach = self.reach.get(messages.queue)
         offsets = messages.offset
         later = offsets >= 0
@@ -246,7 +254,7 @@ class DatabaseAudit(LogObserver):
         want = _CHECKPOINT.pack(self.log_end)
         there = row is not None and len(row) >= _CHECKPOINT.size
         reached = int(_CHECKPOINT.unpack(row[: _CHECKPOINT.size])[0]) if row and there else -1
-        lags = self.stores.selected is None and reached < self.log_end
+        lags = self.stores.selected is None and reached < self.dispatched
         if lags or reached > self.log_end or (reached < self.log_end and (units or rows)):
             rows[_CHECKPOINT_KEY] = want
         return {UNITS: units, BOUNDS: rows}
@@ -261,17 +269,26 @@ class DatabaseAudit(LogObserver):
         topic, reach = _bytes(queue.topic), self.reach.get(queue)
         there = RocksdbConsumeQueue(database, *queue)
         last = None if reach is None else reach.last
+        # of a queue without a message in the log nothing is right that lies there
+        wrong_from = self.log_end if self.log_start is None else self.log_start
+        emptied = -1
         for unit in there.newest_first():
             if last is not None and unit.queue_offset <= last.queue_offset:
                 break
-            if last is None and unit.physical_offset < self.log_end:
+            if last is None and unit.physical_offset < wrong_from:
                 last = Bound(unit.physical_offset, unit.queue_offset)
                 break
+            if reach is None and unit.physical_offset < self.log_end:
+                emptied = max(emptied, unit.queue_offset)
             units[formats.unit_key(topic, queue.queue_id, unit.queue_offset)] = None
         high, low = (formats.bound_key(topic, queue.queue_id, each) for each in (MAX, MIN))
         found = database.get(BOUNDS, high)
         row = Bound(*_BOUND.unpack(found)) if found and len(found) == _BOUND.size else None
         beyond = row is None or row.physical_offset >= self.log_end
+        if emptied >= 0:  # it goes on behind its last number, as brokers begin queues late
+            emptied = emptied if row is None else max(emptied, row.queue_offset)
+            rows[high], rows[low] = _BOUND.pack(0, emptied), _BOUND.pack(0, emptied + 1)
+            return
         if last is not None and row != last and (reach is not None or beyond):
             rows[high] = _BOUND.pack(*last)
         if reach is None:
@@ -309,6 +326,7 @@ def database_edits(
     assert place is not None
     how = how._replace(slash_names=True)
     audit = DatabaseAudit(database, stores, log_end)
+    audit.log_start = log.min_offset if how.multi_dispatch else None
     scan_messages(log, [audit], how, crc=False)
     audit.fill_holes()
     if database is not None and not audit.broken:

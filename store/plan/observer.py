@@ -344,12 +344,13 @@ def expected_queues(
     """
     taken = load_table(snapshot.layout, TOPICS, rules).taken
     table = taken.value.get("topicConfigTable") if taken is not None else None
-    if not isinstance(table, dict) or not table:
-        return can_have_files
-    names = {str(name) for name in table}
+    known = isinstance(table, dict) and bool(table)
+    names = {str(name) for name in table} if table is not None and known else set()
 
     def expected(queue: QueueId) -> bool:
-        known = queue in snapshot.queues or queue.topic in names
-        return can_have_files(queue) and (known or (light and queue.topic.startswith(LMQ_PREFIX)))
+        if light and queue.topic.startswith(LMQ_PREFIX):
+            return True
+        there = not known or queue in snapshot.queues or queue.topic in names
+        return there and can_have_files(queue)
 
     return expected

@@ -236,7 +236,8 @@ def _plan(
         return _without_log(snapshot, policy, profile, edits, GroupLoss(progress or {}))
     sound = None if edits else sound
     queue, maker = _files_of(mended), None
-    look = partial(scan_messages, how=switches.dispatching(profile.dispatch), progress=tell)
+    how = database.stores.making(switches.dispatching(profile.dispatch))
+    look = partial(scan_messages, how=how, progress=tell)
     groups, brought = GroupLoss(progress or {}), None
     if keep:
         kept, maker, brought = _keep(

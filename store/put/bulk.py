@@ -285,6 +285,8 @@ def _dispatch(writer: StoreWriter, columns: dict[str, Any], topics: Dictionary) 
         multi_dispatch=writer.lmq_units,
         delay_levels=writer.delay_levels,
     )
+    if writer.database is not None:
+        how = writer.database.stores.making(how)
     return dispatch_columns(records, how, topics)
 
 

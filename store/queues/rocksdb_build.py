@@ -84,6 +84,8 @@ class UnitSpool:
         self._disordered: set[QueueId] = set()
         #: The last unit of each queue.
         self.ends: dict[QueueId, Bound] = {}
+        #: Position behind the last record that has a unit.
+        self.dispatched = 0
         self._digest = hashlib.sha256()
 
     def __len__(self) -> int:
@@ -113,6 +115,7 @@ class UnitSpool:
             self._file.write(data)
         self._parts.setdefault(queue, []).append((self._rows, len(rows)))
         self._rows += len(rows)
+        self.dispatched = max(self.dispatched, int((position + size).max()))
         last = len(offset) - 1 - int(offset[::-1].argmax())
         end, before = Bound(int(position[last]), int(offset[last])), self.ends.get(queue)
         if (np.diff(offset) <= 0).any() or (before and int(offset[0]) <= before.queue_offset):

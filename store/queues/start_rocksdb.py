@@ -39,6 +39,7 @@ class Commit(Enum):
     BEFORE_CUT = "before the recovery cuts the rows"
     BEFORE_START = "behind that, before queues are compared"
     LAST = "when the queues have been compared"
+    IN_PARTS = "before the cut, the last record alone at last"
 
 
 class Bound(NamedTuple):
@@ -111,12 +112,22 @@ class DatabaseState:
     log_start: int = 0
     #: Units that were asked for cannot be read.
     unreadable: bool = False
+    #: A pull fails at the unit before a hole, too.
+    looks_ahead: bool = True
+    #: Queues whose highest row is too long: it counts once it is asked for.
+    _long: set[QueueId] = field(default_factory=set)
+    #: Queues at whose min row each question throws, and each pull.
+    throwing: set[QueueId] = field(default_factory=set)
     _first_asked: dict[QueueId, int] = field(default_factory=dict)
     _highest: dict[QueueId, int] = field(default_factory=dict)
     _lowest: dict[QueueId, Bound] = field(default_factory=dict)
     _added: dict[QueueId, _Added] = field(default_factory=dict)
     _waiting: list[tuple[Queued, ...]] = field(default_factory=list)
     _waiting_row: int = _NONE
+    _waiting_last: int = _NONE
+    #: Units were written by the thread: when, races. backwards: the last record lay before others.
+    wrote: bool = False
+    backwards: bool = False
 
     @classmethod
     def load(cls, source: RocksDb | None) -> DatabaseState:
@@ -131,10 +142,10 @@ class DatabaseState:
             raise RowDamage(f"RocksDBException ({error.message})") from error
         for key, value in state.rows.items():
             state._take(key, value)
-        value = state.rows.get(_CHECKPOINT_KEY, b"")
-        if value and len(value) < _CHECKPOINT.size:
+        row = state.rows.get(_CHECKPOINT_KEY)
+        if row is not None and len(row) < _CHECKPOINT.size:
             raise RowDamage("IndexOutOfBoundsException at the row of CHECKPOINT_TOPIC")
-        state.row = int(_CHECKPOINT.unpack(value[: _CHECKPOINT.size])[0]) if value else 0
+        state.row = int(_CHECKPOINT.unpack(row[: _CHECKPOINT.size])[0]) if row else 0
         state.dispatch_from = state.row
         return state
 
@@ -146,14 +157,18 @@ class DatabaseState:
             found = formats.BOUND_KEY.parse(key)
         except ConstructError as error:
             raise RowDamage("BufferUnderflowException at a key of the family offset") from error
-        if len(value) == _BOUND.size and found.bound == MAX:
-            queue = QueueId(found.topic.decode("utf-8", "surrogateescape"), found.queue_id)
+        if len(value) < _BOUND.size or found.bound != MAX:
+            return
+        queue = QueueId(found.topic.decode("utf-8", "surrogateescape"), found.queue_id)
+        if len(value) == _BOUND.size:
             self._highest.setdefault(queue, int(_BOUND.unpack(value)[1]))
+        else:
+            self._long.add(queue)
 
     @property
     def queues(self) -> list[QueueId]:
         """Queues that have a row, or get units, sorted."""
-        found = set(self._highest) | set(self._added)
+        found = set(self._highest) | set(self._added) | self._long
         return sorted(queue for queue in found if queue.topic.encode() != formats.CHECKPOINT_TOPIC)
 
     def view(self, queue: QueueId) -> DatabaseQueue:
@@ -218,6 +233,7 @@ class DatabaseState:
                 self._first_asked[queue] = self.min_offset(queue)
             except RowDamage:
                 self._first_asked[queue] = 0
+                self.throwing.add(queue)
         return self._first_asked[queue]
 
     def _correct_min(self, queue: QueueId, low: int) -> bool:
@@ -272,21 +288,30 @@ class DatabaseState:
 
     # what a start does
 
-    def dispatch(self, queued: Iterable[Queued], end: int) -> None:
-        """Take units of records up to the position `end`; they wait for `commit`."""
-        self._waiting.append(tuple(queued))
-        self._waiting_row = end
+    def dispatch(self, queued: Iterable[Queued], end: int, last: int) -> None:
+        """Take units of records up to the position `end`, of which the last one ends at `last`.
 
-    def commit(self) -> None:
-        """Write what waits: units, the highest of each queue as they come, and how far it got."""
+        They wait for `commit`.
+        """
+        self._waiting.append(tuple(queued))
+        self._waiting_row = max(self._waiting_row, end)
+        self._waiting_last = last
+
+    def commit(self, *, in_parts: bool = False) -> None:
+        """Write what waits: units, the highest of each queue as they come, and how far it got.
+
+        in_parts: the last record by itself, else all together.
+        """
         for batch in self._waiting:
             for queue, offsets, units in batch:
                 self._added.setdefault(queue, _Added()).put(offsets, units)
                 last = Bound(int(units["physical_offset"][-1]), int(offsets[-1]))
                 self._put_bound(queue, MAX, last)
         if self._waiting:
-            self.row = self._waiting_row
-        self._waiting = []
+            self.wrote = True
+            self.backwards |= self._waiting_last < self._waiting_row
+            self.row = self._waiting_last if in_parts else self._waiting_row
+        self._waiting, self._waiting_row = [], _NONE
 
     def cut(self, log_end: int) -> None:
         """`truncateDirty`: rows that name records at or behind the log end; units stay."""
@@ -417,10 +442,14 @@ class DatabaseQueue:
         return False
 
     def lookup(self, offsets: Ints) -> Units:
-        """Units that a pull gets, zeros elsewhere: a pull fails before a hole as well as at it (B4)."""
-        end = self.max_offset
+        """Units that a pull gets, zeros elsewhere: a pull may fail before a hole as well as at it (B4)."""
+        self.state.first_min_offset(self.queue)
+        end = 0 if self.queue in self.state.throwing else self.max_offset
         found = self.units_at(offsets)
         inside: Flags = (offsets >= 0) & (offsets < end)
+        if not self.state.looks_ahead:
+            found[~inside] = 0
+            return found
         more = inside & (offsets + 1 < end)
         behind = self.units_at(offsets + 1)
         stuck = more & (behind["size"] == 0) & (behind["physical_offset"] == 0)

@@ -197,7 +197,8 @@ CASES: tuple[Case, ...] = (
     ),
     _refusal(
         "queue-database-row",
-        "a row of the bounds in the RocksDB of queues cannot be read, or is too short",
+        "a row of the bounds in the RocksDB of queues cannot be read, is too short, or lies beyond the log"
+        " (enableAcceleratedRecovery)",
         "puts the row right, or makes the database anew",
         "I-084",
     ),
@@ -211,6 +212,12 @@ CASES: tuple[Case, ...] = (
         "queue-database-behind",
         "the RocksDB of queues, which consumers read, lies too far behind the log",
         "completes it from the log",
+        "I-084",
+    ),
+    _refusal(
+        "queue-database-light",
+        "consumers read the queues of the RocksDB, and the log has messages of light queues (5.4)",
+        "completes the queues, so that none of them is dispatched again",
         "I-084",
     ),
     _refusal("ext-foreign-name", "a consumequeue_ext file's name is not a number", _MOVED, "I-005"),

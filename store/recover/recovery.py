@@ -38,6 +38,7 @@ from ..settings.options import options_of
 from ..start.config import ConfigStart, config_start
 from ..start.config_rules import config_rules
 from ..start.log import Switches, as_configured, by_source, proof_in, switches_of
+from ..start.queue_stores import queue_stores
 from ..start.simulate import Outcome, all_outcomes, simulate
 from .cases import Case, Facts, case_of
 from .predict import Prediction, prediction, queue_ends
@@ -297,7 +298,9 @@ def analyze(
         for auditor in auditors:
             auditor.reset()
         if snapshot.log:
-            scan_messages(CommitLog.open(layout), [*auditors], how=_every_message(switches, main))
+            scan_messages(
+                CommitLog.open(layout), [*auditors], how=_every_message(layout, switches, main)
+            )
     found = _recovery(snapshot, generation, version, watched, main, plan, refusal, wish, seen)
     return replace(found, played=Played(snapshot, chosen, sound))
 
@@ -343,10 +346,10 @@ def _sound(
     return None if proof is None else prove_log(proof, jobs or cores(), tell)
 
 
-def _every_message(switches: Switches, main: Profile) -> Dispatching:
+def _every_message(layout: Layout, switches: Switches, main: Profile) -> Dispatching:
     """The messages that count where nothing is planned."""
     if main.database is not None and switches.multi_dispatch:
-        return switches.dispatching(main.dispatch)
+        return queue_stores(layout, main).making(switches.dispatching(main.dispatch))
     return Dispatching(multi_dispatch=False)
 
 

@@ -166,7 +166,7 @@ def units_of_log(
     selective = selective_double_write(layout)
     wanted = _selected(layout) if selective and not every_queue else _every
     found = UnitsOfLog(layout, wanted)
-    how = dispatching_of(layout, profile)
+    how = dispatching_of(layout, profile)._replace(slash_names=True)
     scan_messages(CommitLog.open(layout), [found], how, progress=tell)
     return found
 
@@ -256,7 +256,10 @@ def compare(database: RocksDb, spool: UnitSpool, end: int) -> Wrong:
     for queue, bound in last_units(database):
         rows += queue not in spool.ends and bound.physical_offset >= end
     value = database.get(BOUNDS, formats.bound_key(formats.CHECKPOINT_TOPIC, 0, MAX))
-    behind = value is None or value != formats.CHECKPOINT.build({"physical_offset": end})
+    row = -1
+    if value is not None and len(value) == formats.CHECKPOINT.sizeof():
+        row = formats.CHECKPOINT.parse(value).physical_offset
+    behind = not spool.dispatched <= row <= end
     return Wrong(units, rows, behind and bool(spool.ends))
 
 

@@ -4,20 +4,38 @@ how they are held against those in files.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from ...formats.derive import Columns
+from ...formats.derive.ragged import Flags
+from ...formats.hashing import java_string
+from ...formats.message import SysFlag
 from ..broker.dispatch import dispatch_columns
 from ..broker.load_rules import Refusal
 from ..broker.profiles import Profile
 from ..broker.snapshot import QueueId
+from ..broker.system_topics import LMQ_PREFIX
+from ..columns.dictionary import dictionary
 from ..columns.ordered import order_of_pairs
 from ..queues.start_rocksdb import Commit, DatabaseState, FileQueue, Queued, RowDamage
 from ..queues.units import UNIT_DTYPE
 from .log import DatabaseSearch, Switches
 from .queue_stores import QueueStores
+
+
+class LightThrows(Exception):
+    """5.4 looks for the file of a light queue among the queues that consumers read (B44)."""
+
+    def __init__(self) -> None:
+        super().__init__("ClassCastException: RocksDBConsumeQueue cannot be cast to ConsumeQueue")
+
+    @classmethod
+    def check(cls, topics: Iterable[str]) -> None:
+        """Raises it where one of these has light queues."""
+        if any(topic.startswith(LMQ_PREFIX) for topic in topics):
+            raise cls
 
 
 def search_for(stores: QueueStores, database: DatabaseState, profile: Profile) -> DatabaseSearch:
@@ -65,15 +83,27 @@ class DatabaseDispatch:
         self, database: DatabaseState, stores: QueueStores, profile: Profile, switches: Switches
     ) -> None:
         self._database, self._stores = database, stores
-        self._how = switches.dispatching(profile.dispatch)._replace(slash_names=True)
+        how = switches.dispatching(profile.dispatch)
+        self._how = how._replace(
+            slash_names=True, lite_alone=False
+        )  # topics are selected, not names
+        #: Position of a record that the thread tries to put for ever (B11); nothing comes behind it.
+        self.poisoned: int | None = None
 
     def add(self, columns: Columns, behind: int | None) -> None:
         """What is dispatched for records. behind: only for those at a greater position."""
+        wanted = columns.ints("sys_flag") & SysFlag.PREPARED == 0  # nor those rolled back
         if behind is not None:
-            columns = columns.take(columns.ints("physical_offset") > behind)
-        if not len(columns):
+            wanted &= columns.ints("physical_offset") > behind
+        if self._stores.selected is not None:
+            wanted &= self._selected(columns)
+        columns = columns.take(wanted)
+        if not len(columns) or self.poisoned is not None:
             return
         dispatched = dispatch_columns(columns, self._how)
+        if len(dispatched.poisoned):
+            self.poisoned = int(columns.ints("physical_offset")[dispatched.poisoned[0]])
+            return
         made = dispatched.units
         units = np.zeros(len(made), UNIT_DTYPE)
         for name in UNIT_DTYPE.names or ():
@@ -86,8 +116,12 @@ class DatabaseDispatch:
             key = int(keys[mine[0]])
             topic = dispatched.topics[key >> 32]
             queue_id = (key & 0xFFFFFFFF ^ 1 << 31) - (1 << 31)
-            if self._stores.in_database(topic):
-                queue = QueueId(topic, queue_id)
-                queued.append(Queued(queue, made.queue_offset[mine], units[mine]))
-        last = int(columns.ints("physical_offset")[-1] + columns.ints("total_size")[-1])
-        self._database.dispatch(queued, last)
+            queued.append(Queued(QueueId(topic, queue_id), made.queue_offset[mine], units[mine]))
+        ends = columns.ints("physical_offset") + columns.ints("total_size")
+        self._database.dispatch(queued, int(ends.max()), int(ends[-1]))
+
+    def _selected(self, columns: Columns) -> Flags:
+        """Records of LITE topics: with all queues that they name, whatever the names are."""
+        found, selected = dictionary(columns.ragged("topic")), self._stores.selected or frozenset()
+        wanted = np.array([java_string(value) in selected for value in found.values], np.bool_)
+        return wanted[found.ids]

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import Refusal
 from ..broker.profiles import DatabaseRules, Profile
 from ..broker.snapshot import QueueId, Snapshot
@@ -48,13 +49,22 @@ class QueueStores(NamedTuple):
     wrong: str = ""
 
     def in_database(self, topic: str) -> bool:
-        """The database has the queues of a topic."""
+        """The database has the queues of a topic; light queues of LITE topics are known by their names."""
         selected = self.selected is None or topic in self.selected or topic.startswith(LITE_PREFIX)
         return self.database is not None and selected
 
     def in_files(self, topic: str) -> bool:
         """The topic has queues in files."""
         return self.files and not (self.light_in_database and topic.startswith(LMQ_PREFIX))
+
+    @property
+    def throws_at_light(self) -> bool:
+        """A message of a light queue cannot be dispatched (5.4, B44)."""
+        return self.files and self.reads_database and not self.light_in_database
+
+    def making(self, how: Dispatching) -> Dispatching:
+        """The units that count: a light queue that is in the database may have a `/` in its name."""
+        return how._replace(slash_names=True) if self.light_in_database else how
 
     def reads(self, queue: QueueId) -> bool:
         """Consumers get this queue from the database."""

@@ -32,11 +32,11 @@ from ..broker.system_topics import LMQ_PREFIX
 from ..index.compare import IndexState, load_index
 from ..queues.start import ExtDamage, ExtRules, QueueState
 from ..queues.start_batches import BatchQueueState, batch_units
-from ..queues.start_rocksdb import Commit, DatabaseState, StartedQueue
+from ..queues.start_rocksdb import Commit, DatabaseState, RowDamage, StartedQueue
 from ..queues.units import UNIT_DTYPE, Units, joined
 from ..timer.start import QUEUE as TIMER_QUEUE
 from ..timer.start import TimerState, recover_timer
-from .database import DatabaseDispatch, against_files, search_for
+from .database import DatabaseDispatch, LightThrows, against_files, search_for
 from .dledger import DLedgerStart
 from .dledger_broker import recover_dledger
 from .log import (
@@ -54,6 +54,8 @@ from .queue_stores import QueueStores, load_database, queue_stores
 RETRY_SECONDS = 30
 #: What Java throws at a queue offset that is no number.
 POISON = "NumberFormatException"
+
+_REFUSED = {LightThrows: "light", NotReadable: "behind", RowDamage: "row"}
 
 
 @dataclass
@@ -176,8 +178,9 @@ def simulate(
         path = str(snapshot.layout.commit_log_directories[0])
         outcome.refusal = Refusal("poison-record", poison.reason, path)
         return outcome
-    except NotReadable as error:
-        outcome.refusal = Refusal("queue-database-behind", str(error), str(outcome.stores.database))
+    except (LightThrows, NotReadable, RowDamage) as error:
+        case = "queue-database-" + _REFUSED[type(error)]
+        outcome.refusal = Refusal(case, str(error), str(outcome.stores.database))
         return outcome
     _correct_min_offsets(outcome)
     if outcome.refusal is None and outcome.database is not None:
@@ -205,15 +208,16 @@ def all_outcomes(
     *,
     sound: VerifiedLog | None = None,
 ) -> Iterator[Outcome]:
-    """What one start can come to: where a thread of a recovery after a crash races with the recovery, several
+    """What one start can come to: where a thread that writes units races with the recovery, several
     (B41). The usual one first. Raises as `simulate`.
     """
     usual = simulate(snapshot, profile, switches, now_ms, sound=sound)
     yield usual
-    if usual.database is None or not snapshot.abort or usual.refusal is not None:
+    if usual.database is None or not usual.database.wrote:
         return
     seen = [_ends(usual)]
-    for commit in Commit:
+    others = [commit for commit in Commit if commit is not usual.commit]
+    for commit in others if usual.database.backwards else others[:-1]:
         other = simulate(snapshot, profile, switches, now_ms, sound=sound, commit=commit)
         if (ends := _ends(other)) not in seen:
             seen.append(ends)
@@ -267,7 +271,9 @@ def _load_database(outcome: Outcome) -> Refusal | None:
     found = load_database(outcome.stores, outcome.snapshot)
     if isinstance(found, Refusal):
         return found
-    outcome.database = found
+    outcome.database, rules = found, outcome.profile.database
+    if found is not None and rules is not None:
+        found.looks_ahead = rules.looks_ahead
     return None
 
 
@@ -346,6 +352,9 @@ def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
     first = files[outcome.start.number]
     outcome.start_path = first.entry.path if first.entry else None
     outcome.scan_start = first.start
+    skipped = _skipped(outcome, first, behind)
+    if skipped > snapshot.log_file_bytes:
+        raise RowDamage(f"IllegalArgumentException: newPosition > limit ({skipped})")
     scan = LogWalk(snapshot, list(files), profile, crashed, switches.body_check)
     outcome.walk = scan
     dispatches = crashed or profile.dispatch.when_clean
@@ -362,7 +371,7 @@ def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
     if database is not None:
         further = DatabaseDispatch(database, outcome.stores, profile, switches)
     with waiting:
-        for batch in scan.batches(outcome.start.number, _skipped(outcome, first, behind)):
+        for batch in scan.batches(outcome.start.number, skipped):
             if not dispatches:
                 continue
             if isinstance(batch, PhantomRecord):
@@ -374,9 +383,11 @@ def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
             if further is not None:
                 further.add(held.columns, None if crashed else behind)
     end = scan.end
+    if further is not None and further.poisoned is not None:
+        outcome.hangs = _UndispatchableRecord(further.poisoned).reason
     if database is not None:
-        if outcome.commit is Commit.BEFORE_CUT:
-            database.commit()
+        if outcome.commit in (Commit.BEFORE_CUT, Commit.IN_PARTS):
+            database.commit(in_parts=outcome.commit is Commit.IN_PARTS)
         database.cut(end)
     if _is_cut(outcome, end):
         valid = sound.offsets() if sound and sound.end <= end else {}
@@ -518,9 +529,11 @@ class _Waiting:
         if not len(columns):
             return
         outcome, dispatched = self._outcome, dispatch_columns(columns, self._how)
-        if len(dispatched.poisoned):
+        if len(dispatched.poisoned) and not outcome.stores.light_in_database:
             row = int(dispatched.poisoned[0])
             raise _UndispatchableRecord(int(columns.ints("physical_offset")[row]))
+        if outcome.stores.throws_at_light:
+            LightThrows.check(dispatched.topics)
         made = dispatched.units
         units = np.zeros(len(made), UNIT_DTYPE)
         for field_name in UNIT_DTYPE.names or ():

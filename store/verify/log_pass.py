@@ -217,20 +217,18 @@ def read(
     from ..audit.messages import scan_messages
     from ..broker.dispatch_record import Dispatching
     from ..queues.rocksdb import selective_double_write
+    from ..start.queue_stores import queue_stores
 
-    rules, light = context.profile.dispatch, options_of(context.store.layout).multi_dispatch
-    scan_messages(
-        context.store.log,
-        [log_pass],
-        Dispatching(
-            rules.index_tags,
-            multi_dispatch=rules.multi_dispatch and not (light.is_given and not light.value),
-            delay_levels=options_of(context.store.layout).delay_waits(),
-            lite_alone=selective_double_write(context.store.layout),
-        ),
-        progress=progress,
-        items=items,
+    layout, rules = context.store.layout, context.profile.dispatch
+    light = options_of(layout).multi_dispatch
+    how = Dispatching(
+        rules.index_tags,
+        multi_dispatch=rules.multi_dispatch and not (light.is_given and not light.value),
+        delay_levels=options_of(layout).delay_waits(),
+        lite_alone=selective_double_write(layout),
     )
+    how = queue_stores(layout, context.profile).making(how)
+    scan_messages(context.store.log, [log_pass], how, progress=progress, items=items)
 
 
 class LogPass:

@@ -113,7 +113,7 @@ class RandomStore:
         stored = [r for r in answer["steps"][0] if r["status"] == "PUT_OK"]
         assert len(stored) > count // 2, answer["steps"][0]
         _write_topics(root, topics)
-        store = cls(feature, exit, _victim(root, stored, config), config, topics, steady)
+        store = cls(feature, exit, victim_of(root, stored, config), config, topics, steady)
         if exit == "halt" and chance.random() < 0.5:
             store._busy_checkpoint(chance)
         return store
@@ -153,7 +153,8 @@ def _message(number: int, chance: random.Random, version: str, feature: str) -> 
     return row
 
 
-def _victim(root: Path, stored: list[Row], config: dict[str, str]) -> Victim:
+def victim_of(root: Path, stored: list[Row], config: dict[str, str]) -> Victim:
+    """Where the records lie that the broker says it wrote, and when."""
     size = int(config["mappedFileSizeCommitLog"])
     spans, moments = [], []
     for row in stored:

@@ -1,4 +1,7 @@
-"""Damaged stores with queues in RocksDB, and what real starts did to them. See README.md here."""
+"""Damaged stores with queues in RocksDB, and what real starts did to them. See README.md here.
+
+`cases` are those in this folder; `all_cases` has those of ``../shared/stores-of-today/rocks-cases`` as well.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from ..archives import extract
 
 HERE = Path(__file__).resolve().parent
+SHARED = HERE.parents[2] / "shared" / "stores-of-today" / "rocks-cases"
 Case = dict[str, Any]
 
 
@@ -22,6 +26,50 @@ def cases() -> tuple[Case, ...]:
     """All of them."""
     with gzip.open(HERE / "cases.jsonl.gz", "rt", encoding="utf-8") as lines:
         return tuple(map(json.loads, lines))
+
+
+@functools.cache
+def all_cases() -> tuple[Case, ...]:
+    """Those of 5.5.0 as well, where ``../shared`` is there. The project does not need it."""
+    if not (SHARED / "cases.jsonl.gz").exists():
+        return cases()
+    here = {case["case"] for case in cases()}
+    with gzip.open(SHARED / "cases.jsonl.gz", "rt", encoding="utf-8") as lines:
+        further = (case for case in map(json.loads, lines) if case["case"] not in here)
+        return (*cases(), *map(_cut_down, further))
+
+
+def all_bases() -> list[str]:
+    """The names of the bases of `all_cases`."""
+    archives = {path for folder in (HERE, SHARED) for path in (folder / "bases").glob("*.tar.gz")}
+    return sorted({path.name.removesuffix(".tar.gz") for path in archives})
+
+
+def _cut_down(case: Case) -> Case:
+    """A case of the larger collection as those here are."""
+    load, start, told = case["load"], case.get("start") or {}, case.get("messages") or {}
+    names = ("case", "base", "version", "mode", "exit", "kind", "description", "edits", "config")
+    found = {name: case[name] for name in names}
+    found |= {"before": case["before"]["messages"], "loaded": load.get("loaded")}
+    found |= {"readable": told.get("readable"), "shifted": bool(told.get("shifted"))}
+    found["lost"] = sum(map(len, (told.get("lost") or {}).values()))
+    found["exception"] = start.get("exception") or load.get("exception")
+    found["dispatched"] = start.get("dispatched_by_load")
+    state = start.get("state")
+    found["started"] = state is not None
+    if state is not None:
+        names_of = {"row": "rocks_checkpoint", "database": "rocks_queues", "files": "file_queues"}
+        parts = {mine: state[name] for mine, name in names_of.items() if name in state}
+        found["state"] = {"log_end": state["max_offset"], "queues": state["queues"], **parts}
+    return found
+
+
+def _base(name: str) -> tuple[Path, dict[str, Any]]:
+    """The archive of a base, and its options."""
+    if (archive := HERE / "bases" / f"{name}.tar.gz").exists():
+        return archive, json.loads((HERE / "bases" / f"{name}.json").read_text())
+    with gzip.open(SHARED / "bases" / f"{name}.json.gz", "rt", encoding="utf-8") as text:
+        return SHARED / "bases" / f"{name}.tar.gz", json.load(text)["config"]
 
 
 def case_of(name: str) -> Case:
@@ -33,10 +81,11 @@ def damaged(case: Case, work: Path) -> tuple[Path, BrokerConfig]:
     """The damaged store, in a directory that the next call replaces, and its broker's options."""
     root = work / case["base"]
     shutil.rmtree(root, ignore_errors=True)
-    extract(HERE / "bases" / f"{case['base']}.tar.gz", work)
+    archive, options = _base(case["base"])
+    extract(archive, work)
     for edit in case["edits"]:
         _apply(root, edit)
-    options = json.loads((HERE / "bases" / f"{case['base']}.json").read_text()) | case["config"]
+    options |= case["config"]
     texts = {name: _text(value).replace("@ROOT@", str(root)) for name, value in options.items()}
     return root, BrokerConfig(texts)
 

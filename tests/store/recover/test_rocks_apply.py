@@ -23,7 +23,7 @@ from mqstore.store.session.journal import barriers, unfinished
 from mqstore.store.session.undo import session_to_undo, undo
 from mqstore.store.verify.verdict import Status
 
-from ...rocks_cases import Case, case_of, cases, damaged
+from ...rocks_cases import Case, all_bases, all_cases, case_of, damaged
 from ...slices import pick
 from ...verdict import said_of
 from ..put.faults import CountingFiles, FailingFiles, Killed, KilledFiles, PowerLossFiles
@@ -69,7 +69,9 @@ def recovered(case: Case, work: Path, policy: Policy) -> list[str]:
     if not worst.starts:
         wrong.append(f"does not start: {worst.reason}")
     kept = again.messages
-    if worst.readable != kept:
+    # where a broker's own recovery leaves a hole, it stays, and the message before it waits (B41)
+    hole = policy is Policy.BROKER and case["kind"] == "file_missing_middle"
+    if worst.readable != kept and not (hole and worst.readable == case["readable"]):
         hidden = {share.queue: share.messages for share in worst.invisible}
         wrong.append(f"{worst.readable} of {kept} can be read, {hidden}")
     said = said_of(root, config, case["version"])
@@ -92,9 +94,9 @@ def test_some_recoveries(name: str, policy: Policy, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", list(Policy))
-@pytest.mark.parametrize("base", sorted({case["base"] for case in cases()}))
+@pytest.mark.parametrize("base", all_bases())
 def test_all_recoveries(base: str, policy: Policy, tmp_path: Path) -> None:
-    mine = [case for case in cases() if case["base"] == base]
+    mine = [case for case in all_cases() if case["base"] == base]
     chosen = pick(mine, f"recoveries, rocks {base} {policy}")
     failed = {c["case"]: found for c in chosen if (found := recovered(c, tmp_path, policy))}
     assert not failed
