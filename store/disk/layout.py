@@ -20,7 +20,7 @@ from ..errors import InvalidInput, Missing, NotAStore, Unsupported, from_os_erro
 from .broker_conf import BrokerConfig
 from .compressed import is_compressed_name, plain_name
 from .file_queue import NAME_DIGITS, Foreign, MappedFile, MappedFileQueue
-from .queue_directories import queue_directories
+from .queue_directories import QueueDirectory, queue_directories
 
 COMMIT_LOG = "commitlog"
 CONSUME_QUEUE = "consumequeue"
@@ -280,9 +280,26 @@ class Layout:
             return True
         if self.broker_config.get_bool("rocksdbCQDoubleWriteEnable"):
             return False
-        if next(queue_directories(self.consume_queue), None) is None:
+        if next(self._queues_in_files, None) is None:
             return True
         return store_type is None and self._topics_in_rocksdb()
+
+    @cached_property
+    def queues_for_rocksdb(self) -> bool:
+        """Whether a start of the broker has its consume queues in a RocksDB alone, there or not.
+
+        storeType says so. Where nobody tells it, and what had the queues is gone, the broker does if it
+        had its topics in a RocksDB when it last wrote them.
+        """
+        store_type = self.broker_config.get("storeType")
+        if store_type is not None or self.broker_config.get_bool("rocksdbCQDoubleWriteEnable"):
+            return store_type == ROCKSDB_STORE_TYPE
+        gone = self.queue_database is None and next(self._queues_in_files, None) is None
+        return self.rocksdb_queues or (gone and self._topics_in_rocksdb())
+
+    @property
+    def _queues_in_files(self) -> Iterator[QueueDirectory]:
+        return queue_directories(self.consume_queue)
 
     def _topics_in_rocksdb(self) -> bool:
         """A RocksDB of topics is younger than the file of them, if there is one (spec 5.4)."""

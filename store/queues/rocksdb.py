@@ -26,7 +26,7 @@ from ...formats.rocksdb_consume_queue import BOUNDS, MAX, UNIT_BYTES, UNITS
 from ..broker.system_topics import LITE_PREFIX, LMQ_PREFIX
 from ..disk.byte_reader import Unread, failed, fill_any, opened
 from ..disk.file_queue import MappedFileQueue
-from ..disk.layout import ROCKSDB_STORE_TYPE, Layout
+from ..disk.layout import Layout
 from ..disk.queue_directories import QueueDirectory, has_topic
 from ..errors import NotFound, Unreadable, Unsupported, from_os_error
 from .read import ConsumeQueue, ConsumeQueues, QueueSummary, Unit
@@ -527,8 +527,7 @@ class HybridConsumeQueues(ConsumeQueues):
 def has_database(layout: Layout) -> bool:
     """A broker has consume queues in a RocksDB, by its options, or else by what is there."""
     config = layout.broker_config
-    asked = config.get("storeType") == ROCKSDB_STORE_TYPE
-    asked = asked or config.get_bool("rocksdbCQDoubleWriteEnable")
+    asked = layout.queues_for_rocksdb or config.get_bool("rocksdbCQDoubleWriteEnable")
     return asked or layout.queue_database is not None
 
 

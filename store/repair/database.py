@@ -310,7 +310,7 @@ def _file_ends(layout: Layout) -> Iterator[tuple[QueueId, Bound]]:
 
 def queues_in_database(layout: Layout, kind: Kind | None) -> bool:
     """Brokers are to read the queues of a RocksDB alone."""
-    return kind is Kind.ROCKSDB or (kind is None and layout.rocksdb_queues)
+    return kind is Kind.ROCKSDB or (kind is None and layout.queues_for_rocksdb)
 
 
 def queues_of(layout: Layout) -> set[QueueId]:

@@ -30,6 +30,7 @@ from ..index.compare import index_edits
 from ..log.commit_log import CommitLog
 from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan, make_plan
+from ..queues.rocksdb import has_database
 from ..search.store import Store
 from ..session.fingerprint import Fingerprint
 from ..session.journal import unfinished
@@ -181,7 +182,7 @@ def _plan(
     if request.kind is Kind.FILES:
         settings = config_in_files(layout, request.made_ms)
         plan = replace(plan, edits=[*database_gone(layout), *settings, *plan.edits])
-    elif layout.queue_database is not None and Part.QUEUE in choice.parts:
+    elif has_database(layout) and Part.QUEUE in choice.parts:
         plan = with_database(layout, profile, plan, tell)
     return plan, config
 

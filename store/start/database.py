@@ -24,6 +24,9 @@ from ..queues.units import UNIT_DTYPE
 from .log import DatabaseSearch, Switches
 from .queue_stores import QueueStores
 
+DIFFERS = "queue-database-differs"
+"""The case of a start that finds the queues of both kinds not the same."""
+
 
 class LightThrows(Exception):
     """5.4 looks for the file of a light queue among the queues that consumers read (B44)."""
@@ -73,7 +76,7 @@ def against_files(
     if same or not stores.reads_database:
         return None
     reason = "RuntimeException: currentReadStore not satisfied readable conditions"
-    return Refusal("queue-database-differs", reason, str(stores.database))
+    return Refusal(DIFFERS, reason, str(stores.database))
 
 
 class DatabaseDispatch:

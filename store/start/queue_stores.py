@@ -81,7 +81,7 @@ def queue_stores(layout: Layout, profile: Profile) -> QueueStores:
         return QueueStores()
     accelerated = rules.light and config.get_bool("enableAcceleratedRecovery")
     told = "storeType" in config
-    if config.get("storeType") == ROCKSDB_STORE_TYPE or (layout.rocksdb_queues and not told):
+    if layout.queues_for_rocksdb:
         place, other = _places(layout, rules)
         return QueueStores(False, place, other, True, True, accelerated=accelerated)
     asked = config.get_bool("rocksdbCQDoubleWriteEnable")

@@ -190,3 +190,17 @@ def test_a_broken_file_is_told_with_its_place(tmp_path: Path) -> None:
     assert records(tmp_path / "topics.json")
     told = run_here(["inspect", str(config.parent)]).stdout
     assert "topics.json: broken at byte" in told and "a broker reads topics.json.bak" in told
+
+
+@pytest.mark.parametrize("words", [("recover",), ("repair", "--queues"), ("repair", "--all")])
+def test_an_emptied_directory_of_queues(words: tuple[str, ...], tmp_path: Path) -> None:
+    """The queues were in a RocksDB, as the topics are: no files are made."""
+    root = stores.unpack(ROCKSDB, tmp_path)
+    for file in (root / "consumequeue").iterdir():
+        file.unlink()
+    command, *options = words
+    result = run_here([command, str(root), *options, "--apply", "--yes"])
+    assert result.code == 0, result.stdout + result.stderr
+    assert (root / "consumequeue" / "CURRENT").is_file()
+    assert not [path for path in (root / "consumequeue").iterdir() if path.is_dir()]
+    assert run_here(["verify", str(root)]).code == 0

@@ -111,3 +111,14 @@ def test_a_rocksdb_alone_after_a_wrong_table(version: str, oracle: Any, tmp_path
     copy = tmp_path / "copy"
     shutil.copytree(root, copy)
     assert_served(judge, copy, {**sizes, **ALONE}, "5.3.3-rocksdb")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_database_that_is_gone(version: str, oracle: Any, tmp_path: Path) -> None:
+    """Nothing is left in consumequeue: the broker had its topics in a RocksDB, so its queues were in one."""
+    root, sizes = opened("5.5.1-rocksdb", tmp_path)
+    for file in (root / "consumequeue").iterdir():
+        file.unlink()
+    mqstore("recover", root, "--apply", "--yes", "--broker-version", version)
+    assert (root / "consumequeue" / "CURRENT").is_file()
+    assert_served(oracle(version), root, {**sizes, **ALONE}, "5.5.1-rocksdb")

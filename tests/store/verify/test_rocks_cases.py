@@ -17,6 +17,7 @@ EXPIRED = "file_missing_first"
 UNDAMAGED = ("none", "db_wal_missing", "db_lock_missing", "db_extra_files", "prefer_rocks")
 FAST = (
     *("hybrid-clean-1/none", "hybrid-halt-1/none", "rocks-halt-1/none", "same-clean-1/none"),
+    "hybrid-halt-1/prefer_rocks",
     *("hybrid-halt-1/file_queues_missing", "hybrid-clean-1/prefer_rocks_cq_missing_middle"),
     *("hybrid-clean-1/other_path", "rocks-clean-1/cq_missing_middle"),
     *("rocks-clean-1/db_manifest_half", "rocks-clean-1/row_min_high"),
