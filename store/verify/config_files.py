@@ -241,6 +241,7 @@ def nothing_is_left_of_a_write(context: VerifyContext) -> None:
 def databases_can_be_opened(context: VerifyContext) -> None:
     """Each RocksDB of the configuration opens and has its column families."""
     tables = config_tables(context)
+    _tell_a_guess(context, tables)
     for name in sorted({path.name for path in tables.force.databases.values()}):
         path = os.fspath(tables.directory / name)
         problem, families = tables.problems.get(name), tables.families.get(name)
@@ -254,6 +255,23 @@ def databases_can_be_opened(context: VerifyContext) -> None:
         elif problem is None and families is None and _is_left(context, name):
             text = "is no RocksDB any more, and the other databases of config/ are"
             context.findings.add("I-155", path, text)
+
+
+def _tell_a_guess(context: VerifyContext, tables: ConfigTables) -> None:
+    """Two forms side by side, where nothing says which a broker reads; one with queues in a RocksDB alone
+    reads what is in RocksDBs (spec 05, 5.4).
+    """
+    force = tables.force
+    if force.sure or context.store.layout.queues_for_rocksdb:
+        return
+    names = ", ".join(sorted({path.name for path in force.databases.values()}))
+    others = ", ".join(force.others) or "files of JSON"
+    text = (
+        f"{names} beside {others}, and queues in files: only the broker's options say what it reads"
+        f" (--broker-config FILE); {names} is taken here, written last"
+    )
+    path = os.fspath(tables.directory)
+    context.findings.add("I-155", path, text, severity=Severity.WARNING, repair="")
 
 
 def _families(context: VerifyContext, tables: ConfigTables, name: str) -> frozenset[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 from rocksdict import Options, Rdict
 
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.search.store import Store
 from mqstore.store.verify.register import Scope
@@ -23,5 +25,26 @@ def test_a_family_that_is_missing_is_made(version: str, tmp_path: Path) -> None:
         Rdict(str(root / "config" / name), Options(raw_mode=True)).close()
     with Store(root) as store:
         found = verify(store, Scope(groups=frozenset({"config"}), broker_version=version)).findings
-    about = [finding for finding in found if finding.code == "I-155"]
+    about = [f for f in found if f.code == "I-155" and "column family" in f.message]
     assert about and {finding.severity for finding in about} == {Severity.INFO}
+
+
+def test_two_forms_beside_queues_in_files(tmp_path: Path) -> None:
+    """Which one a broker reads only its options say: a warning; where they do, or where the queues are in a
+    RocksDB as well, none.
+    """
+    files, databases = (stores.unpack(name, tmp_path) for name in ("5.5.0-clean", "5.3.3-rocksdb"))
+    for name in ("topics", "subscriptionGroups", "consumerOffsets"):
+        shutil.copytree(databases / "config" / name, files / "config" / name)
+    shutil.copy(files / "config" / "topics.json", databases / "config")
+
+    def said(root: Path, *options: str) -> list[str]:
+        with Store(root, BrokerConfig().with_set(options)) as store:
+            found = verify(store, Scope(groups=frozenset({"config"}))).findings
+        return [f"{f.severity.label}: {f.message}" for f in found if f.code == "I-155"]
+
+    (text,) = said(files)
+    assert text.startswith(
+        "warning: consumerOffsets, subscriptionGroups, topics beside files of JSON"
+    )
+    assert said(files, "storeType=default") == said(databases) == []
