@@ -24,7 +24,7 @@ from .ndjson_input import Line
 from .put import InputFormat, Target, answers_of, held_interrupts, new_reader
 
 if TYPE_CHECKING:
-    from ..store.put.keys import PresentKeys
+    from ..store.put.present import PresentKeys
     from .output import Output
 
 SYNC_SECONDS = 1.0
@@ -160,7 +160,7 @@ def _lacks_a_key(columns: dict[str, Any]) -> bool:
 
 
 def _present_in(writer: StoreWriter) -> PresentKeys:
-    from ..store.put.keys import PresentKeys
+    from ..store.put.present import PresentKeys
 
     return PresentKeys.of(writer.layout)
 

@@ -6,10 +6,11 @@ topics with queue.type=BatchCQ; otherwise they make one record of each message.
 
 from __future__ import annotations
 
+from functools import cache
+
 from construct import Bytes, Default, Int16sb, Int32sb, Rebuild, Struct
 from construct import this as _message
 
-from .derive import offset_of
 from .primitives import record_size_field, size_
 
 MESSAGE = Struct(
@@ -25,9 +26,15 @@ MESSAGE = Struct(
 
 MESSAGES_MAX = (1 << 15) - 1
 """Most messages of a batch: a unit of a batch consume queue counts them with 16 bits."""
-_BODY_LENGTH = offset_of(MESSAGE, "body_length")
-_BODY = offset_of(MESSAGE, "body")
 _PROPERTIES_LENGTH_BYTES = Int16sb.sizeof()
+
+
+@cache
+def _body_places() -> tuple[int, int]:
+    """Where the length of a body is, and the body."""
+    from .derive import offset_of  # numpy, which a message alone can do without
+
+    return offset_of(MESSAGE, "body_length"), offset_of(MESSAGE, "body")
 
 
 def starts_of(body: bytes) -> list[int]:
@@ -37,11 +44,11 @@ def starts_of(body: bytes) -> list[int]:
     Raises ValueError where that does not come out.
     """
     found: list[int] = []
-    at = 0
+    at, (length_at, body_at) = 0, _body_places()
     while at < len(body):
         found.append(at)
-        length = int.from_bytes(body[at + _BODY_LENGTH : at + _BODY], "big", signed=True)
-        tail = at + _BODY + length
+        length = int.from_bytes(body[at + length_at : at + body_at], "big", signed=True)
+        tail = at + body_at + length
         behind = tail + _PROPERTIES_LENGTH_BYTES
         more = int.from_bytes(body[tail:behind], "big", signed=True)
         if length < 0 or more < 0 or behind + more > len(body):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from construct import Int32sb, Struct
 
-from .derive import offset_of
 from .tiered_index import HEADER as SEALED_HEADER
 from .tiered_index import HEADER_BYTES, ITEM_BYTES, MAGIC_SEALED
 from .tiered_index import ITEM as SEALED_ITEM
@@ -66,4 +65,4 @@ def slots_by_last_byte(size: int, count: int, last: int) -> int | None:
     return None
 
 
-_SIZE_AT = offset_of(ITEM, "size")
+_SIZE_AT = sum(field.sizeof() for field in ITEM.subcons[: [*ITEM._subcons].index("size")])

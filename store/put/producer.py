@@ -269,7 +269,7 @@ def open_half(layout: Layout, name: str) -> Message:
                 parts = message.stored_body.split(_OFFSET_END)
                 done |= {int(part) for part in parts if part.isdigit() and len(part) < 20}
     if found.queue_offset in done:
-        from ..findings.next_commands import proposed  # numpy, which a write can do without
+        from ..findings.next_commands import proposed  # the catalogue, which a write can do without
 
         raise Refused(
             f"the half message {name} is decided already",

@@ -13,14 +13,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from ...formats import message_properties as names
 from ...formats.client_batch import MESSAGES_MAX
-from ...formats.derive import Ragged
-from ...formats.property_columns import find
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
-from ..broker.dispatch import java_split
 from ..broker.profiles import WriterProfile
 from ..broker.system_topics import LMQ_PREFIX
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
@@ -31,6 +26,7 @@ from ..errors import InvalidInput, LimitExceeded, Refused
 from .new_message import NewMessage, Rules
 
 if TYPE_CHECKING:
+    from ...formats.derive import Ragged
     from ...formats.derive.ragged import Ints
     from ..broker.profiles import LightQueueRules
     from ..columns.dictionary import Dictionary
@@ -188,6 +184,10 @@ def name_offsets(
     light = rules.profile.lmq_queues
     if light is None or not occurs(_MARK, columns["properties"]):
         return None
+    import numpy as np
+
+    from ...formats.property_columns import find
+
     queues = find(columns["properties"], names.INNER_MULTI_DISPATCH)
     found = Named([], [], {})
     for row in np.flatnonzero(queues.length > 0).tolist():
@@ -218,6 +218,8 @@ def name_offsets(
 
 def set_texts(columns: dict[str, Any], found: Named, rules: Rules) -> None:
     """Put the new texts in the place of the old ones. Raises LimitExceeded for a record too long."""
+    from ...formats.derive import Ragged
+
     texts = columns["properties"].tolist()
     light = rules.profile.lmq_queues
     for row, text in zip(found.rows, found.texts, strict=True):
@@ -235,6 +237,8 @@ def set_texts(columns: dict[str, Any], found: Named, rules: Rules) -> None:
 
 
 def _queues(text: bytes, queue_id: int, light: LightQueueRules) -> list[Queue]:
+    from ..broker.dispatch import java_split
+
     found = []
     for name in java_split(text):
         if not name.startswith(LMQ_PREFIX) and (not light.other_names or not name):

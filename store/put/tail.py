@@ -23,7 +23,6 @@ from ..disk.checkpoint import read_checkpoint
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.layout import Layout
 from ..errors import NotAStore, NotFound, Refused, Unclean, Unsupported, from_os_error
-from ..findings.next_commands import proposed
 from ..index.read import sizes_of
 from ..log.message import Message
 from ..log.one_record import read_message
@@ -104,7 +103,7 @@ def _summaries(
 
 def unclean(layout: Layout, what: str, offset: int, command: str = "recover") -> Unclean:
     """A store that a command has to mend before."""
-    from ..findings.next_commands import proposed  # numpy, which a write can do without
+    from ..findings.next_commands import proposed  # the catalogue, which a write can do without
 
     return Unclean(
         what, path=layout.root, offset=offset, hint=f"run: {proposed(layout, *command.split())}"
@@ -253,6 +252,8 @@ def find_layout(root: str | PathLike[str], config: BrokerConfig) -> Layout:
 def check_layout(layout: Layout) -> None:
     """Raises Unsupported, Refused for a store that cannot be appended to."""
     if layout.dledger is not None:
+        from ..findings.next_commands import proposed
+
         raise Unsupported(
             "cannot append to a store with a DLedger commit log",
             path=layout.root,
@@ -296,7 +297,7 @@ def check_clean(layout: Layout) -> None:
             what = f"{'taking back a recovery' if undoing else 'a recovery'} was cut off"
             command = "undo" if undoing else "recover"
     if what:
-        from ..findings.next_commands import proposed  # numpy, which a write can do without
+        from ..findings.next_commands import proposed  # the catalogue, which a write can do without
 
         raise Unclean(what, path=layout.root, hint=f"run: {proposed(layout, command)}")
 

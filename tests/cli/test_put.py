@@ -417,3 +417,22 @@ def test_the_command_that_a_refusal_names_has_the_configuration(tmp_path: Path) 
     result = run_here(["put", str(root), "orders", "x", *given])
     words = ["mqstore", "recover", str(root), *given]
     assert (result.code, f"run: {shlex.join(words)}" in result.stderr) == (3, True)
+
+
+def test_one_message_needs_no_heavy_imports(tmp_path: Path) -> None:
+    """Into a store with files of the usual sizes, which nothing has to be learned from."""
+    code = (
+        "import sys; from mqstore.cli.app import run; run(sys.argv[1:]); "
+        "heavy = {'numpy', 'rich', 'lz4', 'zstandard', 'rocksdict', 'mqstore.store.findings.catalogue'}; "
+        "print(heavy & set(sys.modules))"
+    )
+    # sparse files, most of them without a byte
+    done = subprocess.run(
+        [sys.executable, "-c", code, "put", str(tmp_path / "store"), "orders", "hello"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")},
+        timeout=60,
+    )
+    assert done.stdout.splitlines()[-1] == "set()"
