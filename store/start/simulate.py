@@ -209,7 +209,7 @@ def all_outcomes(
     sound: VerifiedLog | None = None,
 ) -> Iterator[Outcome]:
     """What one start can come to: where a thread that writes units races with the recovery, several
-    (B41). The usual one first. Raises as `simulate`.
+    (B42). The usual one first. Raises as `simulate`.
     """
     usual = simulate(snapshot, profile, switches, now_ms, sound=sound)
     yield usual
