@@ -27,7 +27,8 @@ from ..index.read import sizes_of
 from ..log.message import Message
 from ..log.one_record import read_message
 from ..queues.read import ConsumeQueues, QueueSummary, batch_summaries
-from ..queues.rocksdb import HybridConsumeQueues, RocksdbConsumeQueues, has_database
+from ..queues.rocksdb import HybridConsumeQueues, RocksdbConsumeQueues
+from ..queues.rocksdb_which import has_database
 
 if TYPE_CHECKING:
     from ..log.batch import Batch

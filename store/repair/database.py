@@ -36,14 +36,7 @@ from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog
 from ..plan.plan import Plan, QueueRow
 from ..queues.read import ConsumeQueues
-from ..queues.rocksdb import (
-    HINT,
-    RocksDb,
-    RocksdbConsumeQueue,
-    RocksdbConsumeQueues,
-    readable,
-    selective_double_write,
-)
+from ..queues.rocksdb import HINT, RocksDb, RocksdbConsumeQueue, RocksdbConsumeQueues, readable
 from ..queues.rocksdb_build import (
     UNIT,
     Bound,
@@ -54,6 +47,7 @@ from ..queues.rocksdb_build import (
     last_units,
     values_of,
 )
+from ..queues.rocksdb_which import selective_double_write
 from ..queues.rocksdb_write import database_files
 from ..settings.generation import generation_of
 from ..settings.options import options_of

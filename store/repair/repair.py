@@ -30,7 +30,7 @@ from ..index.compare import index_edits
 from ..log.commit_log import CommitLog
 from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan, make_plan
-from ..queues.rocksdb import has_database
+from ..queues.rocksdb_which import has_database
 from ..search.store import Store
 from ..session.fingerprint import Fingerprint
 from ..session.journal import unfinished

@@ -29,7 +29,7 @@ from ..disk.broker_conf import BrokerConfig
 from ..disk.layout import Layout
 from ..index.compare import IndexFiles
 from ..log.commit_log import CommitLog
-from ..queues.rocksdb import has_database, light_in_database, selective_double_write
+from ..queues.rocksdb_which import has_database, light_in_database, selective_double_write
 from ..queues.units import NewQueues, QueueNumbers
 from ..settings.generation import generation_of, has_light_offsets
 from ..settings.options import options_of
