@@ -7,8 +7,11 @@ under the topic CHECKPOINT_TOPIC how far the log was dispatched.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from construct import Bytes, Int8ub, Int32sb, Int64sb, Rebuild, Struct, this
 
+from .fixed import numbers_of
 from .primitives import size_
 
 UNITS = "default"
@@ -55,6 +58,7 @@ CHECKPOINT = Struct("physical_offset" / Int64sb * "position behind the last reco
 assert (UNIT_BYTES, BOUND.sizeof(), CHECKPOINT.sizeof()) == (28, 16, 8)
 
 
+@lru_cache(maxsize=1024)
 def queue_prefix(topic: bytes, queue_id: int) -> bytes:
     """What the keys of a queue's units begin with."""
     fields = {"topic": topic, "queue_id": queue_id}
@@ -63,8 +67,7 @@ def queue_prefix(topic: bytes, queue_id: int) -> bytes:
 
 def unit_key(topic: bytes, queue_id: int, queue_offset: int) -> bytes:
     """The key of one unit."""
-    fields = {"topic": topic, "queue_id": queue_id, "queue_offset": queue_offset}
-    return bytes(UNIT_KEY.build({**dict.fromkeys(_SEPARATORS, SEPARATOR), **fields}))
+    return queue_prefix(topic, queue_id) + numbers_of(UNIT_OFFSET).pack(queue_offset)
 
 
 def queue_offset(key: bytes, prefix: bytes) -> int | None:

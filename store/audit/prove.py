@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,9 @@ from ..log.splits import record_behind, used_bytes
 from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, Numbers, QueueNumbers, Units
 from .differences import points_at
 from .verified import Facts, Found, PackedItems, QueueRange, VerifiedLog
+
+if TYPE_CHECKING:
+    from ..queues.rocksdb_copy import CopiedQueues
 
 _AT_ONCE = 1 << 18
 """Messages that are laid beside their units together: with many queues a window has few of each."""
@@ -80,7 +83,8 @@ class Proof:
 
     queues: those that a message may belong to. tagged: tags are indexed, too. light: None where no
     message is of several queues. making: no queue has anything on disk: by these rules the units are made,
-    and the items of an index that has nothing either.
+    and the items of an index that has nothing either. copied: whose files the queues are, if they are in a
+    RocksDB.
     """
 
     log: CommitLog
@@ -89,6 +93,7 @@ class Proof:
     tagged: bool
     light: Light | None = None
     making: Dispatching | None = None
+    copied: CopiedQueues | None = None
 
     def at(self, start: int) -> Prover:
         """Proves the part that begins with the record at a log position."""
@@ -102,6 +107,7 @@ class Prover:
         self._queues, self._index = proof.queues, proof.index
         self._covered, self._tagged = proof.index.ranges, proof.tagged
         self._light, self._making = proof.light, proof.making
+        self._copied = proof.copied
         self._next = np.full(len(proof.queues), -1, np.int64)
         self._unindexed: int | None = None
         self._found = Found(proof.log, start, proof.light.version if proof.light else "")
@@ -123,7 +129,8 @@ class Prover:
     def done(self) -> VerifiedLog:
         """What is in order in the part that was seen. Raises Unreadable."""
         self._settle()
-        return VerifiedLog(*self._found.done(), self._index, self._making).of_long_runs()
+        found = VerifiedLog(*self._found.done(), self._index, self._making, self._copied)
+        return found.of_long_runs()
 
     def _add(self, batch: Batch, topics: Dictionary | None) -> None:
         """Let records wait until there are enough of each queue; others end what waits."""
@@ -303,7 +310,8 @@ def prove_log(
             prover.see(item)
         return prover.done()
 
-    return in_parts(proof.log, part, jobs, tell)
+    # what other processes have found names the files of `copied`, and does not keep them
+    return replace(in_parts(proof.log, part, jobs, tell), copied=proof.copied)
 
 
 def in_parts(

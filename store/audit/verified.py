@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,9 @@ from ..index.compare import IndexFiles
 from ..log.batch import LOOK_BACK, Batch, Extent, ExtentKind, TailHistory
 from ..log.commit_log import CommitLog
 from ..queues.units import Units
+
+if TYPE_CHECKING:
+    from ..queues.rocksdb_copy import CopiedQueues
 
 
 @dataclass(frozen=True)
@@ -157,13 +160,15 @@ class VerifiedLog:
     """Runs in log order, and the BLANKs between files, with whatever lies between them.
 
     From the log's first byte up to `end` there is nothing else. index: the index files, which tell
-    what `unindexed` is. made_by: the rules by which units of queues without any were made.
+    what `unindexed` is. made_by: the rules by which units of queues without any were made. copied: the
+    queues of a RocksDB, where they were held against those.
     """
 
     items: list[VerifiedRun | Extent]
     end: int
     index: IndexFiles
     made_by: Dispatching | None = None
+    copied: CopiedQueues | None = None
 
     @property
     def runs(self) -> list[VerifiedRun]:

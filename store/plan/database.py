@@ -11,7 +11,6 @@ For the plan of the log its queues are files for a moment: those name what a dam
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -26,14 +25,14 @@ from ...formats.fixed import numbers_of
 from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT_TOPIC, MAX, MIN, UNITS
 from ..audit.differences import Kind, compare
 from ..audit.messages import LogObserver, Messages, scan_messages
+from ..audit.verified import VerifiedLog, VerifiedRun
 from ..broker.dispatch import Dispatched
 from ..broker.dispatch_record import Dispatching
-from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..broker.snapshot import QueueId, Snapshot
 from ..counted import counted
 from ..disk.byte_reader import read_regular
-from ..disk.file_queue import file_name
 from ..disk.files import Edit
-from ..errors import Refused, StoreError, Unreadable
+from ..errors import Refused, Unreadable
 from ..findings.next_commands import command
 from ..log.commit_log import Batch, CommitLog, Extent
 from ..queues.rocksdb import (
@@ -53,6 +52,7 @@ from ..queues.rocksdb_build import (
     last_units,
     temporary_files,
 )
+from ..queues.rocksdb_copy import CopiedQueues
 from ..queues.rocksdb_write import (
     LARGEST_BYTES,
     Changes,
@@ -82,28 +82,22 @@ def opened_database(stores: QueueStores) -> RocksDb | None:
 
 @contextmanager
 def queues_as_files(
-    snapshot: Snapshot, stores: QueueStores
+    snapshot: Snapshot, stores: QueueStores, copied: CopiedQueues | None = None
 ) -> Iterator[tuple[Snapshot, RocksDb | None]]:
     """The snapshot with queues that are in the database alone as files in the directory for temporary files,
-    and the database, if it can be opened. Both go with the block. Raises Unsupported.
+    and the database, if it can be opened. Both go with the block. copied: those files, of a store that has
+    all queues in the database. Raises Unsupported, NoSpace.
     """
     database = opened_database(stores)
     if database is None:
         yield snapshot, None
         return
-    with (
-        database,
-        TemporaryDirectory(prefix="mqstore-queues-", ignore_cleanup_errors=True) as folder,
-    ):
-        made: dict[QueueId, tuple[Entry, ...]] = {}
-        with temporary_files():
-            for number, queue in enumerate(_queues(database)):
-                if not stores.in_files(queue.topic):
-                    directory = Path(folder, str(number))
-                    directory.mkdir()
-                    size = snapshot.queue_file_bytes
-                    made[queue] = tuple(_files_of(database, queue, directory, size))
-        yield replace(snapshot, queues={**snapshot.queues, **made}), database
+    with database:
+        if copied is None:
+            copied = CopiedQueues.of(
+                database, snapshot.queue_file_bytes, lambda topic: not stores.in_files(topic)
+            )
+        yield replace(snapshot, queues={**snapshot.queues, **copied.entries}), database
 
 
 def _queues(database: RocksDb) -> list[QueueId]:
@@ -112,30 +106,6 @@ def _queues(database: RocksDb) -> list[QueueId]:
         return [QueueId(each.topic, each.queue_id) for each in found]
     except Unreadable:
         return []
-
-
-def _files_of(database: RocksDb, queue: QueueId, folder: Path, size: int) -> Iterator[Entry]:
-    """Write the units of one queue, as far as they can be read, into files of `size` bytes with holes."""
-    names: dict[int, str] = {}
-    unit_bytes = UNIT_DTYPE.itemsize
-    per_file = size // unit_bytes
-    try:
-        for first, units in RocksdbConsumeQueue(database, *queue).stream.windows():
-            done = 0
-            while done < len(units):
-                number, at = divmod(first + done, per_file)
-                part = units[done : done + per_file - at]
-                new = number not in names
-                name = names.setdefault(number, file_name(number * size))
-                with (folder / name).open("wb" if new else "r+b") as file:
-                    file.seek(at * unit_bytes)
-                    file.write(part.tobytes())
-                    file.truncate(size)
-                done += len(part)
-    except StoreError:
-        pass  # what cannot be read is made anew of the log
-    for _, name in sorted(names.items()):
-        yield Entry(name, os.fspath(folder / name), size, False)
 
 
 @dataclass
@@ -218,6 +188,28 @@ class DatabaseAudit(LogObserver):
             self.holes.fill(self.missing, database, lambda position: position < self.log_end)
         except Unreadable:
             self.broken = True
+
+    def can_skip(self, run: VerifiedRun) -> bool:
+        """The units of a run were held against this database, and its messages go on where others end."""
+        if self.database is None or self.broken or self.stores.files or run.units:
+            return False
+        if run.end > self.log_end:
+            return False
+        ends = ((self.reach.get(queue), each.first) for queue, each in run.queues.items())
+        return all(reach is None or reach.last.queue_offset + 1 == first for reach, first in ends)
+
+    def skip(self, run: VerifiedRun) -> None:
+        """The messages of a run: all have their units."""
+        assert self.database is not None
+        self.dispatched = max(self.dispatched, run.end)
+        for queue, each in run.queues.items():
+            try:
+                self.holes.passed(queue, each.next - 1, self.database)
+            except Unreadable:
+                self.broken = True
+            begin = Bound(each.first_position, each.first)
+            first = self.reach[queue].first if queue in self.reach else begin
+            self.reach[queue] = _Reach(first, Bound(each.last_position, each.next - 1))
 
     def _there(self, queue: QueueId, offsets: Ints) -> Units:
         if self.database is None or self.broken:
@@ -317,17 +309,22 @@ _SPARSE = 8
 
 
 def database_edits(
-    stores: QueueStores, database: RocksDb | None, log: CommitLog, log_end: int, how: Dispatching
+    stores: QueueStores,
+    database: RocksDb | None,
+    log: CommitLog,
+    log_end: int,
+    how: Dispatching,
+    sound: VerifiedLog | None = None,
 ) -> list[Edit]:
     """The edits that bring the database in line with the messages of a log that ends at `log_end`; none
-    where it is. Raises Refused, Unsupported, Unreadable.
+    where it is. sound: what is in order. Raises Refused, Unsupported, Unreadable.
     """
     place = stores.database
     assert place is not None
     how = how._replace(slash_names=True)
     audit = DatabaseAudit(database, stores, log_end)
     audit.log_start = log.min_offset if how.multi_dispatch else None
-    scan_messages(log, [audit], how, crc=False)
+    scan_messages(log, [audit], how, crc=False, sound=sound)
     audit.fill_holes()
     if database is not None and not audit.broken:
         try:

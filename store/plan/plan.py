@@ -181,7 +181,8 @@ def make_plan(
     """
     wish = wish or RecoveryOptions()
     stores = queue_stores(snapshot.layout, profile)
-    with queues_as_files(snapshot, stores) as (with_files, database):
+    copied = sound.copied if sound else None
+    with queues_as_files(snapshot, stores, copied) as (with_files, database):
         return _plan(
             with_files,
             profile,
@@ -201,11 +202,13 @@ class _Database(NamedTuple):
     stores: QueueStores
     source: RocksDb | None
 
-    def edits(self, log: CommitLog, log_end: int, how: Dispatching) -> list[Edit]:
-        """What brings the RocksDB in line with a log, if the broker has one."""
+    def edits(
+        self, log: CommitLog, log_end: int, how: Dispatching, sound: VerifiedLog | None
+    ) -> list[Edit]:
+        """What brings the RocksDB in line with a log, if the broker has one. sound: what is in order."""
         if self.stores.database is None:
             return []
-        return database_edits(self.stores, self.source, log, log_end, how)
+        return database_edits(self.stores, self.source, log, log_end, how, sound)
 
 
 def _plan(
@@ -253,6 +256,7 @@ def _plan(
         in_entries = snapshot.layout.dledger is not None
         log = cut_log(mended, outcome) if in_entries else plan_log(mended, outcome)
         kept = KeptLog(log, queue, [])
+    untouched = sound and sound.beside(kept.written)
     if maker is None:
         commit_log = CommitLog.of(snapshot.layout, kept.queue)
         groups = GroupLoss(progress or {})
@@ -260,14 +264,13 @@ def _plan(
             mended, kept.plan, groups, profile, wish, sound.index if sound else None
         )
         if keep:
-            untouched = sound and sound.beside(kept.written)
             look(commit_log, [maker], crc=False, progress=None, sound=untouched)
         else:
             look(commit_log, [maker, *auditors], sound=sound)
     maker.note_lost(tombstoned(mended, kept.fills), kept.unplaced)
     beyond = sum(int((fill.lost.position >= outcome.log_end).sum()) for fill in kept.fills)
     plan = Plan(policy, kept.plan.start, kept.plan.end, edits, brought=brought, beyond=beyond)
-    return _completed(plan, snapshot, profile, switches, wish, kept, maker, database)
+    return _completed(plan, snapshot, profile, switches, wish, kept, maker, database, untouched)
 
 
 def _completed(
@@ -279,6 +282,7 @@ def _completed(
     kept: KeptLog,
     maker: PlanBuilder,
     database: _Database,
+    sound: VerifiedLog | None,
 ) -> Plan:
     """A plan with what becomes of the log, of the queues, the index and all the rest."""
     log, rules = kept.plan, profile.dispatch
@@ -290,7 +294,7 @@ def _completed(
         made = entry_index_edits(snapshot, CommitLog.of(snapshot.layout, kept.queue), log.end)
         edits += (edit._replace(phase=Phase.LOG) for edit in made)
     if wish.queues_in_database:
-        edits += database.edits(left, log.end, switches.dispatching(rules))
+        edits += database.edits(left, log.end, switches.dispatching(rules), sound)
     if switches.consume_queue_ext:
         edits += ext_edits(snapshot)
     if profile.timer and switches.timer_wheel_enable:

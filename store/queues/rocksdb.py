@@ -1,9 +1,7 @@
-"""Reading a RocksDB of a broker without changing a byte of it.
+"""Reading a RocksDB of a broker without changing a byte of it. Needs the extra `rocksdb` (rocksdict).
 
 The library that opens it writes files of its own beside those it finds. So it is given a directory
 of links in the system's directory for temporary files, which goes away with the object.
-
-Needs the extra `rocksdb` (rocksdict), imported only here.
 
 Consume queues in a RocksDB (spec 02, 2.10), with the interface of those in files.
 """
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
     from rocksdict import Rdict
 
     from ...formats.derive.ragged import Ints
+    from .rocksdb_copy import CopiedQueues
     from .units import Units, UnitStream
 
 
@@ -47,8 +46,9 @@ _IO_ERROR = "IO error"
 _WINDOW_BYTES = 1 << 20
 _OPEN_FILES = 256
 _ALL = -1
-_STRETCH = 1 << 14
-"""Entries that are read together."""
+_STRETCH = 1 << 10
+"""Entries that are read together: many more would be out of the processor's cache when they are looked at."""
+_PARTS = 64
 _NOTES = "rocksdict-config.json"
 """What the library writes about a database, even where it only reads."""
 _MOST_FILES = 200_000
@@ -254,6 +254,9 @@ _LAST = b"\xff" * 9
 class RocksdbConsumeQueue(ConsumeQueue):
     """One topic-queue whose units are entries of a RocksDB."""
 
+    #: Its units, where somebody has read them already.
+    copied: UnitStream | None = None
+
     def __init__(self, database: RocksDb, topic: str, queue_id: int) -> None:
         super().__init__(topic, queue_id, MappedFileQueue((), [], 0, []))
         self._database = database
@@ -291,10 +294,13 @@ class RocksdbConsumeQueue(ConsumeQueue):
     @cached_property
     def stream(self) -> UnitStream:
         """The units as arrays."""
+        return self.copied or self._units(self.first_offset, self._end)
+
+    def _units(self, first: int, stop: int) -> UnitStream:
         from ...formats.derive import dtype_of
         from .units import RowUnits
 
-        return RowUnits(self._runs, dtype_of(formats.UNIT), self.first_offset, self._end)
+        return RowUnits(self._runs, dtype_of(formats.UNIT), first, stop)
 
     def newest_first(self) -> Iterator[Unit]:
         """All units from the last one back, valid or not. Raises Unreadable."""
@@ -302,11 +308,7 @@ class RocksdbConsumeQueue(ConsumeQueue):
 
     def fill(self, first: int, units: Units) -> None:
         """Read units from `first` on into `units`; what is not there stays. Raises Unreadable."""
-        from ...formats.derive import dtype_of
-        from .units import RowUnits
-
-        stop = first + len(units)
-        RowUnits(self._runs, dtype_of(formats.UNIT), first, stop).fill(first, units)
+        (self.copied or self._units(first, first + len(units))).fill(first, units)
 
     def rows(self, first: int, stop: int) -> Iterator[tuple[int, bytes]]:
         """Units first ≤ k < stop in a row without a hole: number of the first, their bytes. Raises Unreadable."""
@@ -317,7 +319,8 @@ class RocksdbConsumeQueue(ConsumeQueue):
         import numpy as np
 
         key = formats.unit_key(self._topic, self.queue_id, first)
-        while True:
+        begun, parts = first, list[bytes]()
+        while first < stop:
             keys, values = self._database.stretch(UNITS, key, min(stop - first, _STRETCH))
             mine = bisect_left(keys, True, key=lambda key: not key.startswith(self._prefix))
             numbers, values = self._numbered(keys[:mine], values[:mine])
@@ -325,12 +328,18 @@ class RocksdbConsumeQueue(ConsumeQueue):
             ends = np.flatnonzero(np.diff(numbers[:behind]) != 1) + 1
             begins = [0, *ends.tolist()] if behind else []
             for begin, end in zip(begins, [*ends.tolist(), behind], strict=False):
-                yield int(numbers[begin]), b"".join(values[begin:end])
+                if len(parts) >= _PARTS or (parts and numbers[begin] != first):
+                    yield begun, b"".join(parts)
+                    parts.clear()
+                if not parts:
+                    begun = int(numbers[begin])
+                parts.append(b"".join(values[begin:end]))
+                first = int(numbers[end - 1]) + 1
             if not keys or mine < len(keys) or behind < len(numbers):
-                return
-            key, first = keys[-1] + b"\0", int(numbers[-1]) + 1 if len(numbers) else first
-            if first >= stop:
-                return
+                break
+            key = keys[-1] + b"\0"
+        if parts:
+            yield begun, b"".join(parts)
 
     def _numbered(self, keys: list[bytes], values: list[bytes]) -> tuple[Ints, list[bytes]]:
         """Numbers and values of the units of this queue; what is none is left out."""
@@ -386,6 +395,8 @@ class RocksdbConsumeQueues(ConsumeQueues):
     def __init__(self, layout: Layout) -> None:
         super().__init__(layout)
         self._path = layout.queue_database or layout.consume_queue
+        #: All units, where somebody has read them once.
+        self.copied: CopiedQueues | None = None
 
     @classmethod
     def at(cls, path: Path) -> RocksdbConsumeQueues:
@@ -421,12 +432,9 @@ class RocksdbConsumeQueues(ConsumeQueues):
         found: set[tuple[bytes, int]] = set()
         start = b""
         while (row := next(self.database.items(UNITS, start), None)) is not None:
-            queue = _queue_of(row[0])
-            if queue is None:
-                start = row[0] + b"\0"
-                continue
-            found.add(queue)
-            start = formats.queue_prefix(*queue) + _LAST
+            if (queue := _queue_of(row[0])) is not None:
+                found.add(queue)
+            start = row[0] + b"\0" if queue is None else formats.queue_prefix(*queue) + _LAST
         for key, _ in self.database.items(BOUNDS):
             bound = _bound_of(key)
             if bound is not None:
@@ -442,7 +450,10 @@ class RocksdbConsumeQueues(ConsumeQueues):
         if (topic, queue_id) not in self._all:
             what = f"no queue {queue_id} of topic {topic}"
             raise NotFound(what if self.has_topic(topic) else f"no such topic: {topic}")
-        return RocksdbConsumeQueue(self.database, topic, queue_id)
+        found = RocksdbConsumeQueue(self.database, topic, queue_id)
+        if self.copied is not None:
+            found.copied = self.copied.stream(topic, queue_id)
+        return found
 
     def of_topic(self, topic: str) -> list[QueueDirectory]:
         """The queues of one topic, by number; empty where the topic has none."""
@@ -496,9 +507,8 @@ class HybridConsumeQueues(ConsumeQueues):
 
     def open(self, topic: str, queue_id: int) -> ConsumeQueue:
         """One queue. Raises NotFound, Unreadable."""
-        if topic in self._light:
-            return self.in_database.open(topic, queue_id)
-        return super().open(topic, queue_id)
+        light = topic in self._light
+        return self.in_database.open(topic, queue_id) if light else super().open(topic, queue_id)
 
     def has_topic(self, topic: str) -> bool:
         """Whether the topic has queues, or a directory for them."""

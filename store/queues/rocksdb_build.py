@@ -172,6 +172,16 @@ class Holes:
             self._found.append((queue, rows[at], rows[at + 1]))
         self._last[queue] = rows[-1]
 
+    def passed(self, queue: QueueId, number: int, database: RocksDb) -> None:
+        """Messages of a queue that go on where others ended have all their units, none of them a tombstone's.
+
+        number: of the last one. Raises Unreadable.
+        """
+        rows = np.full((1, self._lost[0].shape[1]), -1, np.int64)
+        _read(database, queue, number, rows)
+        rows[0, 0] = number
+        self._last[queue] = rows[0]
+
     @property
     def tombstones(self) -> Ints:
         """Their rows as `UnitSpool.add` takes them, by position, int64[n, 5]."""

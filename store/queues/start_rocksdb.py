@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -373,13 +374,28 @@ class DatabaseState:
 
     def read(self, queue: QueueId, first: int, count: int) -> Units:
         """Units from a number on; zeros where there is none, or none that can be read."""
-        found = np.zeros(count, UNIT_DTYPE)
-        if self.source is not None:
-            self._fill(queue, first, found)
+        found = self.on_disk(queue, first, count)
         if queue in self._added:
             numbers, units = self._added[queue].all()
             begin, end = np.searchsorted(numbers, [first, first + count])
             found[numbers[begin:end] - first] = units[begin:end]
+        return found
+
+    def shows_disk(self, queue: QueueId, first: int, behind: int) -> bool:
+        """Of units first ≤ k < behind those that are put on top name what the ones below name."""
+        if self.source is None or queue not in self._added:
+            return self.source is not None
+        numbers, units = self._added[queue].all()
+        begin, end = np.searchsorted(numbers, [first, behind])
+        below = gather(partial(self.on_disk, queue), numbers[begin:end], UNIT_DTYPE)
+        same = (below[name] == units[name][begin:end] for name in ("physical_offset", "size"))
+        return all(bool(each.all()) for each in same)
+
+    def on_disk(self, queue: QueueId, first: int, count: int) -> Units:
+        """Units of the database itself from a number on; zeros as of `read`."""
+        found = np.zeros(count, UNIT_DTYPE)
+        if self.source is not None:
+            self._fill(queue, first, found)
         return found
 
     def _fill(self, queue: QueueId, first: int, found: Units) -> None:
@@ -438,8 +454,18 @@ class DatabaseQueue:
             return -1
 
     def shows_disk(self, first: int, behind: int) -> bool:
-        """Units are always looked up."""
-        return False
+        """Consumers get the units first ≤ k < behind, all of which are there, as they lie in the database."""
+        self.state.first_min_offset(self.queue)
+        end = 0 if self.queue in self.state.throwing else self.max_offset
+        if behind > end or (
+            self.state.looks_ahead and behind < end and not self._is_there(behind)
+        ):
+            return False
+        return self.state.shows_disk(self.queue, first, behind)
+
+    def _is_there(self, number: int) -> bool:
+        unit = self.units_at(np.array([number], np.int64))
+        return bool(unit["size"][0] or unit["physical_offset"][0])
 
     def lookup(self, offsets: Ints) -> Units:
         """Units that a pull gets, zeros elsewhere: a pull may fail before a hole as well as at it (B4)."""

@@ -341,12 +341,19 @@ class RowUnits(UnitStream):
         most: int | None = None,
     ) -> Iterator[tuple[int, Units]]:
         """As `UnitStream.windows`."""
-        step, stop = most or WINDOW_UNITS, min(stop, self.stop)
-        begins = range(max(first, self.first), stop, step)
-        for begin in reversed(begins) if reverse else begins:
-            for number, values in self._rows(begin, min(begin + step, stop)):
-                units = np.frombuffer(values, self._there)
-                yield number, units[list(UNIT_DTYPE.names or ())].astype(UNIT_DTYPE)
+        step, first, stop = most or WINDOW_UNITS, max(first, self.first), min(stop, self.stop)
+        if not reverse:  # one search: numbers can be far apart
+            yield from self._units(first, stop, step)
+            return
+        for begin in reversed(range(first, stop, step)):
+            yield from self._units(begin, min(begin + step, stop), step)
+
+    def _units(self, first: int, stop: int, most: int) -> Iterator[tuple[int, Units]]:
+        for number, values in self._rows(first, stop) if first < stop else ():
+            units = np.frombuffer(values, self._there)
+            units = units[list(UNIT_DTYPE.names or ())].astype(UNIT_DTYPE)
+            for begin in range(0, len(units), most):
+                yield number + begin, units[begin : begin + most]
 
     def written(self, rate_bytes: int | None = None) -> Iterator[tuple[int, Units]]:
         """As `UnitStream.written`; what a library reads has no rate."""

@@ -20,6 +20,7 @@ from ..disk.workers import cores
 from ..errors import InvalidInput, Refused
 from ..index.read import sizes_of
 from ..log.commit_log import CommitLog
+from ..plan.database import opened_database
 from ..plan.fill import Fill
 from ..plan.lost_messages import MOST, LostMessages, damaged_ranges, name_all
 from ..plan.observer import (
@@ -31,6 +32,7 @@ from ..plan.observer import (
     read_progress,
 )
 from ..plan.plan import Plan, make_plan
+from ..queues.rocksdb_copy import CopiedQueues
 from ..session.fingerprint import Fingerprint
 from ..session.journal import barriers, unfinished
 from ..settings.generation import Generation, generation_of
@@ -343,8 +345,20 @@ def _sound(
     tell: Callable[[int], None] | None = None,
 ) -> VerifiedLog | None:
     """What is in order from the beginning of the log on; None where it would be of no use."""
-    proof = proof_in(snapshot, profile, switches)
+    proof = proof_in(snapshot, profile, switches, _copied(snapshot, profile))
     return None if proof is None else prove_log(proof, jobs or cores(), tell)
+
+
+def _copied(snapshot: Snapshot, profile: Profile) -> CopiedQueues | None:
+    """The queues of a store that has all of them in a RocksDB; None: it has not, or nobody can tell."""
+    database = None
+    if snapshot.layout.rocksdb_queues and snapshot.log:
+        database = opened_database(queue_stores(snapshot.layout, profile))
+    if database is None:
+        return None
+    with database:
+        found = CopiedQueues.of(database, snapshot.queue_file_bytes)
+    return found if found.whole else None
 
 
 def _every_message(layout: Layout, switches: Switches, main: Profile) -> Dispatching:

@@ -12,6 +12,7 @@ from ...formats.derive import Columns
 from ...formats.derive.ragged import Flags
 from ...formats.hashing import java_string
 from ...formats.message import SysFlag
+from ..audit.verified import VerifiedRun
 from ..broker.dispatch import dispatch_columns
 from ..broker.load_rules import Refusal
 from ..broker.profiles import Profile
@@ -92,6 +93,8 @@ class DatabaseDispatch:
         )  # topics are selected, not names
         #: Position of a record that the thread tries to put for ever (B11); nothing comes behind it.
         self.poisoned: int | None = None
+        self._version = profile.version
+        self._how = switches.dispatching(profile.dispatch)._replace(slash_names=True)
 
     def add(self, columns: Columns, behind: int | None) -> None:
         """What is dispatched for records. behind: only for those at a greater position."""
@@ -128,3 +131,26 @@ class DatabaseDispatch:
         found, selected = dictionary(columns.ragged("topic")), self._stores.selected or frozenset()
         wanted = np.array([java_string(value) in selected for value in found.values], np.bool_)
         return wanted[found.ids]
+
+    def takes(self, run: VerifiedRun, behind: int | None) -> bool:
+        """Nobody has to see the records of a run: the database has their units, and puts nothing else.
+
+        behind: as of `add`.
+        """
+        database = self._database
+        if self._stores.files or database.source is None or run.units:
+            return False
+        if run.further_by not in ("", self._version):
+            return False
+        if self.poisoned is not None or (behind is not None and run.last <= behind):
+            return True
+        if behind is not None and run.begin <= behind:
+            return False
+        queued = []
+        for queue, queue_range in run.queues.items():
+            last = queue_range.next - 1
+            queued.append(
+                Queued(queue, np.array([last], np.int64), database.on_disk(queue, last, 1))
+            )
+        database.dispatch(queued, run.end, run.end)
+        return True

@@ -10,8 +10,8 @@ no mode; all that rests on them is told with the words "by source".
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -31,8 +31,13 @@ from ..index.compare import IndexFiles
 from ..log.commit_log import CommitLog
 from ..queues.rocksdb_which import has_database, light_in_database, selective_double_write
 from ..queues.units import NewQueues, QueueNumbers
+from ..queues.write import can_have_files
 from ..settings.generation import generation_of, has_light_offsets
 from ..settings.options import options_of
+from .queue_stores import queue_stores
+
+if TYPE_CHECKING:
+    from ..queues.rocksdb_copy import CopiedQueues
 
 _HEAD_BYTES = 4096
 KEPT_FILES = 3
@@ -451,31 +456,49 @@ def switches_of(snapshot: Snapshot) -> Switches:
     )
 
 
-def proof_of(layout: Layout, version: str | None) -> Proof | None:
+def proof_of(
+    layout: Layout, version: str | None, copied: CopiedQueues | None = None
+) -> Proof | None:
     """What proves a part of the log, as `analyze` wants it proved; None where that would be of no use.
 
-    version: the broker's, None: the guess. Raises Unreadable, Unsupported.
+    version: the broker's, None: the guess. copied: as of `proof_in`. Raises Unreadable, Unsupported.
     """
-    profile = profile_of(version or generation_of(layout).version)
+    profile = as_configured(
+        profile_of(version or generation_of(layout).version), layout.broker_config
+    )
     snapshot = Snapshot.of(layout)
-    return proof_in(snapshot, as_configured(profile, layout.broker_config), switches_of(snapshot))
+    return proof_in(snapshot, profile, switches_of(snapshot), copied)
 
 
-def proof_in(snapshot: Snapshot, profile: Profile, switches: Switches) -> Proof | None:
-    """What proves a part of the log of a store; None where that would be of no use. Raises Unreadable."""
+def proof_in(
+    snapshot: Snapshot, profile: Profile, switches: Switches, copied: CopiedQueues | None = None
+) -> Proof | None:
+    """What proves a part of the log of a store; None where that would be of no use. Raises Unreadable.
+
+    copied: the queues of a store that has all of them in a RocksDB.
+    """
     if not snapshot.log or profile.record.dup_info or snapshot.layout.dledger is not None:
         return None
-    layout = snapshot.layout
-    if layout.rocksdb_queues or (switches.multi_dispatch and has_database(layout)):
+    layout, in_database = snapshot.layout, snapshot.layout.rocksdb_queues
+    if switches.multi_dispatch and has_database(layout) and not in_database:
         return None
+    if in_database:
+        stores = queue_stores(layout, profile)
+        if copied is None or stores.files or stores.database != layout.queue_database:
+            return None
+        named = {name: each for name, each in copied.entries.items() if can_have_files(name)}
+        snapshot = replace(snapshot, queues=named)
     light = None
     if switches.multi_dispatch:
         rules = profile.dispatch
         levels = switches.delay_levels
         further = rules.how(items=False, lmq_zero=switches.lmq_zero, delay_levels=levels)
+        if in_database:  # any name will do
+            further = further._replace(slash_names=True)
         light = Light(profile.version, further if rules.multi_dispatch else None)
     log, index = CommitLog.open(snapshot.layout), IndexFiles.of(snapshot)
-    bare = not any(snapshot.queues.values()) and not snapshot.batch_topics
+    bare = not (in_database or any(snapshot.queues.values()) or snapshot.batch_topics)
     queues = NewQueues() if bare else QueueNumbers.of(snapshot)
     making = switches.dispatching(profile.dispatch) if bare else None
-    return Proof(log, queues, index, profile.dispatch.index_tags, light, making)
+    copied = copied if in_database else None
+    return Proof(log, queues, index, profile.dispatch.index_tags, light, making, copied)

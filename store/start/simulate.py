@@ -358,18 +358,23 @@ def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
     scan = LogWalk(snapshot, list(files), profile, crashed, switches.body_check)
     outcome.walk = scan
     dispatches = crashed or profile.dispatch.when_clean
-    waiting = _Waiting(outcome)
+    waiting, taken, later = (
+        _Waiting(outcome),
+        _behind_database(outcome),
+        None if crashed else behind,
+    )
+    further = None
+    if database is not None:
+        further = DatabaseDispatch(database, outcome.stores, profile, switches)
     if sound is not None:
         scan.runs = {run.begin: run for run in sound.runs}
         made = sound.made_by == switches.dispatching(profile.dispatch)
         made &= not profile.dispatch.confirmed_only
-        taken = _behind_database(outcome)
         scan.passes = lambda run: (
-            not dispatches or (run.end <= taken and waiting.takes(run, made=made))
+            not dispatches
+            or (further is not None and not outcome.stores.files and further.takes(run, later))
+            or (run.end <= taken and waiting.takes(run, made=made))
         )
-    further = None
-    if database is not None:
-        further = DatabaseDispatch(database, outcome.stores, profile, switches)
     with waiting:
         for batch in scan.batches(outcome.start.number, skipped):
             if not dispatches:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ..broker.profiles import Profile
     from ..broker.snapshot import QueueId
     from ..log.commit_log import Batch, Extent
+    from ..queues.rocksdb_copy import CopiedQueues
 
 
 T = TypeVar("T")
@@ -154,6 +155,8 @@ class VerifyContext:
         self.start: Callable[[], Predicted] = lambda: Predicted([])
         #: What it was told to do.
         self.predicted = Predicted([])
+        #: The queues of a store that has all of them in a RocksDB, read once.
+        self.copied: CopiedQueues | None = None
         self._kept: dict[Any, Any] = {}
 
     @cached_property

@@ -273,14 +273,14 @@ def _check_holes(
     if context.live or queues_of(context).counts_in_files(queue):
         return
     reached, missing, first_missing = summary.min_offset, 0, 0
-    for first, data in opened.rows(summary.min_offset, summary.max_offset):
+    for first, units in opened.stream.windows(summary.min_offset, summary.max_offset):
         if first > reached and not missing:
             first_missing = reached
         missing += first - reached
-        reached = first + len(data) // formats.UNIT_BYTES
+        reached = first + len(units)
     if missing:
-        units = counted(missing, "unit is", "units are")
-        text = f"{units} missing, from {first_missing} on: every pull there fails"
+        many = counted(missing, "unit is", "units are")
+        text = f"{many} missing, from {first_missing} on: every pull there fails"
         _add_bound(context, queue, text, missing)
 
 

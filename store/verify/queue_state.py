@@ -18,6 +18,7 @@ import os
 import sys
 from array import array
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Self
@@ -27,23 +28,25 @@ import numpy as np
 from ...formats.consume_queue import UNIT_BYTES
 from ...formats.derive.ragged import Flags, Ints
 from ..audit.messages import Messages
-from ..broker.snapshot import QueueId, list_entries
+from ..broker.snapshot import QueueId, Snapshot, list_entries
 from ..broker.system_topics import LMQ_PREFIX
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
 from ..columns.ordered import Ranges, runs
 from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.queue_directories import queue_directories
 from ..errors import Missing as MissingFile
-from ..errors import NotFound, StoreError
+from ..errors import NoSpace, NotFound, StoreError
 from ..findings.findings import Findings
 from ..queues.read import ConsumeQueue
 from ..queues.read_batches import BatchConsumeQueue
 from ..queues.rocksdb import HybridConsumeQueues, RocksdbConsumeQueues
+from ..queues.rocksdb_copy import CopiedQueues
 from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, FileUnits, Units, UnitStream
 from ..settings.options import options_of
 from .context import Mergeable, VerifyContext
 
 _SECOND_MS = 1000
+_GROUPS_WITH_UNITS = frozenset({"consume_queue", "start"})
 _SINGLE_MAX = 64
 """Messages of a queue that are kept in mind: with more, all waiting differently, no level is at work."""
 
@@ -470,6 +473,24 @@ class Queues(Mergeable):
     @cached_property
     def _topics_on_disk(self) -> frozenset[str]:
         return frozenset(queue.topic for queue in (*self.paths, *self.batch_paths))
+
+
+def copy_queues(context: VerifyContext, groups: frozenset[str]) -> None:
+    """Read all units of a store that has them in a RocksDB alone: they are asked for again and again.
+
+    Those of a database that cannot be read are looked for one by one, and told; so are all where there is
+    no room for a copy.
+    """
+    scope, layout, queues = context.scope, context.store.layout, context.store.queues
+    wanted = scope.proof or groups & _GROUPS_WITH_UNITS
+    if not wanted or scope.quick or scope.topic is not None or context.store.queues_problem:
+        return
+    if not isinstance(queues, RocksdbConsumeQueues):
+        return
+    with suppress(NoSpace):
+        copied = CopiedQueues.of(queues.database, Snapshot.of(layout).queue_file_bytes)
+        if copied.whole:
+            context.copied = queues.copied = copied
 
 
 def queues_of(context: VerifyContext) -> Queues:

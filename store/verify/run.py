@@ -186,6 +186,10 @@ def _run(
     """One run."""
     groups = context.scope.groups or frozenset(GROUPS)
     parts = parts_of(context)
+    if context.store.layout.rocksdb_queues:
+        from .queue_state import copy_queues  # few stores have one
+
+        copy_queues(context, groups)
     if (jobs == 1 and not left) or len(parts) != 1:
         check_groups(context, groups, partial(_read_parts, context, groups, parts, progress))
         return

@@ -57,7 +57,8 @@ class ProofOfLog(Mergeable):
         from ..start.log import proof_of
 
         try:
-            return cls(proof_of(context.store.layout, context.scope.broker_version))
+            version = context.scope.broker_version
+            return cls(proof_of(context.store.layout, version, context.copied))
         except StoreError:  # what `recover` refuses, too
             return cls(None)
 
@@ -101,7 +102,7 @@ class ProofOfLog(Mergeable):
         if self._proof is None or not left.items:
             return
         proof = self._proof
-        part = VerifiedLog(left.items, left.end, proof.index, proof.making)
+        part = VerifiedLog(left.items, left.end, proof.index, proof.making, proof.copied)
         self._sound = part if before is None else part.after(before)
 
 

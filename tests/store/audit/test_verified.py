@@ -30,8 +30,10 @@ from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verified_before, verify
 
 from ... import recovery_cases, stores
+from ...rocks_cases import Case, cases, damaged
 from ...slices import pick, rng
 
+IN_DATABASE = ["5.3.3-rocksdb", "5.5.0-rocksdb-killed"]
 FEW = ["4.9.7-killed", "5.3.3-clean", "5.5.0-killed", "4.3.1-clean"]
 
 
@@ -89,6 +91,37 @@ def test_real_stores(name: str, tmp_path: Path) -> None:
     root = stores.unpack(name, tmp_path)
     for policy in Policy:
         same(root, BrokerConfig({}), None, policy)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", IN_DATABASE)
+def test_queues_in_a_database(name: str, tmp_path: Path) -> None:
+    root = stores.unpack(name, tmp_path)
+    for abort in (False, True):
+        if abort:
+            (root / "abort").touch()
+        for policy in Policy:
+            same(root, BrokerConfig({}), None, policy)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=case["case"]) for case in cases() if "rocks-" in case["base"]]
+)
+def test_damaged_databases(case: Case, tmp_path: Path) -> None:
+    root, config = damaged(case, tmp_path)
+    for policy in Policy:
+        same(root, config, case["version"], policy)
+
+
+def test_a_log_is_proved_with_the_queues_of_a_database(tmp_path: Path) -> None:
+    root = stores.unpack(IN_DATABASE[0], tmp_path)
+    found = verified_before(Layout.open(root), None)[1]
+    assert found is not None and found.sound.copied is not None
+    log_end = CommitLog.open(Layout.open(root)).end().position
+    assert found.sound.end == log_end, "the proof ends before the log does"
+    copied = found.sound.copied
+    assert all(copied.entries[name] for run in found.sound.runs for name in run.queues)
 
 
 def test_a_whole_store_is_proved_to_its_end(tmp_path: Path) -> None:

@@ -1,0 +1,149 @@
+"""The units of a RocksDB of queues, read once, as files in the directory for temporary files.
+
+Who goes through all units more than once (a verification, the prediction of a start, a plan) finds them
+there as those of queues in files, which cost a tenth. Numbers without a unit are holes, and known as such.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from array import array
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Self
+
+import numpy as np
+
+from ..broker.snapshot import Entry, QueueId
+from ..disk.file_queue import file_name
+from ..errors import StoreError, Unreadable
+from .rocksdb import RocksDb, RocksdbConsumeQueue, RocksdbConsumeQueues
+from .rocksdb_build import temporary_files
+from .units import LARGEST_OFFSET, UNIT_DTYPE, WINDOW_UNITS, FileUnits, Units, UnitStream
+
+_ALL = int(np.iinfo(np.int64).max)
+
+
+class CopiedQueues:
+    """Queues of a database as files. They go with the object that has made them; in another process,
+    and from a pickle, it only names them.
+
+    entries: by queue, files of `file_bytes`. whole: nothing was met that cannot be read, or has no place
+    in a file.
+    """
+
+    def __init__(self, folder: TemporaryDirectory[str], file_bytes: int) -> None:
+        self._gone: Any = weakref.finalize(self, _remove, folder, os.getpid())
+        self._file_bytes = file_bytes
+        self.entries: dict[QueueId, tuple[Entry, ...]] = {}
+        self.whole = True
+        self._there: dict[QueueId, array[int]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_gone": None}
+
+    @classmethod
+    def of(
+        cls, database: RocksDb, file_bytes: int, wanted: Callable[[str], bool] = lambda _topic: True
+    ) -> Self:
+        """The queues of wanted topics, as far as they can be read. Raises NoSpace."""
+        with temporary_files():
+            folder = TemporaryDirectory(prefix="mqstore-queues-", ignore_cleanup_errors=True)
+            made = cls(folder, file_bytes)
+            try:
+                found = RocksdbConsumeQueues.of(database)
+                queues = [QueueId(each.topic, each.queue_id) for each in found]
+            except Unreadable:
+                made.whole = False
+                return made
+            for number, queue in enumerate(queues):
+                if wanted(queue.topic):
+                    made._add(database, queue, Path(folder.name, str(number)))
+        return made
+
+    def stream(self, topic: str, queue_id: int) -> UnitStream | None:
+        """The units of a queue that the database has; None for any other."""
+        queue = QueueId(topic, queue_id)
+        if queue not in self.entries:
+            return None
+        files = FileUnits.of(self.entries[queue], self._file_bytes)
+        return _CopiedUnits(files, self._there[queue])
+
+    def _add(self, database: RocksDb, queue: QueueId, folder: Path) -> None:
+        """Write the units of one queue, as far as they can be read, into files with holes."""
+        names, there = dict[int, Path](), array("q")
+        folder.mkdir()
+        try:
+            for first, units in RocksdbConsumeQueue(database, *queue).stream.windows(stop=_ALL):
+                if not 0 <= first <= LARGEST_OFFSET - len(units):
+                    self.whole = False
+                    continue
+                self._write(folder, names, first, units)
+                if there and there[-1] == first:
+                    there[-1] = first + len(units)
+                else:
+                    there.extend((first, first + len(units)))
+        except StoreError:
+            self.whole = False
+        self._there[queue] = there
+        size = self._file_bytes
+        entries = (Entry(p.name, os.fspath(p), size, False) for _, p in sorted(names.items()))
+        self.entries[queue] = tuple(entries)
+
+    def _write(self, folder: Path, names: dict[int, Path], first: int, units: Units) -> None:
+        unit_bytes, done = UNIT_DTYPE.itemsize, 0
+        per_file = self._file_bytes // unit_bytes
+        while done < len(units):
+            number, at = divmod(first + done, per_file)
+            part = units[done : done + per_file - at]
+            new = number not in names
+            path = names.setdefault(number, folder / file_name(number * self._file_bytes))
+            with path.open("wb" if new else "r+b") as file:
+                file.seek(at * unit_bytes)
+                file.write(part.tobytes())
+                if new:
+                    file.truncate(self._file_bytes)
+            done += len(part)
+
+
+def _remove(folder: TemporaryDirectory[str], owner: int) -> None:
+    """owner: the process whose files these are; a copy of it leaves them alone."""
+    if os.getpid() == owner:
+        folder.cleanup()
+
+
+class _CopiedUnits(UnitStream):
+    """Units in files that have holes. there: of numbers with a unit first and behind the last, in order."""
+
+    def __init__(self, files: FileUnits, there: array[int]) -> None:
+        self._files = files
+        self._begins, self._ends = np.frombuffer(there, np.int64).reshape(-1, 2).T
+
+    def windows(
+        self,
+        first: int = 0,
+        stop: int = LARGEST_OFFSET,
+        *,
+        reverse: bool = False,
+        most: int | None = None,
+    ) -> Iterator[tuple[int, Units]]:
+        """As `UnitStream.windows`."""
+        step = most or WINDOW_UNITS
+        for begin, units in self._files.windows(first, stop, reverse=reverse, most=step):
+            end = begin + len(units)
+            low = int(np.searchsorted(self._ends, begin, side="right"))
+            high = int(np.searchsorted(self._begins, end))
+            runs = zip(self._begins[low:high].tolist(), self._ends[low:high].tolist(), strict=True)
+            for one, behind in reversed(list(runs)) if reverse else runs:
+                at = max(one, begin)
+                yield at, units[at - begin : min(behind, end) - begin]
+
+    def written(self, rate_bytes: int | None = None) -> Iterator[tuple[int, Units]]:
+        """As `UnitStream.written`; what lies in the page cache has no rate."""
+        return self.windows()
+
+    def fill(self, first: int, units: Units, *, around: bool = False) -> None:
+        """As `UnitStream.fill`."""
+        self._files.fill(first, units, around=around)
