@@ -52,8 +52,8 @@ from ..findings.next_commands import Given, settings
 from ..index.read import Index, open_index_file
 from ..offsets.lag import lags_of, queue_ends
 from ..offsets.positions import Entries, Position, every_file
+from ..queues.hybrid import open_queues
 from ..queues.read import ConsumeQueues
-from ..queues.rocksdb import open_queues
 from ..queues.units import is_used, is_valid
 from ..search.selection import matches
 from ..search.store import Store

@@ -35,10 +35,10 @@ from ..errors import Missing, from_os_error
 from ..index.files import Header
 from ..index.read import Index, sizes_of
 from ..log.commit_log import Batch, CommitLog, LogEnd
+from ..queues.hybrid import HybridConsumeQueues, open_queues
 from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary
 from ..queues.read_batches import BatchConsumeQueue
 from ..queues.read_batches import summary_of as sparse_summary
-from ..queues.rocksdb import HybridConsumeQueues, open_queues
 from ..search.store import Store
 from ..settings.databases import InForce, in_force
 from ..settings.generation import Generation, generation_of

@@ -26,8 +26,9 @@ from ..errors import NotAStore, NotFound, Refused, Unclean, Unsupported, from_os
 from ..index.read import sizes_of
 from ..log.message import Message
 from ..log.one_record import read_message
+from ..queues.hybrid import HybridConsumeQueues
 from ..queues.read import ConsumeQueues, QueueSummary, batch_summaries
-from ..queues.rocksdb import HybridConsumeQueues, RocksdbConsumeQueues
+from ..queues.rocksdb import RocksdbConsumeQueues
 from ..queues.rocksdb_which import has_database
 
 if TYPE_CHECKING:

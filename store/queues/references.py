@@ -73,7 +73,7 @@ class QueueReferences:
     def _readable(self) -> ConsumeQueues:
         if self._layout.queue_database is None:
             return ConsumeQueues(self._layout)
-        from .rocksdb import open_queues  # few stores have one
+        from .hybrid import open_queues  # few stores have one
 
         return open_queues(self._layout)[0]
 

@@ -457,9 +457,7 @@ class DatabaseQueue:
         """Consumers get the units first ≤ k < behind, all of which are there, as they lie in the database."""
         self.state.first_min_offset(self.queue)
         end = 0 if self.queue in self.state.throwing else self.max_offset
-        if behind > end or (
-            self.state.looks_ahead and behind < end and not self._is_there(behind)
-        ):
+        if behind > end or (self.state.looks_ahead and behind < end and not self._is_there(behind)):
             return False
         return self.state.shows_disk(self.queue, first, behind)
 

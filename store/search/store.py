@@ -102,7 +102,7 @@ class Store:
         """The consume queues, and why they cannot be read."""
         if self.layout.queue_database is None:
             return ConsumeQueues(self.layout), ""
-        from ..queues.rocksdb import open_queues  # few stores have one
+        from ..queues.hybrid import open_queues  # few stores have one
 
         return open_queues(self.layout)
 

@@ -94,7 +94,6 @@ class DatabaseDispatch:
         #: Position of a record that the thread tries to put for ever (B11); nothing comes behind it.
         self.poisoned: int | None = None
         self._version = profile.version
-        self._how = switches.dispatching(profile.dispatch)._replace(slash_names=True)
 
     def add(self, columns: Columns, behind: int | None) -> None:
         """What is dispatched for records. behind: only for those at a greater position."""

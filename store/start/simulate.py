@@ -358,12 +358,7 @@ def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
     scan = LogWalk(snapshot, list(files), profile, crashed, switches.body_check)
     outcome.walk = scan
     dispatches = crashed or profile.dispatch.when_clean
-    waiting, taken, later = (
-        _Waiting(outcome),
-        _behind_database(outcome),
-        None if crashed else behind,
-    )
-    further = None
+    waiting, taken, further = _Waiting(outcome), _behind_database(outcome), None
     if database is not None:
         further = DatabaseDispatch(database, outcome.stores, profile, switches)
     if sound is not None:
@@ -372,7 +367,7 @@ def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
         made &= not profile.dispatch.confirmed_only
         scan.passes = lambda run: (
             not dispatches
-            or (further is not None and not outcome.stores.files and further.takes(run, later))
+            or (further is not None and further.takes(run, None if crashed else behind))
             or (run.end <= taken and waiting.takes(run, made=made))
         )
     with waiting:

@@ -37,9 +37,10 @@ from ..disk.queue_directories import queue_directories
 from ..errors import Missing as MissingFile
 from ..errors import NoSpace, NotFound, StoreError
 from ..findings.findings import Findings
+from ..queues.hybrid import HybridConsumeQueues
 from ..queues.read import ConsumeQueue
 from ..queues.read_batches import BatchConsumeQueue
-from ..queues.rocksdb import HybridConsumeQueues, RocksdbConsumeQueues
+from ..queues.rocksdb import RocksdbConsumeQueues
 from ..queues.rocksdb_copy import CopiedQueues
 from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, FileUnits, Units, UnitStream
 from ..settings.options import options_of

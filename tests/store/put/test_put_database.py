@@ -20,7 +20,8 @@ from mqstore.store.put import database as database_module
 from mqstore.store.put.message_columns import columns_of
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import Stored, StoreWriter, WriterOptions
-from mqstore.store.queues.rocksdb import RocksdbConsumeQueues, open_queues
+from mqstore.store.queues.hybrid import open_queues
+from mqstore.store.queues.rocksdb import RocksdbConsumeQueues
 from mqstore.store.recover.recovery import analyze, plan_again
 from mqstore.store.session.apply import apply
 

@@ -13,7 +13,8 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.library import Store
-from mqstore.store.queues.rocksdb import HybridConsumeQueues, RocksdbConsumeQueues
+from mqstore.store.queues.hybrid import HybridConsumeQueues
+from mqstore.store.queues.rocksdb import RocksdbConsumeQueues
 from mqstore.store.search.find import find
 from mqstore.store.search.selection import Selection
 from mqstore.store.verify.run import verify

@@ -1,0 +1,84 @@
+"""The consume queues of a store, wherever it has them: in files, in a RocksDB, or in both (spec 2.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from heapq import merge
+
+from ..broker.system_topics import LMQ_PREFIX
+from ..disk.layout import Layout
+from ..disk.queue_directories import QueueDirectory, has_topic
+from ..errors import Unreadable, Unsupported
+from .read import ConsumeQueue, ConsumeQueues, QueueSummary
+from .rocksdb import RocksdbConsumeQueues
+
+
+class HybridConsumeQueues(ConsumeQueues):
+    """Queues of a store that has them in files and in a RocksDB: those in files count, and of light
+    queues (LMQ) without a directory those of the database, where brokers keep them alone (spec 2.10).
+    """
+
+    def __init__(self, layout: Layout, database: RocksdbConsumeQueues) -> None:
+        super().__init__(layout)
+        self.in_database = database
+
+    @property
+    def light(self) -> list[QueueDirectory]:
+        """Light queues that are in the database alone."""
+        return list(self._light.values())
+
+    @cached_property
+    def _light(self) -> dict[str, QueueDirectory]:
+        """The only queue of each light topic that is in the database alone."""
+        if not self.layout.broker_config.get_bool("combineCQUseRocksdbForLmq", True):
+            return {}
+        light = (each for each in self.in_database if each.topic.startswith(LMQ_PREFIX))
+        root = self.layout.consume_queue
+        return {each.topic: each for each in light if not has_topic(root, each.topic)}
+
+    def __iter__(self) -> Iterator[QueueDirectory]:
+        yield from merge(super().__iter__(), self._light.values())
+
+    def open(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """One queue. Raises NotFound, Unreadable."""
+        light = topic in self._light
+        return self.in_database.open(topic, queue_id) if light else super().open(topic, queue_id)
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether the topic has queues, or a directory for them."""
+        return topic in self._light or super().has_topic(topic)
+
+    def of_topic(self, topic: str) -> list[QueueDirectory]:
+        """The queues of one topic, by number; empty where the topic has none."""
+        return [self._light[topic]] if topic in self._light else super().of_topic(topic)
+
+    def summaries(
+        self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False
+    ) -> list[QueueSummary]:
+        """What each queue holds, sorted; see `ConsumeQueue.summary`."""
+        found = super().summaries(log_start, log_end, broker_4=broker_4)
+        for topic, queue_id, _ in self._light.values():
+            opened = self.open(topic, queue_id)
+            found.append(opened.summary(log_start, log_end, broker_4=broker_4))
+        return sorted(found, key=lambda each: (each.topic, each.queue_id))
+
+    def close(self) -> None:
+        """Close the database, if it was opened."""
+        self.in_database.close()
+
+
+def open_queues(layout: Layout) -> tuple[ConsumeQueues, str]:
+    """The queues of a store, and why those of its RocksDB cannot be read, "" where they can: then
+    there are those in files alone, of a store without such none.
+    """
+    if layout.queue_database is None:
+        return ConsumeQueues(layout), ""
+    queues = RocksdbConsumeQueues(layout)
+    try:
+        next(iter(queues), None)
+    except (Unsupported, Unreadable) as error:
+        queues.give_up()
+        problem = f"the consume queues cannot be read ({error})"
+        return (queues if layout.rocksdb_queues else ConsumeQueues(layout)), problem
+    return queues if layout.rocksdb_queues else HybridConsumeQueues(layout, queues), ""
