@@ -158,6 +158,8 @@ def repair(
     change.check()
     layout = change.open(store, common)
     tell_nearest(broker_version, common)
+    if layout.log_stop is not None:
+        common.warn("a process has the store: what is shown here changes while it runs")
     kind, judged = None, layout
     if parts.as_ is not None:
         from ..store.repair.database import Kind as QueueKind

@@ -383,6 +383,7 @@ def as_kind(layout: Layout, kind: Kind) -> Layout:
     found = Layout.open(layout.root, BrokerConfig(options, words))
     if layout.journal_place is not None:
         found.keep_journal_in(layout.journal_place)
+    found.log_stop, found.queue_stops = layout.log_stop, layout.queue_stops
     return found
 
 
