@@ -33,6 +33,12 @@ from mqstore.store.settings.read import FILES, read_config_file
 from mqstore.store.settings.rocksdb import read_entries
 from mqstore.store.settings.summary import summaries_of
 from mqstore.store.tiered.dledger_index import index_units, is_valid
+from mqstore.store.tiered.index_files import (
+    index_items,
+    odd_slots,
+    open_index_files,
+    read_index_file,
+)
 from mqstore.store.tiered.segments import items, open_segments, read_index
 
 from .file_targets import in_files
@@ -141,6 +147,18 @@ def tiered_items(data: bytes) -> None:
         index = read_index(stream, stream.files[0])
         found = sum(len(part.number) for part in items(stream, index))
         assert found <= index.room <= len(data) // tiered_index.ITEM_BYTES
+
+
+@target
+def tiered_index_items(data: bytes) -> None:
+    """An index file of the tiered store that is not compacted: the same, numbers in their order."""
+    with files({"1795475357513": data}) as root, open_index_files(root) as stream:
+        index, last = read_index_file(stream, stream.files[0]), 0
+        for part in index_items(stream, index):
+            assert int(part.number[0]) > last
+            last = int(part.number[-1])
+        assert last <= index.items <= len(data) // tiered_index.ITEM_BYTES
+        odd_slots(stream, index)
 
 
 @target

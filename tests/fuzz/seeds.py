@@ -185,6 +185,9 @@ def kind_seeds(root: Path, folder: Path) -> Iterator[tuple[str, str, bytes]]:
         yield "dledger_units", "real", b"\0" + index.read(100 * UNIT_BYTES)
     segments = tiered.unpack("5.5.0", folder) / tiered.INDEX
     yield "tiered_items", "real", min(segments.iterdir()).read_bytes()
+    left = tiered.unpack_killed("5.5.0", folder) / tiered.INDEX_FILES
+    for number, path in enumerate(sorted(left.iterdir())[-2:]):
+        yield "tiered_index_items", f"real-{number}", path.read_bytes()
     epochs = b"2\n773307083\n7-7000\n8-8000\n"
     for name, text in (("epochFileCheckpoint", epochs), ("brokerIdentity", b"c#b#3")):
         yield "config_kinds", name, bytes([sorted(FILES).index(name)]) + text
