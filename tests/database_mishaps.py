@@ -160,7 +160,7 @@ def max_row(entries: Entries, queue: Queue, chance: random.Random) -> None:
     last = max(entries.units[queue])
     position = entries.units[queue][last][0]
     rows = [(position, last - 5), (position, last + 5), (entries.log_end + 9000, last)]
-    rows += [(0, last), (position, -1), (-1, last), (entries.log_end, last), (position, 2**40)]
+    rows += [(0, last), (position, -1), (-1, last), (entries.log_end, last), (position, last + 200)]
     entries.bound(queue, MAX, *chance.choice(rows))
 
 

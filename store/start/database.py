@@ -5,6 +5,7 @@ how they are held against those in files.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,8 +23,11 @@ from ..columns.dictionary import dictionary
 from ..columns.ordered import order_of_pairs
 from ..queues.start_rocksdb import Commit, DatabaseState, FileQueue, Queued, RowDamage
 from ..queues.units import UNIT_DTYPE
-from .log import DatabaseSearch, Switches
+from .log import DatabaseSearch
 from .queue_stores import QueueStores
+
+if TYPE_CHECKING:
+    from .simulate import Outcome
 
 DIFFERS = "queue-database-differs"
 """The case of a start that finds the queues of both kinds not the same."""
@@ -83,17 +87,18 @@ def against_files(
 class DatabaseDispatch:
     """No name is too odd for a key. Units on their way to a database, a batch of records at a time."""
 
-    def __init__(
-        self, database: DatabaseState, stores: QueueStores, profile: Profile, switches: Switches
-    ) -> None:
-        self._database, self._stores = database, stores
-        how = switches.dispatching(profile.dispatch)
+    def __init__(self, outcome: Outcome, database: DatabaseState) -> None:
+        self._database, self._stores = database, outcome.stores
+        how = outcome.switches.dispatching(outcome.profile.dispatch)
         self._how = how._replace(
             slash_names=True, lite_alone=False
         )  # topics are selected, not names
         #: Position of a record that the thread tries to put for ever (B11); nothing comes behind it.
         self.poisoned: int | None = None
-        self._version = profile.version
+        self._version = outcome.profile.version
+        #: Who waits for light queues is told of their messages (enableMultiDispatch), where they get no units.
+        config = outcome.snapshot.layout.broker_config
+        self._tells = config.get_bool("enableMultiDispatch") and not how.multi_dispatch
 
     def add(self, columns: Columns, behind: int | None) -> None:
         """What is dispatched for records. behind: only for those at a greater position."""
@@ -109,6 +114,10 @@ class DatabaseDispatch:
         if len(dispatched.poisoned):
             self.poisoned = int(columns.ints("physical_offset")[dispatched.poisoned[0]])
             return
+        if self._tells:  # its units are put, again and again
+            told = dispatch_columns(columns, self._how._replace(multi_dispatch=True))
+            for row in told.poisoned[:1]:
+                self.poisoned = int(columns.ints("physical_offset")[row])
         made = dispatched.units
         units = np.zeros(len(made), UNIT_DTYPE)
         for name in UNIT_DTYPE.names or ():
@@ -151,5 +160,7 @@ class DatabaseDispatch:
             queued.append(
                 Queued(queue, np.array([last], np.int64), database.on_disk(queue, last, 1))
             )
-        database.dispatch(queued, run.end, run.end)
+        if queued:  # what gets no unit at the end of a run is not dispatched
+            end = max(queue_range.reach(True) for queue_range in run.queues.values())
+            database.dispatch(queued, end, end)
         return True

@@ -56,6 +56,8 @@ class QueueStores(NamedTuple):
 
     def in_files(self, topic: str) -> bool:
         """The topic has queues in files."""
+        if self.database is not None and "/" in topic:
+            return False
         return self.files and not (self.light_in_database and topic.startswith(LMQ_PREFIX))
 
     @property
@@ -64,8 +66,9 @@ class QueueStores(NamedTuple):
         return self.files and self.reads_database and not self.light_in_database
 
     def making(self, how: Dispatching) -> Dispatching:
-        """The units that count: a light queue that is in the database may have a `/` in its name."""
-        return how._replace(slash_names=True) if self.light_in_database else how
+        """The units that count: a light queue that is read from the database may have a `/` in its name."""
+        read = self.light_in_database or self.reads_database
+        return how._replace(slash_names=True) if read else how
 
     def reads(self, queue: QueueId) -> bool:
         """Consumers get this queue from the database."""
@@ -80,11 +83,12 @@ def queue_stores(layout: Layout, profile: Profile) -> QueueStores:
     rules, config = profile.database, layout.broker_config
     if rules is None:
         return QueueStores()
-    accelerated = rules.light and config.get_bool("enableAcceleratedRecovery")
+    quick = config.get_bool("enableAcceleratedRecovery")
     told = "storeType" in config
     if layout.queues_for_rocksdb:
         place, other = _places(layout, rules)
-        return QueueStores(False, place, other, True, True, accelerated=accelerated)
+        return QueueStores(False, place, other, True, True, accelerated=quick and rules.hybrid)
+    accelerated = quick and rules.light  # 5.4 does it with queues in a RocksDB alone
     asked = config.get_bool("rocksdbCQDoubleWriteEnable")
     shown = layout.queue_database is not None and not told
     if not rules.hybrid or not (asked or shown):

@@ -360,7 +360,7 @@ def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
     dispatches = crashed or profile.dispatch.when_clean
     waiting, taken, further = _Waiting(outcome), _behind_database(outcome), None
     if database is not None:
-        further = DatabaseDispatch(database, outcome.stores, profile, switches)
+        further = DatabaseDispatch(outcome, database)
     if sound is not None:
         scan.runs = {run.begin: run for run in sound.runs}
         made = sound.made_by == switches.dispatching(profile.dispatch)

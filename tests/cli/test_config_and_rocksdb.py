@@ -15,7 +15,6 @@ import pytest
 
 from mqstore.cli.config_record_types import OF_KIND
 from mqstore.formats.kinds import KINDS
-from mqstore.store.search.store import Store
 
 from .. import stores
 from .datadriven import run_here
@@ -205,17 +204,3 @@ def test_an_emptied_directory_of_queues(words: tuple[str, ...], tmp_path: Path) 
     assert (root / "consumequeue" / "CURRENT").is_file()
     assert not [path for path in (root / "consumequeue").iterdir() if path.is_dir()]
     assert run_here(["verify", str(root)]).code == 0
-
-
-def test_units_as_a_table(tmp_path: Path) -> None:
-    """Each unit of the RocksDB is a row of `queues`, as one of a queue in files is."""
-    root = stores.unpack(ROCKSDB, tmp_path)
-    with Store(root) as store:
-        wanted = {
-            (q.topic, q.queue_id): q.max_offset - q.min_offset for q in store.queues.summaries()
-        }
-    query = "SELECT topic, queue_id, count(*) AS units FROM queues GROUP BY topic, queue_id"
-    result = run_here(["sql", query, str(root), "--format", "ndjson"])
-    assert result.code == 0, result.stderr
-    found = [json.loads(line) for line in result.stdout.splitlines()]
-    assert {(row["topic"], row["queue_id"]): row["units"] for row in found} == wanted

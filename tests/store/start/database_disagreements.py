@@ -56,7 +56,7 @@ def state_differences(
     database = outcome.database
     if database is not None and "database" in state:
         again = {queue: asked(database, queue) for queue in database.queues}
-        parts = 2 if outcome.snapshot.abort else 3  # where the last record begins, races, too
+        parts = 2 if database.wrote else 3  # where the last record begins, races, too
         found += differences("database", again, state["database"], parts, names=names)
         if database.row != state["row"]:
             found.append(f"row {database.row}, not {state['row']}")

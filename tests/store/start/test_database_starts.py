@@ -74,9 +74,10 @@ def test_a_max_row_that_is_too_long_counts_once_it_is_asked_for(tmp_path: Path) 
     assert starts(layout)[0].read_queues[QueueId("TopicA", 0)].max_offset == 1
 
 
-def test_an_accelerated_recovery_that_begins_behind_its_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["5.4.0", "5.5.1"])
+def test_an_accelerated_recovery_that_begins_behind_its_file(version: str, tmp_path: Path) -> None:
     layout = opened(KILLED, tmp_path, "ckpt_beyond", enableAcceleratedRecovery="true")
-    assert refused(layout) == "queue-database-row"
+    assert refused(layout, version) == "queue-database-row"
 
 
 def test_5_4_finds_no_file_of_a_light_queue_where_a_database_is_read(tmp_path: Path) -> None:
@@ -88,9 +89,14 @@ def test_5_4_finds_no_file_of_a_light_queue_where_a_database_is_read(tmp_path: P
     assert starts(opened(SAME, tmp_path, **more), "5.4.0")[0].refusal is None
 
 
-@pytest.mark.parametrize("name", [KILLED, "5.5.1-hybrid-halt-1"])
-def test_a_number_that_is_none_keeps_the_thread_busy_for_ever(name: str, tmp_path: Path) -> None:
-    layout = opened(name, tmp_path)
+@pytest.mark.parametrize(
+    ("name", "light"), [(KILLED, "true"), ("5.5.1-hybrid-halt-1", "true"), (KILLED, "false")]
+)
+def test_a_number_that_is_none_keeps_the_thread_busy_for_ever(
+    name: str, light: str, tmp_path: Path
+) -> None:
+    """Without enableLmq it is who waits for light queues that cannot be told (enableMultiDispatch)."""
+    layout = opened(name, tmp_path, enableLmq=light)
     path = max((layout.root / "commitlog").iterdir(), key=lambda p: b"%LMQ%" in p.read_bytes())
     data, text = path.read_bytes(), b"INNER_MULTI_QUEUE_OFFSET\x01"
     at = data.rindex(text) + len(text)
