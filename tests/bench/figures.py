@@ -451,10 +451,48 @@ def report(bench: Bench) -> Iterator[Figure]:
     yield Figure("report, the page, MB", max(sizes) / 1e6, target=3)
 
 
+def rocksdb(bench: Bench) -> Iterator[Figure]:
+    """Queues in a RocksDB: `verify` against queues in files, and the rebuild against that of a broker."""
+    queues = ("--queues", "--apply", "--yes", "-q", "--broker-version", _WITH_ROCKSDB)
+    told = ("--set", "storeType=defaultRocksDB")
+    for name, body in (("1g-1k", "1 KB"), ("1g-100", "100 B")):
+        copy = bench.work / "rocksdb"
+        repair = [*python("-m", "mqstore", "repair", copy), *queues, *told]
+        _copy_bare(bench.store(name), copy)
+        theirs = store_bench(
+            "rebuild", f"root={copy}", "type=defaultRocksDB", version=_WITH_ROCKSDB
+        )
+        _copy_bare(bench.store(name), copy)
+        ours = run(repair, codes=(0, 1), memory=True)  # 1: it has no config/
+        cpu = ours.cpu_s / float(theirs["cpu_s"])
+        note = f"{ours.wall_s:.1f} s; {float(theirs['rebuilt_s']):.1f} s; CPU {cpu:.2f}"
+        what = f"repair --queues of a RocksDB, {body} / real {_WITH_ROCKSDB}, by the clock"
+        yield Figure(what, ours.wall_s / float(theirs["rebuilt_s"]), target=1, note=note)
+        peak = ours.peak_bytes / MIB
+        yield Figure(f"repair --queues of a RocksDB, {body}, MiB", peak, target=300)
+        check = python("-m", "mqstore", "verify", "-q")
+        costs = [
+            [run([*check, root], codes=(0, 1, 3)).cpu_s for root in (copy, bench.store(name))]
+            for _ in range(bench.rounds)
+        ]
+        of_database, of_files = map(min, zip(*costs, strict=True))
+        note = f"{of_database:.1f} s; {of_files:.1f} s"
+        what = f"verify, queues in a RocksDB / in files, {body}, CPU"
+        yield Figure(what, of_database / of_files, target=2, note=note)
+        for words in (("verify", "-q"), ("recover", "-q"), ("inspect",)):
+            command = [*python("-m", "mqstore", words[0], copy), *words[1:]]
+            peak = run(command, codes=(0, 1, 3), memory=True).peak_bytes / MIB
+            yield Figure(f"{words[0]}, queues in a RocksDB, {body}, MiB", peak, target=300)
+        shutil.rmtree(copy)
+
+
+_WITH_ROCKSDB = "5.5.1"
+
+
 GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     group.__name__: group
     for group in (
         *(walk, decode, where, stats, verify, memory, append, stream, start, trace, put, recover),
-        *(rebuild, salvage, report, data_source, spark_jobs, crossover),
+        *(rebuild, rocksdb, salvage, report, data_source, spark_jobs, crossover),
     )
 }

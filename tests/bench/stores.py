@@ -22,9 +22,9 @@ STORES: dict[str, tuple[int, float]] = {
 _SOURCE = Path(__file__).resolve().parent / "java" / "StoreBench.java"
 
 
-def store_bench(mode: str, *options: str) -> dict[str, str]:
+def store_bench(mode: str, *options: str, version: str = VERSION) -> dict[str, str]:
     """Run the Java side: its result line, or of several the best of each figure."""
-    flags = java(VERSION, compiled(VERSION, [_SOURCE]), "-Xms1g", heap="2g", quick=False)
+    flags = java(version, compiled(version, [_SOURCE]), "-Xms1g", heap="2g", quick=False)
     cost = run([*flags, "StoreBench", mode, *options, f"start={time.time():.6f}"])
     lines = [line.split()[1:] for line in cost.output.splitlines() if line.startswith("R ")]
     rows = [dict(pair.split("=", 1) for pair in line) for line in lines]

@@ -18,6 +18,7 @@ import org.apache.rocketmq.store.CommitLog;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.DispatchRequest;
 import org.apache.rocketmq.store.PutMessageResult;
+import org.apache.rocketmq.store.RocksDBMessageStore;
 import org.apache.rocketmq.store.config.FlushDiskType;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
@@ -30,7 +31,7 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  * rate  root= body= secs= rounds= flush=   acknowledged messages a second, and dispatched ones, by one thread;
  *                                   CPU of the whole process for one, dispatch and flush included
  * load  root=                  until the store has loaded and recovered
- * rebuild root=                until a store without queues and index has both
+ * rebuild root= type=          until a store without queues and index has both; type=defaultRocksDB: queues in a RocksDB, no index
  * check root=                  until the broker's own check has seen every record of the log, bodies' CRC included
  * one   root=                  one message, synchronous flush, from the start of the process (start= is its time)
  */
@@ -88,9 +89,13 @@ public final class StoreBench {
         config.setMappedFileSizeCommitLog((int) fileBytes());
         config.setHaListenPort(0);
         config.setFlushDiskType(flush);
-        DefaultMessageStore store = new DefaultMessageStore(
-            config, new BrokerStatsManager("bench", true), null, new BrokerConfig(), new ConcurrentHashMap<>());
-        return store;
+        BrokerStatsManager stats = new BrokerStatsManager("bench", true);
+        if (OPTIONS.containsKey("type")) {
+            config.setStoreType(OPTIONS.get("type"));
+            config.setMessageIndexEnable(false);
+            return new RocksDBMessageStore(config, stats, null, new BrokerConfig(), new ConcurrentHashMap<>());
+        }
+        return new DefaultMessageStore(config, stats, null, new BrokerConfig(), new ConcurrentHashMap<>());
     }
 
     /** The seconds since the process was asked for, when the store has loaded and recovered. */
