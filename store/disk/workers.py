@@ -8,9 +8,12 @@ import select
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from .byte_reader import refusing
+
+if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
 
 T = TypeVar("T")
 
@@ -50,10 +53,11 @@ class Forked(Generic[T]):
         self.pid, self._pipe = 0, -1
         if not hasattr(os, "fork"):
             return
+        self._folder = _folder()
         self._pipe, into = os.pipe()
         self.pid = os.fork()
         if not self.pid:
-            _work(work, into)
+            _work(work, into, self._folder)
         os.close(into)
 
     def __enter__(self) -> Self:
@@ -83,12 +87,28 @@ class Forked(Generic[T]):
         os.close(self._pipe)
         _, status = os.waitpid(self.pid, 0)
         self.pid = 0
+        if self._folder is not None:
+            self._folder.cleanup()
         return os.waitstatus_to_exitcode(status)
 
 
-def _work(work: Callable[[], Any], into: int) -> None:
+def _folder() -> TemporaryDirectory[str] | None:
+    """Where a child makes its temporary files: it ends at once, and leaves them to its parent. None: nowhere."""
+    from tempfile import TemporaryDirectory
+
+    try:
+        return TemporaryDirectory(prefix="mqstore-work-", ignore_cleanup_errors=True)
+    except OSError:
+        return None
+
+
+def _work(work: Callable[[], Any], into: int, folder: TemporaryDirectory[str] | None) -> None:
     """The child's whole life: nothing of the parent's is run or flushed here a second time."""
     code = 1
+    if folder is not None:
+        import tempfile
+
+        tempfile.tempdir = folder.name
     try:
         with refusing():
             found = work()

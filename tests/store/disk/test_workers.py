@@ -1,0 +1,45 @@
+"""Work in a copy of this process: its result comes back, and nothing of it stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.disk.workers import Forked
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory for temporary files, empty."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def made() -> str:
+    """A directory for temporary files that nobody removes."""
+    return tempfile.mkdtemp(prefix="of-the-child-")
+
+
+def test_the_result_comes_back_and_its_temporary_files_go(temporary: Path) -> None:
+    with Forked(made) as child:
+        found = child.result()
+    assert found is not None and Path(found).parent.parent == temporary
+    assert [*temporary.iterdir()] == []
+
+
+def test_nothing_stays_of_a_child_that_is_not_waited_for(temporary: Path) -> None:
+    with Forked(lambda: (made(), signal.pause())) as child:
+        while not [*temporary.glob("*/*")]:
+            os.sched_yield()
+        assert not child.ready(0)
+    assert [*temporary.iterdir()] == []
+
+
+def test_without_room_for_temporary_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with Forked(lambda: 5) as child:
+        assert child.result() == 5
