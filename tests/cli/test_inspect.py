@@ -149,9 +149,15 @@ def test_files_of_every_kind(kind: str, tmp_path: Path) -> None:
         "rocksdb": "consumequeue",
     }
     places |= {kind: str(place) for kind, place in tiered.PLACES.items()}
-    is_tiered = kind in tiered.PLACES
-    root = tiered.unpack("5.5.0", tmp_path) if is_tiered else stores.unpack(name, tmp_path)
+    places["tiered-index-file"] = tiered.INDEX_FILES
+    if kind in tiered.PLACES:
+        root = tiered.unpack("5.5.0", tmp_path)
+    elif kind == "tiered-index-file":
+        root = tiered.unpack_killed("5.5.0", tmp_path)
+    else:
+        root = stores.unpack(name, tmp_path)
     missing = ("topicQueueMapping.json", "tieredStoreMetadata.json", "messageRequestMode.json")
+    (root / "config").mkdir(exist_ok=True)
     for file in ("broker.properties", *missing):
         (root / "config" / file).write_text("{}")
     (root / "epochFileCheckpoint").write_text("1\n0\n1-0\n")

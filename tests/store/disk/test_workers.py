@@ -24,6 +24,12 @@ def made() -> str:
     return tempfile.mkdtemp(prefix="of-the-child-")
 
 
+def waiting() -> None:
+    """Never done."""
+    made()
+    signal.pause()
+
+
 def test_the_result_comes_back_and_its_temporary_files_go(temporary: Path) -> None:
     with Forked(made) as child:
         found = child.result()
@@ -32,7 +38,7 @@ def test_the_result_comes_back_and_its_temporary_files_go(temporary: Path) -> No
 
 
 def test_nothing_stays_of_a_child_that_is_not_waited_for(temporary: Path) -> None:
-    with Forked(lambda: (made(), signal.pause())) as child:
+    with Forked(waiting) as child:
         while not [*temporary.glob("*/*")]:
             os.sched_yield()
         assert not child.ready(0)
