@@ -40,6 +40,7 @@ from ..queues.rocksdb import (
     RocksdbConsumeQueue,
     RocksdbConsumeQueues,
     is_rocksdb,
+    odd_rows,
 )
 from ..queues.rocksdb_build import (
     UNIT,
@@ -238,7 +239,7 @@ class DatabaseAudit(LogObserver):
         for queue in self.missing.queues:
             for keys, values in entries(self.missing, queue):
                 units.update(zip(keys, values, strict=True))
-        rows: dict[bytes, bytes | None] = {}
+        rows: dict[bytes, bytes | None] = dict.fromkeys(odd_rows(database))
         for queue in sorted({*_queues(database), *self.reach}):
             if self.stores.in_database(queue.topic):
                 self._of_queue(database, queue, units, rows)

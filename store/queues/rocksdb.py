@@ -245,8 +245,10 @@ def _unread(path: Path) -> Iterator[Unread]:
 
 
 _UNIT = numbers_of(formats.UNIT)
-_LAST = b"\xff" * 9
-"""Behind every queue offset."""
+_LAST = b"\x7f" + b"\xff" * 8
+"""Behind every queue offset, before the numbers below 0, which are none."""
+_BEHIND = b"\xff" * 9
+"""Behind all that begins as a queue does."""
 
 
 class RocksdbConsumeQueue(ConsumeQueue):
@@ -351,16 +353,16 @@ class RocksdbConsumeQueue(ConsumeQueue):
             right = [(k, v) for k, v in rows if len(k) == width and len(v) == UNIT_BYTES]
             keys, values = [k for k, _ in right], [v for _, v in right]
         raw = np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), width)
-        numbers = np.ascontiguousarray(raw[:, len(self._prefix) :])
-        return numbers.view(dtype_of(formats.UNIT_OFFSET)).ravel()["queue_offset"].astype(
-            np.int64
-        ), values
+        ends = np.ascontiguousarray(raw[:, len(self._prefix) :]).view(dtype_of(formats.UNIT_OFFSET))
+        numbers = ends.ravel()["queue_offset"].astype(np.int64)
+        right_to = len(numbers) - int((numbers < 0).sum())  # they are behind all others
+        return numbers[:right_to], values[:right_to]
 
     def _rows(self, start: bytes, *, backwards: bool = False) -> Iterator[Unit]:
         """Units from a key on, as long as they are of this queue."""
         for key, value in self._database.items(UNITS, start, backwards=backwards):
             number = formats.queue_offset(key, self._prefix)
-            if number is None:
+            if number is None or number < 0:
                 return
             if len(value) == UNIT_BYTES:
                 yield Unit(number, *_UNIT.unpack(value)[:3])
@@ -432,7 +434,7 @@ class RocksdbConsumeQueues(ConsumeQueues):
         while (row := next(self.database.items(UNITS, start), None)) is not None:
             if (queue := _queue_of(row[0])) is not None:
                 found.add(queue)
-            start = row[0] + b"\0" if queue is None else formats.queue_prefix(*queue) + _LAST
+            start = row[0] + b"\0" if queue is None else formats.queue_prefix(*queue) + _BEHIND
         for key, _ in self.database.items(BOUNDS):
             bound = _bound_of(key)
             if bound is not None:
@@ -497,6 +499,17 @@ def queue_of_bound(key: bytes) -> tuple[str, int] | None:
     """Topic and queue of a `max` row, None for any other key."""
     found = _bound_of(key)
     return None if found is None else (found[0].decode("utf-8", "surrogateescape"), found[1])
+
+
+def odd_rows(database: RocksDb) -> Iterator[bytes]:
+    """Keys of the family `offset` that a broker fails on, or of no broker. Raises Unreadable."""
+    from construct import ConstructError
+
+    for key, _ in database.items(BOUNDS):
+        try:
+            formats.BOUND_KEY.parse(key)
+        except ConstructError:
+            yield key
 
 
 def _bound_of(key: bytes) -> tuple[bytes, int] | None:

@@ -169,8 +169,8 @@ class Holes:
         rows = np.concatenate([self._last.get(queue, rows[0])[None], rows])
         steps, room = np.diff(rows[:, 0]), np.diff(rows[:, 1]) // SMALLEST
         for at in np.flatnonzero((steps > 1) & (steps <= room)).tolist():
-            self._found.append((queue, rows[at], rows[at + 1]))
-        self._last[queue] = rows[-1]
+            self._found.append((queue, rows[at].copy(), rows[at + 1].copy()))
+        self._last[queue] = rows[-1].copy()  # a view would keep the whole batch
 
     def passed(self, queue: QueueId, number: int, database: RocksDb) -> None:
         """Messages of a queue that go on where others ended have all their units, none of them a tombstone's.

@@ -36,7 +36,14 @@ from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog
 from ..plan.plan import Plan, QueueRow
 from ..queues.read import ConsumeQueues
-from ..queues.rocksdb import HINT, RocksDb, RocksdbConsumeQueue, RocksdbConsumeQueues, readable
+from ..queues.rocksdb import (
+    HINT,
+    RocksDb,
+    RocksdbConsumeQueue,
+    RocksdbConsumeQueues,
+    odd_rows,
+    readable,
+)
 from ..queues.rocksdb_build import (
     UNIT,
     Bound,
@@ -193,7 +200,7 @@ def database_fix(
                 _complete(found, database)
                 kept = expired_ends(last_units(database), spool, log_start)
                 if layout.queue_database == path:
-                    wrong = compare(database, spool, end)
+                    wrong = compare(database, spool, log_start, end)
                     if selective_double_write(
                         layout
                     ):  # the row is that of the last message that it has
@@ -240,8 +247,8 @@ def database_place(layout: Layout, profile: Profile) -> Path:
     return layout.consume_queue
 
 
-def compare(database: RocksDb, spool: UnitSpool, end: int) -> Wrong:
-    """Hold a database against the units of the log. Raises Unreadable."""
+def compare(database: RocksDb, spool: UnitSpool, log_start: int, end: int) -> Wrong:
+    """Hold a database against the units of the log, which goes from log_start to end. Raises Unreadable."""
     units = sum(_units_wrong(database, spool, queue) for queue in spool.queues)
     rows = 0
     for queue, bound in spool.ends.items():
@@ -249,12 +256,27 @@ def compare(database: RocksDb, spool: UnitSpool, end: int) -> Wrong:
         rows += found is None or found != bound
     for queue, bound in last_units(database):
         rows += queue not in spool.ends and bound.physical_offset >= end
+    rows += sum(1 for _ in odd_rows(database))
+    units += _units_beyond(database, spool, log_start)
     value = database.get(BOUNDS, formats.bound_key(formats.CHECKPOINT_TOPIC, 0, MAX))
     row = -1
     if value is not None and len(value) == formats.CHECKPOINT.sizeof():
         row = formats.CHECKPOINT.parse(value).physical_offset
     behind = not spool.dispatched <= row <= end
     return Wrong(units, rows, behind and bool(spool.ends))
+
+
+def _units_beyond(database: RocksDb, spool: UnitSpool, log_start: int) -> int:
+    """Queues that have units behind those of the log; where it has none, those that name a place in it."""
+    beyond = 0
+    for topic, queue_id, _ in RocksdbConsumeQueues.of(database):
+        last = next(RocksdbConsumeQueue(database, topic, queue_id).newest_first(), None)
+        if last is not None:
+            end = spool.ends.get(QueueId(topic, queue_id))
+            beyond += (
+                last.queue_offset > end.queue_offset if end else last.physical_offset >= log_start
+            )
+    return beyond
 
 
 def _units_wrong(database: RocksDb, spool: UnitSpool, queue: QueueId) -> int:

@@ -32,6 +32,7 @@ from ..broker.system_topics import (
 )
 from ..counted import counted
 from ..disk.layout import Layout
+from ..settings.databases import stand_ins
 from ..settings.generation import came_through_a_broker
 from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile
 from .config_load import Loaded, Start, Text, as_proof, load_config, load_databases, load_table
@@ -491,8 +492,12 @@ def back_unsettled(before: ConfigStart, left: ConfigStart | None) -> str:
 
 
 def files_in_use(layout: Layout, needed: tuple[str, ...]) -> tuple[str, ...]:
-    """The files of a generation; with light queues their offsets are in a file of their own."""
+    """The files of a generation; with light queues their offsets are in a file of their own, but in a
+    RocksDB with all others.
+    """
     config = layout.broker_config
+    if OFFSETS in stand_ins(layout.config, config):
+        return needed
     light = config.get_bool("enableLmq")
     if "enableLmq" not in config:
         plain, own = (_is_there(layout.config, name) for name in (OFFSETS, LIGHT_OFFSETS))

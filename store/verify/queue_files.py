@@ -226,9 +226,9 @@ def check_database(context: VerifyContext, queues: Queues) -> None:
         if queues.wanted(queue):
             opened = database.open(*queue)
             summary = opened.summary(store.log_files.start)
-            _check_bound(context, queue, summary, bounds)
             if isinstance(opened, RocksdbConsumeQueue):
-                _check_holes(context, queue, summary, opened)
+                _check_bound(context, queue, summary, bounds, opened)
+                _check_holes(context, queue, summary, bounds, opened)
     for directory in queue_directories(store.layout.consume_queue):
         queue = QueueId(directory.topic, directory.queue_id)
         if queues.wanted(queue) and queue in bounds.last:
@@ -248,7 +248,11 @@ def _unreadable(context: VerifyContext) -> None:
 
 
 def _check_bound(
-    context: VerifyContext, queue: QueueId, summary: QueueSummary, bounds: _Bounds
+    context: VerifyContext,
+    queue: QueueId,
+    summary: QueueSummary,
+    bounds: _Bounds,
+    opened: RocksdbConsumeQueue,
 ) -> None:
     """The greatest offset of a queue that the database tells is that of its last unit."""
     last = summary.max_offset - 1
@@ -258,13 +262,30 @@ def _check_bound(
     bound = bounds.last.get(queue)
     if bound is None:
         _add_bound(context, queue, f"its last unit is {last}, but no greatest offset is stored")
-    elif bound != (last, summary.last_position):
+    elif bound != (last, summary.last_position) and not _is_of_a_cut(context, opened, bound):
         told = f"the greatest offset stored is {bound[0]}, of the record at {bound[1]}"
         _add_bound(context, queue, f"{told}; its last unit is {last}, at {summary.last_position}")
 
 
+def _is_of_a_cut(
+    context: VerifyContext, opened: RocksdbConsumeQueue, bound: tuple[int, int]
+) -> bool:
+    """A broker that cut its log set the greatest offset anew, and left the units behind it (spec 7.14).
+
+    They name what is not there any more, and go when their numbers are given anew.
+    """
+    unit, end = opened.unit(bound[0]), context.store.log_end.position
+    behind = opened.stream.windows(bound[0] + 1)
+    named = unit is not None and unit.physical_offset == bound[1]
+    return named and all((units["physical_offset"] >= end).all() for _, units in behind)
+
+
 def _check_holes(
-    context: VerifyContext, queue: QueueId, summary: QueueSummary, opened: RocksdbConsumeQueue
+    context: VerifyContext,
+    queue: QueueId,
+    summary: QueueSummary,
+    bounds: _Bounds,
+    opened: RocksdbConsumeQueue,
 ) -> None:
     """No unit is missing between two others: a pull there ends with an exception (spec 2.10, B4).
 
@@ -273,7 +294,8 @@ def _check_holes(
     if context.live or queues_of(context).counts_in_files(queue):
         return
     reached, missing, first_missing = summary.min_offset, 0, 0
-    for first, units in opened.stream.windows(summary.min_offset, summary.max_offset):
+    stop = min(summary.max_offset, bounds.last.get(queue, (summary.max_offset, 0))[0] + 1)
+    for first, units in opened.stream.windows(summary.min_offset, stop):
         if first > reached and not missing:
             first_missing = reached
         missing += first - reached

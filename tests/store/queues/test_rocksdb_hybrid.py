@@ -8,22 +8,25 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
-from mqstore.formats.rocksdb_consume_queue import unit_key
+from mqstore.formats.rocksdb_consume_queue import BOUNDS, UNIT, UNITS, unit_key
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.library import Store
 from mqstore.store.queues.hybrid import HybridConsumeQueues
 from mqstore.store.queues.rocksdb import RocksdbConsumeQueues
+from mqstore.store.queues.rocksdb_write import rewritten
 from mqstore.store.search.find import find
 from mqstore.store.search.selection import Selection
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Status
 
+from ...cli.datadriven import run_here
 from ...stores import FEW_OF_TODAY, OF_TODAY, config, truth, unpack
 from ...verdict import said_of
 from .test_rocksdb import state
 
+ROCKS = "5.3.3-rocksdb"
 SAME, LIGHT = "5.5.1-combine-same", "5.5.1-combine-lmq"
 FINISHED, MIGRATED = "5.5.1-combine-finished", "5.5.1-combine-migrated"
 _EMPTY = {"min_offset": 0, "max_offset": 0}
@@ -31,7 +34,7 @@ _EMPTY = {"min_offset": 0, "max_offset": 0}
 
 
 def check(name: str, tmp_path: Path) -> None:
-    """Queues, what they answer, and verdict are those of the truth, without a word about the configuration."""
+    """Queues, what they answer, and verdict are those of the truth, with and without its options."""
     root, told = unpack(name, tmp_path), truth(name)
     before = state(root)
     with Store(root) as store:
@@ -44,6 +47,8 @@ def check(name: str, tmp_path: Path) -> None:
         assert {key: queues.get(key, _EMPTY) for key in told["queues"]} == told["queues"]
         _answers(name, root)
         assert said.status is not Status.DAMAGED, said
+        configured = said_of(root, BrokerConfig(config(name, root)))
+        assert configured.status is not Status.DAMAGED, configured
     elif told["expected_verdict"] == "damaged":
         assert said.status is Status.DAMAGED, said
     assert state(root) == before, "nothing is written"
@@ -156,3 +161,31 @@ def test_a_hole_that_the_log_does_not_fill_is_told(tmp_path: Path) -> None:
         told = [each for each in verify(store).findings if each.code == "I-084"]
     assert len(told) == 1
     assert "%LMQ%a/0: 1 unit is missing, from 3 on: every pull there fails" in told[0].message
+
+
+def changed_rows(root: Path, family: str, entries: dict[bytes, bytes]) -> None:
+    """Entries of the RocksDB of queues, as somebody wrote them."""
+    place = root / "consumequeue"
+    for name, data in rewritten(place, entries, family).made.items():
+        (place / name).write_bytes(data)
+
+
+def test_units_that_a_cut_of_the_log_left_behind_are_no_damage(tmp_path: Path) -> None:
+    """A broker sets the greatest offset anew, and gives their numbers away again (spec 7.14)."""
+    root = unpack(ROCKS, tmp_path)
+    end = truth(ROCKS)["queues"]["TopicA/0"]["max_offset"]
+    unit = {"physical_offset": 1 << 40, "size": 200, "tags_code": 0, "store_timestamp": 0}
+    changed_rows(root, UNITS, {unit_key(b"TopicA", 0, end): UNIT.build(unit)})
+    assert said_of(root, BrokerConfig()).status is not Status.DAMAGED
+    changed_rows(
+        root, UNITS, {unit_key(b"TopicA", 0, end): UNIT.build(unit | {"physical_offset": 0})}
+    )
+    assert "I-084" in {each.code for each in said_of(root, BrokerConfig()).verdict.findings}
+
+
+def test_a_row_that_no_broker_can_read_goes_with_a_recovery(tmp_path: Path) -> None:
+    root = unpack(ROCKS, tmp_path)
+    changed_rows(root, BOUNDS, {b"\1" * 40: b""})
+    assert said_of(root, BrokerConfig()).status is Status.DAMAGED
+    assert run_here(["recover", str(root), "--apply", "--yes"]).code == 0
+    assert said_of(root, BrokerConfig()).status is not Status.DAMAGED

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.formats.rocksdb_consume_queue import BOUNDS, UNITS
+from mqstore.formats.rocksdb_consume_queue import BOUNDS, UNITS, unit_key
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
@@ -112,11 +112,27 @@ def _wrong_unit(path: Path) -> None:
         (path / name).write_bytes(data)
 
 
+def _units_beyond(path: Path) -> None:
+    """Units far behind the last message and below 0, and one of a queue that the log does not know."""
+    numbers = ((b"TopicA", 1 << 40), (b"TopicA", -5), (b"GhostTopic", 0))
+    unit = next(iter(rows_of(path)[0].values()))
+    entries = {unit_key(topic, 0, number): unit for topic, number in numbers}
+    for name, data in rewritten(path, entries).made.items():
+        (path / name).write_bytes(data)
+
+
+def _no_row(path: Path) -> None:
+    for name, data in rewritten(path, {b"\1" * 40: b""}, BOUNDS).made.items():
+        (path / name).write_bytes(data)
+
+
 DAMAGE = {
     "no CURRENT": _no_current,
     "no table": _no_table,
     "torn": _torn_table,
     "wrong unit": _wrong_unit,
+    "units beyond": _units_beyond,
+    "no row": _no_row,
 }
 
 
