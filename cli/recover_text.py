@@ -304,7 +304,7 @@ def _next(seen: Judged, given: Given) -> list[str]:
     steps = next_steps(seen, given)
     shifted = [str(queue) for queue in found.plan.shifted] if found.plan is not None else []
     told = [_OTHER_NUMBERS] if shifted and found.nothing_to_do else []
-    if found.layout.log_stop is not None:
+    if seen.verdict.live:
         what = "stop the process that has the store, then run this again"
         return [f"Next: {what if steps else 'nothing: a process has the store'}."]
     if steps:

@@ -60,7 +60,6 @@ from ..settings.generation import generation_of
 from ..settings.options import options_of
 from ..start.queue_stores import lite_topics
 
-CONFIG_BYTES_MAX = 64 << 20
 _IN_ORDER = (ExtentKind.BLANK, ExtentKind.ZEROS)
 _ONE_PLACE = frozenset({"5.3", "5.4"})
 """Generations whose database is in `consumequeue` always: they know no useSeparateStorePathForRocksdbCQ."""

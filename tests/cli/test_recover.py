@@ -18,6 +18,7 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.lock import StoreLock
 
 from .. import recovery_cases, stores
+from ..store.disk.test_lock import other_process
 from .datadriven import run_here
 from .json_schema import errors
 
@@ -140,6 +141,14 @@ def test_a_store_in_use(tmp_path: Path) -> None:
     assert result.code == 4
     assert (root / "abort").exists()
     assert not (root / ".mqstore").exists()
+
+
+@pytest.mark.parametrize("words", [[], ["--apply", "--yes"]])
+def test_nobody_is_told_to_start_a_second_broker(words: list[str], tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    with other_process(root / "lock"):
+        said = run_here(["recover", str(root), *words]).stdout
+    assert said.endswith("Next: nothing: a process has the store.\n"), said
 
 
 def test_files_of_another_size_than_the_configuration_says(tmp_path: Path) -> None:

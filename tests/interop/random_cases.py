@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -29,6 +29,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.start.log import switches_of
 from mqstore.store.start.simulate import Outcome, simulate
 from tests.damage import Span, Victim
+from tests.database_mishaps import DatabaseMishap
 from tests.mishaps import Mishap
 from tests.recovery_cases import sparse_copy
 from tests.slices import SEED, rng
@@ -165,6 +166,21 @@ def victim_of(root: Path, stored: list[Row], config: dict[str, str]) -> Victim:
     return Victim(root, tuple(spans), tuple(moments))
 
 
+def damaged_copy(
+    victim: Victim,
+    root: Path,
+    mishaps: Iterable[tuple[int, Mishap | DatabaseMishap]],
+    case: str,
+) -> Path:
+    """A copy of a store at `root` that these mishaps befell; what lies there is replaced. case: for their seeds."""
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(victim.root, root, copy_function=sparse_copy)
+    copy = victim.moved(root)
+    for number, mishap in mishaps:
+        mishap.befall(copy, rng(f"{case} mishap {number}"))
+    return root
+
+
 def _write_topics(root: Path, topics: dict[str, Any]) -> None:
     """topics.json, as a whole broker would keep it: the store's classes know nothing of it."""
     names = {path.name: {"topicName": path.name} for path in root.glob("*consumequeue/*")}
@@ -214,13 +230,8 @@ class RandomCase:
 
     def made(self, name: str) -> Path:
         """A damaged copy of the store; one of the same name is replaced."""
-        root = self.work / name
-        shutil.rmtree(root, ignore_errors=True)
-        shutil.copytree(self.store.victim.root, root, copy_function=sparse_copy)
-        victim = self.store.victim.moved(root)
-        for number, mishap in self.mishaps:
-            mishap.befall(victim, rng(f"{self.version} case {self.number} mishap {number}"))
-        return root
+        case = f"{self.version} case {self.number}"
+        return damaged_copy(self.store.victim, self.work / name, self.mishaps, case)
 
     def judged(self, judge: Judge) -> Seen:
         """Start the broker's classes on a copy, simulate the start on another at the same place."""

@@ -25,7 +25,6 @@ from mqstore.store.start.simulate import Outcome, all_outcomes
 from tests.damage import Victim
 from tests.database_mishaps import DatabaseMishap
 from tests.mishaps import Mishap
-from tests.recovery_cases import sparse_copy
 from tests.slices import rng
 from tests.store.start.database_disagreements import (
     in_no_outcome,
@@ -36,7 +35,7 @@ from tests.store.start.database_disagreements import (
 
 from .conftest import TIMEOUT_SECONDS, Judge
 from .oracle import OracleDied
-from .random_cases import victim_of
+from .random_cases import damaged_copy, victim_of
 from .served import Row, loaded
 from .test_same_bytes import START_MS
 
@@ -219,13 +218,8 @@ class DatabaseCase:
 
     def made(self, name: str) -> Path:
         """A damaged copy of the store; one of the same name is replaced."""
-        root = self.work / name
-        shutil.rmtree(root, ignore_errors=True)
-        shutil.copytree(self.store.victim.root, root, copy_function=sparse_copy)
-        victim = self.store.victim.moved(root)
-        for number, mishap in self.mishaps:
-            mishap.befall(victim, rng(f"{self.version} database {self.number} mishap {number}"))
-        return root
+        case = f"{self.version} database {self.number}"
+        return damaged_copy(self.store.victim, self.work / name, self.mishaps, case)
 
     def judged(self, judge: Judge) -> DatabaseSeen:
         """Simulate a start on one copy, let the broker's classes start on another."""
