@@ -30,7 +30,6 @@ LONG_MODULES: dict[str, str] = {}
 # modules that read bytes themselves: why
 READERS = {
     "store/disk/byte_reader.py": "the one reader, and its way around the page cache",
-    "store/plan/replica.py": "maps a temporary file",
 }
 
 # modules besides the file layer that change files, none of a store: why

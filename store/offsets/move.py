@@ -19,7 +19,7 @@ from ..broker.profiles import profile_of
 from ..broker.system_topics import LMQ_PREFIX, is_system_group
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
-from ..disk.files import Edit
+from ..disk.files import Content, Edit
 from ..disk.layout import BATCH_CONSUME_QUEUE, Layout
 from ..errors import InvalidInput, NotFound, Refused, Unclean, Unreadable
 from ..findings.next_commands import proposed
@@ -323,7 +323,7 @@ def _edits(
     return found, digest
 
 
-def _created(path: Path, data: bytes, reason: str) -> Edit:
+def _created(path: Path, data: Content, reason: str) -> Edit:
     return Edit("create", str(path), reason, length=len(data), pieces=((0, data),))
 
 

@@ -11,11 +11,10 @@ For the plan of the log its queues are files for a moment: those name what a dam
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -29,11 +28,8 @@ from ..audit.verified import VerifiedLog, VerifiedRun
 from ..broker.dispatch import Dispatched
 from ..broker.dispatch_record import Dispatching
 from ..broker.snapshot import QueueId, Snapshot
-from ..counted import counted
-from ..disk.byte_reader import read_regular
-from ..disk.files import Edit
-from ..errors import Refused, Unreadable
-from ..findings.next_commands import command
+from ..disk.files import Content, Edit
+from ..errors import Unreadable
 from ..log.commit_log import Batch, CommitLog, Extent
 from ..queues.rocksdb import (
     RocksDb,
@@ -45,29 +41,23 @@ from ..queues.rocksdb import (
 from ..queues.rocksdb_build import (
     UNIT,
     Bound,
+    DatabaseFix,
     Holes,
     UnitSpool,
-    build,
     entries,
     expired_ends,
     last_units,
-    temporary_files,
 )
 from ..queues.rocksdb_copy import CopiedQueues
-from ..queues.rocksdb_write import (
-    LARGEST_BYTES,
-    Changes,
-    Rewritten,
-    changed,
-    database_files,
-    in_order,
-)
+from ..queues.rocksdb_write import Changes, Rewritten, changed, in_order
 from ..queues.units import UNIT_DTYPE, Units
 from ..start.queue_stores import QueueStores
 
 _BOUND, _CHECKPOINT = numbers_of(formats.BOUND), numbers_of(formats.CHECKPOINT)
 _REASON = "the queues in the RocksDB as the log has them"
 _CODES = ("I-070", "I-084")
+MOST_CHANGES = 1 << 18
+"""Units; where more are wrong, the database is built anew: that takes no memory for each of them."""
 _CHECKPOINT_KEY = formats.bound_key(CHECKPOINT_TOPIC, 0, MAX)
 
 
@@ -231,10 +221,12 @@ class DatabaseAudit(LogObserver):
             return np.zeros(len(offsets), UNIT_DTYPE)
         return found
 
-    def changes(self) -> Changes:
-        """What is put (a value) and what goes (None), by family and key. Raises Unreadable."""
+    def changes(self) -> Changes | None:
+        """What is put (a value) and what goes (None), by family and key; None: too much. Raises Unreadable."""
         database = self.database
         assert database is not None
+        if len(self.missing) > MOST_CHANGES:
+            return None
         units: dict[bytes, bytes | None] = {}
         for queue in self.missing.queues:
             for keys, values in entries(self.missing, queue):
@@ -243,6 +235,8 @@ class DatabaseAudit(LogObserver):
         for queue in sorted({*_queues(database), *self.reach}):
             if self.stores.in_database(queue.topic):
                 self._of_queue(database, queue, units, rows)
+                if len(units) > MOST_CHANGES:
+                    return None
         row = database.get(BOUNDS, _CHECKPOINT_KEY)
         want = _CHECKPOINT.pack(self.log_end)
         there = row is not None and len(row) >= _CHECKPOINT.size
@@ -274,6 +268,8 @@ class DatabaseAudit(LogObserver):
             if reach is None and unit.physical_offset < self.log_end:
                 emptied = max(emptied, unit.queue_offset)
             units[formats.unit_key(topic, queue.queue_id, unit.queue_offset)] = None
+            if len(units) > MOST_CHANGES:
+                return
         high, low = (formats.bound_key(topic, queue.queue_id, each) for each in (MAX, MIN))
         found = database.get(BOUNDS, high)
         row = Bound(*_BOUND.unpack(found)) if found and len(found) == _BOUND.size else None
@@ -316,9 +312,11 @@ def database_edits(
     log_end: int,
     how: Dispatching,
     sound: VerifiedLog | None = None,
-) -> list[Edit]:
+) -> tuple[list[Edit], DatabaseFix | None]:
     """The edits that bring the database in line with the messages of a log that ends at `log_end`; none
-    where it is. sound: what is in order. Raises Refused, Unsupported, Unreadable.
+    where it is. The database that is built, where it is lost, or more of it is wrong than memory should hold.
+
+    sound: what is in order. Raises Unsupported, Unreadable.
     """
     place = stores.database
     assert place is not None
@@ -327,19 +325,18 @@ def database_edits(
     audit.log_start = log.min_offset if how.multi_dispatch else None
     scan_messages(log, [audit], how, crc=False, sound=sound)
     audit.fill_holes()
-    if database is not None and not audit.broken:
-        try:
-            changes = audit.changes()
-            return _edits_of(place, changed(place, changes), _digest(changes))
-        except Unreadable:
-            audit.broken = True
-    if audit.broken:
+    if database is not None:
+        with suppress(Unreadable):
+            changes = None if audit.broken else audit.changes()
+            if changes is not None:
+                return _edits_of(place, changed(place, changes), _digest(changes)), None
         audit = DatabaseAudit(None, stores, log_end)
         scan_messages(log, [audit], how, crc=False)
         audit.fill_holes()
     ends = () if database is None else _ends(database)
     kept = expired_ends(ends, audit.missing, log.min_offset)
-    return _anew(audit, place, kept)
+    fix = DatabaseFix(place, audit.missing, log_end, kept)
+    return fix.edits(_REASON, _CODES), fix
 
 
 def _digest(changes: Changes) -> bytes:
@@ -358,34 +355,13 @@ def _edits_of(place: Path, after: Rewritten, told: bytes) -> list[Edit]:
     return edits + [Edit("move", str(place / name), _REASON, _CODES) for name in after.gone]
 
 
-def _anew(audit: DatabaseAudit, place: Path, kept: Mapping[QueueId, Bound]) -> list[Edit]:
-    """A new database of all messages in the place of one that is lost, or cannot be read."""
-    old = database_files(place) if place.is_dir() else []
-    with TemporaryDirectory(prefix="mqstore-rocksdb-", ignore_cleanup_errors=True) as folder:
-        made = Path(folder, "new")
-        with temporary_files():
-            build(made, audit.missing, audit.log_end, kept)
-        sizes = {path: path.stat().st_size for path in made.iterdir()}
-        if (total := sum(sizes.values())) > LARGEST_BYTES:
-            raise Refused(
-                f"a new RocksDB of queues has {counted(total, 'byte', form=',')}, more than is journaled at once",
-                path=place,
-                hint=f"`{command('repair', place.parent, '--queues', '--apply')}` builds one of any size",
-            )
-        content = {path.name: read_regular(path, LARGEST_BYTES) for path in sizes}
-    told = audit.missing.digest + repr((audit.log_end, sorted(kept.items()))).encode()
-    edits = [_made(place / name, content[name], told) for name in in_order(content)]
-    gone = [path for path in sorted(old) if path.name not in content]
-    return edits + [Edit("move", str(path), _REASON, _CODES) for path in gone]
-
-
 def _ends(database: RocksDb) -> Iterator[tuple[QueueId, Bound]]:
     """The max rows, as far as they can be read."""
     with suppress(Unreadable):
         yield from last_units(database)
 
 
-def _made(path: Path, data: bytes, told: bytes) -> Edit:
+def _made(path: Path, data: Content, told: bytes) -> Edit:
     pieces = ((0, data),)
     edit = Edit("create", str(path), _REASON, _CODES, length=len(data), pieces=pieces)
     return edit._replace(stands_for=told)

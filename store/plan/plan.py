@@ -204,10 +204,10 @@ class _Database(NamedTuple):
 
     def edits(
         self, log: CommitLog, log_end: int, how: Dispatching, sound: VerifiedLog | None
-    ) -> list[Edit]:
+    ) -> tuple[list[Edit], DatabaseFix | None]:
         """What brings the RocksDB in line with a log, if the broker has one. sound: what is in order."""
         if self.stores.database is None:
-            return []
+            return [], None
         return database_edits(self.stores, self.source, log, log_end, how, sound)
 
 
@@ -293,8 +293,10 @@ def _completed(
     if snapshot.layout.dledger is not None:
         made = entry_index_edits(snapshot, CommitLog.of(snapshot.layout, kept.queue), log.end)
         edits += (edit._replace(phase=Phase.LOG) for edit in made)
+    fix = None
     if wish.queues_in_database:
-        edits += database.edits(left, log.end, switches.dispatching(rules), sound)
+        of_database, fix = database.edits(left, log.end, switches.dispatching(rules), sound)
+        edits += of_database
     if switches.consume_queue_ext:
         edits += ext_edits(snapshot)
     if profile.timer and switches.timer_wheel_enable:
@@ -328,6 +330,7 @@ def _completed(
         files=kept.queue,
         fills=kept.fills,
         cut=kept.cut,
+        database=fix,
     )
 
 

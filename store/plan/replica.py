@@ -13,12 +13,10 @@ Stretches of a replica's log that can stand in another: whole records, one behin
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryFile, gettempdir
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +26,7 @@ from ...formats.tombstone import FILLER_TOPIC, is_filler
 from ..broker.dispatch import Dispatched
 from ..broker.system_topics import LMQ_PREFIX
 from ..counted import counted
+from ..disk.byte_reader import mapped
 from ..disk.checkpoint import read_checkpoint
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout
@@ -38,7 +37,6 @@ from ..errors import (
     Refused,
     Unreadable,
     Unsupported,
-    from_os_error,
 )
 from ..log.batch import Batch, Extent, ExtentKind, torn_properties
 from ..log.commit_log import CommitLog
@@ -108,21 +106,14 @@ class Replica:
         The replica's own files are not mapped: a page that their disk does not give would kill the
         process. Raises Unreadable, NoSpace.
         """
-        with TemporaryFile(prefix="mqstore-") as target:
-            try:
-                for at in range(begin, end, _WINDOW_BYTES):
-                    data = self.bytes_at(at, min(end, at + _WINDOW_BYTES))
-                    if len(data) < min(end, at + _WINDOW_BYTES) - at:
-                        raise Unreadable(
-                            "the replica has changed while it was read", path=self.name
-                        )
-                    target.write(data)
-                target.flush()
-            except OSError as error:
-                raise from_os_error(
-                    error, gettempdir(), "cannot keep what a replica has"
-                ) from error
-            return memoryview(mmap.mmap(target.fileno(), end - begin, access=mmap.ACCESS_READ))
+        return mapped(self._stretches(begin, end))
+
+    def _stretches(self, begin: int, end: int) -> Iterator[bytes]:
+        for at in range(begin, end, _WINDOW_BYTES):
+            data = self.bytes_at(at, min(end, at + _WINDOW_BYTES))
+            if len(data) < min(end, at + _WINDOW_BYTES) - at:
+                raise Unreadable("the replica has changed while it was read", path=self.name)
+            yield data
 
 
 def _places(name: str) -> Iterator[Path]:

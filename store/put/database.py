@@ -17,7 +17,7 @@ from ...formats.fixed import numbers_of
 from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT_TOPIC, MAX, UNITS
 from ..broker.snapshot import QueueId
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE
-from ..disk.files import Files, write_new
+from ..disk.files import Content, Files, write_new
 from ..disk.layout import Layout
 from ..errors import InvalidInput, Refused, Unsupported
 from ..index.read import sizes_of
@@ -125,7 +125,7 @@ class DatabaseWriter:
         self._files.sync_directory(self._path)
         self._spool, self._dispatched, self._reach = UnitSpool(), reach, reach
 
-    def _put(self, path: Path, data: bytes) -> None:
+    def _put(self, path: Path, data: Content) -> None:
         """Make a file, or put another in the place of one at once."""
         like = self._path / CURRENT
         if not path.exists():

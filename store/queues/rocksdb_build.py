@@ -32,9 +32,9 @@ from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT, CHECKPOINT_TOPI
 from ..broker.snapshot import QueueId
 from ..disk.byte_reader import read
 from ..disk.files import Edit
-from ..errors import NoSpace, Unsupported
-from .rocksdb import HINT, RocksDb, RocksdbConsumeQueue, queue_of_bound
-from .rocksdb_write import NOT_OURS, table_options
+from ..errors import NoSpace
+from .rocksdb import RocksDb, RocksdbConsumeQueue, queue_of_bound
+from .rocksdb_write import NOT_OURS, library, table_options
 
 _BOUND = numbers_of(formats.BOUND)
 _OFFSET = dtype_of(formats.UNIT_OFFSET)
@@ -237,12 +237,7 @@ def build(
     dispatched: position behind the last record that has its units. kept: ends of queues that may have no unit
     any more; the greater one counts. Raises Unsupported where the extra is not installed, OSError.
     """
-    try:
-        import rocksdict
-    except ImportError as error:
-        raise Unsupported(
-            "cannot make a RocksDB without the extra rocksdb", path=folder, hint=HINT
-        ) from error
+    rocksdict = library("make", folder)
     folder.mkdir(exist_ok=True)
     units, bounds = table_options(rocksdict, packed=True), table_options(rocksdict)
     tables = list(_unit_tables(rocksdict, units, folder, spool))
@@ -382,7 +377,8 @@ class DatabaseFix(NamedTuple):
     kept: Mapping[QueueId, Bound]
 
     def edits(self, reason: str, codes: tuple[str, ...] = ("I-070",)) -> list[Edit]:
-        """What a plan does about it: the files are made when the plan is carried out."""
+        """What a plan does about it: the files are made when the plan is carried out. Raises Unsupported."""
+        library("make", self.path)
         kept = sorted((*queue, *bound) for queue, bound in self.kept.items())
         told = self.spool.digest + repr((kept, self.dispatched)).encode(errors="replace")
         return [Edit("rebuild", str(self.path), reason, codes, data=told)]

@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 from collections.abc import Iterable, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from ..disk.byte_reader import read_regular
+from ..disk.byte_reader import mapped, pieces
+from ..disk.files import Content
 from ..errors import Unreadable, Unsupported, from_os_error
 from .rocksdb import DEFAULT, HINT
 
@@ -25,9 +26,6 @@ _TABLE_FORMAT = 5
 NOT_OURS = ("LOG", "rocksdict-config.json")
 """What the library tells beside the database."""
 _OF_DATABASE = re.compile(r"CURRENT|IDENTITY|LOCK|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log|blob|dbtmp)")
-LARGEST_BYTES = 256 << 20
-"""Of a file that is changed or new."""
-
 
 Changes = Mapping[str, Mapping[bytes, bytes | None]]
 """By column family and key: a new value, or None for an entry that goes."""
@@ -36,10 +34,10 @@ Changes = Mapping[str, Mapping[bytes, bytes | None]]
 class Rewritten(NamedTuple):
     """made: content of files that are new or other than before, by name. gone: names of files.
 
-    digest: of all files as they were.
+    digest: of all files as they were. What is made lies in temporary files without a name, mapped.
     """
 
-    made: dict[str, bytes]
+    made: dict[str, Content]
     gone: tuple[str, ...]
     digest: str
 
@@ -68,12 +66,7 @@ def changed(path: Path, changes: Changes) -> Rewritten:
     """
     if not any(changes.values()):
         return Rewritten({}, (), "")
-    try:
-        import rocksdict
-    except ImportError as error:
-        raise Unsupported(
-            "cannot change a RocksDB without the extra rocksdb", path=path, hint=HINT
-        ) from error
+    rocksdict = library("change", path)
     with TemporaryDirectory(prefix="mqstore-rocksdb-", ignore_cleanup_errors=True) as folder:
         copy = Path(folder)
         try:
@@ -89,6 +82,16 @@ def changed(path: Path, changes: Changes) -> Rewritten:
             raise Unreadable(f"cannot change the RocksDB ({said})", path=path) from error
 
 
+def library(purpose: str, path: Path) -> Any:
+    """The library that writes a RocksDB. purpose: what it is for, as "change". Raises Unsupported without it."""
+    try:
+        import rocksdict
+    except ImportError as error:
+        told = f"cannot {purpose} a RocksDB without the extra rocksdb"
+        raise Unsupported(told, path=path, hint=HINT) from error
+    return rocksdict
+
+
 def _copy(path: Path, copy: Path) -> str:
     """Links to the tables, all else copied; a digest of names, lengths and content."""
     total = hashlib.sha256()
@@ -97,8 +100,12 @@ def _copy(path: Path, copy: Path) -> str:
         if file.suffix == _TABLE:
             (copy / file.name).symlink_to(file.absolute())
         else:
-            total.update(hashlib.sha256(read_regular(file, LARGEST_BYTES)).digest())
-            shutil.copyfile(file, copy / file.name)
+            content = hashlib.sha256()
+            with (copy / file.name).open("wb") as target:
+                for data in pieces(file):
+                    content.update(data)
+                    target.write(data)
+            total.update(content.digest())
     return total.hexdigest()
 
 
@@ -152,13 +159,15 @@ def table_options(rocksdict: Any, *, packed: bool = False) -> Any:
     return options
 
 
-def _changes(path: Path, copy: Path) -> tuple[dict[str, bytes], tuple[str, ...]]:
+def _changes(path: Path, copy: Path) -> tuple[dict[str, Content], tuple[str, ...]]:
     before, after = {f.name: f for f in files_of(path)}, {f.name: f for f in files_of(copy)}
-    made = {}
-    for name, file in after.items():
-        if file.is_symlink():
-            continue
-        data = read_regular(file, LARGEST_BYTES)
-        if name not in before or data != read_regular(before[name], LARGEST_BYTES):
-            made[name] = data
+    made: dict[str, Content] = {
+        name: mapped(pieces(file))
+        for name, file in after.items()
+        if not file.is_symlink() and (name not in before or not _same(file, before[name]))
+    }
     return made, tuple(sorted(before.keys() - after.keys()))
+
+
+def _same(file: Path, other: Path) -> bool:
+    return all(one == two for one, two in zip_longest(pieces(file), pieces(other)))

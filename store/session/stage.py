@@ -33,7 +33,7 @@ from ..index.write import IndexWriter
 from ..log.commit_log import Batch, CommitLog, Extent
 from ..plan.lost_messages import damaged_ranges
 from ..plan.plan import Plan, checkpoint_edit
-from ..queues.rocksdb_write import database_files
+from ..queues.rocksdb_write import database_files, in_order
 from .journal import JOURNAL_IS_IN, FileState, Journal, Step, StepKind, write_note
 
 if TYPE_CHECKING:
@@ -220,7 +220,10 @@ class _Stager:
         self._made = {path.name: path for path in folder.iterdir()}
 
     def add_database(self, fix: DatabaseFix, edit: Edit) -> None:
-        """Build a RocksDB, and journal it file by file: what was there goes to the session's folder."""
+        """Build a RocksDB, and journal it file by file, what names a file behind it.
+
+        What was there goes to the session's folder.
+        """
         from ..queues.rocksdb_build import build  # few stores have one
 
         folder = self.folder_for(fix.path) / _DATABASE_FOLDER
@@ -228,14 +231,13 @@ class _Stager:
         try:
             build(folder, fix.spool, fix.dispatched, fix.kept)
             new = {path.name: path for path in folder.iterdir()}
-            for file in database_files(fix.path):
-                if file.name not in new:
-                    self.add(Edit("move", str(file), edit.reason, edit.codes))
-            for name, path in sorted(new.items()):
-                self._built[name] = path
-                size = path.stat().st_size
+            old = [file for file in database_files(fix.path) if file.name not in new]
+            for name in in_order(new):
+                self._built[name] = new[name]
                 told = (str(fix.path / name), edit.reason, edit.codes)
-                self.add(Edit("create", *told, length=size))
+                self.add(Edit("create", *told, length=new[name].stat().st_size))
+            for file in old:
+                self.add(Edit("move", str(file), edit.reason, edit.codes))
         except OSError as error:
             raise from_os_error(error, folder, "cannot build") from error
         self._built.clear()

@@ -104,17 +104,20 @@ def test_light_queues_that_may_be_in_a_lost_database_are_no_all_clear(tmp_path: 
     assert said_of(root, BrokerConfig({}), None).status is Status.CLEAN
 
 
-def test_a_database_too_large_for_a_journal_names_the_repair(
+def test_a_database_with_more_wrong_than_memory_should_hold_is_built_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a broker would fill anew begins late, and misses messages."""
+    """The queues of a killed store are empty: all units are missing."""
     root = stores.unpack("5.5.0-rocksdb-killed", tmp_path)
-    (root / "consumequeue" / "CURRENT").unlink()
-    monkeypatch.setattr(database, "LARGEST_BYTES", 100)
-    found = analyze(Layout.open(root, BrokerConfig({})), None)
-    assert found.plan is None
-    assert found.refusal is not None
-    assert found.refusal.hint.startswith(f"`mqstore repair {root} --queues --apply`")
+    config = BrokerConfig(stores.config("5.5.0-rocksdb-killed", root))
+    found = analyze(Layout.open(root, config), None)
+    assert found.plan is not None and found.plan.database is None
+    monkeypatch.setattr(database, "MOST_CHANGES", 10)
+    found = analyze(Layout.open(root, config), None)
+    assert found.plan is not None and found.plan.database is not None
+    assert found.plan.touches("consumequeue")
+    recovered(root, config)
+    assert said_of(root, config, None).status is Status.CLEAN
 
 
 @pytest.mark.parametrize("error", [OSError(27, "File too large"), Exception("IO error: full")])
