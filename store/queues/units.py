@@ -342,11 +342,29 @@ class RowUnits(UnitStream):
     ) -> Iterator[tuple[int, Units]]:
         """As `UnitStream.windows`."""
         step, first, stop = most or WINDOW_UNITS, max(first, self.first), min(stop, self.stop)
-        if not reverse:  # one search: numbers can be far apart
+        if reverse:
+            yield from self._backwards(first, stop, step)
+        else:  # one search: numbers can be far apart
             yield from self._units(first, stop, step)
-            return
-        for begin in reversed(range(first, stop, step)):
-            yield from self._units(begin, min(begin + step, stop), step)
+
+    def _backwards(self, first: int, stop: int, most: int) -> Iterator[tuple[int, Units]]:
+        """The same, the last first."""
+        while first < stop:
+            begin = max(first, stop - most)
+            found = list(self._units(begin, stop, most))
+            yield from reversed(found)
+            stop = begin if found else self._last_part(first, begin, most)
+
+    def _last_part(self, first: int, stop: int, most: int) -> int:
+        """Behind the last `most` of these numbers that have units among them: they can be far apart."""
+        bottom = first
+        while stop - first > most:
+            middle = (first + stop) // 2
+            if any(True for _ in self._rows(middle, stop)):
+                first = middle
+            else:
+                stop = middle
+        return stop if any(True for _ in self._rows(first, stop)) else bottom
 
     def _units(self, first: int, stop: int, most: int) -> Iterator[tuple[int, Units]]:
         for number, values in self._rows(first, stop) if first < stop else ():

@@ -153,6 +153,25 @@ def test_rows_are_read_as_files_are() -> None:
 
 
 @given(
+    st.sets(st.integers(0, 40) | st.integers(1 << 40, (1 << 40) + 40), min_size=1),
+    st.integers(0, 50),
+    st.integers(1, 9),
+)
+def test_rows_come_backwards_however_far_apart(numbers: set[int], first: int, most: int) -> None:
+    """A step at a time would not end between two numbers 2^40 apart."""
+    there = sorted(numbers)
+
+    def rows(first: int, stop: int) -> Iterator[tuple[int, bytes]]:
+        for number in there:
+            if first <= number < stop:
+                yield number, np.zeros(1, UNIT_DTYPE).tobytes()
+
+    stream = RowUnits(rows, UNIT_DTYPE, there[0], there[-1] + 1)
+    found = [number for number, _ in stream.windows(first, reverse=True, most=most)]
+    assert found == [number for number in reversed(there) if number >= first]
+
+
+@given(
     st.tuples(
         st.sampled_from([-1, 0, 1, 1 << 40]) | st.integers(-(1 << 63), (1 << 63) - 1),
         st.sampled_from([-1, 0, 1, PRE_FILL["size"]]) | st.integers(-(1 << 31), (1 << 31) - 1),
