@@ -81,7 +81,21 @@ class Command(NamedTuple):
         return "--apply" in self.words or self.words[0] in _IN_PLACE
 
     def __str__(self) -> str:
-        return shlex.join(self.words)
+        return " ".join(map(_quoted, self.words))
+
+
+def _quoted(word: str) -> str:
+    """As a shell takes it. What is no text to show is written as bash and zsh know it: it can be pasted."""
+    if word.isprintable():
+        return shlex.quote(word)
+    shown = (c if c.isprintable() and c not in "\\'" else _in_hex(c) for c in word)
+    return f"$'{''.join(shown)}'"
+
+
+def _in_hex(char: str) -> str:
+    of_undecodable = "\udc80" <= char <= "\udcff"
+    data = char.encode("utf-8", "surrogateescape" if of_undecodable else "surrogatepass")
+    return "".join(f"\\x{byte:02x}" for byte in data)
 
 
 def command(

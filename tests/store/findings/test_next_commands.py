@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from mqstore.store.findings.catalogue import Severity, catalogue
 from mqstore.store.findings.findings import Finding
 from mqstore.store.findings.next_commands import (
+    Command,
     Given,
     by_hand_for,
     command,
@@ -85,6 +90,16 @@ def test_a_command_of_any_code_can_be_pasted(code: str) -> None:
     told = command_for(finding, "s {t} 'u", given=GIVEN)
     assert told is not None
     assert tuple(shlex.split(str(told))) == told.words
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))))
+@example(["a\x1b[2J", "it's\n\\x41", "\u202e%LMQ%ä/0", "\udcff9"])
+def test_a_command_with_any_name_can_be_pasted(words: list[str]) -> None:
+    """Control characters and bytes that are no text: what a terminal shows is what a shell takes."""
+    shown = str(Command(("printf", "%s\\0", *words)))
+    assert shown.isprintable()
+    taken = subprocess.run(["bash", "-c", shown], capture_output=True, check=True).stdout
+    assert taken == b"".join(os.fsencode(word) + b"\0" for word in words or [""])
 
 
 def test_what_is_in_the_way_comes_first() -> None:
