@@ -22,7 +22,7 @@ from ..broker.dispatch import Dispatched, dispatch, dispatch_columns
 from ..broker.dispatch_record import OWN_QUEUES, Dispatching
 from ..broker.snapshot import QueueId
 from ..columns.ordered import begins, order_of_pairs
-from ..columns.rows import Rows
+from ..columns.rows import Rows, kept
 from ..log.batch import TailHistory
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..log.record_status import Mark, tombstones
@@ -319,7 +319,8 @@ class _Pending:
         record = units.record
         key = np.array(ids, np.int64)[units.topic_id] << 32 | (units.queue_id & 0xFFFFFFFF)
         columns = (units.queue_offset, batch.position[record], units.size, units.tags_code)
-        self._columns.append((key, *columns, units.store_timestamp, good[record], lost[record]))
+        waiting = (key, *columns, units.store_timestamp, good[record], lost[record])
+        self._columns.append(tuple(map(kept, waiting)))
         self.count += len(units)
 
     def take(self) -> Iterator[Messages]:

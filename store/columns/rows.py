@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Self, dataclass_transform
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import numpy as np
+import numpy.typing as npt
 
 from ...formats.derive import Ragged
 from ...formats.derive.columns import Columns
@@ -14,6 +15,7 @@ from ...formats.derive.ragged import Flags, Ints
 Key = slice | Flags | Ints
 _TYPES = {"Ints": np.int64, "Flags": np.bool_}
 _ARRAYS = (np.ndarray, Ragged)
+T = TypeVar("T", bound=npt.NDArray[Any])
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
@@ -67,6 +69,11 @@ class Rows:
         key = slice(None) if order is None else order
         columns = ([getattr(part, name) for part in found] for name in cls.FIELDS)
         return cls(*(_taken(_joined(column), key) for column in columns))
+
+
+def kept(column: T) -> T:
+    """The column for one that keeps it for longer than its batch: a view keeps all columns of that."""
+    return column if column.base is None else column.copy()
 
 
 def _taken(value: Any, key: Key) -> Any:

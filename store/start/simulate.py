@@ -29,6 +29,7 @@ from ..broker.load_rules import (
 from ..broker.profiles import DLEDGER_LOAD, LoadRules, Profile, QueueCut, ReputStart
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
+from ..columns.rows import kept
 from ..index.compare import IndexState, load_index
 from ..queues.start import ExtDamage, ExtRules, QueueState
 from ..queues.start_batches import BatchQueueState, batch_units
@@ -539,8 +540,8 @@ class _Waiting:
         for field_name in UNIT_DTYPE.names or ():
             units[field_name] = getattr(made, field_name)
         numbers = [self._topics.setdefault(topic, len(self._topics)) for topic in dispatched.topics]
-        topic = np.array(numbers, np.int64)[made.topic_id]
-        self._parts.append((topic << 32 | (made.queue_id & 0xFFFFFFFF), made.queue_offset, units))
+        key = np.array(numbers, np.int64)[made.topic_id] << 32 | (made.queue_id & 0xFFFFFFFF)
+        self._parts.append((key, kept(made.queue_offset), units))
         self._count += len(units)
         if outcome.profile.queues.batches and outcome.snapshot.batch_topics:
             self._hand_out(lambda rows, of_queue: batch_units(columns, made.record[rows], of_queue))

@@ -6,7 +6,8 @@ The items that records ask for: what an index of them has. Spec 3.3.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
 
 import numpy as np
 import numpy.typing as npt
@@ -60,9 +61,11 @@ class ItemCursor:
         self.file = file
         self.first = first
         self._number = number
-        self._behind = first
         self._base_ms = -1 if base_ms is None else max(0, base_ms)
+        self._behind = first
         self._windows: Iterator[tuple[int, npt.NDArray[np.void]]] | None = file.columns(first)
+        #: The least position in the first window, once that has been looked at.
+        self._least: int | None = None
         self._held = Picked.concat([])
         self._rising = True
         self._middle = -1
@@ -79,24 +82,23 @@ class ItemCursor:
         self.file.close()
         return ItemCursor(self.file, self._number, self._base_ms, first)
 
-    def take(self, end: int | None) -> Picked:
-        """Items of records before `end` that were not taken yet; None: the next ones, whatever.
+    def take(self, begin: int, end: int, stray: Callable[[Picked], None]) -> Picked:
+        """Items of records before `end` that were not taken yet. stray: is given items of records before
+        `begin` as they are read: a broker that starts over puts all items of a log into its index again.
 
         Items need not be in order: what lies far ahead of its neighbours is held back. Raises
         Missing, Unreadable.
         """
-        if end is None:
-            if not len(self._held):
-                self._read()
-            taken, self._held = self._held, Picked.concat([])
-            return taken
+        if self._is_ahead_of(end):
+            return self._held
         while self._windows is not None and self._middle < end:
-            self._read()
+            self._read(begin, stray)
         if not len(self._held):
             return self._held
         if self._rising:
             cut = int(np.searchsorted(self._held.position, end))
-            taken, self._held = self._held.take(slice(0, cut)), self._held.take(slice(cut, None))
+            taken, left = self._held.take(slice(0, cut)), self._held.take(slice(cut, None))
+            self._held = left if len(left) else Picked.concat([])  # a view would keep the window
             return taken
         now = self._held.position < end
         if len(self._held) > _BUFFERED_ITEMS:
@@ -104,36 +106,74 @@ class ItemCursor:
         taken, self._held = self._held.take(now), self._held.take(~now)
         return taken
 
-    def _read(self) -> None:
-        """Hold the next window, too."""
+    def rest(self) -> Iterator[Picked]:
+        """All items that were not taken yet, whatever their records. Raises Missing, Unreadable."""
+        while len(self._held) or self._windows is not None:
+            taken, self._held = self._held, Picked.concat([])
+            if len(taken):
+                yield taken
+            self._read()
+
+    def _is_ahead_of(self, end: int) -> bool:
+        """The first window has items of records from `end` on alone: until the log gets there nothing of the
+        file is held. There may be many such files.
+        """
+        if self._least is None:
+            windows = self.file.columns(self.first)
+            found = list(islice(windows, 1))
+            self._least = min(
+                (int(items["physical_offset"].min()) for _, items in found), default=-1
+            )
+            if self._least >= end:
+                self.file.close()
+            else:
+                self._windows = chain(found, windows)
+        return self._least >= end
+
+    def _read(self, begin: int = 0, stray: Callable[[Picked], None] | None = None) -> None:
+        """Hold the next window, too, but for items of records before `begin`."""
         found = next(self._windows, None) if self._windows is not None else None
         if found is None:
             self._windows = None
             self.file.close()
             return
         first, items = found
+        self._behind = first + len(items)
+        window = self._picked(first, items)
+        position = window.position
+        middle = position if _is_rising(position) else np.partition(position, len(items) // 2)
+        self._middle = int(middle[len(items) // 2])
+        early = position < begin
+        if stray is not None and early.any():
+            stray(window.take(early))
+            window = window.take(~early)
+            if not len(window):
+                return
+        rising = _is_rising(window.position)
+        if len(self._held):
+            rising &= self._rising and bool(window.position[0] >= self._held.position[-1])
+        self._rising = rising
+        self._held = Picked.concat([self._held, window]) if len(self._held) else window
+
+    def _picked(self, first: int, items: npt.NDArray[np.void]) -> Picked:
+        """Items of the file from the number `first` on."""
         count = len(items)
-        self._behind = first + count
-        number = np.arange(first, first + count, dtype=np.int64)
         base = np.full(count, max(0, self.file.header.begin_timestamp), np.int64)
         if first == _FIRST_ITEM:
             base[0] = self._base_ms
-        position = items["physical_offset"].astype(np.int64)
-        window = Picked(
+        return Picked(
             np.full(count, self._number, np.int64),
-            number,
+            np.arange(first, first + count, dtype=np.int64),
             items["key_hash"].astype(np.int64),
-            position,
+            items["physical_offset"].astype(np.int64),
             items["time_diff"].astype(np.int64),
             base,
         )
-        rising = bool((position[1:] >= position[:-1]).all())
-        if len(self._held):
-            rising &= self._rising and bool(position[0] >= self._held.position[-1])
-        self._rising = rising
-        self._held = Picked.concat([self._held, window]) if len(self._held) else window
-        middle = position if rising else np.partition(position, count // 2)
-        self._middle = int(middle[count // 2])
+
+
+def _is_rising(position: Ints) -> bool:
+    """No item is of a record before that of the item before it."""
+    return bool((position[1:] >= position[:-1]).all())
 
 
 def item_from(file: IndexFile, position: int) -> int:

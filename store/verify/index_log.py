@@ -109,7 +109,8 @@ class IndexCompare(Mergeable):
             self._with_keys += len(np.unique(lacking[self._asked_for(records, lacking)]))
             return
         begin, end = int(records.position[0]), int(records.ends[-1])
-        picked = Picked.concat([part for c in self._cursors if len(part := c.take(end))])
+        taken = (cursor.take(begin, end, self._add_strays) for cursor in self._cursors)
+        picked = Picked.concat([part for part in taken if len(part)])
         stray = picked.position < begin
         if stray.any():
             self._add_strays(picked.take(stray))
@@ -267,7 +268,7 @@ class IndexCompare(Mergeable):
         if context.live or context.scope.topic is not None or not context.log.complete:
             return
         for cursor in self._cursors:
-            while len(rest := cursor.take(None)):
+            for rest in cursor.rest():
                 inside = rest.position < context.log.end
                 self._add_strays(rest.take(inside))
                 dead = rest.take(~inside)

@@ -1,0 +1,37 @@
+"""Messages wait for others of their queue, and keep nothing else of their batches."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+from mqstore.store.audit import messages
+from mqstore.store.broker.dispatch import dispatch
+from mqstore.store.broker.dispatch_record import OWN_QUEUES
+from mqstore.store.log.batch import Batch
+from mqstore.store.search.store import Store
+
+from ... import stores
+
+_ROUNDS = 20
+_BYTES_OF_MESSAGE = 7 * 8
+_BYTES_OF_BATCH = 2048
+"""Python's own for seven arrays and more."""
+
+
+def test_messages_that_wait_keep_no_columns_of_their_batches(tmp_path: Path) -> None:
+    pending = messages._Pending()
+    with Store(stores.unpack("5.3.3-clean", tmp_path)) as store:
+        tracemalloc.start()
+        batches = 0
+        for _ in range(_ROUNDS):
+            for item in store.log.scan(reuse=True):
+                if isinstance(item, Batch):
+                    pending.add(item, dispatch(item, OWN_QUEUES))
+                    batches += 1
+            del item
+        held = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+    assert pending.count > _ROUNDS
+    most = pending.count * _BYTES_OF_MESSAGE + batches * _BYTES_OF_BATCH
+    assert held < most, f"{held:,} bytes for {pending.count:,} messages of {batches} batches"
