@@ -320,7 +320,7 @@ class _Pending:
         key = np.array(ids, np.int64)[units.topic_id] << 32 | (units.queue_id & 0xFFFFFFFF)
         columns = (units.queue_offset, batch.position[record], units.size, units.tags_code)
         waiting = (key, *columns, units.store_timestamp, good[record], lost[record])
-        self._columns.append(tuple(map(kept, waiting)))
+        self._columns.append(tuple(kept(column) for column in waiting))
         self.count += len(units)
 
     def take(self) -> Iterator[Messages]:
