@@ -79,6 +79,7 @@ def open_queues(layout: Layout) -> tuple[ConsumeQueues, str]:
         next(iter(queues), None)
     except (Unsupported, Unreadable) as error:
         queues.give_up()
-        problem = f"the consume queues cannot be read ({error})"
+        why = "; ".join(filter(None, (error.message, error.hint)))
+        problem = f"the consume queues cannot be read ({why})"
         return (queues if layout.rocksdb_queues else ConsumeQueues(layout)), problem
     return queues if layout.rocksdb_queues else HybridConsumeQueues(layout, queues), ""

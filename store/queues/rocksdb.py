@@ -9,6 +9,7 @@ Consume queues in a RocksDB (spec 02, 2.10), with the interface of those in file
 from __future__ import annotations
 
 import os
+import re
 import weakref
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -41,6 +42,9 @@ CURRENT = "CURRENT"
 HINT = "pip install 'mqstore[rocksdb]' and try again"
 DEFAULT = "default"
 _IO_ERROR = "IO error"
+_MISSING = r"No such file or directory: While open.*?: \S*/([^/\s]+): No such file or directory"
+_NAMES = r"The file \S*/([^/\s]+) may be corrupted"
+"""What the library says of a file that the database needs, and of the one that names it."""
 _WINDOW_BYTES = 1 << 20
 _OPEN_FILES = 256
 _ALL = -1
@@ -220,6 +224,12 @@ def _links(path: Path) -> TemporaryDirectory[str]:
 def _error(error: Exception, path: Path, links: str) -> Unreadable:
     """What the library says, about the files of the store; bytes that a disk does not give are noted."""
     said = str(error).replace(links, str(path))
+    missing = re.search(_MISSING, said)
+    if missing is not None and not (path / missing[1]).exists():
+        names = re.search(_NAMES, said)
+        told = f"or {names[1]}, which names it, is damaged" if names else ""
+        said = ", ".join(filter(None, (f"its file {missing[1]} is missing", told)))
+        return Unreadable(f"cannot read the RocksDB ({said})", path=path)
     if _IO_ERROR in said:
         unread = [one for file in _files_in(path, said) for one in _unread(file)]
         for one in unread[1:]:
