@@ -175,6 +175,15 @@ class IndexAudit:
         if self.uncovered is None:
             self.uncovered = unindexed
 
+    def note_blanks(self, blanks: Sequence[tuple[int, int]]) -> None:
+        """Stretches of the log, begin and end, that a plan closes with BLANKs. Files with an item in one
+        are not sound any more: a query would read what no record is. Raises Unreadable.
+        """
+        for number, file in enumerate(self.files.files[: self.sound]):
+            if _names_some(file, self.files.geometry, blanks):
+                self.sound, self.ranges = number, self.ranges[:number]
+                return
+
     def finish(self) -> IndexFix | None:
         """What is to be done, None: nothing."""
         kept, all_files = self.files.files[: self.sound], self.files.files
@@ -183,6 +192,21 @@ class IndexAudit:
         elif len(kept) == len(all_files):
             return None
         return self.files.fix(kept)
+
+
+def _names_some(
+    file: StoredIndex, geometry: Geometry, stretches: Sequence[tuple[int, int]]
+) -> bool:
+    header = file.header
+    reach = (header.begin_physical_offset, header.end_physical_offset)
+    inside = [(begin, end) for begin, end in stretches if begin <= reach[1] and reach[0] < end]
+    if not inside:
+        return False
+    with file.open(geometry) as opened:
+        positions = (items["physical_offset"] for _, items in opened.columns())
+        return any(
+            bool(((at >= begin) & (at < end)).any()) for at in positions for begin, end in inside
+        )
 
 
 class IndexFix(NamedTuple):

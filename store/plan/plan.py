@@ -301,6 +301,8 @@ def _completed(
         edits += ext_edits(snapshot)
     if profile.timer and switches.timer_wheel_enable:
         edits += timer_edits(snapshot)
+    blanks = [fill.blank for fill in kept.fills if fill.blank is not None]
+    maker.index.note_blanks([(begin, begin + size) for begin, size in blanks])
     index = maker.index.finish() if _wants_index(snapshot, switches, wish) else None
     if index is not None:
         edits += index_edits(snapshot, index)

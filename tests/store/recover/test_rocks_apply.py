@@ -33,6 +33,7 @@ FAST = (
     *("rocks-clean-1/db_missing", "rocks-halt-1/none", "rocks-clean-1/cq_beyond_ckpt"),
     *("rocks-halt-1/flip_body_late", "rocks-clean-1/db_sst_flip", "hybrid-clean-1/db_missing"),
     *("hybrid-clean-1/file_cq_zero_middle", "same-clean-1/db_manifest_half"),
+    "rocks-halt-1/file_missing_middle",
 )
 BY_OPTIONS = {"other_path", "separate_path", "as_hybrid_separate", "no_lmq_in_rocks"}
 """Refused whatever the files are."""
