@@ -137,11 +137,12 @@ class Told:
         """One more."""
         self._found.setdefault((path, severity), []).append(text)
 
-    def tell(self) -> None:
-        """Hand them over."""
+    def tell(self, repair: str | None = None) -> None:
+        """Hand them over. repair: what mends them, if not what the catalogue says."""
         for (path, severity), texts in self._found.items():
             add = self._scene.findings.add
-            add(self._code, path, texts[0], count=len(texts), severity=severity)
+            count = len(texts)
+            add(self._code, path, texts[0], count=count, severity=severity, repair=repair)
 
 
 _METRICS = frozenset({"timermetrics", "transactionMetrics"})
@@ -290,15 +291,24 @@ def _is_left(context: VerifyContext, name: str) -> bool:
     return bool(others) and name not in others
 
 
+def config_start_of(context: VerifyContext) -> ConfigStart:
+    """What a start makes of the configuration; once in a run."""
+
+    def found() -> ConfigStart:
+        queues = [QueueId(queue.topic, queue.queue_id) for queue in context.store.queues]
+        bounds = queue_bounds(context)
+        ends = {queue: both for queue in queues if (both := bounds.of(queue)) is not None}
+        return config_start(context.store.layout, context.profile, ends)
+
+    return context.kept(ConfigStart, found)
+
+
 @after("I-156")
 def a_broker_takes_each_table(context: VerifyContext) -> None:
     """Each table that the store once had is taken by a start as it is."""
     if context.scope.topic is not None or not context.log.complete:
         return
-    queues = [QueueId(queue.topic, queue.queue_id) for queue in context.store.queues]
-    bounds = queue_bounds(context)
-    ends = {queue: both for queue in queues if (both := bounds.of(queue)) is not None}
-    start = config_start(context.store.layout, context.profile, ends)
+    start = config_start_of(context)
     main = config_tables(context).main
     for file in start.files:
         there = main.get(file.file)

@@ -25,7 +25,7 @@ from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..errors import Missing
 from ..findings.catalogue import Severity
 from ..log.batch import Extent, ExtentKind
-from ..log.record_status import Mark
+from ..log.record_status import Mark, tombstones
 from ..log.scan import WINDOW_BYTES, Fault, LogItems
 from ..tiered.dledger_index import index_units
 from .context import Mergeable, Records, VerifyContext
@@ -48,7 +48,8 @@ class Chain(Mergeable):
 
     end: log position behind the last item. open: a range without records, until it shows whether
     what follows is of this log. damage: the first one that a broker stops at. lost: some range was
-    passed that may have had records. blank: the BLANK that came last.
+    passed that may have had records. blank: the BLANK that came last. mended: before it is a tombstone: a
+    recovery has closed what was lost there.
     """
 
     end: int | None = None
@@ -56,6 +57,7 @@ class Chain(Mergeable):
     damage: Extent | None = None
     lost: bool = False
     blank: Extent | None = None
+    mended: bool = False
 
     def follows(self, context: VerifyContext, records: Records) -> bool:
         """The records come directly behind the last item; if not, others were not read."""
@@ -70,7 +72,7 @@ class Chain(Mergeable):
     def merge(self, context: VerifyContext, left: Chain) -> None:
         """The last item is that of the part."""
         del context
-        self.end, self.blank = left.end, left.blank
+        self.end, self.blank, self.mended = left.end, left.blank, left.mended
 
 
 def chain_of(context: VerifyContext) -> Chain:
@@ -182,7 +184,20 @@ def room_for_a_blank(context: VerifyContext, records: Records) -> None:
         needed = _first_put(records, context.store.log.frame_of(file))
         if needed <= blank.size:
             text = f"a BLANK at {blank.position} where the next record, of {needed} bytes, had room"
-            context.log_finding("I-041", blank.position, blank.size, text)
+            level = Severity.INFO if chain.mended or _begins_file(context, blank) else None
+            context.log_finding("I-041", blank.position, blank.size, text, severity=level)
+
+
+def _begins_file(context: VerifyContext, blank: Extent) -> bool:
+    """No broker puts a BLANK there: a recovery has closed a file that was lost."""
+    file = context.store.log_files.file_at(blank.position)
+    return file is not None and blank.position == file.start
+
+
+def _is_tombstone(records: Records, row: int) -> bool:
+    if records.ints("store_host.port")[row]:  # most are none: one number tells
+        return False
+    return bool(tombstones(records.columns.take(np.array([row])))[0])
 
 
 def _first_put(records: Records, frame: Frame) -> int:
@@ -212,6 +227,7 @@ def behind_the_end(context: VerifyContext, records: Records) -> None:
         )
         context.log_finding("I-042", first, end - first, text, count=len(records))
     chain.end, chain.blank = records.batch.end, None
+    chain.mended = _is_tombstone(records, -1)
 
 
 @of_stale("I-042", "I-043", "I-054")

@@ -21,6 +21,7 @@ from mqstore.store.session.apply import apply
 from mqstore.store.verify.verdict import Status
 
 from ... import stores
+from ...rocks_cases import case_of, damaged
 from ...verdict import said_of
 
 
@@ -137,3 +138,11 @@ def test_a_store_without_a_log_may_be_a_new_one(tmp_path: Path) -> None:
     found = analyze(Layout.open(tmp_path, BrokerConfig({})), None)
     assert found.prediction.case.label == "no-commit-log"
     assert found.prediction.case.found.endswith("or a new store")
+
+
+def test_a_blank_that_a_recovery_put_is_no_warning(tmp_path: Path) -> None:
+    """What was lost behind the last tombstone of a file has no place that anything names."""
+    root, config = damaged(case_of("5.5.1-rocks-halt-1/file_missing_middle"), tmp_path)
+    recovered(root, config)
+    found = said_of(root, config, "5.5.1").verdict.findings
+    assert [each.severity for each in found if each.code == "I-041"] == [Severity.INFO]
