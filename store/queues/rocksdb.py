@@ -229,14 +229,14 @@ def _error(error: Exception, path: Path, links: str) -> Unreadable:
         names = re.search(_NAMES, said)
         told = f"or {names[1]}, which names it, is damaged" if names else ""
         said = ", ".join(filter(None, (f"its file {missing[1]} is missing", told)))
-        return Unreadable(f"cannot read the RocksDB ({said})", path=path)
+        return Unreadable(f"cannot read the RocksDB: {said}", path=path)
     if _IO_ERROR in said:
         unread = [one for file in _files_in(path, said) for one in _unread(file)]
         for one in unread[1:]:
             failed(one)
         if unread:
             return failed(unread[0])
-    return Unreadable(f"cannot read the RocksDB ({said})", path=path)
+    return Unreadable(f"cannot read the RocksDB: {said}", path=path)
 
 
 def _files_in(path: Path, said: str) -> list[Path]:

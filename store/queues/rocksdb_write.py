@@ -79,7 +79,7 @@ def changed(path: Path, changes: Changes) -> Rewritten:
             if isinstance(error, Unreadable):
                 raise
             said = str(error).replace(folder, str(path))
-            raise Unreadable(f"cannot change the RocksDB ({said})", path=path) from error
+            raise Unreadable(f"cannot change the RocksDB: {said}", path=path) from error
 
 
 def library(purpose: str, path: Path) -> Any:
