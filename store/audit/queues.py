@@ -28,6 +28,7 @@ from ..broker.profiles import QueueRules
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..broker.system_topics import SCHEDULE_TOPIC
 from ..disk.files import Edit
+from ..disk.spill import Spill
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
 from ..queues.edits import Hole, QueueFix, queue_edits
@@ -59,6 +60,7 @@ class QueueAudit:
     """One queue while the log is read.
 
     stream: its units on disk, in whole files. log_start, log_end: the range of the log that stays.
+    spill: where units are kept that are to be written.
     """
 
     queue: QueueId
@@ -71,6 +73,7 @@ class QueueAudit:
     exact: bool = False
     #: A shifted queue gets the numbers of its records.
     renumber: bool = False
+    spill: Spill = field(default_factory=Spill)
     first: int = -1
     first_position: int = -1
     next: int = -1
@@ -105,9 +108,8 @@ class QueueAudit:
             )
         self.next, self.last_position = queue_range.next, queue_range.last_position
         if made:
-            self._fill_offsets.append(
-                np.arange(queue_range.first, queue_range.next, dtype=np.int64)
-            )
+            offsets = np.arange(queue_range.first, queue_range.next, dtype=np.int64)
+            self._fill_offsets.append(self.spill.keep(offsets))
             self._fill_units += made
 
     def add(self, messages: Messages) -> None:
@@ -142,8 +144,8 @@ class QueueAudit:
         units["physical_offset"] = messages.position[wrong]
         units["size"] = messages.size[wrong]
         units["tags_code"] = messages.tags_code[wrong]
-        self._fill_offsets.append(offsets[wrong])
-        self._fill_units.append(units)
+        self._fill_offsets.append(self.spill.keep(offsets[wrong]))
+        self._fill_units.append(self.spill.keep(units))
 
     def missing(self) -> list[Hole]:
         """Queue offsets that the log has no message of, those before the first in a log from 0, too."""
@@ -219,7 +221,8 @@ class QueueAudit:
     ) -> QueueFix:
         order = np.argsort(offsets, kind="stable")
         beyond = self._beyond(end)
-        return QueueFix(self.queue, offsets[order], units[order], end, missing, shifted, beyond)
+        rows = offsets[order], units[order]
+        return QueueFix(self.queue, *rows, end, missing, shifted, beyond, self.spill)
 
     def _beyond(self, end: int) -> int:
         """Units from queue offset `end` on that name records behind the log end."""

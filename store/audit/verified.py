@@ -25,6 +25,7 @@ from ...formats.message_properties import ends_with_crc
 from ..broker.dispatch import IndexItems
 from ..broker.dispatch_record import Dispatching
 from ..broker.snapshot import QueueId
+from ..disk.spill import Spill
 from ..index.compare import IndexFiles
 from ..log.batch import LOOK_BACK, Batch, Extent, ExtentKind, TailHistory
 from ..log.commit_log import CommitLog
@@ -58,6 +59,11 @@ class PackedItems:
             batch.columns.ints("store_timestamp").astype(np.int64),
             items.key_hash.astype(np.int32),
         )
+
+    def kept_in(self, spill: Spill) -> PackedItems:
+        """The same where there is room for those of a whole log."""
+        columns = ("size", "count", "store_timestamp", "key_hash")
+        return replace(self, **{name: spill.keep(getattr(self, name)) for name in columns})
 
     def unpacked(self) -> IndexItems:
         """The items as `dispatch` gave them."""
@@ -300,6 +306,7 @@ class Found:
         self._queues: dict[QueueId, QueueRange] = {}
         self._units: dict[QueueId, list[Units]] = {}
         self._items: list[PackedItems] = []
+        self._spill = Spill()
 
     def take(
         self,
@@ -314,8 +321,8 @@ class Found:
         for queue, queue_range in queue_ranges.items():
             self._queues[queue] = queue_range.after(self._queues.get(queue))
         for queue, made in units.items():
-            self._units.setdefault(queue, []).append(made)
-        self._items += items
+            self._units.setdefault(queue, []).append(self._spill.keep(made))
+        self._items += (each.kept_in(self._spill) for each in items)
         self._facts = facts if self._facts is None else self._facts.and_then(facts)
         self.end = facts.end
 

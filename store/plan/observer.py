@@ -30,6 +30,7 @@ from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
 from ..broker.topics import loads
 from ..disk.byte_reader import read_regular
+from ..disk.spill import Spill
 from ..errors import InvalidInput, StoreError, Unreadable
 from ..index.compare import IndexAudit, IndexFiles
 from ..log.commit_log import Batch, Extent
@@ -238,6 +239,7 @@ class PlanBuilder(LogObserver):
         self.exact, self.renumber = wish.exact, wish.renumber
         self.index = IndexAudit.of(self._index_files, log.end, tagged=tagged)
         self.queues: dict[QueueId, QueueAudit] = {}
+        self._spill = Spill()
         self.batches = BatchAudits(snapshot, rules, (log.start, log.end))
         #: Positions of records whose topic can be no directory.
         self.nameless: list[Ints] = []
@@ -261,6 +263,7 @@ class PlanBuilder(LogObserver):
                 self.retag,
                 self.exact,
                 name in self.renumber,
+                self._spill,
             )
         return self.queues[name]
 

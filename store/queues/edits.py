@@ -18,6 +18,7 @@ from ..counted import counted
 from ..disk.byte_reader import data_ranges, opened, read
 from ..disk.file_queue import file_name
 from ..disk.files import Content, Edit
+from ..disk.spill import Spill
 from .units import Units, is_whole_file, pre_fill, read_units
 
 
@@ -34,7 +35,8 @@ class QueueFix(NamedTuple):
     """What becomes of a queue: `units` are written at queue `offsets` (sorted), it ends at `end`.
 
     missing: messages of the log that get a unit. shifted: the queue keeps numbers that differ from
-    those in the records. beyond: units behind its end that name records behind the log end.
+    those in the records. beyond: units behind its end that name records behind the log end. spill: where the
+    content of its edits is kept, None: in memory.
     """
 
     queue: QueueId
@@ -44,6 +46,7 @@ class QueueFix(NamedTuple):
     missing: int
     shifted: bool
     beyond: int = 0
+    spill: Spill | None = None
 
 
 _WINDOW_BYTES = 1 << 20
@@ -121,7 +124,7 @@ def _new_file(
     for first, count, run in _runs(at):
         data = np.zeros(count, units.dtype)
         data[at[run] - first] = units[run]
-        pieces.append((first * unit_bytes, _bytes(data)))
+        pieces.append((first * unit_bytes, _bytes(data, fix.spill)))
     path = str(directory / file_name(start))
     reason = f"{counted(len(units), 'unit')} of messages in the log"
     return Edit("create", path, reason, ("I-070",), length=size, pieces=tuple(pieces))
@@ -136,14 +139,15 @@ def _changes(
     for first, count, run in _runs(at):
         there = read_units(entry, first, count, units.dtype)
         there[at[run] - first] = units[run]
-        data = _bytes(there)
+        data = _bytes(there, fix.spill)
         reason = f"{counted(run.stop - run.start, 'unit')} of messages in the log"
         yield Edit("write", entry.path, reason, ("I-070",), first * unit_bytes, len(data), data)
 
 
-def _bytes(units: Units) -> Content:
-    """The bytes of an array that nobody else changes, without a copy."""
-    return units.view(np.uint8).data
+def _bytes(units: Units, spill: Spill | None) -> Content:
+    """The bytes of an array that nobody else changes, without a copy in memory."""
+    data = units.view(np.uint8)
+    return (data if spill is None else spill.keep(data)).data
 
 
 def _runs(numbers: Ints) -> Iterator[tuple[int, int, slice]]:
