@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import weakref
 from tempfile import TemporaryFile
 from typing import IO, Any, TypeVar, cast
 
@@ -31,6 +32,7 @@ class Spill:
     def __init__(self) -> None:
         self._owner, self._left = os.getpid(), _IN_MEMORY_BYTES
         self._file: IO[bytes] | None = None
+        self._close: weakref.finalize[..., Any] | None = None
         self._piece: mmap.mmap | None = None
         self._end = 0
 
@@ -60,6 +62,9 @@ class Spill:
     def _begin(self, size: int) -> None:
         """A file with room for so many bytes, which it takes as they are written."""
         self._piece, self._end = None, 0
+        if self._close is not None:
+            self._close()  # what is mapped stays
         self._file = TemporaryFile(prefix="mqstore-arrays-", buffering=0)  # noqa: SIM115
+        self._close = weakref.finalize(self, self._file.close)
         os.ftruncate(self._file.fileno(), size)
         self._piece = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_READ)
