@@ -21,10 +21,11 @@ from ...formats.fixed import numbers_of
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX, MIN, UNIT_BYTES, UNITS
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX
+from ..disk.spill import Spill
 from ..errors import Unreadable
 from .rocksdb import RocksDb, RocksdbConsumeQueue
 from .start import QueueState
-from .units import LARGEST_OFFSET, UNIT_DTYPE, Units, gather
+from .units import LARGEST_OFFSET, UNIT_DTYPE, Units, gather, joined
 
 _UNIT = numbers_of(formats.UNIT)
 _BOUND = numbers_of(formats.BOUND)
@@ -32,6 +33,8 @@ _CHECKPOINT = numbers_of(formats.CHECKPOINT)
 _SHORTEST_KEY = len(formats.bound_key(b"", 0, MAX))
 _CHECKPOINT_KEY = formats.bound_key(formats.CHECKPOINT_TOPIC, 0, MAX)
 _NONE = -1
+_JOINED = 64
+"""Batches with units of a queue that are put together: with hundreds of queues each has a few."""
 
 
 class Commit(Enum):
@@ -67,25 +70,51 @@ class FileQueue(Protocol):
 
 @dataclass
 class _Added:
-    """Units that are put on top of those of the database."""
+    """Units that are put on top of those of the database; many that came few at a time are joined."""
 
+    spill: Spill
     offsets: list[Ints] = field(default_factory=list)
     units: list[Units] = field(default_factory=list)
+    #: The last ones, as they came.
+    _few: list[tuple[Ints, Units]] = field(default_factory=list)
     #: Sorted by number, of two with one number the later one; None: to be made.
     settled: tuple[Ints, Units] | None = None
 
+    @property
+    def last(self) -> Bound:
+        """The unit that came last."""
+        offsets, units = self._few[-1] if self._few else (self.offsets[-1], self.units[-1])
+        return Bound(int(units["physical_offset"][-1]), int(offsets[-1]))
+
     def put(self, offsets: Ints, units: Units) -> None:
-        self.offsets.append(offsets)
-        self.units.append(units)
+        self._few.append((offsets, units))
+        self.settled = None
+        if len(self._few) >= _JOINED:
+            self._join()
+
+    def _join(self) -> None:
+        if self._few:
+            self.offsets.append(self.spill.keep(np.concatenate([few[0] for few in self._few])))
+            self.units.append(self.spill.keep(joined([few[1] for few in self._few])))
+            self._few = []
+
+    def put_all(self, later: _Added) -> None:
+        """Units that came later, some at least."""
+        self._join()
+        later._join()
+        self.offsets += later.offsets
+        self.units += later.units
         self.settled = None
 
     def all(self) -> tuple[Ints, Units]:
         """Numbers in order, and the units."""
         if self.settled is None:
-            offsets, units = np.concatenate(self.offsets), np.concatenate(self.units)
+            self._join()
+            offsets, units = np.concatenate(self.offsets), joined(self.units)
             backwards = offsets[::-1]
             numbers, first = np.unique(backwards, return_index=True)
-            self.settled = numbers, units[::-1][first]
+            self.settled = self.spill.keep(numbers), self.spill.keep(units[::-1][first])
+            self.offsets, self.units = [self.settled[0]], [self.settled[1]]
         return self.settled
 
 
@@ -123,7 +152,8 @@ class DatabaseState:
     _highest: dict[QueueId, int] = field(default_factory=dict)
     _lowest: dict[QueueId, Bound] = field(default_factory=dict)
     _added: dict[QueueId, _Added] = field(default_factory=dict)
-    _waiting: list[tuple[Queued, ...]] = field(default_factory=list)
+    _waiting: dict[QueueId, _Added] = field(default_factory=dict)
+    _spill: Spill = field(default_factory=Spill)
     _waiting_row: int = _NONE
     _waiting_last: int = _NONE
     #: Units were written by the thread: when, races. backwards: the last record lay before others.
@@ -294,7 +324,8 @@ class DatabaseState:
 
         They wait for `commit`.
         """
-        self._waiting.append(tuple(queued))
+        for queue, offsets, units in queued:
+            self._waiting.setdefault(queue, _Added(self._spill)).put(offsets, units)
         self._waiting_row = max(self._waiting_row, end)
         self._waiting_last = last
 
@@ -303,16 +334,16 @@ class DatabaseState:
 
         in_parts: the last record by itself, else all together.
         """
-        for batch in self._waiting:
-            for queue, offsets, units in batch:
-                self._added.setdefault(queue, _Added()).put(offsets, units)
-                last = Bound(int(units["physical_offset"][-1]), int(offsets[-1]))
-                self._put_bound(queue, MAX, last)
-        if self._waiting:
+        for queue, units in self._waiting.items():
+            last = units.last
+            if self._added.setdefault(queue, units) is not units:
+                self._added[queue].put_all(units)
+            self._put_bound(queue, MAX, last)
+        if self._waiting_row != _NONE:
             self.wrote = True
             self.backwards |= self._waiting_last < self._waiting_row
             self.row = self._waiting_last if in_parts else self._waiting_row
-        self._waiting, self._waiting_row = [], _NONE
+        self._waiting, self._waiting_row = {}, _NONE
 
     def cut(self, log_end: int) -> None:
         """`truncateDirty`: rows that name records at or behind the log end; units stay."""
