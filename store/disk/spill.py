@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 T = TypeVar("T", bound=npt.NDArray[Any])
 
-_IN_MEMORY_BYTES = 16 << 20
+_IN_MEMORY_BYTES = 8 << 20
 _PIECE_BYTES = 256 << 20
 """Mapped at once: each piece keeps a descriptor, and its room on the disk until nobody has an array of it."""
 _ALIGNED = 16

@@ -33,7 +33,7 @@ _CHECKPOINT = numbers_of(formats.CHECKPOINT)
 _SHORTEST_KEY = len(formats.bound_key(b"", 0, MAX))
 _CHECKPOINT_KEY = formats.bound_key(formats.CHECKPOINT_TOPIC, 0, MAX)
 _NONE = -1
-_JOINED = 64
+_JOINED = 32
 """Batches with units of a queue that are put together: with hundreds of queues each has a few."""
 
 
