@@ -16,7 +16,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from . import slices
+from . import memory, slices
 from .failing_disk import mend_here
 from .stores import unpack
 
@@ -67,6 +67,16 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def own_time_zone() -> None:
     """A test begins in the zone of its environment: one before it had another, and is not over for C."""
     time.tzset()
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A directory of its own for a test: of a fast one in memory, where the machine has room there."""
+    if request.node.get_closest_marker("slow") is None and memory.has_room():
+        with memory.folder() as place:
+            yield place
+    else:
+        yield request.getfixturevalue("tmp_path")
 
 
 OTHER_BROKER = re.compile(r"tests/interop/.*\[(?:.*-)?(?!5\.3\.3)(\d\.\d+\.\d+)")

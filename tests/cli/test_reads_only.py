@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ _watched: list[tuple[Path, list[str]]] = []
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
     """An audit hook stays for the life of the process; it sleeps while nothing is watched."""
+    if not _watched:
+        return
     for root, seen in _watched:
         if event == "open":
             path, _, flags = arguments
@@ -52,12 +55,16 @@ def _inside(path: str | bytes, root: Path) -> bool:
     return Path(os.path.abspath(os.fsdecode(path))).is_relative_to(root)  # noqa: PTH100
 
 
-sys.addaudithook(_audit)
+@cache
+def _begin_to_audit() -> None:
+    """Once, and not when this module is imported: all tests of the process would pay for it."""
+    sys.addaudithook(_audit)
 
 
 @contextmanager
 def nothing_is_written(root: Path) -> Iterator[None]:
     """Fail if anything below `root` is changed, or opened so that it could be."""
+    _begin_to_audit()
     before = state(root)
     seen: list[str] = []
     _watched.append((root, seen))
