@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 #: So many archives stay in memory: most tests unpack a store, and few stores are unpacked by most.
 KEPT = 64
-#: An archive that is larger unpacked (holes do not count) is read again each time.
+#: A larger file is read again each time.
 LARGEST_KEPT = 4 << 20
 
 

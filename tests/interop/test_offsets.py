@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,11 +25,28 @@ GROUP = "mqstore-interop"
 CONFIG: dict[str, Any] = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 6000}
 
 
-def table(version: str, root: Path, name: str) -> dict[str, dict[str, int]]:
+@pytest.fixture(scope="module")
+def managers() -> Iterator[Callable[[str], Managers]]:
+    """The real managers of a version, in one JVM."""
+    started = dict[str, Managers]()
+
+    def of(version: str) -> Managers:
+        if why := missing(version):
+            pytest.skip(why)
+        if version not in started:
+            started[version] = Managers(version)
+        return started[version]
+
+    yield of
+    for each in started.values():
+        each.close()
+
+
+def table(managers: Managers, root: Path, name: str) -> dict[str, dict[str, int]]:
     """What the real manager has of a file, or of a database, with texts for keys. It gets a copy: to open a
     database changes its files.
     """
-    with Managers(version) as managers, TemporaryDirectory(dir=root.parent) as folder:
+    with TemporaryDirectory(dir=root.parent) as folder:
         shutil.copytree(root / "config", Path(folder, "config"))
         answer = managers.load(folder, [name])[name]
     assert answer["loaded"], answer
@@ -37,33 +55,35 @@ def table(version: str, root: Path, name: str) -> dict[str, dict[str, int]]:
 
 
 @pytest.mark.parametrize("version", ["4.9.7", *VERSIONS])
-def test_the_manager_has_what_was_written(version: str, tmp_path: Path) -> None:
-    if why := missing(version):
-        pytest.skip(why)
+def test_the_manager_has_what_was_written(
+    version: str, managers: Callable[[str], Managers], tmp_path: Path
+) -> None:
+    real = managers(version)
     root = stores.unpack(f"{version}-clean", tmp_path)
-    before = table(version, root, "consumerOffset.json")
+    before = table(real, root, "consumerOffset.json")
     words = ["--reset", "orders/1@group-a_tags=7", "--reset", "orders@group-a_fifo=earliest"]
     mqstore("offsets", root, *words, "--apply", "--yes")
     wanted = {**before["orders@group-a_tags"], "1": 7}
     fresh = dict.fromkeys(map(str, range(4)), 0)
-    after = table(version, root, "consumerOffset.json")
+    after = table(real, root, "consumerOffset.json")
     assert after == {**before, "orders@group-a_tags": wanted, "orders@group-a_fifo": fresh}
     mqstore("undo", root, "--yes")
-    assert table(version, root, "consumerOffset.json") == before
+    assert table(real, root, "consumerOffset.json") == before
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_manager_has_what_was_written_into_its_rocksdb(version: str, tmp_path: Path) -> None:
-    if why := missing(version):
-        pytest.skip(why)
+def test_the_manager_has_what_was_written_into_its_rocksdb(
+    version: str, managers: Callable[[str], Managers], tmp_path: Path
+) -> None:
+    real = managers(version)
     root = stores.unpack(f"{version}-rocksdb", tmp_path)
-    before = table(version, root, "consumerOffsets/")
+    before = table(real, root, "consumerOffsets/")
     key, row = next((key, row) for key, row in before.items() if max(row.values()) > 3)
     topic, _, group = key.rpartition("@")
     mqstore("offsets", root, "--reset", f"{topic}@{group}=3", "--apply", "--yes")
-    assert table(version, root, "consumerOffsets/") == {**before, key: dict.fromkeys(row, 3)}
+    assert table(real, root, "consumerOffsets/") == {**before, key: dict.fromkeys(row, 3)}
     mqstore("undo", root, "--yes")
-    assert table(version, root, "consumerOffsets/") == before
+    assert table(real, root, "consumerOffsets/") == before
 
 
 @pytest.mark.slow

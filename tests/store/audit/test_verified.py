@@ -85,23 +85,22 @@ def proved(root: Path, jobs: int = 1) -> VerifiedLog:
     return prove.prove_log(proof, jobs)
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(2)
+@pytest.mark.parametrize("policy", list(Policy))
 @pytest.mark.parametrize("name", FEW)
-def test_real_stores(name: str, tmp_path: Path) -> None:
-    root = stores.unpack(name, tmp_path)
-    for policy in Policy:
-        same(root, BrokerConfig({}), None, policy)
+def test_real_stores(name: str, policy: Policy, tmp_path: Path) -> None:
+    same(stores.unpack(name, tmp_path), BrokerConfig({}), None, policy)
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(2)
+@pytest.mark.parametrize("policy", list(Policy))
+@pytest.mark.parametrize("killed", [False, True], ids=["closed", "killed"])
 @pytest.mark.parametrize("name", IN_DATABASE)
-def test_queues_in_a_database(name: str, tmp_path: Path) -> None:
+def test_queues_in_a_database(name: str, killed: bool, policy: Policy, tmp_path: Path) -> None:
     root = stores.unpack(name, tmp_path)
-    for abort in (False, True):
-        if abort:
-            (root / "abort").touch()
-        for policy in Policy:
-            same(root, BrokerConfig({}), None, policy)
+    if killed:
+        (root / "abort").touch()
+    same(root, BrokerConfig({}), None, policy)
 
 
 @pytest.mark.slow
