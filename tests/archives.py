@@ -6,7 +6,7 @@ import functools
 import os
 import tarfile
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 #: So many archives stay in memory: most tests unpack a store, and few stores are unpacked by most.
 KEPT = 64
@@ -78,5 +78,6 @@ def _parts(archive: tarfile.TarFile, info: tarfile.TarInfo) -> list[tuple[int, b
     file = archive.fileobj
     assert file is not None
     file.seek(info.offset_data)
-    runs = info.sparse if info.sparse is not None else [(0, info.size)]
+    sparse: Any = info.sparse  # pairs, whatever the stubs say
+    runs = sparse if sparse is not None else [(0, info.size)]
     return [(offset, file.read(size)) for offset, size in runs if size]
