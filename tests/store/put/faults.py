@@ -122,7 +122,8 @@ class PowerLossFiles(KilledFiles):
             if path in lost:
                 path.unlink(missing_ok=True)
             elif path.exists() and content is not None and self._random.random() < 0.5:
-                path.write_bytes(content)
+                if path.read_bytes() != content:  # what was flushed has kept its times, too
+                    path.write_bytes(content)
 
 
 def copy_tree(source: Path, target: Path) -> Path:
