@@ -121,9 +121,10 @@ class PowerLossFiles(KilledFiles):
         for path, content in self._flushed.items():
             if path in lost:
                 path.unlink(missing_ok=True)
-            elif path.exists() and content is not None and self._random.random() < 0.5:
-                if path.read_bytes() != content:  # what was flushed has kept its times, too
-                    path.write_bytes(content)
+                continue
+            stays = not path.exists() or content is None or self._random.random() >= 0.5
+            if not stays and path.read_bytes() != content:  # what was flushed keeps its times, too
+                path.write_bytes(content or b"")
 
 
 def copy_tree(source: Path, target: Path) -> Path:
