@@ -406,10 +406,14 @@ def _tag_items(evidence: _Evidence) -> str:
 def _tag_hashes(records: Columns) -> Iterator[int]:
     newest = records.take(slice(-_RECORDS_LOOKED_AT, None))
     topics = newest.ragged("topic").tolist()
-    for topic, text in zip(topics, newest.ragged("properties").tolist(), strict=True):
-        tags = parse(text).get(TAGS)
-        if tags:
-            yield abs(java_hash(f"{java_string(topic)}#T#{tags}"))
+    texts = newest.ragged("properties").tolist()
+    of_topics = {
+        (topic, tags): None
+        for topic, text in zip(topics, texts, strict=True)
+        if (tags := parse(text).get(TAGS))
+    }
+    for topic, tags in of_topics:
+        yield abs(java_hash(f"{java_string(topic)}#T#{tags}"))
 
 
 _SIGNS_OF_5 = (
