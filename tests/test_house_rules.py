@@ -30,11 +30,13 @@ LONG_MODULES: dict[str, str] = {}
 # modules that read bytes themselves: why
 READERS = {
     "store/disk/byte_reader.py": "the one reader, and its way around the page cache",
+    "store/disk/temporary.py": "maps temporary files",
 }
 
 # modules besides the file layer that change files, none of a store: why
 WRITERS = {
     "store/arrow/stores.py": "copies of object storage in a temporary directory",
+    "store/disk/temporary.py": "temporary files",
     "store/queues/rocksdb_write.py": "a copy of a RocksDB in a temporary directory",
     "store/queues/rocksdb_build.py": "a new RocksDB in a session's folder",
 }

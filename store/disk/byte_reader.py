@@ -24,7 +24,7 @@ import errno
 import mmap
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -484,25 +484,6 @@ def pieces(
         end = end if size is None else min(end, offset + size)
         for at in range(offset, end, piece_bytes):
             yield read(descriptor, min(piece_bytes, end - at), at, os.fspath(path), end=end)
-
-
-def mapped(stretches: Iterable[bytes]) -> memoryview:
-    """Bytes that may be more than memory holds, in a temporary file without a name, mapped.
-
-    Raises NoSpace, Unreadable, and what the stretches raise.
-    """
-    from tempfile import TemporaryFile, gettempdir  # most commands need none
-
-    with TemporaryFile(prefix="mqstore-") as target:
-        try:
-            for data in stretches:
-                target.write(data)
-            target.flush()
-        except OSError as error:
-            raise from_os_error(error, gettempdir(), "cannot write temporary files in") from error
-        if not target.tell():
-            return memoryview(b"")
-        return memoryview(mmap.mmap(target.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def _once(descriptor: int, room: memoryview, offset: int) -> int:

@@ -1,18 +1,18 @@
 """Arrays that somebody needs of a whole log, in a temporary file once they are many.
 
-Mapped pages are the page cache's, which the system takes back when it needs memory.
+Mapped pages are the page cache's, which the system takes back when it needs memory; not so on a tmpfs.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
-import weakref
-from tempfile import TemporaryFile
-from typing import IO, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
+
+from ..errors import NoSpace
+from .temporary import TemporaryBytes
 
 T = TypeVar("T", bound=npt.NDArray[Any])
 
@@ -20,6 +20,8 @@ _IN_MEMORY_BYTES = 8 << 20
 _PIECE_BYTES = 256 << 20
 """Mapped at once: each piece keeps a descriptor, and its room on the disk until nobody has an array of it."""
 _ALIGNED = 16
+_SMALL_BYTES = 4096
+"""Smaller ones take less in memory than to be found again."""
 _NEVER = 1 << 62
 
 
@@ -31,40 +33,27 @@ class Spill:
 
     def __init__(self) -> None:
         self._owner, self._left = os.getpid(), _IN_MEMORY_BYTES
-        self._file: IO[bytes] | None = None
-        self._close: weakref.finalize[..., Any] | None = None
-        self._piece: mmap.mmap | None = None
-        self._end = 0
+        self._file: TemporaryBytes | None = None
+        self._room = memoryview(b"")
 
     def keep(self, array: T) -> T:
         """The array, or the same in the file: nobody is to write to either."""
+        if array.nbytes < _SMALL_BYTES or os.getpid() != self._owner:
+            return array
         self._left -= array.nbytes
-        if self._left >= 0 or not array.nbytes or os.getpid() != self._owner:
+        if self._left >= 0:
             return array
         try:
             return self._written(array)
-        except OSError:
+        except NoSpace:
             self._left = _NEVER
             return array
 
     def _written(self, array: T) -> T:
-        if self._piece is None or self._end + array.nbytes > len(self._piece):
-            self._begin(max(_PIECE_BYTES, array.nbytes))
-        assert self._piece is not None and self._file is not None
-        begin, data = self._end, memoryview(array.tobytes())
-        while data:
-            done = os.pwrite(self._file.fileno(), data, begin + array.nbytes - len(data))
-            data = data[done:]
-        self._end += -(-array.nbytes // _ALIGNED) * _ALIGNED
-        there = np.frombuffer(self._piece, array.dtype, array.size, begin)
+        file, room = self._file, self._room
+        if file is None or file.end + array.nbytes + _ALIGNED > len(room):
+            file = TemporaryBytes(max(_PIECE_BYTES, array.nbytes + _ALIGNED))
+            self._file, self._room = file, file.mapped()
+        begin = file.append(array.tobytes() + bytes(-array.nbytes % _ALIGNED))
+        there = np.frombuffer(self._room, array.dtype, array.size, begin)
         return cast(T, there.reshape(array.shape))
-
-    def _begin(self, size: int) -> None:
-        """A file with room for so many bytes, which it takes as they are written."""
-        self._piece, self._end = None, 0
-        if self._close is not None:
-            self._close()  # what is mapped stays
-        self._file = TemporaryFile(prefix="mqstore-arrays-", buffering=0)  # noqa: SIM115
-        self._close = weakref.finalize(self, self._file.close)
-        os.ftruncate(self._file.fileno(), size)
-        self._piece = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_READ)

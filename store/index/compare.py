@@ -23,6 +23,7 @@ from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import Dispatching
 from ..broker.snapshot import Entry, Snapshot
 from ..disk.files import Edit
+from ..errors import Unreadable
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
 from .files import Geometry, Header, IndexFile
@@ -177,7 +178,7 @@ class IndexAudit:
 
     def note_blanks(self, blanks: Sequence[tuple[int, int]]) -> None:
         """Stretches of the log, begin and end, that a plan closes with BLANKs. Files with an item in one
-        are not sound any more: a query would read what no record is. Raises Unreadable.
+        are not sound any more: a query would read what no record is. Nor are those that cannot be read.
         """
         for number, file in enumerate(self.files.files[: self.sound]):
             if _names_some(file, self.files.geometry, blanks):
@@ -202,11 +203,16 @@ def _names_some(
     inside = [(begin, end) for begin, end in stretches if begin <= reach[1] and reach[0] < end]
     if not inside:
         return False
-    with file.open(geometry) as opened:
-        positions = (items["physical_offset"] for _, items in opened.columns())
-        return any(
-            bool(((at >= begin) & (at < end)).any()) for at in positions for begin, end in inside
-        )
+    try:
+        with file.open(geometry) as opened:
+            positions = (items["physical_offset"] for _, items in opened.columns())
+            return any(
+                bool(((at >= begin) & (at < end)).any())
+                for at in positions
+                for begin, end in inside
+            )
+    except Unreadable:
+        return True
 
 
 class IndexFix(NamedTuple):

@@ -56,8 +56,8 @@ from ..start.queue_stores import QueueStores
 _BOUND, _CHECKPOINT = numbers_of(formats.BOUND), numbers_of(formats.CHECKPOINT)
 _REASON = "the queues in the RocksDB as the log has them"
 _CODES = ("I-070", "I-084")
-MOST_CHANGES = 1 << 18
-"""Units; where more are wrong, the database is built anew: that takes no memory for each of them."""
+MOST_GONE = 1 << 18
+"""Units; where more have to go, the database is built anew: that takes no memory for each of them."""
 _CHECKPOINT_KEY = formats.bound_key(CHECKPOINT_TOPIC, 0, MAX)
 
 
@@ -97,6 +97,24 @@ def _queues(database: RocksDb) -> list[QueueId]:
         return [QueueId(each.topic, each.queue_id) for each in found]
     except Unreadable:
         return []
+
+
+@dataclass
+class Entries:
+    """Units that are put, as they lie in a temporary file, and the keys of those that go."""
+
+    put: UnitSpool
+    gone: dict[bytes, None] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.put) + len(self.gone)
+
+    def items(self) -> Iterator[tuple[bytes, bytes | None]]:
+        """Key and value of each, None for what goes."""
+        for queue in self.put.queues:
+            for keys, values in entries(self.put, queue):
+                yield from zip(keys, values, strict=True)
+        yield from self.gone.items()
 
 
 @dataclass
@@ -222,20 +240,15 @@ class DatabaseAudit(LogObserver):
         return found
 
     def changes(self) -> Changes | None:
-        """What is put (a value) and what goes (None), by family and key; None: too much. Raises Unreadable."""
+        """What is put (a value) and what goes (None), by family and key; None: too much goes. Raises Unreadable."""
         database = self.database
         assert database is not None
-        if len(self.missing) > MOST_CHANGES:
-            return None
-        units: dict[bytes, bytes | None] = {}
-        for queue in self.missing.queues:
-            for keys, values in entries(self.missing, queue):
-                units.update(zip(keys, values, strict=True))
+        units = Entries(self.missing)
         rows: dict[bytes, bytes | None] = dict.fromkeys(odd_rows(database))
         for queue in sorted({*_queues(database), *self.reach}):
             if self.stores.in_database(queue.topic):
-                self._of_queue(database, queue, units, rows)
-                if len(units) > MOST_CHANGES:
+                self._of_queue(database, queue, units.gone, rows)
+                if len(units.gone) > MOST_GONE:
                     return None
         row = database.get(BOUNDS, _CHECKPOINT_KEY)
         want = _CHECKPOINT.pack(self.log_end)
@@ -250,7 +263,7 @@ class DatabaseAudit(LogObserver):
         self,
         database: RocksDb,
         queue: QueueId,
-        units: dict[bytes, bytes | None],
+        gone: dict[bytes, None],
         rows: dict[bytes, bytes | None],
     ) -> None:
         topic, reach = _bytes(queue.topic), self.reach.get(queue)
@@ -267,8 +280,8 @@ class DatabaseAudit(LogObserver):
                 break
             if reach is None and unit.physical_offset < self.log_end:
                 emptied = max(emptied, unit.queue_offset)
-            units[formats.unit_key(topic, queue.queue_id, unit.queue_offset)] = None
-            if len(units) > MOST_CHANGES:
+            gone[formats.unit_key(topic, queue.queue_id, unit.queue_offset)] = None
+            if len(gone) > MOST_GONE:
                 return
         high, low = (formats.bound_key(topic, queue.queue_id, each) for each in (MAX, MIN))
         found = database.get(BOUNDS, high)
@@ -314,7 +327,7 @@ def database_edits(
     sound: VerifiedLog | None = None,
 ) -> tuple[list[Edit], DatabaseFix | None]:
     """The edits that bring the database in line with the messages of a log that ends at `log_end`; none
-    where it is. The database that is built, where it is lost, or more of it is wrong than memory should hold.
+    where it is. The database that is built, where it is lost, or more of it has to go than memory should hold.
 
     sound: what is in order. Raises Unsupported, Unreadable.
     """
@@ -329,7 +342,8 @@ def database_edits(
         with suppress(Unreadable):
             changes = None if audit.broken else audit.changes()
             if changes is not None:
-                return _edits_of(place, changed(place, changes), _digest(changes)), None
+                told = audit.missing.digest + _digest(changes)
+                return _edits_of(place, changed(place, changes), told), None
         audit = DatabaseAudit(None, stores, log_end)
         scan_messages(log, [audit], how, crc=False)
         audit.fill_holes()
@@ -340,11 +354,12 @@ def database_edits(
 
 
 def _digest(changes: Changes) -> bytes:
-    """What tells two lists of changes apart."""
+    """What tells two lists of changes apart, but for units that are put."""
     total = hashlib.sha256()
     for family, entries_of_family in changes.items():
         total.update(family.encode())
-        for key, value in sorted(entries_of_family.items()):
+        known = entries_of_family
+        for key, value in sorted((known.gone if isinstance(known, Entries) else known).items()):
             total.update(b"%d:%b%b" % (len(key), key, b"-" if value is None else value))
     return total.digest()
 

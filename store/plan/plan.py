@@ -301,9 +301,11 @@ def _completed(
         edits += ext_edits(snapshot)
     if profile.timer and switches.timer_wheel_enable:
         edits += timer_edits(snapshot)
-    blanks = [fill.blank for fill in kept.fills if fill.blank is not None]
-    maker.index.note_blanks([(begin, begin + size) for begin, size in blanks])
-    index = maker.index.finish() if _wants_index(snapshot, switches, wish) else None
+    index = None
+    if _wants_index(snapshot, switches, wish):
+        blanks = [fill.blank for fill in kept.fills if fill.blank is not None]
+        maker.index.note_blanks([(begin, begin + size) for begin, size in blanks])
+        index = maker.index.finish()
     if index is not None:
         edits += index_edits(snapshot, index)
     checkpoint = _checkpoint(snapshot, index, maker, profile)

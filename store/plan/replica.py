@@ -26,10 +26,10 @@ from ...formats.tombstone import FILLER_TOPIC, is_filler
 from ..broker.dispatch import Dispatched
 from ..broker.system_topics import LMQ_PREFIX
 from ..counted import counted
-from ..disk.byte_reader import mapped
 from ..disk.checkpoint import read_checkpoint
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout
+from ..disk.temporary import mapped
 from ..errors import (
     InvalidInput,
     Missing,

@@ -13,12 +13,9 @@ the minimum, so a new database has none. Tables have the form that libraries sin
 from __future__ import annotations
 
 import hashlib
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryFile, gettempdir
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,9 +27,8 @@ from ...formats.fixed import numbers_of
 from ...formats.message import SMALLEST
 from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT, CHECKPOINT_TOPIC, MAX, UNITS
 from ..broker.snapshot import QueueId
-from ..disk.byte_reader import read
 from ..disk.files import Edit
-from ..errors import NoSpace
+from ..disk.temporary import TemporaryBytes
 from .rocksdb import RocksDb, RocksdbConsumeQueue, queue_of_bound
 from .rocksdb_write import NOT_OURS, library, table_options
 
@@ -57,28 +53,11 @@ class Bound(NamedTuple):
     queue_offset: int
 
 
-@contextmanager
-def temporary_files() -> Iterator[None]:
-    """While files are written in the directory for temporary ones. Raises NoSpace, which names that."""
-    try:
-        yield
-    except Exception as error:  # the library raises nothing narrower
-        if type(error) is not Exception and not isinstance(error, OSError):
-            raise
-        said = error.strerror if isinstance(error, OSError) else str(error)
-        raise NoSpace(
-            f"cannot write in the directory for temporary files ({said})",
-            path=gettempdir(),
-            hint="set TMPDIR to one that has room",
-        ) from error
-
-
 class UnitSpool:
     """Units of any number of queues in a temporary file; 36 bytes a unit on the disk."""
 
     def __init__(self) -> None:
-        self._file = TemporaryFile(prefix="mqstore-units-", buffering=0)  # noqa: SIM115
-        self._close = weakref.finalize(self, self._file.close)
+        self._file = TemporaryBytes()
         self._rows = 0
         self._parts: dict[QueueId, list[tuple[int, int]]] = {}
         self._disordered: set[QueueId] = set()
@@ -111,8 +90,7 @@ class UnitSpool:
         data = rows.tobytes()
         self._digest.update(f"{queue.topic}/{queue.queue_id}/{len(rows)}".encode(errors="replace"))
         self._digest.update(data)
-        with temporary_files():
-            self._file.write(data)
+        self._file.append(data)
         self._parts.setdefault(queue, []).append((self._rows, len(rows)))
         self._rows += len(rows)
         self.dispatched = max(self.dispatched, int((position + size).max()))
@@ -142,8 +120,7 @@ class UnitSpool:
 
     def _read(self, first: int, count: int) -> Any:
         size = count * ROW.itemsize
-        data = read(self._file.fileno(), size, first * ROW.itemsize, "units")
-        return np.frombuffer(data, ROW)
+        return np.frombuffer(self._file.read(first * ROW.itemsize, size), ROW)
 
 
 class Holes:

@@ -18,9 +18,9 @@ import numpy as np
 
 from ..broker.snapshot import Entry, QueueId
 from ..disk.file_queue import file_name
+from ..disk.temporary import temporary_files
 from ..errors import StoreError, Unreadable
 from .rocksdb import RocksDb, RocksdbConsumeQueue, RocksdbConsumeQueues
-from .rocksdb_build import temporary_files
 from .units import LARGEST_OFFSET, UNIT_DTYPE, WINDOW_UNITS, FileUnits, Units, UnitStream
 
 _ALL = int(np.iinfo(np.int64).max)

@@ -13,22 +13,35 @@ from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from ..disk.byte_reader import mapped, pieces
+from ..disk.byte_reader import pieces
 from ..disk.files import Content
-from ..errors import Unreadable, Unsupported, from_os_error
+from ..disk.temporary import mapped, temporary_files
+from ..errors import StoreError, Unreadable, Unsupported, from_os_error
 from .rocksdb import DEFAULT, HINT
 
 _TABLE = ".sst"
 _TABLE_FORMAT = 5
 """Of tables; brokers of 5.3 bring a library that knows no later one."""
+_FULL = "No space left"
+"""What the library says then, among other things."""
 NOT_OURS = ("LOG", "rocksdict-config.json")
 """What the library tells beside the database."""
 _OF_DATABASE = re.compile(r"CURRENT|IDENTITY|LOCK|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log|blob|dbtmp)")
 
-Changes = Mapping[str, Mapping[bytes, bytes | None]]
-"""By column family and key: a new value, or None for an entry that goes."""
+
+class Entries(Protocol):
+    """Keys, each with a new value or None for an entry that goes: a mapping, or what makes them one by one."""
+
+    def __len__(self) -> int: ...
+
+    def items(self) -> Iterable[tuple[bytes, bytes | None]]:
+        """All of them."""
+
+
+Changes = Mapping[str, Entries]
+"""By column family."""
 
 
 class Rewritten(NamedTuple):
@@ -75,9 +88,12 @@ def changed(path: Path, changes: Changes) -> Rewritten:
             return Rewritten(*_changes(path, copy), digest)
         except OSError as error:
             raise from_os_error(error, path, "cannot copy the files of") from error
+        except StoreError:
+            raise
         except Exception as error:  # the library raises nothing narrower
-            if isinstance(error, Unreadable):
-                raise
+            if _FULL in str(error):
+                with temporary_files():
+                    raise
             said = str(error).replace(folder, str(path))
             raise Unreadable(f"cannot change the RocksDB: {said}", path=path) from error
 
@@ -101,7 +117,7 @@ def _copy(path: Path, copy: Path) -> str:
             (copy / file.name).symlink_to(file.absolute())
         else:
             content = hashlib.sha256()
-            with (copy / file.name).open("wb") as target:
+            with temporary_files(), (copy / file.name).open("wb") as target:
                 for data in pieces(file):
                     content.update(data)
                     target.write(data)

@@ -16,6 +16,7 @@ from ...formats.derive.ragged import Flags, Ints
 from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import Dispatching
 from ..columns.rows import Rows
+from ..errors import Missing
 from ..index.files import IndexFile
 from ..log.commit_log import CommitLog
 from .context import Records
@@ -120,7 +121,11 @@ class ItemCursor:
         """
         if self._least is None:
             windows = self.file.columns(self.first)
-            found = list(islice(windows, 1))
+            try:
+                found = list(islice(windows, 1))
+            except Missing:  # a running broker has deleted it: it is not asked again
+                self._least, self._windows = -1, None
+                raise
             self._least = min(
                 (int(items["physical_offset"].min()) for _, items in found), default=-1
             )

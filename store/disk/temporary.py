@@ -1,0 +1,78 @@
+"""Temporary files without a name, for what memory should not hold. They are gone with whoever holds them."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryFile, gettempdir
+
+from ..errors import NoSpace
+from .byte_reader import read
+
+
+@contextmanager
+def temporary_files() -> Iterator[None]:
+    """While files are written in the directory for temporary ones. Raises NoSpace, which names that."""
+    try:
+        yield
+    except Exception as error:  # the library of RocksDB raises nothing narrower
+        if type(error) is not Exception and not isinstance(error, OSError):
+            raise
+        said = error.strerror if isinstance(error, OSError) else str(error)
+        raise NoSpace(
+            f"cannot write in the directory for temporary files ({said})",
+            path=gettempdir(),
+            hint="set TMPDIR to one that has room",
+        ) from error
+
+
+class TemporaryBytes:
+    """Bytes that are added at the end, and read or mapped from anywhere.
+
+    size: bytes that the file is to have from the beginning; room on the disk it takes as they are written.
+    Raises NoSpace.
+    """
+
+    def __init__(self, size: int = 0) -> None:
+        self._size, self.end = size, 0
+        with temporary_files():
+            self._file = TemporaryFile(prefix="mqstore-", buffering=0)  # noqa: SIM115
+            self._close = weakref.finalize(self, self._file.close)
+            os.ftruncate(self._file.fileno(), size)
+
+    def append(self, data: bytes | memoryview) -> int:
+        """Add bytes; where they begin. What had no room takes none. Raises NoSpace."""
+        begin, left = self.end, memoryview(data)
+        try:
+            with temporary_files():
+                while left:
+                    done = os.pwrite(self._file.fileno(), left, self.end)
+                    left, self.end = left[done:], self.end + done
+        except NoSpace:
+            self.end = begin
+            os.ftruncate(self._file.fileno(), begin)
+            os.ftruncate(self._file.fileno(), max(begin, self._size))
+            raise
+        return begin
+
+    def read(self, begin: int, size: int) -> bytes:
+        """So many bytes. Raises Unreadable."""
+        return read(self._file.fileno(), size, begin, "units")
+
+    def mapped(self) -> memoryview:
+        """All of them; they stay as long as somebody holds this. Raises NoSpace."""
+        if not max(self.end, self._size):
+            return memoryview(b"")
+        with temporary_files():
+            return memoryview(mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def mapped(stretches: Iterable[bytes]) -> memoryview:
+    """Bytes that may be more than memory holds, mapped. Raises NoSpace, and what the stretches raise."""
+    there = TemporaryBytes()
+    for data in stretches:
+        there.append(data)
+    return there.mapped()
