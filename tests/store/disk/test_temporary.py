@@ -8,7 +8,6 @@ import os
 import numpy as np
 import pytest
 
-from mqstore.store.disk import temporary
 from mqstore.store.disk.spill import Spill
 from mqstore.store.disk.temporary import TemporaryBytes, mapped
 from mqstore.store.errors import NoSpace
@@ -24,7 +23,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return write(descriptor, data[: 6000 - offset], offset)
 
-    monkeypatch.setattr(temporary.os, "pwrite", pwrite)
+    monkeypatch.setattr(os, "pwrite", pwrite)
 
 
 def test_bytes_come_back() -> None:
