@@ -41,7 +41,8 @@ class TemporaryBytes:
         with temporary_files():
             self._file = TemporaryFile(prefix="mqstore-", buffering=0)  # noqa: SIM115
             self._close = weakref.finalize(self, self._file.close)
-            os.ftruncate(self._file.fileno(), size)
+            if size:
+                os.ftruncate(self._file.fileno(), size)
 
     def append(self, data: bytes | memoryview) -> int:
         """Add bytes; where they begin. What had no room takes none. Raises NoSpace."""
