@@ -61,7 +61,7 @@ class TemporaryBytes:
 
     def read(self, begin: int, size: int) -> bytes:
         """So many bytes. Raises Unreadable."""
-        return read(self._file.fileno(), size, begin, "units")
+        return read(self._file.fileno(), size, begin, "a temporary file")
 
     def mapped(self) -> memoryview:
         """All of them; they stay as long as somebody holds this. Raises NoSpace."""

@@ -11,7 +11,7 @@ For the plan of the log its queues are files for a moment: those name what a dam
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -43,13 +43,13 @@ from ..queues.rocksdb_build import (
     Bound,
     DatabaseFix,
     Holes,
+    UnitChanges,
     UnitSpool,
-    entries,
     expired_ends,
     last_units,
 )
 from ..queues.rocksdb_copy import CopiedQueues
-from ..queues.rocksdb_write import Changes, Rewritten, changed, in_order
+from ..queues.rocksdb_write import Rewritten, changed, in_order
 from ..queues.units import UNIT_DTYPE, Units
 from ..start.queue_stores import QueueStores
 
@@ -97,24 +97,6 @@ def _queues(database: RocksDb) -> list[QueueId]:
         return [QueueId(each.topic, each.queue_id) for each in found]
     except Unreadable:
         return []
-
-
-@dataclass
-class Entries:
-    """Units that are put, as they lie in a temporary file, and the keys of those that go."""
-
-    put: UnitSpool
-    gone: dict[bytes, None] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.put) + len(self.gone)
-
-    def items(self) -> Iterator[tuple[bytes, bytes | None]]:
-        """Key and value of each, None for what goes."""
-        for queue in self.put.queues:
-            for keys, values in entries(self.put, queue):
-                yield from zip(keys, values, strict=True)
-        yield from self.gone.items()
 
 
 @dataclass
@@ -239,11 +221,11 @@ class DatabaseAudit(LogObserver):
             return np.zeros(len(offsets), UNIT_DTYPE)
         return found
 
-    def changes(self) -> Changes | None:
-        """What is put (a value) and what goes (None), by family and key; None: too much goes. Raises Unreadable."""
+    def changes(self) -> tuple[UnitChanges, dict[bytes, bytes | None]] | None:
+        """Units, and rows by key: a value is put, with None they go. None: too much goes. Raises Unreadable."""
         database = self.database
         assert database is not None
-        units = Entries(self.missing)
+        units = UnitChanges(self.missing)
         rows: dict[bytes, bytes | None] = dict.fromkeys(odd_rows(database))
         for queue in sorted({*_queues(database), *self.reach}):
             if self.stores.in_database(queue.topic):
@@ -257,7 +239,7 @@ class DatabaseAudit(LogObserver):
         lags = self.stores.selected is None and reached < self.dispatched
         if lags or reached > self.log_end or (reached < self.log_end and (units or rows)):
             rows[_CHECKPOINT_KEY] = want
-        return {UNITS: units, BOUNDS: rows}
+        return units, rows
 
     def _of_queue(
         self,
@@ -342,8 +324,10 @@ def database_edits(
         with suppress(Unreadable):
             changes = None if audit.broken else audit.changes()
             if changes is not None:
-                told = audit.missing.digest + _digest(changes)
-                return _edits_of(place, changed(place, changes), told), None
+                units, rows = changes
+                told = units.put.digest + _digest(units.gone) + _digest(rows)
+                after = changed(place, {UNITS: units, BOUNDS: rows})
+                return _edits_of(place, after, told), None
         audit = DatabaseAudit(None, stores, log_end)
         scan_messages(log, [audit], how, crc=False)
         audit.fill_holes()
@@ -353,14 +337,11 @@ def database_edits(
     return fix.edits(_REASON, _CODES), fix
 
 
-def _digest(changes: Changes) -> bytes:
-    """What tells two lists of changes apart, but for units that are put."""
+def _digest(entries: Mapping[bytes, bytes | None]) -> bytes:
+    """What tells two lists of changes apart."""
     total = hashlib.sha256()
-    for family, entries_of_family in changes.items():
-        total.update(family.encode())
-        known = entries_of_family
-        for key, value in sorted((known.gone if isinstance(known, Entries) else known).items()):
-            total.update(b"%d:%b%b" % (len(key), key, b"-" if value is None else value))
+    for key, value in sorted(entries.items()):
+        total.update(b"%d:%b%b" % (len(key), key, b"-" if value is None else value))
     return total.digest()
 
 

@@ -22,7 +22,7 @@ from ..disk.layout import Layout
 from ..errors import InvalidInput, Refused, Unsupported
 from ..index.read import sizes_of
 from ..queues.rocksdb import CURRENT, RocksDb, RocksdbConsumeQueues, queue_of_bound
-from ..queues.rocksdb_build import UnitSpool, entries
+from ..queues.rocksdb_build import UnitChanges, UnitSpool
 from ..queues.rocksdb_write import changed, in_order
 from ..settings.databases import rows_of, stand_ins
 from ..start.queue_stores import QueueStores, queue_stores
@@ -110,14 +110,11 @@ class DatabaseWriter:
         if reach == self._dispatched and not len(self._spool):
             return
         spool, rows = self._spool, {_CHECKPOINT_KEY: _CHECKPOINT.pack(reach)}
-        units: dict[bytes, bytes] = {}
         for queue in spool.queues:
-            for keys, values in entries(spool, queue):
-                units.update(zip(keys, values, strict=True))
             topic = queue.topic.encode("utf-8", "surrogateescape")
             key = formats.bound_key(topic, queue.queue_id, MAX)
             rows[key] = _BOUND.pack(*spool.ends[queue])
-        after = changed(self._path, {UNITS: units, BOUNDS: rows})
+        after = changed(self._path, {UNITS: UnitChanges(spool), BOUNDS: rows})
         for name in in_order(after.made):
             self._put(self._path / name, after.made[name])
         for name in after.gone:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT, CHECKPOINT_TOPI
 from ..broker.snapshot import QueueId
 from ..disk.files import Edit
 from ..disk.temporary import TemporaryBytes
+from ..errors import NoSpace
 from .rocksdb import RocksDb, RocksdbConsumeQueue, queue_of_bound
 from .rocksdb_write import NOT_OURS, library, table_options
 
@@ -42,6 +44,8 @@ _AT_ONCE = 1 << 16
 _TABLE_BYTES = 256 << 20
 """Bytes of keys and values from which on a new table is begun."""
 _NAME = "{:06}.built"
+Stretches = Iterable[tuple[list[bytes], list[bytes]]]
+"""Keys and values, by key, some at a time."""
 _BYTES_OF_UNIT, _BYTES_OF_BOUND = 64, 256
 """More than a database takes."""
 
@@ -212,13 +216,25 @@ def build(
     """Make a database of these units in a new folder.
 
     dispatched: position behind the last record that has its units. kept: ends of queues that may have no unit
-    any more; the greater one counts. Raises Unsupported where the extra is not installed, OSError.
+    any more; the greater one counts. Raises Unsupported where the extra is not installed, NoSpace, OSError.
     """
     rocksdict = library("make", folder)
     folder.mkdir(exist_ok=True)
+    try:
+        _build(rocksdict, folder, spool, _bounds(spool, dispatched, kept))
+    except Exception as error:
+        if type(error) is not Exception:  # the library raises nothing narrower
+            raise
+        raise NoSpace(f"cannot build the RocksDB ({error})", path=folder) from error
+    for path in folder.iterdir():
+        if path.name.startswith(NOT_OURS) or path.suffix == ".built":
+            path.unlink()
+
+
+def _build(rocksdict: Any, folder: Path, spool: UnitSpool, ends: Stretches) -> None:
     units, bounds = table_options(rocksdict, packed=True), table_options(rocksdict)
     tables = list(_unit_tables(rocksdict, units, folder, spool))
-    rows = [_table(rocksdict, bounds, folder / "bounds.built", _bounds(spool, dispatched, kept))]
+    rows = [_table(rocksdict, bounds, folder / "bounds.built", ends)]
     options = table_options(rocksdict)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
@@ -233,14 +249,9 @@ def build(
         del family
     finally:
         database.close()
-    for path in folder.iterdir():
-        if path.name.startswith(NOT_OURS) or path.suffix == ".built":
-            path.unlink()
 
 
-def _bounds(
-    spool: UnitSpool, dispatched: int, kept: Mapping[QueueId, Bound] | None
-) -> Iterable[tuple[list[bytes], list[bytes]]]:
+def _bounds(spool: UnitSpool, dispatched: int, kept: Mapping[QueueId, Bound] | None) -> Stretches:
     """All rows of the family `offset`, by key."""
     ends = dict(spool.ends)
     for queue, bound in (kept or {}).items():
@@ -284,11 +295,25 @@ def values_of(rows: Any) -> Any:
     return np.ascontiguousarray(raw[:, _OFFSET.itemsize :]).view(UNIT).ravel()
 
 
-def entries(spool: UnitSpool, queue: QueueId) -> Iterator[tuple[list[bytes], list[bytes]]]:
-    """Keys and values of a queue's units, a stretch at a time."""
-    prefix = np.frombuffer(_prefix(queue), np.uint8)
-    for rows in spool.rows(queue):
-        yield _entries(prefix, rows)
+@dataclass
+class UnitChanges:
+    """Changes of the units of a database (`rocksdb_write.Entries`). put: those that come, as they lie in a
+    temporary file. gone: the keys of those that go.
+    """
+
+    put: UnitSpool
+    gone: dict[bytes, None] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.put) + len(self.gone)
+
+    def items(self) -> Iterator[tuple[bytes, bytes | None]]:
+        """Key and value of each, None for what goes."""
+        for queue in self.put.queues:
+            prefix = np.frombuffer(_prefix(queue), np.uint8)
+            for rows in self.put.rows(queue):
+                yield from zip(*_entries(prefix, rows), strict=True)
+        yield from self.gone.items()
 
 
 def _entries(prefix: Any, rows: Any) -> tuple[list[bytes], list[bytes]]:
@@ -301,9 +326,7 @@ def _entries(prefix: Any, rows: Any) -> tuple[list[bytes], list[bytes]]:
     return keys.view(f"V{width}").ravel().tolist(), values_of(rows).view(_VALUE).tolist()
 
 
-def _table(
-    rocksdict: Any, options: Any, path: Path, entries: Iterable[tuple[list[bytes], list[bytes]]]
-) -> str:
+def _table(rocksdict: Any, options: Any, path: Path, entries: Stretches) -> str:
     writer = _writer(rocksdict, options, path)
     for keys, values in entries:
         for key, value in zip(keys, values, strict=True):

@@ -240,10 +240,6 @@ class _Stager:
                 self.add(Edit("move", str(file), edit.reason, edit.codes))
         except OSError as error:
             raise from_os_error(error, folder, "cannot build") from error
-        except Exception as error:
-            if type(error) is not Exception:  # the library raises nothing narrower
-                raise
-            raise NoSpace(f"cannot build the RocksDB ({error})", path=folder) from error
         self._built.clear()
         remove_tree(folder, self.files)
 

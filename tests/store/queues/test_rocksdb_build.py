@@ -17,7 +17,9 @@ from mqstore.store.broker.profiles import NEWEST, PROFILES
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
+from mqstore.store.errors import NoSpace
 from mqstore.store.log.commit_log import Batch, CommitLog, Extent
+from mqstore.store.queues import rocksdb_build
 from mqstore.store.queues.rocksdb import RocksDb
 from mqstore.store.queues.rocksdb_build import Bound, UnitSpool, build
 
@@ -117,3 +119,17 @@ def test_any_units_in_any_order(
     units, bounds = rows_of(folder / "new")
     assert units == expected
     assert len(bounds) == len({queue for queue, _ in parts}) + 1
+
+
+def test_a_disk_that_is_full_while_one_is_built_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library has no error of its own for it."""
+
+    def full(*_: object) -> None:
+        raise Exception("IO error: No space left on device")  # noqa: TRY002
+
+    monkeypatch.setattr(rocksdb_build, "_build", full)
+    with pytest.raises(NoSpace, match="No space left") as found:
+        build(tmp_path / "new", UnitSpool(), 0)
+    assert found.value.path == str(tmp_path / "new")
