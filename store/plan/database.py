@@ -49,7 +49,7 @@ from ..queues.rocksdb_build import (
     last_units,
 )
 from ..queues.rocksdb_copy import CopiedQueues
-from ..queues.rocksdb_write import Rewritten, changed, in_order
+from ..queues.rocksdb_write import Rewritten, changed, in_order, library
 from ..queues.units import UNIT_DTYPE, Units
 from ..start.queue_stores import QueueStores
 
@@ -316,10 +316,7 @@ def database_edits(
     place = stores.database
     assert place is not None
     how = how._replace(slash_names=True)
-    audit = DatabaseAudit(database, stores, log_end)
-    audit.log_start = log.min_offset if how.multi_dispatch else None
-    scan_messages(log, [audit], how, crc=False, sound=sound)
-    audit.fill_holes()
+    audit = _audited(stores, database, log, log_end, how, sound)
     if database is not None:
         with suppress(Unreadable):
             changes = None if audit.broken else audit.changes()
@@ -328,13 +325,51 @@ def database_edits(
                 told = units.put.digest + _digest(units.gone) + _digest(rows)
                 after = changed(place, {UNITS: units, BOUNDS: rows})
                 return _edits_of(place, after, told), None
-        audit = DatabaseAudit(None, stores, log_end)
-        scan_messages(log, [audit], how, crc=False)
-        audit.fill_holes()
+        audit = _audited(stores, None, log, log_end, how, None)
     ends = () if database is None else _ends(database)
     kept = expired_ends(ends, audit.missing, log.min_offset)
     fix = DatabaseFix(place, audit.missing, log_end, kept)
     return fix.edits(_REASON, _CODES), fix
+
+
+def database_touched(
+    stores: QueueStores,
+    database: RocksDb | None,
+    log: CommitLog,
+    log_end: int,
+    how: Dispatching,
+    sound: VerifiedLog | None = None,
+) -> list[Edit]:
+    """One edit that stands for those of `database_edits`, none where there are none.
+
+    Nothing is built, and for a database that is lost the log is not read. Raises Unsupported.
+    """
+    place = stores.database
+    assert place is not None
+    library("make" if database is None else "change", place)
+    if database is not None:
+        with suppress(Unreadable):
+            how = how._replace(slash_names=True)
+            audit = _audited(stores, database, log, log_end, how, sound)
+            changes = None if audit.broken else audit.changes()
+            if changes is not None and not any(changes):
+                return []
+    return [Edit("rebuild", str(place), _REASON, _CODES)]
+
+
+def _audited(
+    stores: QueueStores,
+    database: RocksDb | None,
+    log: CommitLog,
+    log_end: int,
+    how: Dispatching,
+    sound: VerifiedLog | None,
+) -> DatabaseAudit:
+    audit = DatabaseAudit(database, stores, log_end)
+    audit.log_start = log.min_offset if how.multi_dispatch else None
+    scan_messages(log, [audit], how, crc=False, sound=sound)
+    audit.fill_holes()
+    return audit
 
 
 def _digest(entries: Mapping[bytes, bytes | None]) -> bytes:

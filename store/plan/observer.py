@@ -191,7 +191,8 @@ class RecoveryOptions(NamedTuple):
     rewritten, too. queues_in_database: those of a RocksDB, too. replica: a copy of the log that damaged parts are taken from.
     renumber: queues whose units get the numbers of their records, also where an earlier broker had
     shifted them and consumers know its numbers. parts: of the store, as a repair names them, that are
-    put right where no start looks at them, too.
+    put right where no start looks at them, too. applicable: False where nobody carries the plan out: of a
+    RocksDB it says then that it changes, and not how.
     """
 
     policy: Policy = Policy.BROKER
@@ -204,6 +205,7 @@ class RecoveryOptions(NamedTuple):
     replica: str = ""
     queues_in_database: bool = True
     parts: tuple[str, ...] = ()
+    applicable: bool = True
 
     @property
     def forms(self) -> Forms:

@@ -40,7 +40,7 @@ from ..start.queue_stores import QueueStores, queue_stores
 from ..start.simulate import Outcome, simulate
 from ..timer.start import timer_edits
 from .close import KeptLog, gap_finder, keep_log
-from .database import database_edits, queues_as_files
+from .database import database_edits, database_touched, queues_as_files
 from .entries import EntryFinder, cut_log, entry_index_edits, keep_entries
 from .fill import Fill
 from .gaps import GapFinder
@@ -203,12 +203,22 @@ class _Database(NamedTuple):
     source: RocksDb | None
 
     def edits(
-        self, log: CommitLog, log_end: int, how: Dispatching, sound: VerifiedLog | None
+        self,
+        log: CommitLog,
+        log_end: int,
+        how: Dispatching,
+        sound: VerifiedLog | None,
+        *,
+        applicable: bool,
     ) -> tuple[list[Edit], DatabaseFix | None]:
-        """What brings the RocksDB in line with a log, if the broker has one. sound: what is in order."""
+        """What brings the RocksDB in line with a log, if the broker has one. sound: what is in order.
+        applicable: as in `RecoveryOptions`.
+        """
         if self.stores.database is None:
             return [], None
-        return database_edits(self.stores, self.source, log, log_end, how, sound)
+        if applicable:
+            return database_edits(self.stores, self.source, log, log_end, how, sound)
+        return database_touched(self.stores, self.source, log, log_end, how, sound), None
 
 
 def _plan(
@@ -295,7 +305,8 @@ def _completed(
         edits += (edit._replace(phase=Phase.LOG) for edit in made)
     fix = None
     if wish.queues_in_database:
-        of_database, fix = database.edits(left, log.end, switches.dispatching(rules), sound)
+        how = switches.dispatching(rules)
+        of_database, fix = database.edits(left, log.end, how, sound, applicable=wish.applicable)
         edits += of_database
     if switches.consume_queue_ext:
         edits += ext_edits(snapshot)

@@ -159,6 +159,8 @@ class DatabaseState:
     #: Units were written by the thread: when, races. backwards: the last record lay before others.
     wrote: bool = False
     backwards: bool = False
+    #: A row named a place behind the log end.
+    ahead: bool = False
 
     @classmethod
     def load(cls, source: RocksDb | None) -> DatabaseState:
@@ -347,6 +349,7 @@ class DatabaseState:
 
     def cut(self, log_end: int) -> None:
         """`truncateDirty`: rows that name records at or behind the log end; units stay."""
+        self.ahead |= log_end < max(self.row, self.dispatch_from)
         if log_end >= self.row:
             return
         self.row = log_end

@@ -237,11 +237,12 @@ def analyze(
     jobs: int | None = None,
     tell: Callable[[int], None] | None = None,
     proved: Proved | None = None,
+    applicable: bool = True,
 ) -> Recovery:
     """Predict a broker's start and plan the recovery. Writes nothing.
 
     version: the broker's, None: the guess, with all that may be. replica: see `Replica.open`. force_empty_log: the log is gone for good. tell: called with the log position
-    reached. proved: of somebody who has just read the log; None: it is read here. Raises Unreadable, Unsupported, InvalidInput, and for a replica that cannot be used Missing, NotAStore.
+    reached. proved: of somebody who has just read the log; None: it is read here. applicable: as in `RecoveryOptions`. Raises Unreadable, Unsupported, InvalidInput, and for a replica that cannot be used Missing, NotAStore.
     """
     check_lost_tag(lost_tag)
     if replica and policy is not Policy.KEEP:
@@ -272,6 +273,7 @@ def analyze(
         lost_tag,
         force_empty_log=force_empty_log,
         replica=replica,
+        applicable=applicable,
     )
     progress = read_progress(layout.config, layout.broker_config)
     light = chosen.database is not None

@@ -199,17 +199,30 @@ def database_fix(
                 _complete(found, database)
                 kept = expired_ends(last_units(database), spool, log_start)
                 if layout.queue_database == path:
-                    wrong = compare(database, spool, log_start, end)
-                    if selective_double_write(
-                        layout
-                    ):  # the row is that of the last message that it has
-                        wrong = wrong._replace(behind=False)
+                    wrong = _wrong(layout, database, spool, log_start, end)
         except Unreadable as error:
             wrong = Wrong(unreadable=f"it cannot be read ({error.message})")
     _complete(found, None)
     for queue, bound in expired_ends(_file_ends(layout), spool, log_start).items():
         kept.setdefault(queue, bound)
     return DatabaseFix(path, spool, end, kept), wrong
+
+
+def is_built(layout: Layout, fix: DatabaseFix) -> bool:
+    """A database holds what it was built of. Raises OSError."""
+    log_start = CommitLog.open(layout).min_offset
+    try:
+        with RocksDb.open(fix.path) as database:
+            return not _wrong(layout, database, fix.spool, log_start, fix.dispatched)
+    except Unreadable:
+        return False
+
+
+def _wrong(layout: Layout, database: RocksDb, spool: UnitSpool, log_start: int, end: int) -> Wrong:
+    wrong = compare(database, spool, log_start, end)
+    if selective_double_write(layout):  # the row is that of the last message that it has
+        wrong = wrong._replace(behind=False)
+    return wrong
 
 
 def _complete(found: UnitsOfLog, database: RocksDb | None) -> None:

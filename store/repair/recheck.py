@@ -32,6 +32,7 @@ from ..verify.register import Scope
 from ..verify.run import verify
 from ..verify.start import GROUP
 from ..verify.verdict import Verdict
+from .database import is_built
 from .parts import Choice, Part, covers, part_of
 from .repair import Repair, analyze
 
@@ -47,7 +48,8 @@ def analyze_again(
     request, plan = found.request, found.plan
     changed = ((part_of(layout, Path(edit.path)), edit.kind) for edit in plan.edits)
     parts = {part for part, kind in changed if part is not Part.CONFIG or kind != "create"}
-    if plan.items is None or found.interrupted or not parts <= _MADE:
+    made_of_log = plan.items is not None or _only_builds_database(plan)
+    if not made_of_log or found.interrupted or not parts <= _MADE:
         return analyze(
             layout, request.choice, request.version, request.made_ms, tell, jobs, request.kind
         )
@@ -55,8 +57,18 @@ def analyze_again(
     return Repair(layout, request, replace(plan, edits=left))
 
 
+def _only_builds_database(plan: Plan) -> bool:
+    """All that is done is a RocksDB of queues, made of a log in order; files of queues go at most."""
+    fix = plan.database
+    if fix is None:
+        return False
+    return all(edit.kind == "move" or Path(edit.path) == fix.path for edit in plan.edits)
+
+
 def _is_done(edit: Edit, layout: Layout, plan: Plan) -> bool:
     """A file holds what the plan says. Raises Unreadable."""
+    if plan.database is not None and Path(edit.path) == plan.database.path:
+        return is_built(layout, plan.database)
     if edit.kind == "rebuild":
         files = stored_files(Snapshot.of(layout).index)
         there = sum(file.header.index_count - 1 for file in files)

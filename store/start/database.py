@@ -20,9 +20,8 @@ from ..broker.profiles import Profile
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX
 from ..columns.dictionary import dictionary
-from ..columns.ordered import order_of_pairs
 from ..queues.start_rocksdb import Commit, DatabaseState, FileQueue, Queued, RowDamage
-from ..queues.units import UNIT_DTYPE
+from .dispatched_units import DispatchedUnits
 from .log import DatabaseSearch
 from .queue_stores import QueueStores
 
@@ -99,6 +98,7 @@ class DatabaseDispatch:
         #: Who waits for light queues is told of their messages (enableMultiDispatch), where they get no units.
         config = outcome.snapshot.layout.broker_config
         self._tells = config.get_bool("enableMultiDispatch") and not how.multi_dispatch
+        self._units, self._end, self._last = DispatchedUnits(), 0, 0
 
     def add(self, columns: Columns, behind: int | None) -> None:
         """What is dispatched for records. behind: only for those at a greater position."""
@@ -118,21 +118,19 @@ class DatabaseDispatch:
             told = dispatch_columns(columns, self._how._replace(multi_dispatch=True))
             for row in told.poisoned[:1]:
                 self.poisoned = int(columns.ints("physical_offset")[row])
-        made = dispatched.units
-        units = np.zeros(len(made), UNIT_DTYPE)
-        for name in UNIT_DTYPE.names or ():
-            units[name] = getattr(made, name)
-        keys = made.topic_id.astype(np.int64) << 32 | (made.queue_id & 0xFFFFFFFF)
-        order = order_of_pairs(keys >> 32, keys & 0xFFFFFFFF)
-        cuts = np.flatnonzero(np.diff(keys[order])) + 1
-        queued = []
-        for mine in np.split(order, cuts) if len(order) else ():
-            key = int(keys[mine[0]])
-            topic = dispatched.topics[key >> 32]
-            queue_id = (key & 0xFFFFFFFF ^ 1 << 31) - (1 << 31)
-            queued.append(Queued(QueueId(topic, queue_id), made.queue_offset[mine], units[mine]))
+        self._units.add(dispatched)
         ends = columns.ints("physical_offset") + columns.ints("total_size")
-        self._database.dispatch(queued, int(ends.max()), int(ends[-1]))
+        self._end, self._last = max(self._end, int(ends.max())), int(ends[-1])
+        if self._units.enough:
+            self.hand_out()
+
+    def hand_out(self) -> None:
+        """Let the database have the units that were put by."""
+        if not self._end:
+            return
+        queued = [Queued(each.queue, each.offsets, each.units) for each in self._units.hand_out()]
+        self._database.dispatch(queued, self._end, self._last)
+        self._end = 0
 
     def _selected(self, columns: Columns) -> Flags:
         """Records of LITE topics: with all queues that they name, whatever the names are."""
@@ -154,6 +152,7 @@ class DatabaseDispatch:
             return True
         if behind is not None and run.begin <= behind:
             return False
+        self.hand_out()
         queued = []
         for queue, queue_range in run.queues.items():
             last = queue_range.next - 1

@@ -29,15 +29,15 @@ from ..broker.load_rules import (
 from ..broker.profiles import DLEDGER_LOAD, LoadRules, Profile, QueueCut, ReputStart
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
-from ..columns.rows import kept
 from ..index.compare import IndexState, load_index
 from ..queues.start import ExtDamage, ExtRules, QueueState
 from ..queues.start_batches import BatchQueueState, batch_units
 from ..queues.start_rocksdb import Commit, DatabaseState, RowDamage, StartedQueue
-from ..queues.units import UNIT_DTYPE, Units, joined
+from ..queues.units import UNIT_DTYPE, Units
 from ..timer.start import QUEUE as TIMER_QUEUE
 from ..timer.start import TimerState, recover_timer
 from .database import DatabaseDispatch, LightThrows, against_files, search_for
+from .dispatched_units import DispatchedUnits
 from .dledger import DLedgerStart
 from .dledger_broker import recover_dledger
 from .log import (
@@ -214,11 +214,14 @@ def all_outcomes(
     """
     usual = simulate(snapshot, profile, switches, now_ms, sound=sound)
     yield usual
-    if usual.database is None or not usual.database.wrote:
+    database = usual.database
+    if database is None or not database.wrote:
         return
+    if not (usual.stores.files or database.ahead or database.backwards):
+        return  # nothing is cut and nothing compared: it is all one when units are written
     seen = [_ends(usual)]
     others = [commit for commit in Commit if commit is not usual.commit]
-    for commit in others if usual.database.backwards else others[:-1]:
+    for commit in others if database.backwards else others[:-1]:
         other = simulate(snapshot, profile, switches, now_ms, sound=sound, commit=commit)
         if (ends := _ends(other)) not in seen:
             seen.append(ends)
@@ -384,6 +387,8 @@ def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
             if further is not None:
                 further.add(held.columns, None if crashed else behind)
     end = scan.end
+    if further is not None:
+        further.hand_out()
     if further is not None and further.poisoned is not None:
         outcome.hangs = _UndispatchableRecord(further.poisoned).reason
     if database is not None:
@@ -500,19 +505,13 @@ def _queue(outcome: Outcome, name: QueueId) -> QueueState:
     return outcome.queues[name]
 
 
-_AT_ONCE = 1 << 18
-"""Units that go to their queues together: with many queues a window has few of each."""
-
-
 class _Waiting:
     """Units on their way to the queues of a broker, in log order. At the end of the block all are there."""
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome
         self._how = outcome.switches.dispatching(outcome.profile.dispatch)
-        self._topics: dict[str, int] = {}
-        self._count = 0
-        self._parts: list[tuple[Ints, Ints, Units]] = []
+        self._units = DispatchedUnits()
 
     def __enter__(self) -> Self:
         return self
@@ -535,43 +534,28 @@ class _Waiting:
             raise _UndispatchableRecord(int(columns.ints("physical_offset")[row]))
         if outcome.stores.throws_at_light:
             LightThrows.check(dispatched.topics)
-        made = dispatched.units
-        units = np.zeros(len(made), UNIT_DTYPE)
-        for field_name in UNIT_DTYPE.names or ():
-            units[field_name] = getattr(made, field_name)
-        numbers = [self._topics.setdefault(topic, len(self._topics)) for topic in dispatched.topics]
-        key = np.array(numbers, np.int64)[made.topic_id] << 32 | (made.queue_id & 0xFFFFFFFF)
-        self._parts.append((key, kept(made.queue_offset), units))
-        self._count += len(units)
+        self._units.add(dispatched)
         if outcome.profile.queues.batches and outcome.snapshot.batch_topics:
-            self._hand_out(lambda rows, of_queue: batch_units(columns, made.record[rows], of_queue))
-        elif self._count >= _AT_ONCE:
+            record = dispatched.units.record
+            self._hand_out(lambda rows, of_queue: batch_units(columns, record[rows], of_queue))
+        elif self._units.enough:
             self._hand_out()
 
     def _hand_out(self, of_batches: Callable[[Ints, Units], Units] | None = None) -> None:
         """Put all that wait. of_batches: makes units of a batch queue of some rows."""
-        if not self._parts:
-            return
-        outcome, topics = self._outcome, list(self._topics)
-        keys, offsets = (np.concatenate([part[i] for part in self._parts]) for i in (0, 1))
-        units = joined([part[2] for part in self._parts])
-        self._count, self._parts, self._topics = 0, [], {}
-        order = np.argsort(keys, kind="stable")
-        cuts = np.flatnonzero(np.diff(keys[order])) + 1
-        for mine in np.split(order, cuts) if len(order) else ():
-            key = int(keys[mine[0]])
-            queue_id = (key & 0xFFFFFFFF ^ 1 << 31) - (1 << 31)
-            name, of_queue = QueueId(topics[key >> 32], queue_id), units[mine]
+        outcome = self._outcome
+        for name, offsets, of_queue, rows in self._units.hand_out():
             if not outcome.stores.in_files(name.topic):
                 continue
             if "\0" in name.topic:
                 outcome.delay_seconds += RETRY_SECONDS * len(of_queue)
                 _queue(outcome, name)
                 continue
+            units = of_queue
             if of_batches is not None and name.topic in outcome.snapshot.batch_topics:
-                of_queue = of_batches(mine, of_queue)
+                units = of_batches(rows, of_queue)
             ext_bytes = outcome.ext.unit_bytes(name.topic) if outcome.ext else 0
-            _queue(outcome, name).put(of_queue, offsets[mine], ext_bytes)
+            _queue(outcome, name).put(units, offsets, ext_bytes)
 
     def takes(self, run: VerifiedRun, *, made: bool) -> bool:
         """Nobody has to see the records of a run: no queue takes anything of them, or their units are

@@ -182,7 +182,7 @@ def predict(layout: Layout, version: str | None, sound: VerifiedLog | None) -> P
 
     proved = None if sound is None else Proved(sound, None)
     try:
-        found = analyze(layout, version, policy=Policy.KEEP, proved=proved)
+        found = analyze(layout, version, policy=Policy.KEEP, proved=proved, applicable=False)
     except StoreError as error:
         return Predicted(list(refused_by_config(layout, version)), error.message)
     return Predicted(list(findings_of_start(found)), facts=tuple(facts_of(found)))
