@@ -84,7 +84,7 @@ class Proof:
     queues: those that a message may belong to. tagged: tags are indexed, too. light: None where no
     message is of several queues. making: no queue has anything on disk: by these rules the units are made,
     and the items of an index that has nothing either. copied: whose files the queues are, if they are in a
-    RocksDB.
+    RocksDB. first_apart: the record at position 0 is a run of its own.
     """
 
     log: CommitLog
@@ -94,6 +94,7 @@ class Proof:
     light: Light | None = None
     making: Dispatching | None = None
     copied: CopiedQueues | None = None
+    first_apart: bool = False
 
     def at(self, start: int) -> Prover:
         """Proves the part that begins with the record at a log position."""
@@ -107,7 +108,7 @@ class Prover:
         self._queues, self._index = proof.queues, proof.index
         self._covered, self._tagged = proof.index.ranges, proof.tagged
         self._light, self._making = proof.light, proof.making
-        self._copied = proof.copied
+        self._copied, self._first_apart = proof.copied, proof.first_apart
         self._next = np.full(len(proof.queues), -1, np.int64)
         self._unindexed: int | None = None
         self._found = Found(proof.log, start, proof.light.version if proof.light else "")
@@ -124,7 +125,14 @@ class Prover:
                 self._next[:] = -1
             return
         for batch in _without_damaged(item):
-            self._add(batch, topics if batch is item else None)
+            rest = batch
+            if self._first_apart and int(batch.position[0]) == 0:
+                self._add(batch.take(slice(1)), None)
+                self._settle()
+                self._found.end_run()
+                rest = batch.take(slice(1, None))
+            if len(rest):
+                self._add(rest, topics if rest is item else None)
 
     def done(self) -> VerifiedLog:
         """What is in order in the part that was seen. Raises Unreadable."""

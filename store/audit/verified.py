@@ -209,15 +209,15 @@ class VerifiedLog:
         return replace(before, items=[*before.items, *self.items], end=end)
 
     def of_long_runs(self) -> VerifiedLog:
-        """Without the short runs, if there are many runs: a look at their records costs less than what
-        everybody does for each run and each of its queues.
+        """Without the short runs but the first, if there are many runs: a look at their records costs less
+        than what everybody does for each run and each of its queues.
         """
         if len(self.runs) <= _FEW_RUNS:
             return self
         found: list[VerifiedRun | Extent] = []
         end = self.end
         for item in self.items:
-            if isinstance(item, Extent) or item.is_long:
+            if isinstance(item, Extent) or item.is_long or item is self.items[0]:
                 found.append(item)
             else:
                 end = min(end, item.begin)
@@ -343,6 +343,10 @@ class Found:
             drop_full_end(self._log, piece)
         first = self._pieces[0]
         return list(chain(*self._pieces)), first[-1].end if first else self._start
+
+    def end_run(self) -> None:
+        """What comes next begins another run."""
+        self._close()
 
     def _is_elsewhere(self, position: int) -> bool:
         """It lies in another file than the run that grows."""

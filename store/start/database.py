@@ -15,6 +15,7 @@ from ...formats.hashing import java_string
 from ...formats.message import SysFlag
 from ..audit.verified import VerifiedRun
 from ..broker.dispatch import dispatch_columns
+from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import Refusal
 from ..broker.profiles import Profile
 from ..broker.snapshot import QueueId
@@ -138,17 +139,23 @@ class DatabaseDispatch:
         wanted = np.array([java_string(value) in selected for value in found.values], np.bool_)
         return wanted[found.ids]
 
-    def takes(self, run: VerifiedRun, behind: int | None) -> bool:
-        """Nobody has to see the records of a run: the database has their units, and puts nothing else.
+    def takes(self, run: VerifiedRun, behind: int | None, made_by: Dispatching | None) -> bool:
+        """Nobody has to see the records of a run: the database has their units, and puts nothing else; or
+        they were made as it gets them, and are put.
 
-        behind: as of `add`.
+        behind: as of `add`. made_by: the rules by which units of runs were made.
         """
         database = self._database
-        if self._stores.files or database.source is None or run.units:
+        if self._stores.files or run.further_by not in ("", self._version):
             return False
-        if run.further_by not in ("", self._version):
+        if run.units and (self._tells or made_by != self._how):
+            return False
+        if not run.units and database.source is None:
             return False
         if self.poisoned is not None or (behind is not None and run.last <= behind):
+            return True
+        if run.units:
+            self._put_made(run, -1 if behind is None else behind)
             return True
         if behind is not None and run.begin <= behind:
             return False
@@ -163,3 +170,21 @@ class DatabaseDispatch:
             end = max(queue_range.reach(True) for queue_range in run.queues.values())
             database.dispatch(queued, end, end)
         return True
+
+    def _put_made(self, run: VerifiedRun, behind: int) -> None:
+        """Let the database have the units of a run, of records at a position greater than `behind`."""
+        self.hand_out()
+        queued, end = [], 0
+        for queue, parts in run.units.items():
+            first = run.queues[queue].first
+            for units in parts:
+                offsets = np.arange(first, first + len(units), dtype=np.int64)
+                first += len(units)
+                wanted = units["physical_offset"] > behind
+                if not wanted.all():
+                    offsets, units = offsets[wanted], units[wanted]
+                if len(units):
+                    queued.append(Queued(queue, offsets, units))
+                    end = max(end, int(units["physical_offset"][-1]) + int(units["size"][-1]))
+        if queued:
+            self._database.dispatch(queued, end, end)

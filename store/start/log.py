@@ -482,8 +482,8 @@ def proof_in(
     layout, in_database = snapshot.layout, snapshot.layout.rocksdb_queues
     if switches.multi_dispatch and has_database(layout) and not in_database:
         return None
+    stores = queue_stores(layout, profile)
     if in_database:
-        stores = queue_stores(layout, profile)
         if copied is None or stores.files or stores.database != layout.queue_database:
             return None
         named = {name: each for name, each in copied.entries.items() if can_have_files(name)}
@@ -499,6 +499,9 @@ def proof_in(
     log, index = CommitLog.open(snapshot.layout), IndexFiles.of(snapshot)
     bare = not (in_database or any(snapshot.queues.values()) or snapshot.batch_topics)
     queues = NewQueues() if bare else QueueNumbers.of(snapshot)
-    making = switches.dispatching(profile.dispatch) if bare else None
+    making = stores.making(switches.dispatching(profile.dispatch)) if bare else None
     copied = copied if in_database else None
-    return Proof(log, queues, index, profile.dispatch.index_tags, light, making, copied)
+    # a start after a clean end gives the record at 0 no unit in a RocksDB that is new: its run differs
+    first_apart = bare and not stores.files
+    proof = Proof(log, queues, index, profile.dispatch.index_tags, light, making, copied)
+    return replace(proof, first_apart=first_apart)

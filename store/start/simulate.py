@@ -366,12 +366,12 @@ def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
     if database is not None:
         further = DatabaseDispatch(outcome, database)
     if sound is not None:
-        scan.runs = {run.begin: run for run in sound.runs}
-        made = sound.made_by == switches.dispatching(profile.dispatch)
-        made &= not profile.dispatch.confirmed_only
+        scan.runs, since = {run.begin: run for run in sound.runs}, None if crashed else behind
+        made_by = None if profile.dispatch.confirmed_only else sound.made_by
+        made = made_by == switches.dispatching(profile.dispatch)
         scan.passes = lambda run: (
             not dispatches
-            or (further is not None and further.takes(run, None if crashed else behind))
+            or (further is not None and further.takes(run, since, made_by))
             or (run.end <= taken and waiting.takes(run, made=made))
         )
     with waiting:
