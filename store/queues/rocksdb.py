@@ -48,7 +48,7 @@ _NAMES = r"The file \S*/([^/\s]+) may be corrupted"
 _WINDOW_BYTES = 1 << 20
 _OPEN_FILES = 256
 _ALL = -1
-_STRETCH = 1 << 12
+_STRETCH = 1 << 10
 """Entries that are read together: many more would be out of the processor's cache when they are looked at."""
 _PARTS = 64
 _NOTES = "rocksdict-config.json"

@@ -33,6 +33,8 @@ _CHECKPOINT = numbers_of(formats.CHECKPOINT)
 _SHORTEST_KEY = len(formats.bound_key(b"", 0, MAX))
 _CHECKPOINT_KEY = formats.bound_key(formats.CHECKPOINT_TOPIC, 0, MAX)
 _NONE = -1
+_MANY = 1 << 12
+"""Units of a queue that come together."""
 _JOINED = 32
 """Batches with units of a queue that are put together: with hundreds of queues each has a few."""
 
@@ -89,7 +91,7 @@ class _Added:
     def put(self, offsets: Ints, units: Units) -> None:
         self._few.append((offsets, units))
         self.settled = None
-        if len(self._few) >= _JOINED:
+        if len(self._few) >= _JOINED or len(offsets) >= _MANY:
             self._join()
 
     def _join(self) -> None:

@@ -4,7 +4,7 @@ how they are held against those in files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +22,7 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX
 from ..columns.dictionary import dictionary
 from ..queues.start_rocksdb import Commit, DatabaseState, FileQueue, Queued, RowDamage
+from ..queues.units import joined
 from .dispatched_units import DispatchedUnits
 from .log import DatabaseSearch
 from .queue_stores import QueueStores
@@ -174,17 +175,17 @@ class DatabaseDispatch:
     def _put_made(self, run: VerifiedRun, behind: int) -> None:
         """Let the database have the units of a run, of records at a position greater than `behind`."""
         self.hand_out()
-        queued, end = [], 0
-        for queue, parts in run.units.items():
-            first = run.queues[queue].first
-            for units in parts:
-                offsets = np.arange(first, first + len(units), dtype=np.int64)
-                first += len(units)
-                wanted = units["physical_offset"] > behind
-                if not wanted.all():
-                    offsets, units = offsets[wanted], units[wanted]
-                if len(units):
-                    queued.append(Queued(queue, offsets, units))
-                    end = max(end, int(units["physical_offset"][-1]) + int(units["size"][-1]))
-        if queued:
-            self._database.dispatch(queued, end, end)
+        last = (parts[-1][-1] for parts in run.units.values())
+        ends = [int(unit["physical_offset"]) + int(unit["size"]) for unit in last]
+        self._database.dispatch(_made(run, behind), max(ends), max(ends))
+
+
+def _made(run: VerifiedRun, behind: int) -> Iterator[Queued]:
+    for queue, parts in run.units.items():
+        each, units = run.queues[queue], joined(parts)
+        offsets = np.arange(each.first, each.next, dtype=np.int64)
+        wanted = units["physical_offset"] > behind
+        if not wanted.all():
+            offsets, units = offsets[wanted], units[wanted]
+        if len(units):
+            yield Queued(queue, offsets, units)
