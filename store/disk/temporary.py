@@ -63,12 +63,15 @@ class TemporaryBytes:
         """So many bytes. Raises Unreadable."""
         return read(self._file.fileno(), size, begin, "a temporary file")
 
-    def mapped(self) -> memoryview:
-        """All of them; they stay as long as somebody holds this. Raises NoSpace."""
-        if not max(self.end, self._size):
-            return memoryview(b"")
+    def mapped(self, *, private: bool = False) -> memoryview:
+        """All of them, those that another process has added, too; they stay as long as somebody holds this.
+        private: what is written there is for this process alone. Raises NoSpace.
+        """
+        access = mmap.ACCESS_COPY if private else mmap.ACCESS_READ
         with temporary_files():
-            return memoryview(mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ))
+            if not os.fstat(self._file.fileno()).st_size:
+                return memoryview(b"")
+            return memoryview(mmap.mmap(self._file.fileno(), 0, access=access))
 
 
 def mapped(stretches: Iterable[bytes]) -> memoryview:

@@ -10,12 +10,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from ..errors import NoSpace
 from .byte_reader import refusing
+from .temporary import TemporaryBytes
 
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
 
 T = TypeVar("T")
+
+_LARGE_BYTES = 1 << 16
+_ALIGNED = 16
+"""Arrays begin at a multiple of it."""
 
 
 def cores() -> int:
@@ -45,20 +51,20 @@ class Forked(Generic[T]):
 
     pid: of the child, 0 where there is none any more.
 
-    The result has to be small: it is pickled. A child that fails in any way has no result; whoever
-    asked does the work itself then, and meets the error at first hand.
+    The result is pickled; large arrays in it come back mapped from a temporary file. A child that fails in
+    any way has no result; whoever asked does the work itself then, and meets the error at first hand.
     """
 
     def __init__(self, work: Callable[[], T]) -> None:
         self.pid, self._pipe = 0, -1
         if not hasattr(os, "fork"):
             return
-        self._folder = _folder()
+        self._folder, self._large = _folder(), _room()
         self._pipe, into = os.pipe()
         _give_back()
         self.pid = os.fork()
         if not self.pid:
-            _work(work, into, self._folder)
+            _work(work, into, self._folder, self._large)
         os.close(into)
 
     def __enter__(self) -> Self:
@@ -80,7 +86,12 @@ class Forked(Generic[T]):
         with os.fdopen(self._pipe, "rb", closefd=False) as pipe:
             data = pipe.read()
         failed = self._wait()
-        found: T | None = None if failed else pickle.loads(data)
+        return None if failed else self._unpacked(data)
+
+    def _unpacked(self, data: bytes) -> T:
+        packed, places = pickle.loads(data)
+        room = self._large.mapped(private=True) if self._large and places else memoryview(b"")
+        found: T = pickle.loads(packed, buffers=[room[at : at + size] for at, size in places])
         return found
 
     def _wait(self) -> int:
@@ -112,7 +123,41 @@ def _folder() -> TemporaryDirectory[str] | None:
         return None
 
 
-def _work(work: Callable[[], Any], into: int, folder: TemporaryDirectory[str] | None) -> None:
+def _room() -> TemporaryBytes | None:
+    """Where a child leaves large arrays. None: nowhere."""
+    try:
+        return TemporaryBytes()
+    except NoSpace:
+        return None
+
+
+def _packed(found: object, large: TemporaryBytes | None) -> bytes:
+    """An object in a pickle, and where in `large` its arrays lie: (begin, bytes) of each."""
+    places = list[tuple[int, int]]()
+
+    def put(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if large is None or raw.nbytes < _LARGE_BYTES:
+            return True  # into the pickle
+        places.append((large.append(raw), raw.nbytes))
+        large.append(bytes(-raw.nbytes % _ALIGNED))
+        return False
+
+    try:
+        packed = pickle.dumps(found, pickle.HIGHEST_PROTOCOL, buffer_callback=put)
+    except NoSpace:
+        large = None
+        places.clear()
+        packed = pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
+    return pickle.dumps((packed, places), pickle.HIGHEST_PROTOCOL)
+
+
+def _work(
+    work: Callable[[], Any],
+    into: int,
+    folder: TemporaryDirectory[str] | None,
+    large: TemporaryBytes | None,
+) -> None:
     """The child's whole life: nothing of the parent's is run or flushed here a second time."""
     code = 1
     if folder is not None:
@@ -122,7 +167,7 @@ def _work(work: Callable[[], Any], into: int, folder: TemporaryDirectory[str] | 
     try:
         with refusing():
             found = work()
-        data = pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
+        data = _packed(found, large)
         with os.fdopen(into, "wb") as pipe:
             pipe.write(data)
         code = 0

@@ -8,9 +8,13 @@ import signal
 import tempfile
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
+from mqstore.store.disk.temporary import TemporaryBytes
 from mqstore.store.disk.workers import Forked
+from mqstore.store.errors import NoSpace
 
 _FREED_BYTES = 64 << 20
 _PIECE_BYTES = 100_000
@@ -72,3 +76,37 @@ def test_without_room_for_temporary_files(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     with Forked(lambda: 5) as child:
         assert child.result() == 5
+
+
+def arrays() -> list[npt.NDArray[np.int64]]:
+    """Large and small ones, and an empty one."""
+    return [np.arange(size) for size in (LARGE, 3, 0, LARGE + 1)]
+
+
+LARGE = 1 << 20
+
+
+def test_large_arrays_of_a_result_stay_out_of_the_memory(temporary: Path) -> None:
+    before = own_bytes()
+    with Forked(arrays) as child:
+        found = child.result()
+    assert found is not None
+    assert own_bytes() - before < LARGE, "they are mapped"
+    assert [np.array_equal(one, other) for one, other in zip(found, arrays(), strict=True)] == [
+        True
+    ] * 4
+    found[0][0] = 7  # what is written there is this process's own
+    assert [*temporary.iterdir()] == []
+
+
+def test_large_arrays_come_back_where_a_disk_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise NoSpace("full")
+
+    monkeypatch.setattr(TemporaryBytes, "append", full)
+    with Forked(arrays) as child:
+        found = child.result()
+    assert found is not None
+    assert [np.array_equal(one, other) for one, other in zip(found, arrays(), strict=True)] == [
+        True
+    ] * 4
