@@ -130,7 +130,8 @@ class _CopiedUnits(UnitStream):
         most: int | None = None,
     ) -> Iterator[tuple[int, Units]]:
         """As `UnitStream.windows`."""
-        step = most or WINDOW_UNITS
+        step, known = most or WINDOW_UNITS, int(self._ends[-1]) if len(self._ends) else 0
+        stop = min(stop, known)  # holes behind the last unit are not read
         for begin, units in self._files.windows(first, stop, reverse=reverse, most=step):
             end = begin + len(units)
             low = int(np.searchsorted(self._ends, begin, side="right"))

@@ -455,20 +455,24 @@ def rocksdb(bench: Bench) -> Iterator[Figure]:
     """Queues in a RocksDB: `verify` against queues in files, and the rebuild against that of a broker."""
     queues = ("--queues", "--apply", "--yes", "-q", "--broker-version", _WITH_ROCKSDB)
     told = ("--set", "storeType=defaultRocksDB")
-    for name, body in (("1g-1k", "1 KB"), ("1g-100", "100 B")):
+    for name, body in (("1g-1k", "1 KB"), ("1g-100", "100 B"), ("3g-100", "100 B, 3 GiB")):
         copy = bench.work / "rocksdb"
         repair = [*python("-m", "mqstore", "repair", copy), *queues, *told]
-        _copy_bare(bench.store(name), copy)
-        theirs = store_bench(
-            "rebuild", f"root={copy}", "type=defaultRocksDB", version=_WITH_ROCKSDB
-        )
-        _copy_bare(bench.store(name), copy)
-        ours = run(repair, codes=(0, 1), memory=True)  # 1: it has no config/
-        cpu = ours.cpu_s / float(theirs["cpu_s"])
-        note = f"{ours.wall_s:.1f} s; {float(theirs['rebuilt_s']):.1f} s; CPU {cpu:.2f}"
+        load = ("rebuild", f"root={copy}", "type=defaultRocksDB")
+        ours, theirs = [], []
+        for _ in range(bench.rounds):
+            _copy_bare(bench.store(name), copy)
+            theirs.append(store_bench(*load, version=_WITH_ROCKSDB))
+            _copy_bare(bench.store(name), copy)
+            ours.append(run(repair, codes=(0, 1)))  # 1: it has no config/
+        wall_s = min(cost.wall_s for cost in ours)
+        real_s = min(float(row["rebuilt_s"]) for row in theirs)
+        cpu = min(cost.cpu_s for cost in ours) / min(float(row["cpu_s"]) for row in theirs)
+        note = f"{wall_s:.1f} s; {real_s:.1f} s; CPU {cpu:.2f}"
         what = f"repair --queues of a RocksDB, {body} / real {_WITH_ROCKSDB}, by the clock"
-        yield Figure(what, ours.wall_s / float(theirs["rebuilt_s"]), target=1, note=note)
-        peak = ours.peak_bytes / MIB
+        yield Figure(what, wall_s / real_s, target=1, note=note)
+        _copy_bare(bench.store(name), copy)
+        peak = run(repair, codes=(0, 1), memory=True).peak_bytes / MIB
         yield Figure(f"repair --queues of a RocksDB, {body}, MiB", peak, target=300)
         check = python("-m", "mqstore", "verify", "-q")
         costs = [

@@ -9,7 +9,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ print(time.process_time() - start)"""
 
 @dataclass(frozen=True)
 class Cost:
-    """What one process took. `cpu_s`: user and system; `peak_bytes`: anonymous memory."""
+    """What one process took. `cpu_s`: user and system; `peak_bytes`: anonymous memory, that of its children too."""
 
     cpu_s: float
     wall_s: float
@@ -70,15 +72,34 @@ def _environment() -> dict[str, str]:
 
 
 def _watch(process: subprocess.Popen[str]) -> int:
-    """The most anonymous memory seen until the process has nothing mapped any more."""
+    """The most anonymous memory that the process and those it started had together, until it has nothing
+    mapped any more. What n of them share counts once: an nth part in each.
+    """
     peak = 0
     while True:
-        lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-        sizes = [int(line.split()[1]) for line in lines if line.startswith("RssAnon:")]
-        if not sizes:  # a zombie
+        own = _anonymous_kb(process.pid)
+        if not own:  # a zombie
             return peak * 1024
-        peak = max(peak, sizes[0])
-        time.sleep(_POLL_S)
+        peak = max(peak, own + sum(map(_anonymous_kb, _started_by(process.pid))))
+
+
+def _anonymous_kb(pid: int) -> int:
+    """0 of a process that is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss_Anon:"))
+
+
+def _started_by(pid: int) -> list[int]:
+    """The processes that a process has started, and those that they have."""
+    found = list[int]()
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            started = [int(child) for child in children.read_text().split()]
+            found += [*started, *chain.from_iterable(map(_started_by, started))]
+    return found
 
 
 def python(*words: str | Path) -> list[str | Path]:
