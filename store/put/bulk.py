@@ -152,7 +152,8 @@ class Steps:
             if named is not None:
                 writer.lmq_offsets.update(named.counters)
             self._index()
-            self._found = _Found(_dispatch(writer, columns, topics), counts)
+            taken = None if writer.database is None else writer.database.taken(topics)
+            self._found = _Found(_dispatch(writer, columns, topics), counts, taken)
         highest: dict[str, int] = {}
         for topic_id, queue_id in groups.queues:
             highest[texts[topic_id]] = max(queue_id, highest.get(texts[topic_id], 0))
@@ -225,10 +226,13 @@ def _with_offsets(
 
 
 class _Found(NamedTuple):
-    """What a step adds, and how many messages each of its records has; None: one."""
+    """What a step adds. counts: how many messages each of its records has; None: one. in_database: those
+    whose units a RocksDB gets; None: all, if there is one.
+    """
 
     dispatched: Dispatched
     counts: Ints | None
+    in_database: Flags | None
 
 
 class _Groups(NamedTuple):
@@ -308,7 +312,8 @@ def _write_units(writer: StoreWriter, what: _Found) -> None:
             continue
         if writer.database is not None:
             own = sorted_units.take(slice(begin, end))
-            writer.database.add(queue, own)
+            wanted = what.in_database
+            writer.database.add(queue, own if wanted is None else own.take(wanted[own.record]))
             if not writer.database.in_files(queue[0]):
                 writer.queues.next_offsets[queue] = int(own.queue_offset.max()) + 1
                 continue

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...formats import rocksdb_consume_queue as formats
 from ...formats.fixed import numbers_of
+from ...formats.hashing import java_string
 from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT_TOPIC, MAX, UNITS
 from ..broker.snapshot import QueueId
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE
@@ -29,8 +30,10 @@ from ..start.queue_stores import QueueStores, queue_stores
 from .tail import Tail, unclean
 
 if TYPE_CHECKING:
+    from ...formats.derive.ragged import Flags
     from ..broker.dispatch import Units
     from ..broker.profiles import WriterProfile
+    from ..columns.dictionary import Dictionary
 
 _BOUND, _CHECKPOINT = numbers_of(formats.BOUND), numbers_of(formats.CHECKPOINT)
 _CHECKPOINT_KEY = formats.bound_key(CHECKPOINT_TOPIC, 0, MAX)
@@ -65,18 +68,14 @@ class DatabaseWriter:
         if stores.database != path or stores.wrong:
             what = stores.wrong or f"brokers of {profile.start.version} do not look for it there"
             raise Refused(f"cannot append to a store with a RocksDB of queues: {what}", path=path)
-        if stores.selected is not None:
-            raise Unsupported(
-                "cannot append to a store with rocksdbCQSelectiveDoubleWriteEnable", path=path
-            )
         files.check_inside(path)
         database = RocksdbConsumeQueues(layout)
         try:
             dispatched = database.dispatched
-            _check_ends(layout, database.database, tail)
+            _check_ends(layout, stores, database.database, tail)
         finally:
             database.close()
-        if dispatched < tail.unit_end:
+        if dispatched < tail.unit_end and stores.selected is None:
             raise unclean(layout, "the RocksDB of queues is behind the log", dispatched)
         if dispatched > tail.log_end:
             raise unclean(layout, "the RocksDB of queues is ahead of the log", dispatched)
@@ -86,8 +85,19 @@ class DatabaseWriter:
         """The topic has queues in files."""
         return self.stores.in_files(topic)
 
+    def taken(self, topics: Dictionary) -> Flags | None:
+        """The records whose units it gets, with those of all queues that they name; None: all of them."""
+        selected = self.stores.selected
+        if selected is None:
+            return None
+        import numpy as np
+
+        return np.array([java_string(topic) in selected for topic in topics.values])[topics.ids]
+
     def add(self, queue: tuple[str, int], units: Units) -> None:
-        """Collect units of one queue, one at least."""
+        """Collect units of one queue."""
+        if not len(units):
+            return
         self._reach = max(self._reach, int((units.physical_offset + units.size).max()))
         place = (units.queue_offset, units.physical_offset, units.size)
         self._spool.add(QueueId(*queue), *place, units.tags_code, units.store_timestamp)
@@ -102,11 +112,12 @@ class DatabaseWriter:
         return len(self._spool) >= _MOST_UNITS or self._reach - self._dispatched > self._behind
 
     def write(self, log_end: int = 0) -> None:
-        """Bring what was collected to the disk. log_end: position that has been dispatched, if it is farther.
+        """Bring what was collected to the disk. log_end: position that has been dispatched, if it is farther;
+        a database of selected topics says how far their messages go.
 
         Raises NoSpace, Unreadable.
         """
-        reach = max(self._reach, log_end)
+        reach = max(self._reach, log_end if self.stores.selected is None else 0)
         if reach == self._dispatched and not len(self._spool):
             return
         spool, rows = self._spool, {_CHECKPOINT_KEY: _CHECKPOINT.pack(reach)}
@@ -136,14 +147,15 @@ class DatabaseWriter:
         self._files.sync_directory(path.parent)
 
 
-def _check_ends(layout: Layout, database: RocksDb, tail: Tail) -> None:
+def _check_ends(layout: Layout, stores: QueueStores, database: RocksDb, tail: Tail) -> None:
     """The `max` rows, which brokers count on, say what the queues say. Raises Unclean."""
     rows = {
         queue: int(_BOUND.unpack(value)[1]) + 1
         for key, value in database.items(BOUNDS)
         if (queue := queue_of_bound(key)) is not None and len(value) == _BOUND.size
     }
-    for queue in sorted({*rows, *tail.next_offsets}):
+    both = {queue for queue in tail.next_offsets if stores.in_database(queue[0])}
+    for queue in sorted({*rows, *both}):
         end, row = tail.next_offsets.get(queue, 0), rows.get(queue, 0)
         if end != row:
             topic, queue_id = queue

@@ -12,10 +12,12 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.put.database import DatabaseWriter
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter, WriterOptions
+from mqstore.store.queues.rocksdb import RocksDb, RocksdbConsumeQueues
 
+from ..cli.datadriven import run_here
 from ..store.put.faults import Killed
 from .conftest import Judge
-from .served import Row, body_sha1, loaded, message, put
+from .served import Row, body_sha1, loaded, message, put, settings
 from .test_rocksdb_queues import ALONE, BOTH, opened
 
 pytestmark = pytest.mark.interop
@@ -37,15 +39,25 @@ def sent(count: int) -> list[Row]:
     return found
 
 
-def assert_goes_on(judge: Judge, root: Path, config: dict[str, Any], ours: list[Row]) -> None:
-    """Each message is served at its number, and a broker gives the next ones to the messages it takes."""
-    before = dict.fromkeys(map(tuple, QUEUES), -1)
+def assert_goes_on(
+    judge: Judge,
+    root: Path,
+    config: dict[str, Any],
+    ours: list[Row],
+    queues: list[list[Any]] = QUEUES,
+    **request: Any,
+) -> None:
+    """Each message is served at its number, and a broker gives the next ones to the messages it takes.
+
+    queues: three of topics, and light ones.
+    """
+    before = dict.fromkeys(map(tuple, queues), -1)
     for row in ours:
         queue = row["topic"], row["queue_id"]
         before[queue] = max(before[queue], row["queue_offset"])
     more = [
         {"topic": t, "queue_id": q, "body": "next", "store_timestamp": 1_800_000_000_000}
-        for t, q in QUEUES[:3]
+        for t, q in queues[:3]
     ]
     steps = (
         {"do": "get"},
@@ -53,7 +65,7 @@ def assert_goes_on(judge: Judge, root: Path, config: dict[str, Any], ours: list[
         {"do": "wait", "ms": 500},
         {"do": "get"},
     )
-    answer = loaded(judge, root, config, *steps, queues=QUEUES, files="none")
+    answer = loaded(judge, root, config, *steps, queues=queues, files="none", **request)
     served = {
         (m["topic"], m["queue_id"], m["queue_offset"]): m for m in answer["steps"][0] if "sha1" in m
     }
@@ -62,7 +74,7 @@ def assert_goes_on(judge: Judge, root: Path, config: dict[str, Any], ours: list[
         assert served[row["topic"], row["queue_id"], row["queue_offset"]]["sha1"] == body_sha1(row)
     assert all(m["look_ok"] for m in answer["steps"][0])
     assert [m["queue_offset"] for m in answer["steps"][1]] == [
-        before[t, q] + 1 for t, q in QUEUES[:3]
+        before[t, q] + 1 for t, q in queues[:3]
     ]
     later = [m for m in answer["steps"][3] if "sha1" in m]
     assert len(later) == len([m for m in answer["steps"][0] if "sha1" in m]) + 3
@@ -88,6 +100,38 @@ def test_queues_in_both(version: str, oracle: Any, tmp_path: Path) -> None:
     config = {**sizes, **BOTH}
     ours = stored(root, config, version)
     assert_goes_on(oracle(version), root, config, ours)
+
+
+LITE = "lite-parent"
+LITE_QUEUES = [["TopicA", 0], [LITE, 0], ["TopicA", 1], [f"%LMQ%${LITE}$lite0", 0], ["%LMQ%a", 0]]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_rocksdb_of_lite_topics_alone(told: bool, oracle: Any, tmp_path: Path) -> None:
+    """It gets what messages of LITE topics name; light queues of others are nowhere, as with a broker.
+
+    told: by an option; without it what is there says it.
+    """
+    root, sizes = opened("5.5.1-combine-selective", tmp_path)
+    config = {**sizes, **BOTH, "rocksdbCQSelectiveDoubleWriteEnable": "true"}
+    rows = [message(number) | {"topic": "TopicA", "queue_id": number % 2} for number in range(90)]
+    for row in rows[::3]:
+        row |= {"topic": LITE, "queue_id": 0}
+        row["properties"] |= {"INNER_MULTI_DISPATCH": f"%LMQ%${LITE}$lite0"}
+    for row in rows[1::5]:
+        row["properties"].setdefault("INNER_MULTI_DISPATCH", "%LMQ%a")
+    words = ("--as-broker", "5.5.1", "--no-topic-config")
+    for half in (rows[:45], rows[45:]):
+        answers = put(root, half, config if told else {}, *words)
+        for row, answer in zip(half, answers, strict=True):
+            row |= answer
+    verdict = run_here(["verify", str(root), "--format", "json", *settings(config)])
+    assert verdict.code == 0, verdict.stdout
+    with RocksDb.open(root / "consumequeue_rocksdb") as database:
+        topics = {each.topic for each in RocksdbConsumeQueues.of(database)}
+    assert topics == {LITE, *(f"%LMQ%${LITE}$lite{n}" for n in range(3))}
+    kind = {LITE: {"message.type": "LITE"}}
+    assert_goes_on(oracle("5.5.1"), root, config, rows, LITE_QUEUES, topics=kind)
 
 
 @pytest.mark.few(1)
