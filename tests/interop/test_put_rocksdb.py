@@ -106,6 +106,7 @@ LITE = "lite-parent"
 LITE_QUEUES = [["TopicA", 0], [LITE, 0], ["TopicA", 1], [f"%LMQ%${LITE}$lite0", 0], ["%LMQ%a", 0]]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("told", [True, False])
 def test_a_rocksdb_of_lite_topics_alone(told: bool, oracle: Any, tmp_path: Path) -> None:
     """It gets what messages of LITE topics name; light queues of others are nowhere, as with a broker.

@@ -69,6 +69,7 @@ def _answers(name: str, root: Path) -> None:
                 assert positions == query["physical_offsets"], query
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", FEW_OF_TODAY)
 def test_queues_and_verdict(name: str, tmp_path: Path) -> None:
     check(name, tmp_path)

@@ -87,6 +87,7 @@ def recovered(case: Case, work: Path, policy: Policy) -> list[str]:
     return wrong
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("policy", list(Policy))
 @pytest.mark.parametrize("name", FAST)
 def test_some_recoveries(name: str, policy: Policy, tmp_path: Path) -> None:
