@@ -69,15 +69,23 @@ class UnitSpool:
         self.ends: dict[QueueId, Bound] = {}
         #: Position behind the last record that has a unit.
         self.dispatched = 0
-        self._digest = hashlib.sha256()
+        self._digest = b""
 
     def __len__(self) -> int:
         return self._rows
 
     @property
     def digest(self) -> bytes:
-        """What tells two spools apart."""
-        return self._digest.digest()
+        """What tells two spools apart, however their units came."""
+        if not self._digest:
+            total = hashlib.sha256()
+            for queue in self.queues:
+                prefix = _prefix(queue)
+                total.update(b"%d:%b" % (len(prefix), prefix))
+                for rows in self.rows(queue):
+                    total.update(rows)
+            self._digest = total.digest()
+        return self._digest
 
     @property
     def queues(self) -> list[QueueId]:
@@ -91,10 +99,8 @@ class UnitSpool:
         rows = np.zeros(len(offset), ROW)
         rows["queue_offset"], rows["physical_offset"], rows["size"] = offset, position, size
         rows["tags_code"], rows["store_timestamp"] = tags, time
-        data = rows.tobytes()
-        self._digest.update(f"{queue.topic}/{queue.queue_id}/{len(rows)}".encode(errors="replace"))
-        self._digest.update(data)
-        self._file.append(data)
+        self._digest = b""
+        self._file.append(rows.tobytes())
         self._parts.setdefault(queue, []).append((self._rows, len(rows)))
         self._rows += len(rows)
         self.dispatched = max(self.dispatched, int((position + size).max()))

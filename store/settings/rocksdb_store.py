@@ -9,6 +9,8 @@ import numpy as np
 
 from ...formats import rocksdb_store as formats
 from ...formats.derive.ragged import Ints
+from ...formats.pop import KV_STATE
+from ..broker.snapshot import list_entries
 from ..queues.rocksdb import RocksDb, is_rocksdb
 
 
@@ -41,6 +43,26 @@ def timer_due(path: Path, unique_key: str) -> int | None:
                 if found.unique_key == wanted:
                     return int(found.delay_time)
     return None
+
+
+def read_whole(path: Path) -> None:
+    """Read the timers, transactions, or what consumers of POP have, and the end of every table of `rocksdbstore/`
+    or `kvStore/`. Raises Unreadable, Unsupported.
+
+    Entries of the index are not read: there can be as many as messages. path: of the RocksDB.
+    """
+    with RocksDb.open(path, every_file=True) as database:
+        for family in (formats.TIMER, formats.TRANSACTION, KV_STATE):
+            for _ in database.items(family):
+                pass
+
+
+def has_rows(path: Path) -> bool:
+    """Something is kept there: of a broker that never did there is no table, and an empty log."""
+    return any(
+        entry.name.endswith(".sst") or (entry.name.endswith(".log") and entry.size)
+        for entry in list_entries(path)
+    )
 
 
 class TimersKept(NamedTuple):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...formats.lock import CONTENT
+from ...formats.pop import KV_STORE
 from ..broker.profiles import OnOddFile
 from ..broker.snapshot import Entry, list_entries
 from ..broker.system_topics import LMQ_PREFIX
@@ -23,13 +24,20 @@ from ..counted import counted
 from ..disk.byte_reader import read_regular
 from ..disk.compressed import is_compressed_name, plain_name
 from ..disk.file_queue import NAME_DIGITS, MappedFile, file_name, start_of
-from ..disk.layout import JOURNAL, ROCKSDB_CONSUME_QUEUE, was_rocksdb
+from ..disk.layout import (
+    JOURNAL,
+    ROCKSDB_CONSUME_QUEUE,
+    ROCKSDB_CURRENT,
+    ROCKSDB_STORE,
+    was_rocksdb,
+)
 from ..disk.lock import holder
-from ..errors import Missing, StoreError
+from ..errors import Missing, StoreError, Unreadable, Unsupported
 from ..findings.catalogue import Severity
 from ..findings.next_commands import RECOVER
 from ..log.batch import Extent, ExtentKind
 from ..log.scan import LogItems
+from ..settings.rocksdb_store import has_rows, read_whole
 from .context import Mergeable, VerifyContext
 from .register import after, before, of_extents
 
@@ -427,19 +435,55 @@ def times_of_files(context: VerifyContext) -> None:
 
 
 @before("I-014")
-def rocksdb_store(context: VerifyContext) -> None:
-    """rocksdbstore has CURRENT, and the MANIFEST that it names."""
-    path = context.store.layout.rocksdb_store
-    if not list_entries(path):
-        return  # a broker makes one in an empty directory, too
+def databases_of_messages(context: VerifyContext) -> None:
+    """The RocksDBs in which brokers keep more of messages have CURRENT, and the MANIFEST that it names, and can be read."""
+    for name, kept in _KEPT_THERE.items():
+        path = context.store.layout.root / name
+        if list_entries(path) and _names_manifest(
+            context, path
+        ):  # one is made in an empty directory, too
+            _can_be_read(context, path, kept)
+
+
+_KEPT_THERE = {
+    ROCKSDB_STORE: {
+        "timerRocksDBEnable": "timers",
+        "transRocksDBEnable": "transactions",
+        "indexRocksDBEnable": "index items",
+    },
+    KV_STORE: {"popConsumerKVServiceEnable": "messages that POP consumers have"},
+}
+"""Directories of such RocksDBs, options of brokers, and what they have them keep there."""
+
+
+def _names_manifest(context: VerifyContext, path: Path) -> bool:
+    """CURRENT names a file that is there; what is wrong is told."""
     try:
-        named = read_regular(path / "CURRENT", _NAME_BYTES_MAX).decode("latin-1").strip()
+        named = read_regular(path / ROCKSDB_CURRENT, _NAME_BYTES_MAX).decode("latin-1").strip()
     except Missing:
         context.findings.add("I-014", os.fspath(path), "it has no CURRENT")
-        return
+        return False
     except StoreError as error:
         context.findings.add("I-014", os.fspath(path), f"CURRENT cannot be read: {error}")
-        return
-    if not named or "/" in named or not (path / named).is_file():
-        text = f"CURRENT names {named[:40]!r}, which is not there"
-        context.findings.add("I-014", os.fspath(path), text)
+        return False
+    if named and "/" not in named and (path / named).is_file():
+        return True
+    text = f"CURRENT names {named[:40]!r}, which is not there"
+    context.findings.add("I-014", os.fspath(path), text)
+    return False
+
+
+def _can_be_read(context: VerifyContext, path: Path, kept: dict[str, str]) -> None:
+    """What is kept in a RocksDB can be read; where it is not known to be kept there, a warning."""
+    config = context.store.config
+    used = [what for option, what in kept.items() if config.get_bool(option)]
+    try:
+        read_whole(path)
+    except Unsupported as error:
+        if used or has_rows(path):
+            context.unread.append(f"{path.name}: {error.hint or error.message}")
+    except Unreadable as error:
+        there = f": it keeps {' and '.join(used)}" if used else ""
+        level = Severity.ERROR if used else None
+        text = f"cannot be read ({error.message}){there}"
+        context.findings.add("I-014", os.fspath(path), text, severity=level)

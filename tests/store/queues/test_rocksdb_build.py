@@ -72,6 +72,18 @@ def test_the_rows_are_those_of_the_broker(name: str, tmp_path: Path) -> None:
     assert rows_of(tmp_path / "new") == rows_of(layout.queue_database)
 
 
+def test_the_digest_knows_units_and_not_how_they_came() -> None:
+    """A plan that is made again under the lock gets them in other parts."""
+    apart, whole = UnitSpool(), UnitSpool()
+    numbers = np.arange(60)
+    whole.add(QueueId("T", 0), *[numbers] * 5)
+    for part in (numbers[:1], numbers[1:37], numbers[37:]):
+        apart.add(QueueId("T", 0), *[part] * 5)
+    assert apart.digest == whole.digest
+    apart.add(QueueId("T", 1), *[numbers] * 5)
+    assert apart.digest != whole.digest
+
+
 def test_files_that_a_broker_knows(tmp_path: Path) -> None:
     build(tmp_path / "new", UnitSpool(), 0)
     names = {path.name.partition("-")[0] for path in (tmp_path / "new").iterdir()}

@@ -1,0 +1,67 @@
+"""RocksDBs in which brokers keep timers, transactions, what POP consumers have: whether they can be read."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.findings.catalogue import Severity
+from mqstore.store.search.store import Store
+from mqstore.store.verify.register import Scope
+from mqstore.store.verify.run import verify
+from mqstore.store.verify.verdict import Verdict
+
+from ... import stores
+
+OPTION = "transRocksDBEnable=true"
+
+
+def verified(root: Path, *options: str) -> Verdict:
+    with Store(root, BrokerConfig().with_set(options)) as store:
+        return verify(store, Scope(groups=frozenset({"layout"})))
+
+
+def severities(root: Path, *options: str) -> list[Severity]:
+    return [f.severity for f in verified(root, *options).findings if f.code == "I-014"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """One with open transactions in rocksdbstore."""
+    return stores.unpack("5.5.1-rocks-trans-open", tmp_path)
+
+
+def test_a_table_that_is_missing(store: Path) -> None:
+    """A broker starts without what was in it: damage where its options keep something there."""
+    assert severities(store, OPTION) == []
+    for table in (store / "rocksdbstore").glob("*.sst"):
+        table.unlink()
+    assert severities(store) == [Severity.WARNING]
+    assert severities(store, OPTION) == [Severity.ERROR]
+
+
+def test_a_table_with_a_wrong_byte(store: Path) -> None:
+    (table,) = (store / "rocksdbstore").glob("*.sst")
+    data = bytearray(table.read_bytes())
+    data[20] ^= 1
+    table.write_bytes(data)
+    assert severities(store, OPTION) == [Severity.ERROR]
+
+
+def test_kv_store(store: Path) -> None:
+    (store / "rocksdbstore").rename(store / "kvStore")
+    assert severities(store) == []
+    (store / "kvStore" / "CURRENT").unlink()
+    assert severities(store) == [Severity.WARNING]
+
+
+def test_without_the_extra_nobody_has_looked(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But in a database into which a broker never put anything nothing is left out."""
+    monkeypatch.setitem(sys.modules, "rocksdict", None)
+    assert any("rocksdbstore" in text for text in verified(store).unread)
+    unused = stores.unpack("5.5.0-clean", store.parent)
+    assert not any("rocksdbstore" in text for text in verified(unused).unread)
+    assert any("rocksdbstore" in text for text in verified(unused, OPTION).unread)
