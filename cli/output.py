@@ -135,6 +135,16 @@ class Output:
     def _is_page(self) -> bool:
         return self._common.format.value == Format.TEXT and self._fields is None
 
+    @property
+    def is_lines(self) -> bool:
+        """Each record is wanted with all of its fields as a line of JSON."""
+        return self._common.format == Format.NDJSON and self._fields is None
+
+    def lines(self, lines: Iterable[bytes | memoryview]) -> None:
+        """Lines of JSON that are made, some at a time."""
+        for some in lines:
+            self._write(some)
+
     def painted(self, text: str) -> None:
         """Text that is escaped already, with the colours of `terminal.paint` in it."""
         self._write(text.encode())
@@ -161,7 +171,7 @@ class Output:
         elif self._stream is not None:
             self._stream.flush()
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes | memoryview) -> None:
         if self._stream is None:
             self._stream = self._opened()
             self._shown = self.on_terminal
