@@ -146,7 +146,7 @@ def _print_records(
 def _ndjson(chunks: Iterator[Chunk | Messages], count: int | None) -> Iterator[bytes | memoryview]:
     """Lines with all fields: messages are put together column by column."""
     from .dump_log import Messages
-    from .json_text import dumps
+    from .json_text import line_of
 
     left = sys.maxsize if count is None else count
     while left and (chunk := next(chunks, None)) is not None:
@@ -156,7 +156,7 @@ def _ndjson(chunks: Iterator[Chunk | Messages], count: int | None) -> Iterator[b
                 left -= records
         else:
             for record in islice(chunk.records(), left):
-                yield f"{dumps(record)}\n".encode()
+                yield line_of(record)
                 left -= 1
 
 

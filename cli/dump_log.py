@@ -42,11 +42,11 @@ class Messages(NamedTuple):
         """As NDJSON, of so many at most: bytes, and how many records they are."""
         from ..store.log.lines import Lines, lines
         from ..store.log.message import messages
-        from .json_text import dumps
+        from .json_text import line_of
 
         batch = self.batch.take(slice(most))
         for one in messages(batch) if self.raw else lines(batch):
-            yield one if isinstance(one, Lines) else (f"{dumps(self._record(one))}\n".encode(), 1)
+            yield one if isinstance(one, Lines) else (line_of(self._record(one)), 1)
 
     def _record(self, message: Message) -> Record:
         return message.to_json(raw=self.raw, max_body=self.max_body_bytes)

@@ -77,9 +77,9 @@ class Output:
         if self._common.format == Format.JSON:
             self._json_array(self._chosen(records, columns))
         elif self._common.format == Format.NDJSON:
-            from .json_text import dumps
+            from .json_text import line_of
 
-            self._lines(map(dumps, self._chosen(records, columns)))
+            self.lines(map(line_of, self._chosen(records, columns)))
         elif self._common.format == Format.CSV:
             self._csv(records, self._known(columns) or _names(columns))
         elif self._fields is not None:

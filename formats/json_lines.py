@@ -52,6 +52,19 @@ class Part(NamedTuple):
         return self.first + len(self.ends)
 
 
+def in_order(data: Bytes, ends: Ints) -> Iterator[tuple[memoryview, int] | None]:
+    """Lines that follow one another with their number; None for each that is not there."""
+    view, first, begin = data.data, 0, 0
+    for stop in [*np.flatnonzero(ends < 0).tolist(), len(ends)]:
+        if first < stop:
+            end = int(ends[stop - 1])
+            yield view[begin:end], stop - first
+            begin = end
+        if stop < len(ends):
+            yield None
+        first = stop + 1
+
+
 class JsonLines:
     """Put together piece by piece."""
 

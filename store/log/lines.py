@@ -12,7 +12,7 @@ from ...formats import message_properties as names
 from ...formats.derive import Columns, Ragged
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.host import host_text
-from ...formats.json_lines import JsonLines, Part
+from ...formats.json_lines import JsonLines, in_order
 from ...formats.property_columns import Items
 from ...formats.quick import OFFSET_DIGITS, broker_digits
 from ..columns.dictionary import dictionary
@@ -46,23 +46,11 @@ def lines(batch: Batch) -> Iterator[Lines | Message]:
         until = int(rows[part.end]) if part.end < len(rows) else len(batch)
         ends = np.full(until - at, -1, np.int64)
         ends[rows[part.first : part.end] - at] = part.ends
-        yield from _in_order(batch.take(slice(at, until)), part, ends)
+        odd = messages(batch.take(at + np.flatnonzero(ends < 0)))
+        for some in in_order(part.data, ends):
+            yield next(odd) if some is None else Lines(*some)
         at = until
     yield from messages(batch.take(slice(at, len(batch))))
-
-
-def _in_order(batch: Batch, part: Part, ends: Ints) -> Iterator[Lines | Message]:
-    stops = np.flatnonzero(ends < 0)
-    odd = messages(batch.take(stops))
-    view, first, begin = part.data.data, 0, 0
-    for stop in [*stops.tolist(), len(ends)]:
-        if first < stop:
-            end = int(ends[stop - 1])
-            yield Lines(view[begin:end], stop - first)
-            begin = end
-        if stop < len(ends):
-            yield next(odd)
-        first = stop + 1
 
 
 def _is_plain(batch: Batch, items: Items) -> Flags:
