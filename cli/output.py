@@ -26,6 +26,7 @@ Columns = Sequence[str] | Callable[[], Sequence[str]]
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet runs when a cell begins with it."""
 
+_JSON = (Format.JSON, Format.NDJSON)
 _TIMES = "_timestamp"
 """Fields whose name ends so are epoch milliseconds; text and CSV show them as times."""
 
@@ -74,9 +75,7 @@ class Output:
         text: a record as one or more lines, without the last line end; it is escaped here.
         columns: the columns of a CSV, and all that `--fields` may name.
         """
-        if self._common.format == Format.JSON:
-            self._json_array(self._chosen(records, columns))
-        elif self._common.format == Format.NDJSON:
+        if self._common.format in _JSON:
             from .json_text import line_of
 
             self.lines(map(line_of, self._chosen(records, columns)))
@@ -137,13 +136,20 @@ class Output:
 
     @property
     def is_lines(self) -> bool:
-        """Each record is wanted with all of its fields as a line of JSON."""
-        return self._common.format == Format.NDJSON and self._fields is None
+        """Each record is wanted with all of its fields as JSON: `lines` takes them as well."""
+        return self._common.format in _JSON and self._fields is None
 
     def lines(self, lines: Iterable[bytes | memoryview]) -> None:
-        """Lines of JSON that are made, some at a time."""
+        """Lines of NDJSON, some at a time; as JSON they are one array."""
+        if self._common.format == Format.NDJSON:
+            for some in lines:
+                self._write(some)
+            return
+        before = b"[\n"
         for some in lines:
-            self._write(some)
+            self._write(before + bytes(some[:-1]).replace(b"\n", b",\n"))
+            before = b",\n"
+        self._write(b"[]\n" if before == b"[\n" else b"\n]\n")
 
     def painted(self, text: str) -> None:
         """Text that is escaped already, with the colours of `terminal.paint` in it."""
@@ -191,15 +197,6 @@ class Output:
     def _lines(self, lines: Iterable[str]) -> None:
         for line in lines:
             self._write(f"{line}\n".encode())
-
-    def _json_array(self, records: Iterable[Record]) -> None:
-        from .json_text import dumps
-
-        before = b"[\n"
-        for record in records:
-            self._write(before + dumps(record).encode())
-            before = b",\n"
-        self._write(b"[]\n" if before == b"[\n" else b"\n]\n")
 
     def _csv(self, records: Iterable[Record], columns: Sequence[str]) -> None:
         import csv
