@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import numpy as np
-
 from ..formats.derive import Ragged
 from ..formats.json_lines import JsonLines, in_order
 from ..formats.message_properties import UNIQ_KEY
@@ -17,14 +15,20 @@ from ..store.put.bulk import StoredColumns
 from .json_text import dumps
 from .put import answers_of
 
+_FEW = 32
+"""So few answers are made one by one."""
+
 
 def lines_of(
     stored: StoredColumns, properties: Iterable[bytes]
 ) -> Iterator[dict[str, Any] | memoryview]:
     """Where messages with these properties are; an answer of its own where its line is odd."""
     texts = properties if isinstance(properties, Ragged) else Ragged.of(properties)
+    if len(texts) <= _FEW:
+        yield from answers_of(stored.rows(), texts)
+        return
     for part in _template(stored, texts).parts():
-        odd = np.flatnonzero(part.ends < 0) + part.first
+        odd = (part.ends < 0).nonzero()[0] + part.first
         answers = answers_of(stored.some(odd).rows(), texts[odd]) if len(odd) else iter(())
         for some in in_order(part.data, part.ends):
             yield next(answers) if some is None else some[0]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from functools import lru_cache
-from itertools import pairwise
-from typing import Any, NamedTuple
+from itertools import pairwise, repeat
+from typing import NamedTuple
 
 import numpy as np
 
@@ -159,49 +159,53 @@ class JsonLines:
         return Part(some.start, out, ends[:written])
 
     def _plain(self, some: slice) -> Part:
-        lines = [self._line(row) for row in range(some.start, some.stop)]
-        data = b"".join(line for line in lines if line is not None)
+        constants = b"".join(self._constants)
+        pieces = [self._piece(piece, some, constants) for piece in self._pieces]
+        odd = re.compile(f"[{_DELETE}{_pattern(tuple(self._avoided))}]").search
+        lines = [
+            None if None in parts or odd(line := "".join(parts)) else line.encode()
+            for parts in zip(*pieces, strict=True)
+        ]
         sizes = np.array([-1 if line is None else len(line) for line in lines], np.int64)
         ends = np.where(sizes < 0, -1, np.cumsum(np.maximum(sizes, 0)))
+        data = b"".join(line for line in lines if line is not None)
         return Part(some.start, np.frombuffer(data, np.uint8), ends)
 
-    def _line(self, row: int) -> bytes | None:
-        constants = b"".join(self._constants)
-        try:
-            line = "".join(self._piece(piece, row, constants) for piece in self._pieces)
-        except ValueError:
-            return None
-        odd = _DELETE in line or re.search(_pattern(tuple(self._avoided)), line)
-        return None if odd else line.encode()
-
-    def _piece(self, piece: tuple[int, int, int, int], row: int, constants: bytes) -> str:
+    def _piece(
+        self, piece: tuple[int, int, int, int], some: slice, constants: bytes
+    ) -> Iterable[str | None]:
+        """What a piece is in each of some rows; None: the row is odd."""
         kind, column, a, b = piece
         if kind == Kind.CONSTANT:
-            return constants[column : column + a].decode()
-        number = int(self._columns[column][row])
+            return repeat(constants[column : column + a].decode(), some.stop - some.start)
+        numbers = self._columns[column][some]
         if kind == Kind.NUMBER:
-            return str(number)
+            return map(str, numbers.tolist())
         if kind == Kind.HEX:
-            return f"{number & (1 << 4 * a) - 1:0{a}X}"
-        end = number + max(0, int(self._columns[column + 1][row]))
+            return [f"{number & (1 << 4 * a) - 1:0{a}X}" for number in numbers.tolist()]
+        buffer = self._buffers.get(column, np.frombuffer(constants, np.uint8))
+        texts = Ragged(buffer, numbers, self._columns[column + 1][some]).tolist()
         if kind == Kind.CHOSEN:
-            return constants[number:end].decode()
-        text = self._buffers[column][number:end].tobytes().decode()
-        if kind == Kind.STRING_OR_NULL and not text:
-            return "null"
-        return _shown(kind, text, chr(a), chr(b))
+            return map(bytes.decode, texts)
+        return [_shown(kind, text, chr(a), chr(b)) for text in texts]
 
 
-def _shown(kind: int, text: str, a: str, b: str) -> str:
-    """Raises ValueError for items that are not just names and values."""
+def _shown(kind: int, data: bytes, a: str, b: str) -> str | None:
+    """None for what is no UTF-8, and for items that are not just names and values."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    if kind == Kind.STRING_OR_NULL and not text:
+        return "null"
     if kind == Kind.LIST:
         return f"[{','.join(_escaped(part) for part in text.split(a) if part)}]"
     if kind != Kind.OBJECT:
         return _escaped(text)
     items = [item.split(a) for item in text.removesuffix(b).split(b)] if text else []
-    if not all(name and value for name, value in items):
-        raise ValueError("an item without a name or a value")
-    return f"{{{','.join(f'{_escaped(name)}:{_escaped(value)}' for name, value in items)}}}"
+    if not all(len(item) == 2 and all(item) for item in items):
+        return None
+    return f"{{{','.join([f'{_escaped(name)}:{_escaped(value)}' for name, value in items])}}}"
 
 
 @lru_cache(maxsize=4)
@@ -212,9 +216,6 @@ def _bounds(avoided: tuple[tuple[str, str], ...]) -> Ints:
     return np.array(bounds, np.int64)
 
 
-@lru_cache(maxsize=4)
-def _pattern(avoided: tuple[tuple[str, str], ...]) -> re.Pattern[Any]:
-    """Such a character that JSON does not escape."""
-    return re.compile(
-        f"[{''.join(f'{first}-{last}' for first, last in avoided if last > _DELETE)}]"
-    )
+def _pattern(avoided: tuple[tuple[str, str], ...]) -> str:
+    """Such characters that JSON does not escape."""
+    return "".join(f"{first}-{last}" for first, last in avoided if last > _DELETE)

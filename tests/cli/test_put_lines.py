@@ -31,8 +31,9 @@ NUMBERS = st.integers(-(2**40), 2**40)
 
 
 @pytest.mark.parametrize("native", [True, False])
-@given(st.lists(st.tuples(TEXTS, NUMBERS), min_size=1, max_size=9), st.text(max_size=5))
+@given(st.lists(st.tuples(TEXTS, NUMBERS), min_size=4, max_size=9), st.text(max_size=5))
 def test_answers_of_any_properties(native: bool, rows: list[tuple[bytes, int]], topic: str) -> None:
+    rows = [*rows, *[(b"UNIQ_KEY\x01k\x02", 1)] * 30]
     numbers = np.array([number for _, number in rows], np.int64)
     stored = StoredColumns(
         [topic, "other"],
