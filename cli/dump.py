@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -129,13 +130,34 @@ def _print_records(
 
     damage = _Damage()
     with common.open_output() as out:
-        out.records(
-            islice(damage.counted(chunks), count),
-            text=RecordText(common.utc),
-            columns=lambda: columns_of_kind(what.kind),
-        )
+        if out.is_lines:
+            out.lines(_ndjson(damage.passed(chunks), count))
+        else:
+            records = chain.from_iterable(chunk.records() for chunk in damage.passed(chunks))
+            out.records(
+                islice(records, count),
+                text=RecordText(common.utc),
+                columns=lambda: columns_of_kind(what.kind),
+            )
     if damage.ranges:
         common.warn(str(damage))
+
+
+def _ndjson(chunks: Iterator[Chunk | Messages], count: int | None) -> Iterator[bytes | memoryview]:
+    """Lines with all fields: messages are put together column by column."""
+    from .dump_log import Messages
+    from .json_text import line_of
+
+    left = sys.maxsize if count is None else count
+    while left and (chunk := next(chunks, None)) is not None:
+        if isinstance(chunk, Messages):
+            for data, records in chunk.lines(left):
+                yield data
+                left -= records
+        else:
+            for record in islice(chunk.records(), left):
+                yield line_of(record)
+                left -= 1
 
 
 class _Damage:
@@ -146,8 +168,8 @@ class _Damage:
         self.bytes = 0
         self.first: Record = {}
 
-    def counted(self, chunks: Iterable[Chunk | Messages]) -> Iterator[Record]:
-        """The records of the chunks."""
+    def passed(self, chunks: Iterable[Chunk | Messages]) -> Iterator[Chunk | Messages]:
+        """The chunks, once they are counted."""
         from .file_kinds.chunks import Range
 
         for chunk in chunks:
@@ -155,7 +177,7 @@ class _Damage:
                 self.first = self.first or chunk.record
                 self.ranges += 1
                 self.bytes += chunk.record["size"]
-            yield from chunk.records()
+            yield chunk
 
     def __str__(self) -> str:
         from ..store.counted import counted

@@ -10,6 +10,7 @@ from .file_kinds.chunks import Chunk, Piece, Range, Record
 if TYPE_CHECKING:
     from ..store.inspect.recognise import Recognised
     from ..store.log.commit_log import Batch, CommitLog, Extent
+    from ..store.log.message import Message
     from ..store.search.selection import Selection
     from .options import Common
     from .progress import Progress
@@ -35,8 +36,20 @@ class Messages(NamedTuple):
         """By the names of the output."""
         from ..store.log.message import messages
 
-        for message in messages(self.batch):
-            yield message.to_json(raw=self.raw, max_body=self.max_body_bytes)
+        return map(self._record, messages(self.batch))
+
+    def lines(self, most: int) -> Iterator[tuple[bytes | memoryview, int]]:
+        """As NDJSON, of so many at most: bytes, and how many records they are."""
+        from ..store.log.lines import Lines, lines
+        from ..store.log.message import messages
+        from .json_text import line_of
+
+        batch = self.batch.take(slice(most))
+        for one in messages(batch) if self.raw else lines(batch):
+            yield one if isinstance(one, Lines) else (line_of(self._record(one)), 1)
+
+    def _record(self, message: Message) -> Record:
+        return message.to_json(raw=self.raw, max_body=self.max_body_bytes)
 
     def pieces(self) -> Iterator[Piece]:
         """For the hex view."""

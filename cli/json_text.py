@@ -18,6 +18,11 @@ def dumps(value: Any) -> str:
     return _safe(_encode(value))
 
 
+def line_of(record: Any) -> bytes:
+    """The same as NDJSON."""
+    return f"{dumps(record)}\n".encode()
+
+
 def dumps_wide(value: Any) -> str:
     """`value` indented, for an object that people may look at."""
     return "\n".join(map(_safe, _encode_wide(value).split("\n")))

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import select
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -121,12 +122,19 @@ def _what_is_there(descriptor: int, source: str) -> bytes:
     return b"".join(parts)
 
 
+_decode = json.JSONDecoder().decode
+_SIMPLE = re.compile(rb'[{]["}]').match
+"""So UTF-8 begins, and no other encoding that is taken."""
+
+
 def _parsed(line: bytes) -> dict[str, Any] | None:
     """The object of a line, None for an empty one. Raises ValueError."""
     if not line or line.isspace():
         return None
     try:
-        record = json.loads(line)
+        record = (
+            _decode(line.decode("utf-8", "surrogatepass")) if _SIMPLE(line) else json.loads(line)
+        )
     except RecursionError:
         raise ValueError("JSON nested too deeply") from None
     if not isinstance(record, dict):

@@ -26,6 +26,7 @@ Columns = Sequence[str] | Callable[[], Sequence[str]]
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet runs when a cell begins with it."""
 
+_JSON = (Format.JSON, Format.NDJSON)
 _TIMES = "_timestamp"
 """Fields whose name ends so are epoch milliseconds; text and CSV show them as times."""
 
@@ -74,12 +75,10 @@ class Output:
         text: a record as one or more lines, without the last line end; it is escaped here.
         columns: the columns of a CSV, and all that `--fields` may name.
         """
-        if self._common.format == Format.JSON:
-            self._json_array(self._chosen(records, columns))
-        elif self._common.format == Format.NDJSON:
-            from .json_text import dumps
+        if self._common.format in _JSON:
+            from .json_text import line_of
 
-            self._lines(map(dumps, self._chosen(records, columns)))
+            self.lines(map(line_of, self._chosen(records, columns)))
         elif self._common.format == Format.CSV:
             self._csv(records, self._known(columns) or _names(columns))
         elif self._fields is not None:
@@ -135,6 +134,23 @@ class Output:
     def _is_page(self) -> bool:
         return self._common.format.value == Format.TEXT and self._fields is None
 
+    @property
+    def is_lines(self) -> bool:
+        """Each record is wanted with all of its fields as JSON: `lines` takes them as well."""
+        return self._common.format in _JSON and self._fields is None
+
+    def lines(self, lines: Iterable[bytes | memoryview]) -> None:
+        """Lines of NDJSON, some at a time; as JSON they are one array."""
+        if self._common.format == Format.NDJSON:
+            for some in lines:
+                self._write(some)
+            return
+        before = b"[\n"
+        for some in lines:
+            self._write(before + bytes(some[:-1]).replace(b"\n", b",\n"))
+            before = b",\n"
+        self._write(b"[]\n" if before == b"[\n" else b"\n]\n")
+
     def painted(self, text: str) -> None:
         """Text that is escaped already, with the colours of `terminal.paint` in it."""
         self._write(text.encode())
@@ -161,7 +177,7 @@ class Output:
         elif self._stream is not None:
             self._stream.flush()
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes | memoryview) -> None:
         if self._stream is None:
             self._stream = self._opened()
             self._shown = self.on_terminal
@@ -181,15 +197,6 @@ class Output:
     def _lines(self, lines: Iterable[str]) -> None:
         for line in lines:
             self._write(f"{line}\n".encode())
-
-    def _json_array(self, records: Iterable[Record]) -> None:
-        from .json_text import dumps
-
-        before = b"[\n"
-        for record in records:
-            self._write(before + dumps(record).encode())
-            before = b",\n"
-        self._write(b"[]\n" if before == b"[\n" else b"\n]\n")
 
     def _csv(self, records: Iterable[Record], columns: Sequence[str]) -> None:
         import csv

@@ -285,7 +285,7 @@ def put(
                 not source.no_answers,
                 corrupted,
             )
-            answers = put_many(target, many, out)
+            answers: Iterator[Any] = put_many(target, many, out)
         elif message.ends_transaction:
             if said:
                 raise InvalidInput("a half message is decided as it is: there is only STORE")
@@ -298,7 +298,12 @@ def put(
                 raise InvalidInput("TOPIC is missing", hint="or take messages with --from FILE")
             wishes = message.wishes()
             answers = _put_one(target, record, _body(body, message.body_file), wishes, out)
-        out.records(answers, text=_text, columns=COLUMNS)
+        if out.is_lines:
+            from .json_text import line_of
+
+            out.lines(one if isinstance(one, memoryview) else line_of(one) for one in answers)
+        else:
+            out.records(answers, text=_text, columns=COLUMNS)
     if corrupted.met:
         raise Exit(ExitCode.NO)
 

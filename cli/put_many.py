@@ -22,6 +22,7 @@ from .arrow_input import Rows, read_directory, read_rows
 from .joined_batches import Portion, joined
 from .ndjson_input import Line
 from .put import InputFormat, Target, answers_of, held_interrupts, new_reader
+from .put_lines import lines_of
 
 if TYPE_CHECKING:
     from ..store.put.present import PresentKeys
@@ -60,7 +61,11 @@ class Many:
     corrupted: CorruptedBodies = field(default_factory=CorruptedBodies)
 
 
-def put_many(target: Target, many: Many, out: Output) -> Iterator[dict[str, Any]]:
+Answer = dict[str, Any] | memoryview
+"""What is told of a message, or of some as lines of JSON."""
+
+
+def put_many(target: Target, many: Many, out: Output) -> Iterator[Answer]:
     """Append what comes and answer it.
 
     A line that makes no sense ends it: what stands before it is appended and answered. Raises
@@ -74,7 +79,7 @@ def put_many(target: Target, many: Many, out: Output) -> Iterator[dict[str, Any]
         reader = new_reader(many.keep_times, new_keys=not many.resume)
         _check(reader, first)
         with target.writer(reader) as writer:
-            stream = _Stream(writer, reader, many)
+            stream = _Stream(writer, reader, many, as_lines=out.is_lines)
             try:
                 for portion in chain([first], portions):
                     stream.append(portion)
@@ -168,12 +173,15 @@ def _present_in(writer: StoreWriter) -> PresentKeys:
 class _Stream:
     """Messages on their way: appended, then on disk, then answered."""
 
-    def __init__(self, writer: StoreWriter, reader: MessageReader, many: Many) -> None:
+    def __init__(
+        self, writer: StoreWriter, reader: MessageReader, many: Many, *, as_lines: bool
+    ) -> None:
         self._skipped = self._known = 0
         self._corrupted = many.corrupted
         self._writer = writer
         self._reader = reader
         self._answers = many.answers
+        self._as_lines = as_lines
         self._present = _present_in(writer) if many.resume else None
         self._waiting: list[tuple[Sequence[Stored] | StoredColumns, Iterable[bytes]]] = []
         self._waiting_count = 0
@@ -293,8 +301,8 @@ class _Stream:
     def _append_step(self, lines: Sequence[Line], messages: Sequence[NewMessage]) -> None:
         try:
             with held_interrupts():
-                stored = self._writer.append_columns(columns_of(messages)).rows()
-                self._wait(stored, [message.properties for message in messages], len(stored))
+                stored = self._writer.append_columns(columns_of(messages))
+                self._wait(stored, [message.properties for message in messages], len(messages))
         except (InvalidInput, LimitExceeded):
             # none of them was written; which one is it?
             for line, message in zip(lines, messages, strict=True):
@@ -310,7 +318,7 @@ class _Stream:
         self._waiting.append((stored, properties))
         self._waiting_count += count
 
-    def acknowledge(self) -> Iterator[dict[str, Any]]:
+    def acknowledge(self) -> Iterator[Answer]:
         """Bring everything to the disk, and answer it."""
         if self._waiting:
             with held_interrupts():
@@ -318,5 +326,8 @@ class _Stream:
         waiting, self._waiting, self._waiting_count = self._waiting, [], 0
         self._synced = time.monotonic()
         for stored, properties in waiting if self._answers else ():
-            rows = stored.rows() if isinstance(stored, StoredColumns) else stored
-            yield from answers_of(rows, properties)
+            if self._as_lines and isinstance(stored, StoredColumns):
+                yield from lines_of(stored, properties)
+            else:
+                rows = stored.rows() if isinstance(stored, StoredColumns) else stored
+                yield from answers_of(rows, properties)

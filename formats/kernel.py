@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-VERSION = 3
+VERSION = 4
 """What the operations of the library are, by a number that changes with them."""
 NAME = "_kernel.so"
 _MANY = 256
@@ -40,6 +40,7 @@ class Operation(IntEnum):
     TEXT_NUMBERS = 8
     MEET = 9
     GO_ON = 10
+    LINES = 11
 
 
 def is_wanted(rows: int = _MANY) -> bool:

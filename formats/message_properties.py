@@ -6,6 +6,7 @@ No escaping: neither byte can be in a name or a value. Writers of 4.9.1 … 5.1.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from .hashing import CRC_MASK, crc31, java_string
@@ -81,16 +82,21 @@ def format_properties(properties: dict[str, str], *, final_separator: bool = Tru
 
     Raises ValueError for a name or value that holds a separator or is empty.
     """
-    items = []
+    count = len(properties)
+    text = _ITEM_SEPARATOR.join([f"{n}{_NAME_VALUE_SEPARATOR}{v}" for n, v in properties.items()])
+    counts = (text.count(_NAME_VALUE_SEPARATOR), text.count(_ITEM_SEPARATOR))
+    if counts == (count, count - 1) and "" not in properties and "" not in properties.values():
+        with suppress(UnicodeEncodeError):
+            return f"{text}{_ITEM_SEPARATOR}".encode() if final_separator else text.encode()
     for name, value in properties.items():
-        for text, what in ((name, "name"), (value, "value")):
-            if not text:
+        for part, what in ((name, "name"), (value, "value")):
+            if not part:
                 raise ValueError(f"property {name!r}: empty {what}")
-            if "\x01" in text or "\x02" in text:
+            if "\x01" in part or "\x02" in part:
                 raise ValueError(f"property {name!r}: {what} holds a separator (01 or 02)")
-        items.append(name.encode() + NAME_VALUE_SEPARATOR + value.encode())
-    joined = ITEM_SEPARATOR.join(items)
-    return joined + ITEM_SEPARATOR if final_separator and items else joined
+        for part in (name, value):
+            part.encode()  # raises where it has half a surrogate pair
+    return b""
 
 
 def with_value(text: bytes, name: str, value: str, *, final_separator: bool = True) -> bytes:

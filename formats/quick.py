@@ -33,8 +33,8 @@ _MESSAGE_IDS = {
     quick_tables.IPV4_BYTES: fixed(quick_tables.MESSAGE_ID_V4),
     quick_tables.IPV6_BYTES: fixed(quick_tables.MESSAGE_ID_V6),
 }
-_OFFSET_DIGITS = 2 * quick_tables.OFFSET_BYTES
-_OFFSET_MASK = (1 << 4 * _OFFSET_DIGITS) - 1
+OFFSET_DIGITS = 2 * quick_tables.OFFSET_BYTES
+_OFFSET_MASK = (1 << 4 * OFFSET_DIGITS) - 1
 _TOTAL_SIZE = _struct(quick_tables.MESSAGE[0][1][:2])
 """Byte order and code of the first field."""
 
@@ -84,13 +84,13 @@ def _read(steps: Steps, data: bytes, at: int, found: dict[str, Any]) -> int:
 
 def message_id(ip: bytes, port: int, physical_offset: int) -> str:
     """The id a producer is told: upper-case hex of broker address, port and position."""
-    return f"{_broker_digits(ip, port)}{physical_offset & _OFFSET_MASK:0{_OFFSET_DIGITS}X}"
+    return f"{broker_digits(ip, port)}{physical_offset & _OFFSET_MASK:0{OFFSET_DIGITS}X}"
 
 
 @lru_cache(maxsize=1024)
-def _broker_digits(ip: bytes, port: int) -> str:
+def broker_digits(ip: bytes, port: int) -> str:
     """The digits before the position: the same in all ids of a broker."""
-    return _MESSAGE_IDS[len(ip)].pack(ip, port, 0).hex().upper()[:-_OFFSET_DIGITS]
+    return _MESSAGE_IDS[len(ip)].pack(ip, port, 0).hex().upper()[:-OFFSET_DIGITS]
 
 
 def parse_message_id(text: str) -> tuple[bytes, int, int]:

@@ -6,6 +6,7 @@
 //! that nobody vouches for.
 
 pub mod chain;
+pub mod lines;
 pub mod rows;
 pub mod table;
 pub mod text;
@@ -14,7 +15,7 @@ use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 /// Changes when an operation does: Python uses no library of another number.
-pub const VERSION: i64 = 3;
+pub const VERSION: i64 = 4;
 /// The answer to arguments that make no sense.
 pub const WRONG: i64 = -1;
 
@@ -168,6 +169,13 @@ fn run(operation: i64, args: &Args) -> Option<i64> {
             args.get_mut(4)?,
             args.get_mut(5)?,
         ),
+        // pieces, constants, buffer, bounds, columns, ends, out; first
+        11 => {
+            let (pieces, constants, buf, bounds) = (args.get(0)?, args.get(1)?, args.get(2)?, args.get(3)?);
+            let (columns, ends) = (args.get(4)?, args.get_mut(5)?);
+            let template = lines::Template { pieces, constants, buf, bounds, columns, rows: ends.len() };
+            Some(template.write(args.size(0)?, ends, args.get_mut(6)?))
+        }
         _ => None,
     }
 }

@@ -2,6 +2,7 @@
 //! And what is found is what a plain loop finds.
 
 use mqstore_kernel::chain::{follow, Chain, Frame, OWN};
+use mqstore_kernel::lines::Template;
 use mqstore_kernel::rows::{copy, dictionary, go_on, meet, text_numbers};
 use mqstore_kernel::table::{Block, Columns, Table, BLOCK, WIDTH};
 use mqstore_kernel::text::{hashes, items, java_hash, odd, Names, Values};
@@ -144,6 +145,27 @@ proptest! {
         let mut copied = vec![0; target.len()];
         copy(&buf, &starts, &lengths, &mut copied, &places).unwrap();
         prop_assert_eq!(copied, target);
+    }
+
+    #[test]
+    fn lines_of_any_pieces(
+        buf in vec(prop_oneof![0..4u8, b'a'..b'e', any::<u8>()], 0..60),
+        pieces in vec(prop_oneof![0..9i64, astray()], 0..24),
+        columns in vec(prop_oneof![0..60i64, astray()], 0..30),
+        bounds in vec(any::<i64>(), 0..5),
+        rows in 0..6usize,
+        first in 0..9usize,
+        room in 0..300usize,
+    ) {
+        let template =
+            Template { pieces: &pieces, constants: b"abc", buf: &buf, bounds: &bounds, columns: &columns, rows };
+        let (mut ends, mut out) = (vec![-7; rows], vec![0; room]);
+        let next = template.write(first, &mut ends, &mut out) as usize;
+        prop_assert!(next <= rows);
+        for (row, &end) in ends.iter().enumerate() {
+            let written = (first..next).contains(&row) && (end == -1 || (0..=room as i64).contains(&end));
+            prop_assert!(written || end == -7);
+        }
     }
 
     #[test]

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from .batch import Batch, Inner
 
 _BATCH = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
-_FORMS = _BATCH | int(SysFlag.COMPRESSED)
+FORMS = _BATCH | int(SysFlag.COMPRESSED)
+"""Flags of bodies that are not shown as they are stored."""
 
 #: JSON of a mark.
 MARKS: dict[Mark, dict[str, Any]] = {
@@ -195,7 +196,7 @@ class Message(_Fields):
         return {"body_base64": _base64(self.stored_body), "raw": True}
 
     def _shown_body(self, max_body: int) -> dict[str, Any]:
-        if not self.sys_flag & _FORMS:
+        if not self.sys_flag & FORMS:
             return _text_or_base64(self.stored_body)
         body = self.body(max_body)
         shown = _text_or_base64(body.data)

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import re
 
-DANGEROUS = (
-    "[\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
-    "\u00ad\u061c\u180e\u200b-\u200f"  # soft hyphen, zero width, left-to-right and opposite marks
-    "\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ufffe\uffff"  # separators, bidi, invisible, non-characters
-    "\ud800-\udfff"  # halves of a surrogate pair: undecodable bytes of a file name
-    "\U000e0000-\U000e0fff]"  # tags
+RANGES = (
+    *(("\x00", "\x1f"), ("\x7f", "\x9f")),  # C0, DEL, C1
+    *(("\u00ad", "\u00ad"), ("\u061c", "\u061c"), ("\u180e", "\u180e")),  # soft hyphen, marks
+    ("\u200b", "\u200f"),  # zero width, left-to-right and opposite marks
+    *(("\u2028", "\u202e"), ("\u2060", "\u206f")),  # separators, bidi, invisible
+    *(("\ufeff", "\ufeff"), ("\ufff9", "\ufffb"), ("\ufffe", "\uffff")),  # non-characters, too
+    ("\ud800", "\udfff"),  # halves of a surrogate pair: undecodable bytes of a file name
+    ("\U000e0000", "\U000e0fff"),  # tags
 )
-"""Every character that does something else than to show itself. Compiled when text has one: not all have."""
+"""First and last of the characters that do something else than to show themselves."""
+DANGEROUS = f"[{''.join(f'{first}-{last}' for first, last in RANGES)}]"
+"""Every one of them. Compiled when text has one: not all have."""
 
 _KEPT_LINES = f"(?!\n){DANGEROUS}"
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}

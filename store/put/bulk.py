@@ -41,6 +41,12 @@ class StoredColumns(NamedTuple):
     total_size: Ints
     store_host: Host
 
+    def some(self, rows: Ints) -> StoredColumns:
+        """Some of them."""
+        topic_id, queue_id, queue_offset, position, size = (one[rows] for one in self[1:6])
+        numbers = (topic_id, queue_id, queue_offset, position, size)
+        return StoredColumns(self.topics, *numbers, self.store_host)
+
     def rows(self) -> list[Stored]:
         """The same one by one."""
         rows = zip(

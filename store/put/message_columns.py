@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import repeat
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -49,15 +51,19 @@ _DEFAULTS: dict[str, int | bytes] = {
 }
 
 
+_NUMBERS = (
+    *("queue_id", "flag", "sys_flag", "born_timestamp", "reconsume_times"),
+    "prepared_transaction_offset",
+)
+_TEXTS = ("topic", "body", "properties")
+_FIELDS = attrgetter(*_NUMBERS, *_TEXTS)
+
+
 def columns_of(messages: Sequence[NewMessage]) -> dict[str, Any]:
     """Columns of messages that are given one by one."""
-    numbers = ("queue_id", "flag", "sys_flag", "born_timestamp", "reconsume_times")
-    columns: dict[str, Any] = {
-        name: np.array([getattr(message, name) for message in messages], np.int64)
-        for name in (*numbers, "prepared_transaction_offset")
-    }
-    for name in ("topic", "body", "properties"):
-        columns[name] = Ragged.of([getattr(message, name) for message in messages])
+    fields = zip(*map(_FIELDS, messages), strict=True) if messages else repeat(())
+    columns: dict[str, Any] = {name: np.array(next(fields), np.int64) for name in _NUMBERS}
+    columns |= {name: Ragged.of(next(fields)) for name in _TEXTS}
     columns["born_host.ip"] = Ragged.of([message.born_host[0] for message in messages])
     columns["born_host.port"] = np.array([m.born_host[1] for m in messages], np.int64)
     times = [m.store_timestamp for m in messages]

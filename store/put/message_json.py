@@ -81,8 +81,8 @@ class MessageReader:
 
     def with_body(self, record: Mapping[str, Any], body: bytes) -> NewMessage:
         """The message with a body as it is to be stored, whatever the object has."""
-        numbers = {name: _number(record, name) for name in _BITS}
-        given = {name: value for name, value in numbers.items() if value is not None}
+        numbers = ((name, _number(record, name)) for name in _BITS if name in record)
+        given = {name: value for name, value in numbers if value is not None}
         store_timestamp = given.pop("store_timestamp", None)
         given.setdefault("born_timestamp", self._clock())
         host = record.get("born_host")
@@ -100,7 +100,7 @@ class MessageReader:
         """The message with a body that is to be compressed as the object says."""
         sys_flag = _number(record, "sys_flag")
         body, flags = stored_body_of(record, body, sys_flag)
-        given = record if sys_flag is not None else {**record, "sys_flag": flags}
+        given = record if flags == (sys_flag or 0) else {**record, "sys_flag": flags}
         return self.with_body(given, body)
 
     def batch(self, record: Mapping[str, Any]) -> NewBatch:

@@ -262,6 +262,18 @@ def stream(bench: Bench) -> Iterator[Figure]:
         )
 
 
+def dump(bench: Bench) -> Iterator[Figure]:
+    """`dump --format ndjson` of a whole log, CPU a message, and memory."""
+    for name, body in (("1g-1k", "1 KB"), ("1g-100", "100 B")):
+        root = bench.store(name)
+        messages = subject("walk", root)["messages"]
+        cpu_s = least(bench.rounds, partial(_seconds, "dump", root))[0]
+        peak = subject("dump", root, memory=True)["peak_bytes"] / MIB
+        what = f"dump --format ndjson, {body} bodies, CPU us a message"
+        yield Figure(what, cpu_s / messages * 1e6, target=10.5)
+        yield Figure(f"dump --format ndjson, {body} bodies, MiB", peak, target=300)
+
+
 def start(bench: Bench) -> Iterator[Figure]:
     """Whole processes of one answer, against a bare Python. Needs neither Java nor a quiet machine."""
     root = unpack("5.3.3-clean", bench.work / "start")
@@ -496,7 +508,21 @@ _WITH_ROCKSDB = "5.5.1"
 GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     group.__name__: group
     for group in (
-        *(walk, decode, where, stats, verify, memory, append, stream, start, trace, put, recover),
+        *(
+            walk,
+            decode,
+            where,
+            stats,
+            verify,
+            memory,
+            append,
+            stream,
+            dump,
+            start,
+            trace,
+            put,
+            recover,
+        ),
         *(rebuild, rocksdb, salvage, report, data_source, spark_jobs, crossover),
     )
 }

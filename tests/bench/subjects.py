@@ -251,6 +251,18 @@ def put_from(root: str, source: str, *words: str) -> dict[str, Any]:
     return result | {"messages": 60_000 if source.endswith(".ndjson") else 4 * APPEND_MESSAGES}
 
 
+def dump(root: str) -> dict[str, Any]:
+    """The command over a whole log, as NDJSON, without the start of its process."""
+    from mqstore.cli import app, dump_log
+    from mqstore.store.log import lines
+
+    assert dump_log and lines
+    cpu = time.process_time()
+    code = app.run(["dump", root, "--format", "ndjson", "--output", "/dev/null"])
+    assert code == 0
+    return {"cpu_s": time.process_time() - cpu}
+
+
 def until_read(root: str, command: str, least_bytes: str) -> dict[str, Any]:
     """A command up to its first read of the log, which ends the process: its CPU is the figure.
 
@@ -286,6 +298,7 @@ SUBJECTS: dict[str, Callable[..., dict[str, Any]]] = {
         append,
         messages,
         put_from,
+        dump,
         until_read,
     )
 }

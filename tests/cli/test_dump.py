@@ -81,6 +81,20 @@ def test_times(store: Path) -> None:
     assert _offsets(dump(store, "--since", str(since), "--until", str(until))) == expected
 
 
+def test_json_and_its_lines_are_the_same_records(store: Path) -> None:
+    def shown(form: str, *options: str) -> str:
+        return run_here(["dump", str(store), "--format", form, *options]).stdout
+
+    lines = shown("ndjson").splitlines()
+    assert len(lines) > 100
+    assert shown("json") == "[\n" + ",\n".join(lines) + "\n]\n"
+    for count in (1, 33, 90, len(lines), len(lines) + 1):
+        assert shown("ndjson", "--count", str(count)).splitlines() == lines[:count]
+    assert shown("json", "--count", "0") == "[]\n"
+    fields = ",".join(name for name, value in json.loads(lines[0]).items() if value is not None)
+    assert shown("ndjson", "--fields", fields).splitlines()[0] == lines[0]
+
+
 def test_at_and_count(store: Path) -> None:
     """From a record's position, from the middle of one, from behind the end."""
     offsets = _offsets(_messages())

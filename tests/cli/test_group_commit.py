@@ -66,9 +66,9 @@ def test_no_answer_before_its_fsync(
     answered = []
     written = Output._write
 
-    def watch(out: Output, data: bytes) -> None:
-        if data.startswith(b'{"type":"stored"'):
-            row = json.loads(data)
+    def watch(out: Output, data: bytes | memoryview) -> None:
+        for row in map(json.loads, bytes(data).splitlines()):
+            assert row["type"] == "stored"
             end = row["physical_offset"] + row["total_size"]
             assert end <= watched.flushed, f"answered {end}, on disk are {watched.flushed}"
             answered.append(watched.flushes)

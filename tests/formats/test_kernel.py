@@ -16,6 +16,7 @@ from mqstore.formats import message_properties as names
 from mqstore.formats.derive.ragged import Ragged, ragged_copy
 from mqstore.formats.hashing import crc31, java_hash, java_string
 from mqstore.formats.hashing_columns import crc31_column, index_hash_column, java_hash_column
+from mqstore.formats.json_lines import JsonLines
 from mqstore.formats.property_columns import Items
 from mqstore.store.columns.dictionary import dictionary
 from mqstore.store.verify import log_order
@@ -208,3 +209,27 @@ def test_queues_go_on(rows: list[tuple[int, int, int]], begin: list[int]) -> Non
         assert first.tolist() == [
             next((number for q, number, _ in rows if q == queue), -1) for queue in range(4)
         ]
+
+
+@given(TEXTS, st.integers(-(2**63), 2**63 - 1))
+def test_lines_of_columns(texts: list[bytes], number: int) -> None:
+    column = Ragged.of([b"\x02", *texts, *(text.decode("latin-1").encode() for text in texts)])[1:]
+    count = len(column)
+
+    def ask() -> Any:
+        made = JsonLines(count, [("\x80", "\x9f"), ("\xc0", "\xc5")])
+        made.constant("constant \xe4 ")
+        made.number(np.arange(count, dtype=np.int64) + number // 2)
+        made.chosen(np.arange(count) % 2, ["one", "another"])
+        made.hexadecimal(np.full(count, number), 5)
+        made.string(column)
+        made.string(column, or_null=True)
+        made.list(column, b"a")
+        made.object(column, b"\x01", b"\x02")
+        parts = list(made.parts())
+        return [
+            (part.data[: part.ends.max(initial=0)].tobytes(), part.ends.tolist()) for part in parts
+        ]
+
+    native, plain = both(ask)
+    assert native == plain
