@@ -206,7 +206,7 @@ def _analyze(
 ) -> Judged:
     """judged: the store as it is now, before its queues go elsewhere."""
     from ..store.repair.repair import analyze
-    from ..store.verify.run import verified_beside
+    from ..store.verify.judged import verified_beside
 
     beside = verified_beside(judged, version, rate_bytes=half_rate(common))
     with beside as verdict, reading_the_log(layout, common, half_rate(common)) as tell:
@@ -218,7 +218,7 @@ def _analyze(
 def _analyze_again(found: Repair, version: str | None, common: Common) -> Judged:
     from ..store.disk.layout import Layout
     from ..store.repair.recheck import analyze_again
-    from ..store.verify.run import verified_beside
+    from ..store.verify.judged import verified_beside
 
     layout = Layout.open(found.layout.root, found.layout.broker_config)
     beside = verified_beside(layout, version, rate_bytes=half_rate(common))

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from ...formats.lock import CONTENT
+from ...formats.locked_range import CONTENT
 from ..broker.profiles import OnOddFile
 from ..broker.snapshot import Entry, list_entries
 from ..broker.system_topics import LMQ_PREFIX
