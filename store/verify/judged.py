@@ -57,20 +57,23 @@ def verified_before(
     layout: Layout,
     version: str | None,
     *,
+    anew: bool = False,
     rate_bytes: int | None = None,
     jobs: int | None = None,
     tell: Callable[[int], None] | None = None,
 ) -> tuple[Verdict, Proved | None]:
     """`verify` of a whole store but for the next start, and what `analyze` need not read for that.
 
-    version: the broker's, None: the guess. tell: called with the log position reached. jobs: processes.
+    version: the broker's, None: the guess. anew: with the next start, for a repair that makes queues and
+    index of the log, or has just made them. tell: called with the log position reached. jobs: processes.
     Raises Unreadable.
     """
     seen, files = Fingerprint.of(layout), Fingerprint.now(layout)
     _look(layout)
     from .register import Scope
 
-    scope = Scope(groups=_others(), broker_version=version, proof=True)
+    groups = None if anew else _others()
+    scope = Scope(groups=groups, broker_version=version, proof=True, anew=anew)
     verdict = _verified(layout, scope, rate_bytes, jobs or cores(), tell)
     from ..recover.recovery import Proved  # with all that plans: behind the pass over the log
 
