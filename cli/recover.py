@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..store.disk.layout import Layout
     from ..store.findings.next_commands import Given
     from ..store.session.apply import Applied
-    from ..store.verify.run import Judged
+    from ..store.verify.judged import Judged
 
 app = App()
 
@@ -149,7 +149,7 @@ def _analyze(
     replica: str = "",
     force_empty_log: bool = False,
 ) -> Judged:
-    from ..store.verify.run import Judged, verified_before, with_start
+    from ..store.verify.judged import Judged, verified_before, with_start
 
     with reading_the_log(layout, common, common.rate) as tell:
         others, proved = verified_before(

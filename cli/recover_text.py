@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..store.recover.recovery import Recovery
     from ..store.session.apply import Applied
     from ..store.session.journal import Step
-    from ..store.verify.run import Judged
+    from ..store.verify.judged import Judged
     from .options import Common
 
 ROWS = 12

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from construct import Bytes, Struct
 
+from .locked_range import CONTENT
+
 LOCK = Struct("content" / Bytes(4) * "the text lock")
-CONTENT = b"lock"
-#: The byte range that carries the lock: start, length.
-LOCKED_RANGE = (0, 1)
 assert LOCK.sizeof() == len(CONTENT)

@@ -23,7 +23,6 @@ from ...formats.message_properties import INNER_MULTI_DISPATCH
 from ..broker.dispatch import Dispatched, dispatch
 from ..broker.dispatch_record import Dispatching
 from ..broker.snapshot import QueueId
-from ..columns.dictionary import Dictionary
 from ..columns.ordered import begins
 from ..columns.rows import Rows
 from ..disk.byte_reader import reading_rate
@@ -114,10 +113,10 @@ class Prover:
         self._found = Found(proof.log, start, proof.light.version if proof.light else "")
         self._windows: list[_Window] = []
 
-    def see(self, item: Batch | Extent, topics: Dictionary | None = None) -> None:
+    def see(self, item: Batch | Extent, dispatched: Dispatched | None = None) -> None:
         """The next thing in the log, bodies compared with their checksums. Raises Unreadable.
 
-        topics: of its records, where somebody has numbered them.
+        dispatched: what its records add to queues and index, where somebody has found that out.
         """
         if isinstance(item, Extent):
             self._settle()
@@ -132,18 +131,18 @@ class Prover:
                 self._found.end_run()
                 rest = batch.take(slice(1, None))
             if len(rest):
-                self._add(rest, topics if rest is item else None)
+                self._add(rest, dispatched if rest is item else None)
 
     def done(self) -> VerifiedLog:
         """What is in order in the part that was seen. Raises Unreadable."""
         self._settle()
-        found = VerifiedLog(*self._found.done(), self._index, self._making, self._copied)
+        found = VerifiedLog(*self._found.done(), self._index, units_by(self._making), self._copied)
         return found.of_long_runs()
 
-    def _add(self, batch: Batch, topics: Dictionary | None) -> None:
+    def _add(self, batch: Batch, dispatched: Dispatched | None) -> None:
         """Let records wait until there are enough of each queue; others end what waits."""
         begin = int(batch.position[0])
-        window = self._window(batch, topics) if is_in_order(batch, begin) else None
+        window = self._window(batch, dispatched) if is_in_order(batch, begin) else None
         reached = self._windows[-1].facts.end if self._windows else self._found.end
         if window is None or begin != reached:
             self._settle()
@@ -154,15 +153,19 @@ class Prover:
         if sum(len(window.messages) for window in self._windows) >= _AT_ONCE:
             self._settle()
 
-    def _window(self, batch: Batch, topics: Dictionary | None) -> _Window | None:
+    def _window(self, batch: Batch, dispatched: Dispatched | None) -> _Window | None:
         """The messages of a batch; None if some record is of a queue that is not there."""
         light, making, named = self._light, self._making, False
         how = making
         if light is not None:
             named = _NAMES_QUEUES in batch.columns.ragged("properties").buffer.tobytes()
             how = how or (light.further if named else None)
-        made = None if how is None else dispatch(batch, how)
+        made = None
+        if how is not None:
+            known = dispatched is not None and dispatched.is_as(how, named=named)
+            made = dispatched if known else dispatch(batch, how)
         if made is None:
+            topics = dispatched.stored_topics if dispatched is not None else None
             found = self._queues.of_records(batch.columns, topics)
         else:
             found = self._queues.of_dispatched(made)
@@ -260,6 +263,11 @@ class Prover:
         for number, first, begin, end in rows:
             self._queues.stream(number).fill(first, units[begin:end])
         return units
+
+
+def units_by(making: Dispatching | None) -> Dispatching | None:
+    """The rules by which units are made, with index items or without."""
+    return None if making is None else making._replace(items=False)
 
 
 def _without_damaged(batch: Batch) -> Iterator[Batch]:

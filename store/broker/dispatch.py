@@ -79,7 +79,7 @@ class Dispatched:
     topics: names that `units.topic_id` counts, LMQ among them, as Java reads them. count: number
     of records of the batch. poisoned: rows of records whose LMQ offsets a broker cannot read: it
     throws there for ever (spec 2.9, B11); here only the bad name is left out. stored_topics, properties:
-    what was made of these columns on the way.
+    what was made of these columns on the way. how: what was asked for.
     """
 
     topics: list[str]
@@ -89,6 +89,15 @@ class Dispatched:
     poisoned: Ints
     stored_topics: Dictionary
     properties: Items
+    how: Dispatching
+
+    def is_as(self, how: Dispatching, *, named: bool) -> bool:
+        """The same would be made if that was asked for. named: records may name further queues."""
+        own, record = self.how, self.units.record
+        items = not how.items or (own.items and own.index_tags == how.index_tags)
+        light = how.multi_dispatch and named
+        alone = bool((record[1:] > record[:-1]).all())  # no record has a unit besides its own
+        return items and alone and not light and own.delay_levels == how.delay_levels
 
 
 def dispatch(batch: HasColumns, how: Dispatching) -> Dispatched:
@@ -129,7 +138,7 @@ def dispatch_columns(
     items, with_tags = _NO_ITEMS, tags if how.index_tags else None
     if how.items:
         items = _items(columns, topics.ids, topics.values, properties, with_tags)
-    return Dispatched(texts, units, items, len(columns), poisoned, topics, properties)
+    return Dispatched(texts, units, items, len(columns), poisoned, topics, properties, how)
 
 
 def _int64(column: npt.NDArray[np.generic]) -> Ints:

@@ -25,7 +25,7 @@ from ...formats.hashing import java_hash
 from ..disk.byte_reader import data_ranges, fill, open_regular
 from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.file_queue import is_directory, start_of, still
-from ..disk.layout import Layout, refuse_compressed
+from ..disk.layout import BARRIER_PREFIX, Layout, refuse_compressed
 from ..disk.sizes import commit_log_size, consume_queue_size
 from ..errors import StoreError, Unsupported, from_os_error
 from .topics import BATCH_QUEUES, QUEUE_TYPE, Topics
@@ -78,10 +78,6 @@ class FileBytes:
             for begin, end in data_ranges(descriptor, 0, self._size):
                 fill(descriptor, found[begin:end].data, begin, self.path, end=self._size)
         return found
-
-
-BARRIER_PREFIX = "mqstore-recover-"
-"""Name of the file in the log directory that keeps brokers from starting during a repair."""
 
 
 class Entry(NamedTuple):

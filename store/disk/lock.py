@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from ...formats.lock import CONTENT, LOCKED_RANGE
+from ...formats.locked_range import CONTENT, LOCKED_RANGE
 from ..errors import InUse, Missing, NoSpace, from_os_error
 from .byte_reader import open_regular
 from .files import Files, OpenFile, told

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_LARGE_BYTES = 1 << 16
+_LARGE_BYTES = 1 << 12
 _ALIGNED = 16
 """Arrays begin at a multiple of it."""
 

@@ -29,7 +29,7 @@ from ...formats import (
     dledger_index,
     dledger_state,
     index_file,
-    lock,
+    locked_range,
     tiered_index,
     tiered_index_file,
     timer_log,
@@ -221,7 +221,7 @@ def _is_consume_queue(head: bytes, size: int) -> bool:
 
 
 _TESTS: dict[str, Callable[[bytes, int], bool]] = {
-    "lock": lambda head, size: head == lock.CONTENT,
+    "lock": lambda head, size: head == locked_range.CONTENT,
     "timer-wheel": _is_timer_wheel,
     "dledger": _is_dledger,
     "timer-log": _is_timer_log,

@@ -46,15 +46,22 @@ def analyze_again(
     """The store now that `found.plan` was carried out. Writes nothing. Raises as `analyze`."""
     layout = Layout.open(found.layout.root, found.layout.broker_config)
     request, plan = found.request, found.plan
-    changed = ((part_of(layout, Path(edit.path)), edit.kind) for edit in plan.edits)
-    parts = {part for part, kind in changed if part is not Part.CONFIG or kind != "create"}
-    made_of_log = plan.items is not None or _only_builds_database(plan)
-    if not made_of_log or found.interrupted or not parts <= _MADE:
+    if not is_compared(found):
         return analyze(
             layout, request.choice, request.version, request.made_ms, tell, jobs, request.kind
         )
     left = [edit for edit in plan.edits if not _is_done(edit, layout, plan)]
     return Repair(layout, request, replace(plan, edits=left))
+
+
+def is_compared(found: Repair) -> bool:
+    """The second look at a store reads what was written, and plans nothing."""
+    plan = found.plan
+    made_of_log = plan.items is not None or _only_builds_database(plan)
+    if not made_of_log or found.interrupted:
+        return False
+    changed = ((part_of(found.layout, Path(edit.path)), edit.kind) for edit in plan.edits)
+    return {part for part, kind in changed if part is not Part.CONFIG or kind != "create"} <= _MADE
 
 
 def _only_builds_database(plan: Plan) -> bool:

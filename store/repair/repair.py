@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..audit.prove import prove_log
+from ..audit.prove import prove_log, units_by
 from ..audit.verified import VerifiedLog
 from ..broker.load_rules import BodyCheck, load_files, truncate
 from ..broker.profiles import Profile, profile_of, writer_profile
@@ -31,11 +31,12 @@ from ..log.commit_log import CommitLog
 from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan, make_plan
 from ..queues.rocksdb_which import has_database
+from ..recover.recovery import Proved
 from ..search.store import Store
 from ..session.fingerprint import Fingerprint
 from ..session.journal import unfinished
 from ..settings.generation import generation_of
-from ..start.log import Switches, proof_in, switches_of
+from ..start.log import Switches, proof_anew, switches_of
 from ..start.simulate import Outcome
 from .checkpoint import with_checkpoint
 from .compaction import compaction_repair
@@ -135,9 +136,11 @@ def analyze(
     tell: Callable[[int], None] | None = None,
     jobs: int | None = None,
     kind: Kind | None = None,
+    proved: Proved | None = None,
 ) -> Repair:
     """Plan a repair. Writes nothing. tell: called with the log position reached. jobs: processes.
-    kind: where the queues are to be afterwards; layout: as `as_kind` gives it.
+    kind: where the queues are to be afterwards; layout: as `as_kind` gives it. proved: of somebody who
+    has just read the log (`Scope.anew`).
 
     Raises Refused (the log itself is to be recovered first), Unreadable, InvalidInput.
     """
@@ -145,8 +148,11 @@ def analyze(
     refuse_kind(layout, kind, given)
     version = given or profile_of(generation_of(layout).version).version
     request = Request(choice, version, made_ms, kind)
-    seen = Fingerprint.of(layout)
-    plan, config = _plan(layout, request, tell, jobs or cores())
+    if proved is not None and not (proved.files and proved.files.still_holds(layout)):
+        proved = None
+    seen = proved.seen if proved is not None else Fingerprint.of(layout)
+    sound = proved.sound if proved is not None else None
+    plan, config = _plan(layout, request, tell, jobs or cores(), sound)
     cut_off = unfinished(layout.root, layout.journal)
     crashed = layout.abort.exists()
     session = cut_off.session if cut_off else ""
@@ -160,7 +166,11 @@ def plan_again(layout: Layout, request: Request) -> Plan:
 
 
 def _plan(
-    layout: Layout, request: Request, tell: Callable[[int], None] | None, jobs: int
+    layout: Layout,
+    request: Request,
+    tell: Callable[[int], None] | None,
+    jobs: int,
+    proved: VerifiedLog | None = None,
 ) -> tuple[Plan, ConfigRepair]:
     choice, profile = request.choice, profile_of(request.version)
     if choice.parts == {Part.QUEUE} and queues_in_database(layout, request.kind):
@@ -174,7 +184,7 @@ def _plan(
         Policy.KEEP, request.made_ms, versions, exact=True, renumber=named, queues_in_database=False
     )
     switches = switches_of(snapshot)
-    sound = made_anew(snapshot, profile, switches, jobs, tell)
+    sound = made_anew(snapshot, profile, switches, jobs, tell, proved)
     outcome = _as_it_lies(snapshot, profile, switches, sound)
     whole = make_plan(snapshot, profile, outcome, wish=wish, tell=tell, sound=sound)
     _check_named(layout, choice, whole)
@@ -193,15 +203,20 @@ def made_anew(
     switches: Switches,
     jobs: int,
     tell: Callable[[int], None] | None = None,
+    proved: VerifiedLog | None = None,
 ) -> VerifiedLog | None:
     """What is in order in the log, with the units and index items that it asks for.
 
-    None where queues or index have files: these are compared with the log first. Raises Unreadable.
+    proved: what somebody has just found, taken where the rules are the same. None where queues or index
+    have files: these are compared with the log first. Raises Unreadable.
     """
-    proof = None if snapshot.index else proof_in(snapshot, profile, switches)
-    if proof is None or proof.making is None:
+    proof = proof_anew(snapshot, profile, switches)
+    if proof is None:
         return None
-    return prove_log(replace(proof, making=proof.making._replace(items=True)), jobs, tell)
+    rules = units_by(proof.making)
+    if proved is not None and proved.made_by == rules and all(run.items for run in proved.runs):
+        return proved
+    return prove_log(proof, jobs, tell)
 
 
 def mend_parts(

@@ -371,11 +371,11 @@ def hold_still(layout: Layout) -> None:
     A record that is being written fails its checks, and those behind it are good by the time that
     they are looked at: what is read more than once would be called damaged.
     """
-    from ...formats.consume_queue import UNIT_BYTES  # construct, which few searches need
-
     with Store(layout) as store:
         if layout.log_stop is not None or not store.in_use or not store.has_log:
             return
+        from ...formats.consume_queue import UNIT_BYTES  # construct, which few searches need
+
         end = store.log_end.position
         ends = {(q.topic, q.queue_id): q.max_offset * UNIT_BYTES for q in store.queue_summaries}
         layout.log_stop, layout.queue_stops = end, ends

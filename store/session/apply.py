@@ -19,10 +19,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..broker.snapshot import BARRIER_PREFIX
 from ..disk.byte_reader import pieces
 from ..disk.files import Files, OpenFile, digest, remove_tree
-from ..disk.layout import Layout
+from ..disk.layout import BARRIER_PREFIX, Layout
 from ..disk.lock import StoreLock, holder
 from ..errors import InUse, Refused
 from ..index.read import sizes_of

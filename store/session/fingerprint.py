@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ..broker.snapshot import BARRIER_PREFIX
-from ..disk.layout import Layout
+from ..disk.layout import BARRIER_PREFIX, Layout
 from ..disk.lock import holder
 from ..errors import StoreError
 

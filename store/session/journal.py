@@ -38,11 +38,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from ..broker.snapshot import BARRIER_PREFIX
 from ..disk.byte_reader import read_at, read_regular
 from ..disk.files import Files, write_new
+from ..disk.layout import BARRIER_PREFIX, Layout
 from ..disk.layout import JOURNAL as SESSIONS
-from ..disk.layout import Layout
 from ..disk.lock import LockWas
 from ..errors import NoSpace, Unreadable, from_os_error
 

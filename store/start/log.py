@@ -457,17 +457,34 @@ def switches_of(snapshot: Snapshot) -> Switches:
 
 
 def proof_of(
-    layout: Layout, version: str | None, copied: CopiedQueues | None = None
+    layout: Layout,
+    version: str | None,
+    copied: CopiedQueues | None = None,
+    *,
+    anew: bool = False,
 ) -> Proof | None:
     """What proves a part of the log, as `analyze` wants it proved; None where that would be of no use.
 
-    version: the broker's, None: the guess. copied: as of `proof_in`. Raises Unreadable, Unsupported.
+    version: the broker's, None: the guess. copied: as of `proof_in`. anew: where it can be that of
+    `proof_anew`, take that. Raises Unreadable, Unsupported.
     """
     profile = as_configured(
         profile_of(version or generation_of(layout).version), layout.broker_config
     )
     snapshot = Snapshot.of(layout)
-    return proof_in(snapshot, profile, switches_of(snapshot), copied)
+    switches = switches_of(snapshot)
+    making = proof_anew(snapshot, profile, switches) if anew else None
+    return making or proof_in(snapshot, profile, switches, copied)
+
+
+def proof_anew(snapshot: Snapshot, profile: Profile, switches: Switches) -> Proof | None:
+    """What makes the units and index items of a log while it proves it; None where queues or index have
+    files. Raises Unreadable.
+    """
+    proof = None if snapshot.index else proof_in(snapshot, profile, switches)
+    if proof is None or proof.making is None:
+        return None
+    return replace(proof, making=proof.making._replace(items=True))
 
 
 def proof_in(

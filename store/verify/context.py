@@ -98,6 +98,17 @@ class LogFacts:
         for queue, offset in other.next_offset.items():
             self.next_offset[queue] = max(self.next_offset.get(queue, 0), offset)
         self.last, self.last_timestamp = other.last, other.last_timestamp
+        for queue, gaps in other.missing.items():
+            note_gaps(self.missing.setdefault(queue, array("q")), gaps)
+
+
+def note_gaps(gaps: array[int], more: Sequence[int]) -> None:
+    """Add to `LogFacts.missing` of a queue what comes next; a run that goes on is no other one."""
+    if gaps and more and gaps[-4] + gaps[-3] == more[0]:
+        gaps[-3] += more[1]
+        gaps[-1] = more[3]
+        more = more[4:]
+    gaps.extend(more)
 
 
 _OWN = ("first_offset", "next_offset", "missing")

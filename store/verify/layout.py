@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from ...formats.lock import CONTENT
+from ...formats.locked_range import CONTENT
 from ...formats.pop import KV_STORE
 from ..broker.profiles import OnOddFile
 from ..broker.snapshot import Entry, list_entries

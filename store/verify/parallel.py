@@ -27,6 +27,7 @@ from . import log_pass
 from .context import CACHES, LogFacts, Mergeable, VerifyContext
 from .log_chain import chain_of
 from .log_pass import LOG_GROUPS, LogPass, Part, is_ended, read, scan, wants_crc
+from .queue_state import queues_of
 
 GROUPS_BESIDE = frozenset({"commit_log"})
 """Groups of checks that need nothing but the log: they may have a run of their own."""
@@ -72,7 +73,10 @@ class _SoundPass(LogPass):
 
     def messages(self, messages: Messages) -> None:
         super().messages(messages)
-        if self._scene.log.missing.get(messages.queue):
+        queue = (
+            messages.queue
+        )  # where it has no files at all, what is missing needs nothing before it
+        if self._scene.log.missing.get(queue) and queue in queues_of(self._scene).paths:
             raise _Unsound(int(messages.position[0]))
         self._judge(int(messages.position[0]))
 

@@ -44,7 +44,7 @@ from ..queues.rocksdb import RocksdbConsumeQueues
 from ..queues.rocksdb_copy import CopiedQueues
 from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, FileUnits, Units, UnitStream
 from ..settings.options import options_of
-from .context import Mergeable, VerifyContext
+from .context import Mergeable, VerifyContext, note_gaps
 
 _SECOND_MS = 1000
 _GROUPS_WITH_UNITS = frozenset({"consume_queue", "start"})
@@ -296,13 +296,7 @@ class QueueCheck:
             self._note_run(int(offsets[begin]), end - begin, *place)
 
     def _note_run(self, first: int, count: int, position: int, end: int) -> None:
-        """One that goes on from the batch before is no other one."""
-        if self.gaps:
-            before = Missing(*self.gaps[-_RUN:])
-            if before.first + before.count == first:
-                del self.gaps[-_RUN:]
-                first, count, position = before.first, before.count + count, before.position
-        self.gaps.extend((first, count, position, end))
+        note_gaps(self.gaps, (first, count, position, end))
 
 
 @dataclass

@@ -112,7 +112,7 @@ class Scope(NamedTuple):
     that time. sample_percent: so much of the log. start: log position to begin at; earlier: what
     the runs before it have shown of the log up to there. max_duration_s: reading ends after it.
     broker_version: take the store for one of it. proof: tell what of the log is in order for a start,
-    too (`Verdict.sound`). watch: what else looks at the log in the same pass (`Verdict.watched`).
+    too (`Verdict.sound`); anew: and of a log without queues and index what these are to hold. watch: what else looks at the log in the same pass (`Verdict.watched`).
     """
 
     quick: bool = False
@@ -126,4 +126,5 @@ class Scope(NamedTuple):
     max_duration_s: float | None = None
     broker_version: str | None = None
     proof: bool = False
+    anew: bool = False
     watch: type[LogWatcher] | None = None

@@ -1,40 +1,27 @@
-"""`verify` from the first check to the last: before the log, one pass over it, behind it.
-
-The verdict on a store for a command that plans a change of it.
-
-What `recover` has found out about the next start is part of the verdict and not found out twice; what
-`verify` has found in order in the log is not read again for the plan.
-"""
+"""`verify` from the first check to the last: before the log, one pass over it, behind it."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..broker.snapshot import unmendable
 from ..disk.byte_reader import aside, noting
-from ..disk.workers import beside, cores
 from ..errors import Missing
 from ..findings.catalogue import GROUPS
-from ..findings.findings import order
 from ..search.store import Store
-from ..session.fingerprint import Fingerprint
-from .context import LogFacts, VerifyContext, never
-from .log_pass import LogPass, Part, items_of, not_asked_for, parts_of, read, wants_crc
+from .context import VerifyContext, never
+from .log_pass import LogPass, Part, items_of, parts_of, read, wants_crc
 from .register import CHECKS, Once, Scope, checks_of
-from .start import GROUP, findings_of_start, proved_of, start_beside, worth_a_process
+from .start import proved_of, start_beside
 from .unreadable import going_on
 from .verdict import Verdict, status_of
 
 if TYPE_CHECKING:
-    from ..disk.layout import Layout
-    from ..recover.recovery import Proved, Recovery
     from .parallel import PartResult
 
 
@@ -244,71 +231,3 @@ def _check_behind(context: VerifyContext, groups: frozenset[str]) -> None:
 def _codes(moment: dict[str, Once], check: Once) -> list[str]:
     """What a check of some moment is for."""
     return [code for code, registered in moment.items() if registered is check]
-
-
-_OTHERS = frozenset(GROUPS) - {GROUP}
-
-
-class Judged(NamedTuple):
-    """A store as `recover` sees it: the plan, and the verdict that this is part of."""
-
-    recovery: Recovery
-    verdict: Verdict
-
-
-@contextmanager
-def verified_beside(
-    layout: Layout, version: str | None, *, rate_bytes: int | None = None
-) -> Iterator[Callable[[], Verdict]]:
-    """`verify` of a whole store in another process from now on; what it gives waits for the verdict.
-
-    version: the broker's, None: the guess. Raises Unreadable.
-    """
-    if version is None:
-        from ..settings.generation import generation_of
-
-        generation_of(layout)  # both processes go by it
-    work = partial(_verified, layout, Scope(broker_version=version), rate_bytes)
-    with beside(work, worth=worth_a_process(layout)) as verdict:
-        yield verdict
-
-
-def verified_before(
-    layout: Layout,
-    version: str | None,
-    *,
-    rate_bytes: int | None = None,
-    jobs: int | None = None,
-    tell: Callable[[int], None] | None = None,
-) -> tuple[Verdict, Proved | None]:
-    """`verify` of a whole store but for the next start, and what `analyze` need not read for that.
-
-    version: the broker's, None: the guess. tell: called with the log position reached. jobs: processes.
-    Raises Unreadable.
-    """
-    seen, files = Fingerprint.of(layout), Fingerprint.now(layout)
-    scope = Scope(groups=_OTHERS, broker_version=version, proof=True)
-    verdict = _verified(layout, scope, rate_bytes, jobs or cores(), tell)
-    from ..recover.recovery import Proved  # with all that plans: behind the pass over the log
-
-    proved = Proved(verdict.sound, seen, files) if verdict.sound and files else None
-    return replace(verdict, sound=None), proved
-
-
-def _verified(
-    layout: Layout,
-    scope: Scope,
-    rate_bytes: int | None,
-    jobs: int = 1,
-    tell: Callable[[int], None] | None = None,
-) -> Verdict:
-    """The verdict, without what only a run that goes on needs."""
-    with Store(layout, rate_bytes=rate_bytes) as store:
-        return replace(verify(store, scope, jobs=jobs, progress=tell), facts=LogFacts())
-
-
-def with_start(verdict: Verdict, found: Recovery) -> Verdict:
-    """The verdict of all other groups, with what a start would do."""
-    findings = sorted([*verdict.findings, *findings_of_start(found)], key=order)
-    unread = [text for text in verdict.unread if text not in not_asked_for(_OTHERS)]
-    return replace(verdict, status=status_of(findings), findings=findings, unread=unread)

@@ -57,8 +57,8 @@ class ProofOfLog(Mergeable):
         from ..start.log import proof_of
 
         try:
-            version = context.scope.broker_version
-            return cls(proof_of(context.store.layout, version, context.copied))
+            layout, scope = context.store.layout, context.scope
+            return cls(proof_of(layout, scope.broker_version, context.copied, anew=scope.anew))
         except StoreError:  # what `recover` refuses, too
             return cls(None)
 
@@ -70,7 +70,7 @@ class ProofOfLog(Mergeable):
             begin = item.position if isinstance(item, Extent) else int(item.position[0])
             self._prover = self._proof.at(begin)
         try:
-            self._prover.see(item, dispatched.stored_topics if dispatched else None)
+            self._prover.see(item, dispatched)
         except StoreError:  # of a queue, which has checks of its own
             self._give_up()
 
@@ -95,6 +95,7 @@ class ProofOfLog(Mergeable):
 
     def merge(self, context: VerifyContext, left: _Left) -> None:
         """That of the part, too."""
+        from ..audit.prove import units_by
         from ..audit.verified import VerifiedLog
 
         del context
@@ -102,7 +103,7 @@ class ProofOfLog(Mergeable):
         if self._proof is None or not left.items:
             return
         proof = self._proof
-        part = VerifiedLog(left.items, left.end, proof.index, proof.making, proof.copied)
+        part = VerifiedLog(left.items, left.end, proof.index, units_by(proof.making), proof.copied)
         self._sound = part if before is None else part.after(before)
 
 

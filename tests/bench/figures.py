@@ -294,7 +294,7 @@ def start(bench: Bench) -> Iterator[Figure]:
     for name, until, least_bytes, budget in (
         ("verify", "a byte of the log is read", 1, START),
         ("verify", "the pass over the log begins", _PASS_BYTES, RECOVER_START),
-        ("recover", "a byte of the log is read", 1, RECOVER_START),
+        ("recover", "a byte of the log is read", 1, START),
     ):
         reads = python("-m", "tests.bench.subjects", "until_read", root, name, str(least_bytes))
         commands[f"{name}, until {until}"] = (reads, budget)

@@ -9,12 +9,11 @@ import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from mqstore.store.broker.snapshot import BARRIER_PREFIX
 from mqstore.store.damage.drill import drill
 from mqstore.store.damage.scenario import Scenario
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
-from mqstore.store.disk.layout import Layout
+from mqstore.store.disk.layout import BARRIER_PREFIX, Layout
 from mqstore.store.errors import NotFound, StoreError
 from mqstore.store.search.store import Store
 from mqstore.store.session.undo import session_to_undo, undo

@@ -26,8 +26,9 @@ from mqstore.store.recover import recovery
 from mqstore.store.search.store import Store
 from mqstore.store.start.log import proof_of, switches_of
 from mqstore.store.verify import log_pass
+from mqstore.store.verify.judged import verified_before
 from mqstore.store.verify.register import Scope
-from mqstore.store.verify.run import verified_before, verify
+from mqstore.store.verify.run import verify
 
 from ... import recovery_cases, stores
 from ...rocks_cases import Case, cases, damaged

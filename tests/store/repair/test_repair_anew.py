@@ -21,6 +21,8 @@ from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.recheck import analyze_again
 from mqstore.store.repair.repair import Repair
 from mqstore.store.session.apply import apply
+from mqstore.store.verify import log_pass
+from mqstore.store.verify.judged import verified_before
 
 from ... import stores
 from ...slices import pick, rng
@@ -36,6 +38,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Two processes, and many runs, for a small log."""
     monkeypatch.setattr(prove, "_AT_ONCE", 7)
     monkeypatch.setattr(prove, "_PART_BYTES", 4096)
+    monkeypatch.setattr(log_pass, "CUT_BYTES", 1 << 15)
     yield
 
 
@@ -49,6 +52,15 @@ def bare(name: str, folder: Path) -> Path:
 
 def examined(root: Path) -> Repair:
     return repair.analyze(Layout.open(root), Choice(), None, NOW_MS, jobs=2)
+
+
+def with_verify(root: Path) -> Repair:
+    """Planned with what the pass of `verify` has made, two processes."""
+    layout = Layout.open(root)
+    proved = verified_before(layout, None, anew=True, jobs=2)[1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repair, "prove_log", None)
+        return repair.analyze(layout, Choice(), None, NOW_MS, jobs=2, proved=proved)
 
 
 def slowly(root: Path, monkeypatch: pytest.MonkeyPatch) -> Repair:
@@ -90,6 +102,16 @@ def check_stores(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     apply(Layout.open(root), None, lambda: found.plan, Files(), command="repair")
     apply(Layout.open(copy), None, lambda: other, Files(), command="repair")
     assert contents(root) == contents(copy)
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("name", FAST)
+def test_the_log_is_not_read_again_for_the_plan(name: str, tmp_path: Path) -> None:
+    root = bare(name, tmp_path)
+    found, shared = examined(root), with_verify(root)
+    assert digest(shared.plan.edits) == digest(found.plan.edits)
+    assert [e.to_json() for e in shared.plan.edits] == [e.to_json() for e in found.plan.edits]
+    assert (shared.plan.items is None) == (found.plan.items is None)
 
 
 @pytest.mark.few(1)

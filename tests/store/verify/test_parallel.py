@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -75,6 +76,17 @@ def test_parts_are_taken_on_and_what_is_wrong_is_seen_once_more(
     taken.clear()
     root = unpack("5.3.3-killed-page", tmp_path)
     _assert_the_same(root, "5.3.3-killed-page", "as it is", (2,))
+    assert taken
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", ["5.3.3-clean", "5.5.0-killed"])
+def test_parts_without_queues_are_taken_on(
+    name: str, tmp_path: Path, taken: list[PartResult]
+) -> None:
+    root = unpack(name, tmp_path)
+    shutil.rmtree(root / "consumequeue")
+    _assert_the_same(root, name, "without queues", (3,))
     assert taken
 
 

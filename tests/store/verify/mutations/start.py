@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from random import Random
 
-from mqstore.store.broker.snapshot import BARRIER_PREFIX
+from mqstore.store.disk.layout import BARRIER_PREFIX
 
 from . import on
 from .edit import overwrite, read, records

@@ -1,0 +1,123 @@
+"""The verdict on a store for a command that plans a change of it.
+
+What `recover` has found out about the next start is part of the verdict and not found out twice; what
+`verify` has found in order in the log is not read again for the plan.
+
+All that looks at more than single records is imported behind a first look at the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..disk.byte_reader import noting
+from ..disk.workers import beside, cores
+from ..session.fingerprint import Fingerprint
+from ..settings.options import options_of
+
+if TYPE_CHECKING:
+    from ..disk.layout import Layout
+    from ..recover.recovery import Proved, Recovery
+    from .register import Scope
+    from .verdict import Verdict
+
+
+class Judged(NamedTuple):
+    """A store as `recover` sees it: the plan, and the verdict that this is part of."""
+
+    recovery: Recovery
+    verdict: Verdict
+
+
+@contextmanager
+def verified_beside(
+    layout: Layout, version: str | None, *, rate_bytes: int | None = None
+) -> Iterator[Callable[[], Verdict]]:
+    """`verify` of a whole store in another process from now on; what it gives waits for the verdict.
+
+    version: the broker's, None: the guess. Raises Unreadable.
+    """
+    from .register import Scope
+    from .start import worth_a_process
+
+    if version is None:
+        from ..settings.generation import generation_of
+
+        generation_of(layout)  # both processes go by it
+    work = partial(_verified, layout, Scope(broker_version=version), rate_bytes)
+    with beside(work, worth=worth_a_process(layout)) as verdict:
+        yield verdict
+
+
+def verified_before(
+    layout: Layout,
+    version: str | None,
+    *,
+    anew: bool = False,
+    rate_bytes: int | None = None,
+    jobs: int | None = None,
+    tell: Callable[[int], None] | None = None,
+) -> tuple[Verdict, Proved | None]:
+    """`verify` of a whole store but for the next start, and what `analyze` need not read for that.
+
+    version: the broker's, None: the guess. anew: with the next start, for a repair that makes queues and
+    index of the log, or has just made them. tell: called with the log position reached. jobs: processes.
+    Raises Unreadable.
+    """
+    seen, files = Fingerprint.of(layout), Fingerprint.now(layout)
+    _look(layout)
+    from .register import Scope
+
+    groups = None if anew else _others()
+    scope = Scope(groups=groups, broker_version=version, proof=True, anew=anew)
+    verdict = _verified(layout, scope, rate_bytes, jobs or cores(), tell)
+    from ..recover.recovery import Proved  # with all that plans: behind the pass over the log
+
+    proved = Proved(verdict.sound, seen, files) if verdict.sound and files else None
+    return replace(verdict, sound=None), proved
+
+
+def _look(layout: Layout) -> bool:
+    """A first look at records, which the pass goes by: whether messages are in further queues."""
+    with noting():
+        return options_of(layout).multi_dispatch.value
+
+
+def _verified(
+    layout: Layout,
+    scope: Scope,
+    rate_bytes: int | None,
+    jobs: int = 1,
+    tell: Callable[[int], None] | None = None,
+) -> Verdict:
+    """The verdict, without what only a run that goes on needs."""
+    from ..search.store import Store
+    from .context import LogFacts
+    from .run import verify
+
+    with Store(layout, rate_bytes=rate_bytes) as store:
+        return replace(verify(store, scope, jobs=jobs, progress=tell), facts=LogFacts())
+
+
+def with_start(verdict: Verdict, found: Recovery) -> Verdict:
+    """The verdict of all other groups, with what a start would do."""
+    from ..findings.findings import order
+    from .log_pass import not_asked_for
+    from .start import findings_of_start
+    from .verdict import status_of
+
+    findings = sorted([*verdict.findings, *findings_of_start(found)], key=order)
+    unread = [text for text in verdict.unread if text not in not_asked_for(_others())]
+    return replace(verdict, status=status_of(findings), findings=findings, unread=unread)
+
+
+def _others() -> frozenset[str]:
+    """The groups of checks but that of the next start."""
+    from ..findings.catalogue import GROUPS
+    from .start import GROUP
+
+    return frozenset(GROUPS) - {GROUP}
