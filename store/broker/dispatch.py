@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ...formats import message_properties as names
 from ...formats.derive import Columns, Ragged
-from ...formats.derive.ragged import Ints
+from ...formats.derive.ragged import Ints, Noted
 from ...formats.hashing import java_hash, java_string
 from ...formats.hashing_columns import index_hash_column, java_hash_column
 from ...formats.message import TRANSACTION_MASK, SysFlag
@@ -310,6 +310,12 @@ def _hash_before_key(topic: bytes, mark: str = "") -> int:
 def split_keys(keys: Ragged) -> tuple[Ints, Ragged]:
     """Split each string at every space: row and text of all parts that are not empty, in order."""
     rows = np.flatnonzero(keys.length > 0)
+    hashes = keys.noted.hashes
+    if hashes is not None and hashes.min(initial=0) >= 0:  # no separator in any of them
+        if len(rows) == len(keys):
+            return rows, keys
+        noted = Noted(hashes=hashes[rows])
+        return rows, Ragged(keys.buffer, keys.start[rows], keys.length[rows], noted)
     packed = keys[rows].packed()
     spaces = np.flatnonzero(packed.buffer == ord(names.KEY_SEPARATOR))
     if not len(spaces):
