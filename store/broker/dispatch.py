@@ -277,10 +277,16 @@ def _items(
     total = int(count.sum())
     record, key_hash = np.empty(total, np.int64), np.empty(total, np.int64)
 
-    def place(at: Ints, rows: Ints, prefix: npt.NDArray[np.int32], strings: Ragged) -> None:
+    def place(at: Ints | slice, rows: Ints, prefix: npt.NDArray[np.int32], strings: Ragged) -> None:
         record[at] = rows
         key_hash[at] = index_hash_column(prefix[topic_ids[rows]], strings)
 
+    whole = len(columns)
+    if tags is None and total == 2 * whole and has_unique.all() and key_count.all():
+        rows = np.arange(whole)  # of each a unique key and one other
+        place(slice(0, None, 2), rows, prefixes, unique)
+        place(slice(1, None, 2), rows, prefixes, keys)
+        return _index_items(columns, record, key_hash)
     if has_unique.all():
         place(begin, np.arange(len(columns)), prefixes, unique)
     else:
@@ -293,6 +299,10 @@ def _items(
         rows = np.flatnonzero(has_tags)
         marked = [_hash_before_key(topic, _TAG_MARK) for topic in topics]
         place(begin[rows] + count[rows] - 1, rows, np.array(marked, np.int32), tags[rows])
+    return _index_items(columns, record, key_hash)
+
+
+def _index_items(columns: Columns, record: Ints, key_hash: Ints) -> IndexItems:
     return IndexItems(
         record,
         key_hash,
