@@ -49,17 +49,26 @@ def crc31_column(strings: Ragged) -> Hashes:
 
 def java_hash_column(strings: Ragged) -> Hashes:
     """`String.hashCode` of UTF-8 strings, int32[n]; 0 where there is no string."""
+    if (noted := _noted_hashes(strings)) is not None:
+        return noted.astype(np.uint32).view(np.int32)
     if kernel.is_wanted(len(strings)):
         return _native_hash(strings, np.zeros(0, np.int32))
     return _hash(strings)[0].view(np.int32)
 
 
+def _noted_hashes(strings: Ragged) -> Ints | None:
+    """Those that somebody has made already, of all strings."""
+    noted = strings.noted.hashes
+    return noted if noted is not None and noted.min(initial=0) >= 0 else None
+
+
 def _native_hash(strings: Ragged, seeds: Hashes) -> Hashes:
     """Hashes of strings behind what `seeds` (int32[n], or none) are the hashes of."""
-    out, odd = np.empty(len(strings), np.int32), np.empty(len(strings), np.uint8)
-    arrays = (*strings.arrays, seeds, out, odd)
-    if kernel.run(kernel.Operation.JAVA_HASH, arrays):
-        for row in np.flatnonzero(odd).tolist():  # no UTF-8: Java puts U+FFFD there
+    found = np.empty(len(strings), np.int64)
+    kernel.run(kernel.Operation.JAVA_HASH, (*strings.arrays, seeds, found))
+    out = found.astype(np.uint32).view(np.int32)
+    if found.min(initial=0) < 0:
+        for row in np.flatnonzero(found < 0).tolist():  # no UTF-8: Java puts U+FFFD there
             seed = int(seeds[row]) if len(seeds) else 0
             text = java_string(strings[row])
             units = len(text.encode("utf-16-be", "surrogatepass")) // 2
@@ -126,13 +135,52 @@ def index_hash_column(topic_hashes: Hashes, keys: Ragged) -> Hashes:
 
     hash(topic# + key) = hash(topic#) · 31^units(key) + hash(key).
     """
-    if kernel.is_wanted(len(keys)):
+    noted = _noted_hashes(keys)
+    if noted is None and kernel.is_wanted(len(keys)):
         sums = _native_hash(keys, topic_hashes)
     else:
-        hashes, units = _hash(keys)
+        hashes, units = _hash(keys) if noted is None else (noted, np.maximum(keys.length, 0))
         longest = int(units.max(initial=0))
         powers = np.ones(longest + 1, np.uint32)
         powers[1:] = np.cumprod(np.full(longest, 31, np.uint32), dtype=np.uint32)
-        sums = (topic_hashes.view(np.uint32) * powers[units] + hashes).view(np.int32)
+        before = topic_hashes.view(np.uint32) * powers[units]
+        sums = (before + hashes.astype(np.uint32)).view(np.int32)
     value = np.abs(sums.astype(np.int64))
     return np.where(value == 1 << 31, 0, value).astype(np.int32)
+
+
+WORD_FACTOR = 0x9E3779B97F4A7C15
+"""Words of a text are multiplied with its powers."""
+WORDS = 8
+"""Words of a text that count: 64 characters. A unique key made by a client of 5.x has 34, of an IPv6 host 56."""
+_LOW = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
+"""Masks of the first n bytes of a word."""
+
+
+def word_sums(strings: Ragged) -> npt.NDArray[np.uint64]:
+    """The sum of the words of each string, each multiplied with another power of a number, uint64[n].
+
+    For their own kind of hash: with seed and length, mixed, equal for equal strings and for others hardly ever.
+    """
+    if strings.noted.sums is not None:
+        return strings.noted.sums
+    if kernel.is_wanted(len(strings)):
+        out = np.empty(len(strings), np.uint64)
+        how = (WORDS, WORD_FACTOR - (1 << 64))
+        kernel.run(kernel.Operation.WORD_SUMS, (*strings.arrays, out), how)
+        return out
+    out = np.zeros(len(strings), np.uint64)
+    words = overlapping(strings.buffer, _WORD)
+    shortest, last = int(strings.length.min()), len(words) - 1
+    for number in range(min(WORDS, -(-int(strings.length.max()) // _WORD_BYTES))):
+        first = number * _WORD_BYTES
+        at = strings.start + first
+        if first + _WORD_BYTES <= shortest:
+            part = words[at]
+        else:  # near the end of the buffer a word is moved there from before it
+            behind = np.clip(at - last, 0, _WORD_BYTES - 1)
+            part = words[np.clip(at - behind, 0, last)] >> (8 * behind).astype(np.uint64)
+            part &= _LOW[np.clip(strings.length - first, 0, _WORD_BYTES)]
+        part *= np.uint64(pow(WORD_FACTOR, number + 1, 1 << 64))
+        out += part
+    return out

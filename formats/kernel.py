@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-VERSION = 4
+VERSION = 5
 """What the operations of the library are, by a number that changes with them."""
 NAME = "_kernel.so"
 _MANY = 256
@@ -37,7 +37,7 @@ class Operation(IntEnum):
     JAVA_HASH = 5
     DICTIONARY = 6
     COPY = 7
-    TEXT_NUMBERS = 8
+    WORD_SUMS = 8
     MEET = 9
     GO_ON = 10
     LINES = 11

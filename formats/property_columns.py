@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from . import kernel
 from . import message_properties as names
-from .derive.ragged import Bytes, Flags, Ints, Ragged, overlapping, ragged_copy
+from .derive.ragged import Bytes, Flags, Ints, Noted, Ragged, overlapping, ragged_copy
 from .message_properties import (
     CRC32,
     CRC_DIGITS,
@@ -53,7 +53,7 @@ def _separated(texts: Ragged) -> tuple[Bytes, Ints, bool]:
     return blob, begin, True
 
 
-_NAMES = tuple(
+NAMES = tuple(
     name.encode()
     for name in (
         *(names.UNIQ_KEY, names.KEYS, names.TAGS),
@@ -64,7 +64,7 @@ _NAMES = tuple(
     )
 )
 """Names that the native kernel looks for at once."""
-_VALUES = 3
+VALUES = 3
 """The first of them, whose values it tells at once, too."""
 
 
@@ -75,8 +75,8 @@ class _NativeItems:
 
     def __init__(self, texts: Ragged) -> None:
         self._texts = texts
-        found, self._odd, self._names = self._scan(_NAMES, _VALUES)
-        self._found = dict(zip(_NAMES, found, strict=False))
+        found, self._odd, self._names = texts.noted.items or self._scan(NAMES, VALUES)
+        self._found = dict(zip(NAMES, found, strict=False))
         self._all_odd = int(np.bitwise_or.reduce(self._odd)) if len(texts) else 0
 
     def _scan(self, names: Sequence[bytes], values: int) -> tuple[Ints, Bytes, int]:
@@ -93,7 +93,7 @@ class _NativeItems:
         """Start, length and number of the values of a name, int64[3, n]; None: no text has it."""
         wanted = name.encode()
         found: Ints | None = self._found.get(wanted)
-        if found is None and (wanted not in _NAMES or self._names >> _NAMES.index(wanted) & 1):
+        if found is None and (wanted not in NAMES or self._names >> NAMES.index(wanted) & 1):
             found = self._found[wanted] = self._scan([wanted], 1)[0][0]
         return found
 
@@ -104,7 +104,15 @@ class _NativeItems:
             return Ragged(
                 self._texts.buffer, np.zeros(count, np.int64), np.full(count, -1, np.int64)
             )
-        return Ragged(self._texts.buffer, found[0], found[1])
+        return Ragged(self._texts.buffer, found[0], found[1], self._noted(name.encode()))
+
+    def _noted(self, name: bytes) -> Noted:
+        """What was noted of the values of a name: the sum of the first one, hashes of some."""
+        noted, number = self._texts.noted, NAMES.index(name) if name in NAMES else VALUES
+        if number >= VALUES or noted.items is None:
+            return Noted()
+        hashes = None if noted.hashes is None else noted.hashes[number]
+        return Noted(sums=None if number else noted.sums, hashes=hashes)
 
     def count(self, name: str) -> Ints:
         found = self._values(name)
@@ -145,7 +153,8 @@ class Items:
     """
 
     def __init__(self, properties: Ragged) -> None:
-        self._texts = Ragged(properties.buffer, properties.start, np.maximum(properties.length, 0))
+        length = np.maximum(properties.length, 0)
+        self._texts = Ragged(properties.buffer, properties.start, length, properties.noted)
         self._count = len(self._texts)
         self._found: dict[str, Ragged] = {}
         self._native = _NativeItems(self._texts) if kernel.is_wanted(self._count) else None

@@ -19,7 +19,7 @@ import numpy as np
 from .. import kernel
 from .columns import Columns
 from .layout import REST, Blob, Branch, Hole, Node, Number, Unsupported, is_fixed, nodes_of
-from .ragged import Bytes, Flags, Ints, Ragged
+from .ragged import Bytes, Flags, Ints, Noted, Ragged
 from .scope import Scope
 
 _ROW = 6
@@ -55,6 +55,23 @@ class Rules(NamedTuple):
     later: frozenset[str] = frozenset()
 
 
+class Noting(NamedTuple):
+    """What is noted of two strings of each record while its bytes are at hand, see `Noted`.
+
+    numbered: a field whose different values are numbered. itemized: one of items with names, of the first
+    `values` of which the values are told; of that of the very first the sum is made. words, factor: of such
+    a sum. apart: values are hashed, but for those that have this byte; -1: they are not.
+    """
+
+    numbered: str
+    itemized: str
+    names: tuple[bytes, ...]
+    values: int
+    words: int
+    factor: int
+    apart: int = -1
+
+
 class Program(NamedTuple):
     """rows: int64[n, 6]. columns: path → number of its column, of bytes the first of two. later: fields
     without one.
@@ -78,7 +95,15 @@ class Program(NamedTuple):
         return columns
 
     def follow(
-        self, frame: Ints, buffer: Bytes, base: int, at: int, *, crc: bool, room: int
+        self,
+        frame: Ints,
+        buffer: Bytes,
+        base: int,
+        at: int,
+        *,
+        crc: bool,
+        room: int,
+        noting: Noting | None = None,
     ) -> tuple[Columns, Flags, int]:
         """Follow the chain from byte `at` of a buffer that begins at log position `base`.
 
@@ -86,12 +111,18 @@ class Program(NamedTuple):
         (bool[n]), and the byte behind the last. frame: see kernel/src/chain.rs.
         """
         out = np.empty(1 + (_OWN + self.width) * room, np.int64)
-        numbers = (self.width, base, at, crc, room)
-        count = kernel.run(kernel.Operation.CHAIN, (self.rows, frame, buffer, out), numbers)
+        notes = noting and _Notes(self, noting, room)
+        count = kernel.run(
+            kernel.Operation.CHAIN,
+            (self.rows, frame, buffer, out, *(notes.arrays if notes else ())),
+            (self.width, base, at, crc, room, *(notes.numbers if notes else ())),
+        )
         table = out[1:].reshape(-1, room)[:, :count]
         starts, ends = table[0], table[1]
         columns = self._columns(starts, table[_OWN:], buffer)
         columns.ends = ends
+        if notes:
+            notes.tell(columns, count)
         rest = program_of(self.schema)
         if self.later and rest is not None:  # no cycle: the columns go when nobody has them
             columns.add_later(self.later, lambda: rest.decode(buffer, starts, ends))
@@ -103,6 +134,36 @@ class Program(NamedTuple):
             text = path in self.strings
             columns.set(path, Ragged(buffer, table[at], table[at + 1]) if text else table[at])
         return columns
+
+
+class _Notes:
+    """The arrays in which the kernel notes something of up to `room` records, and what they hold."""
+
+    def __init__(self, program: Program, noting: Noting, room: int) -> None:
+        self._noting, self._room = noting, room
+        names = np.frombuffer(b"".join(noting.names), np.uint8)
+        lengths = np.array([len(name) for name in noting.names], np.int64)
+        self._hashed = noting.values if noting.apart >= 0 else 0
+        self._out = np.empty(2 + (3 + 3 * noting.values + self._hashed) * room, np.int64)
+        self._odd = np.empty(room, np.uint8)
+        self.arrays = (names, lengths, self._out, self._odd)
+        places = (program.columns[noting.numbered], program.columns[noting.itemized])
+        self.numbers = (*places, noting.values, noting.words, noting.factor, noting.apart)
+
+    def tell(self, columns: Columns, count: int) -> None:
+        """Give the strings of the records what was noted of them."""
+        noting, (found, names), rows = self._noting, self._out[:2].tolist(), self._out[2:]
+        table = rows.reshape(-1, self._room)[:, :count]
+        text = columns.ragged(noting.numbered)
+        text.noted = Noted(numbers=(table[0], table[1][:found]))
+        text = columns.ragged(noting.itemized)
+        end = 3 + 3 * noting.values
+        values = rows[3 * self._room : end * self._room].reshape(noting.values, 3, self._room)
+        text.noted = Noted(
+            items=(values[:, :, :count], self._odd[:count], names),
+            sums=table[2].view(np.uint64),
+            hashes=table[end:] if self._hashed else None,
+        )
 
 
 @lru_cache(maxsize=64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -28,18 +28,37 @@ def overlapping(buffer: Bytes, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     return np.ndarray((count,), dtype, buffer, 0, (1,))
 
 
+class Noted(NamedTuple):
+    """What was noted of n strings while their bytes were at hand; None: they were not asked.
+
+    numbers: of the different ones, int64[n], and the first string of each number. items: values of names
+    int64[names, 3, n], what is odd of each text, the names as bits (`property_columns`). sums: of their
+    words, uint64[n], hashes: `String.hashCode`, int64[n], of values all of the same names as items,
+    -1 where it takes a closer look (`hashing_columns`).
+    """
+
+    numbers: tuple[Ints, Ints] | None = None
+    items: tuple[Ints, Bytes, int] | None = None
+    sums: npt.NDArray[np.uint64] | None = None
+    hashes: Ints | None = None
+
+
+_NOTHING = Noted()
+
+
 class Ragged:
     """n byte strings: string i is `buffer[start[i] : start[i] + length[i]]`.
 
     `start` and `length` are int64[n]. A negative length means: there is no string.
     """
 
-    __slots__ = ("buffer", "length", "start")
+    __slots__ = ("buffer", "length", "noted", "start")
 
-    def __init__(self, buffer: Bytes, start: Ints, length: Ints) -> None:
+    def __init__(self, buffer: Bytes, start: Ints, length: Ints, noted: Noted = _NOTHING) -> None:
         self.buffer = buffer
         self.start = start
         self.length = length
+        self.noted = noted
 
     @classmethod
     def of(cls, strings: Iterable[bytes | None]) -> Ragged:

@@ -1,6 +1,8 @@
 //! Following the items of a log, one behind the other, as long as each is plain.
 
-use crate::table::{Block, Columns, Table, BLOCK};
+use crate::rows::{self, Numbering};
+use crate::table::{each, Block, Columns, Table, BLOCK};
+use crate::text::{self, Items, Names, Values};
 
 /// Where size, magic code and own position of an item stand, and where the record begins in it.
 pub struct Frame {
@@ -80,9 +82,84 @@ pub struct Chain<'a> {
     pub crc: bool,
 }
 
+/// What is noted of two strings of each record while its bytes are at hand: one has its different values
+/// numbered, of the other the items are told, and numbers made of their values.
+pub struct Notes<'a> {
+    numbered: usize,
+    numbering: Numbering<'a>,
+    ids: &'a mut [i64],
+    leaders: &'a mut [i64],
+    itemized: usize,
+    items: Items<'a>,
+    values: Values<'a>,
+    odd: &'a mut [u8],
+    /// `rows::sum` of the first value, and how that is made.
+    sums: &'a mut [i64],
+    sum: (usize, u64),
+    /// `text::plain_hash` of each value, and the byte that is not plain.
+    hashes: &'a mut [i64],
+    apart: u8,
+    /// How many values are numbered, and which names there are.
+    told: &'a mut [i64],
+}
+
+impl<'a> Notes<'a> {
+    /// numbers: columns of both strings, names with values, words and factor of a sum, byte of a hash, or -1: none is
+    /// made. out: the numbers of `told`, then ids, leaders, sums, values, hashes. None: they make no sense.
+    pub fn of(
+        table: &Table, names: &'a Names, numbers: &[i64], out: &'a mut [i64], odd: &'a mut [u8],
+    ) -> Option<Notes<'a>> {
+        let size = |i: usize| usize::try_from(*numbers.get(i)?).ok();
+        let column = |i: usize| size(i).filter(|&c| c + 1 < table.columns());
+        let (stride, named) = (odd.len(), size(2).filter(|&n| n > 0)?);
+        let (told, out) = out.split_at_mut_checked(2)?;
+        let (ids, out) = out.split_at_mut_checked(stride)?;
+        let (leaders, out) = out.split_at_mut_checked(stride)?;
+        let (sums, out) = out.split_at_mut_checked(stride)?;
+        let (columns, hashes) = out.split_at_mut_checked(named.checked_mul(3)?.checked_mul(stride)?)?;
+        let apart = u8::try_from(*numbers.get(5)?);
+        let room = if apart.is_ok() { named * stride } else { 0 };
+        (hashes.len() == room).then_some(Notes {
+            numbered: column(0)?,
+            numbering: Numbering::default(),
+            ids,
+            leaders,
+            itemized: column(1)?,
+            items: Items::of(names),
+            values: Values { columns, names: named, texts: stride },
+            odd,
+            sums,
+            sum: (size(3)?, *numbers.get(4)? as u64),
+            hashes,
+            apart: apart.unwrap_or(0),
+            told,
+        })
+    }
+
+    fn add(&mut self, buf: &'a [u8], columns: &Columns, row: usize, count: usize) -> Option<()> {
+        let (texts, rows) = (columns.strings(self.numbered, row, count), row..row + count);
+        self.told[0] = self.numbering.add(buf, texts, row, &mut self.ids[rows.clone()], self.leaders)?;
+        let texts = columns.strings(self.itemized, row, count);
+        self.items.add(buf, texts, row, &mut self.values, &mut self.odd[rows.clone()])?;
+        self.told[1] = self.items.all as i64;
+        let stride = self.values.texts;
+        let value = |i: usize| {
+            let (starts, lengths) = self.values.columns[3 * i * stride..].split_at(stride);
+            (&starts[rows.clone()], &lengths[rows.clone()])
+        };
+        each(buf, value(0), &mut self.sums[rows.clone()], |_, text| rows::sum(text, self.sum.0, self.sum.1) as i64)?;
+        for (i, hashes) in self.hashes.chunks_exact_mut(stride.max(1)).enumerate() {
+            text::plain_hashes(buf, value(i), self.apart, &mut hashes[rows.clone()])?;
+        }
+        Some(())
+    }
+}
+
 /// Follow the chain from byte `at` on, until an item is not plain, not whole, or `stride` of them are
 /// found. Returns how many, and the byte behind them.
-pub fn follow(chain: &Chain, mut at: usize, out: &mut [i64], stride: usize) -> Option<(usize, usize)> {
+pub fn follow<'a>(
+    chain: &Chain<'a>, mut at: usize, out: &mut [i64], stride: usize, mut notes: Option<Notes<'a>>,
+) -> Option<(usize, usize)> {
     let &Chain { table, frame, buf, base, crc } = chain;
     let (own, fields) = out.split_at_mut_checked(OWN.checked_mul(stride)?)?;
     let mut columns = Columns::of(fields, table.columns(), stride)?;
@@ -106,6 +183,9 @@ pub fn follow(chain: &Chain, mut at: usize, out: &mut [i64], stride: usize) -> O
         }
         if crc {
             table.check(buf, plain, &columns, rows, &mut own[2 * stride + rows..][..plain]);
+        }
+        if let Some(notes) = &mut notes {
+            notes.add(buf, &columns, rows, plain)?;
         }
         if plain > 0 {
             at = block.limits[plain - 1];

@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 /// Changes when an operation does: Python uses no library of another number.
-pub const VERSION: i64 = 4;
+pub const VERSION: i64 = 5;
 /// The answer to arguments that make no sense.
 pub const WRONG: i64 = -1;
 
@@ -82,7 +82,8 @@ mod edge {
                 other.bytes == 0 || begin == end || at >= end || at.saturating_add(other.bytes) <= begin
             };
             let (read, written) = self.given.get();
-            if (read | written) >> i & 1 != 0 || !self.spans.iter().enumerate().all(|(k, other)| k == i || apart(other)) {
+            if (read | written) >> i & 1 != 0 || !self.spans.iter().enumerate().all(|(k, other)| k == i || apart(other))
+            {
                 return None;
             }
             self.given.set((read, written | 1 << i));
@@ -97,11 +98,7 @@ mod edge {
     /// The spans are arrays of the caller that live, and that nobody else writes, during the call.
     #[no_mangle]
     pub unsafe extern "C" fn mqstore_run(
-        operation: i64,
-        spans: *const Span,
-        spans_n: usize,
-        numbers: *const i64,
-        numbers_n: usize,
+        operation: i64, spans: *const Span, spans_n: usize, numbers: *const i64, numbers_n: usize,
     ) -> i64 {
         if (spans.is_null() && spans_n > 0) || (numbers.is_null() && numbers_n > 0) || spans_n > 64 || numbers_n > 64 {
             return super::WRONG;
@@ -135,30 +132,42 @@ fn run(operation: i64, args: &Args) -> Option<i64> {
         0 => Some(VERSION),
         1 => follow_chain(args),
         2 => decode(args),
-        3 => checksums(args),
-        // names, their lengths, buffer, starts, lengths, values, odd; names with values
-        4 => {
-            let (starts, names) = (args.get(3)?, args.size(0)?);
-            let mut values = text::Values { columns: args.get_mut(5)?, names, texts: starts.len() };
-            let known = text::Names::of(args.get(0)?, args.get(1)?)?;
-            let found = text::items(&known, args.get(2)?, starts, args.get(4)?, &mut values, args.get_mut(6)?)?;
-            args.get_mut::<i64>(7)?.first_mut().map(|all| *all = found as i64)?;
+        // buffer, starts, lengths, out: CRC-32 of each text without its top bit
+        3 => {
+            let texts = (args.get(1)?, args.get(2)?);
+            table::each(args.get(0)?, texts, args.get_mut(3)?, |_, text| table::crc31(text) as i32)?;
             Some(0)
         }
-        // buffer, starts, lengths, seeds, out, odd
-        5 => text::hashes(args.get(0)?, args.get(1)?, args.get(2)?, args.get(3)?, args.get_mut(4)?, args.get_mut(5)?),
+        // names, their lengths, buffer, starts, lengths, values, odd, all; names with values
+        4 => {
+            let (starts, known) = (args.get(3)?, text::Names::of(args.get(0)?, args.get(1)?)?);
+            let mut values = text::Values { columns: args.get_mut(5)?, names: args.size(0)?, texts: starts.len() };
+            let mut items = text::Items::of(&known);
+            items.add(args.get(2)?, (starts, args.get(4)?), 0, &mut values, args.get_mut(6)?)?;
+            args.get_mut::<i64>(7)?.first_mut().map(|all| *all = items.all as i64)?;
+            Some(0)
+        }
+        // buffer, starts, lengths, seeds (none: 0), out: -1 of what is no UTF-8
+        5 => {
+            let (texts, seeds) = ((args.get(1)?, args.get(2)?), args.get::<i32>(3)?);
+            let seed = |row: usize| seeds.get(row).map_or(0, |&seed| seed as u32);
+            let hash = |row, text: &[u8]| text::java_hash(seed(row), text).map_or(-1, i64::from);
+            table::each(args.get(0)?, texts, args.get_mut(4)?, hash)?;
+            Some(0)
+        }
         // buffer, starts, lengths, ids, leaders
-        6 => rows::dictionary(args.get(0)?, args.get(1)?, args.get(2)?, args.get_mut(3)?, args.get_mut(4)?),
+        6 => {
+            let texts = (args.get(1)?, args.get(2)?);
+            rows::Numbering::default().add(args.get(0)?, texts, 0, args.get_mut(3)?, args.get_mut(4)?)
+        }
         // buffer, starts, lengths, target, places
         7 => rows::copy(args.get(0)?, args.get(1)?, args.get(2)?, args.get_mut(3)?, args.get(4)?),
-        // buffer, starts, lengths, seeds, out; words, factor
-        8 => rows::text_numbers(
-            (args.get(0)?, args.get(1)?, args.get(2)?),
-            args.get(3)?,
-            args.size(0)?,
-            args.number(1)? as u64,
-            args.get_mut(4)?,
-        ),
+        // buffer, starts, lengths, out; words, factor
+        8 => {
+            let (texts, words, factor) = ((args.get(1)?, args.get(2)?), args.size(0)?, args.number(1)? as u64);
+            table::each(args.get(0)?, texts, args.get_mut(3)?, |_, text| rows::sum(text, words, factor) as i64)?;
+            Some(0)
+        }
         // numbers, marks, told
         9 => rows::meet(args.get(0)?, args.get_mut(1)?, args.get_mut(2)?),
         // group, value, count, next, first, before
@@ -181,13 +190,19 @@ fn run(operation: i64, args: &Args) -> Option<i64> {
 }
 
 /// table, frame, buffer, out; columns, base, at, crc, stride. out: end of the last, then the columns.
+/// With notes: names, their lengths, what is noted, odd; numbers as in `chain::Notes`.
 fn follow_chain(args: &Args) -> Option<i64> {
     let table = table::Table::of(args.get(0)?, args.size(0)?)?;
     let frame = chain::Frame::of(args.get(1)?)?;
     let (buf, base, crc) = (args.get(2)?, args.number(1)?, args.number(3)? != 0);
     let (end, out) = args.get_mut::<i64>(3)?.split_first_mut()?;
-    let chain = chain::Chain { table: &table, frame: &frame, buf, base, crc };
-    let (rows, at) = chain::follow(&chain, args.size(2)?, out, args.size(4)?)?;
+    let (chain, stride) = (chain::Chain { table: &table, frame: &frame, buf, base, crc }, args.size(4)?);
+    let (names, mut notes) = (text::Names::of(args.get(4).unwrap_or(&[]), args.get(5).unwrap_or(&[]))?, None);
+    if let Some(numbers) = args.numbers.get(5..).filter(|numbers| !numbers.is_empty()) {
+        let odd = args.get_mut::<u8>(7).filter(|odd| odd.len() == stride)?;
+        notes = Some(chain::Notes::of(&table, &names, numbers, args.get_mut(6)?, odd)?);
+    }
+    let (rows, at) = chain::follow(&chain, args.size(2)?, out, stride, notes)?;
     *end = at as i64;
     Some(rows as i64)
 }
@@ -219,17 +234,4 @@ fn decode(args: &Args) -> Option<i64> {
         }
     }
     Some(good)
-}
-
-/// buffer, starts, lengths, out: CRC-32 of each text without its top bit.
-fn checksums(args: &Args) -> Option<i64> {
-    let (buf, starts, lengths) = (args.get(0)?, args.get::<i64>(1)?, args.get::<i64>(2)?);
-    let out = args.get_mut::<i32>(3)?;
-    if starts.len() != lengths.len() || starts.len() != out.len() {
-        return None;
-    }
-    for ((&start, &length), out) in starts.iter().zip(lengths).zip(out) {
-        *out = table::crc31(table::string(buf, start, length)?) as i32;
-    }
-    Some(starts.len() as i64)
 }

@@ -2,7 +2,7 @@
 
 use std::hash::BuildHasher;
 
-use crate::table::string;
+use crate::table::{same, string, word};
 
 /// A quick hash with a secret that is another one each time: both halves of a product with it are kept, so
 /// that no difference of texts cancels out whatever the secret is.
@@ -21,55 +21,65 @@ impl Mixer {
 
     fn of(&self, text: &[u8]) -> u64 {
         let mut hash = text.len() as u64;
-        let mut mix = |bytes: [u8; 8]| hash = self.number(hash ^ u64::from_le_bytes(bytes));
-        let mut words = text.chunks_exact(8);
-        for word in &mut words {
-            mix(word.try_into().unwrap_or_default());
-        }
-        let rest = words.remainder();
-        if !rest.is_empty() {
-            let mut last = [0; 8];
-            last[..rest.len()].copy_from_slice(rest);
-            mix(last);
+        for part in text.chunks(8) {
+            hash = self.number(hash ^ word(part));
         }
         self.number(hash)
     }
 }
 
-/// Number the different texts of a column by first appearance. leaders: the first row of each number.
-/// Returns how many there are. A text of negative length counts as an empty one.
-pub fn dictionary(buf: &[u8], starts: &[i64], lengths: &[i64], ids: &mut [i64], leaders: &mut [i64]) -> Option<i64> {
-    let count = starts.len();
-    if lengths.len() != count || ids.len() != count || leaders.len() != count {
-        return None;
+/// The different texts of a column so far, numbered by first appearance.
+pub struct Numbering<'a> {
+    mixer: Mixer,
+    slots: Vec<u32>,
+    known: Vec<&'a [u8]>,
+    latest: usize,
+}
+
+impl Default for Numbering<'_> {
+    fn default() -> Self {
+        Numbering { mixer: Mixer::new(), slots: Vec::new(), known: Vec::new(), latest: 0 }
     }
-    let mixer = Mixer::new();
-    let mut slots: Vec<u32> = Vec::new();
-    let mut known: Vec<&[u8]> = Vec::new();
-    let mut latest = 0;
-    for row in 0..count {
-        let text = string(buf, starts[row], lengths[row])?;
-        if known.get(latest).is_some_and(|known| *known == text) {
-            ids[row] = latest as i64;
-            continue;
+}
+
+impl<'a> Numbering<'a> {
+    /// Number the texts of further rows, the first of which is `row`. leaders: the first row of each number.
+    /// Returns how many numbers there are now. A text of negative length counts as an empty one.
+    pub fn add(
+        &mut self, buf: &'a [u8], (starts, lengths): (&[i64], &[i64]), row: usize, ids: &mut [i64], leaders: &mut [i64],
+    ) -> Option<i64> {
+        if starts.len() != ids.len() || lengths.len() != ids.len() {
+            return None;
         }
+        for (i, id) in ids.iter_mut().enumerate() {
+            let text = string(buf, starts[i], lengths[i])?;
+            if !self.known.get(self.latest).is_some_and(|known| same(known, text)) {
+                self.latest = self.find(text)?;
+                if self.latest == self.known.len() {
+                    *leaders.get_mut(self.latest)? = (row + i) as i64;
+                    self.known.push(text);
+                }
+            }
+            *id = self.latest as i64;
+        }
+        Some(self.known.len() as i64)
+    }
+
+    fn find(&mut self, text: &[u8]) -> Option<usize> {
+        let Numbering { mixer, slots, known, .. } = self;
         if known.len() * 2 >= slots.len() {
-            slots = vec![u32::MAX; (slots.len() * 4).max(64)];
+            *slots = vec![u32::MAX; (slots.len() * 4).max(64)];
             for (id, text) in known.iter().enumerate() {
-                let at = free(&slots, mixer.of(text), |_| false);
+                let at = free(slots, mixer.of(text), |_| false);
                 slots[at] = id as u32;
             }
         }
-        let at = free(&slots, mixer.of(text), |id| known[id as usize] == text);
+        let at = free(slots, mixer.of(text), |id| same(known[id as usize], text));
         if slots[at] == u32::MAX {
             slots[at] = u32::try_from(known.len()).ok()?;
-            leaders[known.len()] = row as i64;
-            known.push(text);
         }
-        ids[row] = i64::from(slots[at]);
-        latest = slots[at] as usize;
+        Some(slots[at] as usize)
     }
-    Some(known.len() as i64)
 }
 
 /// The slot of a hash, or the first free one behind it.
@@ -97,44 +107,18 @@ pub fn copy(buf: &[u8], starts: &[i64], lengths: &[i64], target: &mut [u8], plac
     Some(starts.len() as i64)
 }
 
-/// A number for each text: its seed, its length, and its first `words` words of eight bytes, the last one
-/// filled up with zeros, each multiplied with another power of `factor`; then mixed.
-pub fn text_numbers(
-    (buf, starts, lengths): (&[u8], &[i64], &[i64]),
-    seeds: &[i64],
-    words: usize,
-    factor: u64,
-    out: &mut [i64],
-) -> Option<i64> {
-    let count = starts.len();
-    if lengths.len() != count || seeds.len() != count || out.len() != count {
-        return None;
-    }
-    for row in 0..count {
-        let text = string(buf, starts[row], lengths[row])?;
-        let mut mixed = seeds[row] as u64 ^ text.len() as u64;
-        let mut power = factor;
-        for part in text.chunks(8).take(words) {
-            let mut word = [0; 8];
-            word[..part.len()].copy_from_slice(part);
-            mixed = mixed.wrapping_add(u64::from_le_bytes(word).wrapping_mul(power));
-            power = power.wrapping_mul(factor);
-        }
-        mixed = (mixed ^ mixed >> 32).wrapping_mul(factor);
-        out[row] = (mixed ^ mixed >> 29) as i64;
-    }
-    Some(count as i64)
+/// The first `words` words of eight bytes of a text, the last one filled up with zeros, each multiplied with
+/// another power of `factor`.
+pub fn sum(text: &[u8], words: usize, factor: u64) -> u64 {
+    let mut power = 1u64;
+    text.chunks(8).take(words).fold(0, |sum: u64, part| {
+        power = power.wrapping_mul(factor);
+        sum.wrapping_add(word(part).wrapping_mul(power))
+    })
 }
 
-/// A number was not met, and nothing stood in its place.
-const NEW: u8 = 0;
-/// Another one stood there.
-const OTHER: u8 = 1;
-/// It was met before, in these or in those before.
-const AGAIN: u8 = 2;
-
 /// Which numbers were met before. Each has a place among the marks, by its highest bits, and the latest
-/// one there stays. Returns how many were met.
+/// one there stays. told: 0, nothing stood there, 1: another one, 2: it was met. Returns how many were.
 pub fn meet(numbers: &[i64], marks: &mut [i32], told: &mut [u8]) -> Option<i64> {
     let bits = marks.len().checked_ilog2().filter(|bits| *bits > 0 && marks.len().is_power_of_two())?;
     if told.len() != numbers.len() {
@@ -144,7 +128,7 @@ pub fn meet(numbers: &[i64], marks: &mut [i32], told: &mut [u8]) -> Option<i64> 
     let mark = |number: u64| (number as u32 | 1) as i32;
     for (&number, told) in numbers.iter().zip(&mut *told) {
         let stands = marks[place(number as u64)];
-        *told = if stands == 0 { NEW } else { OTHER + (stands == mark(number as u64)) as u8 };
+        *told = if stands == 0 { 0 } else { 1 + (stands == mark(number as u64)) as u8 };
     }
     // these among themselves: a table of all of them, half empty
     let mut slots = vec![u32::MAX; (2 * numbers.len() + 2).next_power_of_two()];
@@ -157,12 +141,12 @@ pub fn meet(numbers: &[i64], marks: &mut [i32], told: &mut [u8]) -> Option<i64> 
             at = (at + 1) & mask;
         }
         if slots[at] != u32::MAX {
-            told[row] = AGAIN;
+            told[row] = 2;
         } else {
             slots[at] = u32::try_from(row).ok()?;
         }
         marks[place(number)] = mark(number);
-        again += i64::from(told[row] == AGAIN);
+        again += i64::from(told[row] == 2);
     }
     Some(again)
 }
@@ -171,11 +155,7 @@ pub fn meet(numbers: &[i64], marks: &mut [i32], told: &mut [u8]) -> Option<i64> 
 /// count: how far a row moves its group; first: where a group began, or -1. At the first row that does
 /// not go on, or is negative, `next` is set back; what `first` was given by the rows before stays. Returns how many rows went on: all, or none.
 pub fn go_on(
-    group: &[i64],
-    (value, count): (&[i64], &[i64]),
-    next: &mut [i64],
-    first: &mut [i64],
-    before: &mut [i64],
+    group: &[i64], (value, count): (&[i64], &[i64]), next: &mut [i64], first: &mut [i64], before: &mut [i64],
 ) -> Option<i64> {
     let rows = group.len();
     if value.len() != rows || count.len() != rows || before.len() != rows || first.len() != next.len() {

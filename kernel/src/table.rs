@@ -1,6 +1,8 @@
 //! A table: what Python makes of a construct schema. Steps over a record's bytes, from front to
 //! back; each writes numbers of records into columns. A string is two columns: start and length.
 
+use std::slice::ChunksExact;
+
 /// One row of a table: the operation and up to five numbers.
 pub const WIDTH: usize = 6;
 
@@ -20,26 +22,8 @@ pub enum Step {
     Take { column: usize, length: usize, add: i64 },
     /// All that is left.
     Rest { column: usize },
-    /// The next `yes` steps, or the `no` ones behind them.
-    If { column: usize, test: Test, yes: usize, no: usize },
-}
-
-/// A condition on a column.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Test {
-    /// Some of these bits are set.
-    Bits(i64),
-    /// It is this number.
-    Equal(i64),
-}
-
-impl Test {
-    fn holds(self, value: i64) -> bool {
-        match self {
-            Test::Bits(bits) => value & bits != 0,
-            Test::Equal(number) => value == number,
-        }
-    }
+    /// The next `yes` steps where a column is `number`, or has some of its bits, else the `no` ones behind them.
+    If { column: usize, equal: bool, number: i64, yes: usize, no: usize },
 }
 
 /// What has to hold of a record that a chain goes on behind.
@@ -83,7 +67,15 @@ pub struct Block {
 
 impl Default for Block {
     fn default() -> Block {
-        Block { starts: [0; BLOCK], limits: [0; BLOCK], runs: [0; BLOCK], bytes: Vec::new(), size: 1, ends: [0; BLOCK], ok: [false; BLOCK] }
+        Block {
+            starts: [0; BLOCK],
+            limits: [0; BLOCK],
+            runs: [0; BLOCK],
+            bytes: Vec::new(),
+            size: 1,
+            ends: [0; BLOCK],
+            ok: [false; BLOCK],
+        }
     }
 }
 
@@ -103,17 +95,15 @@ impl<'a> Columns<'a> {
         &mut self.numbers[column * self.stride + row..][..count]
     }
 
+    /// Starts and lengths of the strings of some rows.
+    pub fn strings(&self, column: usize, row: usize, count: usize) -> (&[i64], &[i64]) {
+        let at = column * self.stride + row;
+        (&self.numbers[at..][..count], &self.numbers[at + self.stride..][..count])
+    }
+
     /// One number.
     pub fn get(&self, column: usize, row: usize) -> i64 {
         self.numbers[column * self.stride + row]
-    }
-}
-
-fn test(equal: i64, number: i64) -> Test {
-    if equal == 0 {
-        Test::Bits(number)
-    } else {
-        Test::Equal(number)
     }
 }
 
@@ -144,22 +134,13 @@ impl Table {
                 2 => Step::Fixed { column: two(1)?, offset: size(2)?, length: size(3)? },
                 3 => Step::Take { column: two(1)?, length: own(2)?, add: i64::from(i32::try_from(row[3]).ok()?) },
                 4 => Step::Rest { column: two(1)? },
-                5 => Step::If {
-                    column: own(1)?,
-                    test: test(row[2], row[3]),
-                    yes: size(4)?,
-                    no: size(5)?,
-                },
-                10 => {
-                    table.rules.push(Rule::Size(own(1)?));
-                    continue;
-                }
-                11 => {
-                    table.rules.push(Rule::Position(own(1)?));
-                    continue;
-                }
-                12 => {
-                    table.rules.push(Rule::Known(own(1)?, [row[2], row[3], row[4]]));
+                5 => Step::If { column: own(1)?, equal: row[2] != 0, number: row[3], yes: size(4)?, no: size(5)? },
+                10..=12 => {
+                    table.rules.push(match row[0] {
+                        10 => Rule::Size(own(1)?),
+                        11 => Rule::Position(own(1)?),
+                        _ => Rule::Known(own(1)?, [row[2], row[3], row[4]]),
+                    });
                     continue;
                 }
                 13 => {
@@ -188,27 +169,23 @@ impl Table {
     }
 
     fn steps_over(
-        &self,
-        mut steps: &[Step],
-        buf: &[u8],
-        block: &mut Block,
-        rows: std::ops::Range<usize>,
-        out: &mut Columns,
+        &self, mut steps: &[Step], buf: &[u8], block: &mut Block, rows: std::ops::Range<usize>, out: &mut Columns,
         row: usize,
     ) {
         while let Some((step, behind)) = steps.split_first() {
             steps = behind;
-            let &Step::If { column, test, yes, no } = step else {
+            let &Step::If { column, equal, number, yes, no } = step else {
                 one(step, buf, block, rows.clone(), out, row);
                 continue;
             };
+            let test = |value: i64| if equal { value == number } else { value & number != 0 };
             let (when, rest) = steps.split_at(yes);
             let (unless, after) = rest.split_at(no);
             // neighbours mostly go the same way: a run of them goes through the steps together
             let mut begin = rows.start;
             while begin < rows.end {
-                let holds = test.holds(out.get(column, row + begin));
-                let same = (begin..rows.end).take_while(|&i| test.holds(out.get(column, row + i)) == holds);
+                let holds = test(out.get(column, row + begin));
+                let same = (begin..rows.end).take_while(|&i| test(out.get(column, row + i)) == holds);
                 let end = begin + same.count();
                 self.steps_over(if holds { when } else { unless }, buf, block, begin..end, out, row);
                 begin = end;
@@ -279,9 +256,9 @@ fn one(step: &Step, buf: &[u8], block: &mut Block, rows: std::ops::Range<usize>,
             block.size = size.max(1);
             for i in rows {
                 let at = block.ends[i];
-                let bytes = buf.get(at..at.saturating_add(size)).filter(|_| {
-                    block.ok[i] && size <= block.limits[i].saturating_sub(at)
-                });
+                let bytes = buf
+                    .get(at..at.saturating_add(size))
+                    .filter(|_| block.ok[i] && size <= block.limits[i].saturating_sub(at));
                 block.runs[i] = at;
                 block.ok[i] = bytes.is_some();
                 match bytes {
@@ -298,12 +275,11 @@ fn one(step: &Step, buf: &[u8], block: &mut Block, rows: std::ops::Range<usize>,
                 return;
             }
             let (runs, out) = (block.bytes.chunks_exact(block.size), out.part(column, first, count));
-            match (width, signed, little) {
-                (4, true, false) => numbers(runs, offset, out, |b| i64::from(i32::from_be_bytes(b))),
-                (4, false, false) => numbers(runs, offset, out, |b| i64::from(u32::from_be_bytes(b))),
-                (8, _, false) => numbers(runs, offset, out, i64::from_be_bytes),
-                (2, true, false) => numbers(runs, offset, out, |b| i64::from(i16::from_be_bytes(b))),
-                (1, true, _) => numbers(runs, offset, out, |b: [u8; 1]| i64::from(b[0] as i8)),
+            match width {
+                1 => numbers::<1>(runs, offset, signed, little, out),
+                2 => numbers::<2>(runs, offset, signed, little, out),
+                4 => numbers::<4>(runs, offset, signed, little, out),
+                8 => numbers::<8>(runs, offset, signed, little, out),
                 _ => {
                     for (out, run) in out.iter_mut().zip(runs) {
                         *out = number(&run[offset..offset + width], signed, little);
@@ -335,14 +311,9 @@ fn one(step: &Step, buf: &[u8], block: &mut Block, rows: std::ops::Range<usize>,
 }
 
 /// A number of each run, `N` bytes wide.
-fn numbers<const N: usize>(
-    runs: std::slice::ChunksExact<u8>,
-    offset: usize,
-    out: &mut [i64],
-    value: impl Fn([u8; N]) -> i64,
-) {
+fn numbers<const N: usize>(runs: ChunksExact<u8>, offset: usize, signed: bool, little: bool, out: &mut [i64]) {
     for (out, run) in out.iter_mut().zip(runs) {
-        *out = run[offset..].first_chunk().map_or(0, |bytes| value(*bytes));
+        *out = run[offset..].first_chunk::<N>().map_or(0, |bytes| number(bytes, signed, little));
     }
 }
 
@@ -356,7 +327,8 @@ fn take(block: &mut Block, i: usize, length: Option<usize>, column: usize, out: 
 }
 
 /// A number of up to eight bytes.
-pub fn number(bytes: &[u8], signed: bool, little: bool) -> i64 {
+#[inline]
+fn number(bytes: &[u8], signed: bool, little: bool) -> i64 {
     let push = |sum: u64, &byte: &u8| sum << 8 | u64::from(byte);
     let all = if little { bytes.iter().rev().fold(0, push) } else { bytes.iter().fold(0, push) };
     let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
@@ -374,6 +346,43 @@ pub fn string(buf: &[u8], start: i64, length: i64) -> Option<&[u8]> {
     }
     let start = usize::try_from(start).ok()?;
     buf.get(start..start.checked_add(usize::try_from(length).ok()?)?)
+}
+
+/// The first eight bytes of a text, the first one lowest; zeros behind its end. Without a call: most texts
+/// are short.
+#[inline]
+pub fn word(text: &[u8]) -> u64 {
+    if let Some(bytes) = text.first_chunk::<8>() {
+        return u64::from_le_bytes(*bytes);
+    }
+    match (text.first_chunk::<4>(), text.last_chunk::<4>()) {
+        (Some(first), Some(last)) => {
+            u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << (8 * (text.len() - 4))
+        }
+        _ => text.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+    }
+}
+
+/// Whether two texts are the same.
+#[inline]
+pub fn same(one: &[u8], other: &[u8]) -> bool {
+    let (words, others) = (one.chunks_exact(8), other.chunks_exact(8));
+    one.len() == other.len()
+        && word(words.remainder()) == word(others.remainder())
+        && words.zip(others).all(|(one, other)| word(one) == word(other))
+}
+
+/// A number of each text, by its row. None: one of them is not inside.
+pub fn each<T>(
+    buf: &[u8], (starts, lengths): (&[i64], &[i64]), out: &mut [T], make: impl Fn(usize, &[u8]) -> T,
+) -> Option<()> {
+    if starts.len() != out.len() || lengths.len() != out.len() {
+        return None;
+    }
+    for (row, out) in out.iter_mut().enumerate() {
+        *out = make(row, string(buf, starts[row], lengths[row])?);
+    }
+    Some(())
 }
 
 /// CRC-32 without its top bit.

@@ -1,6 +1,6 @@
 //! Texts in a buffer: items with names, hashes. A text is a start and a length.
 
-use crate::table::string;
+use crate::table::{self, each, same, string};
 
 /// Bytes below 3 end a name (1), an item (2), or should not be there (0).
 const LOW: u64 = 0x7D7D_7D7D_7D7D_7D7D;
@@ -21,43 +21,22 @@ pub mod odd {
 }
 
 /// Names that are looked for: up to 64.
-pub struct Names<'a> {
-    names: Vec<&'a [u8]>,
-    /// By length, first and last byte: a name, or 64.
-    slots: Vec<u8>,
-    /// There are names that share a slot.
-    crowded: bool,
-}
-
-fn slot(name: &[u8]) -> usize {
-    let (first, last) = (name.first().copied().unwrap_or(0), name.last().copied().unwrap_or(0));
-    (name.len() * 37 + usize::from(first) * 5 + usize::from(last)) & 0xFF
-}
+pub struct Names<'a>(Vec<&'a [u8]>);
 
 impl<'a> Names<'a> {
     /// From names one behind the other, and their lengths.
     pub fn of(mut blob: &'a [u8], lengths: &[i64]) -> Option<Names<'a>> {
-        let mut found = Names { names: Vec::new(), slots: vec![64; 256], crowded: false };
+        let mut names = Vec::new();
         for &length in lengths {
             let (name, rest) = blob.split_at_checked(usize::try_from(length).ok()?)?;
-            let slot = &mut found.slots[slot(name)];
-            found.crowded |= *slot != 64;
-            *slot = found.names.len() as u8;
-            found.names.push(name);
+            names.push(name);
             blob = rest;
         }
-        (found.names.len() <= 64).then_some(found)
+        (names.len() <= 64).then_some(Names(names))
     }
 
     fn number(&self, name: &[u8]) -> Option<usize> {
-        let guess = usize::from(self.slots[slot(name)]);
-        if *self.names.get(guess)? == name {
-            return Some(guess);
-        }
-        if self.crowded {
-            return self.names.iter().position(|known| *known == name);
-        }
-        None
+        self.0.iter().position(|known| same(known, name))
     }
 }
 
@@ -185,16 +164,9 @@ struct Shape {
 }
 
 fn word(bytes: &[u8], at: usize) -> u64 {
-    match bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
-        Some(bytes) => u64::from_le_bytes(*bytes),
-        None => {
-            let mut last = [0xFF; 8];
-            if let Some(rest) = bytes.get(at..) {
-                last[..rest.len()].copy_from_slice(rest);
-            }
-            u64::from_le_bytes(last)
-        }
-    }
+    let rest = bytes.get(at..).unwrap_or_default();
+    let behind = u64::MAX.checked_shl(8 * rest.len().min(8) as u32).unwrap_or(0);
+    table::word(rest) | behind
 }
 
 fn low(word: u64) -> u64 {
@@ -248,113 +220,108 @@ impl Shape {
     }
 }
 
-/// Look through texts of items. odd: of each text. Returns which names there are at all.
-pub fn items(
-    names: &Names,
-    buf: &[u8],
-    starts: &[i64],
-    lengths: &[i64],
-    values: &mut Values,
-    odd: &mut [u8],
-) -> Option<u64> {
-    let count = values.texts;
-    let room = values.names.min(names.names.len()).checked_mul(3)?.checked_mul(count)?;
-    if starts.len() != count || lengths.len() != count || odd.len() != count || values.columns.len() != room {
-        return None;
+/// Looks through texts of items; what they have in common is kept from one to the next.
+pub struct Items<'a> {
+    names: &'a Names<'a>,
+    spans: [(u32, u32); COMPARED],
+    shapes: Vec<Shape>,
+    latest: usize,
+    oldest: usize,
+    missed: u32,
+    /// Which names there are at all.
+    pub all: u64,
+}
+
+impl<'a> Items<'a> {
+    /// Nothing was looked at yet.
+    pub fn of(names: &'a Names<'a>) -> Items<'a> {
+        Items { names, spans: [(0, 0); COMPARED], shapes: Vec::new(), latest: 0, oldest: 0, missed: 0, all: 0 }
     }
-    for (i, column) in values.columns.chunks_exact_mut(count.max(1)).enumerate() {
-        column.fill(if i % 3 == 1 { -1 } else { 0 });
+
+    /// Look through the texts of further rows, the first of which is `row`. odd: of each text. None: there are
+    /// columns for other names or rows.
+    pub fn add(
+        &mut self, buf: &[u8], (starts, lengths): (&[i64], &[i64]), row: usize, values: &mut Values, odd: &mut [u8],
+    ) -> Option<()> {
+        let room = values.names.min(self.names.0.len()).checked_mul(3)?.checked_mul(values.texts)?;
+        if values.columns.len() != room || starts.len() != odd.len() || lengths.len() != odd.len() {
+            return None;
+        }
+        for (i, column) in values.columns.chunks_exact_mut(values.texts.max(1)).enumerate() {
+            column[row..row + odd.len()].fill(if i % 3 == 1 { -1 } else { 0 });
+        }
+        for (i, odd) in odd.iter_mut().enumerate() {
+            let bytes = string(buf, starts[i], lengths[i]).filter(|bytes| bytes.len() < 1 << 31)?;
+            let start = if bytes.is_empty() { 0 } else { starts[i] as usize };
+            *odd = self.one(bytes, start, row + i, values);
+        }
+        Some(())
     }
-    let mut spans = [(0, 0); COMPARED];
-    let mut shapes: Vec<Shape> = Vec::new();
-    let (mut latest, mut oldest, mut missed) = (0, 0, 0);
-    let mut all = 0;
-    for row in 0..count {
-        let bytes = string(buf, starts[row], lengths[row]).filter(|bytes| bytes.len() < 1 << 31)?;
-        let start = if bytes.is_empty() { 0 } else { starts[row] as usize };
+
+    fn one(&mut self, bytes: &[u8], start: usize, row: usize, values: &mut Values) -> u8 {
         let fits = |shape: &Shape| shape.fits(bytes);
-        let known = match shapes.get(latest) {
-            Some(shape) if fits(shape) => Some(latest),
+        let known = match self.shapes.get(self.latest) {
+            Some(shape) if fits(shape) => Some(self.latest),
             // where each text has a shape of its own, none is looked for
-            _ if missed < 64 => shapes.iter().position(fits),
+            _ if self.missed < 64 => self.shapes.iter().position(fits),
             _ => None,
         };
         if let Some(known) = known {
-            (latest, missed) = (known, 0);
-            for &(name, begin, length) in &shapes[known].values {
+            (self.latest, self.missed) = (known, 0);
+            for &(name, begin, length) in &self.shapes[known].values {
                 values.note(name, row, start + begin, length);
             }
-            odd[row] = 0;
-            continue;
+            return 0;
         }
-        missed += 1;
-        let mut text = Text { bytes, row, start, odd: 0, present: 0, seen: 0, items: 0, spans: &mut spans };
-        text.scan(names, values);
-        odd[row] = text.odd;
-        all |= text.present;
-        if text.odd != 0 || bytes.is_empty() {
-            continue;
-        }
-        if let Some(shape) = Shape::of(bytes, names) {
-            latest = oldest;
-            oldest = (oldest + 1) % SHAPES;
-            if latest < shapes.len() {
-                shapes[latest] = shape;
+        self.missed = self.missed.saturating_add(1);
+        let mut text = Text { bytes, row, start, odd: 0, present: 0, seen: 0, items: 0, spans: &mut self.spans };
+        text.scan(self.names, values);
+        let odd = text.odd;
+        self.all |= text.present;
+        if let Some(shape) = Some(bytes).filter(|b| odd == 0 && !b.is_empty()).and_then(|b| Shape::of(b, self.names)) {
+            self.latest = self.oldest;
+            self.oldest = (self.oldest + 1) % SHAPES;
+            if self.latest < self.shapes.len() {
+                self.shapes[self.latest] = shape;
             } else {
-                shapes.push(shape);
+                self.shapes.push(shape);
             }
         }
+        odd
     }
-    Some(all)
 }
 
-const POWERS: [u32; 8] = {
-    let mut powers = [1u32; 8];
-    let mut i = 7;
-    while i > 0 {
-        powers[i - 1] = powers[i].wrapping_mul(31);
-        i -= 1;
-    }
-    powers
-};
+/// Neighbours in a word are added up: eight characters to four pairs, to two fours, to their sum.
+const FOLDS: [(u32, u64, u64); 3] =
+    [(8, 0x00FF_00FF_00FF_00FF, 31), (16, 0x0000_FFFF_0000_FFFF, 31 * 31), (32, 0xFFFF_FFFF, 31 * 31 * 31 * 31)];
 
-/// `String.hashCode` of a text behind what `seed` is the hash of. None: it is no UTF-8.
+/// `String.hashCode` of a text behind what `seed` is the hash of. None: it is not all ASCII.
+pub fn ascii_hash(seed: u32, text: &[u8]) -> Option<u32> {
+    let (mut hash, mut seen) = (seed, 0);
+    for part in text.chunks(8) {
+        let word = table::word(part);
+        seen |= word;
+        let last = word << (8 * (8 - part.len()));
+        let sum = FOLDS.iter().fold(last, |sum, &(bits, mask, weight)| (sum & mask) * weight + (sum >> bits & mask));
+        hash = hash.wrapping_mul(31u32.wrapping_pow(part.len() as u32)).wrapping_add(sum as u32);
+    }
+    (seen & !SEVEN == 0).then_some(hash)
+}
+
+/// The same of any text. None: it is no UTF-8.
 pub fn java_hash(seed: u32, text: &[u8]) -> Option<u32> {
-    if !text.is_ascii() {
+    ascii_hash(seed, text).or_else(|| {
         let units = std::str::from_utf8(text).ok()?.encode_utf16();
-        return Some(units.fold(seed, |h, unit| h.wrapping_mul(31).wrapping_add(u32::from(unit))));
-    }
-    let mut words = text.chunks_exact(8);
-    let mut hash = seed;
-    for word in &mut words {
-        let sum = word.iter().zip(POWERS).fold(0u32, |s, (&c, p)| s.wrapping_add(u32::from(c).wrapping_mul(p)));
-        hash = hash.wrapping_mul(POWERS[0].wrapping_mul(31)).wrapping_add(sum);
-    }
-    let rest = words.remainder().iter();
-    Some(rest.fold(hash, |h, &c| h.wrapping_mul(31).wrapping_add(u32::from(c))))
+        Some(units.fold(seed, |hash, unit| hash.wrapping_mul(31).wrapping_add(u32::from(unit))))
+    })
 }
 
-/// Hash of each text behind its seed (none: 0); odd: those that are no UTF-8. Returns how many are odd.
-pub fn hashes(
-    buf: &[u8],
-    starts: &[i64],
-    lengths: &[i64],
-    seeds: &[i32],
-    out: &mut [i32],
-    odd: &mut [u8],
-) -> Option<i64> {
-    let count = starts.len();
-    if lengths.len() != count || out.len() != count || odd.len() != count || !(seeds.is_empty() || seeds.len() == count)
-    {
-        return None;
-    }
-    let mut left = 0;
-    for row in 0..count {
-        let seed = seeds.get(row).map_or(0, |&seed| seed as u32);
-        let hash = java_hash(seed, string(buf, starts[row], lengths[row])?);
-        out[row] = hash.unwrap_or(0) as i32;
-        odd[row] = hash.is_none() as u8;
-        left += i64::from(hash.is_none());
-    }
-    Some(left)
+/// Hash of each text, -1: it is not all ASCII, or has a certain byte.
+pub fn plain_hashes(buf: &[u8], texts: (&[i64], &[i64]), apart: u8, out: &mut [i64]) -> Option<()> {
+    let (ones, apart) = (u64::MAX / 255, u64::from(apart) * (u64::MAX / 255));
+    let has = |word: u64| (word ^ apart).wrapping_sub(ones) & !(word ^ apart) & !SEVEN;
+    each(buf, texts, out, |_, text| {
+        let found = text.chunks(8).fold(0, |found, part| found | has(table::word(part)));
+        ascii_hash(0, text).filter(|_| found == 0).map_or(-1, i64::from)
+    })
 }

@@ -1,11 +1,11 @@
 //! Whatever the bytes, tables and numbers are: no panic, nothing read or written out of bounds, an end.
 //! And what is found is what a plain loop finds.
 
-use mqstore_kernel::chain::{follow, Chain, Frame, OWN};
+use mqstore_kernel::chain::{follow, Chain, Frame, Notes, OWN};
 use mqstore_kernel::lines::Template;
-use mqstore_kernel::rows::{copy, dictionary, go_on, meet, text_numbers};
-use mqstore_kernel::table::{Block, Columns, Table, BLOCK, WIDTH};
-use mqstore_kernel::text::{hashes, items, java_hash, odd, Names, Values};
+use mqstore_kernel::rows::{copy, go_on, meet, sum, Numbering};
+use mqstore_kernel::table::{each, Block, Columns, Table, BLOCK, WIDTH};
+use mqstore_kernel::text::{java_hash, odd, plain_hashes, Items, Names, Values};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -33,7 +33,7 @@ fn texts() -> impl Strategy<Value = (Vec<u8>, Vec<i64>, Vec<i64>)> {
 }
 
 /// The same text by text.
-fn each<'a>(buf: &'a [u8], starts: &'a [i64], lengths: &'a [i64]) -> impl Iterator<Item = &'a [u8]> + 'a {
+fn spans<'a>(buf: &'a [u8], starts: &'a [i64], lengths: &'a [i64]) -> impl Iterator<Item = &'a [u8]> + 'a {
     starts.iter().zip(lengths).map(move |(&start, &length)| &buf[start as usize..][..length.max(0) as usize])
 }
 
@@ -46,7 +46,7 @@ proptest! {
         starts in vec(astray(), 0..BLOCK),
         frame in vec(astray(), 0..9),
         at in 0..400usize,
-        base in any::<i64>(),
+        base in prop_oneof![0..40i64, any::<i64>()],
         stride in 0..40usize,
     ) {
         let Some(table) = Table::of(&rows, columns) else { return Ok(()) };
@@ -63,9 +63,14 @@ proptest! {
         }
         if let Some(frame) = Frame::of(&frame) {
             let chain = Chain { table: &table, frame: &frame, buf: &buf, base, crc: true };
-            if let Some((count, end)) = follow(&chain, at, &mut out, stride) {
+            if let Some((count, end)) = follow(&chain, at, &mut out, stride, None) {
                 prop_assert!(count <= stride && (end <= buf.len() || end == at));
             }
+            let (names, mut odd) = (Names::of(b"abcab", &[1, 1, 1, 2]).unwrap(), vec![0; stride]);
+            let numbers = [starts.first().copied().unwrap_or(0), base, 2, 4, base, 32];
+            let mut noted = vec![0; 2 + (3 + 2 * 4) * stride];
+            let notes = Notes::of(&table, &names, &numbers, &mut noted, &mut odd);
+            follow(&chain, at, &mut out, stride, notes);
         }
     }
 
@@ -86,7 +91,7 @@ proptest! {
         let frame = Frame::of(&[0, 4, 8, 0, 16, 7]).unwrap();
         let mut out = vec![0; (OWN + 3) * 400];
         let chain = Chain { table: &table, frame: &frame, buf: &buf, base, crc: true };
-        let found = follow(&chain, 0, &mut out, 400).unwrap();
+        let found = follow(&chain, 0, &mut out, 400, None).unwrap();
         let mut end = 0;
         let expected = sizes.iter().take_while(|&&size| { end += size; end <= buf.len() }).count();
         prop_assert_eq!(found.0, expected);
@@ -95,7 +100,7 @@ proptest! {
         let table = Table::of(&[4, 0, 0, 0, 0, 0], 2).unwrap();
         let frame = Frame::of(&[0, 4, -1, 0, 16, 7]).unwrap();
         let chain = Chain { table: &table, frame: &frame, buf: &buf, base: base + 1, crc: false };
-        prop_assert_eq!(follow(&chain, 0, &mut out, 400).unwrap(), found);
+        prop_assert_eq!(follow(&chain, 0, &mut out, 400, None).unwrap(), found);
     }
 
     #[test]
@@ -104,8 +109,8 @@ proptest! {
         let count = starts.len();
         let (mut columns, mut strange) = (vec![5; 4 * 3 * count], vec![0; count]);
         let mut values = Values { columns: &mut columns, names: 4, texts: count };
-        items(&names, &buf, &starts, &lengths, &mut values, &mut strange).unwrap();
-        for (row, text) in each(&buf, &starts, &lengths).enumerate() {
+        Items::of(&names).add(&buf, (&starts, &lengths), 0, &mut values, &mut strange).unwrap();
+        for (row, text) in spans(&buf, &starts, &lengths).enumerate() {
             prop_assert_eq!(strange[row] & odd::NUL != 0, text.contains(&0));
             for (number, name) in [&b"a"[..], b"b", b"c", b"ab"].iter().enumerate() {
                 let head = [name, &b"\x01"[..]].concat();
@@ -123,18 +128,17 @@ proptest! {
     #[test]
     fn texts_are_numbered_hashed_and_copied((buf, starts, lengths) in texts()) {
         let count = starts.len();
-        let all: Vec<&[u8]> = each(&buf, &starts, &lengths).collect();
+        let all: Vec<&[u8]> = spans(&buf, &starts, &lengths).collect();
         let (mut ids, mut leaders) = (vec![0; count], vec![0; count]);
-        let found = dictionary(&buf, &starts, &lengths, &mut ids, &mut leaders).unwrap() as usize;
+        let texts = (&starts[..], &lengths[..]);
+        let found = Numbering::default().add(&buf, texts, 0, &mut ids, &mut leaders).unwrap() as usize;
         for (row, text) in all.iter().enumerate() {
             prop_assert!((ids[row] as usize) < found);
             prop_assert_eq!(all[leaders[ids[row] as usize] as usize], *text);
         }
-        let (mut out, mut bad) = (vec![0; count], vec![0; count]);
-        hashes(&buf, &starts, &lengths, &[], &mut out, &mut bad).unwrap();
-        for (row, text) in all.iter().enumerate() {
-            prop_assert_eq!(bad[row] == 1, std::str::from_utf8(text).is_err());
-            prop_assert_eq!(java_hash(0, text).unwrap_or(0) as i32, out[row]);
+        for text in &all {
+            let units = |text: &str| text.encode_utf16().fold(0u32, |hash, unit| hash.wrapping_mul(31).wrapping_add(unit.into()));
+            prop_assert_eq!(java_hash(0, text), std::str::from_utf8(text).ok().map(units));
         }
         let mut places = Vec::new();
         let mut target = Vec::new();
@@ -176,9 +180,9 @@ proptest! {
         places in vec(astray(), 3),
     ) {
         copy(&buf, &starts, &lengths, &mut [0; 30], &places);
-        dictionary(&buf, &starts, &lengths, &mut [0; 3], &mut [0; 3]);
-        hashes(&buf, &starts, &lengths, &[], &mut [0; 3], &mut [0; 3]);
-        text_numbers((&buf, &starts, &lengths), &places, 4, 3, &mut [0; 3]);
+        Numbering::default().add(&buf, (&starts, &lengths), 0, &mut [0; 3], &mut [0; 3]);
+        plain_hashes(&buf, (&starts, &lengths), 32, &mut [0; 3]);
+        each(&buf, (&starts, &lengths), &mut [0; 3], |_, text| sum(text, 4, 3));
         meet(&places, &mut [0; 4], &mut [0; 3]);
         go_on(&places, (&starts, &lengths), &mut [-1; 2], &mut [-1; 2], &mut [0; 3]);
     }

@@ -26,6 +26,7 @@ from ..columns.rows import Rows, kept
 from ..log.batch import TailHistory
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..log.record_status import Mark, tombstones
+from ..log.window import NOTING_HASHES
 from .differences import Kind, compare
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ def scan_messages(
     if items is None and sound is not None:
         items = _Beside(log, crc, sound, can_skip)
     elif items is None:
-        items = log.scan(start, crc=crc, reuse=True)
+        items = log.scan(start, crc=crc, reuse=True, noting=NOTING_HASHES)
     for item in items:
         if isinstance(item, Extent):
             for auditor in auditors:

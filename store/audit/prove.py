@@ -26,6 +26,7 @@ from ..broker.snapshot import QueueId
 from ..columns.ordered import begins
 from ..columns.rows import Rows
 from ..disk.byte_reader import reading_rate
+from ..disk.file_queue import MappedFileQueue
 from ..disk.workers import Forked
 from ..index.compare import IndexFiles, uncovered
 from ..log.batch import Batch, Extent
@@ -76,6 +77,22 @@ class _Window(NamedTuple):
     items: PackedItems | None
 
 
+class Laid(NamedTuple):
+    """Units of a queue that were read, from number `first` on, and the files that they are in."""
+
+    files: MappedFileQueue
+    first: int
+    units: Units
+
+    def of(self, files: MappedFileQueue, offsets: Ints) -> Units | None:
+        """The units at queue offsets, of a queue with these files; None where they are others."""
+        at, count = int(offsets[0]) - self.first, len(offsets)
+        same = files.files == self.files.files and files.stop == self.files.stop
+        if not same or at < 0 or at + count > len(self.units):
+            return None
+        return self.units[at : at + count] if bool((np.diff(offsets) == 1).all()) else None
+
+
 @dataclass(frozen=True)
 class Proof:
     """What it takes to prove any part of a log.
@@ -112,6 +129,8 @@ class Prover:
         self._unindexed: int | None = None
         self._found = Found(proof.log, start, proof.light.version if proof.light else "")
         self._windows: list[_Window] = []
+        #: Of queues in files, what messages were laid beside last, where all were in order.
+        self.laid: dict[QueueId, Laid] = {}
 
     def see(self, item: Batch | Extent, dispatched: Dispatched | None = None) -> None:
         """The next thing in the log, bodies compared with their checksums. Raises Unreadable.
@@ -196,7 +215,7 @@ class Prover:
 
     def _settle(self) -> None:
         """Lay windows that follow one another beside their units; what is in order is found."""
-        group, self._windows = self._windows, []
+        group, self._windows, self.laid = self._windows, [], {}
         wrong = self._lay(group)
         if wrong:
             self._lay(group[: wrong[0]])
@@ -242,9 +261,14 @@ class Prover:
         columns = zip(*(row.tolist() for row in (*rows, *totals)), strict=True)
         queue_ranges = {name: QueueRange(*row) for name, row in zip(queues, columns, strict=True)}
         made: dict[QueueId, Units] = {}
+        bounds = list(zip(queues, new.tolist(), ends.tolist(), strict=True))
         if self._making is not None:
-            pieces = zip(queues, new.tolist(), ends.tolist(), strict=True)
-            made = {name: units[first:end] for name, first, end in pieces}
+            made = {name: units[first:end] for name, first, end in bounds}
+        elif self._copied is None:
+            numbers = messages.queue[new].tolist()
+            for number, (name, first, end) in zip(numbers, bounds, strict=True):
+                files = self._queues.stream(number).files
+                self.laid[name] = Laid(files, queue_ranges[name].first, units[first:end])
         items = [window.items for window in group if window.items is not None]
         facts = reduce(Facts.and_then, (window.facts for window in group))
         self._found.take(facts, queue_ranges, made, items)

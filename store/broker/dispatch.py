@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ...formats import message_properties as names
 from ...formats.derive import Columns, Ragged
-from ...formats.derive.ragged import Ints
+from ...formats.derive.ragged import Ints, Noted
 from ...formats.hashing import java_hash, java_string
 from ...formats.hashing_columns import index_hash_column, java_hash_column
 from ...formats.message import TRANSACTION_MASK, SysFlag
@@ -286,10 +286,16 @@ def _items(
     total = int(count.sum())
     record, key_hash = np.empty(total, np.int64), np.empty(total, np.int64)
 
-    def place(at: Ints, rows: Ints, prefix: npt.NDArray[np.int32], strings: Ragged) -> None:
+    def place(at: Ints | slice, rows: Ints, prefix: npt.NDArray[np.int32], strings: Ragged) -> None:
         record[at] = rows
         key_hash[at] = index_hash_column(prefix[topic_ids[rows]], strings)
 
+    whole = len(columns)
+    if tags is None and total == 2 * whole and has_unique.all() and key_count.all():
+        rows = np.arange(whole)  # of each a unique key and one other
+        place(slice(0, None, 2), rows, prefixes, unique)
+        place(slice(1, None, 2), rows, prefixes, keys)
+        return _index_items(columns, record, key_hash)
     if has_unique.all():
         place(begin, np.arange(len(columns)), prefixes, unique)
     else:
@@ -302,6 +308,10 @@ def _items(
         rows = np.flatnonzero(has_tags)
         marked = [_hash_before_key(topic, _TAG_MARK) for topic in topics]
         place(begin[rows] + count[rows] - 1, rows, np.array(marked, np.int32), tags[rows])
+    return _index_items(columns, record, key_hash)
+
+
+def _index_items(columns: Columns, record: Ints, key_hash: Ints) -> IndexItems:
     return IndexItems(
         record,
         key_hash,
@@ -319,6 +329,12 @@ def _hash_before_key(topic: bytes, mark: str = "") -> int:
 def split_keys(keys: Ragged) -> tuple[Ints, Ragged]:
     """Split each string at every space: row and text of all parts that are not empty, in order."""
     rows = np.flatnonzero(keys.length > 0)
+    hashes = keys.noted.hashes
+    if hashes is not None and hashes.min(initial=0) >= 0:  # no separator in any of them
+        if len(rows) == len(keys):
+            return rows, keys
+        noted = Noted(hashes=hashes[rows])
+        return rows, Ragged(keys.buffer, keys.start[rows], keys.length[rows], noted)
     packed = keys[rows].packed()
     spaces = np.flatnonzero(packed.buffer == ord(names.KEY_SEPARATOR))
     if not len(spaces):

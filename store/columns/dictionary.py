@@ -36,6 +36,9 @@ def dictionary(strings: Ragged) -> Dictionary:
     count = len(strings)
     if not count:
         return Dictionary(np.zeros(0, np.int64), [])
+    if strings.noted.numbers is not None:
+        ids, first = strings.noted.numbers
+        return Dictionary(ids, strings[first].tolist())
     if kernel.is_wanted(count):
         ids, first = np.empty(count, np.int64), np.empty(count, np.int64)
         found = kernel.run(kernel.Operation.DICTIONARY, (*strings.arrays, ids, first))

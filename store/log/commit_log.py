@@ -15,6 +15,7 @@ import numpy as np
 
 from ...formats.commit_log import DLEDGER, HEAD_BYTES, PLAIN, POSITION_BYTES, Frame
 from ...formats.derive import Ragged, decode
+from ...formats.derive.program import Noting
 from ...formats.derive.ragged import Ints
 from ...formats.message import MESSAGE
 from ..counted import counted
@@ -167,6 +168,7 @@ class CommitLog:
         recent: TailHistory | None = None,
         cut_bytes: int | None = None,
         reuse: bool = False,
+        noting: Noting | None = None,
     ) -> Iterator[Batch | Extent]:
         """Records and extents in log order, from position `start` to before `stop`.
 
@@ -175,10 +177,11 @@ class CommitLog:
 
         `crc`: compute the CRC of bodies. `recent`: the records before `start`, where there were
         good ones. `cut_bytes`: no batch has records on both sides of a multiple of it in a file, so
-        that a scan which begins there has the same ones. Raises Unreadable for an I/O error.
+        that a scan which begins there has the same ones. `noting`: for who asks all records for topics and
+        properties: they are looked at while the bytes are at hand. Raises Unreadable for an I/O error.
         """
         begin = None if start is None else self._item_of(start)
-        items = LogScan(self, begin, stop, crc, recent, cut_bytes).run()
+        items = LogScan(self, begin, stop, crc, recent, cut_bytes, noting=noting).run()
         return items if reuse else (i.copy() if isinstance(i, Batch) else i for i in items)
 
     def _item_of(self, position: int) -> int:

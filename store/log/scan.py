@@ -20,6 +20,7 @@ import numpy as np
 from ...formats import kernel
 from ...formats.commit_log import HEAD_BYTES, POSITION_BYTES, Frame
 from ...formats.derive import decode
+from ...formats.derive.program import Noting
 from ...formats.derive.ragged import Bytes, Ints
 from ...formats.message import BYTES_AROUND_BODY_MAX, MESSAGE
 from ..counted import counted
@@ -266,6 +267,8 @@ class LogScan:
         crc: bool,
         recent: TailHistory | None = None,
         cut_bytes: int | None = None,
+        *,
+        noting: Noting | None = None,
     ) -> None:
         self._log = log
         self._cut_bytes = cut_bytes
@@ -284,7 +287,7 @@ class LogScan:
         #: Log position where the last chain stopped.
         self._stopped = 0
         self._recent = recent or TailHistory()
-        self._plain = PlainChain()
+        self._plain = PlainChain(noting=noting)
         self._has_record: dict[str, bool] = {}
 
     def run(self) -> Iterator[Batch | Extent]:

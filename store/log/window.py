@@ -15,16 +15,21 @@ import numpy as np
 from ...formats import kernel
 from ...formats.commit_log import IN_ENTRY, IN_FRAME, ITEM, PLAIN, POSITION_BYTES, SIZE_DTYPE, Frame
 from ...formats.derive import Columns, decode
-from ...formats.derive.program import Program, program_of
+from ...formats.derive.program import Noting, Program, program_of
 from ...formats.derive.ragged import Bytes, Flags, Ints, Ragged, overlapping
-from ...formats.hashing_columns import crc31_column
+from ...formats.hashing_columns import WORD_FACTOR, WORDS, crc31_column
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
+from ...formats.message_properties import KEY_SEPARATOR
+from ...formats.property_columns import NAMES, VALUES
 from ..columns.rows import Rows
 
 #: Items that are walked over in one call of the kernel.
 _ROWS_AT_ONCE = 1 << 16
 #: Log positions beyond it have no place in a record.
 _FARTHEST = np.iinfo(np.int64).max
+#: What is noted of topics and properties for checks of the log, and for who asks what records add to queues and index.
+NOTING = Noting("topic", "properties", NAMES, VALUES, WORDS, WORD_FACTOR - (1 << 64))
+NOTING_HASHES = NOTING._replace(apart=ord(KEY_SEPARATOR))
 #: Rows that there is room for beyond those that are expected of a window.
 _SPARE_ROWS = 1024
 
@@ -183,10 +188,12 @@ def verdict(columns: Columns, position: Ints) -> Checked:
 class PlainChain:
     """Follows a chain in the native kernel, as long as each record is plain.
 
-    record_bytes: about what a record takes, learned from the windows before.
+    record_bytes: about what a record takes, learned from the windows before. noting: what is noted
+    of strings on the way.
     """
 
     record_bytes: int = 512
+    noting: Noting | None = None
 
     def narrowed(self, window: Window, size: int) -> Window:
         """What of a window has to be judged at once: `size` bytes, then the kernel goes on."""
@@ -207,7 +214,10 @@ class PlainChain:
         room = min(most, size // self.record_bytes + _SPARE_ROWS)
         while True:
             columns, fits, end = program.follow(
-                frame.numbers, window.array[:size], window.position, 0, crc=crc, room=room
+                *(frame.numbers, window.array[:size], window.position, 0),
+                crc=crc,
+                room=room,
+                noting=self.noting,
             )
             count = len(columns)
             if count < room or room == most:

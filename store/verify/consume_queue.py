@@ -37,6 +37,7 @@ from .queue_files import check_database
 from .queue_state import QueueCheck, QueueReader, Queues, queues_of
 from .queue_units import QueuePass, report_ends, report_missing
 from .register import after, of_messages
+from .start import ProofOfLog
 
 _HEAD = dtype_of(HEAD)
 _SECOND_MS = 1000
@@ -158,7 +159,11 @@ def units_of_messages(context: VerifyContext, messages: Messages) -> None:
     if not check.reader.exists:
         check.note_missing(messages)
         return
-    units = check.reader.lookup(messages.offset)
+    proof, units = context.states().get(ProofOfLog), None
+    if isinstance(proof, ProofOfLog):
+        units = proof.laid(messages.queue, check.reader.files, messages.offset)
+    if units is None:
+        units = check.reader.lookup(messages.offset)
     kinds = compare(units, messages)
     if not kinds.any():
         _found(context, check, messages)

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats import kernel
-from ...formats.derive.ragged import Flags, Ints, Ragged, overlapping
+from ...formats.derive.ragged import Flags, Ints, Ragged
+from ...formats.hashing_columns import WORD_FACTOR, word_sums
 from ...formats.message_properties import INNER_NUM, UNIQ_KEY
 from ...formats.sys_flag import SysFlag
 from ..columns.ordered import begins
@@ -260,12 +261,7 @@ _FREE = np.uint32(0)
 """No mark is 0."""
 _NEW, _AGAIN = 0, 2
 """What the native kernel says of a number: kernel/src/rows.rs."""
-_MIX = 0x9E3779B97F4A7C15
-_WORD = np.dtype(np.uint64)
-_WORDS = 8
-"""Words of a unique key that count: 64 characters. One made by a client of 5.x has 34, of an IPv6 host 56."""
-_LOW = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
-"""Masks of the first n bytes of a word."""
+_SEED_BYTES = 8
 _SEEDS = 1 << 16
 """Topics whose numbers are kept."""
 _AT_A_SEAM = 10_000
@@ -279,11 +275,14 @@ def unique_keys(context: VerifyContext, records: Records) -> None:
     """No two messages of a topic have one unique key, as far as memory for it lasts."""
     if context.scope.quick:
         return
-    keys = records.properties.find(UNIQ_KEY)
+    keys, topics = records.properties.find(UNIQ_KEY), records.topics
     has = np.flatnonzero(keys.length > 0)
     if not len(has):
         return
-    numbers = key_numbers(keys[has], records.topics.ids[has], records.topics.values)
+    if len(has) == len(keys):
+        numbers = key_numbers(keys, topics.ids, topics.values)
+    else:
+        numbers = key_numbers(keys[has], topics.ids[has], topics.values)
     seen = context.kept(Met, lambda: Met(behind=context.behind is not None))
     twice = seen.add(numbers, records.position[has])
     if twice.any():
@@ -428,32 +427,16 @@ def _place_and_mark(numbers: Numbers) -> tuple[Ints, npt.NDArray[np.uint32]]:
 @lru_cache(_SEEDS)
 def _seed(topic: bytes) -> int:
     """Not `hash`, which is another one in each process that is not forked off this one."""
-    return int.from_bytes(blake2b(topic, digest_size=_WORD.itemsize).digest())
+    return int.from_bytes(blake2b(topic, digest_size=_SEED_BYTES).digest())
 
 
 def key_numbers(keys: Ragged, topic_ids: Ints, topics: list[bytes]) -> npt.NDArray[np.uint64]:
     """A number for topic and key: equal for equal ones, and for others hardly ever."""
     seeds = np.array([_seed(topic) for topic in topics], np.uint64)
-    if kernel.is_wanted(len(keys)):
-        out = np.empty(len(keys), np.uint64)
-        arrays = (*keys.arrays, seeds[topic_ids], out)
-        kernel.run(kernel.Operation.TEXT_NUMBERS, arrays, (_WORDS, _MIX - (1 << 64)))
-        return out
-    mixed = seeds[topic_ids] ^ keys.length.astype(np.uint64)
-    words = overlapping(keys.buffer, _WORD)
-    shortest, last = int(keys.length.min()), len(words) - 1
-    for number in range(min(_WORDS, -(-int(keys.length.max()) // _WORD.itemsize))):
-        first = number * _WORD.itemsize
-        at = keys.start + first
-        if first + _WORD.itemsize <= shortest:
-            part = words[at]
-        else:  # near the end of the buffer a word is moved there from before it
-            behind = np.clip(at - last, 0, _WORD.itemsize - 1)
-            part = words[np.clip(at - behind, 0, last)] >> (8 * behind).astype(np.uint64)
-            part &= _LOW[np.clip(keys.length - first, 0, _WORD.itemsize)]
-        part *= np.uint64(pow(_MIX, number + 1, 1 << 64))
-        mixed += part
+    mixed = seeds[topic_ids]
+    mixed ^= keys.length.view(np.uint64)
+    mixed += word_sums(keys)
     mixed ^= mixed >> np.uint64(32)
-    mixed *= np.uint64(_MIX)
+    mixed *= np.uint64(WORD_FACTOR)
     mixed ^= mixed >> np.uint64(29)
     return mixed

@@ -22,6 +22,7 @@ from ..log.batch import LOOK_BACK, TailHistory
 from ..log.commit_log import Batch, CommitLog, Extent
 from ..log.record_status import Mark
 from ..log.splits import record_behind
+from ..log.window import NOTING, NOTING_HASHES
 from ..settings.options import options_of
 from .context import LogFacts, Records, VerifyContext, covered_of
 from .register import CHECKS, checks_of
@@ -106,7 +107,10 @@ def scan(
 ) -> Iterator[Batch | Extent]:
     """The log from a record on, in batches that are the same from wherever it is read."""
     log, recent = context.store.log, _recent(context.log)
-    return log.scan(start, stop, crc=crc, recent=recent, cut_bytes=CUT_BYTES, reuse=True)
+    noting = NOTING_HASHES if asks_dispatch(context) else NOTING
+    return log.scan(
+        start, stop, crc=crc, recent=recent, cut_bytes=CUT_BYTES, reuse=True, noting=noting
+    )
 
 
 def is_ended(context: VerifyContext, item: Batch | Extent) -> bool:
@@ -186,6 +190,11 @@ def _begin(log: CommitLog, part: Part) -> int:
 
 LOG_GROUPS = frozenset({"layout", "commit_log"})
 """Groups that look at records without asking what they add to queues and index."""
+
+
+def asks_dispatch(context: VerifyContext) -> bool:
+    """Some check asks what records add to queues and index."""
+    return not (context.scope.groups or frozenset(GROUPS)) <= LOG_GROUPS
 
 
 def wants_crc(context: VerifyContext, groups: frozenset[str]) -> bool:

@@ -11,9 +11,21 @@ from hypothesis import strategies as st
 
 from mqstore.formats import dledger
 from mqstore.formats.commit_log import DLEDGER, PLAIN, Frame
+from mqstore.formats.derive.ragged import Noted, Ragged
 from mqstore.formats.hashing import crc31
+from mqstore.formats.hashing_columns import index_hash_column, java_hash_column, word_sums
 from mqstore.formats.message import MESSAGE
-from mqstore.store.log.window import Window, check, find_item, walk
+from mqstore.formats.property_columns import Items
+from mqstore.store.broker.dispatch import split_keys
+from mqstore.store.columns.dictionary import dictionary
+from mqstore.store.log.window import (
+    NOTING_HASHES,
+    PlainChain,
+    Window,
+    check,
+    find_item,
+    walk,
+)
 
 from ...slices import examples
 from ..made_log import bodies, entry, naive_starts, record
@@ -197,3 +209,53 @@ def test_an_empty_body_needs_no_crc() -> None:
     assert checked.whole.tolist() == [True, True]
     assert checked.body_crc_ok is not None
     assert checked.body_crc_ok.tolist() == [True, False]
+
+
+def test_what_is_noted_on_the_way_is_what_a_look_at_the_strings_finds() -> None:
+    rng, data = random.Random(5), bytearray()
+    words = ["", "a", "k1 k2", "k" * 9, "TagA", "\u00fc", " ", "0123456789abcdef" * 3]
+    for _ in range(700):
+        names = rng.choices(["UNIQ_KEY", "KEYS", "TAGS", "WAIT", "x"], k=rng.randrange(5))
+        text = "".join(f"{name}\x01{rng.choice(words)}\x02" for name in names)
+        odd = rng.choice([b"", b"", b"KEYS", b"\x00", b"\x01\x02"])
+        topic = rng.choice([b"T", b"topic-of-some-length", b"Topic%d" % rng.randrange(40)])
+        data += record(len(data), b"body", topic=topic, properties=text.encode() + odd)
+    window = Window(data, len(data), 0)
+    checked = PlainChain(noting=NOTING_HASHES).checked(window, PLAIN, crc=True)
+    if checked is None:  # there is no kernel
+        return
+    assert len(checked) == 700
+    topics, texts = (checked.columns.ragged(name) for name in ("topic", "properties"))
+    assert topics.noted.numbers is not None and texts.noted.items is not None
+    found = dictionary(Ragged(*topics.arrays))
+    assert dictionary(topics).values == found.values
+    assert dictionary(topics).ids.tolist() == found.ids.tolist()
+    noted, looked = Items(texts), Items(Ragged(*texts.arrays))
+    for name in ("UNIQ_KEY", "KEYS", "TAGS", "WAIT", "__CRC32#"):
+        assert noted.find(name).tolist() == looked.find(name).tolist()
+        assert noted.count(name).tolist() == looked.count(name).tolist()
+        assert noted.has_name(name) == looked.has_name(name)
+    for flag in ("has_nul", "malformed", "run_together", "repeated"):
+        assert getattr(noted, flag)().tolist() == getattr(looked, flag)().tolist()
+    unique = noted.find("UNIQ_KEY")
+    assert unique.noted.sums is not None
+    assert word_sums(unique).tolist() == word_sums(Ragged(*unique.arrays)).tolist()
+    for name in ("UNIQ_KEY", "KEYS", "TAGS"):
+        with_notes = noted.find(name)
+        hashes = with_notes.noted.hashes
+        assert hashes is not None
+        plain = np.array([b" " not in text and text.isascii() for text in with_notes])
+        assert ((hashes >= 0) == plain).all()
+        some = with_notes[plain]
+        told = Ragged(*some.arrays, Noted(hashes=hashes[plain]))
+        assert java_hash_column(told).tolist() == java_hash_column(some).tolist()
+        before = np.arange(len(some), dtype=np.int32) * 7919
+        expected = index_hash_column(before, some).tolist()
+        assert index_hash_column(before, told).tolist() == expected
+        rows, keys = split_keys(told)
+        assert (rows.tolist(), keys.tolist()) == _split(some)
+
+
+def _split(keys: Ragged) -> tuple[list[int], list[bytes]]:
+    rows, parts = split_keys(keys)
+    return rows.tolist(), parts.tolist()
