@@ -192,6 +192,7 @@ def test_a_broken_file_is_told_with_its_place(tmp_path: Path) -> None:
     assert "topics.json: broken at byte" in told and "a broker reads topics.json.bak" in told
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("words", [("recover",), ("repair", "--queues"), ("repair", "--all")])
 def test_an_emptied_directory_of_queues(words: tuple[str, ...], tmp_path: Path) -> None:
     """The queues were in a RocksDB, as the topics are: no files are made."""

@@ -186,7 +186,7 @@ def test_what_a_clean_store_has_and_has_not(version: str, tmp_path: Path) -> Non
     again.close()
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "name",
     [name for name in NAMES if truth(name)["expected_verdict"] == "clean" and "clean" in name]

@@ -210,7 +210,7 @@ def examined(make: Make, work: Path, policy: Policy) -> Recovery:
     return analyze(Layout.open(root, CONFIG), version, policy=policy)
 
 
-@pytest.mark.few(28)
+@pytest.mark.few(20)
 @pytest.mark.parametrize("label", MADE)
 def test_a_row(label: str, tmp_path: Path) -> None:
     policy = Policy.KEEP if label in OF_KEEP else Policy.BROKER

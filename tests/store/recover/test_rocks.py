@@ -43,6 +43,7 @@ def test_a_hybrid_of_5_4_that_reads_a_database_far_behind(tmp_path: Path) -> Non
     assert found.prediction.case.label == "queue-database-behind"
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "name",
     [

@@ -136,7 +136,7 @@ DAMAGE = {
 }
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", [ROCKS, HYBRID, SAME])
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_the_rows_are_there_again(damage: str, name: str, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_the_record_that_a_broker_leaves_out(tmp_path: Path) -> None:
     assert everything(layout.root) == before
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("number", range(12))
 def test_killed_at_any_step(number: int, tmp_path: Path) -> None:
     layout = opened(MIGRATED, tmp_path / "counted")
@@ -250,6 +250,7 @@ def test_without_the_extra_one_line_says_what_to_install(
     assert everything(root) == before
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["rocks", "hybrid"])
 def test_nothing_to_do_behind_a_recovery(kind: str, tmp_path: Path) -> None:
     """Units of tombstones have no tag, and light queues keep those that name them."""

@@ -37,6 +37,7 @@ def wrong(case: Case, work: Path) -> list[str]:
     return []
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", FAST)
 def test_some_cases(name: str, tmp_path: Path) -> None:
     assert wrong(case_of(f"5.5.1-{name}"), tmp_path) == []
