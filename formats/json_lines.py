@@ -210,8 +210,9 @@ def _shown(kind: int, data: bytes, a: str, b: str) -> str | None:
 
 @lru_cache(maxsize=4)
 def _bounds(avoided: tuple[tuple[str, str], ...]) -> Ints:
-    """Where characters begin to be such, and where they end to be, by turns."""
-    bounds = [bound for first, last in sorted(avoided) for bound in (ord(first), ord(last) + 1)]
+    """Where such characters that JSON does not escape begin, and where they end, by turns."""
+    ranges = [(first, last) for first, last in sorted(avoided) if last > _DELETE]
+    bounds = [bound for first, last in ranges for bound in (ord(first), ord(last) + 1)]
     assert all(one < other for one, other in pairwise(bounds))
     return np.array(bounds, np.int64)
 

@@ -88,9 +88,12 @@ class Forked(Generic[T]):
         failed = self._wait()
         return None if failed else self._unpacked(data)
 
-    def _unpacked(self, data: bytes) -> T:
+    def _unpacked(self, data: bytes) -> T | None:
         packed, places = pickle.loads(data)
-        room = self._large.mapped(private=True) if self._large and places else memoryview(b"")
+        try:
+            room = self._large.mapped(private=True) if self._large and places else memoryview(b"")
+        except NoSpace:  # no memory to map it, either
+            return None
         found: T = pickle.loads(packed, buffers=[room[at : at + size] for at, size in places])
         return found
 

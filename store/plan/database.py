@@ -318,13 +318,15 @@ def database_edits(
     how = how._replace(slash_names=True)
     audit = _audited(stores, database, log, log_end, how, sound)
     if database is not None:
+        changes = after = None
         with suppress(Unreadable):
             changes = None if audit.broken else audit.changes()
             if changes is not None:
-                units, rows = changes
-                told = units.put.digest + _digest(units.gone) + _digest(rows)
-                after = changed(place, {UNITS: units, BOUNDS: rows})
-                return _edits_of(place, after, told), None
+                after = changed(place, {UNITS: changes[0], BOUNDS: changes[1]})
+        if changes is not None and after is not None:
+            units, rows = changes
+            told = units.put.digest + _digest(units.gone) + _digest(rows)
+            return _edits_of(place, after, told), None
         audit = _audited(stores, None, log, log_end, how, None)
     ends = () if database is None else _ends(database)
     kept = expired_ends(ends, audit.missing, log.min_offset)

@@ -82,8 +82,11 @@ class UnitSpool:
             for queue in self.queues:
                 prefix = _prefix(queue)
                 total.update(b"%d:%b" % (len(prefix), prefix))
+                count = 0
                 for rows in self.rows(queue):
                     total.update(rows)
+                    count += len(rows)
+                total.update(b"%d;" % count)
             self._digest = total.digest()
         return self._digest
 

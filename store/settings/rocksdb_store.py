@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,16 +46,24 @@ def timer_due(path: Path, unique_key: str) -> int | None:
     return None
 
 
-def read_whole(path: Path) -> None:
-    """Read the timers, transactions, or what consumers of POP have, and the end of every table of `rocksdbstore/`
-    or `kvStore/`. Raises Unreadable, Unsupported.
+def read_whole(path: Path, stopped: Callable[[], str] = str) -> str:
+    """Read the timers, transactions, or what consumers of POP have, of `rocksdbstore/` or `kvStore/`; why that
+    ended early, "" if it did not. Raises Unreadable, Unsupported, NoSpace.
 
-    Entries of the index are not read: there can be as many as messages. path: of the RocksDB.
+    Entries of the index are not read: there can be as many as messages. path: of the RocksDB. stopped: asked
+    now and then why to end, "" to go on.
     """
-    with RocksDb.open(path, every_file=True) as database:
+    with RocksDb.open(path) as database:
         for family in (formats.TIMER, formats.TRANSACTION, KV_STATE):
-            for _ in database.items(family):
-                pass
+            keys, start = [b""], b""
+            while keys and not stopped():
+                keys, _ = database.stretch(family, start, _AT_ONCE)
+                start = keys[-1] + b"\0" if keys else start
+    return stopped()
+
+
+_AT_ONCE = 1 << 12
+"""Rows."""
 
 
 def has_rows(path: Path) -> bool:

@@ -32,7 +32,7 @@ from ..disk.layout import (
     was_rocksdb,
 )
 from ..disk.lock import holder
-from ..errors import Missing, StoreError, Unreadable, Unsupported
+from ..errors import Missing, NoSpace, StoreError, Unreadable, Unsupported
 from ..findings.catalogue import Severity
 from ..findings.next_commands import RECOVER
 from ..log.batch import Extent, ExtentKind
@@ -474,16 +474,30 @@ def _names_manifest(context: VerifyContext, path: Path) -> bool:
 
 
 def _can_be_read(context: VerifyContext, path: Path, kept: dict[str, str]) -> None:
-    """What is kept in a RocksDB can be read; where it is not known to be kept there, a warning."""
+    """What is kept in a RocksDB can be read; where it is not known to be kept there, a warning.
+
+    Where a broker writes its files come and go: nobody can tell then.
+    """
     config = context.store.config
     used = [what for option, what in kept.items() if config.get_bool(option)]
+    why, failed, files = "", None, _names(path)
+    if context.scope.quick:
+        return
     try:
-        read_whole(path)
-    except Unsupported as error:
-        if used or has_rows(path):
-            context.unread.append(f"{path.name}: {error.hint or error.message}")
+        why = "a broker writes there" if context.live else read_whole(path, context.stopped)
+    except (Unsupported, NoSpace) as error:
+        why = error.hint or error.message
     except Unreadable as error:
+        failed = error
+        why = "its files changed meanwhile" if _names(path) != files else ""
+    if why and (used or has_rows(path)):
+        context.unread.append(f"{path.name}: {why}")
+    elif failed is not None and not why:
         there = f": it keeps {' and '.join(used)}" if used else ""
         level = Severity.ERROR if used else None
-        text = f"cannot be read ({error.message}){there}"
+        text = f"cannot be read ({failed.message}){there}"
         context.findings.add("I-014", os.fspath(path), text, severity=level)
+
+
+def _names(path: Path) -> list[str]:
+    return [entry.name for entry in list_entries(path)]

@@ -24,7 +24,20 @@ from mqstore.store.verify import log_order
 pytestmark = pytest.mark.skipif(not kernel.is_wanted(), reason=kernel.describe())
 
 WORDS = st.sampled_from(
-    [b"TAGS", b"KEYS", b"UNIQ_KEY", b"WAIT", b"a", b"true", b"A" * 40, b"", b"\x00", b"\xff"]
+    [
+        b"TAGS",
+        b"KEYS",
+        b"UNIQ_KEY",
+        b"WAIT",
+        b"a",
+        b"true",
+        b"A" * 40,
+        b"",
+        b"\x00",
+        b"\xff",
+        "é\n".encode(),
+        "中\t".encode(),
+    ]
 )
 TEXTS = st.lists(
     st.one_of(
@@ -217,7 +230,7 @@ def test_lines_of_columns(texts: list[bytes], number: int) -> None:
     count = len(column)
 
     def ask() -> Any:
-        made = JsonLines(count, [("\x80", "\x9f"), ("\xc0", "\xc5")])
+        made = JsonLines(count, [("\0", "\x1f"), ("\x80", "\x9f"), ("\xc0", "\xc5")])
         made.constant("constant \xe4 ")
         made.number(np.arange(count, dtype=np.int64) + number // 2)
         made.chosen(np.arange(count) % 2, ["one", "another"])

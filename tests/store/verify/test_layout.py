@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.errors import NoSpace
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.search.store import Store
+from mqstore.store.verify import layout
+from mqstore.store.verify.context import VerifyContext
 from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict
@@ -65,3 +68,28 @@ def test_without_the_extra_nobody_has_looked(store: Path, monkeypatch: pytest.Mo
     unused = stores.unpack("5.5.0-clean", store.parent)
     assert not any("rocksdbstore" in text for text in verified(unused).unread)
     assert any("rocksdbstore" in text for text in verified(unused, OPTION).unread)
+
+
+def test_beside_a_writing_broker_nobody_can_tell(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files come and go while they are read: none of it is damage."""
+    for table in (store / "rocksdbstore").glob("*.sst"):
+        table.unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(VerifyContext, "live", property(lambda _: True))
+        found = verified(store, OPTION)
+    assert not [f for f in found.findings if f.code == "I-014"]
+    assert any("rocksdbstore: a broker writes there" in text for text in found.unread)
+
+
+def test_a_full_disk_for_temporary_files_is_no_damage(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> str:
+        raise NoSpace("full")
+
+    monkeypatch.setattr(layout, "read_whole", full)
+    found = verified(store, OPTION)
+    assert not [f for f in found.findings if f.code == "I-014"]
+    assert any("rocksdbstore: full" in text for text in found.unread)
