@@ -57,11 +57,11 @@ def watched(spark: SparkSession, tell: Tell | None) -> Iterator[None]:
 
 
 class Progress:
-    """Tells of jobs whose tasks are known by their bytes, one job after the other."""
+    """Tells of jobs whose tasks are known by their bytes, one job after the other. Bytes never become fewer."""
 
     def __init__(self, tell: Tell | None) -> None:
         self._tell = tell
-        self._before = 0
+        self._before = self._told = 0
 
     @contextmanager
     def of(self, spark: SparkSession, sizes: Sequence[int]) -> Iterator[None]:
@@ -71,12 +71,14 @@ class Progress:
         def tell(done: Done) -> None:
             assert self._tell is not None
             now = self._before + reached[min(done.tasks, len(sizes))]
-            self._tell(replace(done, bytes=now))
+            self._told = max(self._told, now)  # of a stage that is over no task is active
+            self._tell(replace(done, bytes=self._told))
 
         with watched(spark, self._tell and tell):
             yield
         self._before += reached[-1]
         if self._tell is not None:
+            self._told = self._before
             self._tell(Done(0, bytes=self._before))
 
 

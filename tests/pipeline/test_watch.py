@@ -7,10 +7,12 @@ import re
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -18,7 +20,7 @@ from mqstore.cli import pipeline_options
 from mqstore.cli.options import Common
 from mqstore.cli.pipeline_options import showing
 from mqstore.pipeline import watch
-from mqstore.pipeline.watch import Done
+from mqstore.pipeline.watch import Done, Progress
 
 from ..stores import unpack
 
@@ -111,3 +113,21 @@ def test_every_command_wires_its_bar() -> None:
                 r"\b(showing|session_showing|common\.progress)\(", path.read_text(encoding="utf-8")
             )
             assert shown, path.name
+
+
+def test_bytes_never_become_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind the last task of a stage none is active for a moment."""
+    seen: list[int | None] = []
+
+    @contextmanager
+    def watched(_: object, tell: watch.Tell) -> Iterator[None]:
+        for tasks in (0, 1, 3, 0):
+            tell(Done(0, tasks))
+        yield
+
+    monkeypatch.setattr(watch, "watched", watched)
+    progress = Progress(lambda done: seen.append(done.bytes))
+    for _ in range(2):
+        with progress.of(cast("SparkSession", None), [10, 20, 30]):
+            pass
+    assert seen == [0, 10, 60, 60, 60, 60, 70, 120, 120, 120]
