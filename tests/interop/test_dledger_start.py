@@ -117,7 +117,6 @@ def contents(root: Path) -> dict[str, bytes]:
     return found
 
 
-@pytest.mark.few(1)
 @pytest.mark.parametrize("policy", ["keep", "broker"])
 @pytest.mark.parametrize("seed", _seeds((5,), "DLedger recoveries"))
 def test_what_was_recovered_is_left_alone(
