@@ -83,7 +83,7 @@ def squarified(sizes: Sequence[float], width: float, height: float) -> list[tupl
         side, row = min(width, height), left[:1]
         while len(row) < len(left) and _worst(left[: len(row) + 1], side) <= _worst(row, side):
             row = left[: len(row) + 1]
-        thick = sum(row) / side if side else 0.0
+        thick = min(sum(row) / side, max(width, height)) if side else 0.0  # sums are rounded
         at = 0.0
         for area in row:
             long = area / thick if thick else 0.0
