@@ -439,9 +439,8 @@ def databases_of_messages(context: VerifyContext) -> None:
     """The RocksDBs in which brokers keep more of messages have CURRENT, and the MANIFEST that it names, and can be read."""
     for name, kept in _KEPT_THERE.items():
         path = context.store.layout.root / name
-        if list_entries(path) and _names_manifest(
-            context, path
-        ):  # one is made in an empty directory, too
+        # a broker makes one in an empty directory, too
+        if list_entries(path) and _names_manifest(context, path):
             _can_be_read(context, path, kept)
 
 
