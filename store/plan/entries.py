@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ...formats.commit_log import DLEDGER
 from ...formats.derive import dtype_of
-from ...formats.derive.ragged import Flags, Ints, overlapping
+from ...formats.derive.ragged import Bytes, Flags, Ints, overlapping
 from ...formats.dledger import BLANK, HEAD, HEADER_BYTES, MAGIC_BLANK, MAGIC_ENTRY
 from ...formats.dledger_index import FILE_BYTES, UNIT_BYTES
 from ...formats.message_properties import ends_with_crc
@@ -25,13 +25,13 @@ from ..broker.dispatch import Dispatched
 from ..broker.load_rules import LoadedFile
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..counted import counted
-from ..disk.file_queue import MappedFileQueue, file_name
+from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..disk.files import Edit
 from ..errors import Refused
 from ..log.batch import Batch, Extent, ExtentKind, torn_properties
 from ..log.commit_log import CommitLog
 from ..settings.read import read_config_file
-from ..start.dledger import IndexFile, index_directory, units_of
+from ..start.dledger import IndexFile, entries_that_follow, index_directory, units_of
 from ..start.simulate import Outcome
 from .close import KeptLog, edits_of_cut, lengths_of, patched_queue, writes_of
 from .fill import SMALLEST_FILLER, Fill, Piece, encoded
@@ -449,21 +449,36 @@ def _spread(gap: EntryGap, parts: Sequence[tuple[int, int, bool]], count: int) -
 _AT_ONCE = 1 << 16
 
 
-def entry_index_edits(snapshot: Snapshot, log: CommitLog, end: int) -> list[Edit]:
+class _FileOfLog:
+    """`content[begin:end]` are bytes of a file of a log as it will be, uint8[end - begin]. Raises Unreadable."""
+
+    def __init__(self, queue: MappedFileQueue, file: MappedFile) -> None:
+        self._queue, self._file = queue, file
+
+    def __len__(self) -> int:
+        return self._file.size
+
+    def __getitem__(self, part: slice) -> Bytes:
+        begin, end, _ = part.indices(self._file.size)
+        data = np.empty(max(0, end - begin), np.uint8)
+        return data[: self._queue.read_into(self._file, begin, data.data)]
+
+
+def entry_index_edits(snapshot: Snapshot, queue: MappedFileQueue, end: int) -> list[Edit]:
     """Edits that make the index that of the log up to `end`: units that differ, zeros behind them; and
-    of the member's checkpoint.
+    of the member's checkpoint. queue: the files of the log as they will be.
+
+    An entry counts by its head, as for DLedger: the record in it may be cut.
     """
     index, fixer = IndexFile(snapshot), _IndexFixer(index_directory(snapshot))
     try:
         fixer.moved(index.entries)
-        first = -1
-        for item in log.scan(stop=end, crc=False, reuse=True):
-            if isinstance(item, Extent) or item.end > end:
-                continue
-            heads = _heads(item)
-            wanted = units_of(heads, item.position - HEADER_BYTES)
-            first = int(wanted["index"][0]) if first < 0 else first
-            fixer.compare(wanted, index.units(int(wanted["index"][0]), len(wanted)))
+        for file in queue.files_in(0, end):
+            for part in entries_that_follow(_FileOfLog(queue, file), file.start):
+                inside = part.positions + part.heads["size"] <= end
+                if inside.any():
+                    wanted = units_of(part.heads[inside], part.positions[inside])
+                    fixer.compare(wanted, index.units(int(wanted["index"][0]), len(wanted)))
         fixer.behind(index)
         return [*fixer.edits, *state_edits(snapshot, fixer.last)]
     finally:

@@ -301,7 +301,7 @@ def _completed(
     of_log = (edit._replace(phase=Phase.LOG) for edit in log.edits)
     edits = [*plan.edits, *of_log, *queues.edits]
     if snapshot.layout.dledger is not None:
-        made = entry_index_edits(snapshot, CommitLog.of(snapshot.layout, kept.queue), log.end)
+        made = entry_index_edits(snapshot, kept.queue, log.end)
         edits += (edit._replace(phase=Phase.LOG) for edit in made)
     fix = None
     if wish.queues_in_database:

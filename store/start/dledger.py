@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -40,14 +40,21 @@ _COMMITTED = "committedIndex"
 
 
 class Entries(NamedTuple):
-    """Entries that follow one another in one file: their first bytes in it int64[n], and their heads."""
+    """Entries that follow one another in one file: where that begins in the log, their first bytes in it
+    int64[n], and their heads.
+    """
 
-    file: LoadedFile
+    file_start: int
     starts: Ints
     heads: npt.NDArray[np.void]
     buffer: Bytes
     #: Byte of the file where `buffer` begins.
     offset: int
+
+    @property
+    def positions(self) -> Ints:
+        """Where they begin in the log, int64[n]."""
+        return self.starts + self.file_start
 
 
 @dataclass
@@ -140,7 +147,7 @@ def _walk(snapshot: Snapshot, files: list[LoadedFile], index: IndexFile) -> DLed
     while True:
         file, blank = files[number], False
         found.end = file.start
-        for part in entries_of(snapshot, file):
+        for part in entries_of(_content(snapshot, file), file.start):
             if isinstance(part, str):
                 found.reason, blank = part, part == _AT_BLANK
                 break
@@ -167,17 +174,31 @@ _AT_BLANK = "a BLANK closes the file, and there is no next one"
 _ZEROS = "nothing but zeros follows"
 
 
-def entries_of(snapshot: Snapshot, file: LoadedFile) -> Iterator[Entries | str]:
-    """The entries of a file from its first byte on, in windows, and last why they end."""
+class Content(Protocol):
+    """Bytes of a file: `content[begin:end]` are uint8[end - begin]."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, part: slice) -> Bytes: ...
+
+
+def _content(snapshot: Snapshot, file: LoadedFile) -> Content:
     assert file.entry is not None
-    content, offset = snapshot.bytes_of(file.entry), 0
+    return snapshot.bytes_of(file.entry)
+
+
+def entries_of(content: Content, start: int) -> Iterator[Entries | str]:
+    """The entries of a file from its first byte on, in windows, and last why they end.
+
+    start: position of that byte in the log.
+    """
+    offset = 0
     reach = _WINDOW_BYTES
     while True:
         data = content[offset : min(len(content), offset + reach)]
         starts, stop = follow(Window(bytearray(data), len(data), 0), DLEDGER)
         if len(starts):
             heads = overlapping(data, _HEAD)[starts]
-            yield Entries(file, starts + offset, heads, data, offset)
+            yield Entries(start, starts + offset, heads, data, offset)
             offset, reach = offset + int(stop), _WINDOW_BYTES
             continue
         if offset + len(data) < len(content) and _may_go_on(data):
@@ -206,12 +227,26 @@ def _why_no_entry(data: Bytes) -> str:
     return _ZEROS if head.size == 0 else "what stands there is no entry"
 
 
+def entries_that_follow(content: Content, start: int) -> Iterator[Entries]:
+    """The entries of a file that DLedger takes for such, if it takes the first one."""
+    last, term = -1, -1
+    for part in entries_of(content, start):
+        if isinstance(part, str):
+            return
+        count, why = _follows(part, last, term)
+        if count:
+            yield part._replace(starts=part.starts[:count], heads=part.heads[:count])
+            last, term = (int(part.heads[name][count - 1]) for name in ("index", "term"))
+        if why:
+            return
+
+
 def _follows(part: Entries, last: int, term: int) -> tuple[int, str]:
     """How many of these entries DLedger takes, and why not the next one."""
     heads = part.heads
     before = np.concatenate([np.array([last], np.int64), heads["index"][:-1]])
     terms = np.concatenate([np.array([term], np.int64), heads["term"][:-1]])
-    place = part.starts + part.file.start
+    place = part.positions
     tests = (
         (heads["magic"] == MAGIC_ENTRY, "the kind of entry is unknown"),
         (heads["pos"] == place, "the entry names another place"),
@@ -240,7 +275,7 @@ def _compare(part: Entries, count: int, index: IndexFile, found: DLedgerStart) -
     """Find the first unit that is not that of its entry: from there on the index is written anew."""
     if found.rewritten >= 0:
         return
-    wanted = units_of(part.heads[:count], part.starts[:count] + part.file.start)
+    wanted = units_of(part.heads[:count], part.positions[:count])
     first = int(wanted["index"][0])
     there = index.units(first, count) if first >= 0 else wanted[:0]
     same = np.zeros(count, np.bool_)
@@ -268,7 +303,7 @@ def _first_entry(snapshot: Snapshot, file: LoadedFile) -> Entries | None:
     data = snapshot.bytes_of(file.entry)[:HEADER_BYTES]
     if len(data) < HEADER_BYTES:
         return None
-    return Entries(file, np.zeros(1, np.int64), overlapping(data, _HEAD)[:1], data, 0)
+    return Entries(file.start, np.zeros(1, np.int64), overlapping(data, _HEAD)[:1], data, 0)
 
 
 def _committed(
@@ -289,7 +324,7 @@ def _committed(
 def _end_of_entry(snapshot: Snapshot, files: list[LoadedFile], number: int) -> int:
     """Position behind the entry of that number, by the log; -1 where it has none."""
     for file in reversed(files):
-        for part in entries_of(snapshot, file):
+        for part in entries_of(_content(snapshot, file), file.start):
             if isinstance(part, str):
                 break
             rows = np.flatnonzero(part.heads["index"] == number)
@@ -331,7 +366,7 @@ def records_of(
 
     `starts` and `ends` of the columns are bytes of the file.
     """
-    for part in entries_of(snapshot, file):
+    for part in entries_of(_content(snapshot, file), file.start):
         if isinstance(part, str):
             yield Taken(file, None, part != _AT_BLANK)
             return
