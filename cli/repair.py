@@ -205,38 +205,21 @@ def _analyze(
     kind: QueueKind | None,
 ) -> Judged:
     """judged: the store as it is now, before its queues go elsewhere."""
-    from ..store.repair.repair import analyze
+    from ..store.repair.repair import analyze, is_bare
     from ..store.verify.judged import verified_before, verified_beside
 
-    now_ms = time.time_ns() // 1_000_000
-    if kind is None and _is_bare(layout):
+    now_ms, jobs = time.time_ns() // 1_000_000, common.jobs
+    if kind is None and is_bare(layout):
         with reading_the_log(layout, common, common.rate) as tell:
             judgement, proved = verified_before(
-                layout, version, anew=True, rate_bytes=common.rate, jobs=common.jobs, tell=tell
+                layout, version, anew=True, rate_bytes=common.rate, jobs=jobs, tell=tell
             )
-            jobs = common.jobs
             found = analyze(layout, choice, version, now_ms, tell, jobs, proved=proved)
             return Judged(found, judgement)
     beside = verified_beside(judged, version, rate_bytes=half_rate(common))
     with beside as verdict, reading_the_log(layout, common, half_rate(common)) as tell:
-        found = analyze(layout, choice, version, now_ms, tell, common.jobs, kind)
+        found = analyze(layout, choice, version, now_ms, tell, jobs, kind)
         return Judged(found, verdict())
-
-
-def _is_bare(layout: Layout) -> bool:
-    """Queues and index have no files, as far as their folders show: all of them are made of the log."""
-    from ..store.disk.queue_directories import queue_directories
-    from ..store.errors import StoreError
-
-    if layout.queue_database is not None or layout.dledger is not None:
-        return False
-    try:
-        if layout.index.is_dir() and any(layout.index.iterdir()):
-            return False
-        parts = (layout.consume_queue, layout.batch_consume_queue)
-        return not any(any(queue_directories(part)) for part in parts)
-    except (OSError, StoreError):  # whoever reads it for its own sake says so
-        return False
 
 
 def _analyze_again(found: Repair, version: str | None, common: Common) -> Judged:

@@ -73,7 +73,7 @@ def _only_builds_database(plan: Plan) -> bool:
 
 
 def _is_done(edit: Edit, layout: Layout, plan: Plan) -> bool:
-    """A file holds what the plan says. Raises Unreadable."""
+    """A file, or the database, holds what the plan says. Raises Unreadable, OSError."""
     if plan.database is not None and Path(edit.path) == plan.database.path:
         return is_built(layout, plan.database)
     if edit.kind == "rebuild":

@@ -22,8 +22,9 @@ from ..broker.snapshot import Snapshot
 from ..disk.byte_reader import refusing
 from ..disk.files import Edit
 from ..disk.layout import Layout
+from ..disk.queue_directories import queue_directories
 from ..disk.workers import cores
-from ..errors import NotFound, Refused, Unsupported
+from ..errors import NotFound, Refused, StoreError, Unsupported
 from ..findings.findings import Finding
 from ..findings.next_commands import proposed
 from ..index.compare import index_edits
@@ -195,6 +196,19 @@ def _plan(
     elif has_database(layout) and Part.QUEUE in choice.parts:
         plan = with_database(layout, profile, plan, tell)
     return plan, config
+
+
+def is_bare(layout: Layout) -> bool:
+    """Queues and index have no files, as far as their folders show: all of them are made of the log."""
+    if layout.queue_database is not None or layout.dledger is not None:
+        return False
+    try:
+        if layout.index.is_dir() and any(layout.index.iterdir()):
+            return False
+        parts = (layout.consume_queue, layout.batch_consume_queue)
+        return not any(any(queue_directories(part)) for part in parts)
+    except (OSError, StoreError):  # whoever reads it for its own sake says so
+        return False
 
 
 def made_anew(
