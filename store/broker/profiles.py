@@ -199,6 +199,8 @@ class DatabaseRules(NamedTuple):
     checks_first: bool
     #: a pull fails at the unit before a hole, too, not at the hole alone (since 5.5.0)
     looks_ahead: bool = False
+    #: enableAcceleratedRecovery counts after a clean stop, too (5.4.0)
+    accelerated_when_clean: bool = False
 
 
 class Profile(NamedTuple):
@@ -337,7 +339,13 @@ PROFILES: dict[str, Profile] = {
             ),
             DispatchRules(True, ReputStart.LOG_END, index_tags=True, multi_dispatch=True),
             TimerRules(clamps=True, any_size=True),
-            DatabaseRules(hybrid=True, light=False, skips_new=False, checks_first=True),
+            DatabaseRules(
+                hybrid=True,
+                light=False,
+                skips_new=False,
+                checks_first=True,
+                accelerated_when_clean=True,
+            ),
         ),
         Profile(
             "5.5",

@@ -35,8 +35,8 @@ class QueueStores(NamedTuple):
 
     other: where no RocksDB may lie then. reads_database: consumers get what that has; light_in_database:
     of light queues. selected: LITE topics where it has their queues alone, None: all. extra_files: log files that
-    are looked at for the database alone. accelerated: a recovery after a crash begins at the position
-    dispatched. wrong: what the broker says of its options, "" if it takes them.
+    are looked at for the database alone. accelerated: a recovery begins at the position
+    dispatched, after a crash at least. wrong: what the broker says of its options, "" if it takes them.
     """
 
     files: bool = True

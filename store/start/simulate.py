@@ -410,8 +410,10 @@ def _behind_database(outcome: Outcome) -> int:
 
 
 def _skipped(outcome: Outcome, first: LoadedFile, behind: int) -> int:
-    """Bytes of the first file that an accelerated recovery after a crash leaves out."""
-    if not (outcome.stores.accelerated and outcome.snapshot.abort):
+    """Bytes of the first file that an accelerated recovery leaves out."""
+    rules = outcome.profile.database
+    counts = outcome.snapshot.abort or (rules is not None and rules.accelerated_when_clean)
+    if not (outcome.stores.accelerated and counts):
         return 0
     if outcome.stores.files:
         flushed = outcome.snapshot.checkpoint["logics_physical_offset"]

@@ -80,6 +80,22 @@ def test_an_accelerated_recovery_that_begins_behind_its_file(version: str, tmp_p
     assert refused(layout, version) == "queue-database-row"
 
 
+@pytest.mark.parametrize(("version", "passes"), [("5.4.0", True), ("5.5.1", False)])
+def test_an_accelerated_recovery_after_a_clean_stop(
+    version: str, passes: bool, tmp_path: Path
+) -> None:
+    """5.4 begins at the position dispatched, as after a crash, and meets no damage before it; 5.5 does."""
+    layout = opened(ROCKS, tmp_path, enableAcceleratedRecovery="true")
+    records = records_of(layout)
+    end = max(record.physical_offset + record.total_size for record in records)
+    newest = max((layout.root / "commitlog").iterdir())
+    second = min(r.physical_offset for r in records if r.physical_offset > int(newest.name))
+    with newest.open("r+b") as file:
+        file.seek(second - int(newest.name))
+        file.write(bytes(8))
+    assert (starts(again(layout), version)[0].log_end >= end) is passes
+
+
 def test_5_4_finds_no_file_of_a_light_queue_where_a_database_is_read(tmp_path: Path) -> None:
     """Only where a message of one is dispatched again (B44)."""
     more = {"combineCQPreferCQType": "defaultRocksDB"}
