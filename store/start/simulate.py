@@ -391,6 +391,12 @@ def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
         further.hand_out()
     if further is not None and further.poisoned is not None:
         outcome.hangs = _UndispatchableRecord(further.poisoned).reason
+    _cut_at(outcome, end, sound)
+
+
+def _cut_at(outcome: Outcome, end: int, sound: VerifiedLog | None) -> None:
+    """Queues and log end where the last record does."""
+    database = outcome.database
     if database is not None:
         if outcome.commit in (Commit.BEFORE_CUT, Commit.IN_PARTS):
             database.commit(in_parts=outcome.commit is Commit.IN_PARTS)
@@ -399,7 +405,9 @@ def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
         valid = sound.offsets() if sound and sound.end <= end else {}
         for name, queue in outcome.queues.items():
             queue.cut(end, valid.get(name, (0, 0)))
-    outcome.log_removed = truncate(files, end, snapshot.log_file_bytes)
+    outcome.log_removed = truncate(outcome.log.files, end, outcome.snapshot.log_file_bytes)
+    if database is not None:  # a file whose name does not follow may be the first now
+        database.log_start = outcome.log_start
 
 
 def _behind_database(outcome: Outcome) -> int:

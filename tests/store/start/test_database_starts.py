@@ -96,6 +96,18 @@ def test_an_accelerated_recovery_after_a_clean_stop(
     assert (starts(again(layout), version)[0].log_end >= end) is passes
 
 
+def test_units_are_held_against_the_log_as_the_recovery_leaves_it(tmp_path: Path) -> None:
+    """A file with an odd name comes last, ends the log, and is the first once the others are cut off."""
+    layout = opened(KILLED, tmp_path)
+    first = min((layout.root / "commitlog").iterdir())
+    first.rename(first.with_name("1"))
+    (outcome, *_) = starts(again(layout), "5.4.0")
+    assert outcome.log_start == 1
+    ends = [(queue.min_offset, queue.max_offset) for queue in outcome.read_queues.values()]
+    assert {low for low, _ in ends} == {0, 1}, "of all units only that of the record at 0 is gone"
+    assert sum(low for low, _ in ends) == 1 < max(high for _, high in ends)
+
+
 def test_5_4_finds_no_file_of_a_light_queue_where_a_database_is_read(tmp_path: Path) -> None:
     """Only where a message of one is dispatched again (B44)."""
     more = {"combineCQPreferCQType": "defaultRocksDB"}
