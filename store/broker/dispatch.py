@@ -211,6 +211,8 @@ class _LightQueues:
         if len(queues) != len(offsets):
             return
         for name, text in zip(queues, offsets, strict=True):
+            if "/" in name and not self._how.slash_names:
+                continue  # no broker looks at its offset then
             offset = int(text) if re.fullmatch(r"\+?[0-9]{1,19}", text) else -1
             if not 0 <= offset <= _LARGEST_OFFSET:
                 self.poisoned.append(row)
@@ -225,10 +227,9 @@ class _LightQueues:
                     self._rows.append((row, topic_id, own_queue, offset))
 
     def _has_queue(self, name: str) -> bool:
-        """A broker makes a unit for this name."""
+        """A broker makes a unit for this name, with or without a `/`."""
         light = name.startswith(LMQ_PREFIX) and not name.startswith(LITE_PREFIX)
-        left_out = light and self._how.lite_alone
-        return bool(name) and not left_out and (self._how.slash_names or "/" not in name)
+        return bool(name) and not (light and self._how.lite_alone)
 
     def merge(self, units: Units, columns: Columns, hashes: Ints) -> Units:
         """The own units and these, record by record, each record's own unit first."""

@@ -157,6 +157,7 @@ def test_light_queues() -> None:
         message("%LMQ%a", "9", "rmq_sys_x"),
         message("%LMQ%x/y", "3"),
         message("%LMQ%a", "x"),
+        message("%LMQ%x/y", "x"),
     ]
     found = dispatch_columns(columns_for(rows), Dispatching(index_tags=False))
     units, _ = rows_of(found)
@@ -165,11 +166,11 @@ def test_light_queues() -> None:
         *((0, "%LMQ%a", 0, 4), (0, "other", 7, 5), (0, "%LMQ%b", 0, 6)),
         *((1, "%LMQ%a", 0, 0), (1, "%LMQ%b", 0, 2)),
     ]
-    assert [unit[0] for unit in units] == [0, 0, 0, 0, 1, 1, 1, *range(2, 8)]
+    assert [unit[0] for unit in units] == [0, 0, 0, 0, 1, 1, 1, *range(2, 9)]
     assert {unit[6] for unit in units} == {tags_code("t")}
     assert found.poisoned.tolist() == [1, 7]
     slashed = dispatch_columns(columns_for(rows), Dispatching(index_tags=False, slash_names=True))
-    assert "%LMQ%x/y" in slashed.topics
+    assert "%LMQ%x/y" in slashed.topics and slashed.poisoned.tolist() == [1, 7, 8]
     plain = dispatch_columns(columns_for(rows), Dispatching(index_tags=False, multi_dispatch=False))
     assert len(plain.units) == len(rows)
 
