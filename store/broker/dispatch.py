@@ -211,8 +211,8 @@ class _LightQueues:
         if len(queues) != len(offsets):
             return
         for name, text in zip(queues, offsets, strict=True):
-            if "/" in name and not self._how.slash_names:
-                continue  # no broker looks at its offset then
+            if self._how.skips(name):
+                continue
             offset = int(text) if re.fullmatch(r"\+?[0-9]{1,19}", text) else -1
             if not 0 <= offset <= _LARGEST_OFFSET:
                 self.poisoned.append(row)
@@ -227,7 +227,7 @@ class _LightQueues:
                     self._rows.append((row, topic_id, own_queue, offset))
 
     def _has_queue(self, name: str) -> bool:
-        """A broker makes a unit for this name, with or without a `/`."""
+        """A broker makes a unit for this name, if it does not skip it."""
         light = name.startswith(LMQ_PREFIX) and not name.startswith(LITE_PREFIX)
         return bool(name) and not (light and self._how.lite_alone)
 

@@ -37,6 +37,10 @@ class Dispatching(NamedTuple):
     delay_levels: tuple[int, ...] | None = None
     lite_alone: bool = False
 
+    def skips(self, name: str) -> bool:
+        """A broker makes no queue of this name, and does not look at the number for it (spec 2.9)."""
+        return "/" in name and not self.slash_names
+
 
 OWN_QUEUES = Dispatching(items=False, multi_dispatch=False)
 """Nothing but the units in the queues of the records' own."""

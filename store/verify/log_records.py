@@ -25,6 +25,7 @@ from ...formats.property_columns import crc_values, ends_with_crc_item
 from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
 from ...formats.tombstone import FILLER_TOPIC
 from ..broker.dispatch import java_split
+from ..broker.dispatch_record import Dispatching
 from ..counted import counted
 from ..findings.catalogue import Severity
 from .context import LOOK, Mergeable, Records, VerifyContext, add_rows
@@ -324,12 +325,15 @@ def lmq_queues(context: VerifyContext, records: Records) -> None:
     rows = np.flatnonzero(queues.length > 0)
     offsets = records.properties.find(names.INNER_MULTI_QUEUE_OFFSET)
     poison = context.kept(_UndispatchableRecord, _UndispatchableRecord)
+    in_database = context.store.layout.queue_database is not None
+    how = Dispatching(slash_names=in_database or context.profile.dispatch.slash_names)
     for row in rows.tolist():
         wanted, given = java_split(queues[row]), java_split(offsets[row])
-        numbers = [re.fullmatch(r"\+?\d{1,19}", text) for text in given]
-        if len(wanted) == len(given) and all(numbers):
+        wrong = [not re.fullmatch(r"\+?\d{1,19}", text) for text in given]
+        if len(wanted) == len(given) and not any(wrong):
             continue
-        harm = _Harm.BLOCKS if len(wanted) == len(given) else _Harm.LEFT_OUT
+        throws = (bad and not how.skips(name) for name, bad in zip(wanted, wrong, strict=False))
+        harm = _Harm.BLOCKS if len(wanted) == len(given) and any(throws) else _Harm.LEFT_OUT
         light = counted(len(wanted), "light queue")
         text = f"{light} with the offsets {','.join(given)[:60]!r}"
         if offsets.length[row] <= 0:

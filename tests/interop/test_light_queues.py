@@ -18,7 +18,7 @@ from tests import stores
 from tests.store.plan.test_torn_records import places, planned, tear_named
 
 from .conftest import Judge
-from .served import DATA, SIZES, Row, as_broker, changed, loaded, mqstore, settings
+from .served import DATA, SIZES, Row, as_broker, changed, loaded, mqstore, rows, settings
 from .test_same_bytes import HOST, START_MS, difference
 
 pytestmark = pytest.mark.interop
@@ -104,6 +104,30 @@ def test_how_large_such_a_record_may_be(judge: Judge, version: str, tmp_path: Pa
         options = [*words, *as_broker(version), *settings(config)]
         said = mqstore("put", ours, "T", "x" * size, *options, codes=(0, 5))
         assert bool(said) == (result["status"] == "PUT_OK"), size
+
+
+@pytest.mark.parametrize("version", VERSIONS, scope="session")
+def test_a_number_that_nobody_reads(judge: Judge, version: str, tmp_path: Path) -> None:
+    """That for a name with a `/`: since 5.1 it stops no broker, and `verify` does not say so."""
+    config, root = SIZES | ON, tmp_path / "store"
+    row: Row = {
+        "topic": "orders",
+        "body": "x",
+        "properties": {"INNER_MULTI_DISPATCH": "%LMQ%a/b,%LMQ%a", "UNIQ_KEY": "K"},
+        "store_timestamp": START_MS,
+        "store_host": HOST,
+    }
+    loaded(judge, root, config, {"do": "put", "messages": [row]}, exit="halt")
+    file = min((root / "commitlog").iterdir())
+    file.write_bytes(file.read_bytes().replace(b"_OFFSET\x010,0", b"_OFFSET\x01x,0"))
+    said = mqstore(
+        *("verify", root, "--format", "ndjson", "--broker-version", version),
+        *settings(config),
+        codes=(1, 3),
+    )
+    (level,) = {row["severity"] for row in rows(said) if row.get("code") == "I-048"}
+    answer = judge.run(root, config=config, steps=[])
+    assert (answer["loaded"], level) == ((False, "fatal") if version < "5" else (True, "error"))
 
 
 def test_a_torn_record_keeps_its_place_in_the_queues_it_named(
