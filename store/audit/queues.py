@@ -199,11 +199,13 @@ class QueueAudit:
         shifted = self.irregular or (not self.renumber and self._is_shifted(log))
         if shifted:
             end = self._tail_end(log, self.stream.first, checked=False)
-            if end:
-                last = self._read(end - 1, 1)[0]
-                units = units[units["physical_offset"] > last["physical_offset"]]
+            last = int(self._read(end - 1, 1)["physical_offset"][0]) if end else -1
+            units = units[units["physical_offset"] > last]
+            missing = len(units)
+            units = joined([units, *self._behind_gap(log, end, last)])
+            units = units[np.unique(units["physical_offset"], return_index=True)[1]]
             offsets = end + np.arange(len(units), dtype=np.int64)
-            return self._fix(offsets, units, end + len(units), len(units), shifted=True)
+            return self._fix(offsets, units, end + len(units), missing, shifted=True)
         begin = self.next if self.first >= 0 else self.stream.first
         end = self._tail_end(log, begin, checked=True)
         if self.first < 0 and end == begin:
@@ -215,6 +217,20 @@ class QueueAudit:
             patched = np.concatenate([before, patched])
             patches = joined([filled, patches])
         return self._fix(patched, patches, end, missing, shifted=False)
+
+    def _behind_gap(self, log: CommitLog, end: int, last: int) -> Iterator[Units]:
+        """Units from queue offset `end` on that name messages of this queue behind the position `last`."""
+        topic = self.queue.topic.encode("utf-8", "surrogateescape")
+        for first, most in self.stream.ranges(end, self.stream.stop, _LOOKED_UP_AT_ONCE):
+            units = self._read(first, most)
+            positions = units["physical_offset"].astype(np.int64)
+            units = units[is_valid(units) & (positions > last) & (positions < self.log_end)]
+            found = log.records(units["physical_offset"].astype(np.int64))
+            mine = found.columns.ints("queue_id") == self.queue.queue_id
+            mine &= np.array(
+                [name == topic for name in found.columns.ragged("topic").tolist()], np.bool_
+            )
+            yield units[np.isin(units["physical_offset"], found.position[mine])]
 
     def _fix(
         self, offsets: Ints, units: Units, end: int, missing: int, *, shifted: bool
