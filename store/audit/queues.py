@@ -246,9 +246,10 @@ class QueueAudit:
     def _fix(
         self, offsets: Ints, units: Units, end: int, missing: int, *, shifted: bool
     ) -> QueueFix:
-        order = np.argsort(offsets, kind="stable")
-        beyond = self._beyond(end)
-        rows = offsets[order], units[order]
+        rows, beyond = (offsets, units), self._beyond(end)
+        if (offsets[1:] < offsets[:-1]).any():
+            order = np.argsort(offsets, kind="stable")
+            rows = offsets[order], units[order]
         return QueueFix(self.queue, *rows, end, missing, shifted, beyond, self.spill)
 
     def _beyond(self, end: int) -> int:
