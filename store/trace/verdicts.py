@@ -20,10 +20,8 @@ from ..counted import counted
 from ..log.message import Message
 from ..log.record_status import Mark
 from .answer import Evidence, Judgement, Verdict
-from .family import Family, Place
-from .filtering import Subscription, filtered
-from .groups import GROUPS, OFFSETS, TOPICS, Groups
-from .named import Named, Naming
+from .family import Family, Named, Naming, Place
+from .groups import GROUPS, OFFSETS, TOPICS, Groups, Subscription, filtered
 
 if TYPE_CHECKING:
     from ..inspect.pop import Popped
