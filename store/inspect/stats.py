@@ -17,8 +17,7 @@ import numpy as np
 from ...formats.derive.ragged import Ints
 from ...formats.message import SysFlag
 from ..errors import LimitExceeded
-from ..log.batch import Batch
-from ..search.inner_batch import messages_in
+from ..log.batch import Batch, messages_in
 from .stats_dimensions import DEAD_LETTER, RETRY, USER, Columns
 
 GROUPS_MAX = 200_000

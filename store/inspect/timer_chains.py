@@ -20,8 +20,7 @@ from ...formats.timer_wheel import FILE_BYTES
 from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..errors import UnreadableRange, Unsupported
-from ..search.found import Note
-from ..search.store import Store
+from ..search.store import Note, Store
 from ..timer.read import CUT, NOWHERE, WINDOW_UNITS, TimerEntries, follow, is_in_place, timer_wheel
 from ..timer.wheel import Ticks
 

@@ -15,8 +15,7 @@ import numpy as np
 from ..counted import counted
 from ..disk.checkpoint import read_timer_check
 from ..errors import StoreError
-from ..search.found import Note
-from ..search.store import Store
+from ..search.store import Note, Store
 from ..settings.rocksdb_store import TimersKept, timers_kept
 from ..timer.read import NOWHERE, TimerEntries
 from .timer_chains import Chained, Wheel

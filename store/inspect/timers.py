@@ -16,8 +16,7 @@ import numpy as np
 from ...formats.derive.ragged import Ints
 from ..counted import counted
 from ..queues.places import Places, batches
-from ..search.found import Note
-from ..search.store import Store
+from ..search.store import Note, Store
 from ..timer.read import NO_NUMBER, NOWHERE
 from .timer_chains import Chained, entries_of, wheel_of
 from .timer_database import Engine, in_database, with_database

@@ -21,10 +21,9 @@ from ..queues.places import Places, batches
 from ..queues.read_batches import SparseRange, sparse_units, summary_of
 from ..queues.units import is_valid
 from ..settings.read import read_config_file
-from .found import Found, Note, Via
 from .queue_search import of_topic
 from .selection import Selection
-from .store import Store
+from .store import Found, Note, Store, Via
 
 _POLICY, _COMPACTION = "cleanup.policy", "COMPACTION"
 

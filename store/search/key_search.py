@@ -23,15 +23,13 @@ from ..counted import counted
 from ..disk.queue_directories import queue_directories
 from ..errors import NotFound
 from ..index.read import Answer
-from ..log.batch import Batch
+from ..log.batch import Batch, unwrapped
 from ..log.record_status import Mark
 from ..queues.places import Places, batches, merged
-from .found import Found, Note, Via
-from .inner_batch import unwrapped
 from .log_search import Range, found_in, search_log
 from .queue_search import batch_places, open_batch_queue
 from .selection import Selection, matches, utf8
-from .store import Store
+from .store import Found, Note, Store, Via
 
 
 def search_key(

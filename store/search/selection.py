@@ -209,7 +209,7 @@ class Selection(NamedTuple):
             return batch.take(self.mask(batch))
         import numpy as np
 
-        from .inner_batch import backwards, messages_in, unwrapped
+        from ..log.batch import backwards, messages_in, unwrapped
 
         apart = unwrapped(batch, self.max_body_bytes)
         mask = self.mask(apart)

@@ -23,8 +23,8 @@ from ..errors import InvalidInput, Missing, StoreError
 from ..log.message import Message
 from ..offsets.positions import PULLED, positions_of
 from ..queues.filter_bits import SQL92, ConsumerFilter, consumer_filters, read_filters
-from ..search.found import Note
 from ..search.selection import Selection
+from ..search.store import Note
 from ..settings.databases import rows_of, stand_ins
 from ..settings.read import BACKUP, FILES, read_config_file
 from .answer import Evidence, Judgement, Verdict

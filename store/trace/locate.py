@@ -21,11 +21,10 @@ from ..log.commit_log import Batch, ExtentKind
 from ..log.message import Message
 from ..log.record_status import Mark
 from ..search.find import Address, Finder, parse_address
-from ..search.found import Found, Note
 from ..search.key_search import search_key
 from ..search.log_search import search_log
 from ..search.selection import Selection, matches
-from ..search.store import Store
+from ..search.store import Found, Note, Store
 from .answer import Evidence, Judgement, Verdict
 from .family import Family, families, identity, naming, only
 

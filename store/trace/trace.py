@@ -21,8 +21,7 @@ from ..errors import StoreError
 from ..findings.next_commands import NOTHING_GIVEN, Given, command
 from ..log.message import Message
 from ..queues.rocksdb import is_rocksdb, readable
-from ..search.found import Note
-from ..search.store import Store
+from ..search.store import Note, Store
 from .answer import Event, Evidence, Fate, GroupVerdict, Judgement, Kind, NextStart, Trace, Verdict
 from .family import Family, Named, Naming, Place, named, naming, places_of
 from .groups import FILTERS, TOPICS, Groups, Subscription, read_groups

@@ -15,10 +15,9 @@ from ..broker.system_topics import HALF_TOPIC, ROCKSDB_HALF_TOPIC, TIMER_TOPIC, 
 from ..counted import counted
 from ..errors import NotFound, StoreError
 from ..log.message import Message
-from ..search.found import Note
 from ..search.key_search import search_key
 from ..search.selection import Selection
-from ..search.store import Store
+from ..search.store import Note, Store
 from .answer import Event, Evidence, Judgement, Kind, Verdict
 from .family import Family, Role
 
