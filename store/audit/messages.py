@@ -25,7 +25,7 @@ from ..columns.ordered import begins, order_of_pairs
 from ..columns.rows import Rows, kept
 from ..log.batch import TailHistory
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
-from ..log.record_status import Mark, tombstones
+from ..log.message import Mark, tombstones
 from ..log.window import NOTING_HASHES
 from .differences import Kind, compare
 

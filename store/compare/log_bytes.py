@@ -15,7 +15,7 @@ import numpy as np
 
 from ...formats.derive.ragged import Bytes
 from ..disk.file_queue import MappedFileQueue
-from ..log.splits import LOOK_BACK_BYTES
+from ..log.commit_log import LOOK_BACK_BYTES
 from ..search.store import Store
 
 RANGES_MAX = 10_000

@@ -6,10 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..counted import counted
-from ..log.commit_log import Batch
-from ..log.message import Message, messages
-from ..log.record_status import Mark
-from ..log.splits import LOOK_BACK_BYTES, Split, scan_split
+from ..log.commit_log import LOOK_BACK_BYTES, Batch, Split, scan_split
+from ..log.message import Mark, Message, messages
 from ..search.store import Store
 from .log_bytes import Range
 

@@ -19,7 +19,7 @@ from ...formats.message import MESSAGE
 from ...formats.message_properties import CRC_ITEM_BYTES, crc_item, ends_with_crc
 from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog
-from ..log.record_status import Mark
+from ..log.message import Mark
 from ..log.write import LogWriter, place_columns
 from .moved import NOWHERE, Moved
 

@@ -48,8 +48,7 @@ from ..counted import counted
 from ..disk.lock import holder
 from ..errors import Missing
 from ..log.batch import Batch
-from ..log.message import Message, messages
-from ..log.record_status import Mark
+from ..log.message import Mark, Message, messages
 from ..plan.observer import Progress, read_progress
 from ..queues.places import batches, of_queue
 from ..search.selection import equal, utf8

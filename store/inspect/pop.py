@@ -24,7 +24,7 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import TIMER_TOPIC
 from ..errors import Missing, StoreError
 from ..log.batch import Batch
-from ..log.record_status import Mark
+from ..log.message import Mark
 from ..plan.observer import Progress, read_progress
 from ..queues.places import Places, batches
 from ..queues.rocksdb import RocksDb, is_rocksdb

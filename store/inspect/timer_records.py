@@ -28,7 +28,7 @@ from ...formats.timer_log import MAGIC_DELETE, MAGIC_ROLL
 from ..broker.system_topics import TIMER_TOPIC
 from ..columns.rows import Rows
 from ..log.batch import Batch, Extent, ExtentKind
-from ..log.record_status import Mark
+from ..log.message import Mark
 from ..search.selection import equal, utf8
 from ..search.store import Store
 from ..timer.read import NO_NUMBER, NOWHERE, TimerEntries

@@ -29,8 +29,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 import numpy as np
 
 from ...formats import message_properties as names
-from ...formats.client_batch import MESSAGE as CLIENT_MESSAGE
-from ...formats.client_batch import starts_of
 from ...formats.derive import Columns, Ragged, decode
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import MESSAGE, TRANSACTION_MASK, SysFlag
@@ -38,8 +36,7 @@ from ...formats.property_columns import find as find_property
 from ..columns.rows import Key, Rows
 from ..counted import counted
 from .body import MAX_BODY_BYTES, compression_of, unpack
-from .message import is_batch_record
-from .record_status import Mark
+from .message import Mark, is_batch_record
 
 if TYPE_CHECKING:
     from ...formats.commit_log import Frame
@@ -251,6 +248,8 @@ def unwrapped(batch: Batch, max_bytes: int = MAX_BODY_BYTES) -> Batch:
     rows = np.flatnonzero(is_batch_record(batch.columns.ints("sys_flag")))
     if batch.inner is not None or not len(rows):
         return batch
+    from ...formats.client_batch import MESSAGE as CLIENT_MESSAGE
+
     bodies = _bodies(batch, rows, max_bytes)
     starts = [_starts(body) for body in bodies.tolist()]
     counts = np.array([len(found) for found in starts], np.int64)
@@ -276,6 +275,8 @@ def _ints(numbers: list[int]) -> Ints:
 
 def _starts(body: bytes) -> list[int]:
     """Where the messages begin, none of what is no batch."""
+    from ...formats.client_batch import starts_of
+
     try:
         return starts_of(body)
     except ValueError:

@@ -22,7 +22,7 @@ from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import BATCH_CONSUME_QUEUE, Layout
 from ..errors import NotFound
 from ..log.batch import Batch
-from ..log.record_status import Mark
+from ..log.message import Mark
 from ..put.tail import end_with_unit
 from ..queues.read import QueueSummary, batch_summaries
 from ..queues.read_batches import BatchConsumeQueue

@@ -39,7 +39,7 @@ from ..disk.layout import Layout
 from ..disk.queue_directories import queue_directories
 from ..errors import NotFound
 from ..log.commit_log import Batch, CommitLog
-from ..log.record_status import Mark
+from ..log.message import Mark
 from ..queues.read import ConsumeQueue
 from ..queues.units import Units
 from ..search.compaction import open_log

@@ -33,7 +33,7 @@ from ..disk.layout import Layout
 from ..errors import Missing
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
-from ..log.record_status import Mark
+from ..log.message import Mark
 from ..log.scan import LogItems
 from ..log.window import check, number_at, walk
 from .store import Note, Store

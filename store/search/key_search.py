@@ -24,7 +24,7 @@ from ..disk.queue_directories import queue_directories
 from ..errors import NotFound
 from ..index.read import Answer
 from ..log.batch import Batch, unwrapped
-from ..log.record_status import Mark
+from ..log.message import Mark
 from ..queues.places import Places, batches, merged
 from .log_search import Range, found_in, search_log
 from .queue_search import batch_places, open_batch_queue

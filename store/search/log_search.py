@@ -24,8 +24,7 @@ from ..errors import Corrupted, InvalidInput, NotFound
 from ..log.batch import messages_in, unwrapped
 from ..log.body import MAX_BODY_BYTES
 from ..log.commit_log import Batch, Extent, ExtentKind
-from ..log.message import is_batch_record, messages
-from ..log.record_status import Mark
+from ..log.message import Mark, is_batch_record, messages
 from ..queues.places import Places, batches
 from .selection import Selection, TimeRange, parse_range
 from .store import Found, Note, Store, Via

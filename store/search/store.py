@@ -17,9 +17,7 @@ from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout
 from ..disk.queue_directories import has_topic, queue_directories
 from ..errors import InvalidInput, Missing, NotAStore, NotFound, StoreError
-from ..log.message import Message
-from ..log.one_record import read_message
-from ..log.record_status import Mark
+from ..log.message import Mark, Message, read_message
 from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary
 
 if TYPE_CHECKING:

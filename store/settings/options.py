@@ -25,7 +25,7 @@ from ..broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC, format_levels, p
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
 from ..errors import InvalidInput, NotFound, StoreError
-from ..log.one_record import read_message
+from ..log.message import read_message
 
 if TYPE_CHECKING:
     from ..disk.layout import Layout
@@ -138,7 +138,7 @@ def shown_multi_dispatch(layout: Layout) -> str:
     from ...formats.message_properties import INNER_MULTI_DISPATCH
     from ..broker.system_topics import LMQ_PREFIX
     from ..disk.queue_directories import queue_directories
-    from ..log.one_record import read_message
+    from ..log.message import read_message
     from ..queues.read import ConsumeQueue
 
     if layout.rocksdb_queues:

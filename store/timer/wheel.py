@@ -162,7 +162,7 @@ def _written(files: MappedFileQueue) -> Iterator[int]:
 
 def _out_times(layout: Layout) -> Iterator[int]:
     """TIMER_OUT_MS of some of the newest messages of the timer topic."""
-    from ..log.one_record import read_message
+    from ..log.message import read_message
     from ..queues.read import ConsumeQueue
 
     if layout.rocksdb_queues or not (layout.consume_queue / TIMER_TOPIC).is_dir():

@@ -30,7 +30,7 @@ from ..disk.files import Files
 from ..disk.layout import Layout
 from ..errors import Missing, NotFound
 from ..index.read import sizes_of
-from ..log.one_record import read_message
+from ..log.message import read_message
 from ..queues.read import ConsumeQueue
 from .read import TimerUnits, due_ms, timer_log
 from .wheel import Slot, Ticks, TimerMessage, Wheel, next_place

@@ -18,8 +18,7 @@ from typing import NamedTuple
 from ..counted import counted
 from ..errors import InvalidInput, NotFound, StoreError
 from ..log.commit_log import Batch, ExtentKind
-from ..log.message import Message
-from ..log.record_status import Mark
+from ..log.message import Mark, Message
 from ..search.find import Address, Finder, parse_address
 from ..search.key_search import search_key
 from ..search.log_search import search_log

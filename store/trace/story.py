@@ -18,8 +18,7 @@ from ...formats.host import host_text
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
 from ..counted import counted
 from ..errors import StoreError
-from ..log.message import Message
-from ..log.one_record import read_message
+from ..log.message import Message, read_message
 from ..queues.read import ConsumeQueue
 from ..search.store import Store
 from ..tiered.segments import open_segments, tiered_roots

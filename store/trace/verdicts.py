@@ -17,8 +17,7 @@ from ...formats.message_properties import RETRY_PREFIX
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX, is_system_topic
 from ..counted import counted
-from ..log.message import Message
-from ..log.record_status import Mark
+from ..log.message import Mark, Message
 from .answer import Evidence, Judgement, Verdict
 from .family import Family, Named, Naming, Place
 from .groups import GROUPS, OFFSETS, TOPICS, Groups, Subscription, filtered

@@ -26,7 +26,7 @@ from ..disk.queue_directories import queue_directories
 from ..errors import Missing
 from ..findings.catalogue import Severity
 from ..log.commit_log import Batch, CommitLog, ExtentKind
-from ..log.record_status import Mark
+from ..log.message import Mark
 from ..queues.read_batches import SparseRange, sparse_units
 from ..queues.units import Units, is_valid
 from ..settings.read import read_config_file

@@ -25,7 +25,7 @@ from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..errors import Missing
 from ..findings.catalogue import Severity
 from ..log.batch import Extent, ExtentKind
-from ..log.record_status import Mark, tombstones
+from ..log.message import Mark, tombstones
 from ..log.scan import WINDOW_BYTES, Fault, LogItems
 from ..tiered.dledger_index import index_units
 from .context import Mergeable, Records, VerifyContext

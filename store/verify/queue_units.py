@@ -29,7 +29,7 @@ from ..counted import counted
 from ..errors import NotFound
 from ..findings.catalogue import Severity
 from ..log.commit_log import Batch
-from ..log.record_status import tombstones
+from ..log.message import tombstones
 from ..queues.units import Units, is_pre_fill, is_valid
 from .context import VerifyContext, covered_of
 from .queue_state import Missing, QueueCheck, QueueReader, Queues, may_have_none

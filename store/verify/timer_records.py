@@ -14,7 +14,7 @@ from ...formats.property_columns import Items
 from ..broker.system_topics import TIMER_TOPIC
 from ..columns.ordered import rows_of
 from ..columns.rows import Rows
-from ..log.record_status import tombstones
+from ..log.message import tombstones
 from .context import Mergeable, Records, VerifyContext
 from .register import of_records
 

@@ -14,9 +14,8 @@ import pytest
 
 from mqstore.store.errors import NotFound
 from mqstore.store.log.commit_log import Batch
-from mqstore.store.log.message import is_batch_record
+from mqstore.store.log.message import is_batch_record, read_message
 from mqstore.store.log.message import messages as messages_of
-from mqstore.store.log.one_record import read_message
 from mqstore.store.queues.places import Places, batches, merged
 from mqstore.store.search.find import find, read_queue
 from mqstore.store.search.key_search import search_key, uncovered

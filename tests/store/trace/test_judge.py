@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.store.broker.snapshot import QueueId
-from mqstore.store.log.message import Message
-from mqstore.store.log.record_status import Mark
+from mqstore.store.log.message import Mark, Message
 from mqstore.store.trace.answer import Judgement, Verdict
 from mqstore.store.trace.family import Family, Named, Naming, Place
 from mqstore.store.trace.groups import TAG, Groups, Subscription
