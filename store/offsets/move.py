@@ -36,13 +36,13 @@ from ..settings.databases import stand_ins
 from ..settings.rocksdb import POSITIONS, SECOND, SINGLE
 from ..start.config_load import Start, load_config
 from ..start.config_rules import DELAYS, LIGHT_OFFSETS, OFFSETS, config_rules
-from .groups import groups_of
 from .lag import Ends, Queue, behind_log, queue_ends
 from .positions import (
     CONSUMED,
     LIGHT,
     MEMBER_OF,
     Position,
+    groups_of,
     offset_files,
     positions_of,
 )
