@@ -28,9 +28,8 @@ from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import read_regular
 from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.file_queue import Foreign, MappedFileQueue, start_of
-from ..disk.layout import Layout
+from ..disk.layout import Layout, QueueDirectory, queue_directories
 from ..disk.lock import holder
-from ..disk.queue_directories import QueueDirectory, queue_directories
 from ..errors import Missing, from_os_error
 from ..index.files import Header
 from ..index.read import Index, sizes_of

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...formats.derive.ragged import Ints
 from ..disk.file_queue import MappedFileQueue
-from ..disk.queue_directories import queue_directories
+from ..disk.layout import queue_directories
 from ..errors import InvalidInput
 from ..queues.read import QueueSummary
 from ..queues.read_batches import BatchConsumeQueue

@@ -30,7 +30,7 @@ from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
 from ..broker.topics import loads
 from ..disk.byte_reader import read_regular
-from ..disk.spill import Spill
+from ..disk.temporary import Spill
 from ..errors import InvalidInput, StoreError, Unreadable
 from ..index.compare import IndexAudit, IndexFiles
 from ..log.commit_log import Batch, Extent

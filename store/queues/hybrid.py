@@ -7,8 +7,7 @@ from functools import cached_property
 from heapq import merge
 
 from ..broker.system_topics import LMQ_PREFIX
-from ..disk.layout import Layout
-from ..disk.queue_directories import QueueDirectory, has_topic
+from ..disk.layout import Layout, QueueDirectory, has_topic
 from ..errors import Unreadable, Unsupported
 from .read import ConsumeQueue, ConsumeQueues, QueueSummary
 from .rocksdb import RocksdbConsumeQueues

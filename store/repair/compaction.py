@@ -35,8 +35,7 @@ from ..counted import counted
 from ..disk.byte_reader import read_regular
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..disk.files import Edit
-from ..disk.layout import Layout
-from ..disk.queue_directories import queue_directories
+from ..disk.layout import Layout, queue_directories
 from ..errors import NotFound
 from ..log.commit_log import Batch, CommitLog
 from ..log.message import Mark

@@ -28,8 +28,7 @@ from ..broker.system_topics import LITE_PREFIX, LMQ_PREFIX
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.files import Edit
-from ..disk.layout import ROCKSDB_CONSUME_QUEUE, ROCKSDB_STORE_TYPE, Layout
-from ..disk.queue_directories import queue_directories
+from ..disk.layout import ROCKSDB_CONSUME_QUEUE, ROCKSDB_STORE_TYPE, Layout, queue_directories
 from ..errors import Refused, Unreadable, Unsupported
 from ..findings.next_commands import proposed
 from ..log.batch import Batch, Extent, ExtentKind

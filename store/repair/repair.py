@@ -21,8 +21,7 @@ from ..broker.profiles import Profile, profile_of, writer_profile
 from ..broker.snapshot import Snapshot
 from ..disk.byte_reader import refusing
 from ..disk.files import Edit
-from ..disk.layout import Layout
-from ..disk.queue_directories import queue_directories
+from ..disk.layout import Layout, queue_directories
 from ..disk.workers import cores
 from ..errors import NotFound, Refused, StoreError, Unsupported
 from ..findings.findings import Finding

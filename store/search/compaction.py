@@ -12,8 +12,7 @@ import numpy as np
 
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
-from ..disk.layout import Layout
-from ..disk.queue_directories import QueueDirectory, has_topic, no_topic, queue_directories
+from ..disk.layout import Layout, QueueDirectory, has_topic, no_topic, queue_directories
 from ..errors import Missing, NotFound
 from ..log.commit_log import CommitLog, Extent, ExtentKind
 from ..log.message import messages

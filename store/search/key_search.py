@@ -20,7 +20,7 @@ import numpy as np
 from ...formats.message_properties import UNIQ_KEY
 from ...formats.property_columns import Items
 from ..counted import counted
-from ..disk.queue_directories import queue_directories
+from ..disk.layout import queue_directories
 from ..errors import NotFound
 from ..index.read import Answer
 from ..log.batch import Batch, unwrapped

@@ -18,7 +18,7 @@ from ...formats.property_columns import find as find_property
 from ..broker.system_topics import SCHEDULE_TOPIC
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
-from ..disk.queue_directories import QueueDirectory, no_topic, queue_directories
+from ..disk.layout import QueueDirectory, no_topic, queue_directories
 from ..errors import NotFound
 from ..log.batch import unwrapped
 from ..log.commit_log import Batch

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import MappedFileQueue
-from ..disk.layout import Layout
-from ..disk.queue_directories import has_topic, queue_directories
+from ..disk.layout import Layout, has_topic, queue_directories
 from ..errors import InvalidInput, Missing, NotAStore, NotFound, StoreError
 from ..log.message import Mark, Message, read_message
 from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary

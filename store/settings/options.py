@@ -77,7 +77,7 @@ def level_ms(levels: tuple[int, ...], level: int) -> int:
 
 def _waits(layout: Layout) -> dict[int, Counter[int]]:
     """By level that has a queue, how many of its newest messages wait how many ms: whole seconds."""
-    from ..disk.queue_directories import has_topic
+    from ..disk.layout import has_topic
     from ..queues.read import ConsumeQueue
 
     found: dict[int, Counter[int]] = {}
@@ -137,7 +137,7 @@ def shown_multi_dispatch(layout: Layout) -> str:
     """The queue that shows it, "" where none does. What cannot be read shows nothing."""
     from ...formats.message_properties import INNER_MULTI_DISPATCH
     from ..broker.system_topics import LMQ_PREFIX
-    from ..disk.queue_directories import queue_directories
+    from ..disk.layout import queue_directories
     from ..log.message import read_message
     from ..queues.read import ConsumeQueue
 

@@ -22,7 +22,7 @@ from ..broker.snapshot import QueueId
 from ..columns.ordered import rows_of
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..disk.queue_directories import queue_directories
+from ..disk.layout import queue_directories
 from ..errors import Missing
 from ..findings.catalogue import Severity
 from ..log.commit_log import Batch, CommitLog, ExtentKind
