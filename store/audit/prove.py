@@ -23,8 +23,7 @@ from ...formats.message_properties import INNER_MULTI_DISPATCH
 from ..broker.dispatch import Dispatched, dispatch
 from ..broker.dispatch_record import Dispatching
 from ..broker.snapshot import QueueId
-from ..columns.ordered import begins
-from ..columns.rows import Rows
+from ..columns import Rows, begins
 from ..disk.byte_reader import reading_rate
 from ..disk.file_queue import MappedFileQueue
 from ..disk.workers import Forked

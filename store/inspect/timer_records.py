@@ -26,7 +26,7 @@ from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import Items
 from ...formats.timer_log import MAGIC_DELETE, MAGIC_ROLL
 from ..broker.system_topics import TIMER_TOPIC
-from ..columns.rows import Rows
+from ..columns import Rows
 from ..log.batch import Batch, Extent, ExtentKind
 from ..log.message import Mark
 from ..search.selection import equal, utf8

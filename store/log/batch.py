@@ -33,7 +33,7 @@ from ...formats.derive import Columns, Ragged, decode
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import MESSAGE, TRANSACTION_MASK, SysFlag
 from ...formats.property_columns import find as find_property
-from ..columns.rows import Key, Rows
+from ..columns import Key, Rows
 from ..counted import counted
 from .body import MAX_BODY_BYTES, compression_of, unpack
 from .message import Mark, is_batch_record

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ...formats.derive.ragged import Flags
     from ..broker.dispatch import Units
     from ..broker.profiles import WriterProfile
-    from ..columns.dictionary import Dictionary
+    from ..columns import Dictionary
 
 _BOUND, _CHECKPOINT = numbers_of(formats.BOUND), numbers_of(formats.CHECKPOINT)
 _CHECKPOINT_KEY = formats.bound_key(CHECKPOINT_TOPIC, 0, MAX)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...formats.derive import Ragged
     from ...formats.derive.ragged import Ints
     from ..broker.profiles import LightQueueRules
-    from ..columns.dictionary import Dictionary
+    from ..columns import Dictionary
 
 
 _NUMBER_MARK = names.INNER_NUM.encode() + names.NAME_VALUE_SEPARATOR

@@ -42,7 +42,7 @@ from .write import queue_directory
 
 if TYPE_CHECKING:
     from ..broker.dispatch import Units
-    from ..columns.dictionary import Dictionary
+    from ..columns import Dictionary
     from .filter_bits import BloomFilter, ConsumerFilter
 
 

@@ -22,7 +22,7 @@ from ...formats.derive import Columns, decode
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import MESSAGE, SysFlag
 from ...formats.tombstone import FILLER_TOPIC
-from ..columns.dictionary import dictionary
+from ..columns import dictionary
 from ..counted import counted
 from ..damage.drill import check_empty
 from ..disk.broker_conf import BrokerConfig

@@ -343,7 +343,7 @@ def _topics(stored: Ragged, topic: str) -> Flags:
         return equal(stored, utf8(topic))
     import numpy as np
 
-    from ..columns.dictionary import dictionary
+    from ..columns import dictionary
 
     found = dictionary(stored)
     meant = np.array([_is_of(name, topic) for name in found.values], np.bool_)

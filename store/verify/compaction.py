@@ -19,7 +19,7 @@ from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import Items
 from ...formats.sparse_consume_queue import END, UNIT_BYTES
 from ..broker.snapshot import QueueId
-from ..columns.ordered import rows_of
+from ..columns import rows_of
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.layout import queue_directories

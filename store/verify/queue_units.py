@@ -24,7 +24,7 @@ from ...formats.property_columns import find
 from ..broker.dispatch import java_split
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX
-from ..columns.ordered import Ranges
+from ..columns import Ranges
 from ..counted import counted
 from ..errors import NotFound
 from ..findings.catalogue import Severity
