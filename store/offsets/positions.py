@@ -17,8 +17,8 @@ from ..broker.profiles import profile_of
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, is_system_group
 from ..disk.layout import Layout
 from ..errors import StoreError
-from ..settings.databases import InForce, in_force, rows_of, stand_ins
 from ..settings.read import BACKUP, FILES, ConfigFile, config_files, read_config_file
+from ..settings.rocksdb import InForce, in_force, rows_of, stand_ins
 from ..start.config import files_in_use
 from ..start.config_load import Loaded, Start, load_config, load_table
 from ..start.config_rules import DELAYS, GROUPS, LIGHT_OFFSETS, MODES, OFFSETS, config_rules

@@ -117,7 +117,7 @@ def _light_rows(table: Mapping[str, Any]) -> Iterator[tuple[QueueId, str, int]]:
 def _of_rocksdb(config: Path, options: Mapping[str, str] | None) -> Iterator[_Table]:
     """The same of a RocksDB, where there is one that can be read."""
     from ..queues.rocksdb import readable
-    from ..settings.databases import rows_of, stand_ins
+    from ..settings.rocksdb import rows_of, stand_ins
 
     path = stand_ins(config, options).get(_PLAIN)
     if path is None or not readable():

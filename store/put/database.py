@@ -25,7 +25,7 @@ from ..index.read import sizes_of
 from ..queues.rocksdb import CURRENT, RocksDb, RocksdbConsumeQueues, queue_of_bound
 from ..queues.rocksdb_build import UnitChanges, UnitSpool
 from ..queues.rocksdb_write import changed, in_order
-from ..settings.databases import rows_of, stand_ins
+from ..settings.rocksdb import rows_of, stand_ins
 from ..start.queue_stores import QueueStores, queue_stores
 from .tail import Tail, unclean
 

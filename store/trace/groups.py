@@ -25,8 +25,8 @@ from ..offsets.positions import PULLED, positions_of
 from ..queues.filter_bits import SQL92, ConsumerFilter, consumer_filters, read_filters
 from ..search.selection import Selection
 from ..search.store import Note
-from ..settings.databases import rows_of, stand_ins
 from ..settings.read import BACKUP, FILES, read_config_file
+from ..settings.rocksdb import rows_of, stand_ins
 from .answer import Evidence, Judgement, Verdict
 from .family import Named
 

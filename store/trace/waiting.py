@@ -122,7 +122,7 @@ class Waiting:
         return Judgement(Verdict.TRANSACTION, reason, tuple(evidence))
 
     def _in_rocksdb(self, half: Message, evidence: list[Evidence]) -> Judgement:
-        from ..settings.rocksdb_store import transaction_is_open
+        from ..settings.rocksdb import transaction_is_open
 
         where = self._store.layout.rocksdb_store.name
         try:
@@ -231,7 +231,7 @@ class Waiting:
         self, message: Message, due: int | None, evidence: list[Evidence]
     ) -> Judgement | None:
         """Where timers are in a RocksDB; None where they are not."""
-        from ..settings.rocksdb_store import timer_due
+        from ..settings.rocksdb import timer_due
 
         where = self._store.layout.rocksdb_store.name
         try:
