@@ -23,8 +23,7 @@ from ..disk.layout import Layout
 from ..errors import InvalidInput, Refused, Unsupported
 from ..index.read import sizes_of
 from ..queues.rocksdb import CURRENT, RocksDb, RocksdbConsumeQueues, queue_of_bound
-from ..queues.rocksdb_build import UnitChanges, UnitSpool
-from ..queues.rocksdb_write import changed, in_order
+from ..queues.rocksdb_write import UnitChanges, UnitSpool, changed, in_order
 from ..settings.rocksdb import rows_of, stand_ins
 from ..start.queue_stores import QueueStores, queue_stores
 from .tail import Tail, unclean

@@ -25,10 +25,9 @@ from ..disk.layout import Layout
 from ..errors import NotAStore, NotFound, Refused, Unclean, Unsupported, from_os_error
 from ..index.read import sizes_of
 from ..log.message import Message, read_message
-from ..queues.hybrid import HybridConsumeQueues
+from ..queues.hybrid import HybridConsumeQueues, has_database
 from ..queues.read import ConsumeQueues, QueueSummary, batch_summaries
 from ..queues.rocksdb import RocksdbConsumeQueues
-from ..queues.rocksdb_which import has_database
 
 if TYPE_CHECKING:
     from ..log.batch import Batch

@@ -34,6 +34,7 @@ from ..findings.next_commands import proposed
 from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog
 from ..plan.plan import Plan, QueueRow
+from ..queues.hybrid import selective_double_write
 from ..queues.read import ConsumeQueues
 from ..queues.rocksdb import (
     HINT,
@@ -43,18 +44,17 @@ from ..queues.rocksdb import (
     odd_rows,
     readable,
 )
-from ..queues.rocksdb_build import (
+from ..queues.rocksdb_write import (
     UNIT,
     Bound,
     DatabaseFix,
     Holes,
     UnitSpool,
+    database_files,
     expired_ends,
     last_units,
     values_of,
 )
-from ..queues.rocksdb_which import selective_double_write
-from ..queues.rocksdb_write import database_files
 from ..settings.generation import generation_of
 from ..settings.options import options_of
 from ..start.queue_stores import lite_topics

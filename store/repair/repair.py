@@ -30,7 +30,7 @@ from ..index.compare import index_edits
 from ..log.commit_log import CommitLog
 from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan, make_plan
-from ..queues.rocksdb_which import has_database
+from ..queues.hybrid import has_database
 from ..recover.recovery import Proved
 from ..search.store import Store
 from ..session.fingerprint import Fingerprint

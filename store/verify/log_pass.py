@@ -224,7 +224,7 @@ def read(
         return
     from ..audit.messages import scan_messages
     from ..broker.dispatch_record import Dispatching
-    from ..queues.rocksdb_which import selective_double_write
+    from ..queues.hybrid import selective_double_write
     from ..start.queue_stores import queue_stores
 
     layout, rules = context.store.layout, context.profile.dispatch
