@@ -32,6 +32,7 @@ from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan, make_plan
 from ..queues.hybrid import has_database
 from ..recover.recovery import Proved
+from ..search.selection import queue_text
 from ..search.store import Store
 from ..session.fingerprint import Fingerprint
 from ..session.journal import unfinished
@@ -53,7 +54,7 @@ from .database import (
 )
 from .ext import ext_repair
 from .index import crc_item_edits, index_fix, stray_files
-from .parts import Choice, Part, covers, part_of, queue_text
+from .parts import Choice, Part, covers, part_of
 from .timer import planned_queue, timer_edits
 
 
