@@ -1,7 +1,7 @@
 //! A table: what Python makes of a construct schema. Steps over a record's bytes, from front to
 //! back; each writes numbers of records into columns. A string is two columns: start and length.
 
-use std::slice::ChunksExact;
+use std::ops::Range;
 
 /// One row of a table: the operation and up to five numbers.
 pub const WIDTH: usize = 6;
@@ -47,35 +47,39 @@ pub struct Table {
     columns: usize,
 }
 
-/// Where records begin and may end, and where the steps have come to. `ok`: all bytes were there.
+/// Where records begin and may end, and where the steps have come to.
 pub struct Block {
     /// First byte of each record.
     pub starts: [usize; BLOCK],
     /// Byte behind the last that may be read.
     pub limits: [usize; BLOCK],
-    /// Where the run begins.
-    runs: [usize; BLOCK],
-    /// The bytes of the run of each record, one behind the other; zeros of one that is not ok.
-    bytes: Vec<u8>,
-    /// How many they are of each.
-    size: usize,
     /// Byte behind the last that was read.
     pub ends: [usize; BLOCK],
-    /// All lengths fit.
+    /// All lengths fit: all bytes were there.
     pub ok: [bool; BLOCK],
+    /// Where the run begins; `NOWHERE` of a record that is not ok.
+    runs: [usize; BLOCK],
 }
+
+/// No buffer has a byte there, nor within a run behind it.
+const NOWHERE: usize = usize::MAX >> 1;
 
 impl Default for Block {
     fn default() -> Block {
-        Block {
-            starts: [0; BLOCK],
-            limits: [0; BLOCK],
-            runs: [0; BLOCK],
-            bytes: Vec::new(),
-            size: 1,
-            ends: [0; BLOCK],
-            ok: [false; BLOCK],
-        }
+        let nothing = [0; BLOCK];
+        Block { starts: nothing, limits: nothing, ends: nothing, ok: [false; BLOCK], runs: [NOWHERE; BLOCK] }
+    }
+}
+
+impl Block {
+    /// Go behind the next bytes of a record. Returns where they begin, or that they are not there.
+    #[inline]
+    fn pass(&mut self, i: usize, length: Option<usize>) -> Option<usize> {
+        let at = self.ends[i];
+        let length = length.filter(|&n| self.ok[i] && n <= self.limits[i].saturating_sub(at));
+        self.ok[i] = length.is_some();
+        self.ends[i] = at + length.unwrap_or(0);
+        length.map(|_| at)
     }
 }
 
@@ -93,6 +97,11 @@ impl<'a> Columns<'a> {
 
     fn part(&mut self, column: usize, row: usize, count: usize) -> &mut [i64] {
         &mut self.numbers[column * self.stride + row..][..count]
+    }
+
+    fn set_string(&mut self, column: usize, row: usize, start: usize, length: usize) {
+        let at = column * self.stride + row;
+        (self.numbers[at], self.numbers[at + self.stride]) = (start as i64, length as i64);
     }
 
     /// Starts and lengths of the strings of some rows.
@@ -169,8 +178,7 @@ impl Table {
     }
 
     fn steps_over(
-        &self, mut steps: &[Step], buf: &[u8], block: &mut Block, rows: std::ops::Range<usize>, out: &mut Columns,
-        row: usize,
+        &self, mut steps: &[Step], buf: &[u8], block: &mut Block, rows: Range<usize>, out: &mut Columns, row: usize,
     ) {
         while let Some((step, behind)) = steps.split_first() {
             steps = behind;
@@ -248,89 +256,73 @@ fn nested(steps: &[Step], depth: usize) -> bool {
 }
 
 /// One step that is no branch, of the records `rows` of a block.
-fn one(step: &Step, buf: &[u8], block: &mut Block, rows: std::ops::Range<usize>, out: &mut Columns, row: usize) {
-    let (first, count) = (row + rows.start, rows.len());
+fn one(step: &Step, buf: &[u8], block: &mut Block, rows: Range<usize>, out: &mut Columns, row: usize) {
+    let first = row + rows.start;
     match *step {
         Step::Run(size) => {
-            block.bytes.clear();
-            block.size = size.max(1);
             for i in rows {
-                let at = block.ends[i];
-                let bytes = buf
-                    .get(at..at.saturating_add(size))
-                    .filter(|_| block.ok[i] && size <= block.limits[i].saturating_sub(at));
-                block.runs[i] = at;
-                block.ok[i] = bytes.is_some();
-                match bytes {
-                    Some(bytes) => {
-                        block.bytes.extend_from_slice(bytes);
-                        block.ends[i] = at + size;
-                    }
-                    None => block.bytes.resize(block.bytes.len() + size, 0),
-                }
+                block.runs[i] = block.pass(i, Some(size)).unwrap_or(NOWHERE);
             }
         }
         Step::Number { column, offset, width, signed, little } => {
-            if offset + width > block.size {
-                return;
-            }
-            let (runs, out) = (block.bytes.chunks_exact(block.size), out.part(column, first, count));
+            let (out, runs) = (out.part(column, first, rows.len()), &block.runs[rows]);
             match width {
-                1 => numbers::<1>(runs, offset, signed, little, out),
-                2 => numbers::<2>(runs, offset, signed, little, out),
-                4 => numbers::<4>(runs, offset, signed, little, out),
-                8 => numbers::<8>(runs, offset, signed, little, out),
+                1 => numbers::<1>(buf, runs, offset, signed, little, out),
+                2 => numbers::<2>(buf, runs, offset, signed, little, out),
+                4 => numbers::<4>(buf, runs, offset, signed, little, out),
+                8 => numbers::<8>(buf, runs, offset, signed, little, out),
                 _ => {
                     for (out, run) in out.iter_mut().zip(runs) {
-                        *out = number(&run[offset..offset + width], signed, little);
+                        let bytes = buf.get(run + offset..run + offset + width);
+                        *out = bytes.map_or(0, |bytes| number(bytes, signed, little));
                     }
                 }
             }
         }
         Step::Fixed { column, offset, length } => {
             for (k, i) in rows.enumerate() {
-                let at = if block.ok[i] { block.runs[i] + offset } else { 0 };
-                out.part(column, first + k, 1)[0] = at as i64;
-                out.part(column + 1, first + k, 1)[0] = if block.ok[i] { length as i64 } else { 0 };
+                let at = block.ok[i].then(|| block.runs[i] + offset);
+                out.set_string(column, first + k, at.unwrap_or(0), at.map_or(0, |_| length));
             }
         }
         Step::Take { column, length, add } => {
             for (k, i) in rows.enumerate() {
                 let wanted = out.get(length, first + k).checked_add(add).and_then(|n| usize::try_from(n).ok());
-                take(block, i, wanted, column, out, first + k);
+                let at = block.ends[i];
+                block.pass(i, wanted);
+                out.set_string(column, first + k, at, block.ends[i] - at);
             }
         }
         Step::Rest { column } => {
             for (k, i) in rows.enumerate() {
-                let left = block.limits[i].checked_sub(block.ends[i]);
-                take(block, i, left, column, out, first + k);
+                let at = block.ends[i];
+                block.pass(i, block.limits[i].checked_sub(at));
+                out.set_string(column, first + k, at, block.ends[i] - at);
             }
         }
         Step::If { .. } => (),
     }
 }
 
-/// A number of each run, `N` bytes wide.
-fn numbers<const N: usize>(runs: ChunksExact<u8>, offset: usize, signed: bool, little: bool, out: &mut [i64]) {
+/// A number of each run, `N` bytes wide; 0 where there is none.
+fn numbers<const N: usize>(buf: &[u8], runs: &[usize], offset: usize, signed: bool, little: bool, out: &mut [i64]) {
     for (out, run) in out.iter_mut().zip(runs) {
-        *out = run[offset..].first_chunk::<N>().map_or(0, |bytes| number(bytes, signed, little));
+        let bytes = buf.get(run + offset..).and_then(|bytes| bytes.first_chunk::<N>());
+        *out = bytes.map_or(0, |bytes| number(bytes, signed, little));
     }
-}
-
-fn take(block: &mut Block, i: usize, length: Option<usize>, column: usize, out: &mut Columns, row: usize) {
-    let at = block.ends[i];
-    let length = length.filter(|&n| block.ok[i] && n <= block.limits[i].saturating_sub(at));
-    block.ok[i] = length.is_some();
-    block.ends[i] = at + length.unwrap_or(0);
-    out.part(column, row, 1)[0] = at as i64;
-    out.part(column + 1, row, 1)[0] = length.unwrap_or(0) as i64;
 }
 
 /// A number of up to eight bytes.
 #[inline]
 fn number(bytes: &[u8], signed: bool, little: bool) -> i64 {
-    let push = |sum: u64, &byte: &u8| sum << 8 | u64::from(byte);
-    let all = if little { bytes.iter().rev().fold(0, push) } else { bytes.iter().fold(0, push) };
+    let mut all = [0; 8];
+    let all = if little {
+        all[..bytes.len()].copy_from_slice(bytes);
+        u64::from_le_bytes(all)
+    } else {
+        all[8 - bytes.len()..].copy_from_slice(bytes);
+        u64::from_be_bytes(all)
+    };
     let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
     if signed {
         (all << unused) as i64 >> unused
