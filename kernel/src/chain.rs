@@ -110,7 +110,7 @@ impl<'a> Notes<'a> {
         table: &Table, names: &'a Names, numbers: &[i64], out: &'a mut [i64], odd: &'a mut [u8],
     ) -> Option<Notes<'a>> {
         let size = |i: usize| usize::try_from(*numbers.get(i)?).ok();
-        let column = |i: usize| size(i).filter(|&c| c + 1 < table.columns());
+        let column = |i: usize| size(i).filter(|&c| c + 1 < table.columns);
         let (stride, named) = (odd.len(), size(2).filter(|&n| n > 0)?);
         let (told, out) = out.split_at_mut_checked(2)?;
         let (ids, out) = out.split_at_mut_checked(stride)?;
@@ -162,7 +162,7 @@ pub fn follow<'a>(
 ) -> Option<(usize, usize)> {
     let &Chain { table, frame, buf, base, crc } = chain;
     let (own, fields) = out.split_at_mut_checked(OWN.checked_mul(stride)?)?;
-    let mut columns = Columns::of(fields, table.columns(), stride)?;
+    let mut columns = Columns::of(fields, table.columns, stride)?;
     let mut block = Block::default();
     let (mut rows, mut met) = (0, at);
     loop {

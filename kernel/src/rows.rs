@@ -180,3 +180,20 @@ pub fn go_on(
     }
     Some(rows as i64)
 }
+
+/// Items with numbers from `first` on: each is put in front of the chain of its slot, whose newest item so far it names as
+/// the one before it. Returns how many do, up to one that does not, or has a negative hash.
+pub fn link(hashes: &[i32], previous: &[i32], newest: &mut [i32], first: i64) -> Option<i64> {
+    let slots = u32::try_from(newest.len()).unwrap_or(u32::MAX);
+    if hashes.len() != previous.len() || slots == 0 {
+        return None;
+    }
+    for (row, (&hash, &previous)) in hashes.iter().zip(previous).enumerate() {
+        let slot = u32::try_from(hash).map(|hash| &mut newest[(hash % slots) as usize]);
+        match slot {
+            Ok(slot) if *slot == previous => *slot = first.wrapping_add(row as i64) as i32,
+            _ => return Some(row as i64),
+        }
+    }
+    Some(hashes.len() as i64)
+}

@@ -3,7 +3,7 @@
 
 use mqstore_kernel::chain::{follow, Chain, Frame, Notes, OWN};
 use mqstore_kernel::lines::Template;
-use mqstore_kernel::rows::{copy, go_on, meet, sum, Numbering};
+use mqstore_kernel::rows::{copy, go_on, link, meet, sum, Numbering};
 use mqstore_kernel::table::{each, Block, Columns, Table, BLOCK, WIDTH};
 use mqstore_kernel::text::{java_hash, odd, plain_hashes, Items, Names, Values};
 use proptest::collection::vec;
@@ -184,6 +184,8 @@ proptest! {
         plain_hashes(&buf, (&starts, &lengths), 32, &mut [0; 3]);
         each(&buf, (&starts, &lengths), &mut [0; 3], |_, text| sum(text, 4, 3));
         meet(&places, &mut [0; 4], &mut [0; 3]);
+        let hashes: Vec<i32> = starts.iter().map(|&start| start as i32).collect();
+        link(&hashes, &hashes, &mut vec![0; buf.len()], places[0]);
         go_on(&places, (&starts, &lengths), &mut [-1; 2], &mut [-1; 2], &mut [0; 3]);
     }
 }
