@@ -99,10 +99,10 @@ impl<'a> Columns<'a> {
         (self.numbers[at], self.numbers[at + self.stride]) = (start as i64, length as i64);
     }
 
-    /// Starts and lengths of the strings of some rows.
-    pub fn strings(&self, column: usize, row: usize, count: usize) -> (&[i64], &[i64]) {
-        let at = column * self.stride + row;
-        (&self.numbers[at..][..count], &self.numbers[at + self.stride..][..count])
+    /// The strings of some rows.
+    pub fn texts<'b>(&self, buf: &'b [u8], column: usize, rows: Range<usize>) -> Option<Texts<'b, '_>> {
+        let (starts, lengths) = self.numbers.get(column * self.stride..)?.split_at_checked(self.stride)?;
+        Texts::of(buf, starts.get(rows.clone())?, lengths.get(rows)?)
     }
 
     /// One number.
@@ -274,6 +274,34 @@ fn numbers<const N: usize>(buf: &[u8], runs: &[usize], offset: usize, signed: bo
     }
 }
 
+/// Texts in a buffer: where each starts, and how long it is.
+#[derive(Clone, Copy)]
+pub struct Texts<'a, 'b> {
+    buf: &'a [u8],
+    /// First byte of each.
+    pub starts: &'b [i64],
+    lengths: &'b [i64],
+}
+
+impl<'a, 'b> Texts<'a, 'b> {
+    /// None: there are not as many of both.
+    pub fn of(buf: &'a [u8], starts: &'b [i64], lengths: &'b [i64]) -> Option<Texts<'a, 'b>> {
+        (starts.len() == lengths.len()).then_some(Texts { buf, starts, lengths })
+    }
+
+    /// How many they are.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// One of them; None: it is not inside.
+    #[inline]
+    pub fn get(&self, row: usize) -> Option<&'a [u8]> {
+        string(self.buf, *self.starts.get(row)?, *self.lengths.get(row)?)
+    }
+}
+
 /// A string in a buffer; one of negative length is empty. None: it is not inside.
 pub fn string(buf: &[u8], start: i64, length: i64) -> Option<&[u8]> {
     if length <= 0 {
@@ -308,14 +336,12 @@ pub fn same(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// A number of each text, by its row. None: one of them is not inside.
-pub fn each<T>(
-    buf: &[u8], (starts, lengths): (&[i64], &[i64]), out: &mut [T], make: impl Fn(usize, &[u8]) -> T,
-) -> Option<()> {
-    if starts.len() != out.len() || lengths.len() != out.len() {
+pub fn each<T>(texts: Texts, out: &mut [T], make: impl Fn(usize, &[u8]) -> T) -> Option<()> {
+    if texts.len() != out.len() {
         return None;
     }
     for (row, out) in out.iter_mut().enumerate() {
-        *out = make(row, string(buf, starts[row], lengths[row])?);
+        *out = make(row, texts.get(row)?);
     }
     Some(())
 }
