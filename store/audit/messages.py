@@ -417,6 +417,8 @@ class Readability:
             return False
         if name not in run.units:
             return queue.shows_disk(queue_range.first, queue_range.next)
+        if queue.has_taken(queue_range.first, run.units[name]):
+            return True
         made = np.concatenate([units["physical_offset"] for units in run.units[name]])
         there = queue.lookup(np.arange(queue_range.first, queue_range.next, dtype=np.int64))
         return bool((there["physical_offset"] == made).all() and (there["size"] > 0).all())

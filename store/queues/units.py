@@ -403,6 +403,11 @@ def gather(
 ) -> Units:
     """Units by their numbers, in few reads: those that lie close together are one."""
     found = np.zeros(len(numbers), dtype)
+    if are_consecutive(numbers):
+        for begin in range(0, len(numbers), UNITS_AT_ONCE):
+            part = found[begin : begin + UNITS_AT_ONCE]
+            part[:] = read(int(numbers[begin]), len(part))
+        return found
     order = np.argsort(numbers, kind="stable")
     ordered = numbers[order]
     breaks = np.flatnonzero(np.diff(ordered) > _NEAR) + 1
@@ -415,8 +420,17 @@ def gather(
     return found
 
 
+def are_consecutive(numbers: Ints) -> bool:
+    """Each is one more than the one before."""
+    return bool(len(numbers)) and bool((numbers[1:] == numbers[:-1] + 1).all())
+
+
 def joined(parts: Sequence[Units]) -> Units:
-    """Units one after the other, in the byte order of the disk (numpy's own join changes it)."""
+    """Units one after the other, in the byte order of the disk (numpy's own join changes it): a single
+    part as it is.
+    """
+    if len(parts) == 1 and parts[0].dtype == UNIT_DTYPE:
+        return parts[0]
     together = np.zeros(sum(map(len, parts)), UNIT_DTYPE)
     begin = 0
     for part in parts:
