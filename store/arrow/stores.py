@@ -40,6 +40,7 @@ from ..errors import (
     from_os_error,
 )
 from ..log.commit_log import CommitLog
+from ..queues.references import commit_log_of
 
 LIST = "@"
 """A word that begins so names a file with a store on each line."""
@@ -255,7 +256,7 @@ def open_log(root: str, config: BrokerConfig) -> CommitLog:
         for directory in layout.commit_log_directories:
             if not directory.is_dir():  # nobody would see that its messages are not there
                 raise Missing(f"no {directory.name} here", path=directory.parent)
-        return CommitLog.open(layout)
+        return commit_log_of(layout)
     return CommitLog(RemoteFiles.at(root))
 
 

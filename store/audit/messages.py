@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,11 +22,10 @@ from ...formats.derive.ragged import Flags, Ints
 from ..broker.dispatch import Dispatched, dispatch, dispatch_columns
 from ..broker.dispatch_record import OWN_QUEUES, Dispatching
 from ..broker.snapshot import QueueId
-from ..columns.ordered import begins, order_of_pairs
-from ..columns.rows import Rows, kept
+from ..columns import Rows, begins, kept, order_of_pairs
 from ..log.batch import TailHistory
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
-from ..log.record_status import Mark, tombstones
+from ..log.message import Mark, tombstones
 from ..log.window import NOTING_HASHES
 from .differences import Kind, compare
 
@@ -152,6 +152,13 @@ class Messages(Rows):
     good: Flags
     #: A tombstone.
     lost: Flags
+
+    @cached_property
+    def in_a_row(self) -> bool:
+        """Each has the queue offset behind that of the one before, and another record."""
+        offset, position = self.offset, self.position
+        follow = offset[1:] - offset[:-1] == 1
+        return bool(follow.all()) and bool((position[1:] > position[:-1]).all())
 
 
 class LogObserver(Protocol):
@@ -332,8 +339,8 @@ class _Pending:
         topics = list(self._topics)
         self.count, self._topics, self._columns = 0, {}, []
         order = order_of_pairs(key >> 32, key & 0xFFFFFFFF)
-        ordered = key[order]
-        columns = [column[order] for column in columns]
+        ordered = key.take(order)
+        columns = [column.take(order) for column in columns]
         first = np.flatnonzero(begins(ordered))
         for begin, end in pairwise([*first.tolist(), len(ordered)]):
             queue = int(ordered[begin])

@@ -18,7 +18,7 @@ from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import SMALLEST
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import SCHEDULE_TOPIC
-from ..disk.spill import Spill
+from ..disk.temporary import Spill
 from ..log.commit_log import CommitLog
 from ..queues.edits import Hole, QueueFix
 from ..queues.units import (

@@ -16,8 +16,9 @@ from ...formats.derive.ragged import Flags, Ints
 from ...formats.message_properties import UNIQ_KEY, parse
 from ...formats.property_columns import Items, joined
 from ..disk.layout import Layout
-from ..log.commit_log import Batch, CommitLog
-from ..log.record_status import Mark
+from ..log.commit_log import Batch
+from ..log.message import Mark
+from ..queues.references import commit_log_of
 from .keys import NoKeys
 from .new_message import NewMessage
 
@@ -35,7 +36,7 @@ class PresentKeys:
     def of(cls, layout: Layout) -> PresentKeys:
         """Those of a store, read from its log once."""
         present = cls()
-        for item in CommitLog.open(layout).scan(crc=False, reuse=True):
+        for item in commit_log_of(layout).scan(crc=False, reuse=True):
             if isinstance(item, Batch) and item.mark in _GOOD:
                 columns = item.columns
                 keys = Items(columns.ragged("properties")).find(UNIQ_KEY)

@@ -27,7 +27,7 @@ from ...formats.hashing import java_string
 from ..broker.dispatch import Dispatched
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
-from ..columns.dictionary import Dictionary, dictionary
+from ..columns import Dictionary, dictionary
 from ..disk.byte_reader import Unread, noted_of
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, is_zero
 from .write import can_have_files
@@ -104,8 +104,8 @@ class UnitStream(ABC):
         """
 
     @abstractmethod
-    def written(self, rate_bytes: int | None = None) -> Iterator[tuple[int, Units]]:
-        """All units in windows, but for holes of files and windows of zeros.
+    def written(self, rate_bytes: int | None = None, first: int = 0) -> Iterator[tuple[int, Units]]:
+        """All units from number `first` on in windows, but for holes of files and windows of zeros.
 
         rate_bytes: most bytes per second that are read. Raises Unreadable.
         """
@@ -230,9 +230,11 @@ class FileUnits(UnitStream):
                 units = np.frombuffer(data, self.dtype, len(data) // self._size)
                 yield (file.start + byte) // self._size, units
 
-    def data(self, file: MappedFile, most: int) -> Iterator[tuple[int, int]]:
-        """Numbers of the units of one file that are no holes: (first, count), `most` at a time."""
-        number, stop = -(-file.start // self._size), file.end // self._size
+    def data(self, file: MappedFile, most: int, first: int = 0) -> Iterator[tuple[int, int]]:
+        """Numbers, from `first` on, of the units of one file that are no holes: (first, count), `most` at a
+        time.
+        """
+        number, stop = max(first, -(-file.start // self._size)), file.end // self._size
         while number < stop:
             data_at = self.files.next_data(file, number * self._size - file.start)
             if data_at is None:
@@ -243,13 +245,13 @@ class FileUnits(UnitStream):
             yield number, count
             number += count
 
-    def written(self, rate_bytes: int | None = None) -> Iterator[tuple[int, Units]]:
+    def written(self, rate_bytes: int | None = None, first: int = 0) -> Iterator[tuple[int, Units]]:
         """As `UnitStream.written`."""
         try:
             for file in self.files.files:
-                for first, count in self.data(file, WINDOW_UNITS):
+                for begin, count in self.data(file, WINDOW_UNITS, first):
                     began = time.monotonic()
-                    parts = list(self._parts(file, first, count))
+                    parts = list(self._parts(file, begin, count))
                     if rate_bytes:
                         seconds = count * self._size / rate_bytes
                         time.sleep(max(0.0, seconds - (time.monotonic() - began)))
@@ -373,9 +375,9 @@ class RowUnits(UnitStream):
             for begin in range(0, len(units), most):
                 yield number + begin, units[begin : begin + most]
 
-    def written(self, rate_bytes: int | None = None) -> Iterator[tuple[int, Units]]:
+    def written(self, rate_bytes: int | None = None, first: int = 0) -> Iterator[tuple[int, Units]]:
         """As `UnitStream.written`; what a library reads has no rate."""
-        return self.windows()
+        return self.windows(first)
 
     def fill(self, first: int, units: Units, *, around: bool = False) -> None:
         """As `UnitStream.fill`."""

@@ -21,7 +21,7 @@ from ..audit.messages import HIDDEN, Share, Tally
 from ..broker.profiles import MinOffset, ReputStart
 from ..broker.snapshot import QueueId
 from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..log.commit_log import CommitLog
+from ..queues.references import commit_log_of
 from ..queues.units import FileUnits, is_pre_fill, is_valid
 from ..start.log import LAST_LOOKED_AT
 from ..start.simulate import Outcome
@@ -73,7 +73,7 @@ class _Judge:
     def __init__(self, outcome: Outcome, invisible: Tally) -> None:
         self._outcome = outcome
         self._crashed = outcome.snapshot.abort
-        self._log = CommitLog.open(outcome.snapshot.layout)
+        self._log = commit_log_of(outcome.snapshot.layout)
         self._start_time = self._time_at(outcome.scan_start)
         self._at_end = self._message_at(outcome.queues_end)
         #: When the first hidden message of each queue was stored: later ones are shifted by it.

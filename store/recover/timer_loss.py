@@ -19,7 +19,7 @@ from ...formats.derive.ragged import Flags, Ints
 from ...formats.message_properties import TIMER_DEL_UNIQKEY, TIMER_OUT_MS, parse
 from ...formats.timer_log import UNIT, UNIT_BYTES
 from ..counted import counted
-from ..log.commit_log import CommitLog
+from ..queues.references import commit_log_of
 from ..queues.start_rocksdb import StartedQueue
 from ..queues.units import is_valid
 from ..start.simulate import Outcome
@@ -143,7 +143,7 @@ def _forgotten(
     known = offset[offset >= 0]
     first = max(queue.min_offset, state.queue_offset - _READ_AGAIN_MAX)
     first = max(first, int(known.min())) if len(known) else first
-    log, count = CommitLog.open(outcome.snapshot.layout), 0
+    log, count = commit_log_of(outcome.snapshot.layout), 0
     for begin, units in _units(queue, first):
         rows = np.flatnonzero(is_valid(units))
         rows = rows[begin + rows < state.queue_offset]
@@ -207,7 +207,7 @@ def _units(queue: StartedQueue, begin: int) -> Iterator[tuple[int, npt.NDArray[n
 
 def _stuck_at(outcome: Outcome, state: TimerState, queue: StartedQueue) -> int | None:
     """The first message that is read and has no number for its time."""
-    log = CommitLog.open(outcome.snapshot.layout)
+    log = commit_log_of(outcome.snapshot.layout)
     end = min(queue.max_offset, state.queue_offset + _READ_AGAIN_MAX)
     for first, units in _units(queue, max(queue.min_offset, state.queue_offset)):
         rows = np.flatnonzero(is_valid(units))[: max(0, end - first)]

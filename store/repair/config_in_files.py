@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..broker.system_topics import LMQ_PREFIX
+from ..broker.topics import json_bytes
 from ..disk.broker_conf import BrokerConfig
 from ..disk.files import Edit
 from ..disk.layout import Layout
 from ..errors import Unreadable
 from ..queues.rocksdb_write import database_files
-from ..settings.databases import Form, InForce, in_force, table_of
+from ..settings.rocksdb import Form, InForce, in_force, table_of
 from ..start.config_rules import LIGHT_OFFSETS, OFFSETS
-from .config import text_of
 
 _TOLD = frozenset({"storeType", "rocksdbCQDoubleWriteEnable"})
 """Options that say where queues are to be from now on, not where they were."""
@@ -44,7 +44,7 @@ def config_in_files(layout: Layout, made_ms: int) -> Iterator[Edit]:
             name, content = _positions(layout, content)
             yield from _other_positions(layout, name)
         content.setdefault("dataVersion", {"counter": 0, "stateVersion": 0, "timestamp": made_ms})
-        data = text_of(dict(sorted(content.items())))
+        data = json_bytes(dict(sorted(content.items())))
         reason = (
             f"what the RocksDB {path.name} has, which a broker with queues in files does not read"
         )

@@ -28,14 +28,14 @@ from ..broker.system_topics import LITE_PREFIX, LMQ_PREFIX
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.files import Edit
-from ..disk.layout import ROCKSDB_CONSUME_QUEUE, ROCKSDB_STORE_TYPE, Layout
-from ..disk.queue_directories import queue_directories
+from ..disk.layout import ROCKSDB_CONSUME_QUEUE, ROCKSDB_STORE_TYPE, Layout, queue_directories
 from ..errors import Refused, Unreadable, Unsupported
 from ..findings.next_commands import proposed
 from ..log.batch import Batch, Extent, ExtentKind
-from ..log.commit_log import CommitLog
 from ..plan.plan import Plan, QueueRow
+from ..queues.hybrid import selective_double_write
 from ..queues.read import ConsumeQueues
+from ..queues.references import commit_log_of
 from ..queues.rocksdb import (
     HINT,
     RocksDb,
@@ -44,18 +44,17 @@ from ..queues.rocksdb import (
     odd_rows,
     readable,
 )
-from ..queues.rocksdb_build import (
+from ..queues.rocksdb_write import (
     UNIT,
     Bound,
     DatabaseFix,
     Holes,
     UnitSpool,
+    database_files,
     expired_ends,
     last_units,
     values_of,
 )
-from ..queues.rocksdb_which import selective_double_write
-from ..queues.rocksdb_write import database_files
 from ..settings.generation import generation_of
 from ..settings.options import options_of
 from ..start.queue_stores import lite_topics
@@ -167,7 +166,7 @@ def units_of_log(
     wanted = _selected(layout) if selective and not every_queue else _every
     found = UnitsOfLog(layout, wanted)
     how = dispatching_of(layout, profile)._replace(slash_names=True)
-    scan_messages(CommitLog.open(layout), [found], how, progress=tell)
+    scan_messages(commit_log_of(layout), [found], how, progress=tell)
     return found
 
 
@@ -191,7 +190,7 @@ def database_fix(
     path = database_place(layout, profile)
     found = units_of_log(layout, profile, tell, every_queue=anew)
     spool, end = found.spool, found.end
-    log_start = CommitLog.open(layout).min_offset
+    log_start = commit_log_of(layout).min_offset
     wrong, kept = Wrong(unreadable=f"there is none in {path.name}"), dict[QueueId, Bound]()
     if layout.queue_database is not None:
         try:
@@ -210,7 +209,7 @@ def database_fix(
 
 def is_built(layout: Layout, fix: DatabaseFix) -> bool:
     """A database holds what it was built of. Raises OSError."""
-    log_start = CommitLog.open(layout).min_offset
+    log_start = commit_log_of(layout).min_offset
     try:
         with RocksDb.open(fix.path) as database:
             return not _wrong(layout, database, fix.spool, log_start, fix.dispatched)
@@ -366,7 +365,7 @@ def database_plan(
         )
     if kind is not None:
         _refuse_batches(layout)
-    log, moves = CommitLog.open(layout), list(_moves_of_files(layout)) if kind else []
+    log, moves = commit_log_of(layout), list(_moves_of_files(layout)) if kind else []
     fix, wrong = database_fix(layout, profile, tell, anew=bool(moves))
     plan = Plan("keep", log.min_offset, fix.dispatched, moves)
     return _with_fix(plan, fix, wrong)

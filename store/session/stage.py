@@ -30,14 +30,15 @@ from ..errors import NoSpace, Refused, Unreadable, from_os_error
 from ..index.compare import IndexFix
 from ..index.read import sizes_of
 from ..index.write import IndexWriter
-from ..log.commit_log import Batch, CommitLog, Extent
+from ..log.commit_log import Batch, Extent
 from ..plan.lost_messages import damaged_ranges
 from ..plan.plan import Plan, checkpoint_edit
+from ..queues.references import commit_log_of
 from ..queues.rocksdb_write import database_files, in_order
 from .journal import JOURNAL_IS_IN, FileState, Journal, Step, StepKind, write_note
 
 if TYPE_CHECKING:
-    from ..queues.rocksdb_build import DatabaseFix
+    from ..queues.rocksdb_write import DatabaseFix
 
 DAMAGED = "damaged"
 _WINDOW_BYTES = 1 << 20
@@ -224,7 +225,7 @@ class _Stager:
 
         What was there goes to the session's folder.
         """
-        from ..queues.rocksdb_build import build  # few stores have one
+        from ..queues.rocksdb_write import build  # few stores have one
 
         folder = self.folder_for(fix.path) / _DATABASE_FOLDER
         self.files.make_directory(folder)
@@ -476,7 +477,7 @@ def _read_items(layout: Layout, plan: Plan, indexer: _Indexer) -> None:
     """Give the records of the log that are to be indexed to the writer. Raises Unreadable."""
     indexed_to = indexer.fix.indexed_to
     scan_messages(
-        CommitLog.of(layout, plan.files) if plan.files else CommitLog.open(layout),
+        commit_log_of(layout, plan.files or None),
         [indexer],
         Dispatching(plan.index_tags, multi_dispatch=False),
         start=indexed_to if indexed_to >= 0 else None,

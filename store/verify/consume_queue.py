@@ -26,7 +26,7 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import SCHEDULE_TOPIC
 from ..disk.byte_reader import noted_of
 from ..disk.file_queue import MappedFileQueue
-from ..disk.queue_directories import QueueDirectory, queue_directories
+from ..disk.layout import QueueDirectory, queue_directories
 from ..findings.catalogue import Severity
 from ..queues.ext import ExtRange, ext_units, ext_units_at
 from ..queues.units import is_pre_fill, is_valid
@@ -161,7 +161,7 @@ def units_of_messages(context: VerifyContext, messages: Messages) -> None:
         return
     proof, units = context.states().get(ProofOfLog), None
     if isinstance(proof, ProofOfLog):
-        units = proof.laid(messages.queue, check.reader.files, messages.offset)
+        units = proof.laid(messages, check.reader.files)
     if units is None:
         units = check.reader.lookup(messages.offset)
     kinds = compare(units, messages)
@@ -182,7 +182,7 @@ def _found(context: VerifyContext, check: QueueCheck, messages: Messages) -> Non
     """These messages have their units."""
     if not len(messages.offset):
         return
-    check.right.add_any(messages.offset)
+    check.note_right(messages)
     reach = int(messages.position[-1]) + int(messages.size[-1])
     context.log.dispatched = max(context.log.dispatched, reach)
 

@@ -1,0 +1,356 @@
+"""Two logs byte by byte, where both have files: a replica has the bytes of its master at the same places.
+
+Each byte is read once. Behind the end of a log there is nothing to compare: what a broker has cut off, or has
+allocated in advance, is its own affair. Records at the same place are compared field by field.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...formats.derive.ragged import Bytes
+from ..counted import counted
+from ..disk.file_queue import MappedFileQueue
+from ..log.commit_log import LOOK_BACK_BYTES, Batch, Split, scan_split
+from ..log.message import Mark, Message, messages
+from ..search.store import Store
+
+RANGES_MAX = 10_000
+"""Of more ranges that differ the last one reaches to the end of what is left."""
+SAMPLES = 256
+SAMPLE_BYTES = 64 << 10
+_WINDOW_BYTES = 1 << 20
+"""Read and compared at once: both sides stay in the cache."""
+_NEAR_BYTES = 4 << 10
+"""What differs so near to each other is one range."""
+
+
+class Range(NamedTuple):
+    """Log positions start ≤ p < stop."""
+
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.stop - self.start
+
+
+@dataclass
+class LogsCompared:
+    """a, b: from where to where each log goes, None where a side has none. same: one is a copy of the other, as
+    far as both go; None where nothing tells. differing: ranges that both have, in order. expired_a, expired_b: what
+    one side alone has in front of where the other begins. only_a, only_b: what it alone has behind that.
+    compared: bytes of each. samples: ranges that were looked at, None where all was.
+    """
+
+    a: Range | None
+    b: Range | None
+    same: bool | None = None
+    differing: list[Range] = field(default_factory=list)
+    expired_a: list[Range] = field(default_factory=list)
+    expired_b: list[Range] = field(default_factory=list)
+    only_a: list[Range] = field(default_factory=list)
+    only_b: list[Range] = field(default_factory=list)
+    compared: int = 0
+    samples: int | None = None
+
+    @property
+    def first(self) -> int | None:
+        """Log position of the first byte that differs, or that only one side has, None without one."""
+        found = [each.start for each in (*self.differing, *self.only_a, *self.only_b)]
+        return min(found, default=None)
+
+    @property
+    def common(self) -> Range | None:
+        """What both have of one log, from the later beginning to the earlier end; None without that."""
+        if self.a is None or self.b is None or not self.same:
+            return None
+        return Range(max(self.a.start, self.b.start), min(self.a.stop, self.b.stop))
+
+    @property
+    def apart(self) -> list[Range] | None:
+        """Outside of these ranges both logs have the same records; None where that is not known. Expired ones
+        do not count. Each begins so far before what differs that a reader of it is in step.
+        """
+        if self.common is None or self.samples is not None:
+            return None
+        start = self.common.start
+        found = sorted([*self.differing, *self.only_a, *self.only_b])
+        wide = (Range(max(start, each.start - LOOK_BACK_BYTES), each.stop) for each in found)
+        return _joined(wide)
+
+
+Note = Callable[[int], None]
+
+
+def compare_logs(
+    a: Store, b: Store, *, quick: bool = False, heads: bool = False, note: Note
+) -> LogsCompared:
+    """note: told how many bytes of both were read. quick: the ends of what both have, the beginnings of files, and
+    `SAMPLES` samples. heads: no more than tells whether they are one log. Raises Unreadable.
+    """
+    one, two = _extent_of(a), _extent_of(b)
+    found = LogsCompared(one, two)
+    if one is None or two is None:
+        return found
+    start, stop = max(one.start, two.start), min(one.stop, two.stop)
+    has_a, has_b = _has(a, one), _has(b, two)
+    both = [each for each in _common(has_a, has_b) if each.start < stop]
+    logs = a.log_files, b.log_files
+    found.same = _is_same(logs, both[0].start) if both else None
+    if not found.same:
+        return found
+    found.expired_a, found.only_a = _alone(has_a, has_b, start)
+    found.expired_b, found.only_b = _alone(has_b, has_a, start)
+    pieces = [] if heads else list(_samples(a, both)) if quick else both
+    found.samples = len(pieces) if quick or heads else None
+    found.differing = _joined(_differing(*logs, pieces, note), RANGES_MAX)
+    found.compared = sum(each.size for each in pieces)
+    return found
+
+
+def _alone(mine: list[Range], other: list[Range], start: int) -> tuple[list[Range], list[Range]]:
+    """What only one side has before the log position `start`, and from there on."""
+    alone = _without(mine, other)
+    before = [Range(each.start, min(each.stop, start)) for each in alone if each.start < start]
+    behind = [Range(max(each.start, start), each.stop) for each in alone if each.stop > start]
+    return before, behind
+
+
+def _extent_of(store: Store) -> Range | None:
+    """From where to where a log goes."""
+    files = store.log_files
+    if not files.files:
+        return None
+    return Range(files.start, max(files.start, store.log_end.position))
+
+
+def _has(store: Store, extent: Range | None) -> list[Range]:
+    """What the files of a log hold of it."""
+    end = extent.stop if extent else 0
+    found = (Range(f.start, min(f.start + f.size, f.end, end)) for f in store.log_files.files)
+    return _joined([each for each in found if each.size > 0], near=0)
+
+
+def _is_same(logs: tuple[MappedFileQueue, MappedFileQueue], start: int) -> bool:
+    """The bytes of a record's head, which has when and where it came from, are the same in both, but for
+    damage: one of the first few places is enough.
+    """
+    places = [start + number * _WINDOW_BYTES for number in range(_PLACES)]
+    pairs = [[_read(log, place, _HEAD_BYTES) for log in logs] for place in places]
+    return any(a == b and any(a) for a, b in pairs if a and b)
+
+
+_PLACES = 4
+_HEAD_BYTES = 64
+
+
+def _read(files: MappedFileQueue, position: int, size: int) -> bytes:
+    file = files.file_at(position)
+    return b"" if file is None else files.readable(file, position - file.start, size, 1)
+
+
+def _differing(
+    a: MappedFileQueue, b: MappedFileQueue, pieces: Iterable[Range], note: Note
+) -> Iterator[Range]:
+    """Ranges with bytes that differ, or that a disk does not give."""
+    rooms = bytearray(_WINDOW_BYTES), bytearray(_WINDOW_BYTES)
+    for piece in pieces:
+        at = piece.start
+        while at < piece.stop:
+            size = min(_WINDOW_BYTES, piece.stop - at)
+            (data_a, bad_a), (data_b, bad_b) = (
+                _window(log, at, size, room) for log, room in zip((a, b), rooms, strict=True)
+            )
+            size = min(len(data_a), len(data_b)) or size
+            if not _are_equal(data_a, data_b):
+                yield from _ranges(data_a, data_b, at)
+            yield from sorted([*bad_a, *bad_b])
+            note(2 * size)
+            at += size
+
+
+def _window(
+    files: MappedFileQueue, position: int, size: int, room: bytearray
+) -> tuple[Bytes, list[Range]]:
+    """Bytes of one file from a log position on, in `room`, and which of them cannot be read."""
+    file = files.file_at(position)
+    if file is None:
+        return np.zeros(0, np.uint8), []
+    size = min(size, file.start + file.size - position)
+    got, unread = files.read_around(file, position - file.start, memoryview(room)[:size])
+    bad = [Range(file.start + each.offset, file.start + each.end) for each in unread]
+    return np.frombuffer(room, np.uint8, got), bad
+
+
+def _are_equal(a: Bytes, b: Bytes) -> bool:
+    """Word by word, which is quick."""
+    words = len(a) // 8 * 8
+    return len(a) == len(b) and bool(
+        (a[:words].view(np.uint64) == b[:words].view(np.uint64)).all()
+        and (a[words:] == b[words:]).all()
+    )
+
+
+def _ranges(a: Bytes, b: Bytes, position: int) -> Iterator[Range]:
+    size = min(len(a), len(b))
+    at = np.flatnonzero(a[:size] != b[:size])
+    if not len(at):
+        return
+    cuts = np.flatnonzero(np.diff(at) > _NEAR_BYTES)
+    starts, stops = np.append(at[:1], at[cuts + 1]), np.append(at[cuts], at[-1:]) + 1
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        yield Range(position + start, position + stop)
+
+
+def _joined(
+    ranges: Iterable[Range], most: int | None = None, near: int = _NEAR_BYTES
+) -> list[Range]:
+    """Ranges in order, those near each other as one. most: of them; the last is as long as need be."""
+    found: list[Range] = []
+    for each in ranges:
+        last = found[-1] if found else None
+        full = most is not None and len(found) >= most
+        if last is not None and (each.start - last.stop <= near or full):
+            found[-1] = Range(last.start, max(last.stop, each.stop))
+        else:
+            found.append(each)
+    return found
+
+
+def _common(a: list[Range], b: list[Range]) -> list[Range]:
+    """What is in both; each in order."""
+    found = []
+    for mine in a:
+        for other in b[max(0, bisect_right(b, mine) - 1) :]:
+            if other.start >= mine.stop:
+                break
+            each = Range(max(mine.start, other.start), min(mine.stop, other.stop))
+            if each.size > 0:
+                found.append(each)
+    return found
+
+
+def _without(mine: list[Range], other: list[Range]) -> list[Range]:
+    """What of the first is not in the second."""
+    found = []
+    for each in mine:
+        at = each.start
+        for common in _common([each], other):
+            if common.start > at:
+                found.append(Range(at, common.start))
+            at = common.stop
+        if at < each.stop:
+            found.append(Range(at, each.stop))
+    return found
+
+
+def _samples(store: Store, both: list[Range]) -> Iterator[Range]:
+    """Both ends of each range, the beginnings of files, and pieces at equal distances."""
+    total = sum(each.size for each in both)
+    step = max(SAMPLE_BYTES, total // SAMPLES)
+    wanted = list[Range]()
+    files = [file.start for file in store.log_files.files]
+    files = files[:: max(1, len(files) // SAMPLES)]
+    for each in both:
+        starts = {*range(each.start, each.stop, step), each.stop - SAMPLE_BYTES, *files}
+        wanted += [Range(max(each.start, s), min(each.stop, s + SAMPLE_BYTES)) for s in starts]
+    yield from _joined(sorted(each for each in wanted if each.size > 0), near=0)
+
+
+RANGES_LOOKED_AT = 20
+RECORDS_MAX = 100
+_RANGE_BYTES = 1 << 20
+"""So much of a range that differs is looked at."""
+_LEFT_OUT = frozenset({"type", "properties", "body", "body_base64", "body_truncated", "raw"})
+_AROUND = 40
+"""So much of a long text is shown around the first character that differs."""
+
+
+class FieldDiffers(NamedTuple):
+    """A field of the record at a log position. name: `body`, `properties.KEYS`, …; "" for the whole record.
+
+    a, b: its value on each side, None where there is none.
+    """
+
+    position: int
+    name: str
+    a: Any
+    b: Any
+
+
+def differing_fields(a: Store, b: Store, ranges: Sequence[Range]) -> Iterator[FieldDiffers]:
+    """What of the records differs whose bytes are in the first of these ranges. Raises Unreadable."""
+    left, seen = RECORDS_MAX, set[int]()
+    for each in ranges[:RANGES_LOOKED_AT]:
+        within = Range(each.start, min(each.stop, each.start + _RANGE_BYTES))
+        one, other = _records(a, within), _records(b, within)
+        for position in sorted(one.keys() | other.keys()):
+            if position in seen:
+                continue
+            seen.add(position)
+            found = list(_fields(position, one.get(position), other.get(position)))
+            if found and not left:
+                return
+            left -= bool(found)
+            yield from found
+
+
+def _records(store: Store, within: Range) -> dict[int, Message]:
+    """The records with some byte in a range, by their place."""
+    found = dict[int, Message]()
+    split = Split(max(store.log_files.start, within.start - LOOK_BACK_BYTES), within.stop)
+    for item in scan_split(store.log, split, crc=True):
+        if not isinstance(item, Batch) or item.mark > Mark.AFTER_DAMAGE:
+            continue
+        ends = item.position + item.columns.ints("total_size")
+        for message in messages(item.take(ends > within.start)):
+            found[message.position] = message
+            if len(found) > RECORDS_MAX:
+                return found
+    return found
+
+
+def _fields(position: int, a: Message | None, b: Message | None) -> Iterator[FieldDiffers]:
+    if a is None or b is None:
+        yield FieldDiffers(position, "", _name(a), _name(b))
+        return
+    one, other = (_values(message) for message in (a, b))
+    for name in dict.fromkeys([*one, *other]):
+        if one.get(name) != other.get(name):
+            x, y = one.get(name), other.get(name)
+            yield FieldDiffers(position, name, _short(x, y), _short(y, x))
+
+
+def _name(message: Message | None) -> str | None:
+    if message is None:
+        return None
+    return f"{message.topic}/{message.queue_id} at {message.queue_offset}"
+
+
+def _values(message: Message) -> dict[str, Any]:
+    told = message.to_json(max_body=0)
+    found = {name: value for name, value in told.items() if name not in _LEFT_OUT}
+    properties = told.get("properties")
+    if isinstance(properties, dict):
+        found |= {f"properties.{name}": value for name, value in properties.items()}
+    found["body"] = message.stored_body.decode("utf-8", "backslashreplace")
+    return found
+
+
+def _short(value: Any, other: Any) -> Any:
+    """A value without what makes it long: a text around the first character that is not that of the other one."""
+    if not isinstance(value, str) or len(value) <= 4 * _AROUND:
+        return value
+    pairs = enumerate(zip(value, other if isinstance(other, str) else "", strict=False))
+    same = next((number for number, (x, y) in pairs if x != y), 0)
+    begin, end = max(0, same - _AROUND), min(len(value), same + _AROUND)
+    before, behind = "…" if begin else "", "…" if end < len(value) else ""
+    return f"{before}{value[begin:end]}{behind} ({counted(len(value), 'character', form=',')})"

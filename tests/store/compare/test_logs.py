@@ -1,0 +1,116 @@
+"""Ranges of two logs: the same as bytes one by one tell, whichever files each side has."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqstore.store.compare import logs
+from mqstore.store.compare.logs import LogsCompared, Range, compare_logs
+from mqstore.store.search.store import Store
+
+from ...stores import unpack
+
+
+def compared(a: Path, b: Path, *, quick: bool = False) -> LogsCompared:
+    with Store(a) as one, Store(b) as other:
+        return compare_logs(one, other, quick=quick, note=lambda size: None)
+
+
+def ranges(numbers: set[int]) -> list[Range]:
+    """Numbers as ranges of neighbours."""
+    found: list[Range] = []
+    for number in sorted(numbers):
+        if found and found[-1].stop == number:
+            found[-1] = Range(found[-1].start, number + 1)
+        else:
+            found.append(Range(number, number + 1))
+    return found
+
+
+@given(st.sets(st.integers(0, 40)), st.sets(st.integers(0, 40)))
+def test_ranges_are_sets(a: set[int], b: set[int]) -> None:
+    assert logs._common(ranges(a), ranges(b)) == ranges(a & b)
+    assert logs._without(ranges(a), ranges(b)) == ranges(a - b)
+
+
+@given(st.binary(min_size=1, max_size=300), st.data())
+def test_bytes_that_differ_are_in_a_range(data: bytes, drawn: st.DataObject) -> None:
+    other = bytearray(data)
+    places = drawn.draw(st.sets(st.integers(0, len(data) - 1)))
+    for place in places:
+        other[place] ^= 0xFF
+    one, two = (np.frombuffer(bytearray(each), np.uint8) for each in (data, other))
+    assert logs._are_equal(one, two) == (not places)
+    found = list(logs._ranges(one, two, 1000))
+    assert all(any(r.start <= 1000 + p < r.stop for r in found) for p in places)
+    assert bool(found) == bool(places)
+    if places:
+        assert (found[0].start, found[-1].stop) == (1000 + min(places), 1001 + max(places))
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    """A store of two log files, and its copy."""
+    root = unpack("5.3.3-killed-page", tmp_path)
+    shutil.copytree(root, tmp_path / "copy")
+    return root, tmp_path / "copy"
+
+
+def test_a_copy_is_the_same(pair: tuple[Path, Path]) -> None:
+    found = compared(*pair)
+    assert found.same and found.first is None and found.apart == []
+    assert found.a == found.b == Range(0, found.compared)
+
+
+def test_each_byte_that_differs_is_found(pair: tuple[Path, Path]) -> None:
+    rng = random.Random(4)
+    end = compared(*pair).compared
+    places = sorted(rng.sample(range(64, end), 20))
+    for place in places:
+        with (pair[1] / "commitlog" / f"{place // 262144 * 262144:020d}").open("r+b") as file:
+            file.seek(place % 262144)
+            (old,) = file.read(1)
+            file.seek(place % 262144)
+            file.write(bytes([old ^ 0x10]))
+    found = compared(*pair)
+    assert found.same and found.first == places[0]
+    assert all(any(r.start <= place < r.stop for r in found.differing) for place in places)
+    assert len(found.differing) == len(logs._joined([Range(p, p + 1) for p in places]))
+
+
+def test_files_that_one_side_lacks(pair: tuple[Path, Path]) -> None:
+    """In the middle and behind it is only in A; in front it has expired."""
+    files = sorted((pair[1] / "commitlog").iterdir())
+    files[1].unlink()
+    found = compared(*pair)
+    assert found.same and found.b == Range(0, 262136), "the last record, not the rest"
+    assert found.only_a == [Range(262136, 396044)] and found.expired_a == []
+    shutil.copy(pair[0] / "commitlog" / files[1].name, files[1])
+    files[0].unlink()
+    found = compared(*pair)
+    assert found.same and found.expired_a == [Range(0, 262144)] and found.only_a == []
+    assert found.first is None and found.apart == []
+
+
+def test_another_log_is_told_at_once(tmp_path: Path) -> None:
+    a, b = unpack("5.3.3-clean", tmp_path), unpack("5.3.3-killed", tmp_path)
+    found = compared(a, b)
+    assert found.same is False and found.compared == 0 and found.apart is None
+
+
+def test_quick_says_how_much_it_has_looked_at(
+    pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "SAMPLES", 4)
+    monkeypatch.setattr(logs, "SAMPLE_BYTES", 512)
+    found = compared(*pair, quick=True)
+    whole = compared(*pair)
+    assert found.samples is not None and whole.samples is None
+    assert 4 * 512 <= found.compared < whole.compared / 10
