@@ -23,7 +23,7 @@ from ..audit.verified import VerifiedRun
 from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import BodyCheck, Failure, LoadedFile, knows, passes, schema_of, walk
 from ..broker.profiles import AbnormalStart, DispatchRules, NormalStart, Profile, profile_of
-from ..broker.snapshot import Snapshot
+from ..broker.snapshot import Snapshot, can_have_files
 from ..broker.system_topics import LMQ_PREFIX
 from ..disk.broker_conf import BrokerConfig
 from ..disk.layout import Layout
@@ -31,7 +31,6 @@ from ..index.compare import IndexFiles
 from ..log.commit_log import CommitLog
 from ..queues.hybrid import has_database, light_in_database, selective_double_write
 from ..queues.units import NewQueues, QueueNumbers
-from ..queues.write import can_have_files
 from ..settings.generation import generation_of, has_light_offsets
 from ..settings.options import options_of
 from .queue_stores import queue_stores

@@ -26,8 +26,8 @@ from mqstore.store.arrow import differences
 from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.differences import Unsound, compare
 from mqstore.store.library import Store
+from mqstore.store.log.batch import messages
 from mqstore.store.log.commit_log import Batch, Extent, ExtentKind
-from mqstore.store.log.message import messages
 
 from ..cli.json_schema import errors
 from ..stores import unpack

@@ -19,9 +19,9 @@ from mqstore.formats import dledger
 from mqstore.formats.derive import decode
 from mqstore.formats.host import host_of
 from mqstore.formats.message import MAGIC_V2, MESSAGE
-from mqstore.store.log.batch import Batch
+from mqstore.store.log.batch import Batch, messages
 from mqstore.store.log.commit_log import CommitLog
-from mqstore.store.log.message import Mark, Message, messages
+from mqstore.store.log.message import Mark, Message
 
 from ...slices import pick
 from ...stores import ALL, NAMES, truth, unpack
