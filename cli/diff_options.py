@@ -17,7 +17,7 @@ from .unread import Partial, tell_unread
 if TYPE_CHECKING:
     from ..store.arrow.differences import Unsound
     from ..store.compare.both import Comparison
-    from ..store.compare.log_bytes import Range
+    from ..store.compare.logs import Range
     from ..store.disk.broker_conf import BrokerConfig
 
 _WHAT = "a store, a pattern, or @FILE with one a line."

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..store.findings.catalogue import Invariant
-    from ..store.log.record_status import MarkStory
+    from ..store.log.message import MarkStory
     from ..store.recover.broker_bugs import BrokerBug
     from ..store.recover.cases import Case
 
@@ -72,7 +72,7 @@ _COLUMNS = (
 def _everything() -> Iterator[tuple[str, dict[str, Any]]]:
     """What there is to explain, by what is typed."""
     from ..store.findings.catalogue import catalogue
-    from ..store.log.record_status import mark_stories
+    from ..store.log.message import mark_stories
     from ..store.recover.broker_bugs import bugs
     from ..store.recover.cases import CASES
 

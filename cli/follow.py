@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..store.errors import InvalidInput, Unsupported
-from ..store.search.found import Found
-from ..store.search.store import Store
+from ..store.search.store import Found, Store
 from .get_answer import Question, print_found
 
 if TYPE_CHECKING:
@@ -45,8 +44,8 @@ def follow_log(path: Path, question: Question, raw: bool, common: Common) -> Non
 def _messages(store: Store, selection: Selection, common: Common, out: Output) -> Iterator[Found]:
     """The wanted ones of all new messages, for ever."""
     from ..store.search.follow import Follower
-    from ..store.search.found import Via
     from ..store.search.log_search import found_in, time_bounds
+    from ..store.search.store import Via
 
     start = store.log_end.position
     if selection.times.since_ms:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..store.counted import counted
 from ..store.errors import InvalidInput, NotFound
 from ..store.search.find import Address, Finder, parse_address
-from ..store.search.found import Found, Via
-from ..store.search.store import Store
+from ..store.search.store import Found, Store, Via
 from .get_answer import Question, body_of, piece_of
 from .ndjson_input import opened, whole_lines
 

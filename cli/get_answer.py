@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..store.errors import InvalidInput, NotFound, StoreError
 from ..store.log.message import is_batch_record
 from ..store.search.find import find, is_unique_key, offset_at
-from ..store.search.found import Found, Via
 from ..store.search.selection import Selection, is_pattern, parse_time
-from ..store.search.store import Store
+from ..store.search.store import Found, Store, Via
 from .searched_text import searched_text
 from .selection_options import Conditions
 

@@ -13,8 +13,8 @@ from .options import PASSED_OVER, Common, shared
 
 if TYPE_CHECKING:
     from ..store.disk.layout import Layout
+    from ..store.offsets.lag import Wanted
     from ..store.offsets.move import Moves
-    from ..store.offsets.rows import Wanted
     from ..store.session.apply import Applied
     from ..store.session.fingerprint import Fingerprint
     from .progress import Progress
@@ -50,7 +50,7 @@ class Shown(Options):
 
     def wanted(self) -> Wanted:
         """What is asked for. Raises BadParameter, InvalidInput."""
-        from ..store.offsets.rows import Wanted
+        from ..store.offsets.lag import Wanted
         from ..store.search.selection import parse_time
 
         by = "topic" if self.by is None else self.by
@@ -162,7 +162,7 @@ def offsets(
 def _show(stores: list[Path], wanted: Wanted, common: Common) -> None:
     """Every store in turn; one that cannot be read ends the command."""
     from ..store.disk.byte_reader import at_rate
-    from ..store.offsets.rows import COLUMNS, offsets_of
+    from ..store.offsets.lag import COLUMNS, offsets_of
     from ..store.search.store import Store
     from .offsets_text import lag_text, totals_text
 

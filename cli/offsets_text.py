@@ -10,8 +10,8 @@ from .terminal import escape, time_text
 
 if TYPE_CHECKING:
     from ..store.disk.layout import Layout
+    from ..store.offsets.lag import Wanted
     from ..store.offsets.move import Move, Moves
-    from ..store.offsets.rows import Wanted
     from ..store.session.apply import Applied
 
 COMPARED = (

@@ -52,7 +52,7 @@ def report(
       mqstore report /data/store-* --to all.html --utc
       mqstore report /data/store --to store.html --format json | jq -r .[].sentence
     """
-    from ..store.output.html import require_jinja
+    from ..store.output.escaped import require_jinja
 
     require_jinja("no report")
     _check_outside(to, stores, common.output)

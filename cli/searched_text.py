@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..store.counted import counted
-from ..store.search.found import Via
+from ..store.search.store import Via
 from .terminal import time_text
 
 if TYPE_CHECKING:

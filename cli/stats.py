@@ -119,8 +119,7 @@ def _count_queues(stores: list[str], options: StatsOptions, spark: Spark, common
     from ..store.arrow.log_columns import STORE
     from ..store.arrow.log_rows import Counted
     from ..store.arrow.stores import stores_of
-    from ..store.inspect.stats import QUEUES, Stats
-    from ..store.inspect.stats_queues import check_units_tell, stats_of_queues
+    from ..store.inspect.stats import QUEUES, Stats, check_units_tell, stats_of_queues
     from ..store.search.store import Store
 
     wanted = options.wanted

@@ -62,7 +62,7 @@ def _log_bytes(store: Any) -> int:
 def _question(text: str, tracing: Tracing, common: Common) -> Question:
     from ..store.errors import InvalidInput
     from ..store.search.selection import parse_time
-    from ..store.trace.filtering import given
+    from ..store.trace.groups import given
     from ..store.trace.locate import Asked, By
     from ..store.trace.trace import Question
 

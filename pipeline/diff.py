@@ -18,7 +18,7 @@ from ..store.arrow.differences import WAITING_MAX, Compared, Left, Unsound, comp
 from ..store.arrow.log_rows import LogPart, parts_of
 from ..store.arrow.stores import as_path, names_of
 from ..store.errors import StoreError
-from ..store.log.splits import SPLIT_BYTES_MAX
+from ..store.log.commit_log import SPLIT_BYTES_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,7 +19,7 @@ from ..store.arrow.export_formats import FileKind, holds_note
 from ..store.arrow.log_rows import LogPart, parts_of
 from ..store.disk.files import Files, write_new
 from ..store.errors import StoreError
-from ..store.log.splits import split_bytes_for
+from ..store.log.commit_log import split_bytes_for
 from ..store.output.stage import DRAFT, REPLACES, Into, Stage, publish, publish_job
 from ..store.put.on_damage import OnDamage
 

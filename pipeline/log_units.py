@@ -24,9 +24,8 @@ from ..store.disk.file_queue import LARGEST_START
 from ..store.disk.files import Files
 from ..store.errors import InvalidInput
 from ..store.log.batch import Batch
-from ..store.log.commit_log import CommitLog, ExtentKind
-from ..store.log.record_status import Mark
-from ..store.log.splits import Split, scan_split
+from ..store.log.commit_log import CommitLog, ExtentKind, Split, scan_split
+from ..store.log.message import Mark
 from ..store.queues.ext import BitMaps, ExtWriter
 from ..store.queues.start_batches import batch_units
 from ..store.queues.write import queue_directory

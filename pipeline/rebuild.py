@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..store.disk.files import Files
 from ..store.errors import StoreError
-from ..store.log.splits import splits
+from ..store.log.commit_log import splits
 from ..store.output.stage import Stage, publish_job
 from .index_files import slices_of
 from .plan import Plan, StorePlan

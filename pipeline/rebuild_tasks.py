@@ -16,7 +16,7 @@ from uuid import uuid4
 from zlib import crc32
 
 from ..store.disk.files import Files
-from ..store.log.splits import Split
+from ..store.log.commit_log import Split
 from ..store.output.stage import Stage, Unflushed
 from .index_files import make_index_file, slices_of
 from .log_part import AnyPart, FileKey, LogPart, SavedPart, keys_of

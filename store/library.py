@@ -143,7 +143,7 @@ class Store(search_store.Store):
 
     def _repr_html_(self) -> str | None:
         """Its queues as a table, for notebooks."""
-        from .output.html import table_html
+        from .output.escaped import table_html
         from .queues.read import batch_summaries
 
         queues = [*self.queue_summaries, *batch_summaries(self.layout)]

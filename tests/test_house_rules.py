@@ -37,8 +37,7 @@ READERS = {
 WRITERS = {
     "store/arrow/stores.py": "copies of object storage in a temporary directory",
     "store/disk/temporary.py": "temporary files",
-    "store/queues/rocksdb_write.py": "a copy of a RocksDB in a temporary directory",
-    "store/queues/rocksdb_build.py": "a new RocksDB in a session's folder",
+    "store/queues/rocksdb_write.py": "a copy of a RocksDB in a temporary directory, a new one in a session's folder",
 }
 
 # What the terminal, Spark and the tables of pandas weigh belongs above formats and store.

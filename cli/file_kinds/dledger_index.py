@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """Units that were written; `at`: number of the first one."""
     from ...formats.dledger_index import UNIT, UNIT_BYTES
-    from ...store.tiered.dledger_index import index_units, is_valid
+    from ...store.log.commit_log import index_units, is_valid
 
     with _files(what) as files:
         for part in index_units(files, at or 0):
@@ -38,7 +38,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """How many entries it names, of which terms, and where the last one ends."""
-    from ...store.tiered.dledger_index import index_units, is_valid
+    from ...store.log.commit_log import index_units, is_valid
 
     units = invalid = 0
     numbers, terms, end = list[int](), list[int](), None

@@ -63,7 +63,7 @@ def beside(what: Recognised, name: str, topic: str | None, queue_id: int | None)
 
 def _queues(what: Recognised) -> Iterator[tuple[str | None, int | None, Path]]:
     """The queues at or below a path, with their directories, or the one of a single file."""
-    from ...store.disk.queue_directories import queue_directories
+    from ...store.disk.layout import queue_directories
     from ...store.inspect.recognise import QUEUES, Recognised
 
     if what.queue is not None or what.path.is_file():

@@ -31,7 +31,7 @@ from ...store.arrow.stores import open_log
 from ...store.counted import counted
 from ...store.disk.layout import Layout, is_uri
 from ...store.errors import InvalidInput, Missing, Refused
-from ...store.log.splits import SPLIT_BYTES_MAX, splits
+from ...store.log.commit_log import SPLIT_BYTES_MAX, splits
 from ...store.search.follow import LiveEnd
 from ...store.search.log_search import DamageWarning, time_bounds
 from ...store.search.store import Store

@@ -28,7 +28,7 @@ import pyarrow as pa
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import JOURNAL, Layout, is_uri
 from ..errors import Refused, Unreadable, UnreadableRange, from_os_error
-from ..log.splits import Split
+from ..log.commit_log import Split
 from ..search.follow import end_of
 from .ask import ALWAYS, Ask
 from .export_files import ExportHow

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from ...formats.derive.ragged import Ints
 from ...formats.digest_columns import mixed
-from ..log.splits import Split
+from ..log.commit_log import Split
 from ..search.store import Store
 from .ask import BODY_CRC_OK, NO_BODY, Ask
 from .log_columns import DIGEST

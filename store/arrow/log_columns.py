@@ -32,7 +32,7 @@ from ...formats.message_id import MESSAGE_ID_V4, MESSAGE_ID_V6
 from ...formats.property_columns import Items, ends_with_crc_item
 from ...formats.quick_tables import IPV4_BYTES, IPV6_BYTES
 from ...formats.sys_flag import SysFlag
-from ..columns.dictionary import dictionary
+from ..columns import dictionary
 from ..errors import LimitExceeded
 from ..log.batch import Batch
 from ..log.body import Body, unpack

@@ -29,9 +29,17 @@ from ..disk.layout import is_uri
 from ..disk.workers import Forked, cores
 from ..errors import InvalidInput, Unreadable
 from ..inspect.stats import Stats
-from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
-from ..log.record_status import Mark
-from ..log.splits import Split, scan_split, split_bytes_for, splits
+from ..log.commit_log import (
+    Batch,
+    CommitLog,
+    Extent,
+    ExtentKind,
+    Split,
+    scan_split,
+    split_bytes_for,
+    splits,
+)
+from ..log.message import Mark
 from ..search.log_search import OnDamage, Time, selected, time_bounds
 from ..search.selection import Selection, TimeRange
 from ..search.store import Store

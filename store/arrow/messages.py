@@ -14,7 +14,7 @@ from ...formats.derive import Ragged
 from ...formats.derive.ragged import Ints
 from ...formats.message_properties import ITEM_SEPARATOR, KEYS, NAME_VALUE_SEPARATOR, TAGS, UNIQ_KEY
 from ...formats.property_columns import Items, item_texts, with_items
-from ..columns.dictionary import dictionary
+from ..columns import dictionary
 from ..errors import InvalidInput
 from ..put.message_columns import NO_CRC
 from ..put.message_json import NUMBER_LIMITS, MessageReader, parse_host

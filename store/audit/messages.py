@@ -21,11 +21,10 @@ from ...formats.derive.ragged import Flags, Ints
 from ..broker.dispatch import Dispatched, dispatch, dispatch_columns
 from ..broker.dispatch_record import OWN_QUEUES, Dispatching
 from ..broker.snapshot import QueueId
-from ..columns.ordered import begins, order_of_pairs
-from ..columns.rows import Rows, kept
+from ..columns import Rows, begins, kept, order_of_pairs
 from ..log.batch import TailHistory
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
-from ..log.record_status import Mark, tombstones
+from ..log.message import Mark, tombstones
 from ..log.window import NOTING_HASHES
 from .differences import Kind, compare
 

@@ -23,16 +23,14 @@ from ...formats.message_properties import INNER_MULTI_DISPATCH
 from ..broker.dispatch import Dispatched, dispatch
 from ..broker.dispatch_record import Dispatching
 from ..broker.snapshot import QueueId
-from ..columns.ordered import begins
-from ..columns.rows import Rows
+from ..columns import Rows, begins
 from ..disk.byte_reader import reading_rate
 from ..disk.file_queue import MappedFileQueue
 from ..disk.workers import Forked
 from ..index.compare import IndexFiles, uncovered
 from ..log.batch import Batch, Extent
-from ..log.commit_log import CommitLog
-from ..log.record_status import Mark
-from ..log.splits import record_behind, used_bytes
+from ..log.commit_log import CommitLog, record_behind, used_bytes
+from ..log.message import Mark
 from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, Numbers, QueueNumbers, Units
 from .differences import points_at
 from .verified import Facts, Found, PackedItems, QueueRange, VerifiedLog

@@ -28,7 +28,7 @@ from ..broker.profiles import QueueRules
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..broker.system_topics import SCHEDULE_TOPIC
 from ..disk.files import Edit
-from ..disk.spill import Spill
+from ..disk.temporary import Spill
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
 from ..queues.edits import Hole, QueueFix, queue_edits

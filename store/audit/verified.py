@@ -25,7 +25,7 @@ from ...formats.message_properties import ends_with_crc
 from ..broker.dispatch import IndexItems
 from ..broker.dispatch_record import Dispatching
 from ..broker.snapshot import QueueId
-from ..disk.spill import Spill
+from ..disk.temporary import Spill
 from ..index.compare import IndexFiles
 from ..log.batch import LOOK_BACK, Batch, Extent, ExtentKind, TailHistory
 from ..log.commit_log import CommitLog

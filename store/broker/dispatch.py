@@ -24,8 +24,7 @@ from ...formats.hashing import java_hash, java_string
 from ...formats.hashing_columns import index_hash_column, java_hash_column
 from ...formats.message import TRANSACTION_MASK, SysFlag
 from ...formats.property_columns import Items, find
-from ..columns.dictionary import Dictionary, dictionary
-from ..columns.rows import Rows
+from ..columns import Dictionary, Rows, dictionary
 from .dispatch_record import Dispatching
 from .system_topics import LITE_PREFIX, LMQ_PREFIX, SCHEDULE_TOPIC, delay_ms, parse_levels
 

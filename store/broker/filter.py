@@ -22,7 +22,7 @@ from ...formats.hashing import java_string
 from ...formats.id_columns import host_text_column, message_id_column
 from ...formats.message_properties import ITEM_SEPARATOR
 from ...formats.property_columns import Items
-from ..columns.dictionary import dictionary
+from ..columns import dictionary
 from .filter_values import (
     CRC_OK,
     FAILED,

@@ -14,9 +14,8 @@ from ..disk.byte_reader import noting
 from ..errors import StoreError
 from ..search.store import Store
 from . import parts
-from .log_bytes import LogsCompared, Note, Range, compare_logs
+from .logs import LogsCompared, Note, Range, compare_logs, differing_fields
 from .parts import CHANGED, ONLY_A, ONLY_B, Differs
-from .records import differing_fields
 
 SHOWN = 1000
 """Differences of a part that are kept; all of them are counted."""

@@ -30,7 +30,7 @@ from ..settings.rocksdb import Entry, read_entries
 from ..settings.summary import databases
 from ..start.config_rules import OFFSETS
 from ..timer.read import timer_wheel
-from .log_bytes import Range
+from .logs import Range
 
 ONLY_A, ONLY_B, CHANGED = "only_a", "only_b", "changed"
 _UNITS_AT_ONCE = 1 << 16

@@ -1,8 +1,14 @@
-"""A plain store made of one with a DLedger log (spec 01, 1.13).
+"""A plain store made of one with a DLedger log (spec 01, 1.13, 1.15).
 
-Every record is written once more without the entry around it. Queue offsets stay what they are, positions
-do not: records, ends of transactions and the timer log get the new ones; queues, index and checkpoint
-are made from the new log. Configuration, timer wheel and compaction topics come along.
+Every record is written once more without the entry around it, one behind the other. Queue offsets stay
+what they are, positions do not: records, ends of transactions and the timer log get the new ones; queues,
+index and checkpoint are made from the new log. Configuration, timer wheel and compaction topics come along.
+
+What lies between records and is damaged keeps its room: the plan of `recover` closes it, with a tombstone
+for each message that was there.
+
+Where records have gone is kept in an unnamed file beside memory (`Moved`), as pairs of old and new
+positions, in log order: of 16 bytes; of a log with ten million records that is more than a command may hold.
 """
 
 from __future__ import annotations
@@ -11,16 +17,24 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from tempfile import TemporaryFile
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from ...formats.blank import BLANK_BYTES
+from ...formats.commit_log import PLAIN, POSITION_DTYPE
 from ...formats.derive import dtype_of
+from ...formats.derive.ragged import Bytes, Ints, Ragged, overlapping
+from ...formats.message import MESSAGE
+from ...formats.message_properties import CRC_ITEM_BYTES, crc_item, ends_with_crc
 from ...formats.timer_log import UNIT, UNIT_BYTES
 from ..audit.messages import scan_messages
 from ..broker.dispatch_record import Dispatching
 from ..damage.drill import check_target, copy_file, copy_store
 from ..disk.broker_conf import BrokerConfig
+from ..disk.byte_reader import read
 from ..disk.file_queue import MappedFileQueue
 from ..disk.files import Files, new_directory
 from ..disk.layout import COMMIT_LOG, COMPACTION, TIMER_LOG, Layout
@@ -28,13 +42,171 @@ from ..disk.lock import holder
 from ..disk.sizes import commit_log_size
 from ..errors import InUse, Refused, Unsupported
 from ..index.read import sizes_of
+from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog
-from ..log.write import LogWriter
+from ..log.message import Mark
+from ..log.write import LogWriter, place_columns
 from ..queues.read import ConsumeQueues, QueueSummary, batch_summaries
 from ..salvage.original import MissingOffsets, Restored, complete
 from ..settings.generation import generation_of
-from .log import Copied, copy_log
-from .moved import NOWHERE, Moved
+
+NOWHERE = -1
+_PAIR = np.dtype(np.int64).itemsize * 2
+
+
+class Moved:
+    """Old and new positions of records. A context manager: the file goes with it."""
+
+    def __init__(self) -> None:
+        self._file = TemporaryFile(prefix="mqstore-")  # noqa: SIM115 - closed by __exit__
+        #: Of each block of pairs: the first old position, the byte where it begins, its pairs.
+        self._first: list[int] = []
+        self._blocks: list[tuple[int, int]] = []
+        self._bytes = 0
+
+    def add(self, old: Ints, new: Ints) -> None:
+        """Records at `old` (rising, behind all before) lie at `new` now: int64[n] each."""
+        if not len(old):
+            return
+        self._file.write(np.concatenate([old, new]).astype(np.int64).data)
+        self._first.append(int(old[0]))
+        self._blocks.append((self._bytes, len(old)))
+        self._bytes += len(old) * _PAIR
+
+    def places(self, old: Ints) -> Ints:
+        """The new positions of records, int64[n]; NOWHERE where no record was at `old`."""
+        found = np.full(len(old), NOWHERE, np.int64)
+        self._file.flush()
+        block = np.searchsorted(np.array(self._first, np.int64), old, "right") - 1
+        for number in np.unique(block[block >= 0]).tolist():
+            rows = np.flatnonzero(block == number)
+            at, count = self._blocks[number]
+            pairs = read(self._file.fileno(), count * _PAIR, at, "", end=self._bytes)
+            known, new = np.frombuffer(pairs, np.int64).reshape(2, count)
+            place = np.minimum(np.searchsorted(known, old[rows]), count - 1)
+            found[rows] = np.where(known[place] == old[rows], new[place], NOWHERE)
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+
+#: From where a record names its half message to its body.
+_TO_BODY: int = MESSAGE.prepared_transaction_offset.sizeof() + MESSAGE.body_length.sizeof()
+#: A hole takes at least that: a tombstone with the longest topic that is usual.
+_LEAST_ROOM = 512
+_DAMAGED = (ExtentKind.DAMAGE, ExtentKind.MISSING)
+
+
+@dataclass
+class Copied:
+    """What was written. damaged: ranges between good records. wrong: records with a wrong checksum.
+
+    dead: records of an earlier life of the log, which are left out.
+    """
+
+    records: int = 0
+    bytes: int = 0
+    damaged: int = 0
+    damaged_bytes: int = 0
+    wrong: int = 0
+    dead: int = 0
+
+
+def copy_log(
+    log: CommitLog, writer: LogWriter, moved: Moved, told: Callable[[int], None]
+) -> Copied:
+    """Write the good records of a log. told: hears of so many more bytes. Raises Unreadable, NoSpace."""
+    done = Copied()
+    hole = 0
+    for item in log.scan(reuse=True):
+        if isinstance(item, Extent):
+            if item.kind in _DAMAGED:
+                done.damaged += 1
+                done.damaged_bytes += item.size
+                hole += item.size
+            continue
+        if item.mark > Mark.AFTER_DAMAGE:
+            done.dead += len(item)
+            continue
+        if hole and done.records:
+            _leave_room(writer, hole)
+        hole = 0
+        _write(item, writer, moved)
+        done.records += len(item)
+        if item.body_crc_ok is not None:
+            done.wrong += int((~item.body_crc_ok).sum())
+        size = int(item.columns.ints("total_size").sum())
+        done.bytes += size
+        told(size)
+    return done
+
+
+def _leave_room(writer: LogWriter, size: int) -> None:
+    """Zeros in place of what was damaged."""
+    size = min(max(size, _LEAST_ROOM), writer.file_size - BLANK_BYTES)
+    position = writer.append(size)
+    writer.write(position, bytes(size))
+
+
+def _write(batch: Batch, writer: LogWriter, moved: Moved) -> None:
+    columns = batch.columns
+    sizes = columns.ints("total_size").astype(np.int64)
+    placed = place_columns(writer.position, sizes, writer.file_size)
+    packed = Ragged(columns.ragged("body").buffer, columns.starts, sizes).packed()
+    moved.add(batch.position, placed.positions)
+    _put(packed.buffer, packed.start + PLAIN.position_offset, placed.positions)
+    _follow_halves(batch, packed, moved)
+    _check_again(packed, sizes)
+    blanks = {blank.position + blank.size: blank for blank in placed.blanks}
+    files = placed.positions // writer.file_size
+    for rows in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(files)) + 1):
+        begin, behind = int(packed.start[rows[0]]), int(packed.start[rows[-1]] + sizes[rows[-1]])
+        position = int(placed.positions[rows[0]])
+        if position in blanks:
+            writer.write_blank(blanks[position])
+        writer.write(position, packed.buffer[begin:behind].data)
+
+
+def _put(buffer: Bytes, at: Ints, positions: Ints) -> None:
+    """Write positions into a buffer, at any bytes of it."""
+    overlapping(buffer, POSITION_DTYPE)[at] = positions
+
+
+def _follow_halves(batch: Batch, packed: Ragged, moved: Moved) -> None:
+    """The end of a transaction names the half message by its position."""
+    columns = batch.columns
+    named = columns.ints("prepared_transaction_offset").astype(np.int64)
+    rows = np.flatnonzero(named > 0)
+    if not len(rows):
+        return
+    new = moved.places(named[rows])
+    rows, new = rows[new != NOWHERE], new[new != NOWHERE]
+    body = columns.ragged("body").start - columns.starts
+    _put(packed.buffer, packed.start[rows] + body[rows] - _TO_BODY, new)
+
+
+def _check_again(packed: Ragged, sizes: Ints) -> None:
+    """A checksum over the whole record covers its position (spec 01, 1.7)."""
+    view = packed.buffer.data
+    ends = packed.start + sizes
+    maybe = np.flatnonzero(
+        overlapping(packed.buffer, np.dtype("S2"))[ends - CRC_ITEM_BYTES] == b"__"
+    )
+    for row in maybe.tolist():
+        begin, end = int(packed.start[row]), int(ends[row])
+        if ends_with_crc(bytes(view[begin:end])):
+            item = crc_item(bytes(view[begin : end - CRC_ITEM_BYTES]))
+            view[end - CRC_ITEM_BYTES : end] = item
+
 
 _DLEDGER_OPTION = "enableDLegerCommitLog"
 _WINDOW_UNITS = 1 << 16

@@ -16,7 +16,7 @@ from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.files import Edit
 from ..errors import NotFound
 from ..log.batch import Batch
-from ..log.record_status import Mark
+from ..log.message import Mark
 from ..search.store import Store
 from ..settings.read import read_config_file
 

@@ -2,7 +2,8 @@
 
 The commit log is `STORE/commitlog`, or the directories that `storePathCommitLog` names, or those
 found in the store whose files have the right names and form one log; with DLedger it is
-`dledger-*/data`, behind an older `commitlog` where there is one.
+`dledger-*/data`, behind an older `commitlog` where there is one. Topic-queues have directories below
+`consumequeue` and its like (spec 02, 2.1).
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from ..errors import InvalidInput, Missing, NotAStore, Unsupported, from_os_error
+from ..errors import InvalidInput, Missing, NotAStore, NotFound, Unsupported, from_os_error
 from .broker_conf import BrokerConfig
 from .compressed import is_compressed_name, plain_name
-from .file_queue import NAME_DIGITS, Foreign, MappedFile, MappedFileQueue
-from .queue_directories import QueueDirectory, queue_directories
+from .file_queue import NAME_DIGITS, Foreign, MappedFile, MappedFileQueue, is_directory
 
 COMMIT_LOG = "commitlog"
 CONSUME_QUEUE = "consumequeue"
@@ -493,3 +493,64 @@ def _numbered_directories(layout: Layout) -> Iterator[str]:
     yield from map(os.fspath, (layout.index, layout.timer_log))
     for parent in (layout.consume_queue, layout.batch_consume_queue, layout.consume_queue_ext):
         yield from (queue.path for queue in queue_directories(parent))
+
+
+LARGEST_QUEUE_ID = (1 << 31) - 1
+
+
+class QueueDirectory(NamedTuple):
+    """A topic-queue and the directory of its files."""
+
+    topic: str
+    queue_id: int
+    path: str
+
+
+def queue_directories(consume_queue: str | os.PathLike[str]) -> Iterator[QueueDirectory]:
+    """The topic-queues below a `consumequeue` directory, sorted; none where it is missing.
+
+    Only directories whose name is a number are queues: that of an LMQ with `/` in its name lies
+    inside another topic's, where no broker finds it again (spec 2.1, 2.9). Raises Unreadable.
+    """
+    for path in sorted(_directories_in(os.fspath(consume_queue))):
+        yield from queues_of_topic(_base(path), path)
+
+
+def queues_of_topic(topic: str, directory: str) -> Iterator[QueueDirectory]:
+    """The queues in a topic's directory, by number."""
+    numbers = (path for path in _directories_in(directory) if _base(path).isdecimal())
+    for path in sorted(numbers, key=lambda path: (int(_base(path)), path)):
+        queue_id = int(_base(path))
+        if queue_id <= LARGEST_QUEUE_ID and str(queue_id) == _base(path):
+            yield QueueDirectory(topic, queue_id, path)
+
+
+def has_topic(consume_queue: str | os.PathLike[str], topic: str) -> bool:
+    """Whether a topic has a directory of its own below `consumequeue`."""
+    if not topic or "\0" in topic or {"", ".", ".."} & set(topic.split("/")):
+        return False
+    return os.path.isdir(os.path.join(consume_queue, topic))  # noqa: PTH112, PTH118
+
+
+def no_topic(consume_queue: str | os.PathLike[str], topic: str) -> NotFound:
+    """The error for a topic without queues, with the name that may have been meant."""
+    from difflib import get_close_matches
+
+    path = os.fspath(consume_queue)
+    names = get_close_matches(topic[:256], map(_base, _directories_in(path)), n=1)
+    hint = f"did you mean {names[0]}?" if names else "mqstore inspect lists the topics"
+    return NotFound(f"no such topic: {topic}", path=path, hint=hint)
+
+
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _directories_in(parent: str) -> list[str]:
+    try:
+        with os.scandir(parent) as entries:
+            return [entry.path for entry in entries if is_directory(entry)]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise from_os_error(error, parent) from error

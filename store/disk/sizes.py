@@ -10,8 +10,7 @@ import os
 from typing import Literal, NamedTuple
 
 from .file_queue import MappedFileQueue, size_of
-from .layout import Layout
-from .queue_directories import queue_directories
+from .layout import Layout, queue_directories
 
 Origin = Literal["files", "configuration", "default"]
 QUEUES_LOOKED_AT = 64

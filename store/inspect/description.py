@@ -28,9 +28,8 @@ from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import read_regular
 from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.file_queue import Foreign, MappedFileQueue, start_of
-from ..disk.layout import Layout
+from ..disk.layout import Layout, QueueDirectory, queue_directories
 from ..disk.lock import holder
-from ..disk.queue_directories import QueueDirectory, queue_directories
 from ..errors import Missing, from_os_error
 from ..index.files import Header
 from ..index.read import Index, sizes_of
@@ -40,10 +39,10 @@ from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary
 from ..queues.read_batches import BatchConsumeQueue
 from ..queues.read_batches import summary_of as sparse_summary
 from ..search.store import Store
-from ..settings.databases import InForce, in_force
 from ..settings.generation import Generation, generation_of
 from ..settings.options import Option, options_of
 from ..settings.read import FILES, read_config_file
+from ..settings.rocksdb import InForce, in_force
 from ..settings.summary import WHOLE, ConfigSummary, summaries_of, summary_of
 from ..start.log import Switches, start_file
 

@@ -48,13 +48,11 @@ from ..counted import counted
 from ..disk.lock import holder
 from ..errors import Missing
 from ..log.batch import Batch
-from ..log.message import Message, messages
-from ..log.record_status import Mark
+from ..log.message import Mark, Message, messages
 from ..plan.observer import Progress, read_progress
 from ..queues.places import batches, of_queue
-from ..search.found import Note
 from ..search.selection import equal, utf8
-from ..search.store import Store
+from ..search.store import Note, Store
 from ..settings.options import options_of
 from ..settings.read import read_config_file
 

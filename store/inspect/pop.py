@@ -24,13 +24,12 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import TIMER_TOPIC
 from ..errors import Missing, StoreError
 from ..log.batch import Batch
-from ..log.record_status import Mark
+from ..log.message import Mark
 from ..plan.observer import Progress, read_progress
 from ..queues.places import Places, batches
 from ..queues.rocksdb import RocksDb, is_rocksdb
-from ..search.found import Note
 from ..search.selection import equal, utf8
-from ..search.store import Store
+from ..search.store import Note, Store
 from ..settings.read import read_config_file
 from ..settings.rocksdb import read_entries
 from .own_topics import topic_records, unreliable

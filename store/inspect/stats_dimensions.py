@@ -35,7 +35,7 @@ from ..broker.system_topics import (
     group_of_topic,
     is_system_topic,
 )
-from ..columns.dictionary import dictionary
+from ..columns import dictionary
 from ..disk.file_queue import file_name
 from ..log.batch import Batch
 

@@ -2,12 +2,16 @@
 
 What is said of a message is what a broker that starts at the time asked for would do: it is in the
 log in its real topic already, or the wheel or the timer topic's queue leads to it, or nothing does.
+
+With timerRocksDBEnable (5.4+; spec 04, 4.10) timers are kept in the RocksDB `rocksdbstore/`: a row for
+each message, under the time when it fires; the broker notes up to which time it has delivered, and from
+where it reads the timer topic's queue. Wheel and timer log go on beside it: they have the cancel messages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -15,20 +19,24 @@ import numpy as np
 
 from ...formats.derive.ragged import Ints
 from ..counted import counted
+from ..disk.checkpoint import read_timer_check
+from ..errors import StoreError
 from ..queues.places import Places, batches
-from ..search.found import Note
-from ..search.store import Store
-from ..timer.read import NO_NUMBER, NOWHERE
-from .timer_chains import Chained, entries_of, wheel_of
-from .timer_database import Engine, in_database, with_database
+from ..search.store import Note, Store
+from ..settings.rocksdb import TimersKept, timers_kept
+from ..timer.read import NO_NUMBER, NOWHERE, TimerEntries
 from .timer_records import (
     Cancel,
     Cancels,
+    Chained,
     Facts,
     Scanned,
     TimerRecords,
+    Wheel,
+    entries_of,
     facts_of,
     timer_records,
+    wheel_of,
 )
 
 HOUR_MS = 3_600_000
@@ -41,6 +49,13 @@ _NOT_ASKED = "put into its topic at once although it was not due"
 _POISON = "a broker reads the timer queue no farther than"
 _WRONG_SIZE = "its entry in the timer log names a wrong number of bytes"
 NO_CHAIN = "its entry in the timer log is in no chain of the wheel"
+
+
+class Engine(StrEnum):
+    """Where a broker keeps its timers."""
+
+    WHEEL = "wheel"
+    ROCKSDB = "rocksdb"
 
 
 class State(StrEnum):
@@ -279,3 +294,61 @@ def _strangers(store: Store, chained: Chained, known: Ints) -> list[Timer]:
             Timer("", "", -1, 0, None, state, reason, next_timestamp=fires_ms, positions=[position])
         )
     return found
+
+
+OPTION = "timerRocksDBEnable"
+
+
+def in_database(store: Store, note: Note) -> TimersKept | None:
+    """The timers in the RocksDB where a broker that starts reads them there, else None.
+
+    The configuration tells; without it the one of both that has got farther in the timer topic's queue.
+    """
+    said = store.config.get(OPTION)
+    try:
+        kept = timers_kept(store.layout.rocksdb_store)
+    except StoreError as error:
+        if store.config.get_bool(OPTION):
+            note(f"timers: {OPTION} is on, and {error.message}: what waits there is not known")
+        return None
+    if said is not None:
+        if store.config.get_bool(OPTION):
+            nothing = np.zeros(0, np.int64)
+            return kept or TimersKept(nothing, nothing, nothing)
+        if kept is not None and (waits := int((kept.due_ms > kept.delivered_ms).sum())):
+            waiting = counted(waits, "timer waits", "timers wait")
+            note(
+                f"timers: {waiting} in rocksdbstore, where a broker with {OPTION}=false does not look"
+            )
+        return None
+    check = read_timer_check(store.layout.config / "timercheck")
+    behind = min(check.last_timer_queue_offset, check.master_timer_queue_offset) if check else 0
+    if kept is None or kept.queue_offset <= behind:
+        return None
+    note(f"timers: taken from rocksdbstore, which has got farther: {OPTION}=true, else say --set")
+    return kept
+
+
+def with_database(
+    wheel: Wheel, chained: Chained, kept: TimersKept, note: Note
+) -> tuple[Wheel, Chained]:
+    """Where a broker goes on, and what leads to messages, with the rows of the RocksDB besides."""
+    entries, count = chained.entries, len(kept.due_ms)
+    waits = int(((chained.fires_ms != NOWHERE) & ~entries.deletes).sum())
+    if waits:
+        note(f"timers: {counted(waits, 'entry')} of the wheel from before it was in RocksDB, too")
+    nothing = np.zeros(count, np.int64)
+    position = entries.end + np.arange(count, dtype=np.int64)
+    none_before = np.full(count, NOWHERE, np.int64)
+    rows = TimerEntries(
+        position, none_before, kept.due_ms, kept.position, kept.size, nothing, nothing, nothing
+    )
+    fires = np.where(kept.due_ms > kept.delivered_ms, kept.due_ms, NOWHERE)
+    both = TimerEntries.concat([entries, rows])
+    ahead = replace(
+        wheel,
+        last_read_ms=kept.delivered_ms,
+        read_ms=kept.delivered_ms,
+        queue_offset=kept.queue_offset,
+    )
+    return ahead, chained._replace(entries=both, fires_ms=np.concatenate([chained.fires_ms, fires]))

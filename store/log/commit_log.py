@@ -2,6 +2,15 @@
 
 A scan yields `Batch`es of records and `Extent`s of everything else. Damage never stops it: the
 range is told and the scan goes on at the next good record. What a record is worth is its mark.
+
+A log may be read in parts, as many readers at once do. A part (`Split`) owns the records and extents
+that begin in it. A record names its own position, so a reader that starts in the middle of one finds
+the next. It starts so far before its part that it is in step when it gets there: then all parts
+together give exactly what one walk over the log gives.
+
+A DLedger log has an index (spec 01, 1.13): unit i lies at i times its size. A file is made at its full
+size, so the end of what is written is found by its holes and zeros. Nothing is believed: a unit that does
+not name itself is invalid.
 """
 
 from __future__ import annotations
@@ -10,13 +19,17 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ...formats.commit_log import DLEDGER, HEAD_BYTES, PLAIN, POSITION_BYTES, Frame
-from ...formats.derive import Ragged, decode
+from ...formats.derive import Ragged, decode, dtype_of
 from ...formats.derive.program import Noting
-from ...formats.derive.ragged import Ints
+from ...formats.derive.ragged import Flags, Ints
+from ...formats.dledger import HEADER_BYTES, MAGIC_CONFIG_CHANGE, MAGIC_ENTRY
+from ...formats.dledger_index import UNIT, UNIT_BYTES
 from ...formats.message import MESSAGE
 from ..counted import counted
 from ..disk.byte_reader import Unread, reading_rate
@@ -25,9 +38,9 @@ from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, start_of
 from ..disk.layout import Layout
 from ..errors import NotFound
 from ..queues.references import QueueReferences
-from .batch import Batch, Extent, ExtentKind, LogEnd, TailHistory
-from .record_status import Mark
-from .scan import PEEK_BYTES, SMALL_BYTES, LogScan, has_body
+from .batch import NO_FILE, Batch, Extent, ExtentKind, LogEnd, TailHistory
+from .message import Mark
+from .scan import PEEK_BYTES, SMALL_BYTES, LogItems, LogScan, has_body
 from .window import Window, number_at, verdict
 
 __all__ = ["Batch", "CommitLog", "Extent", "ExtentKind", "LogEnd", "Mark"]
@@ -238,3 +251,119 @@ def _own_position(head: bytes, frame: Frame) -> int:
         return 0
     position = int.from_bytes(head[at : at + 8], "big", signed=True)
     return max(0, position)
+
+
+LOOK_BACK_BYTES = (4 << 20) + (1 << 16)
+"""Room for the largest record of a default broker (`maxMessageSize`, and what is around a body)."""
+
+
+SPLIT_BYTES_MIN = 32 << 20
+"""Below this a split costs more to start than to read."""
+SPLIT_BYTES_MAX = 256 << 20
+_STEP_BYTES = 1 << 16
+
+
+class Split(NamedTuple):
+    """Log positions start ≤ p < stop."""
+
+    start: int
+    stop: int
+
+
+def splits(start: int, stop: int, split_bytes: int) -> Iterator[Split]:
+    """Cut start ≤ p < stop at the multiples of `split_bytes`."""
+    while start < stop:
+        end = min(stop, start - start % split_bytes + split_bytes)
+        yield Split(start, end)
+        start = end
+
+
+def split_bytes_for(total_bytes: int, cores: int) -> int:
+    """The size of a split that gives every core work, within what pays."""
+    return max(SPLIT_BYTES_MIN, min(SPLIT_BYTES_MAX, -(-total_bytes // max(1, cores))))
+
+
+def scan_split(
+    log: CommitLog, split: Split, look_back_bytes: int = LOOK_BACK_BYTES, *, crc: bool = False
+) -> Iterator[Batch | Extent]:
+    """What begins in a split; missing files first, then in log order. crc: as of `CommitLog.scan`.
+
+    A reader of the middle of the log cannot see what a record is worth: whether it stands behind
+    damage of another split, or behind the log's end (end the last split there). A batch is valid
+    until the next one is asked for. Memory is that of `CommitLog.scan`. Raises Unreadable.
+    """
+    for gap in log.queue.gaps:
+        if split.start <= gap.position < split.stop:
+            yield Extent(ExtentKind.MISSING, gap.position, gap.size, NO_FILE)
+    file = log.queue.file_at(split.start)
+    begin = max(file.start, split.start - look_back_bytes) if file else split.start
+    for item in log.scan(begin, split.stop, crc=crc, reuse=True):
+        if isinstance(item, Extent):
+            if item.position >= split.start and item.kind is not ExtentKind.MISSING:
+                yield item
+        elif item.position[0] >= split.start:
+            yield item
+        elif item.position[-1] >= split.start:
+            yield item.take(item.position >= split.start)
+
+
+def record_behind(log: CommitLog, position: int) -> int | None:
+    """Log position of the first record from there on in the same file; None without one.
+
+    Raises Unreadable.
+    """
+    file = log.queue.file_at(position)
+    if file is None:
+        return None
+    found = LogItems(log, file).search(position - file.start)
+    return None if found is None else file.start + found
+
+
+def used_bytes(log: CommitLog, file: MappedFile) -> int:
+    """About how much of a file is written: what lies behind is zeros. Raises Unreadable."""
+    low, high = 0, file.size
+    while high - low > _STEP_BYTES:
+        middle = (low + high) // 2
+        room = bytearray(min(_STEP_BYTES, file.size - middle))
+        _, unread = log.queue.fill(file, middle, memoryview(room))
+        if unread or any(room):  # who reads it all tells of what cannot be read
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+WINDOW_UNITS = 1 << 14
+
+
+class IndexUnits(NamedTuple):
+    """Units that were written: their numbers int64[n] and a structured array of UNIT."""
+
+    number: Ints
+    units: npt.NDArray[np.void]
+
+
+def index_units(files: MappedFileQueue, start: int = 0) -> Iterator[IndexUnits]:
+    """Units from number `start` on, without those that are all zeros. Raises Unreadable."""
+    for file in files.files:
+        if start * UNIT_BYTES < file.end:
+            yield from _file(files, file, max(0, start - file.start // UNIT_BYTES))
+
+
+def _file(files: MappedFileQueue, file: MappedFile, first: int) -> Iterator[IndexUnits]:
+    window = WINDOW_UNITS * UNIT_BYTES
+    for offset, data in files.windows(file, first * UNIT_BYTES, file.size, window, UNIT_BYTES):
+        count = len(data) // UNIT_BYTES
+        written = np.frombuffer(data, np.uint8, count * UNIT_BYTES).reshape(count, -1).any(axis=1)
+        if written.any():
+            numbers = (file.start + offset) // UNIT_BYTES + np.flatnonzero(written)
+            yield IndexUnits(numbers, np.frombuffer(data, dtype_of(UNIT), count)[written])
+
+
+def is_valid(part: IndexUnits) -> Flags:
+    """bool[n]: which units are of an entry and name their own number."""
+    units = part.units
+    valid: Flags = (units["magic"] >= MAGIC_ENTRY) & (units["pos"] >= 0)
+    valid &= (units["magic"] <= MAGIC_CONFIG_CHANGE) & (units["size"] >= HEADER_BYTES)
+    valid &= (units["index"] == part.number) & (units["term"] >= 0)
+    return valid

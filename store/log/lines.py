@@ -15,7 +15,7 @@ from ...formats.host import host_text
 from ...formats.json_lines import JsonLines, in_order
 from ...formats.property_columns import Items
 from ...formats.quick import OFFSET_DIGITS, broker_digits
-from ..columns.dictionary import dictionary
+from ..columns import dictionary
 from ..output.escaped import RANGES
 from .batch import Batch
 from .message import FORMS, MARKS, Message, messages

@@ -1,27 +1,86 @@
-"""One message, as the library and `--format json` show it (design, "One message as JSON")."""
+"""One message, as the library and `--format json` show it (design, "One message as JSON").
+
+What a record is worth is its mark, and what readers say of records and ranges that are not simply
+messages is told here for people; some records stand for lost messages (formats.tombstone): they are no
+messages of anybody.
+
+One record by its position is read without construct and numpy (`read_message`): `get` of one message is
+over before they would be imported (`cli/declared.py` has the budget). `CommitLog.records` reads many; a
+test holds the two together.
+"""
 
 from __future__ import annotations
 
+import zlib
 from binascii import b2a_base64
 from collections.abc import Iterator
-from functools import cached_property, lru_cache
+from enum import IntEnum
+from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ...formats import message_properties as names
-from ...formats.hashing import java_string
+from ...formats import quick
+from ...formats.hashing import CRC_MASK, java_string
 from ...formats.host import host_text
 from ...formats.quick import message_id
 from ...formats.sys_flag import SysFlag
 from ...formats.tombstone import LOST, is_filler, is_mark
 from ..counted import counted
+from ..disk.file_queue import MappedFileQueue
+from ..errors import NotFound
 from .body import MAX_BODY_BYTES, Body, compression_of, unpack
-from .record_status import Mark
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from ...formats.derive import Columns
     from ...formats.derive.ragged import Flags
     from .batch import Batch, Inner
+
+
+class Mark(IntEnum):
+    """Where a record lies, as far as that makes a difference; the names are those of the JSON."""
+
+    NONE = 0
+    AFTER_DAMAGE = 1
+    DEAD_TAIL = 2
+    EARLIER_LIFE = 3
+    EMBEDDED = 4
+
+
+class MarkStory(NamedTuple):
+    """One mark. label: as in JSON; shown: as in text. next: a command that has to do with it, or ""."""
+
+    label: str
+    shown: str
+    found: str
+    broker: str
+    next: str
+
+
+@cache
+def mark_stories() -> dict[str, MarkStory]:
+    """Every mark by its label."""
+    import tomllib
+    from pkgutil import get_data
+
+    data = get_data(__package__, "status_texts.toml")
+    assert data is not None
+    return {name: MarkStory(name, **row) for name, row in tomllib.loads(data.decode()).items()}
+
+
+def tombstones(columns: Columns) -> Flags:
+    """bool[n]: which records of MESSAGE are tombstones. No broker has port 0, so it is quick."""
+    import numpy as np
+
+    from ...formats.property_columns import find
+
+    found = np.asarray(columns.ints("store_host.port") == 0, np.bool_)
+    for row in np.flatnonzero(found).tolist():
+        (value,) = find(columns.ragged("properties")[row : row + 1], LOST).tolist()
+        found[row] = is_mark(value.decode("utf-8", "replace"))
+    return found
+
 
 _BATCH = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
 FORMS = _BATCH | int(SysFlag.COMPRESSED)
@@ -333,3 +392,73 @@ _BEFORE_BORN_HOST = (
     "sys_flag",
     "born_timestamp",
 )
+
+
+_PEEK_BYTES = 4096
+"""Read at once; a second time only for a larger record."""
+
+
+def read_message(log: MappedFileQueue, position: int) -> Message:
+    """The whole record that begins at a position of the log.
+
+    A body whose CRC is wrong is no reason to refuse it: `Message.body_crc_ok` tells. Raises NotFound
+    where no whole record begins, Unreadable.
+    """
+    file = log.file_at(position)
+    if file is None:
+        raise _in_no_file(log, position)
+    at = position - file.start
+    data = log.readable(file, at, _PEEK_BYTES, quick.SMALLEST)
+    if len(data) >= quick.SMALLEST:
+        size = quick.total_size(data)
+        if len(data) < size <= file.size - at:
+            data = log.readable(file, at, size, size)
+        if quick.SMALLEST <= size <= len(data):
+            message = _message(data[:size], position)
+            if message is not None:
+                return message
+    never = "" if any(data) else ": zeros, nothing was written"
+    raise NotFound(f"no record begins here{never}", path=file.path, offset=at)
+
+
+def _in_no_file(log: MappedFileQueue, position: int) -> NotFound:
+    """Why no file of the log has a position."""
+    if not log.files:
+        return NotFound("no log file holds this position: there is none", offset=position)
+    why, path = f"the log has {log.start} to {log.end}", None
+    before = [file for file in log.files if file.start <= position]
+    if position < log.end and before:
+        why = "a file is missing"
+    for file in before:
+        if position < file.end:  # it is longer than the others, and the next one begins earlier
+            why, path = (
+                f"what is longer than {counted(log.file_size, 'byte')} belongs to none",
+                file.path,
+            )
+    return NotFound(f"no log file holds this position: {why}", path=path, offset=position)
+
+
+def _message(data: bytes, position: int) -> Message | None:
+    """The message in `data`, None where its fields do not add up to exactly these bytes."""
+    found = quick.message(data)
+    if found is None:
+        return None
+    body = found["body"]
+    return Message(
+        position=position,
+        born_host=(found["born_host.ip"], found["born_host.port"]),
+        store_host=(found["store_host.ip"], found["store_host.port"]),
+        stored_body=body,
+        raw_topic=found["topic"],
+        raw_properties=found["properties"],
+        body_crc_ok=not body or zlib.crc32(body) & CRC_MASK == found["body_crc"],
+        **{name: found[name] for name in _SAME},
+    )
+
+
+_SAME = (
+    *("total_size", "magic_code", "body_crc", "queue_id", "flag", "queue_offset"),
+    *("physical_offset", "sys_flag", "born_timestamp", "store_timestamp", "reconsume_times"),
+    "prepared_transaction_offset",
+)
+"""Fields that a message has as they are."""

@@ -27,7 +27,7 @@ from ..counted import counted
 from ..disk.byte_reader import Unread, noted_of
 from ..disk.file_queue import MappedFile
 from .batch import NO_FILE, Batch, Extent, ExtentKind, ScannedLog, TailHistory
-from .record_status import Mark
+from .message import Mark
 from .window import Checked, PlainChain, Window, check, find_item, number_at, walk
 
 #: The largest window.

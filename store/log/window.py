@@ -21,7 +21,7 @@ from ...formats.hashing_columns import WORD_FACTOR, WORDS, crc31_column
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
 from ...formats.message_properties import KEY_SEPARATOR
 from ...formats.property_columns import NAMES, VALUES
-from ..columns.rows import Rows
+from ..columns import Rows
 
 #: Items that are walked over in one call of the kernel.
 _ROWS_AT_ONCE = 1 << 16

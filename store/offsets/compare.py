@@ -17,9 +17,8 @@ from ..errors import InvalidInput
 from ..queues.read import QueueSummary
 from ..queues.rocksdb import is_rocksdb
 from ..search.store import Store
-from ..settings.databases import stand_ins
 from ..settings.read import BACKUP, FILES
-from ..settings.rocksdb import SECOND, SEPARATE, SINGLE
+from ..settings.rocksdb import SECOND, SEPARATE, SINGLE, stand_ins
 from ..start.config_rules import OFFSETS
 from .lag import Ends, queue_ends
 from .positions import (

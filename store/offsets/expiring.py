@@ -13,11 +13,10 @@ from ..queues.read import QueueSummary
 from ..queues.read_batches import BatchConsumeQueue
 from ..queues.units import is_used, is_valid
 from ..search.store import Store
-from ..settings.databases import stand_ins
+from ..settings.rocksdb import stand_ins
 from ..start.config_rules import LIGHT_OFFSETS, OFFSETS
-from .groups import groups_of
 from .lag import Ends, Lag, behind_log, lags_of, queue_ends
-from .positions import DELAYED, PULLED, Positions, positions_of
+from .positions import DELAYED, PULLED, Positions, groups_of, positions_of
 
 
 class Losing(NamedTuple):

@@ -32,17 +32,16 @@ from ..repair.config import as_written, text_of
 from ..repair.parts import queue_of
 from ..search.selection import matches, parse_time
 from ..search.store import Store
-from ..settings.databases import stand_ins
-from ..settings.rocksdb import POSITIONS, SECOND, SINGLE
+from ..settings.rocksdb import POSITIONS, SECOND, SINGLE, stand_ins
 from ..start.config_load import Start, load_config
 from ..start.config_rules import DELAYS, LIGHT_OFFSETS, OFFSETS, config_rules
-from .groups import groups_of
 from .lag import Ends, Queue, behind_log, queue_ends
 from .positions import (
     CONSUMED,
     LIGHT,
     MEMBER_OF,
     Position,
+    groups_of,
     offset_files,
     positions_of,
 )

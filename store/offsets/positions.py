@@ -1,7 +1,8 @@
 """Positions of consumer groups and of delay levels, from `config/` (spec 05, 5.3 and 5.4).
 
 An offset names the next message to consume. Files are read whatever they hold; which of file, .bak
-and RocksDB a broker takes is asked of `start.config_load`.
+and RocksDB a broker takes is asked of `start.config_load`. Which groups there are, and who reads a topic
+by POP, is in other files of config/.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from typing import Any, NamedTuple
 
 from ...formats.kinds import KINDS
 from ..broker.profiles import profile_of
-from ..broker.system_topics import SCHEDULE_TOPIC
+from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, is_system_group
 from ..disk.layout import Layout
 from ..errors import StoreError
-from ..settings.databases import InForce, in_force, rows_of, stand_ins
-from ..settings.read import BACKUP, FILES, config_files, read_config_file
+from ..settings.read import BACKUP, FILES, ConfigFile, config_files, read_config_file
+from ..settings.rocksdb import InForce, in_force, rows_of, stand_ins
 from ..start.config import files_in_use
-from ..start.config_load import Loaded, Start, load_config
-from ..start.config_rules import DELAYS, LIGHT_OFFSETS, OFFSETS, config_rules
+from ..start.config_load import Loaded, Start, load_config, load_table
+from ..start.config_rules import DELAYS, GROUPS, LIGHT_OFFSETS, MODES, OFFSETS, config_rules
 
 CONSUMED, PULLED, LIGHT, DELAYED = "offset", "pull", "lmq", "delay"
 TABLES = (CONSUMED, PULLED, LIGHT, DELAYED)
@@ -220,3 +221,44 @@ def _add_file(found: Positions, path: Path, loaded: Loaded) -> None:
 
 def _there(path: Path, kind: str) -> Entries:
     return entries_of(path, kind) if path.exists() else Entries(path, [], [])
+
+
+@dataclass(frozen=True)
+class Groups:
+    """subscribed: names of groups, None where no table can be read. popping: (group, topic) by POP."""
+
+    subscribed: frozenset[str] | None = None
+    modes: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def knows(self, group: str) -> bool | None:
+        """The group has an entry, or needs none."""
+        if self.subscribed is None:
+            return None
+        light = group.startswith(LMQ_PREFIX)
+        return group in self.subscribed or is_system_group(group) or light
+
+    def mode(self, group: str, topic: str) -> str:
+        """`pop` or `pull` as messageRequestMode.json has it, "" for nothing."""
+        return self.modes.get((group, topic), "").lower()
+
+
+def groups_of(layout: Layout, version: str) -> Groups:
+    """What a broker of this generation takes of the tables of groups. Raises Unreadable."""
+    rules = config_rules(profile_of(version))
+    text = load_table(layout, GROUPS, rules).taken
+    subscribed = None
+    if text is not None and text.present and not text.unseen:
+        subscribed = frozenset(row["group"] for row in _records(layout, GROUPS, text.value))
+    modes = load_config(layout.config, MODES, rules).taken
+    found = {
+        (row["group"], row["topic"]): str(row.get("mode", ""))
+        for row in _records(layout, MODES, modes.value if modes is not None else {})
+    }
+    return Groups(subscribed, found)
+
+
+def _records(layout: Layout, name: str, value: dict[Any, Any]) -> list[dict[str, Any]]:
+    kind = FILES[name]
+    first = KINDS[kind].tables[0].record_type
+    rows = ConfigFile(layout.config / name, kind, value).records()
+    return [row for row in rows if row["type"] == first and "problem" not in row]

@@ -2,11 +2,23 @@
 
 It is foreign: it can hold control characters that move a cursor, change a window's title or answer
 queries, and marks that turn the direction of a line. None of them is ever shown as it is.
+
+HTML, tables for notebooks and pages, is made of templates that escape whatever they are given. Jinja2
+is the extra `report`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ..errors import Unsupported
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 
 RANGES = (
     *(("\x00", "\x1f"), ("\x7f", "\x9f")),  # C0, DEL, C1
@@ -43,3 +55,56 @@ def _written_out(match: re.Match[str]) -> str:
     char = match[0]
     short = _SHORT.get(char)
     return short or char.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+_ROWS_MAX = 50
+
+
+def require_jinja(what: str) -> None:
+    """Raise Unsupported where Jinja2 is not there. what: there is then none of."""
+    try:
+        import jinja2  # noqa: F401
+    except ModuleNotFoundError as error:
+        hint = "pip install 'mqstore[report]'"
+        raise Unsupported(f"{what} without Jinja2", hint=hint) from error
+
+
+@cache
+def templates() -> Environment:
+    """Those of this folder. Raises ModuleNotFoundError."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    return Environment(
+        loader=FunctionLoader(_source),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _source(name: str) -> str | None:
+    from pkgutil import get_data
+
+    data = get_data(__package__, f"templates/{name}")
+    return None if data is None else data.decode()
+
+
+def _shown(value: Any) -> Any:
+    """Names of directories may have bytes that are no UTF-8, and anything may have control characters;
+    what a template itself has made is as it has to be.
+    """
+    return escape(value) if type(value) is str else value
+
+
+def table_html(title: str, head: Sequence[str], rows: Sequence[Iterable[object]]) -> str | None:
+    """A table with a title; of many rows the first ones. All texts are escaped. None without Jinja2: a
+    notebook then shows the text.
+    """
+    try:
+        template = templates().get_template("table.html")
+    except ModuleNotFoundError:
+        return None
+    texts = [[str(value) for value in row] for row in rows[:_ROWS_MAX]]
+    return template.render(title=title, head=head, rows=texts, more=len(rows) - len(texts))

@@ -38,18 +38,21 @@ from ..queues.rocksdb import (
     is_rocksdb,
     odd_rows,
 )
-from ..queues.rocksdb_build import (
+from ..queues.rocksdb_copy import CopiedQueues
+from ..queues.rocksdb_write import (
     UNIT,
     Bound,
     DatabaseFix,
     Holes,
+    Rewritten,
     UnitChanges,
     UnitSpool,
+    changed,
     expired_ends,
+    in_order,
     last_units,
+    library,
 )
-from ..queues.rocksdb_copy import CopiedQueues
-from ..queues.rocksdb_write import Rewritten, changed, in_order, library
 from ..queues.units import UNIT_DTYPE, Units
 from ..start.queue_stores import QueueStores
 

@@ -41,7 +41,7 @@ from ..broker.dispatch import Dispatched, java_split
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import HALF_TOPIC, OFFSET_MOVED, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..log.batch import Batch, Extent, ExtentKind, torn_properties
-from ..log.record_status import Mark
+from ..log.message import Mark
 
 _SERVICE_TOPICS = (TIMER_TOPIC, SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, REVIVE_TOPIC)
 _SERVICE_PREFIXES = tuple(topic.encode() for topic in _SERVICE_TOPICS)

@@ -14,7 +14,7 @@ from ...formats.message import MESSAGE, SMALLEST, TRANSACTION_MASK, SysFlag
 from ..audit.verified import VerifiedLog
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
-from ..columns.rows import Rows
+from ..columns import Rows
 from ..disk.file_queue import MappedFileQueue
 from ..queues.start_batches import BATCH_UNIT_DTYPE
 from ..queues.units import FileUnits, is_pre_fill, is_used, is_valid, is_whole_file, read_units

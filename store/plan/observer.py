@@ -30,7 +30,7 @@ from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
 from ..broker.topics import loads
 from ..disk.byte_reader import read_regular
-from ..disk.spill import Spill
+from ..disk.temporary import Spill
 from ..errors import InvalidInput, StoreError, Unreadable
 from ..index.compare import IndexAudit, IndexFiles
 from ..log.commit_log import Batch, Extent
@@ -117,7 +117,7 @@ def _light_rows(table: Mapping[str, Any]) -> Iterator[tuple[QueueId, str, int]]:
 def _of_rocksdb(config: Path, options: Mapping[str, str] | None) -> Iterator[_Table]:
     """The same of a RocksDB, where there is one that can be read."""
     from ..queues.rocksdb import readable
-    from ..settings.databases import rows_of, stand_ins
+    from ..settings.rocksdb import rows_of, stand_ins
 
     path = stand_ins(config, options).get(_PLAIN)
     if path is None or not readable():

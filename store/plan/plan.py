@@ -52,7 +52,7 @@ from .torn_records import CutProperties, misnamed
 from .unreferenced import places
 
 if TYPE_CHECKING:
-    from ..queues.rocksdb_build import DatabaseFix
+    from ..queues.rocksdb_write import DatabaseFix
     from .bring_back import Brought
 
 

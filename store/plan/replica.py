@@ -40,7 +40,7 @@ from ..errors import (
 )
 from ..log.batch import Batch, Extent, ExtentKind, torn_properties
 from ..log.commit_log import CommitLog
-from ..log.record_status import Mark, tombstones
+from ..log.message import Mark, tombstones
 from .fill import Piece
 from .gaps import Gap, GapFinder
 from .lost_units import LostUnits

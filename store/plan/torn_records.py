@@ -73,7 +73,7 @@ from ..broker.system_topics import LMQ_PREFIX
 from ..disk.file_queue import MappedFileQueue
 from ..log.batch import Batch, torn_properties
 from ..log.commit_log import CommitLog
-from ..log.record_status import Mark
+from ..log.message import Mark
 from ..queues.units import is_used, is_valid
 from ..settings.options import options_of
 from .fill import Piece

@@ -28,7 +28,7 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import HALF_TOPIC, LMQ_PREFIX, OP_TOPIC
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
-from ..log.record_status import Mark
+from ..log.message import Mark
 from .fill import SMALLEST_FILLER, Fill
 from .gaps import NO_OFFSET, Forms
 from .lost_units import LostUnits

@@ -15,8 +15,7 @@ from ...formats.hashing_columns import crc31_column
 from ...formats.message import MESSAGE, SysFlag
 from ..broker.dispatch import Dispatched, Units, dispatch_columns
 from ..broker.system_topics import LMQ_PREFIX
-from ..columns.dictionary import Dictionary
-from ..columns.ordered import begins
+from ..columns import Dictionary, begins
 from ..errors import InvalidInput, LimitExceeded
 from ..log.write import place_columns, place_whole
 from .message_columns import NO_CRC, count_of, prepare, rows_of

@@ -23,9 +23,8 @@ from ..disk.layout import Layout
 from ..errors import InvalidInput, Refused, Unsupported
 from ..index.read import sizes_of
 from ..queues.rocksdb import CURRENT, RocksDb, RocksdbConsumeQueues, queue_of_bound
-from ..queues.rocksdb_build import UnitChanges, UnitSpool
-from ..queues.rocksdb_write import changed, in_order
-from ..settings.databases import rows_of, stand_ins
+from ..queues.rocksdb_write import UnitChanges, UnitSpool, changed, in_order
+from ..settings.rocksdb import rows_of, stand_ins
 from ..start.queue_stores import QueueStores, queue_stores
 from .tail import Tail, unclean
 
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from ...formats.derive.ragged import Flags
     from ..broker.dispatch import Units
     from ..broker.profiles import WriterProfile
-    from ..columns.dictionary import Dictionary
+    from ..columns import Dictionary
 
 _BOUND, _CHECKPOINT = numbers_of(formats.BOUND), numbers_of(formats.CHECKPOINT)
 _CHECKPOINT_KEY = formats.bound_key(CHECKPOINT_TOPIC, 0, MAX)

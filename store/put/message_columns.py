@@ -22,7 +22,7 @@ from ...formats.derive.ragged import Bytes, Flags, Ints, overlapping
 from ...formats.message import MESSAGE, SysFlag
 from ...formats.message_properties import CRC_ITEM_BYTES, ITEM_SEPARATOR, crc_item
 from ...formats.primitives import IPV6_BYTES
-from ..columns.dictionary import Dictionary, dictionary
+from ..columns import Dictionary, dictionary
 from ..counted import counted
 from ..errors import InvalidInput
 from ..log.write import LogWriter, Placement

@@ -17,7 +17,7 @@ from ...formats.message_properties import UNIQ_KEY, parse
 from ...formats.property_columns import Items, joined
 from ..disk.layout import Layout
 from ..log.commit_log import Batch, CommitLog
-from ..log.record_status import Mark
+from ..log.message import Mark
 from .keys import NoKeys
 from .new_message import NewMessage
 

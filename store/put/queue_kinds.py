@@ -20,8 +20,7 @@ from ..broker.profiles import WriterProfile
 from ..broker.system_topics import LMQ_PREFIX
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
 from ..counted import counted
-from ..disk.layout import Layout
-from ..disk.queue_directories import has_topic
+from ..disk.layout import Layout, has_topic
 from ..errors import InvalidInput, LimitExceeded, Refused
 from .new_message import NewMessage, Rules
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from ...formats.derive import Ragged
     from ...formats.derive.ragged import Ints
     from ..broker.profiles import LightQueueRules
-    from ..columns.dictionary import Dictionary
+    from ..columns import Dictionary
 
 
 _NUMBER_MARK = names.INNER_NUM.encode() + names.NAME_VALUE_SEPARATOR

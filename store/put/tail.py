@@ -24,12 +24,10 @@ from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.layout import Layout
 from ..errors import NotAStore, NotFound, Refused, Unclean, Unsupported, from_os_error
 from ..index.read import sizes_of
-from ..log.message import Message
-from ..log.one_record import read_message
-from ..queues.hybrid import HybridConsumeQueues
+from ..log.message import Message, read_message
+from ..queues.hybrid import HybridConsumeQueues, has_database
 from ..queues.read import ConsumeQueues, QueueSummary, batch_summaries
 from ..queues.rocksdb import RocksdbConsumeQueues
-from ..queues.rocksdb_which import has_database
 
 if TYPE_CHECKING:
     from ..log.batch import Batch
@@ -190,7 +188,7 @@ def _walk_columns(layout: Layout, file: MappedFile) -> _Walked:
     """Walk by columns, and look at what lies behind the end, too. Raises Unclean."""
     from ..log.batch import Batch, ExtentKind
     from ..log.commit_log import CommitLog
-    from ..log.record_status import Mark
+    from ..log.message import Mark
 
     log = CommitLog.open(layout)
     end, last, unit_end = file.start, -1, 0

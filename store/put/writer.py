@@ -390,7 +390,7 @@ class StoreWriter:
                 self.database.write(self.log.position)
             in_files = self.database is None or self.database.in_files(TIMER_TOPIC)
             if in_files and self.profile.timer and TIMER_TOPIC in self._highest_queue:
-                from ..timer.write import enqueue_timers
+                from ..timer.wheel import enqueue_timers
 
                 enqueue_timers(self._files, self.layout, self.queues.next_offsets, self.clock)
             self.index_records()

@@ -18,7 +18,7 @@ from ..counted import counted
 from ..disk.byte_reader import data_ranges, opened, read
 from ..disk.file_queue import file_name
 from ..disk.files import Content, Edit
-from ..disk.spill import Spill
+from ..disk.temporary import Spill
 from .units import Units, is_whole_file, pre_fill, read_units
 
 

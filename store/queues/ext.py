@@ -42,7 +42,7 @@ from .write import queue_directory
 
 if TYPE_CHECKING:
     from ..broker.dispatch import Units
-    from ..columns.dictionary import Dictionary
+    from ..columns import Dictionary
     from .filter_bits import BloomFilter, ConsumerFilter
 
 
@@ -268,7 +268,7 @@ class BitMaps:
         import numpy as np
 
         from ..log.batch import Batch
-        from ..log.record_status import Mark
+        from ..log.message import Mark
         from .filter_bits import bit_maps
 
         maps = [b""] * len(topics.ids)

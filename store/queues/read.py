@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from ...formats.quick import EXT_ADDRESS_MAX, PRE_FILL, UNIT, UNIT_BYTES
 from ..disk.byte_reader import data_ranges
 from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..disk.layout import Layout
-from ..disk.queue_directories import (
+from ..disk.layout import (
+    Layout,
     QueueDirectory,
     has_topic,
     no_topic,

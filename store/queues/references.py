@@ -21,7 +21,7 @@ import numpy as np
 from ...formats.derive.ragged import Ints
 from ...formats.message import SMALLEST
 from ..disk.file_queue import MappedFileQueue
-from ..disk.queue_directories import QueueDirectory, queue_directories
+from ..disk.layout import QueueDirectory, queue_directories
 from ..errors import StoreError
 from .read import ConsumeQueues
 from .read_batches import BatchConsumeQueue

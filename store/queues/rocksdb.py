@@ -23,8 +23,7 @@ from ...formats.fixed import numbers_of
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX, UNIT_BYTES, UNITS
 from ..disk.byte_reader import Unread, failed, fill_any, opened
 from ..disk.file_queue import MappedFileQueue
-from ..disk.layout import Layout
-from ..disk.queue_directories import QueueDirectory
+from ..disk.layout import Layout, QueueDirectory
 from ..errors import NotFound, Unreadable, Unsupported, from_os_error
 from .read import ConsumeQueue, ConsumeQueues, QueueSummary, Unit
 

@@ -1,7 +1,18 @@
-"""What becomes of the files of a RocksDB when entries are put into it; the database itself stays as it is.
+"""What becomes of the files of a RocksDB when entries are put into it, and one that is made new.
 
-The library changes a copy in the directory for temporary files, in which tables, which never change,
-are links. What it writes is of the oldest form that brokers since 5.3 read. Needs the extra `rocksdb`.
+When entries are put the database itself stays as it is: the library changes a copy in the directory for
+temporary files, in which tables, which never change, are links. What it writes is of the oldest form that
+brokers since 5.3 read. Needs the extra `rocksdb`.
+
+A RocksDB of consume queues is made new from units that somebody has found in the log. They come queue by
+queue, in the order of the log, as often as there are some of a queue: `UnitSpool` puts them into a
+temporary file. `build` goes through that file queue by queue, in the order of keys, and writes tables (SST
+files) that the database takes in as they are: no write-ahead log, no memtable, and memory for one stretch
+of units only.
+
+What is written is what a broker leaves behind at a clean stop (spec 2.10): units in the family `default`;
+in `offset` a `max` row for each queue and the row of CHECKPOINT_TOPIC. `min` rows brokers write when somebody
+asks for the minimum, so a new database has none. Tables have the form that libraries since 5.3 read.
 """
 
 from __future__ import annotations
@@ -9,17 +20,28 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
+from ...formats import rocksdb_consume_queue as formats
+from ...formats.derive import dtype_of
+from ...formats.derive.ragged import Flags, Ints
+from ...formats.fixed import numbers_of
+from ...formats.message import SMALLEST
+from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT, CHECKPOINT_TOPIC, MAX, UNITS
+from ..broker.snapshot import QueueId
 from ..disk.byte_reader import pieces
-from ..disk.files import Content
-from ..disk.temporary import mapped, temporary_files
-from ..errors import StoreError, Unreadable, Unsupported, from_os_error
-from .rocksdb import DEFAULT, HINT
+from ..disk.files import Content, Edit
+from ..disk.temporary import TemporaryBytes, mapped, temporary_files
+from ..errors import NoSpace, StoreError, Unreadable, Unsupported, from_os_error
+from .rocksdb import DEFAULT, HINT, RocksDb, RocksdbConsumeQueue, queue_of_bound
 
 _TABLE = ".sst"
 _TABLE_FORMAT = 5
@@ -187,3 +209,367 @@ def _changes(path: Path, copy: Path) -> tuple[dict[str, Content], tuple[str, ...
 
 def _same(file: Path, other: Path) -> bool:
     return all(one == two for one, two in zip_longest(pieces(file), pieces(other)))
+
+
+_BOUND = numbers_of(formats.BOUND)
+_OFFSET = dtype_of(formats.UNIT_OFFSET)
+UNIT = dtype_of(formats.UNIT)
+ROW = dtype_of(formats.NUMBERED_UNIT)
+"""A unit in the temporary file: its queue offset as it ends the key, and the value."""
+_VALUE = np.dtype(f"V{UNIT.itemsize}")
+_AT_ONCE = 1 << 16
+_TABLE_BYTES = 256 << 20
+"""Bytes of keys and values from which on a new table is begun."""
+_NAME = "{:06}.built"
+Stretches = Iterable[tuple[list[bytes], list[bytes]]]
+"""Keys and values, by key, some at a time."""
+_BYTES_OF_UNIT, _BYTES_OF_BOUND = 64, 256
+"""More than a database takes."""
+
+
+class Bound(NamedTuple):
+    """The last unit of a queue: position of its record, its queue offset."""
+
+    physical_offset: int
+    queue_offset: int
+
+
+class UnitSpool:
+    """Units of any number of queues in a temporary file; 36 bytes a unit on the disk."""
+
+    def __init__(self) -> None:
+        self._file = TemporaryBytes()
+        self._rows = 0
+        self._parts: dict[QueueId, list[tuple[int, int]]] = {}
+        self._disordered: set[QueueId] = set()
+        #: The last unit of each queue.
+        self.ends: dict[QueueId, Bound] = {}
+        #: Position behind the last record that has a unit.
+        self.dispatched = 0
+        self._digest = b""
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @property
+    def digest(self) -> bytes:
+        """What tells two spools apart, however their units came."""
+        if not self._digest:
+            total = hashlib.sha256()
+            for queue in self.queues:
+                prefix = _prefix(queue)
+                total.update(b"%d:%b" % (len(prefix), prefix))
+                count = 0
+                for rows in self.rows(queue):
+                    total.update(rows)
+                    count += len(rows)
+                total.update(b"%d;" % count)
+            self._digest = total.digest()
+        return self._digest
+
+    @property
+    def queues(self) -> list[QueueId]:
+        """All queues that have units, in the order of the keys of a database."""
+        return sorted(self._parts, key=_prefix)
+
+    def add(
+        self, queue: QueueId, offset: Ints, position: Ints, size: Ints, tags: Ints, time: Ints
+    ) -> None:
+        """Units of one queue, behind those that came before, one at least. Raises NoSpace."""
+        rows = np.zeros(len(offset), ROW)
+        rows["queue_offset"], rows["physical_offset"], rows["size"] = offset, position, size
+        rows["tags_code"], rows["store_timestamp"] = tags, time
+        self._digest = b""
+        self._file.append(rows.tobytes())
+        self._parts.setdefault(queue, []).append((self._rows, len(rows)))
+        self._rows += len(rows)
+        self.dispatched = max(self.dispatched, int((position + size).max()))
+        last = len(offset) - 1 - int(offset[::-1].argmax())
+        end, before = Bound(int(position[last]), int(offset[last])), self.ends.get(queue)
+        if (np.diff(offset) <= 0).any() or (before and int(offset[0]) <= before.queue_offset):
+            self._disordered.add(queue)
+        if before is None or end.queue_offset >= before.queue_offset:
+            self.ends[queue] = end
+
+    def rows(self, queue: QueueId) -> Iterator[Any]:
+        """Stretches of a queue's units, `ROW` each, by queue offset; of several at one the last."""
+        parts = self._parts.get(queue, [])
+        if queue not in self._disordered:
+            for first, count in parts:
+                for begin in range(first, first + count, _AT_ONCE):
+                    yield self._read(begin, min(_AT_ONCE, first + count - begin))
+            return
+        # np.concatenate would turn the numbers to the order of this machine
+        rows = np.frombuffer(b"".join(self._read(*part).tobytes() for part in parts), ROW)
+        offsets = rows["queue_offset"].astype(np.int64)
+        order = np.argsort(offsets, kind="stable")
+        last = np.append(np.diff(offsets[order]) != 0, np.ones(1, np.bool_))
+        rows = rows[order[last]]
+        for begin in range(0, len(rows), _AT_ONCE):
+            yield rows[begin : begin + _AT_ONCE]
+
+    def _read(self, first: int, count: int) -> Any:
+        size = count * ROW.itemsize
+        return np.frombuffer(self._file.read(first * ROW.itemsize, size), ROW)
+
+
+class Holes:
+    """Queue offsets that the messages of a log leave out, and the tombstones of what was lost there; spec 2.10, B4.
+
+    A pull between two units of a database ends with an exception; at a unit that names a tombstone it goes on.
+    Numbers for which the log has no room between its records are none that were lost.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[QueueId, Ints] = {}
+        self._found: list[tuple[QueueId, Ints, Ints]] = []
+        self._lost: list[Ints] = [np.empty((0, 5), np.int64)]
+
+    def note(self, queue: QueueId, columns: Sequence[Ints], lost: Flags) -> None:
+        """Messages of a queue, behind those that came before, one at least: as `UnitSpool.add` takes them.
+
+        lost: which of them are tombstones.
+        """
+        rows = np.stack(columns, axis=1)
+        if lost.any():
+            self._lost.append(rows[lost])
+        rows = np.concatenate([self._last.get(queue, rows[0])[None], rows])
+        steps, room = np.diff(rows[:, 0]), np.diff(rows[:, 1]) // SMALLEST
+        for at in np.flatnonzero((steps > 1) & (steps <= room)).tolist():
+            self._found.append((queue, rows[at].copy(), rows[at + 1].copy()))
+        self._last[queue] = rows[-1].copy()  # a view would keep the whole batch
+
+    def passed(self, queue: QueueId, number: int, database: RocksDb) -> None:
+        """Messages of a queue that go on where others ended have all their units, none of them a tombstone's.
+
+        number: of the last one. Raises Unreadable.
+        """
+        rows = np.full((1, self._lost[0].shape[1]), -1, np.int64)
+        _read(database, queue, number, rows)
+        rows[0, 0] = number
+        self._last[queue] = rows[0]
+
+    @property
+    def tombstones(self) -> Ints:
+        """Their rows as `UnitSpool.add` takes them, by position, int64[n, 5]."""
+        rows = np.concatenate(self._lost)
+        self._lost = [rows[np.unique(rows[:, 1], return_index=True)[1]]]
+        return self._lost[0]
+
+    def fill(
+        self, spool: UnitSpool, database: RocksDb | None, good: Callable[[Ints], Flags]
+    ) -> None:
+        """Give units to the numbers without one, once: a tombstone between their neighbours, else the unit before.
+
+        good: which positions may stay that units of the database name. Raises NoSpace, Unreadable.
+        """
+        for queue, before, behind in self._found:
+            for first in range(int(before[0]) + 1, int(behind[0]), _AT_ONCE):
+                there = np.full((min(_AT_ONCE, int(behind[0]) - first), len(before)), -1)
+                if database is not None:
+                    _read(database, queue, first, there)
+                has = (there[:, 1] >= 0) & good(there[:, 1])
+                there[:, 0] = np.arange(first, first + len(there))
+                for run in np.split(np.arange(len(has)), np.flatnonzero(np.diff(has)) + 1):
+                    rows = there[run]
+                    if not has[run[0]]:
+                        end = there[run[-1] + 1] if run[-1] + 1 < len(has) else behind
+                        rows[:, 1:] = self._between(before, end, len(run))
+                        spool.add(queue, *rows.T)
+                    before = rows[-1]
+        self._found = []
+
+    def _between(self, before: Ints, behind: Ints, count: int) -> Ints:
+        """What `count` units name between two others, int64[count, 4]."""
+        rows = self.tombstones
+        begin, end = np.searchsorted(rows[:, 1], (before[1] + 1, behind[1])).tolist()
+        if begin < end:
+            return rows[np.minimum(begin + np.arange(count), end - 1), 1:]
+        return np.repeat(before[None, 1:], count, axis=0)
+
+
+def _read(database: RocksDb, queue: QueueId, first: int, rows: Ints) -> None:
+    """The units of a database from `first` on into the rows that they belong to."""
+    for number, data in RocksdbConsumeQueue(database, *queue).rows(first, first + len(rows)):
+        units = np.frombuffer(data, UNIT)
+        for column, name in enumerate(UNIT.names or (), 1):
+            rows[number - first : number - first + len(units), column] = units[name]
+
+
+def build(
+    folder: Path, spool: UnitSpool, dispatched: int, kept: Mapping[QueueId, Bound] | None = None
+) -> None:
+    """Make a database of these units in a new folder.
+
+    dispatched: position behind the last record that has its units. kept: ends of queues that may have no unit
+    any more; the greater one counts. Raises Unsupported where the extra is not installed, NoSpace, OSError.
+    """
+    rocksdict = library("make", folder)
+    folder.mkdir(exist_ok=True)
+    try:
+        _build(rocksdict, folder, spool, _bounds(spool, dispatched, kept))
+    except Exception as error:
+        if type(error) is not Exception:  # the library raises nothing narrower
+            raise
+        raise NoSpace(f"cannot build the RocksDB ({error})", path=folder) from error
+    for path in folder.iterdir():
+        if path.name.startswith(NOT_OURS) or path.suffix == ".built":
+            path.unlink()
+
+
+def _build(rocksdict: Any, folder: Path, spool: UnitSpool, ends: Stretches) -> None:
+    units, bounds = table_options(rocksdict, packed=True), table_options(rocksdict)
+    tables = list(_unit_tables(rocksdict, units, folder, spool))
+    rows = [_table(rocksdict, bounds, folder / "bounds.built", ends)]
+    options = table_options(rocksdict)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    database = rocksdict.Rdict(str(folder), options, column_families={UNITS: units, BOUNDS: bounds})
+    try:
+        taken = rocksdict.IngestExternalFileOptions()
+        taken.set_move_files(True)
+        if tables:
+            database.ingest_external_file(tables, taken)
+        family = database.get_column_family(BOUNDS)
+        family.ingest_external_file(rows, taken)
+        del family
+    finally:
+        database.close()
+
+
+def _bounds(spool: UnitSpool, dispatched: int, kept: Mapping[QueueId, Bound] | None) -> Stretches:
+    """All rows of the family `offset`, by key."""
+    ends = dict(spool.ends)
+    for queue, bound in (kept or {}).items():
+        if queue not in ends or ends[queue].queue_offset < bound.queue_offset:
+            ends[queue] = bound
+    rows = {
+        formats.bound_key(_bytes(queue.topic), queue.queue_id, MAX): bytes(
+            formats.BOUND.build(bound._asdict())
+        )
+        for queue, bound in ends.items()
+    }
+    checkpoint = CHECKPOINT.build({"physical_offset": dispatched})
+    rows[formats.bound_key(CHECKPOINT_TOPIC, 0, MAX)] = bytes(checkpoint)
+    keys = sorted(rows)
+    yield keys, [rows[key] for key in keys]
+
+
+def _unit_tables(rocksdict: Any, options: Any, folder: Path, spool: UnitSpool) -> Iterator[str]:
+    """Write the tables of all units, one behind the other in the order of keys."""
+    writer, size, number = None, 0, 0
+    for queue in spool.queues:
+        prefix = np.frombuffer(_prefix(queue), np.uint8)
+        for rows in spool.rows(queue):
+            if writer is None:
+                path = folder / _NAME.format(number)
+                writer, size, number = _writer(rocksdict, options, path), 0, number + 1
+                yield str(path)
+            keys, values = _entries(prefix, rows)
+            deque(map(writer.__setitem__, keys, values), maxlen=0)
+            size += len(rows) * (len(keys[0]) + UNIT.itemsize)
+            if size >= _TABLE_BYTES:
+                writer.finish()
+                writer = None
+    if writer is not None:
+        writer.finish()
+
+
+def values_of(rows: Any) -> Any:
+    """The units of rows as a database has them, `UNIT[n]`."""
+    raw = rows.view(np.uint8).reshape(len(rows), ROW.itemsize)
+    return np.ascontiguousarray(raw[:, _OFFSET.itemsize :]).view(UNIT).ravel()
+
+
+@dataclass
+class UnitChanges:
+    """Changes of the units of a database (`Entries`). put: those that come, as they lie in a
+    temporary file. gone: the keys of those that go.
+    """
+
+    put: UnitSpool
+    gone: dict[bytes, None] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.put) + len(self.gone)
+
+    def items(self) -> Iterator[tuple[bytes, bytes | None]]:
+        """Key and value of each, None for what goes."""
+        for queue in self.put.queues:
+            prefix = np.frombuffer(_prefix(queue), np.uint8)
+            for rows in self.put.rows(queue):
+                yield from zip(*_entries(prefix, rows), strict=True)
+        yield from self.gone.items()
+
+
+def _entries(prefix: Any, rows: Any) -> tuple[list[bytes], list[bytes]]:
+    """Keys and values of a stretch of units."""
+    width = len(prefix) + _OFFSET.itemsize
+    keys = np.empty((len(rows), width), np.uint8)
+    keys[:, : len(prefix)] = prefix
+    raw = rows.view(np.uint8).reshape(len(rows), ROW.itemsize)
+    keys[:, len(prefix) :] = raw[:, : _OFFSET.itemsize]
+    return keys.view(f"V{width}").ravel().tolist(), values_of(rows).view(_VALUE).tolist()
+
+
+def _table(rocksdict: Any, options: Any, path: Path, entries: Stretches) -> str:
+    writer = _writer(rocksdict, options, path)
+    for keys, values in entries:
+        for key, value in zip(keys, values, strict=True):
+            writer[key] = value
+    writer.finish()
+    return str(path)
+
+
+def _writer(rocksdict: Any, options: Any, path: Path) -> Any:
+    writer = rocksdict.SstFileWriter(options=options)
+    writer.open(str(path))
+    return writer
+
+
+def _bytes(topic: str) -> bytes:
+    return topic.encode("utf-8", "surrogateescape")
+
+
+def _prefix(queue: QueueId) -> bytes:
+    return formats.queue_prefix(_bytes(queue.topic), queue.queue_id)
+
+
+def last_units(database: RocksDb) -> Iterator[tuple[QueueId, Bound]]:
+    """The `max` rows. Raises Unreadable."""
+    for key, value in database.items(BOUNDS):
+        queue = queue_of_bound(key)
+        if queue is not None and len(value) == _BOUND.size:
+            yield QueueId(*queue), Bound(*_BOUND.unpack(value))
+
+
+def expired_ends(
+    ends: Iterable[tuple[QueueId, Bound]], spool: UnitSpool, log_start: int
+) -> dict[QueueId, Bound]:
+    """Ends of queues whose last record is expired; others the log itself has, or nothing has them."""
+    return {
+        queue: bound
+        for queue, bound in ends
+        if queue not in spool.ends and bound.physical_offset < log_start
+    }
+
+
+class DatabaseFix(NamedTuple):
+    """A database that is to be built. path: its directory. dispatched, kept: as `build` takes them."""
+
+    path: Path
+    spool: UnitSpool
+    dispatched: int
+    kept: Mapping[QueueId, Bound]
+
+    def edits(self, reason: str, codes: tuple[str, ...] = ("I-070",)) -> list[Edit]:
+        """What a plan does about it: the files are made when the plan is carried out. Raises Unsupported."""
+        library("make", self.path)
+        kept = sorted((*queue, *bound) for queue, bound in self.kept.items())
+        told = self.spool.digest + repr((kept, self.dispatched)).encode(errors="replace")
+        return [Edit("rebuild", str(self.path), reason, codes, data=told)]
+
+    @property
+    def bytes(self) -> int:
+        """About how much room it takes, and as much again while it is made."""
+        return len(self.spool) * _BYTES_OF_UNIT + len(self.spool.ends) * _BYTES_OF_BOUND

@@ -21,7 +21,7 @@ from ...formats.fixed import numbers_of
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX, MIN, UNIT_BYTES, UNITS
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX
-from ..disk.spill import Spill
+from ..disk.temporary import Spill
 from ..errors import Unreadable
 from .rocksdb import RocksDb, RocksdbConsumeQueue
 from .start import QueueState

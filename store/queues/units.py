@@ -27,7 +27,7 @@ from ...formats.hashing import java_string
 from ..broker.dispatch import Dispatched
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
-from ..columns.dictionary import Dictionary, dictionary
+from ..columns import Dictionary, dictionary
 from ..disk.byte_reader import Unread, noted_of
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, is_zero
 from .write import can_have_files

@@ -18,8 +18,7 @@ from ...formats.batch_consume_queue import UNIT_BYTES as BATCH_UNIT_BYTES
 from ...formats.consume_queue import UNIT_BYTES
 from ..disk.file_queue import MappedFileQueue, file_name, size_of
 from ..disk.files import Files
-from ..disk.layout import Layout
-from ..disk.queue_directories import queue_directories
+from ..disk.layout import Layout, queue_directories
 from ..disk.sizes import QUEUES_LOOKED_AT, consume_queue_size
 from ..errors import InvalidInput
 from .write import QueueWriter, queue_directory

@@ -17,8 +17,7 @@ from ..disk.checkpoint import Checkpoint
 from ..disk.files import Edit, Phase
 from ..index.compare import IndexFix, stored_files
 from ..index.read import sizes_of
-from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
-from ..log.splits import record_behind
+from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind, record_behind
 from ..plan.plan import Plan, checkpoint_edit
 
 _REST_CODES = ("I-110",)

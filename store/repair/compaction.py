@@ -35,11 +35,10 @@ from ..counted import counted
 from ..disk.byte_reader import read_regular
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..disk.files import Edit
-from ..disk.layout import Layout
-from ..disk.queue_directories import queue_directories
+from ..disk.layout import Layout, queue_directories
 from ..errors import NotFound
 from ..log.commit_log import Batch, CommitLog
-from ..log.record_status import Mark
+from ..log.message import Mark
 from ..queues.read import ConsumeQueue
 from ..queues.units import Units
 from ..search.compaction import open_log

@@ -33,8 +33,7 @@ from ..counted import counted
 from ..disk.byte_reader import read_regular
 from ..disk.file_queue import start_of
 from ..disk.files import Edit
-from ..disk.layout import Layout
-from ..disk.queue_directories import queue_directories
+from ..disk.layout import Layout, queue_directories
 from ..errors import InvalidInput, one_line
 from ..settings.options import options_of
 from ..settings.read import BACKUP, FILES

@@ -15,7 +15,7 @@ from ..disk.files import Edit
 from ..disk.layout import Layout
 from ..errors import Unreadable
 from ..queues.rocksdb_write import database_files
-from ..settings.databases import Form, InForce, in_force, table_of
+from ..settings.rocksdb import Form, InForce, in_force, table_of
 from ..start.config_rules import LIGHT_OFFSETS, OFFSETS
 from .config import text_of
 

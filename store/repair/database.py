@@ -28,13 +28,13 @@ from ..broker.system_topics import LITE_PREFIX, LMQ_PREFIX
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.files import Edit
-from ..disk.layout import ROCKSDB_CONSUME_QUEUE, ROCKSDB_STORE_TYPE, Layout
-from ..disk.queue_directories import queue_directories
+from ..disk.layout import ROCKSDB_CONSUME_QUEUE, ROCKSDB_STORE_TYPE, Layout, queue_directories
 from ..errors import Refused, Unreadable, Unsupported
 from ..findings.next_commands import proposed
 from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog
 from ..plan.plan import Plan, QueueRow
+from ..queues.hybrid import selective_double_write
 from ..queues.read import ConsumeQueues
 from ..queues.rocksdb import (
     HINT,
@@ -44,18 +44,17 @@ from ..queues.rocksdb import (
     odd_rows,
     readable,
 )
-from ..queues.rocksdb_build import (
+from ..queues.rocksdb_write import (
     UNIT,
     Bound,
     DatabaseFix,
     Holes,
     UnitSpool,
+    database_files,
     expired_ends,
     last_units,
     values_of,
 )
-from ..queues.rocksdb_which import selective_double_write
-from ..queues.rocksdb_write import database_files
 from ..settings.generation import generation_of
 from ..settings.options import options_of
 from ..start.queue_stores import lite_topics

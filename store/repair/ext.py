@@ -34,7 +34,7 @@ from ...formats.derive.ragged import Ints
 from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import OWN_QUEUES
 from ..broker.snapshot import Entry, Snapshot
-from ..columns.ordered import rows_of
+from ..columns import rows_of
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.files import Edit

@@ -24,7 +24,7 @@ from ..findings.catalogue import Severity, catalogue
 from ..findings.findings import Finding
 from ..index.compare import IndexFiles, IndexFix, StoredIndex, stored_files
 from ..log.commit_log import Batch, CommitLog
-from ..log.record_status import Mark
+from ..log.message import Mark
 from ..search.store import Store
 from ..verify.register import Scope
 from ..verify.run import verify

@@ -21,8 +21,7 @@ from ..broker.profiles import Profile, profile_of, writer_profile
 from ..broker.snapshot import Snapshot
 from ..disk.byte_reader import refusing
 from ..disk.files import Edit
-from ..disk.layout import Layout
-from ..disk.queue_directories import queue_directories
+from ..disk.layout import Layout, queue_directories
 from ..disk.workers import cores
 from ..errors import NotFound, Refused, StoreError, Unsupported
 from ..findings.findings import Finding
@@ -31,7 +30,7 @@ from ..index.compare import index_edits
 from ..log.commit_log import CommitLog
 from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan, make_plan
-from ..queues.rocksdb_which import has_database
+from ..queues.hybrid import has_database
 from ..recover.recovery import Proved
 from ..search.store import Store
 from ..session.fingerprint import Fingerprint

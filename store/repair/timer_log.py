@@ -26,7 +26,7 @@ from ...formats.timer_log import (
     UNIT_BYTES,
 )
 from ..broker.system_topics import TIMER_TOPIC
-from ..columns.ordered import rows_of
+from ..columns import rows_of
 from ..disk.file_queue import MappedFile
 from ..disk.files import Edit
 from ..errors import NotFound

@@ -16,8 +16,7 @@ from ..errors import Missing, StoreError
 from ..findings.next_commands import Command, Given, calls_for_something, next_commands
 from ..findings.next_commands import tidying_commands as tidying
 from ..inspect.description import last_exit
-from ..offsets.lag import queue_ends
-from ..offsets.rows import Wanted, offsets_of
+from ..offsets.lag import Wanted, offsets_of, queue_ends
 from ..queues.read import QueueSummary
 from ..search.store import Store
 from ..settings.options import options_of

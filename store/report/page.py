@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 from ..counted import bytes_text, counted
 from ..findings.catalogue import Severity, catalogue
 from ..findings.findings import Finding, how_many_more
-from ..output.html import templates
+from ..output.escaped import templates
 from ..verify.verdict import Status
-from .figures import pictures_of
+from .figures import TimeText, pictures_of
 from .gather import STATUS, Seen
-from .log_figures import TimeText
 
 CODES_SHOWN = 60
 _UNREAD_SHOWN = 40

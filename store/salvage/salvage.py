@@ -22,7 +22,7 @@ from ...formats.derive import Columns, decode
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import MESSAGE, SysFlag
 from ...formats.tombstone import FILLER_TOPIC
-from ..columns.dictionary import dictionary
+from ..columns import dictionary
 from ..counted import counted
 from ..damage.drill import check_empty
 from ..disk.broker_conf import BrokerConfig
@@ -33,10 +33,9 @@ from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
 from ..put.new_message import WriterOptions
 from ..put.writer import StoreWriter
 from ..search.selection import TimeRange
-from .arrange import Arranged, Layer, arrange, split_far
 from .carve import Found, Fragment, carve, join
 from .original import Restored, check_layer, close_holes, complete, file_bytes_of, write_log
-from .runs import Grade, Run, mark_odd, windows_of
+from .runs import Arranged, Grade, Layer, Run, arrange, mark_odd, split_far, windows_of
 from .source import Source, Sources
 
 NAME = "manifest.ndjson"

@@ -12,8 +12,7 @@ import numpy as np
 
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
-from ..disk.layout import Layout
-from ..disk.queue_directories import QueueDirectory, has_topic, no_topic, queue_directories
+from ..disk.layout import Layout, QueueDirectory, has_topic, no_topic, queue_directories
 from ..errors import Missing, NotFound
 from ..log.commit_log import CommitLog, Extent, ExtentKind
 from ..log.message import messages
@@ -21,10 +20,9 @@ from ..queues.places import Places, batches
 from ..queues.read_batches import SparseRange, sparse_units, summary_of
 from ..queues.units import is_valid
 from ..settings.read import read_config_file
-from .found import Found, Note, Via
 from .queue_search import of_topic
 from .selection import Selection
-from .store import Store
+from .store import Found, Note, Store, Via
 
 _POLICY, _COMPACTION = "cleanup.policy", "COMPACTION"
 

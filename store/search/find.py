@@ -1,7 +1,7 @@
 """Finding messages by the cheapest way there is: queue, index or scan.
 
 Heavy modules are imported on their way only: one message by queue offset is there before numpy
-would be.
+would be (`read_queue`; `queue_search` reads many, and a test holds the two together).
 
 Addresses of messages, and one answer for each: what `get --addresses` reads.
 
@@ -20,13 +20,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ..errors import InvalidInput, NotFound
-from .found import Found, Note, Via
+from ..log.message import Message
+from ..queues.read import ConsumeQueue
 from .selection import Selection
-from .store import Store
+from .store import Found, Note, Store, Via
 
 if TYPE_CHECKING:
-    from ..log.message import Message
-    from ..queues.read import ConsumeQueue
     from .key_search import KeyPlaces
 
 
@@ -98,7 +97,6 @@ def _in_queues(
         return search_batch_queues(
             store, selection, offset=offset, count=count, reverse=reverse, note=note
         )
-    from .queue_read import MOST
 
     few = offset is not None and count is not None and count <= MOST
     why = store.topic_unread(topic)
@@ -123,7 +121,6 @@ def _in_queues(
 def _few(
     store: Store, selection: Selection, offset: int, count: int, reverse: bool, note: Note
 ) -> Iterator[Found]:
-    from .queue_read import read_queue
 
     if selection.topic is None or selection.queue_id is None:
         raise ValueError("an offset needs a topic and a queue")
@@ -382,11 +379,68 @@ class Finder:
 def message_in(store: Store, message: Message, number: int) -> Message:
     """A message inside of a batch record that was read. Raises NotFound where there is none."""
 
+    from ..log.batch import unwrapped
     from ..log.message import messages
-    from .inner_batch import unwrapped
 
     batch = unwrapped(store.log.record(message.position).replace(mark=message.mark))
     if batch.inner is None or not number < len(batch) == batch.inner.count[0]:
         raise NotFound(f"the record at {message.position} has no message {number} inside")
     (found,) = messages(batch.take(slice(number, number + 1)))
     return found
+
+
+MOST = 64
+"""More messages than so are read faster in columns."""
+
+
+def read_queue(
+    store: Store, topic: str, queue_id: int, offset: int, count: int, note: Note
+) -> Iterator[Found]:
+    """Messages with queue offsets offset ≤ k < offset + count, those that there are.
+
+    A unit that points at no record, or at another topic's, is noted and passed over; one that
+    points behind the end of the log counts as not there. Raises NotFound where the queue, or its
+    unit `offset`, does not exist.
+    """
+    with store.queues.open(topic, queue_id) as queue:
+        messages = list(_messages(store, queue, offset, count, note))
+        if any(store.may_be_dead(message) for message in messages[-1:]):
+            end = store.log_end.position
+            messages = [message for message in messages if message.position < end]
+            if not messages:
+                raise _no_message(store, queue, offset)
+    for message in messages:
+        store.searched.add(Via.QUEUE, 1, message.store_timestamp, message.store_timestamp)
+        yield Found(message, Via.QUEUE)
+
+
+def _messages(
+    store: Store, queue: ConsumeQueue, offset: int, count: int, note: Note
+) -> Iterator[Message]:
+    name = f"{queue.topic}/{queue.queue_id}"
+    for number in range(offset, offset + count):
+        unit = queue.unit(number)
+        if unit is None or not unit.valid or unit.pre_fill:
+            if number == offset:
+                raise _no_message(store, queue, offset)
+            return
+        try:
+            message = store.message_at(unit.physical_offset)
+        except NotFound as error:
+            note(f"message {number} of {name} is not readable: {error}")
+            continue
+        if message.is_of(queue.topic):
+            yield message
+        else:
+            other = f"{message.topic}/{message.queue_id}"
+            note(f"unit {number} of {name} points at a message of {other}: left out")
+
+
+def _no_message(store: Store, queue: ConsumeQueue, offset: int) -> NotFound:
+    """The error for an offset that is not there, with those that are."""
+    summary = store.queue_summary(queue)
+    there = f"it has {summary.min_offset} to {summary.max_offset - 1}"
+    return NotFound(
+        f"{queue.topic}/{queue.queue_id} has no message {offset}",
+        hint=there if summary.max_offset > summary.min_offset else "it is empty",
+    )

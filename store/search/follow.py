@@ -7,15 +7,20 @@ records follow is damage: it is told and passed over. A broker that starts may c
 earlier: the records that were delivered last are looked at again, and reading goes on behind the last
 one that is still there.
 
-Where a log ends that may be written meanwhile: before the first record that is not whole yet.
+Where the system has inotify a change of a file's length or name ends a wait at once. Nobody is told
+of what is written through a memory map: so a wait is short at first, and doubles while nothing happens.
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
+import select
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Self
 
 import numpy as np
 
@@ -25,15 +30,62 @@ from ...formats.derive.ragged import Flags
 from ..counted import counted
 from ..disk.file_queue import MappedFile
 from ..disk.layout import Layout
-from ..disk.watch import Watch
 from ..errors import Missing
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
-from ..log.record_status import Mark
+from ..log.message import Mark
 from ..log.scan import LogItems
 from ..log.window import check, number_at, walk
-from .found import Note
-from .store import Store
+from .store import Note, Store
+
+SHORTEST_SECONDS = 0.02
+LONGEST_SECONDS = 0.5
+_CREATE, _MOVED_TO, _MODIFY, _DELETE = 0x100, 0x80, 0x2, 0x200
+_EVENTS = _CREATE | _MOVED_TO | _MODIFY | _DELETE
+_READ_BYTES = 1 << 16
+
+
+class Watch:
+    """Waits for changes in some directories; a context manager."""
+
+    def __init__(self, directories: Iterable[str | os.PathLike[str]]) -> None:
+        self._pause = SHORTEST_SECONDS
+        self._descriptor = _inotify(directories)
+
+    def active(self) -> None:
+        """Something happened: wait only shortly again."""
+        self._pause = SHORTEST_SECONDS
+
+    def wait(self) -> None:
+        """Until something changes, or the pause is over; each is twice as long as the last."""
+        pause, self._pause = self._pause, min(2 * self._pause, LONGEST_SECONDS)
+        if self._descriptor < 0:
+            time.sleep(pause)
+            return
+        ready, _, _ = select.select([self._descriptor], [], [], pause)
+        if ready:
+            os.read(self._descriptor, _READ_BYTES)  # which change does not matter
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+
+def _inotify(directories: Iterable[str | os.PathLike[str]]) -> int:
+    """A descriptor that can be read once something changes, -1 where there is no inotify."""
+    try:
+        library = ctypes.CDLL(None, use_errno=True)
+        descriptor = int(library.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
+    except (OSError, AttributeError):
+        return -1
+    if descriptor >= 0:
+        for directory in directories:
+            library.inotify_add_watch(descriptor, os.fsencode(directory), _EVENTS)
+    return descriptor
+
 
 WINDOW_BYTES = 1 << 20
 _REMEMBERED = 4096

@@ -20,18 +20,16 @@ import numpy as np
 from ...formats.message_properties import UNIQ_KEY
 from ...formats.property_columns import Items
 from ..counted import counted
-from ..disk.queue_directories import queue_directories
+from ..disk.layout import queue_directories
 from ..errors import NotFound
 from ..index.read import Answer
-from ..log.batch import Batch
-from ..log.record_status import Mark
+from ..log.batch import Batch, unwrapped
+from ..log.message import Mark
 from ..queues.places import Places, batches, merged
-from .found import Found, Note, Via
-from .inner_batch import unwrapped
 from .log_search import Range, found_in, search_log
 from .queue_search import batch_places, open_batch_queue
 from .selection import Selection, matches, utf8
-from .store import Store
+from .store import Found, Note, Store, Via
 
 
 def search_key(

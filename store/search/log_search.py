@@ -21,15 +21,13 @@ from ..broker.filter import Where
 from ..counted import counted
 from ..disk.byte_reader import Noted, each_noting, noting
 from ..errors import Corrupted, InvalidInput, NotFound
+from ..log.batch import messages_in, unwrapped
 from ..log.body import MAX_BODY_BYTES
 from ..log.commit_log import Batch, Extent, ExtentKind
-from ..log.message import is_batch_record, messages
-from ..log.record_status import Mark
+from ..log.message import Mark, is_batch_record, messages
 from ..queues.places import Places, batches
-from .found import Found, Note, Via
-from .inner_batch import messages_in, unwrapped
 from .selection import Selection, TimeRange, parse_range
-from .store import Store
+from .store import Found, Note, Store, Via
 
 LAST_OFFSET = (1 << 63) - 1
 CLOCK_SLACK_MS = 3_600_000

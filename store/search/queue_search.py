@@ -18,19 +18,18 @@ from ...formats.property_columns import find as find_property
 from ..broker.system_topics import SCHEDULE_TOPIC
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
-from ..disk.queue_directories import QueueDirectory, no_topic, queue_directories
+from ..disk.layout import QueueDirectory, no_topic, queue_directories
 from ..errors import NotFound
+from ..log.batch import unwrapped
 from ..log.commit_log import Batch
 from ..log.message import Message, messages
 from ..queues.places import Places, batches, merged, of_queue
 from ..queues.read import ConsumeQueue, first_at, offset_at
 from ..queues.read_batches import BatchConsumeQueue
 from ..queues.units import is_valid
-from .found import Found, Note, Via
-from .inner_batch import unwrapped
 from .log_search import CLOCK_SLACK_MS, found_in, wanted_offsets
 from .selection import Selection, equal, utf8
-from .store import Store
+from .store import Found, Note, Store, Via
 
 
 def search_queues(

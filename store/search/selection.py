@@ -209,7 +209,7 @@ class Selection(NamedTuple):
             return batch.take(self.mask(batch))
         import numpy as np
 
-        from .inner_batch import backwards, messages_in, unwrapped
+        from ..log.batch import backwards, messages_in, unwrapped
 
         apart = unwrapped(batch, self.max_body_bytes)
         mask = self.mask(apart)
@@ -343,7 +343,7 @@ def _topics(stored: Ragged, topic: str) -> Flags:
         return equal(stored, utf8(topic))
     import numpy as np
 
-    from ..columns.dictionary import dictionary
+    from ..columns import dictionary
 
     found = dictionary(stored)
     meant = np.array([_is_of(name, topic) for name in found.values], np.bool_)

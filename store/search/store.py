@@ -1,29 +1,85 @@
-"""A store as one object: its log, queues, index, checkpoint and configuration, for reading."""
+"""A store as one object: its log, queues, index, checkpoint and configuration, for reading.
+
+What a search in it found, and how, is here, too.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import MappedFileQueue
-from ..disk.layout import Layout
-from ..disk.queue_directories import has_topic, queue_directories
+from ..disk.layout import Layout, has_topic, queue_directories
 from ..errors import InvalidInput, Missing, NotAStore, NotFound, StoreError
-from ..log.message import Message
-from ..log.one_record import read_message
-from ..log.record_status import Mark
+from ..log.message import Mark, Message, read_message
 from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary
-from .found import Searched
 
 if TYPE_CHECKING:
     from ..disk.checkpoint import Checkpoint
     from ..index.read import Index, Sizes
+    from ..log.batch import Batch
     from ..log.commit_log import CommitLog, LogEnd
     from ..settings.generation import Generation
+
+
+Note = Callable[[str], None]
+"""Told in one line what is worth knowing about an answer: damage met, another way taken."""
+
+
+class Via(StrEnum):
+    """How a message was found."""
+
+    ADDRESS = "address"
+    QUEUE = "queue"
+    INDEX = "index"
+    SCAN = "scan"
+
+
+class Searched:
+    """What was looked at for an answer, for those who get none.
+
+    records: how many, by each way there. first_ms, last_ms: when the first and the last of them
+    were stored. units: of queues, which tell time and tag of a record that was not read. index_files,
+    index_items: what was asked for a key.
+    """
+
+    def __init__(self) -> None:
+        self.records: dict[Via, int] = {}
+        self.units = self.index_files = self.index_items = 0
+        self.first_ms: int | None = None
+        self.last_ms: int | None = None
+
+    def add(self, via: Via, count: int, first_ms: int, last_ms: int) -> None:
+        """So many records more, stored between these times."""
+        self.records[via] = self.records.get(via, 0) + count
+        self.first_ms = first_ms if self.first_ms is None else min(self.first_ms, first_ms)
+        self.last_ms = last_ms if self.last_ms is None else max(self.last_ms, last_ms)
+
+    def add_batch(self, via: Via, batch: Batch) -> None:
+        """The records of a batch more."""
+        if len(batch):
+            stored = batch.columns.ints("store_timestamp")
+            self.add(via, len(batch), int(stored.min()), int(stored.max()))
+
+
+class Found(NamedTuple):
+    """A message, and how it was found. log: where its position is one, if not in the commit log."""
+
+    message: Message
+    via: Via
+    log: MappedFileQueue | None = None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where the message is: position in the log, and number inside of a batch record, else -1."""
+        inner = self.message.inner
+        return self.message.position, -1 if inner is None else inner.number
+
 
 _CANDIDATES = 256
 """Queues whose last record is looked at to find the end of the log."""

@@ -37,7 +37,7 @@ from ..queues.rocksdb_write import database_files, in_order
 from .journal import JOURNAL_IS_IN, FileState, Journal, Step, StepKind, write_note
 
 if TYPE_CHECKING:
-    from ..queues.rocksdb_build import DatabaseFix
+    from ..queues.rocksdb_write import DatabaseFix
 
 DAMAGED = "damaged"
 _WINDOW_BYTES = 1 << 20
@@ -224,7 +224,7 @@ class _Stager:
 
         What was there goes to the session's folder.
         """
-        from ..queues.rocksdb_build import build  # few stores have one
+        from ..queues.rocksdb_write import build  # few stores have one
 
         folder = self.folder_for(fix.path) / _DATABASE_FOLDER
         self.files.make_directory(folder)

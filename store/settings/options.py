@@ -25,7 +25,7 @@ from ..broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC, format_levels, p
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
 from ..errors import InvalidInput, NotFound, StoreError
-from ..log.one_record import read_message
+from ..log.message import read_message
 
 if TYPE_CHECKING:
     from ..disk.layout import Layout
@@ -77,7 +77,7 @@ def level_ms(levels: tuple[int, ...], level: int) -> int:
 
 def _waits(layout: Layout) -> dict[int, Counter[int]]:
     """By level that has a queue, how many of its newest messages wait how many ms: whole seconds."""
-    from ..disk.queue_directories import has_topic
+    from ..disk.layout import has_topic
     from ..queues.read import ConsumeQueue
 
     found: dict[int, Counter[int]] = {}
@@ -137,8 +137,8 @@ def shown_multi_dispatch(layout: Layout) -> str:
     """The queue that shows it, "" where none does. What cannot be read shows nothing."""
     from ...formats.message_properties import INNER_MULTI_DISPATCH
     from ..broker.system_topics import LMQ_PREFIX
-    from ..disk.queue_directories import queue_directories
-    from ..log.one_record import read_message
+    from ..disk.layout import queue_directories
+    from ..log.message import read_message
     from ..queues.read import ConsumeQueue
 
     if layout.rocksdb_queues:

@@ -2,13 +2,23 @@
 
 A database is told by its column families and the name of its directory (spec 02, 2.10; 04, 4.10;
 05, 5.4).
+
+Which RocksDB of `config/` stands for which of its files (spec 05, 5.4): brokers have five
+forms: files of JSON, a RocksDB for each of three tables, one for all of them, that of
+configManagerVersion=v2, and what an earlier form left behind. Only the broker's options say which is
+in force; without them it is the one that was written last.
+
+`rocksdbstore/` says of messages whether a transaction is open, and which timers wait (spec 04, 4.10).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 from construct import Construct, ConstructError
 
 from ...formats import (
@@ -20,9 +30,14 @@ from ...formats import (
     subscription_group,
     topics,
 )
+from ...formats.derive.ragged import Ints
 from ...formats.json_table import DATA_VERSION, JsonTable
 from ...formats.kinds import KINDS
-from ..queues.rocksdb import RocksDb
+from ...formats.pop import KV_STATE
+from ..broker.snapshot import list_entries
+from ..disk.layout import ROCKSDB_STORE_TYPE, was_rocksdb
+from ..errors import Unreadable
+from ..queues.rocksdb import RocksDb, is_rocksdb
 from .parse import parse
 from .read import entries
 
@@ -306,3 +321,240 @@ def _bytes(family: str, key: bytes, value: bytes) -> dict[str, Any]:
         "key": key.hex(),
         "value": value.hex(),
     }
+
+
+_V2 = "v2"
+_VERSION, _STORE_TYPE = "configManagerVersion", "storeType"
+_OFFSET_TABLE, _FORBIDDEN = "offsetTable", "forbiddenTable"
+_KIND_OF = {kind.file: name for name, kind in KINDS.items()}
+_ONE_FOR_ALL = "useSingleRocksDBForAllConfigs"
+
+
+class Form(StrEnum):
+    """Where topics, groups and positions of groups are."""
+
+    FILES = "files"
+    SEPARATE = "separate databases"
+    SINGLE = "one database"
+    SECOND = "one database, version 2"
+
+
+_PLACES: Mapping[Form, Mapping[str, str]] = {
+    Form.SEPARATE: SEPARATE,
+    Form.SINGLE: dict.fromkeys(SEPARATE, SINGLE),
+    Form.SECOND: dict.fromkeys(SEPARATE, SECOND),
+}
+
+
+class InForce(NamedTuple):
+    """The form that the next start reads. sure: an option says so, or there is no other one.
+
+    databases: of the files that it stands for the directories, those that are gone or broken too.
+    others: directories of other forms that are there as well.
+    """
+
+    form: Form
+    sure: bool
+    databases: dict[str, Path]
+    others: tuple[str, ...] = ()
+
+
+def in_force(config: Path, options: Mapping[str, str] | None = None) -> InForce:
+    """That of a `config` directory, which need not be there, with these options of the broker."""
+    there = {form: _databases(config, form) for form in _PLACES}
+    found = [form for form, databases in there.items() if databases]
+    asked = _asked_for(options or {})
+    form = asked or max(
+        found, key=lambda form: _written_ns(there[form].values()), default=Form.FILES
+    )
+    others = {path.name for each in found if each is not form for path in there[each].values()}
+    beside = bool(found) and any((config / name).is_file() for name in SEPARATE)
+    sure = asked is not None or not (others or beside)
+    return InForce(form, sure, there.get(form, {}), tuple(sorted(others)))
+
+
+def stand_ins(config: Path, options: Mapping[str, str] | None = None) -> dict[str, Path]:
+    """Of each file in whose place a broker reads a RocksDB, that RocksDB."""
+    databases = in_force(config, options).databases
+    return {name: path for name, path in databases.items() if is_rocksdb(path)}
+
+
+def rows_of(path: Path, file: str) -> list[dict[str, Any]]:
+    """Records of what a RocksDB has of the table of a file. Raises Unsupported, Unreadable."""
+    with RocksDb.open(path) as database:
+        return [
+            row for entry in read_entries(database) if entry.file == file for row in entry.records
+        ]
+
+
+def table_of(path: Path, file: str) -> dict[str, Any]:
+    """What the file would say, whole, that a RocksDB of three or one for all stands for: the JSON of every
+    entry as it is, numbers of queues as numbers, dataVersion where the database has it.
+
+    Raises Unsupported, Unreadable, also for an entry that is no JSON.
+    """
+    table, *more = (one.member for one in KINDS[_KIND_OF[file]].tables)
+    content: dict[str, Any] = {table: {}}
+    with RocksDb.open(path) as database:
+        for family in database.column_families:
+            member = _member(path.name, family, file)
+            for key, value in database.items(family) if member else ():
+                parsed = parse(value)
+                if parsed.problem or not isinstance(parsed.value, dict):
+                    raise Unreadable(f"an entry is no JSON: {parsed.problem}", path=path)
+                name, entry = key.decode("utf-8", "surrogateescape"), parsed.value
+                if member == DATA_VERSION.member:
+                    content[member] = entry
+                    continue
+                if table == _OFFSET_TABLE:
+                    entry = {int(queue): at for queue, at in entry.get(table, entry).items()}
+                content.setdefault(member or table, {})[name] = entry
+    if _FORBIDDEN in more:
+        content.setdefault(_FORBIDDEN, {})
+    return content
+
+
+def _member(directory: str, family: str, file: str) -> str | None:
+    """The member of a file whose entries a column family has, None where it has nothing of it."""
+    if directory == SINGLE:
+        single = FAMILIES.get(family)
+        return single[1].member if single and single[0] == file else None
+    members = [table.member for table in KINDS[_KIND_OF[file]].tables]
+    found = {_OWN: members[0], "kvDataVersion": DATA_VERSION.member, "forbidden": _FORBIDDEN}
+    return found[family] if found.get(family) in members else None
+
+
+def _asked_for(options: Mapping[str, str]) -> Form | None:
+    """The form that these options ask for, None where they do not say."""
+    if options.get(_VERSION, "").lower() == _V2:
+        return Form.SECOND
+    store_type = options.get(_STORE_TYPE)
+    if store_type is None:
+        return None
+    if store_type != ROCKSDB_STORE_TYPE:
+        return Form.FILES
+    single = options.get(_ONE_FOR_ALL)
+    if single is None and _VERSION not in options:
+        return None
+    return Form.SINGLE if (single or "").lower() == "true" else Form.SEPARATE
+
+
+def _databases(config: Path, form: Form) -> dict[str, Path]:
+    """Directories of a form, if at least one of them is, or was, a RocksDB."""
+    places = {file: config / name for file, name in _PLACES[form].items()}
+    there = any(is_rocksdb(path) or was_rocksdb(path) for path in places.values())
+    return places if there else {}
+
+
+def _written_ns(paths: Iterable[Path]) -> int:
+    """When a file in these directories was last written."""
+    times = [
+        file.stat().st_mtime_ns
+        for path in set(paths)
+        if path.is_dir()
+        for file in path.iterdir()
+        if file.is_file()
+    ]
+    return max(times, default=0)
+
+
+assert set(SEPARATE) <= {kind.file for kind in KINDS.values()}
+
+
+def transaction_is_open(path: Path, position: int) -> bool:
+    """Whether the half message at a position of the log is kept for a check.
+
+    path: of the RocksDB; without one nothing is. Raises Unreadable, Unsupported.
+    """
+    if not is_rocksdb(path):
+        return False
+    with RocksDb.open(path) as database:
+        start = rocksdb_store.POSITION.build({"value": position})
+        key, _ = next(database.items(rocksdb_store.TRANSACTION, start), (b"", b""))
+        return key.startswith(start)
+
+
+def timer_due(path: Path, unique_key: str) -> int | None:
+    """When the timer of a message fires, in ms; None where it has none there.
+
+    Its entries are in the order of time: all are read. path: of the RocksDB. Raises Unreadable,
+    Unsupported.
+    """
+    if not unique_key or not is_rocksdb(path):
+        return None
+    wanted = unique_key.encode("utf-8", "surrogateescape")
+    with RocksDb.open(path) as database:
+        for key, _ in database.items(rocksdb_store.TIMER):
+            if key.endswith(wanted) and not rocksdb_store.is_text_key(key):
+                found = rocksdb_store.TIMER_KEY.parse(key)
+                if found.unique_key == wanted:
+                    return int(found.delay_time)
+    return None
+
+
+def read_whole(path: Path, stopped: Callable[[], str] = str) -> str:
+    """Read the timers, transactions, or what consumers of POP have, of `rocksdbstore/` or `kvStore/`; why that
+    ended early, "" if it did not. Raises Unreadable, Unsupported, NoSpace.
+
+    Entries of the index are not read: there can be as many as messages. path: of the RocksDB. stopped: asked
+    now and then why to end, "" to go on.
+    """
+    with RocksDb.open(path) as database:
+        for family in (rocksdb_store.TIMER, rocksdb_store.TRANSACTION, KV_STATE):
+            keys, start = [b""], b""
+            while keys and not stopped():
+                keys, _ = database.stretch(family, start, _AT_ONCE)
+                start = keys[-1] + b"\0" if keys else start
+    return stopped()
+
+
+_AT_ONCE = 1 << 12
+"""Rows."""
+
+
+def has_rows(path: Path) -> bool:
+    """Something is kept there: of a broker that never did there is no table, and an empty log."""
+    return any(
+        entry.name.endswith(".sst") or (entry.name.endswith(".log") and entry.size)
+        for entry in list_entries(path)
+    )
+
+
+class TimersKept(NamedTuple):
+    """The timers in a RocksDB: int64[n] each. due_ms: when each fires. queue_offset: of the timer topic's
+    queue, from where a broker reads on. delivered_ms: the last time whose timers were delivered.
+    """
+
+    due_ms: Ints
+    position: Ints
+    size: Ints
+    queue_offset: int = 0
+    delivered_ms: int = 0
+
+
+def timers_kept(path: Path) -> TimersKept | None:
+    """All timers there, None where no broker has ever kept one there. Raises Unreadable, Unsupported.
+
+    path: of the RocksDB. Memory: some 100 bytes for each.
+    """
+    if not is_rocksdb(path):
+        return None
+    rows: list[tuple[int, int, int]] = []
+    marks: dict[bytes, int] = {}
+    with RocksDb.open(path) as database:
+        for key, value in database.items(rocksdb_store.TIMER):
+            if rocksdb_store.is_text_key(key):
+                if len(value) == rocksdb_store.POSITION.sizeof():
+                    marks[key] = int(rocksdb_store.POSITION.parse(value).value)
+            elif len(key) > _DUE_BYTES and len(value) == rocksdb_store.TIMER_VALUE.sizeof():
+                found = rocksdb_store.TIMER_VALUE.parse(value)
+                due = rocksdb_store.TIMER_KEY.parse(key).delay_time
+                rows.append((int(due), int(found.physical_offset), int(found.size)))
+    if not rows and not marks:
+        return None
+    due_ms, position, size = np.array(rows, np.int64).reshape(-1, 3).T
+    offset = marks.get(rocksdb_store.TIMER_QUEUE_OFFSET, 0)
+    return TimersKept(due_ms, position, size, offset, marks.get(rocksdb_store.TIMER_DELIVERED, 0))
+
+
+_DUE_BYTES = rocksdb_store.POSITION.sizeof()

@@ -32,9 +32,9 @@ from ..broker.system_topics import (
 )
 from ..counted import counted
 from ..disk.layout import Layout
-from ..settings.databases import stand_ins
 from ..settings.generation import came_through_a_broker
 from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile
+from ..settings.rocksdb import stand_ins
 from .config_load import Loaded, Start, Text, as_proof, load_config, load_databases, load_table
 from .config_rules import (
     DELAYS,

@@ -20,10 +20,9 @@ from ..broker.topics import loads
 from ..disk.layout import Layout, was_rocksdb
 from ..errors import Missing, StoreError, Unsupported
 from ..queues.rocksdb import is_rocksdb
-from ..settings.databases import in_force, rows_of, stand_ins
 from ..settings.parse import TOO_DEEP, Grammar, Parsed, parse
 from ..settings.read import BACKUP, FILES, ConfigFile, read_content
-from ..settings.rocksdb import SECOND
+from ..settings.rocksdb import SECOND, in_force, rows_of, stand_ins
 from .config_rules import FILTERS, GROUPS, LIGHT_OFFSETS, OFFSETS, TOPICS, ConfigRules
 
 _VERSION = "dataVersion"

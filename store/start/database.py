@@ -20,7 +20,7 @@ from ..broker.load_rules import Refusal
 from ..broker.profiles import Profile
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX
-from ..columns.dictionary import dictionary
+from ..columns import dictionary
 from ..queues.start_rocksdb import Commit, DatabaseState, FileQueue, Queued, RowDamage
 from ..queues.units import joined
 from .dispatched_units import DispatchedUnits

@@ -12,8 +12,7 @@ import numpy as np
 from ...formats.derive.ragged import Ints
 from ..broker.dispatch import Dispatched
 from ..broker.snapshot import QueueId
-from ..columns.ordered import order_of_pairs
-from ..columns.rows import kept
+from ..columns import kept, order_of_pairs
 from ..queues.units import UNIT_DTYPE, Units, joined
 
 

@@ -26,10 +26,10 @@ from ..broker.profiles import RecordRules
 from ..broker.snapshot import Snapshot, list_entries
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
+from ..log.commit_log import index_units
 from ..log.window import Window
 from ..log.window import walk as follow
 from ..settings.read import read_config_file
-from ..tiered.dledger_index import index_units
 
 _HEAD = dtype_of(HEAD)
 _UNIT = dtype_of(UNIT)

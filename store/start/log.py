@@ -29,7 +29,7 @@ from ..disk.broker_conf import BrokerConfig
 from ..disk.layout import Layout
 from ..index.compare import IndexFiles
 from ..log.commit_log import CommitLog
-from ..queues.rocksdb_which import has_database, light_in_database, selective_double_write
+from ..queues.hybrid import has_database, light_in_database, selective_double_write
 from ..queues.units import NewQueues, QueueNumbers
 from ..queues.write import can_have_files
 from ..settings.generation import generation_of, has_light_offsets

@@ -20,8 +20,8 @@ from ..disk.layout import (
     was_rocksdb,
 )
 from ..errors import StoreError, Unreadable
+from ..queues.hybrid import parents_of_lite, selective_double_write
 from ..queues.rocksdb import RocksDb, is_rocksdb
-from ..queues.rocksdb_which import parents_of_lite, selective_double_write
 from ..queues.start_rocksdb import DatabaseState, RowDamage
 
 _FILES = "default"

@@ -32,8 +32,7 @@ from ...formats.timer_log import (
     UNIT_BYTES,
 )
 from ...formats.timer_wheel import SLOT, SLOT_BYTES, SLOTS
-from ..columns.ordered import begins, rows_of
-from ..columns.rows import Rows
+from ..columns import Rows, begins, rows_of
 from ..disk.byte_reader import next_data, noted_of
 from ..disk.compressed import open_any
 from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero, parts_of

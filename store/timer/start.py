@@ -29,7 +29,7 @@ from ..broker.load_rules import Loaded, LoadedFile, Refusal, load_files, truncat
 from ..broker.profiles import Profile, TimerRules
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..broker.system_topics import TIMER_TOPIC
-from ..columns.ordered import begins
+from ..columns import begins
 from ..counted import counted
 from ..disk.byte_reader import refusing
 from ..disk.checkpoint import TimerCheck, read_timer_check

@@ -1,4 +1,9 @@
-"""One answer a message: its story, a verdict for each group, the next start, the next command."""
+"""One answer a message: its story, a verdict for each group, the next start, the next command.
+
+What the next start does to a message is read off the simulated start (spec 7.1 to 7.5). Nothing but
+the part of the log is read that a start reads; the rest of `recover`'s prediction, which counts all
+messages, is left to that command.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +13,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...formats.pop import KV_STORE, REVIVE_TOPIC
+from ..broker.snapshot import QueueId
 from ..broker.system_topics import TIMER_TOPIC
+from ..disk.layout import Layout
 from ..disk.lock import holder
-from ..findings.next_commands import NOTHING_GIVEN, Given
+from ..errors import StoreError
+from ..findings.next_commands import NOTHING_GIVEN, Given, command
 from ..log.message import Message
 from ..queues.rocksdb import is_rocksdb, readable
-from ..search.found import Note
-from ..search.store import Store
-from .answer import Event, Evidence, Fate, GroupVerdict, Kind, NextStart, Trace, Verdict
-from .family import Family, Place
-from .filtering import Subscription
-from .gone import judgement_of
-from .groups import Groups, read_groups
-from .locate import Asked, By, Gone, locate
-from .named import Named, named, naming, places_of
-from .next_commands import command_for, commands_of
-from .story import story
-from .tiered_copies import tiered_copies
+from ..search.store import Note, Store
+from .answer import Event, Evidence, Fate, GroupVerdict, Judgement, Kind, NextStart, Trace, Verdict
+from .family import Family, Named, Naming, Place, named, naming, places_of
+from .groups import FILTERS, TOPICS, Groups, Subscription, read_groups
+from .locate import Asked, By, Gone, judgement_of, locate
+from .story import story, tiered_copies
 from .verdicts import Scene, for_all, judge
 from .waiting import Waiting
 
@@ -78,7 +80,6 @@ class _About:
 
     @cached_property
     def _played(self) -> Outcome | NextStart:
-        from .next_start import next_start
 
         return next_start(self._store, self._question.now_ms)
 
@@ -117,7 +118,7 @@ class _About:
         events = story(store, family, units, waiting, pops)
         superseded = None
         if chosen is not None and store.has_compaction_queues(chosen.topic):
-            from .compacted import Compacted
+            from .waiting import Compacted
 
             compacted = Compacted(store, chosen, note)
             events += compacted.events
@@ -217,7 +218,6 @@ class _About:
         start = self._start(found)
         if isinstance(start, NextStart):
             return start
-        from .next_start import fate_of
 
         return fate_of(start, position, place, unit)
 
@@ -257,3 +257,99 @@ class _About:
             found.next_start = self._fate(found, gone.position, place, None)
         found.next_commands = commands_of(found, store.layout, question.given)
         return found
+
+
+def next_start(store: Store, now_ms: int) -> Outcome | NextStart:
+    """Play the start; the answer at once where none can be played. Raises Unreadable."""
+    from ..broker.profiles import profile_of
+    from ..broker.snapshot import Snapshot
+    from ..start.log import as_configured, switches_of
+    from ..start.simulate import simulate
+
+    pid = holder(store.layout.lock)
+    if pid is not None:
+        who = f"process {pid}" if pid else "somebody"
+        return NextStart(Fate.RUNNING, f"{who} holds the lock: a broker runs on the store")
+    try:
+        snapshot = Snapshot.of(store.layout)
+        profile = as_configured(profile_of(store.generation.version), store.config)
+        outcome = simulate(snapshot, profile, switches_of(snapshot), now_ms)
+    except StoreError as error:
+        return NextStart(Fate.NOT_PLAYED, f"no start can be played: {error.message}")
+    version = profile.version
+    if outcome.refusal is not None:
+        return NextStart(Fate.NO_START, f"it does not start: {outcome.refusal.reason}", version)
+    if outcome.hangs:
+        return NextStart(Fate.NO_START, f"it hangs: {outcome.hangs}", version)
+    return outcome
+
+
+def fate_of(outcome: Outcome, position: int, place: Place, unit: Named | None) -> NextStart:
+    """What the start that was played does to the record at a position."""
+    version = outcome.profile.version
+    if position < outcome.log_start:
+        reason = f"it gives up the log before {outcome.log_start}"
+        return NextStart(Fate.CUT_OFF, reason, version)
+    if position >= outcome.log_end:
+        reason = f"it cuts the log at {outcome.log_end}, and the record with it"
+        return NextStart(Fate.CUT_OFF, reason, version)
+    topic, queue_id, offset = place
+    if queue_id is None or offset is None:
+        return NextStart(Fate.KEPT, "its record stays in the log", version)
+    queue = outcome.read_queues.get(QueueId(topic, queue_id))
+    inside = queue is not None and queue.min_offset <= offset < queue.max_offset
+    was = unit is not None and unit.state is Naming.NAMES
+    if inside and (was or unit is None):
+        return NextStart(Fate.KEPT, "its record and the unit of its queue stay", version)
+    hole = unit is not None and unit.state in (Naming.HOLE, Naming.ELSEWHERE)
+    if inside and not hole:
+        return NextStart(Fate.DISPATCHED, "it dispatches the record: its queue names it", version)
+    reason = f"its queue {topic}/{queue_id} does not name it after the start"
+    return NextStart(Fate.NOT_DISPATCHED, reason, version)
+
+
+_VIEWS = {
+    Verdict.TRANSACTION: "--transactions",
+    Verdict.NEVER_FIRES: "--timers",
+    Verdict.INVISIBLE: "--pop",
+    Verdict.RETRY: "--retries",
+}
+_HARMFUL = (Fate.CUT_OFF, Fate.NO_START)
+
+
+def command_for(
+    judgement: Judgement, place: Place, layout: Layout, given: Given, group: str = ""
+) -> str:
+    """What to run next about one verdict, "" where there is nothing to look at or to mend."""
+    verdict, root = judgement.verdict, layout.root
+    if verdict in _VIEWS:
+        return str(command("inspect", root, _VIEWS[verdict], given=given))
+    if verdict is Verdict.NOT_DUE:
+        timed = any("timer" in one.fact for one in judgement.evidence)
+        return str(command("inspect", root, "--timers" if timed else "--delays", given=given))
+    if verdict is Verdict.NOT_DISPATCHED and not os.path.lexists(layout.abort):
+        queue = f"{place.topic}/{place.queue_id}"
+        return str(command("repair", root, "--queue", queue, given=given))
+    if verdict in (Verdict.UNREADABLE, Verdict.NOT_DISPATCHED):
+        return str(command("recover", root, given=given))
+    if verdict is Verdict.OFFSET_MOVED and place.queue_offset is not None:
+        wanted = f"{place.topic}/{place.queue_id}@{group}={place.queue_offset}"
+        return str(command("offsets", root, "--reset", wanted, given=given))
+    if verdict is Verdict.FILTERED:
+        return str(command("dump", layout.config / FILTERS, given=given))
+    if verdict is Verdict.NOT_SERVED:
+        where = next((one.where for one in judgement.evidence), f"config/{TOPICS}")
+        return str(command("dump", root / where, given=given))
+    return ""
+
+
+def commands_of(found: Trace, layout: Layout, given: Given) -> list[str]:
+    """All of them, each once; first what keeps a start from doing harm."""
+    commands = []
+    if found.next_start is not None and found.next_start.fate in _HARMFUL:
+        commands.append(str(command("recover", layout.root, given=given)))
+    if found.for_all is not None:
+        place = Place(found.topic, found.queue_id, found.queue_offset)
+        commands.append(command_for(found.for_all, place, layout, given))
+    commands += [group.next_command for group in found.groups]
+    return list(dict.fromkeys(command for command in commands if command))

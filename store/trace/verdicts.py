@@ -17,13 +17,10 @@ from ...formats.message_properties import RETRY_PREFIX
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX, is_system_topic
 from ..counted import counted
-from ..log.message import Message
-from ..log.record_status import Mark
+from ..log.message import Mark, Message
 from .answer import Evidence, Judgement, Verdict
-from .family import Family, Place
-from .filtering import Subscription, filtered
-from .groups import GROUPS, OFFSETS, TOPICS, Groups
-from .named import Named, Naming
+from .family import Family, Named, Naming, Place
+from .groups import GROUPS, OFFSETS, TOPICS, Groups, Subscription, filtered
 
 if TYPE_CHECKING:
     from ..inspect.pop import Popped

@@ -1,4 +1,5 @@
-"""Why a message is not in its topic: an open or rolled-back transaction, a delay level, a timer.
+"""Why a message is not in its topic: an open or rolled-back transaction, a delay level, a timer,
+or, in a compaction topic, a later message with its key.
 
 The same for every group. Each answer is None where that is not what the message waits for.
 """
@@ -14,14 +15,16 @@ from ..broker.system_topics import HALF_TOPIC, ROCKSDB_HALF_TOPIC, TIMER_TOPIC, 
 from ..counted import counted
 from ..errors import NotFound, StoreError
 from ..log.message import Message
-from ..search.found import Note
-from ..search.store import Store
-from .answer import Evidence, Judgement, Verdict
+from ..search.key_search import search_key
+from ..search.selection import Selection
+from ..search.store import Note, Store
+from .answer import Event, Evidence, Judgement, Kind, Verdict
 from .family import Family, Role
 
 if TYPE_CHECKING:
     from ..inspect.timer_records import Scanned, TimerRecords
     from ..inspect.timers import Timer
+
 
 _WHEEL_LOST = "B33"
 _DUE = "it is due: a broker delivers it when it runs"
@@ -119,7 +122,7 @@ class Waiting:
         return Judgement(Verdict.TRANSACTION, reason, tuple(evidence))
 
     def _in_rocksdb(self, half: Message, evidence: list[Evidence]) -> Judgement:
-        from ..settings.rocksdb_store import transaction_is_open
+        from ..settings.rocksdb import transaction_is_open
 
         where = self._store.layout.rocksdb_store.name
         try:
@@ -228,7 +231,7 @@ class Waiting:
         self, message: Message, due: int | None, evidence: list[Evidence]
     ) -> Judgement | None:
         """Where timers are in a RocksDB; None where they are not."""
-        from ..settings.rocksdb_store import timer_due
+        from ..settings.rocksdb import timer_due
 
         where = self._store.layout.rocksdb_store.name
         try:
@@ -249,3 +252,69 @@ def _record(what: str, message: Message) -> Evidence:
     """A record as evidence."""
     place = f"{message.topic}/{message.queue_id}/{message.queue_offset}"
     return Evidence(f"{what}: {place}", f"commitlog at {message.position}")
+
+
+class Compacted:
+    """The answer. events: of the story. judgement: where no consumer gets it any more, else None.
+
+    Raises Unreadable.
+    """
+
+    def __init__(self, store: Store, message: Message, note: Note) -> None:
+        from ..search.compaction import compaction_queues, is_compaction_topic
+
+        self.events: list[Event] = []
+        self.judgement: Judgement | None = None
+        if not message.keys or not is_compaction_topic(store, message.topic):
+            return
+        newer = _newer(store, message, note)
+        if newer is not None:
+            self.events.append(_superseded(newer))
+        queues = compaction_queues(store, message.topic)
+        if not any(queue.queue_id == message.queue_id for queue in queues):
+            return
+        there = _in_compaction_log(store, message, note)
+        path = f"compaction/compactionLog/{message.topic}/{message.queue_id}"
+        if there is not None:
+            text = f"in the log of the compaction topic, at {there.position} of it"
+            place = (message.topic, message.queue_id, message.queue_offset)
+            self.events.append(Event(Kind.COMPACTED, text, None, None, *place, path=path))
+        elif newer is not None:
+            fact = Evidence("a newer message with its key", f"commitlog at {newer.position}")
+            reason = "compaction has left it out: a newer message has its key"
+            self.judgement = Judgement(Verdict.GONE, reason, (fact,))
+
+
+def _superseded(newer: Message) -> Event:
+    return Event(
+        Kind.SUPERSEDED,
+        "superseded by a newer message with the same key",
+        newer.store_timestamp,
+        newer.position,
+        newer.topic,
+        newer.queue_id,
+        newer.queue_offset,
+    )
+
+
+def _newer(store: Store, message: Message, note: Note) -> Message | None:
+    """The last message of the queue with the same key, if that is behind this one."""
+    wanted = Selection(topic=message.topic, queue_id=message.queue_id, key=message.keys[0])
+    last = None
+    for found in search_key(store, wanted, note=note):
+        if found.message.queue_offset > message.queue_offset:
+            last = found.message
+    return last
+
+
+def _in_compaction_log(store: Store, message: Message, note: Note) -> Message | None:
+    from ..search.compaction import search_compaction
+
+    wanted = Selection(topic=message.topic, queue_id=message.queue_id)
+    found = search_compaction(store, wanted, offset=message.queue_offset, count=1, note=note)
+    try:
+        one = next(found, None)
+    except NotFound:
+        return None
+    same = one is not None and one.message.queue_offset == message.queue_offset
+    return one.message if one is not None and same else None

@@ -19,14 +19,14 @@ from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import Items
 from ...formats.sparse_consume_queue import END, UNIT_BYTES
 from ..broker.snapshot import QueueId
-from ..columns.ordered import rows_of
+from ..columns import rows_of
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..disk.queue_directories import queue_directories
+from ..disk.layout import queue_directories
 from ..errors import Missing
 from ..findings.catalogue import Severity
 from ..log.commit_log import Batch, CommitLog, ExtentKind
-from ..log.record_status import Mark
+from ..log.message import Mark
 from ..queues.read_batches import SparseRange, sparse_units
 from ..queues.units import Units, is_valid
 from ..settings.read import read_config_file

@@ -15,7 +15,7 @@ from typing import Any
 from ...formats.consumer_offset import OFFSET_TABLES
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, SYSTEM_GROUPS, is_system_topic
-from ..disk.queue_directories import queue_directories
+from ..disk.layout import queue_directories
 from ..findings.catalogue import Severity
 from ..settings.options import options_of
 from .config_files import ConfigTables, Row, Told, config_start_of, config_tables

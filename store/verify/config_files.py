@@ -21,9 +21,8 @@ from ..broker.snapshot import QueueId
 from ..errors import Missing, StoreError, Unsupported
 from ..findings.catalogue import Severity
 from ..queues.rocksdb import RocksDb, is_rocksdb
-from ..settings.databases import Form, InForce, in_force
 from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile, read_config_file, stand_in
-from ..settings.rocksdb import read_entries
+from ..settings.rocksdb import Form, InForce, in_force, read_entries
 from ..start.config import ConfigFileStart, ConfigStart, config_start
 from ..start.config_load import Start
 from ..start.config_rules import STATISTICS, TIMER_CHECK

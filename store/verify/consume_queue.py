@@ -26,7 +26,7 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import SCHEDULE_TOPIC
 from ..disk.byte_reader import noted_of
 from ..disk.file_queue import MappedFileQueue
-from ..disk.queue_directories import QueueDirectory, queue_directories
+from ..disk.layout import QueueDirectory, queue_directories
 from ..findings.catalogue import Severity
 from ..queues.ext import ExtRange, ext_units, ext_units_at
 from ..queues.units import is_pre_fill, is_valid

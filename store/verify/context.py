@@ -30,8 +30,7 @@ from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_string
 from ...formats.message import TRANSACTION_MASK
 from ...formats.property_columns import Items
-from ..columns.dictionary import Dictionary, dictionary
-from ..columns.ordered import Ranges
+from ..columns import Dictionary, Ranges, dictionary
 from ..disk.lock import holder
 from ..findings.catalogue import Severity
 from ..findings.findings import Finding, Findings

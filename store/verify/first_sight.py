@@ -19,7 +19,7 @@ from ..broker.profiles import profile_of
 from ..broker.snapshot import QueueId, Snapshot
 from ..broker.topics import Topics
 from ..counted import counted
-from ..disk.queue_directories import has_topic, queue_directories
+from ..disk.layout import has_topic, queue_directories
 from ..errors import InvalidInput, NotFound, Refused, StoreError, UnreadableRange, Unsupported
 from ..findings.findings import Finding, order
 from ..plan.normalize import mend

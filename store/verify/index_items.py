@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ...formats.derive.ragged import Flags, Ints
 from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import Dispatching
-from ..columns.rows import Rows
+from ..columns import Rows
 from ..errors import Missing
 from ..index.files import IndexFile
 from ..log.commit_log import CommitLog

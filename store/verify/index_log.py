@@ -21,7 +21,7 @@ from ..counted import counted
 from ..errors import Missing
 from ..findings.catalogue import Severity
 from ..index.files import IndexFile
-from ..log.record_status import tombstones
+from ..log.message import tombstones
 from ..settings.options import options_of
 from .context import Mergeable, Records, VerifyContext, covered_of
 from .index_files import index_files

@@ -37,7 +37,7 @@ from ..findings.catalogue import Severity
 from ..findings.next_commands import RECOVER
 from ..log.batch import Extent, ExtentKind
 from ..log.scan import LogItems
-from ..settings.rocksdb_store import has_rows, read_whole
+from ..settings.rocksdb import has_rows, read_whole
 from .context import Mergeable, VerifyContext
 from .register import after, before, of_extents
 

@@ -25,9 +25,9 @@ from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..errors import Missing
 from ..findings.catalogue import Severity
 from ..log.batch import Extent, ExtentKind
-from ..log.record_status import Mark, tombstones
+from ..log.commit_log import index_units
+from ..log.message import Mark, tombstones
 from ..log.scan import WINDOW_BYTES, Fault, LogItems
-from ..tiered.dledger_index import index_units
 from .context import Mergeable, Records, VerifyContext
 from .register import after, of_extents, of_records, of_stale
 

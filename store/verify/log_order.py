@@ -18,7 +18,7 @@ from ...formats.derive.ragged import Flags, Ints, Ragged
 from ...formats.hashing_columns import WORD_FACTOR, word_sums
 from ...formats.message_properties import INNER_NUM, UNIQ_KEY
 from ...formats.sys_flag import SysFlag
-from ..columns.ordered import begins
+from ..columns import begins
 from ..counted import counted
 from ..findings.catalogue import Severity
 from .context import Mergeable, Records, VerifyContext

@@ -19,9 +19,8 @@ import numpy as np
 from ..errors import NotFound
 from ..findings.catalogue import GROUPS
 from ..log.batch import LOOK_BACK, TailHistory
-from ..log.commit_log import Batch, CommitLog, Extent
-from ..log.record_status import Mark
-from ..log.splits import record_behind
+from ..log.commit_log import Batch, CommitLog, Extent, record_behind
+from ..log.message import Mark
 from ..log.window import NOTING, NOTING_HASHES
 from ..settings.options import options_of
 from .context import LogFacts, Records, VerifyContext, covered_of
@@ -225,7 +224,7 @@ def read(
         return
     from ..audit.messages import scan_messages
     from ..broker.dispatch_record import Dispatching
-    from ..queues.rocksdb_which import selective_double_write
+    from ..queues.hybrid import selective_double_write
     from ..start.queue_stores import queue_stores
 
     layout, rules = context.store.layout, context.profile.dispatch

@@ -21,7 +21,7 @@ from ..broker.system_topics import (
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
 )
-from ..columns.ordered import Ranges, rows_of
+from ..columns import Ranges, rows_of
 from ..findings.catalogue import Severity
 from ..log.body import unpack
 from ..settings.options import options_of

@@ -19,9 +19,8 @@ from ..broker.dispatch import Dispatched
 from ..disk.byte_reader import noting
 from ..disk.workers import Forked
 from ..errors import UnreadableRange
-from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
-from ..log.record_status import Mark
-from ..log.splits import record_behind, used_bytes
+from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind, record_behind, used_bytes
+from ..log.message import Mark
 from ..search.store import Store
 from . import log_pass
 from .context import CACHES, LogFacts, Mergeable, VerifyContext

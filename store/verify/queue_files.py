@@ -21,8 +21,7 @@ from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE
 from ..counted import counted
 from ..disk.byte_reader import noted
 from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..disk.layout import ROCKSDB_STORE_TYPE
-from ..disk.queue_directories import LARGEST_QUEUE_ID, queue_directories
+from ..disk.layout import LARGEST_QUEUE_ID, ROCKSDB_STORE_TYPE, queue_directories
 from ..errors import Missing
 from ..findings.catalogue import Severity
 from ..queues.read import ConsumeQueue, QueueSummary

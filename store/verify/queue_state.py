@@ -31,9 +31,9 @@ from ..audit.messages import Messages
 from ..broker.snapshot import QueueId, Snapshot, list_entries
 from ..broker.system_topics import LMQ_PREFIX
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
-from ..columns.ordered import Ranges, runs
+from ..columns import Ranges, runs
 from ..disk.file_queue import MappedFileQueue, file_name
-from ..disk.queue_directories import queue_directories
+from ..disk.layout import queue_directories
 from ..errors import Missing as MissingFile
 from ..errors import NoSpace, NotFound, StoreError
 from ..findings.findings import Findings

@@ -24,12 +24,12 @@ from ...formats.property_columns import find
 from ..broker.dispatch import java_split
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX
-from ..columns.ordered import Ranges
+from ..columns import Ranges
 from ..counted import counted
 from ..errors import NotFound
 from ..findings.catalogue import Severity
 from ..log.commit_log import Batch
-from ..log.record_status import tombstones
+from ..log.message import tombstones
 from ..queues.units import Units, is_pre_fill, is_valid
 from .context import VerifyContext, covered_of
 from .queue_state import Missing, QueueCheck, QueueReader, Queues, may_have_none

@@ -18,7 +18,7 @@ from ...formats.timer_log import MAGIC_MAX, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES
 from ..broker.snapshot import FileBytes
 from ..broker.system_topics import TIMER_TOPIC
-from ..columns.rows import Rows
+from ..columns import Rows
 from ..counted import counted
 from ..disk.byte_reader import read_regular
 from ..disk.checkpoint import TimerCheck, read_timer_check

@@ -12,9 +12,8 @@ from ...formats.derive.ragged import Flags, Ints, Ragged
 from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import Items
 from ..broker.system_topics import TIMER_TOPIC
-from ..columns.ordered import rows_of
-from ..columns.rows import Rows
-from ..log.record_status import tombstones
+from ..columns import Rows, rows_of
+from ..log.message import tombstones
 from .context import Mergeable, Records, VerifyContext
 from .register import of_records
 

@@ -78,7 +78,7 @@ class Verdict:
 
     def _repr_html_(self) -> str | None:
         """Its findings as a table, for notebooks."""
-        from ..output.html import table_html
+        from ..output.escaped import table_html
 
         rows = [(f.severity.label, f.code, f.path, f.message) for f in self.findings]
         return table_html(repr(self), ("severity", "code", "path", "finding"), rows)

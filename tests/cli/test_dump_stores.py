@@ -92,7 +92,7 @@ def check(name: str, folder: Path) -> None:
     assert [_place(r) for r in raw] == [_place(r) for r in records if not r.get("inner_number")]
     raw_of = {_place(r): r for r in raw}
     found = {_place(r): r for r in records if r["type"] == "message"}
-    # what is inside of batch records is compared with what consumers got (test_inner_batch)
+    # what is inside of batch records is compared with what consumers got (store/log/test_batch)
     found |= {_place(r): raw_of[_place(r)] for r in records if "inner_number" in r}
     expected = {m.get("position", m["physical_offset"]): m for m in stores.messages(name)}
     damage = [r for r in records if r["type"] == "damage"]

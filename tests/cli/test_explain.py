@@ -10,7 +10,7 @@ import pytest
 
 from mqstore.store.findings.catalogue import catalogue
 from mqstore.store.log.batch import ExtentKind
-from mqstore.store.log.record_status import Mark, mark_stories
+from mqstore.store.log.message import Mark, mark_stories
 from mqstore.store.recover.broker_bugs import bugs
 from mqstore.store.recover.cases import CASES
 

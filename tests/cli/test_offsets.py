@@ -15,7 +15,7 @@ from mqstore.cli.record_types import columns_of_types, schema_of
 from mqstore.cli.stats_answer import _BY as BY_OF_STATS
 from mqstore.cli.stats_answer import with_bar
 from mqstore.store.inspect.stats_dimensions import DIMENSIONS
-from mqstore.store.offsets.rows import BY, COLUMNS
+from mqstore.store.offsets.lag import BY, COLUMNS
 
 from .. import stores
 from ..packing import pack

@@ -18,7 +18,7 @@ from mqstore.formats.hashing import crc31, java_hash, java_string
 from mqstore.formats.hashing_columns import crc31_column, index_hash_column, java_hash_column
 from mqstore.formats.json_lines import JsonLines
 from mqstore.formats.property_columns import Items
-from mqstore.store.columns.dictionary import dictionary
+from mqstore.store.columns import dictionary
 from mqstore.store.verify import log_order
 
 pytestmark = pytest.mark.skipif(not kernel.is_wanted(), reason=kernel.describe())

@@ -18,6 +18,7 @@ from mqstore.formats import (
 )
 from mqstore.store.disk.checkpoint import TimerCheck
 from mqstore.store.disk.file_queue import MappedFileQueue
+from mqstore.store.log.commit_log import index_units, is_valid
 from mqstore.store.output.escaped import DANGEROUS
 from mqstore.store.queues.ext import ExtUnits, ext_unit, ext_units
 from mqstore.store.queues.filter_bits import BloomFilter, bit_map, consumer_filters
@@ -32,7 +33,6 @@ from mqstore.store.settings import parse
 from mqstore.store.settings.read import FILES, read_config_file
 from mqstore.store.settings.rocksdb import read_entries
 from mqstore.store.settings.summary import summaries_of
-from mqstore.store.tiered.dledger_index import index_units, is_valid
 from mqstore.store.tiered.index_files import (
     index_items,
     odd_slots,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.disk.file_queue import MappedFileQueue
-from mqstore.store.tiered.dledger_index import index_units, is_valid
+from mqstore.store.log.commit_log import index_units, is_valid
 
 from .oracle import VERSIONS, compiled, java, missing
 

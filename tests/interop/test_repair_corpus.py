@@ -22,7 +22,7 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Refused, Unsupported
 from mqstore.store.log.commit_log import Batch
-from mqstore.store.log.record_status import Mark
+from mqstore.store.log.message import Mark
 from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.recheck import Beyond, analyze_again, beyond_repair
 from mqstore.store.repair.repair import Repair, analyze, plan_again

@@ -17,10 +17,8 @@ from mqstore.store.arrow.log_rows import Damage, LogPart, damage_of, fields_of, 
 from mqstore.store.arrow.views import damage_parts, damage_rows
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, Missing, NotAStore, Unreadable
-from mqstore.store.log.commit_log import Batch, CommitLog, Extent, ExtentKind
-from mqstore.store.log.message import messages
-from mqstore.store.log.record_status import Mark
-from mqstore.store.log.splits import Split
+from mqstore.store.log.commit_log import Batch, CommitLog, Extent, ExtentKind, Split
+from mqstore.store.log.message import Mark, messages
 from mqstore.store.search.log_search import DamageWarning
 from mqstore.store.search.selection import TimeRange
 

@@ -34,7 +34,7 @@ from mqstore.store.errors import (
     Unsupported,
 )
 from mqstore.store.log.batch import NO_FILE
-from mqstore.store.log.splits import split_bytes_for
+from mqstore.store.log.commit_log import split_bytes_for
 from mqstore.store.output.stage import Stage
 from mqstore.store.search.store import Store
 

@@ -23,8 +23,7 @@ from mqstore.formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SysFlag
 from mqstore.store.disk.file_queue import MappedFileQueue, file_name
 from mqstore.store.log.batch import Batch, Extent
 from mqstore.store.log.commit_log import CommitLog
-from mqstore.store.log.message import messages
-from mqstore.store.log.record_status import Mark
+from mqstore.store.log.message import Mark, messages
 
 START_MS = 1_700_000_000_000
 #: No scan of a log this small takes longer; one that does hangs.

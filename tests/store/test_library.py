@@ -219,7 +219,7 @@ def test_short_texts(store: Unpack) -> None:
 
 
 def test_texts_of_a_store_are_escaped_in_notebooks() -> None:
-    from mqstore.store.output.html import table_html
+    from mqstore.store.output.escaped import table_html
 
     marked = table_html("<script>", ["<b>"], [["<i>&"]])
     assert marked is not None and "<script>" not in marked and "<i>" not in marked
@@ -228,11 +228,11 @@ def test_texts_of_a_store_are_escaped_in_notebooks() -> None:
 
 
 def test_a_notebook_without_jinja_shows_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mqstore.store.output import html
+    from mqstore.store.output import escaped
 
-    html.templates.cache_clear()
+    escaped.templates.cache_clear()
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    assert html.table_html("title", [], []) is None
+    assert escaped.table_html("title", [], []) is None
 
 
 def test_a_store_of_batches(store: Unpack) -> None:

@@ -11,7 +11,7 @@ from mqstore.formats.derive import decode
 from mqstore.formats.message import MAGIC_V1, MESSAGE
 from mqstore.formats.message_properties import format_properties
 from mqstore.store.log.batch import Batch
-from mqstore.store.log.record_status import Mark
+from mqstore.store.log.message import Mark
 
 
 def batch_of(properties: Iterable[Mapping[str, str] | bytes], **fields: Any) -> Batch:

@@ -18,7 +18,7 @@ from mqstore.formats.message_properties import parse
 from mqstore.store.broker.dispatch import Dispatched, dispatch_columns, split_keys
 from mqstore.store.broker.dispatch_record import Dispatching
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, delay_ms, parse_levels
-from mqstore.store.columns.dictionary import dictionary
+from mqstore.store.columns import dictionary
 
 from ...stores import NAMES
 from ..choices import few
@@ -209,7 +209,7 @@ def test_dictionary_survives_shared_hashes(monkeypatch: pytest.MonkeyPatch) -> N
     def all_alike(strings: Ragged) -> Any:
         return np.zeros(len(strings), np.int64)
 
-    monkeypatch.setattr("mqstore.store.columns.dictionary._slots", all_alike)
+    monkeypatch.setattr("mqstore.store.columns._slots", all_alike)
     strings = [b"a", b"bb", b"a", b"c" * 30, b"bb", b"c" * 30, b""]
     found = dictionary(Ragged.of(strings))
     assert [found.values[i] for i in found.ids.tolist()] == strings

@@ -13,9 +13,7 @@ import pytest
 from mqstore.formats import timer_log
 from mqstore.formats.message import SysFlag
 from mqstore.formats.message_properties import crc_item, crc_ok
-from mqstore.store.convert.log import copy_log
-from mqstore.store.convert.moved import NOWHERE, Moved
-from mqstore.store.convert.plain import Converted, convert
+from mqstore.store.convert.plain import NOWHERE, Converted, Moved, convert, copy_log
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InUse, InvalidInput, Refused

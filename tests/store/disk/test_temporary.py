@@ -8,8 +8,7 @@ import os
 import numpy as np
 import pytest
 
-from mqstore.store.disk.spill import Spill
-from mqstore.store.disk.temporary import TemporaryBytes, mapped
+from mqstore.store.disk.temporary import Spill, TemporaryBytes, mapped
 from mqstore.store.errors import NoSpace
 
 

@@ -16,8 +16,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import LimitExceeded
 from mqstore.store.inspect.stats import COUNTS, Group, Stats
 from mqstore.store.log.commit_log import Batch, CommitLog
-from mqstore.store.log.message import messages
-from mqstore.store.log.record_status import Mark
+from mqstore.store.log.message import Mark, messages
 
 from ...stores import unpack
 

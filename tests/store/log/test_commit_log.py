@@ -17,8 +17,8 @@ from mqstore.store.disk.file_queue import file_name
 from mqstore.store.errors import Missing, NotFound
 from mqstore.store.log.batch import Batch, ExtentKind
 from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.log.message import Mark
 from mqstore.store.log.message import messages as each
-from mqstore.store.log.record_status import Mark
 from tests.damage import ALL_KINDS, DROP_FILE, Damage, Span, Victim, damage
 from tests.slices import rng, share
 

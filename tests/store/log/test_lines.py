@@ -17,8 +17,7 @@ from mqstore.formats.message import MESSAGE, SysFlag
 from mqstore.store.log.batch import Batch
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.lines import Lines, lines
-from mqstore.store.log.message import messages
-from mqstore.store.log.record_status import Mark
+from mqstore.store.log.message import Mark, messages
 
 from ...stores import unpack
 from ..choices import few

@@ -18,9 +18,8 @@ from mqstore.formats.blank import BLANK, MAGIC_BLANK
 from mqstore.formats.commit_log import DLEDGER, PLAIN
 from mqstore.store.log.batch import Batch
 from mqstore.store.log.commit_log import CommitLog
-from mqstore.store.log.message import Message
+from mqstore.store.log.message import Mark, Message
 from mqstore.store.log.message import messages as each
-from mqstore.store.log.record_status import Mark
 from tests.slices import SEED, rng, share
 
 from ...stores import unpack

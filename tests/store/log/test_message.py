@@ -21,8 +21,7 @@ from mqstore.formats.host import host_of
 from mqstore.formats.message import MAGIC_V2, MESSAGE
 from mqstore.store.log.batch import Batch
 from mqstore.store.log.commit_log import CommitLog
-from mqstore.store.log.message import Message, messages
-from mqstore.store.log.record_status import Mark
+from mqstore.store.log.message import Mark, Message, messages
 
 from ...slices import pick
 from ...stores import ALL, NAMES, truth, unpack

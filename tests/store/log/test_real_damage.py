@@ -9,7 +9,7 @@ import pytest
 
 from mqstore.formats import dledger
 from mqstore.store.log.commit_log import CommitLog
-from mqstore.store.log.record_status import Mark
+from mqstore.store.log.message import Mark
 from tests.damage import ALL_KINDS, Victim, damage
 from tests.slices import SEED, rng, share
 

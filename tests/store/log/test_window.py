@@ -17,7 +17,7 @@ from mqstore.formats.hashing_columns import index_hash_column, java_hash_column,
 from mqstore.formats.message import MESSAGE
 from mqstore.formats.property_columns import Items
 from mqstore.store.broker.dispatch import split_keys
-from mqstore.store.columns.dictionary import dictionary
+from mqstore.store.columns import dictionary
 from mqstore.store.log.window import (
     NOTING_HASHES,
     PlainChain,

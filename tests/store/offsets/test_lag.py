@@ -12,10 +12,8 @@ import pytest
 from mqstore.store.broker.topics import dumps, loads
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
-from mqstore.store.offsets.groups import Groups
-from mqstore.store.offsets.lag import Lag, State, lags_of, measure, queue_ends
-from mqstore.store.offsets.positions import Position, positions_of
-from mqstore.store.offsets.rows import Wanted, offsets_of
+from mqstore.store.offsets.lag import Lag, State, Wanted, lags_of, measure, offsets_of, queue_ends
+from mqstore.store.offsets.positions import Groups, Position, positions_of
 from mqstore.store.queues.read import QueueSummary
 from mqstore.store.search.find import find
 from mqstore.store.search.selection import Selection

@@ -13,9 +13,9 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, NotFound, Refused, Unclean, Unreadable
 from mqstore.store.offsets.compare import Ahead, compare, open_side, side_of
+from mqstore.store.offsets.lag import Wanted, offsets_of
 from mqstore.store.offsets.move import Merge, Moves, Only, Take, parse_wish, plan_moves
 from mqstore.store.offsets.positions import Position, entries_of_database, positions_of
-from mqstore.store.offsets.rows import Wanted, offsets_of
 from mqstore.store.queues.rocksdb_write import in_order
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply

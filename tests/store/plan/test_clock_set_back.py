@@ -11,8 +11,7 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.log.batch import Batch
-from mqstore.store.log.message import Message
-from mqstore.store.log.record_status import Mark
+from mqstore.store.log.message import Mark, Message
 from mqstore.store.plan.observer import Policy
 from mqstore.store.plan.plan import Plan
 from mqstore.store.put.new_message import NewMessage

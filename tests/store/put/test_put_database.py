@@ -15,7 +15,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, StoreError, Unclean
-from mqstore.store.log.one_record import read_message
+from mqstore.store.log.message import read_message
 from mqstore.store.put import database as database_module
 from mqstore.store.put.message_columns import columns_of
 from mqstore.store.put.new_message import NewMessage

@@ -12,8 +12,7 @@ from mqstore.formats.consume_queue import PRE_FILL, UNIT, UNIT_BYTES
 from mqstore.formats.derive import dtype_of
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
-from mqstore.store.disk.layout import Layout
-from mqstore.store.disk.queue_directories import queue_directories
+from mqstore.store.disk.layout import Layout, queue_directories
 from mqstore.store.errors import NotFound
 from mqstore.store.index.read import sizes_of
 from mqstore.store.queues.read import ConsumeQueue, ConsumeQueues, QueueSummary, Unit

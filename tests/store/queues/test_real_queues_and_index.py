@@ -11,7 +11,7 @@ import pytest
 from mqstore.store.broker.dispatch import Units, dispatch_columns
 from mqstore.store.broker.dispatch_record import Dispatching
 from mqstore.store.disk.files import Files
-from mqstore.store.disk.queue_directories import queue_directories
+from mqstore.store.disk.layout import queue_directories
 from mqstore.store.index.files import Geometry
 from mqstore.store.index.write import IndexWriter
 from mqstore.store.queues.write import QueueWriter, queue_directory, unit_bytes

@@ -11,8 +11,7 @@ import pytest
 
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import MappedFileQueue
-from mqstore.store.disk.layout import Layout
-from mqstore.store.disk.queue_directories import queue_directories
+from mqstore.store.disk.layout import Layout, queue_directories
 from mqstore.store.queues import references
 from mqstore.store.queues.read import ConsumeQueue, ConsumeQueues
 from mqstore.store.queues.read_batches import BatchConsumeQueue

@@ -18,8 +18,8 @@ from mqstore.store.library import Store
 from mqstore.store.queues import rocksdb
 from mqstore.store.queues.rocksdb import RocksDb, RocksdbConsumeQueues
 from mqstore.store.search.find import find
-from mqstore.store.search.found import Via
 from mqstore.store.search.selection import Selection
+from mqstore.store.search.store import Via
 
 from ...stores import ALL, NAMES, truth, unpack
 

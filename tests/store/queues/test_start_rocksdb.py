@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqstore.store.broker.snapshot import QueueId
-from mqstore.store.disk import spill
+from mqstore.store.disk import temporary
 from mqstore.store.queues import start_rocksdb
 from mqstore.store.queues.start_rocksdb import DatabaseState, Queued
 from mqstore.store.queues.units import UNIT_DTYPE
@@ -23,7 +23,7 @@ SIZE = 100
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some are joined, and some go to the file."""
     monkeypatch.setattr(start_rocksdb, "_JOINED", 3)
-    monkeypatch.setattr(spill, "_IN_MEMORY_BYTES", 200)
+    monkeypatch.setattr(temporary, "_IN_MEMORY_BYTES", 200)
 
 
 @settings(max_examples=examples(60), deadline=None)

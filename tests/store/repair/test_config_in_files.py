@@ -9,8 +9,8 @@ import pytest
 
 from mqstore.store.disk.layout import Layout
 from mqstore.store.repair.database import Kind, as_kind
-from mqstore.store.settings.databases import in_force, rows_of
 from mqstore.store.settings.read import FILES, read_config_file
+from mqstore.store.settings.rocksdb import in_force, rows_of
 from mqstore.store.start.config_rules import LIGHT_OFFSETS, OFFSETS
 from tests.cli.datadriven import run_here
 

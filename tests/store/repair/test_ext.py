@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mqstore.store.columns.ordered import rows_of
+from mqstore.store.columns import rows_of
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.repair import ext
 from mqstore.store.repair.parts import Choice

@@ -15,7 +15,7 @@ from mqstore.store.broker.dispatch_record import Dispatching
 from mqstore.store.disk.files import Files, digest
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch, CommitLog
-from mqstore.store.log.record_status import Mark
+from mqstore.store.log.message import Mark
 from mqstore.store.repair import repair
 from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.recheck import analyze_again

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.store.report.log_figures import _range, _runs, _step_text
+from mqstore.store.report.figures import _range, _runs, _step_text
 from mqstore.store.report.shapes import squarified
 
 SIZES = st.lists(st.integers(1, 1 << 40), min_size=1, max_size=41).map(

@@ -13,9 +13,17 @@ from hypothesis import strategies as st
 
 from mqstore.store.inspect.stats import Stats
 from mqstore.store.log.commit_log import Batch
-from mqstore.store.log.record_status import Mark
-from mqstore.store.report.sums import Rows, Sums, summed
-from mqstore.store.report.watch import ALL_QUEUES, MAP_COLUMNS, LogPicture, Places, State
+from mqstore.store.log.message import Mark
+from mqstore.store.report.watch import (
+    ALL_QUEUES,
+    MAP_COLUMNS,
+    LogPicture,
+    Places,
+    Rows,
+    State,
+    Sums,
+    summed,
+)
 from mqstore.store.search.store import Store
 from mqstore.store.verify import log_pass
 from mqstore.store.verify.register import Scope

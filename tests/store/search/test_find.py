@@ -20,9 +20,8 @@ from mqstore.store.search.find import (
     parse_address,
     silent,
 )
-from mqstore.store.search.found import Found, Via
 from mqstore.store.search.selection import Selection
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import Found, Store, Via
 
 from ...stores import messages, unpack
 

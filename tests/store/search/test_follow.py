@@ -11,13 +11,12 @@ import pytest
 from mqstore.formats.message_properties import format_properties
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
-from mqstore.store.disk.watch import LONGEST_SECONDS, SHORTEST_SECONDS, Watch
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.message import messages
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter
 from mqstore.store.search import follow as follow_module
-from mqstore.store.search.follow import Follower
+from mqstore.store.search.follow import LONGEST_SECONDS, SHORTEST_SECONDS, Follower, Watch
 
 FILE_BYTES = 8192
 CONFIG = BrokerConfig().with_set(

@@ -14,18 +14,15 @@ import pytest
 
 from mqstore.store.errors import NotFound
 from mqstore.store.log.commit_log import Batch
-from mqstore.store.log.message import is_batch_record
+from mqstore.store.log.message import is_batch_record, read_message
 from mqstore.store.log.message import messages as messages_of
-from mqstore.store.log.one_record import read_message
 from mqstore.store.queues.places import Places, batches, merged
-from mqstore.store.search.find import find
-from mqstore.store.search.found import Found, Via
+from mqstore.store.search.find import find, read_queue
 from mqstore.store.search.key_search import search_key, uncovered
 from mqstore.store.search.log_search import log_offset_at, search_log, search_log_queue
-from mqstore.store.search.queue_read import read_queue
 from mqstore.store.search.queue_search import search_queues
 from mqstore.store.search.selection import Selection, TimeRange
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import Found, Store, Via
 
 from ...stores import NAMES, messages, truth
 from ..choices import clean_where, stores_where

@@ -16,11 +16,11 @@ import pytest
 
 from mqstore.store.errors import NotFound
 from mqstore.store.library import Store
-from mqstore.store.search.found import Found
+from mqstore.store.search.find import read_queue
 from mqstore.store.search.key_search import search_key
-from mqstore.store.search.queue_read import read_queue
 from mqstore.store.search.queue_search import search_queues
 from mqstore.store.search.selection import Selection
+from mqstore.store.search.store import Found
 
 from ...slices import rng, share
 from ...stores import messages

@@ -10,7 +10,7 @@ from typing import Any
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.search.store import Store
 from mqstore.store.trace.answer import GroupVerdict, Kind, Trace, Verdict
-from mqstore.store.trace.filtering import Subscription
+from mqstore.store.trace.groups import Subscription
 from mqstore.store.trace.locate import Asked, By
 from mqstore.store.trace.trace import Question, trace
 

@@ -8,13 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.store.broker.snapshot import QueueId
-from mqstore.store.log.message import Message
-from mqstore.store.log.record_status import Mark
+from mqstore.store.log.message import Mark, Message
 from mqstore.store.trace.answer import Judgement, Verdict
-from mqstore.store.trace.family import Family, Place
-from mqstore.store.trace.filtering import TAG, Subscription
-from mqstore.store.trace.groups import Groups
-from mqstore.store.trace.named import Named, Naming
+from mqstore.store.trace.family import Family, Named, Naming, Place
+from mqstore.store.trace.groups import TAG, Groups, Subscription
 from mqstore.store.trace.verdicts import Scene, for_all, judge
 
 OFFSET = 50

@@ -17,7 +17,7 @@ from mqstore.store.inspect.pop import State, pop
 from mqstore.store.queues.filter_bits import SQL92
 from mqstore.store.search.store import Store
 from mqstore.store.trace.answer import Fate, Kind, NextStart, Trace, Verdict
-from mqstore.store.trace.filtering import TAG, Subscription, given
+from mqstore.store.trace.groups import TAG, Subscription, given
 from mqstore.store.trace.locate import Asked, By
 from mqstore.store.trace.trace import Question, trace
 from mqstore.store.trace.verdicts import AT_ONCE

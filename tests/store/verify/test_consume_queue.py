@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from mqstore.formats.consume_queue import UNIT, UNIT_BYTES
 from mqstore.store.broker.snapshot import QueueId
-from mqstore.store.columns.ordered import Ranges
+from mqstore.store.columns import Ranges
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding

@@ -12,8 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.store.disk.layout import Layout
-from mqstore.store.log.commit_log import Batch, CommitLog, Extent, Mark
-from mqstore.store.log.splits import LOOK_BACK_BYTES, Split, scan_split, splits
+from mqstore.store.log.commit_log import (
+    LOOK_BACK_BYTES,
+    Batch,
+    CommitLog,
+    Extent,
+    Mark,
+    Split,
+    scan_split,
+    splits,
+)
 
 from ...stores import unpack
 

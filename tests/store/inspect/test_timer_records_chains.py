@@ -14,8 +14,7 @@ from mqstore.formats.derive.ragged import Ragged
 from mqstore.formats.timer_log import UNIT, UNIT_BYTES
 from mqstore.formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.inspect.timer_chains import Chained, Wheel, entries_of
-from mqstore.store.inspect.timer_records import numbers
+from mqstore.store.inspect.timer_records import Chained, Wheel, entries_of, numbers
 from mqstore.store.search.store import Store
 from mqstore.store.timer.read import NO_NUMBER, NOWHERE
 from mqstore.store.timer.wheel import Ticks

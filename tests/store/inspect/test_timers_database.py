@@ -9,9 +9,8 @@ import pytest
 
 from mqstore.formats import rocksdb_store as formats
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.inspect import timer_database
-from mqstore.store.inspect.timer_database import Engine
-from mqstore.store.inspect.timers import State, Timers, timers
+from mqstore.store.inspect import timers as module
+from mqstore.store.inspect.timers import Engine, State, Timers, timers
 from mqstore.store.search.store import Store
 from tests import stores
 
@@ -84,7 +83,7 @@ def test_a_database_that_cannot_be_read_is_told(
     def fails(_path: Path) -> Any:
         raise Unreadable("torn")
 
-    monkeypatch.setattr(timer_database, "timers_kept", fails)
+    monkeypatch.setattr(module, "timers_kept", fails)
     root = stores.unpack("5.3.3-timer-clean", tmp_path)
     found, notes = viewed(root, ON)
     assert found.engine is Engine.WHEEL

@@ -12,8 +12,7 @@ import pytest
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.offsets.positions import positions_of
 from mqstore.store.search.store import Store
-from mqstore.store.settings.databases import Form, in_force, rows_of, stand_ins
-from mqstore.store.settings.rocksdb import SEPARATE
+from mqstore.store.settings.rocksdb import SEPARATE, Form, in_force, rows_of, stand_ins
 from mqstore.store.verify.run import verify
 
 from ... import stores

@@ -23,8 +23,7 @@ from mqstore.store.put.message_columns import columns_of
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter, WriterOptions
 from mqstore.store.timer.read import TimerUnits, timer_log, timer_wheel
-from mqstore.store.timer.wheel import Slot, Ticks, rebuilt
-from mqstore.store.timer.write import TimerWriter
+from mqstore.store.timer.wheel import Slot, Ticks, TimerWriter, rebuilt
 
 from ...stores import unpack
 from ..put.faults import CountingFiles, Killed, KilledFiles

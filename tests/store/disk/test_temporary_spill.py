@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mqstore.store.disk import spill
-from mqstore.store.disk.spill import Spill
+from mqstore.store.disk import temporary
+from mqstore.store.disk.temporary import Spill
 
 DTYPE = np.dtype([("position", ">i8"), ("size", ">i4")])
 
@@ -18,8 +18,8 @@ DTYPE = np.dtype([("position", ">i8"), ("size", ">i4")])
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of some pages, from the first bytes on."""
-    monkeypatch.setattr(spill, "_IN_MEMORY_BYTES", 100)
-    monkeypatch.setattr(spill, "_PIECE_BYTES", 1 << 14)
+    monkeypatch.setattr(temporary, "_IN_MEMORY_BYTES", 100)
+    monkeypatch.setattr(temporary, "_PIECE_BYTES", 1 << 14)
 
 
 def test_what_was_kept_is_what_comes_back() -> None:

@@ -11,9 +11,8 @@ from mqstore.formats.dledger import ENTRY
 from mqstore.formats.dledger_index import FILE_BYTES, UNIT, UNIT_BYTES
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.disk.layout import Layout
-from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.log.commit_log import Batch, CommitLog, IndexUnits, index_units, is_valid
 from mqstore.store.settings.read import read_config_file
-from mqstore.store.tiered.dledger_index import IndexUnits, index_units, is_valid
 
 from ...stores import unpack
 

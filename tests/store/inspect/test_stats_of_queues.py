@@ -9,8 +9,8 @@ import pytest
 from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.log_rows import count_here
 from mqstore.store.errors import InvalidInput
+from mqstore.store.inspect.stats import stats_of_queues
 from mqstore.store.inspect.stats_dimensions import DIMENSIONS, OF_UNITS
-from mqstore.store.inspect.stats_queues import stats_of_queues
 from mqstore.store.search.store import Store
 
 from ...stores import unpack

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.store.columns.ordered import order_of_pairs
+from mqstore.store.columns import order_of_pairs
 
 _KEYS = st.tuples(st.integers(0, 300), st.sampled_from([0, 1, 7, 255, 70_000, (1 << 32) - 1]))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mqstore.formats import kernel
 from mqstore.formats.derive import Ragged
-from mqstore.store.columns.dictionary import dictionary
+from mqstore.store.columns import dictionary
 from mqstore.store.disk.workers import Forked
 
 TEXTS = st.lists(st.one_of(st.binary(max_size=3), st.binary(max_size=40)), max_size=40)

@@ -19,9 +19,9 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import NoSpace
 from mqstore.store.log.commit_log import Batch, CommitLog, Extent
-from mqstore.store.queues import rocksdb_build
+from mqstore.store.queues import rocksdb_write
 from mqstore.store.queues.rocksdb import RocksDb
-from mqstore.store.queues.rocksdb_build import Bound, UnitSpool, build
+from mqstore.store.queues.rocksdb_write import Bound, UnitSpool, build
 
 from ... import stores
 from ...slices import examples
@@ -141,7 +141,7 @@ def test_a_disk_that_is_full_while_one_is_built_is_named(
     def full(*_: object) -> None:
         raise Exception("IO error: No space left on device")  # noqa: TRY002
 
-    monkeypatch.setattr(rocksdb_build, "_build", full)
+    monkeypatch.setattr(rocksdb_write, "_build", full)
     with pytest.raises(NoSpace, match="No space left") as found:
         build(tmp_path / "new", UnitSpool(), 0)
     assert found.value.path == str(tmp_path / "new")

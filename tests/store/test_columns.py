@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from mqstore.formats.checkpoint import FIELDS
 from mqstore.formats.derive import Columns, Ragged, decode
 from mqstore.formats.derive.ragged import Flags, Ints
-from mqstore.store.columns.ordered import begins
-from mqstore.store.columns.rows import Rows
+from mqstore.store.columns import Rows, begins
 
 
 class Pairs(Rows):

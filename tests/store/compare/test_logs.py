@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.store.compare import log_bytes
-from mqstore.store.compare.log_bytes import LogsCompared, Range, compare_logs
+from mqstore.store.compare import logs
+from mqstore.store.compare.logs import LogsCompared, Range, compare_logs
 from mqstore.store.search.store import Store
 
 from ...stores import unpack
@@ -36,8 +36,8 @@ def ranges(numbers: set[int]) -> list[Range]:
 
 @given(st.sets(st.integers(0, 40)), st.sets(st.integers(0, 40)))
 def test_ranges_are_sets(a: set[int], b: set[int]) -> None:
-    assert log_bytes._common(ranges(a), ranges(b)) == ranges(a & b)
-    assert log_bytes._without(ranges(a), ranges(b)) == ranges(a - b)
+    assert logs._common(ranges(a), ranges(b)) == ranges(a & b)
+    assert logs._without(ranges(a), ranges(b)) == ranges(a - b)
 
 
 @given(st.binary(min_size=1, max_size=300), st.data())
@@ -47,8 +47,8 @@ def test_bytes_that_differ_are_in_a_range(data: bytes, drawn: st.DataObject) -> 
     for place in places:
         other[place] ^= 0xFF
     one, two = (np.frombuffer(bytearray(each), np.uint8) for each in (data, other))
-    assert log_bytes._are_equal(one, two) == (not places)
-    found = list(log_bytes._ranges(one, two, 1000))
+    assert logs._are_equal(one, two) == (not places)
+    found = list(logs._ranges(one, two, 1000))
     assert all(any(r.start <= 1000 + p < r.stop for r in found) for p in places)
     assert bool(found) == bool(places)
     if places:
@@ -82,7 +82,7 @@ def test_each_byte_that_differs_is_found(pair: tuple[Path, Path]) -> None:
     found = compared(*pair)
     assert found.same and found.first == places[0]
     assert all(any(r.start <= place < r.stop for r in found.differing) for place in places)
-    assert len(found.differing) == len(log_bytes._joined([Range(p, p + 1) for p in places]))
+    assert len(found.differing) == len(logs._joined([Range(p, p + 1) for p in places]))
 
 
 def test_files_that_one_side_lacks(pair: tuple[Path, Path]) -> None:
@@ -108,8 +108,8 @@ def test_another_log_is_told_at_once(tmp_path: Path) -> None:
 def test_quick_says_how_much_it_has_looked_at(
     pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_bytes, "SAMPLES", 4)
-    monkeypatch.setattr(log_bytes, "SAMPLE_BYTES", 512)
+    monkeypatch.setattr(logs, "SAMPLES", 4)
+    monkeypatch.setattr(logs, "SAMPLE_BYTES", 512)
     found = compared(*pair, quick=True)
     whole = compared(*pair)
     assert found.samples is not None and whole.samples is None

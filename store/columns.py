@@ -1,0 +1,316 @@
+"""Rows kept as columns: the base of such classes, dictionaries of byte strings, values in order, ranges.
+
+`Rows` is the base of classes whose fields are columns of one length. `dictionary` encodes byte strings:
+few different values, many rows. Others look up numbers in a column that rises, a whole column of them at
+once, or keep sets of numbers that lie mostly in a row as ranges, normally one.
+
+Nothing here knows a file or a broker. It may use `formats` and `errors`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
+
+import numpy as np
+import numpy.typing as npt
+
+from ..formats import kernel
+from ..formats.derive import Ragged
+from ..formats.derive.columns import Columns
+from ..formats.derive.ragged import Flags, Ints, overlapping, ragged_copy
+
+Key = slice | Flags | Ints
+_TYPES = {"Ints": np.int64, "Flags": np.bool_}
+_ARRAYS = (np.ndarray, Ragged)
+T = TypeVar("T", bound=npt.NDArray[Any])
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+class Rows:
+    """Base of classes whose annotations are their fields: given in this order, or by name. Fields that are
+    arrays, `Ragged`, `Columns` or `Rows` have an item for each of n rows; other fields belong to all rows.
+
+    No dataclass: to make one takes as long as to look at a thousand records, and columns have no `==`.
+    """
+
+    FIELDS: ClassVar[dict[str, str]] = {}
+    """Name → annotation."""
+
+    def __init_subclass__(cls) -> None:
+        cls.FIELDS = cls.FIELDS | cls.__annotations__
+
+    def __init__(self, *fields: Any, **named: Any) -> None:
+        """Raises TypeError for fields that it has not, and without one that has no default."""
+        own = vars(self)
+        own.update(zip(self.FIELDS, fields, strict=False), **named)
+        wrong = len(fields) > len(self.FIELDS) or not named.keys() <= self.FIELDS.keys()
+        if wrong or (
+            len(own) < len(self.FIELDS) and not all(hasattr(self, n) for n in self.FIELDS)
+        ):
+            raise TypeError(f"{type(self).__name__} has the fields {', '.join(self.FIELDS)}")
+
+    def __len__(self) -> int:
+        columns = (*_ARRAYS, Columns, Rows)
+        return next(len(column) for column in vars(self).values() if isinstance(column, columns))
+
+    def replace(self, **named: Any) -> Self:
+        """The same with other fields."""
+        return type(self)(**{name: getattr(self, name) for name in self.FIELDS} | named)
+
+    def take(self, key: Key) -> Self:
+        """Some of the rows, by slice, mask or index."""
+        return type(self)(*(_taken(getattr(self, name), key) for name in self.FIELDS))
+
+    @classmethod
+    def concat(cls, parts: Iterable[Self], order: Key | None = None) -> Self:
+        """One part after the other; of none: no rows, of a class that has only `Ints` and `Flags`.
+
+        order: of the rows, if it is another; column by column, to keep memory small. Raises TypeError
+        for a class that has `Columns` among its fields.
+        """
+        found = list(parts)
+        if not found:
+            return cls(*(np.zeros(0, _TYPES[name]) for name in cls.FIELDS.values()))
+        if len(found) == 1:
+            return found[0] if order is None else found[0].take(order)
+        key = slice(None) if order is None else order
+        columns = ([getattr(part, name) for part in found] for name in cls.FIELDS)
+        return cls(*(_taken(_joined(column), key) for column in columns))
+
+
+def kept(column: T) -> T:
+    """The column for one that keeps it for longer than its batch: a view keeps all columns of that."""
+    return column if column.base is None else column.copy()
+
+
+def _taken(value: Any, key: Key) -> Any:
+    if isinstance(value, _ARRAYS):
+        return value[key]
+    return value.take(key) if isinstance(value, (Columns, Rows)) else value
+
+
+def _joined(values: list[Any]) -> Any:
+    if isinstance(values[0], np.ndarray):
+        return np.concatenate(values)
+    if isinstance(values[0], Columns):
+        raise TypeError("columns of a schema are not put together here")
+    if isinstance(values[0], Rows):
+        return type(values[0]).concat(values)
+    return Ragged.concat(values) if isinstance(values[0], Ragged) else values[0]
+
+
+def rows_of(ordered: Ints, wanted: Ints) -> tuple[Ints, Flags]:
+    """(row, found): int64[n], bool[n] for n wanted numbers; rows of those not found mean nothing.
+
+    ordered: int64[m], ascending.
+    """
+    if not len(ordered):
+        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
+    rows = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
+    return rows, ordered[rows] == wanted
+
+
+def order_of_pairs(major: Ints, minor: Ints) -> Ints:
+    """int64[n]: rows in the order of their pairs of numbers, equal ones as they come. n ≥ 1.
+
+    major, minor: int64[n], from 0 to 2^32 - 1. numpy sorts numbers of 16 bits by radix, much quicker
+    than larger ones: topics and queues mostly fit.
+    """
+    width = int(minor.max()) + 1
+    if (int(major.max()) + 1) * width <= 1 << 16:
+        return np.argsort((major * width + minor).astype(np.uint16), kind="stable")
+    return np.lexsort((minor, major))
+
+
+def begins(*columns: npt.NDArray[np.integer]) -> Flags:
+    """bool[n]: rows that differ from the one before in one of the columns; the first row does."""
+    new: Flags = np.arange(len(columns[0])) == 0
+    for column in columns:
+        new[1:] |= column[1:] != column[:-1]
+    return new
+
+
+def runs(numbers: Ints) -> Iterator[tuple[int, int]]:
+    """Row ranges [begin, end) of ascending numbers without a gap, in order."""
+    if not len(numbers):
+        return
+    breaks = (np.flatnonzero(np.diff(numbers) != 1) + 1).tolist()
+    yield from zip([0, *breaks], [*breaks, len(numbers)], strict=True)
+
+
+class Ranges:
+    """A set of numbers. 16 bytes for each range, however long it is."""
+
+    def __init__(self) -> None:
+        self._first = array("q")
+        self._end = array("q")
+        self._sorted: tuple[Ints, Ints] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._first)
+
+    def add_any(self, numbers: Ints) -> None:
+        """Add numbers in any order, int64[n]; those in a row quickly."""
+        if len(numbers) and (np.diff(numbers) == 1).all():
+            self.add_range(int(numbers[0]), int(numbers[-1]) + 1)
+        else:
+            self.add(np.sort(numbers))
+
+    def add(self, numbers: Ints) -> None:
+        """Add ascending numbers, int64[n]."""
+        for begin, end in runs(numbers):
+            self.add_range(int(numbers[begin]), int(numbers[end - 1]) + 1)
+
+    def add_range(self, first: int, end: int) -> None:
+        """Add first ≤ k < end."""
+        self._sorted = None
+        if self._end and self._end[-1] == first:
+            self._end[-1] = end
+        elif first < end:
+            self._first.append(first)
+            self._end.append(end)
+
+    def add_all(self, other: Ranges) -> None:
+        """Add the numbers of another set."""
+        for first, end in zip(other._first, other._end, strict=True):
+            self.add_range(first, end)
+
+    def has(self, numbers: Ints) -> Flags:
+        """bool[n]: which of the numbers, int64[n], are in the set."""
+        if not self:
+            return np.zeros(len(numbers), np.bool_)
+        first, reach = self._in_order()
+        if len(first) == 1:
+            inside: Flags = (numbers >= first[0]) & (numbers < reach[0])
+            return inside
+        at = np.searchsorted(first, numbers, side="right") - 1
+        found: Flags = (at >= 0) & (numbers < reach[at])
+        return found
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """The ranges (first, end), sorted, none touching the next."""
+        if not self:
+            return []
+        first, reach = self._in_order()
+        begins = np.flatnonzero(np.append(True, first[1:] > reach[:-1]))
+        ends = np.append(begins[1:], len(first)) - 1
+        return list(zip(first[begins].tolist(), reach[ends].tolist(), strict=True))
+
+    def _in_order(self) -> tuple[Ints, Ints]:
+        """Starts, ascending, and how far the ranges reach that begin there or before."""
+        if self._sorted is None:
+            first = np.array(self._first, np.int64)
+            order = np.argsort(first, kind="stable")
+            end = np.array(self._end, np.int64)[order]
+            self._sorted = first[order], np.maximum.accumulate(end)
+        return self._sorted
+
+
+_WORD = np.dtype(np.uint64)
+_SLOT_BITS = 14
+_SAMPLE = 64
+"""Strings that are looked at first: often all of a batch are the same."""
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_FOLD = np.uint64(29)
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+class Dictionary(NamedTuple):
+    """`values[ids[i]]` is string i. ids: int64[n]; values: different, by first appearance."""
+
+    ids: Ints
+    values: list[bytes]
+
+
+def dictionary(strings: Ragged) -> Dictionary:
+    """Number the different strings of a column. A missing string (length -1) counts as empty.
+
+    Every row is compared with the one that stands for its value, so a hash that two strings share
+    costs time and nothing else. About 40 ns a row for short strings, memory O(n).
+    """
+    count = len(strings)
+    if not count:
+        return Dictionary(np.zeros(0, np.int64), [])
+    if strings.noted.numbers is not None:
+        ids, first = strings.noted.numbers
+        return Dictionary(ids, strings[first].tolist())
+    if kernel.is_wanted(count):
+        ids, first = np.empty(count, np.int64), np.empty(count, np.int64)
+        found = kernel.run(kernel.Operation.DICTIONARY, (*strings.arrays, ids, first))
+        return Dictionary(ids, strings[first[:found]].tolist())
+    strings = _with_slack(strings)
+    if _all_like_first(strings[:_SAMPLE]) and _all_like_first(strings):
+        return Dictionary(np.zeros(count, np.int64), [strings[0]])
+    slot = _slots(strings)
+    at_slot = np.full(1 << _SLOT_BITS, -1, np.int64)
+    at_slot[slot[::-1]] = np.arange(count - 1, -1, -1)
+    leader = at_slot[slot]
+    other = np.flatnonzero(~_equal(strings, leader))
+    if len(other):
+        leaders: dict[bytes, int] = {}
+        for row, value in zip(other.tolist(), strings[other].tolist(), strict=True):
+            leader[row] = leaders.setdefault(value, row)
+    leads = np.flatnonzero(leader == np.arange(count))
+    number = np.zeros(count, np.int64)
+    number[leads] = np.arange(len(leads))
+    return Dictionary(number[leader], strings[leads].tolist())
+
+
+def _all_like_first(strings: Ragged) -> bool:
+    return bool(_equal(strings, np.zeros(len(strings), np.int64)).all())
+
+
+def _with_slack(strings: Ragged) -> Ragged:
+    """The strings where whole words can be read from any of their bytes."""
+    length = np.maximum(strings.length, 0)
+    if int((strings.start + length).max()) + _WORD.itemsize <= len(strings.buffer):
+        return Ragged(strings.buffer, strings.start, length)
+    start = np.cumsum(length) - length
+    out = np.zeros(int(length.sum()) + _WORD.itemsize, np.uint8)
+    ragged_copy(out, start, Ragged(strings.buffer, strings.start, length))
+    return Ragged(out, start, length)
+
+
+def _word(strings: Ragged, rows: Ints | slice, at: int) -> npt.NDArray[np.uint64]:
+    """Bytes `at` … `at` + 7 of strings that are longer than `at`, zero behind their end."""
+    left = strings.length[rows] - at
+    words = overlapping(strings.buffer, _WORD)[strings.start[rows] + at]
+    unused = (8 * np.maximum(_WORD.itemsize - left, 0)).astype(np.uint64)
+    return _keep_front(words, unused)
+
+
+def _keep_front(
+    words: npt.NDArray[np.uint64], unused_bits: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.uint64]:
+    """Clear the last bytes in memory order, on machines of either byte order."""
+    if np.little_endian:
+        return words & (_ALL >> unused_bits)
+    return words & (_ALL << unused_bits)
+
+
+def _slots(strings: Ragged) -> Ints:
+    """A number below 2^14 for each string, equal for equal strings."""
+    mixed = strings.length.astype(np.uint64) * _MIX
+    longest = int(strings.length.max())
+    for at in range(0, longest, _WORD.itemsize):
+        rows = _longer_than(strings, at)
+        value = (mixed[rows] ^ _word(strings, rows, at)) * _MIX
+        mixed[rows] = value ^ (value >> _FOLD)
+    return (mixed >> np.uint64(64 - _SLOT_BITS)).astype(np.int64)
+
+
+def _equal(strings: Ragged, leader: Ints) -> Flags:
+    """Whether each string is that of its leader."""
+    equal: Flags = strings.length == strings.length[leader]
+    of_leader = strings[leader]
+    for at in range(0, int(strings.length.max()), _WORD.itemsize):
+        rows = _longer_than(strings, at)
+        equal[rows] &= _word(strings, rows, at) == _word(of_leader, rows, at)
+    return equal
+
+
+def _longer_than(strings: Ragged, at: int) -> Ints | slice:
+    longer = strings.length > at
+    return slice(None) if longer.all() else np.flatnonzero(longer)
