@@ -23,8 +23,8 @@ pub const WRONG: i64 = -1;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Span {
-    at: *mut u8,
-    bytes: usize,
+    pub at: *mut u8,
+    pub bytes: usize,
 }
 
 /// The arrays and numbers of a call. Python keeps the arrays alive and lets nobody write them meanwhile.
@@ -48,6 +48,8 @@ mod plain {
     unsafe impl super::Plain for i32 {}
     unsafe impl super::Plain for i64 {}
 }
+
+pub use edge::mqstore_run;
 
 #[allow(unsafe_code)]
 mod edge {

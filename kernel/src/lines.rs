@@ -120,10 +120,7 @@ impl Out<'_> {
     }
 
     fn all<'t>(
-        &mut self,
-        around: &[u8; 2],
-        each: impl Iterator<Item = &'t [u8]>,
-        write: impl Fn(&mut Self, &[u8]) -> Written,
+        &mut self, around: &[u8; 2], each: impl Iterator<Item = &'t [u8]>, write: impl Fn(&mut Self, &[u8]) -> Written,
     ) -> Written {
         self.put(&around[..1])?;
         for (i, one) in each.enumerate() {
