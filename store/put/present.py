@@ -18,8 +18,7 @@ from ...formats.property_columns import Items, joined
 from ..disk.layout import Layout
 from ..log.commit_log import Batch, CommitLog
 from ..log.message import Mark
-from .keys import NoKeys
-from .new_message import NewMessage
+from .new_message import NewMessage, NoKeys
 
 _SEPARATOR = b"\0"
 _GOOD = (Mark.NONE, Mark.AFTER_DAMAGE)

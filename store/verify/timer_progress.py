@@ -19,8 +19,7 @@ from ..timer.read import NO_NUMBER
 from .context import VerifyContext
 from .queue_state import queue_bounds
 from .register import after
-from .timer_log import TimerFiles, of_timer, timer_files
-from .timer_records import TimerColumns, timer_columns
+from .timer_log import TimerColumns, TimerFiles, of_timer, timer_columns, timer_files
 from .timer_wheel import chains, linked_by_a_start
 
 _QUEUE = QueueId(TIMER_TOPIC, 0)
