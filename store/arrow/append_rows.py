@@ -35,8 +35,8 @@ from ..put.message_json import MessageReader, is_message
 from ..put.new_message import NewMessage, UniqueKeys, WriterOptions
 from ..put.stored_body import CorruptedBodies, OnDamage
 from ..put.writer import StoreWriter
-from .ask import BODY, BODY_CRC_OK, parse_object
 from .messages import columns_of_rows, corrupted_rows, record_of
+from .stores import BODY, BODY_CRC_OK, parse_object
 
 FORMS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 """By the end of a file's name."""

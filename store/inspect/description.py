@@ -31,8 +31,7 @@ from ..disk.file_queue import Foreign, MappedFileQueue, start_of
 from ..disk.layout import Layout, QueueDirectory, queue_directories
 from ..disk.lock import holder
 from ..errors import Missing, from_os_error
-from ..index.files import Header
-from ..index.read import Index, sizes_of
+from ..index.read import Header, Index, sizes_of
 from ..log.commit_log import Batch, CommitLog, LogEnd
 from ..queues.hybrid import HybridConsumeQueues, open_queues
 from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary

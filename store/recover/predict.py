@@ -25,9 +25,8 @@ from ..queues.start_rocksdb import StartedQueue
 from ..start.config import ConfigStart
 from ..start.dledger import index_directory
 from ..start.simulate import Outcome
-from .broker_bugs import with_bugs
+from .broker_bugs import TimerLoss, timer_loss, with_bugs
 from .cases import Case
-from .timer_loss import TimerLoss, timer_loss
 
 if TYPE_CHECKING:
     from ..plan.plan import Plan

@@ -20,7 +20,7 @@ from ...formats.message import SysFlag
 from ..counted import counted
 from ..errors import Missing
 from ..findings.catalogue import Severity
-from ..index.files import IndexFile
+from ..index.read import IndexFile
 from ..log.message import tombstones
 from ..settings.options import options_of
 from .context import Mergeable, Records, VerifyContext, covered_of, is_gone

@@ -28,9 +28,8 @@ MODULES = {
     "commit_log": "log_chain log_order log_records log_system",
     "consume_queue": "consume_queue queue_batches queue_files",
     "index": "index_files index_log",
-    "timer": "timer_log timer_progress timer_wheel",
+    "timer": "timer_log timer_wheel",
     "config": "config_files config_entries tiered",
-    "compaction": "compaction controller",
 }
 """The modules with the checks of a group; one that is not here has the name of its group."""
 _ATTEMPTS = 3

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from mqstore.pipeline.sources.log import LogReader
-from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.log_columns import COLUMNS
 from mqstore.store.arrow.log_rows import Damage, LogPart, damage_of, fields_of, parts_of, rows_of
+from mqstore.store.arrow.stores import Ask
 from mqstore.store.arrow.views import damage_parts, damage_rows
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, Missing, NotAStore, Unreadable

@@ -12,7 +12,7 @@ from mqstore.store.broker.dispatch import Units, dispatch_columns
 from mqstore.store.broker.dispatch_record import Dispatching
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import queue_directories, queue_directory
-from mqstore.store.index.files import Geometry
+from mqstore.store.index.read import Geometry
 from mqstore.store.index.write import IndexWriter
 from mqstore.store.queues.write import QueueWriter, unit_bytes
 
