@@ -31,9 +31,8 @@ from ..queues.read import QueueSummary
 from ..queues.rocksdb import RocksDb
 from ..queues.units import UNIT_DTYPE
 from ..search.store import Store
-from ..settings.read import FILES, config_files, read_config_file
+from ..settings.read import FILES, config_files, databases, read_config_file
 from ..settings.rocksdb import Entry, read_entries
-from ..settings.summary import databases
 from ..start.config_rules import OFFSETS
 from ..timer.read import timer_wheel
 from .logs import LogsCompared, Note, Range, compare_logs, differing_fields

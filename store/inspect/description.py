@@ -40,9 +40,8 @@ from ..queues.read_batches import summary_of as sparse_summary
 from ..search.store import Store
 from ..settings.generation import Generation, generation_of
 from ..settings.options import Option, options_of
-from ..settings.read import FILES, read_config_file
+from ..settings.read import FILES, WHOLE, ConfigSummary, read_config_file, summaries_of, summary_of
 from ..settings.rocksdb import InForce, in_force
-from ..settings.summary import WHOLE, ConfigSummary, summaries_of, summary_of
 from ..start.log import Switches, start_file
 
 _WALKED_BYTES = 64 << 20

@@ -30,9 +30,8 @@ from mqstore.store.queues.read_batches import (
 )
 from mqstore.store.queues.rocksdb import RocksDb
 from mqstore.store.settings import parse
-from mqstore.store.settings.read import FILES, read_config_file
+from mqstore.store.settings.read import FILES, read_config_file, summaries_of
 from mqstore.store.settings.rocksdb import read_entries
-from mqstore.store.settings.summary import summaries_of
 from mqstore.store.tiered.index_files import (
     index_items,
     odd_slots,
