@@ -135,8 +135,8 @@ class PhantomRecord(NamedTuple):
 class LogWalk:
     """The loop of 7.4 over loaded files; complete once `batches` is exhausted.
 
-    end: the log end P. last_valid: position of the last good record, -1 without one. reason: why
-    the walk ended: `blank`, `bad-record`. end_file: index of the file with the end.
+    end: the log end P. reason: why the walk ended: `blank`, `bad-record`. end_file: index of the file
+    with the end.
     """
 
     snapshot: Snapshot
@@ -145,7 +145,6 @@ class LogWalk:
     crashed: bool
     body_check: BodyCheck = BodyCheck.BODY_CRC
     end: int = 0
-    last_valid: int = -1
     reason: str = ""
     end_file: int = 0
     ghosts: int = 0
@@ -181,12 +180,10 @@ class LogWalk:
         while True:
             run = self._run_at(file, offset)
             if run is not None and not shift:
-                self.last_valid = run.last
                 offset = run.end - file.start
                 continue
             for item in walk(buffer, offset, self.profile.record, self.body_check, file.start):
                 if isinstance(item, Columns):
-                    self.last_valid = file.start + int(item.starts[-1]) + shift
                     yield Records(file, item)
                     continue
                 self.end = file.start + item.offset + shift

@@ -82,7 +82,6 @@ class Outcome:
     walk: LogWalk | None = None
     queues_end: int = -1
     log_removed: list[LoadedFile] = field(default_factory=list)
-    indexed_from: int | None = None
     #: None: the broker keeps no consumequeue_ext.
     ext: ExtRules | None = None
     #: None: no timer.
