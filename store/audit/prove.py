@@ -32,7 +32,7 @@ from ..log.batch import Batch, Extent
 from ..log.commit_log import CommitLog, record_behind, used_bytes
 from ..log.message import Mark
 from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, Numbers, QueueNumbers, Units
-from .differences import points_at
+from .messages import points_at
 from .verified import Facts, Found, PackedItems, QueueRange, VerifiedLog
 
 if TYPE_CHECKING:

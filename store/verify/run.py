@@ -29,7 +29,7 @@ MODULES = {
     "consume_queue": "consume_queue queue_batches queue_files",
     "index": "index_files index_log",
     "timer": "timer_log timer_wheel",
-    "config": "config_files config_entries tiered",
+    "config": "config_files config_entries",
 }
 """The modules with the checks of a group; one that is not here has the name of its group."""
 _ATTEMPTS = 3
