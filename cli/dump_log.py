@@ -142,10 +142,11 @@ def open_log(what: Recognised, common: Common) -> CommitLog:
     from ..store.disk.layout import Layout
     from ..store.inspect.recognise import DLEDGER_DATA, STORE
     from ..store.log.commit_log import CommitLog
+    from ..store.queues.references import commit_log_of
     from ..store.tiered.segments import open_segments, segment_start
 
     if what.kind == STORE:
-        return CommitLog.open(Layout.open(what.path, common.config()), rate_bytes=common.rate)
+        return commit_log_of(Layout.open(what.path, common.config()), rate_bytes=common.rate)
     path = what.path
     if what.kind == _TIERED and (path.is_dir() or segment_start(path.name) is not None):
         return CommitLog(open_segments(what.path), None, common.rate)

@@ -65,7 +65,8 @@ class Parts(Options):
 
     def choice(self) -> Choice:
         """What is asked for. Raises InvalidInput, BadParameter."""
-        from ..store.repair.parts import CHOICES, Choice, Part, chosen, part_of_code, queue_of
+        from ..store.repair.parts import CHOICES, Choice, Part, chosen, part_of_code
+        from ..store.search.selection import queue_of
 
         queues, codes = self.queue or [], self.finding or []
         parts: set[Part] = {part for part in CHOICES if getattr(self, part.value) is True}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..store.broker.profiles import LIGHT_QUEUE_OPTIONS
 from ..store.counted import counted
 from ..store.findings.next_commands import Command, next_commands, renumbering, repair_command
-from ..store.repair.parts import queue_text
+from ..store.search.selection import queue_text
 from ..store.verify.verdict import CUT_OFF, Status, first_sentence
 from .recover_text import ROWS, folded, steps_text
 from .terminal import escape

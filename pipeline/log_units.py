@@ -25,9 +25,10 @@ from ..store.disk.files import Files
 from ..store.disk.layout import queue_directory
 from ..store.errors import InvalidInput
 from ..store.log.batch import Batch
-from ..store.log.commit_log import CommitLog, ExtentKind, Split, scan_split
+from ..store.log.commit_log import ExtentKind, Split, scan_split
 from ..store.log.message import Mark
 from ..store.queues.ext import BitMaps, ExtWriter
+from ..store.queues.references import commit_log_of
 from ..store.queues.start_batches import batch_units
 from ..store.queues.write import BatchQueuesWriter
 from ..store.settings.options import options_of
@@ -85,7 +86,7 @@ class LogReader:
     def read(self, split: Split) -> tuple[LogPart, Found]:
         """One part. Raises Unreadable, NoSpace."""
         found = Found(split.start)
-        log = CommitLog.open(self._store.layout)
+        log = commit_log_of(self._store.layout)
         with log.queue:
             for item in scan_split(log, split):
                 if not isinstance(item, Batch):

@@ -46,6 +46,7 @@ from ..errors import (
 from ..log.commit_log import CommitLog
 from ..offsets.positions import CONSUMED as OFFSETS
 from ..offsets.positions import TABLES as OFFSET_TABLES
+from ..queues.references import commit_log_of
 from ..search.selection import TimeRange, parse_range
 
 LIST = "@"
@@ -262,7 +263,7 @@ def open_log(root: str, config: BrokerConfig) -> CommitLog:
         for directory in layout.commit_log_directories:
             if not directory.is_dir():  # nobody would see that its messages are not there
                 raise Missing(f"no {directory.name} here", path=directory.parent)
-        return CommitLog.open(layout)
+        return commit_log_of(layout)
     return CommitLog(RemoteFiles.at(root))
 
 

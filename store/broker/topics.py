@@ -1,11 +1,8 @@
-"""config/topics.json: a topic that it lacks, as a broker would create it (spec 05, 5.2, 5.3).
+"""The JSON of `config/`, as fastjson reads and writes it, and a topic that topics.json lacks (spec 5.1 to 5.3).
 
-A broker serves only topics that it knows. What the file has stays as it is, unknown keys too.
-
-The JSON of `config/`, as fastjson reads and writes it (spec/05-config.md, 5.1).
-
-Pretty printed with tabs; map keys that are numbers have no quotes and no lines of their own. Keys keep their order and their
-kind, so a file that is read and written again is the same text.
+A broker serves only topics that it knows: one is added as a broker would, and what the file has stays as
+it is, unknown keys too. Pretty printed with tabs; map keys that are numbers have no quotes and no lines of
+their own. Keys keep their order and their kind, so a file that is read and written again is the same text.
 """
 
 from __future__ import annotations
@@ -33,6 +30,7 @@ _NUMBER_KEY = re.compile(r"[{,]\s*-?\d")
 """What has none of these has no keys that are numbers, and need not be looked through."""
 _MARK = "\0"
 """Marks a key that had no quotes; it is in no text that fastjson writes unescaped."""
+_LARGEST_BYTES = 256 << 20
 
 
 def loads(text: str) -> Any:
@@ -50,6 +48,27 @@ def _quote(match: re.Match[str]) -> str:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str | int, Any]:
     return {int(key[1:]) if key.startswith(_MARK) else key: value for key, value in pairs}
+
+
+def read_json(path: Path) -> dict[Any, Any] | None:
+    """The members of a file as a broker reads it; None where only a tolerant reader finds any.
+
+    Raises StoreError where it cannot be read.
+    """
+    try:
+        found = loads(read_regular(path, _LARGEST_BYTES).decode("utf-8", "surrogateescape"))
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def json_bytes(content: Mapping[Any, Any]) -> bytes:
+    """What `read_json` reads, as a broker writes it. Bytes that are no UTF-8 stay what they are."""
+    text = dumps(content)
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # half of a pair, which JSON can name and no text has
+        return text.encode("utf-8", "surrogatepass")
 
 
 def dumps(value: Any) -> str:

@@ -47,6 +47,7 @@ from ..log.commit_log import CommitLog
 from ..log.message import Mark
 from ..log.write import LogWriter, place_columns
 from ..queues.read import ConsumeQueues, QueueSummary, batch_summaries
+from ..queues.references import commit_log_of
 from ..salvage.original import MissingOffsets, Restored, complete
 from ..settings.generation import generation_of
 
@@ -319,7 +320,7 @@ def _copy_log(
 ) -> Copied:
     directory = target / COMMIT_LOG
     files.make_directory(directory)
-    log = CommitLog.open(layout)
+    log = commit_log_of(layout)
     with log.queue:
         # a unit of an expired message names a position before the log: it must stay before it
         writer = LogWriter(files, [directory], file_bytes, log.min_offset)
@@ -401,7 +402,7 @@ def _complete(
 def _ends(layout: Layout) -> dict[tuple[str, int], tuple[int, int]]:
     """(min, max) offset of each queue that has had a message."""
     with layout.commit_log_files() as queue:
-        start, end = queue.start, CommitLog.of(layout, queue).end().position
+        start, end = queue.start, commit_log_of(layout, queue).end().position
     rows: list[QueueSummary] = ConsumeQueues(layout).summaries(start, end) + batch_summaries(layout)
     return {
         (row.topic, row.queue_id): (row.min_offset, row.max_offset)

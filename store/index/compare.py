@@ -242,8 +242,9 @@ def is_sound(file: StoredIndex, geometry: Geometry, snapshot: Snapshot, *, conte
         return False
     if header.begin_physical_offset > header.end_physical_offset:
         return False
+    layout = snapshot.layout
     timed = header.begin_timestamp <= header.end_timestamp
-    if not (timed or stored_as_told(header, CommitLog.open(snapshot.layout))):
+    if not (timed or stored_as_told(header, CommitLog(layout.commit_log_files(), layout.dledger))):
         return False
     if not content:
         return True

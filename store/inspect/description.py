@@ -32,11 +32,12 @@ from ..disk.layout import Layout, QueueDirectory, queue_directories
 from ..disk.lock import holder
 from ..errors import Missing, from_os_error
 from ..index.read import Header, Index, sizes_of
-from ..log.commit_log import Batch, CommitLog, LogEnd
+from ..log.commit_log import Batch, LogEnd
 from ..queues.hybrid import HybridConsumeQueues, open_queues
 from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary
 from ..queues.read_batches import BatchConsumeQueue
 from ..queues.read_batches import summary_of as sparse_summary
+from ..queues.references import commit_log_of
 from ..search.store import Store
 from ..settings.generation import Generation, generation_of
 from ..settings.options import Option, options_of
@@ -349,7 +350,7 @@ def _summaries(
 
 
 def _log(layout: Layout, queues: list[_Queue], foreign: list[Foreign]) -> Log:
-    log = CommitLog.open(layout)
+    log = commit_log_of(layout)
     foreign += log.queue.foreign
     total = sum(file.size for file in log.files)
     first = next(

@@ -35,10 +35,8 @@ from ..counted import counted
 from ..disk.byte_reader import Unread, reading_rate
 from ..disk.compressed import plain_name
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, start_of
-from ..disk.layout import Layout
 from ..errors import NotFound
-from ..queues.references import QueueReferences
-from .batch import NO_FILE, Batch, Extent, ExtentKind, LogEnd, TailHistory
+from .batch import NO_FILE, Batch, Extent, ExtentKind, LogEnd, NamesRecords, TailHistory
 from .message import Mark
 from .scan import PEEK_BYTES, SMALL_BYTES, LogItems, LogScan, has_body
 from .window import Window, number_at, verdict
@@ -58,25 +56,13 @@ class CommitLog:
         dledger: Path | None = None,
         rate_bytes: int | None = None,
         *,
-        naming: QueueReferences | None = None,
+        naming: NamesRecords | None = None,
     ) -> None:
         self.queue = files
         self.naming = naming
         self._dledger = os.fspath(dledger) if dledger else None
         self._rate_bytes = reading_rate() if rate_bytes is None else rate_bytes
         self.queue.aside |= self._rate_bytes is not None
-
-    @classmethod
-    def open(cls, layout: Layout, *, rate_bytes: int | None = None) -> CommitLog:
-        """The log of a store. `rate_bytes` limits reading, per second. Raises Unreadable."""
-        return cls.of(layout, layout.commit_log_files(), rate_bytes=rate_bytes)
-
-    @classmethod
-    def of(
-        cls, layout: Layout, files: MappedFileQueue, *, rate_bytes: int | None = None
-    ) -> CommitLog:
-        """The log of a store as it is in `files`."""
-        return cls(files, layout.dledger, rate_bytes, naming=QueueReferences(layout))
 
     @classmethod
     def of_file(

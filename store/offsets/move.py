@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from ...formats.rocksdb_config import position_key, position_value
 from ..broker.profiles import profile_of
 from ..broker.system_topics import LMQ_PREFIX, is_system_group
+from ..broker.topics import json_bytes, read_json
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
 from ..disk.files import Content, Edit
@@ -28,9 +29,7 @@ from ..queues.read import QueueSummary, first_at
 from ..queues.read_batches import BatchConsumeQueue
 from ..queues.rocksdb import DEFAULT
 from ..queues.rocksdb_write import in_order, rewritten
-from ..repair.config import as_written, text_of
-from ..repair.parts import queue_of
-from ..search.selection import matches, parse_time
+from ..search.selection import matches, parse_time, queue_of
 from ..search.store import Store
 from ..settings.rocksdb import POSITIONS, SECOND, SINGLE, stand_ins
 from ..start.config_load import Start, load_config
@@ -317,7 +316,7 @@ def _edits(
         content = _content(path, layout, version)
         for move in moves:
             _set(content, name, move)
-        data = text_of(content)
+        data = json_bytes(content)
         found.append(_created(path, data, reason))
     return found, digest
 
@@ -375,7 +374,7 @@ def _content(path: Path, layout: Layout, version: str) -> dict[Any, Any]:
     if loaded.start is Start.EMPTY and not path.exists():
         return {MEMBER_OF[CONSUMED]: {}}
     # of a file that it refuses it takes the .bak: to write into that file would bring it back
-    content = as_written(path) if loaded.start is Start.LOADS else None
+    content = read_json(path) if loaded.start is Start.LOADS else None
     table = None if content is None else content.setdefault(MEMBER_OF[CONSUMED], {})
     if content is None or not isinstance(table, dict):
         raise Refused(

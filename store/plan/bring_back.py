@@ -30,6 +30,7 @@ from ..errors import Refused
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog, Extent
 from ..queues.edits import last_byte
+from ..queues.references import commit_log_of
 from .fill import PatchedQueue, Piece
 from .gaps import Gap
 from .lost_units import LostUnits, lost_units
@@ -339,12 +340,12 @@ def with_replica(
     replica = Replica.open(name, snapshot.layout, snapshot.log_file_bytes)
     starts = frozenset(int(entry.name) for entry in snapshot.log)
     finder = DamageFinder(snapshot.log_file_bytes, starts, min(starts), verify)
-    look(CommitLog.of(snapshot.layout, queue), [finder, *auditors])
-    brought = bring_back(snapshot, CommitLog.of(snapshot.layout, queue), finder, replica)
+    look(commit_log_of(snapshot.layout, queue), [finder, *auditors])
+    brought = bring_back(snapshot, commit_log_of(snapshot.layout, queue), finder, replica)
     while brought.parts:
         chain = QueueChain(brought.parts)
         patched = _patched(snapshot, queue, brought)
-        look(CommitLog.of(snapshot.layout, patched), [chain])
+        look(commit_log_of(snapshot.layout, patched), [chain])
         if not chain.broken:
             return brought, patched
         _drop(brought, chain.broken)

@@ -22,8 +22,8 @@ from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..disk.files import Edit
 from ..errors import Refused
-from ..log.commit_log import CommitLog
 from ..queues.edits import last_byte
+from ..queues.references import commit_log_of
 from ..settings.options import options_of
 from .fill import SMALLEST_FILLER, Fill, PatchedQueue, Piece, encoded, fills, padded
 from .gaps import Forms, Gap, GapFinder
@@ -104,7 +104,7 @@ def keep_log(
             restored.append(piece)
     closed = [fill for fill in fills(gaps, lost, forms) if not _is_closed(fill, queue)]
     closed, unplaced = with_unnamed(closed, unnamed, (elsewhere, saved), forms)
-    bodies = op_bodies(CommitLog.of(snapshot.layout, queue), lost, closed, forms)
+    bodies = op_bodies(commit_log_of(snapshot.layout, queue), lost, closed, forms)
     stale = finder.stale_end > end
     pieces = list(encoded(closed, forms, bodies))
     pieces += _paddings(queue, closed)

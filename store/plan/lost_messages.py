@@ -28,6 +28,7 @@ from ..index.read import sizes_of
 from ..log.batch import Batch, Extent
 from ..log.commit_log import CommitLog
 from ..log.scan import PEEK_BYTES
+from ..queues.references import commit_log_of
 from .fill import Fill
 from .gaps import Gap
 from .lost_units import LostUnits, units_at
@@ -359,4 +360,4 @@ def name_all(
     if not lost.count and not fills:
         return []
     gaps = [fill.gap for fill in fills]
-    return named(lost, snapshot, CommitLog.open(snapshot.layout), gaps, most)
+    return named(lost, snapshot, commit_log_of(snapshot.layout), gaps, most)

@@ -33,6 +33,7 @@ from ..errors import Refused
 from ..index.compare import IndexFix, index_edits
 from ..log.commit_log import CommitLog
 from ..queues.edits import QueueFix, queue_edits
+from ..queues.references import commit_log_of
 from ..queues.rocksdb import RocksDb
 from ..settings.options import options_of
 from ..start.log import Switches
@@ -268,7 +269,7 @@ def _plan(
         kept = KeptLog(log, queue, [])
     untouched = sound and sound.beside(kept.written)
     if maker is None:
-        commit_log = CommitLog.of(snapshot.layout, kept.queue)
+        commit_log = commit_log_of(snapshot.layout, kept.queue)
         groups = GroupLoss(progress or {})
         maker = PlanBuilder(
             mended, kept.plan, groups, profile, wish, sound.index if sound else None
@@ -296,7 +297,7 @@ def _completed(
 ) -> Plan:
     """A plan with what becomes of the log, of the queues, the index and all the rest."""
     log, rules = kept.plan, profile.dispatch
-    left = CommitLog.of(snapshot.layout, kept.queue)
+    left = commit_log_of(snapshot.layout, kept.queue)
     queues = _queue_edits(snapshot, maker, left, profile, database.stores)
     of_log = (edit._replace(phase=Phase.LOG) for edit in log.edits)
     edits = [*plan.edits, *of_log, *queues.edits]
@@ -401,7 +402,7 @@ def _keep(
     finder.files |= {file.start for file in queue.files}
     as_it_is = LogPlan(outcome.log_start, outcome.log_end, False, [], 0)
     guess = PlanBuilder(snapshot, as_it_is, groups, profile, wish, sound.index if sound else None)
-    commit_log = CommitLog.of(snapshot.layout, queue)
+    commit_log = commit_log_of(snapshot.layout, queue)
     look(commit_log, [finder, guess, *auditors], sound=sound)
     if finder.end > as_it_is.end:  # the broker cuts before good records: their queues count, too
         whole = as_it_is._replace(end=finder.end)
@@ -433,7 +434,7 @@ def _keep_entries(
     """The same of a DLedger log. Raises Refused, Unreadable."""
     if wish.replica:
         raise Refused("a DLedger log takes nothing from a replica", path=snapshot.layout.dledger)
-    log, finder = CommitLog.of(snapshot.layout, queue), EntryFinder()
+    log, finder = commit_log_of(snapshot.layout, queue), EntryFinder()
     look(log, [finder, *auditors])
     as_it_is = LogPlan(queue.start, finder.end, False, [], 0)
     guess = PlanBuilder(snapshot, as_it_is, groups, profile, wish, None)

@@ -31,9 +31,10 @@ from ..columns import Dictionary, dictionary
 from ..counted import counted
 from ..disk.layout import Layout
 from ..errors import InvalidInput
-from ..log.commit_log import Batch, CommitLog
+from ..log.commit_log import Batch
 from ..log.message import Mark
 from ..log.write import LogWriter, Placement
+from ..queues.references import commit_log_of
 from .new_message import (
     CRC_ITEM_HEAD,
     NewMessage,
@@ -316,7 +317,7 @@ class PresentKeys:
     def of(cls, layout: Layout) -> PresentKeys:
         """Those of a store, read from its log once."""
         present = cls()
-        for item in CommitLog.open(layout).scan(crc=False, reuse=True):
+        for item in commit_log_of(layout).scan(crc=False, reuse=True):
             if isinstance(item, Batch) and item.mark in _GOOD:
                 columns = item.columns
                 keys = Items(columns.ragged("properties")).find(UNIQ_KEY)

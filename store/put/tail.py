@@ -187,10 +187,10 @@ def _plain_end(log: MappedFileQueue, file: MappedFile, end: int) -> int | None:
 def _walk_columns(layout: Layout, file: MappedFile) -> _Walked:
     """Walk by columns, and look at what lies behind the end, too. Raises Unclean."""
     from ..log.batch import Batch, ExtentKind
-    from ..log.commit_log import CommitLog
     from ..log.message import Mark
+    from ..queues.references import commit_log_of
 
-    log = CommitLog.open(layout)
+    log = commit_log_of(layout)
     end, last, unit_end = file.start, -1, 0
     walking = True
     for item in log.scan(file.start, reuse=True):

@@ -23,6 +23,7 @@ from ...formats.message import SMALLEST
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import QueueDirectory, queue_directories
 from ..errors import StoreError
+from ..log.commit_log import CommitLog
 from .read import ConsumeQueues
 from .read_batches import BatchConsumeQueue
 from .units import Units, is_used, is_valid
@@ -35,6 +36,17 @@ REGION_BYTES = 64 << 20
 """Bytes of the log whose names are known at a time."""
 _TOGETHER = 1 << 20
 """Names that are put in order together; those that several units have are one afterwards."""
+
+
+def commit_log_of(
+    layout: Layout, files: MappedFileQueue | None = None, *, rate_bytes: int | None = None
+) -> CommitLog:
+    """The log of a store with the queues that name its records; `files`: as it is in these.
+
+    rate_bytes: so many are read in a second at most. Raises Unreadable.
+    """
+    files = layout.commit_log_files() if files is None else files
+    return CommitLog(files, layout.dledger, rate_bytes, naming=QueueReferences(layout))
 
 
 class QueueReferences:

@@ -33,7 +33,7 @@ from ..broker.profiles import MinOffset, ReputStart
 from ..broker.snapshot import QueueId
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..log.commit_log import CommitLog
+from ..queues.references import commit_log_of
 from ..queues.start_rocksdb import StartedQueue
 from ..queues.units import FileUnits, is_pre_fill, is_valid
 from ..start.log import LAST_LOOKED_AT
@@ -88,7 +88,7 @@ class _Judge:
     def __init__(self, outcome: Outcome, invisible: Tally) -> None:
         self._outcome = outcome
         self._crashed = outcome.snapshot.abort
-        self._log = CommitLog.open(outcome.snapshot.layout)
+        self._log = commit_log_of(outcome.snapshot.layout)
         self._start_time = self._time_at(outcome.scan_start)
         self._at_end = self._message_at(outcome.queues_end)
         #: When the first hidden message of each queue was stored: later ones are shifted by it.
@@ -283,7 +283,7 @@ def _forgotten(
     known = offset[offset >= 0]
     first = max(queue.min_offset, state.queue_offset - _READ_AGAIN_MAX)
     first = max(first, int(known.min())) if len(known) else first
-    log, count = CommitLog.open(outcome.snapshot.layout), 0
+    log, count = commit_log_of(outcome.snapshot.layout), 0
     for begin, units in _units(queue, first):
         rows = np.flatnonzero(is_valid(units))
         rows = rows[begin + rows < state.queue_offset]
@@ -347,7 +347,7 @@ def _units(queue: StartedQueue, begin: int) -> Iterator[tuple[int, npt.NDArray[n
 
 def _stuck_at(outcome: Outcome, state: TimerState, queue: StartedQueue) -> int | None:
     """The first message that is read and has no number for its time."""
-    log = CommitLog.open(outcome.snapshot.layout)
+    log = commit_log_of(outcome.snapshot.layout)
     end = min(queue.max_offset, state.queue_offset + _READ_AGAIN_MAX)
     for first, units in _units(queue, max(queue.min_offset, state.queue_offset)):
         rows = np.flatnonzero(is_valid(units))[: max(0, end - first)]

@@ -31,9 +31,9 @@ from ..disk.layout import Layout
 from ..errors import InvalidInput, NotFound
 from ..index.read import sizes_of
 from ..log.batch import Batch, Extent
-from ..log.commit_log import CommitLog
 from ..plan.observer import GroupLoss
 from ..queues.edits import last_byte, last_unit_byte
+from ..queues.references import commit_log_of
 from ..queues.start import ExtState, QueueState
 from ..queues.start_rocksdb import StartedQueue
 from ..settings.read import read_config_file
@@ -463,11 +463,11 @@ def slave_cut(layout: Layout, master: Path) -> SlaveCut:
     """What a slave with this store cuts off to follow a master. master: its epoch file, or its store, whose
     log end counts then. Raises InvalidInput, NotFound, Missing, NotAStore, Unreadable.
     """
-    log = CommitLog.open(layout)
+    log = commit_log_of(layout)
     end = log.end().position if log.files else 0
     if master.is_dir():
         other = Layout.open(master)
-        others = CommitLog.open(other)
+        others = commit_log_of(other)
         its_end = others.end().position if others.files else 0
         master = master / other.broker_config.get("storePathEpochFile", EPOCH_FILE)
     else:

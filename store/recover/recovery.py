@@ -23,7 +23,6 @@ from ..disk.lock import holder
 from ..disk.workers import cores
 from ..errors import InvalidInput, Refused
 from ..index.read import sizes_of
-from ..log.commit_log import CommitLog
 from ..plan.database import opened_database
 from ..plan.fill import Fill
 from ..plan.lost_messages import MOST, LostMessages, damaged_ranges, name_all
@@ -36,6 +35,7 @@ from ..plan.observer import (
     read_progress,
 )
 from ..plan.plan import Plan, make_plan
+from ..queues.references import commit_log_of
 from ..queues.rocksdb_copy import CopiedQueues
 from ..session.fingerprint import Fingerprint
 from ..session.journal import barriers, unfinished
@@ -308,7 +308,7 @@ def analyze(
             auditor.reset()
         if snapshot.log:
             scan_messages(
-                CommitLog.open(layout), [*auditors], how=_every_message(layout, switches, main)
+                commit_log_of(layout), [*auditors], how=_every_message(layout, switches, main)
             )
     found = _recovery(snapshot, generation, version, watched, main, plan, refusal, wish, seen)
     return replace(found, played=Played(snapshot, chosen, sound))

@@ -17,8 +17,9 @@ from ..disk.checkpoint import Checkpoint
 from ..disk.files import Edit, Phase
 from ..index.compare import IndexFix, stored_files
 from ..index.read import sizes_of
-from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind, record_behind
+from ..log.commit_log import Batch, Extent, ExtentKind, record_behind
 from ..plan.plan import Plan, checkpoint_edit
+from ..queues.references import commit_log_of
 
 _REST_CODES = ("I-110",)
 _NEAR_BYTES = 8 << 20
@@ -81,7 +82,7 @@ def _flushed(snapshot: Snapshot, old: Checkpoint, lowered: dict[str, int]) -> di
 
 def _record_begin(snapshot: Snapshot, position: int) -> int:
     """Where the record or BLANK begins that a position lies in; the position where it is in none."""
-    log = CommitLog.open(snapshot.layout)
+    log = commit_log_of(snapshot.layout)
     file = log.queue.file_at(position)
     if file is None:
         return position

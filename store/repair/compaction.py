@@ -16,7 +16,6 @@ import os
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import zip_longest
-from pathlib import Path
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from ...formats.message_properties import crc_ok
 from ...formats.property_columns import Items
 from ...formats.sparse_consume_queue import END, UNIT, UNIT_BYTES
 from ..broker.snapshot import QueueId
-from ..broker.topics import dumps, loads
+from ..broker.topics import json_bytes, read_json
 from ..counted import counted
 from ..disk.byte_reader import read_regular
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
@@ -238,7 +237,6 @@ def _file_of(files: Iterable[MappedFile], position: int) -> MappedFile:
     return next(file for file in files if file.start <= position < file.end)
 
 
-_LARGEST_BYTES = 64 << 20
 _DEFAULT_BYTES = 10 << 20
 _POSITIONS = "queueOffsetMap"
 _END_UNIT = UNIT.build(END)
@@ -356,10 +354,12 @@ def _file(units: Units, old: bytes, size: int, *, closed: bool) -> bytes | None:
 def _position_edits(layout: Layout, ranges: Mapping[QueueId, tuple[int, int]]) -> Iterator[Edit]:
     """position-checkpoint, or its .bak, names no offset that its queue does not have."""
     path = layout.compaction_log.parent / "position-checkpoint"
-    content, reasons = _content(path), list[str]()
-    if content is None and path.is_file():
-        backup = path.with_name(path.name + BACKUP)
-        content, reasons = _content(backup), [f"taken from {backup.name}: it cannot be read"]
+    if not path.is_file():
+        return
+    content, reasons = read_json(path), list[str]()
+    backup = path.with_name(path.name + BACKUP)
+    if content is None and backup.is_file():
+        content, reasons = read_json(backup), [f"taken from {backup.name}: it cannot be read"]
     table = content.get(_POSITIONS) if content is not None else None
     if content is None or not isinstance(table, dict):
         return
@@ -375,17 +375,7 @@ def _position_edits(layout: Layout, ranges: Mapping[QueueId, tuple[int, int]]) -
         table.update(wrong)
         reasons.append(f"{counted(len(wrong), 'position')} behind the end of their queue")
     if reasons:
-        data = dumps(content).encode("utf-8", "surrogatepass")
+        data = json_bytes(content)
         pieces = ((0, data),)
         reason = "; ".join(reasons)
         yield Edit("create", os.fspath(path), reason, ("I-165",), length=len(data), pieces=pieces)
-
-
-def _content(path: Path) -> dict[str, object] | None:
-    if not path.is_file():
-        return None
-    try:
-        found = loads(read_regular(path, _LARGEST_BYTES).decode("utf-8", "surrogateescape"))
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None

@@ -28,9 +28,8 @@ from ...formats.kinds import KINDS, Syntax
 from ..broker.profiles import DispatchRules, Profile, WriterProfile
 from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, group_of_topic, is_system_topic
-from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, dumps, loads, new_topic
+from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, json_bytes, new_topic, read_json
 from ..counted import counted
-from ..disk.byte_reader import read_regular
 from ..disk.file_queue import start_of
 from ..disk.files import Edit
 from ..disk.layout import Layout, queue_directories
@@ -296,7 +295,6 @@ def _number(key: Any) -> int | None:
 
 
 Json = dict[Any, Any]
-_LARGEST_BYTES = 256 << 20
 _TOPICS = ("topics.json", "topicConfigTable")
 _GROUPS = ("subscriptionGroup.json", "subscriptionGroupTable")
 _UNSETTLED = {
@@ -351,7 +349,7 @@ def config_repair(
             else []
         )
         if any(reasons):
-            data = text_of(content)
+            data = json_bytes(content)
             edit = _edit(path, data, reasons, moved, mended)
             if not judge(name, data, rules).problem:
                 made.edits.append(edit)
@@ -426,14 +424,14 @@ def _content(
     if loaded.start is Start.LOADS and name not in gone:
         if loaded.main.odd:
             return _numbered(loaded.main.value), f"written as brokers do: {loaded.main.odd}"
-        content = as_written(path)
+        content = read_json(path)
         if content is not None or loaded.main.value:
             return content, ""
     if loaded.start is Start.EMPTY and name not in gone and not path.exists():
         return None, ""
     content = {}
     if loaded.start is Start.BACKUP:
-        content = as_written(backup) or {}
+        content = read_json(backup) or {}
     kept = _merge(name, content, _fitting(name, loaded.backup))
     kept += _merge(name, content, _fitting(name, loaded.main))
     count = _prove(name, content, proven) if name in gone or loaded.taken is None else 0
@@ -492,24 +490,6 @@ def _merge(name: str, content: Json, more: Json) -> int:
 
 def _less(mine: Any, other: Any) -> bool:
     return mine is None or (isinstance(mine, int) and isinstance(other, int) and mine < other)
-
-
-def text_of(content: Json) -> bytes:
-    """What `as_written` reads, as a broker writes it. Bytes that are no UTF-8 stay what they are."""
-    text = dumps(content)
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # half of a pair, which JSON can name and no text has
-        return text.encode("utf-8", "surrogatepass")
-
-
-def as_written(path: Path) -> Json | None:
-    """The file as a broker reads it; None where only a tolerant reader does: it stays as it is."""
-    try:
-        found = loads(read_regular(path, _LARGEST_BYTES).decode("utf-8", "surrogateescape"))
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _numbered(value: Any) -> Any:

@@ -29,6 +29,7 @@ from ..broker.dispatch_record import Dispatching
 from ..broker.profiles import LIGHT_QUEUE_OPTIONS, PROFILES, Profile
 from ..broker.snapshot import QueueId, unmendable
 from ..broker.system_topics import LITE_PREFIX, LMQ_PREFIX
+from ..broker.topics import json_bytes
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.files import Edit
@@ -36,10 +37,10 @@ from ..disk.layout import ROCKSDB_CONSUME_QUEUE, ROCKSDB_STORE_TYPE, Layout, que
 from ..errors import Refused, Unreadable, Unsupported
 from ..findings.next_commands import proposed
 from ..log.batch import Batch, Extent, ExtentKind
-from ..log.commit_log import CommitLog
 from ..plan.plan import Plan, QueueRow
 from ..queues.hybrid import selective_double_write
 from ..queues.read import ConsumeQueues
+from ..queues.references import commit_log_of
 from ..queues.rocksdb import (
     HINT,
     RocksDb,
@@ -64,7 +65,6 @@ from ..settings.options import options_of
 from ..settings.rocksdb import Form, InForce, in_force, table_of
 from ..start.config_rules import LIGHT_OFFSETS, OFFSETS
 from ..start.queue_stores import lite_topics
-from .config import text_of
 
 _IN_ORDER = (ExtentKind.BLANK, ExtentKind.ZEROS)
 _ONE_PLACE = frozenset({"5.3", "5.4"})
@@ -173,7 +173,7 @@ def units_of_log(
     wanted = _selected(layout) if selective and not every_queue else _every
     found = UnitsOfLog(layout, wanted)
     how = dispatching_of(layout, profile)._replace(slash_names=True)
-    scan_messages(CommitLog.open(layout), [found], how, progress=tell)
+    scan_messages(commit_log_of(layout), [found], how, progress=tell)
     return found
 
 
@@ -197,7 +197,7 @@ def database_fix(
     path = database_place(layout, profile)
     found = units_of_log(layout, profile, tell, every_queue=anew)
     spool, end = found.spool, found.end
-    log_start = CommitLog.open(layout).min_offset
+    log_start = commit_log_of(layout).min_offset
     wrong, kept = Wrong(unreadable=f"there is none in {path.name}"), dict[QueueId, Bound]()
     if layout.queue_database is not None:
         try:
@@ -216,7 +216,7 @@ def database_fix(
 
 def is_built(layout: Layout, fix: DatabaseFix) -> bool:
     """A database holds what it was built of. Raises OSError."""
-    log_start = CommitLog.open(layout).min_offset
+    log_start = commit_log_of(layout).min_offset
     try:
         with RocksDb.open(fix.path) as database:
             return not _wrong(layout, database, fix.spool, log_start, fix.dispatched)
@@ -372,7 +372,7 @@ def database_plan(
         )
     if kind is not None:
         _refuse_batches(layout)
-    log, moves = CommitLog.open(layout), list(_moves_of_files(layout)) if kind else []
+    log, moves = commit_log_of(layout), list(_moves_of_files(layout)) if kind else []
     fix, wrong = database_fix(layout, profile, tell, anew=bool(moves))
     plan = Plan("keep", log.min_offset, fix.dispatched, moves)
     return _with_fix(plan, fix, wrong)
@@ -504,7 +504,7 @@ def config_in_files(layout: Layout, made_ms: int) -> Iterator[Edit]:
             name, content = _positions(layout, content)
             yield from _other_positions(layout, name)
         content.setdefault("dataVersion", {"counter": 0, "stateVersion": 0, "timestamp": made_ms})
-        data = text_of(dict(sorted(content.items())))
+        data = json_bytes(dict(sorted(content.items())))
         reason = (
             f"what the RocksDB {path.name} has, which a broker with queues in files does not read"
         )

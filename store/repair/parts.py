@@ -127,26 +127,6 @@ def part_of_code(code: str) -> Part:
     return _GROUPS[told.group]
 
 
-def queue_of(text: str) -> tuple[str, int | None]:
-    """`TOPIC` or `TOPIC/ID`; a name that ends like an id keeps it with a `/` behind. Raises InvalidInput."""
-    topic, slash, number = text.rpartition("/")
-    if not slash:
-        return text, None
-    if not number:
-        return topic, None
-    if not (number.isascii() and number.isdigit()):
-        return text, None
-    return topic, int(number)
-
-
-def queue_text(queue: tuple[str, int | None]) -> str:
-    """What `queue_of` takes for a queue, or for all of a topic."""
-    topic, number = queue
-    if number is not None:
-        return f"{topic}/{number}"
-    return f"{topic}/" if queue_of(topic) != (topic, None) else topic
-
-
 def chosen(parts: Iterable[Part], queues: tuple[tuple[str, int | None], ...]) -> Choice:
     """What the options of a command ask for; nothing means all."""
     wanted = frozenset(parts) | (frozenset({Part.QUEUE}) if queues else frozenset())

@@ -27,11 +27,12 @@ from ..errors import NotFound, Refused, StoreError, Unsupported
 from ..findings.findings import Finding
 from ..findings.next_commands import proposed
 from ..index.compare import index_edits
-from ..log.commit_log import CommitLog
 from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan, make_plan
 from ..queues.hybrid import has_database
+from ..queues.references import commit_log_of
 from ..recover.recovery import Proved
+from ..search.selection import queue_text
 from ..search.store import Store
 from ..session.fingerprint import Fingerprint
 from ..session.journal import unfinished
@@ -53,7 +54,7 @@ from .database import (
 )
 from .ext import ext_repair
 from .index import crc_item_edits, index_fix, stray_files
-from .parts import Choice, Part, covers, part_of, queue_text
+from .parts import Choice, Part, covers, part_of
 from .timer import planned_queue, timer_edits
 
 
@@ -267,7 +268,7 @@ def mend_parts(
         lost = [fill.lost.position.astype(np.int64) for fill in whole.fills]
         tombs = np.sort(np.concatenate([np.zeros(0, np.int64), *lost]))
         gone = {edit.path for edit in edits if edit.kind in ("move", "remove")}
-        units = list(ext_repair(snapshot, CommitLog.open(layout), tombs, gone))
+        units = list(ext_repair(snapshot, commit_log_of(layout), tombs, gone))
         mended = {edit.path for edit in units if edit.codes == ("I-079",)}
         # `recover` sees to it that a start can read the file; here its units are mended
         edits = [*units, *(e for e in edits if e.path not in mended or e.kind != "write")]
@@ -312,7 +313,7 @@ def _as_it_lies(
     log, layout = load_files(snapshot.log, snapshot.log_file_bytes, profile.load), snapshot.layout
     if log.files:
         if sound is not None and sound.runs:
-            end = CommitLog.open(layout).end(sound.end, sound.recent)
+            end = commit_log_of(layout).end(sound.end, sound.recent)
         else:
             with Store(layout) as store:
                 end = store.log_end
@@ -323,7 +324,7 @@ def _as_it_lies(
 def _crc_items(layout: Layout, profile: Profile, switches: Switches) -> Iterator[Edit]:
     """What the log lacks for a broker that demands a checksum of each record."""
     if switches.body_check is BodyCheck.PROPERTY_CRC and profile.record.property_crc:
-        yield from crc_item_edits(CommitLog.open(layout))
+        yield from crc_item_edits(commit_log_of(layout))
 
 
 def _with_index(

@@ -32,10 +32,10 @@ from ..disk.file_queue import MappedFile
 from ..disk.layout import Layout
 from ..errors import Missing
 from ..log.batch import Batch
-from ..log.commit_log import CommitLog
 from ..log.message import Mark
 from ..log.scan import LogItems
 from ..log.window import check, number_at, walk
+from ..queues.references import commit_log_of
 from .store import Note, Store
 
 SHORTEST_SECONDS = 0.02
@@ -115,7 +115,7 @@ class Follower:
         self.position = position
         self._layout = layout
         self._note = note
-        self._log = CommitLog.open(layout)
+        self._log = commit_log_of(layout)
         self._delivered: deque[tuple[int, int, int]] = deque(maxlen=_REMEMBERED)
         self._broken: tuple[int, int, float] | None = None
 
@@ -240,7 +240,7 @@ class Follower:
     def _reopen(self) -> None:
         """List the files again."""
         self._log.queue.close()
-        self._log = CommitLog.open(self._layout)
+        self._log = commit_log_of(self._layout)
 
     # -- what may go wrong ----------------------------------------------------------------------
 

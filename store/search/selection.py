@@ -1,4 +1,4 @@
-"""Which messages are wanted: the same question to one message and to a batch of columns.
+"""Which messages and queues are wanted: the same question to one message and to a batch of columns.
 
 Times as people write them, and ranges of them: since ≤ t < until, in ms since 1970.
 
@@ -378,3 +378,23 @@ def _has_part(keys: Ragged, key: bytes) -> Flags:
 def utf8(text: str) -> bytes:
     """Bytes of a text from a command line or a directory name."""
     return text.encode("utf-8", "surrogateescape")
+
+
+def queue_of(text: str) -> tuple[str, int | None]:
+    """`TOPIC` or `TOPIC/ID`; a name that ends like an id keeps it with a `/` behind. Raises InvalidInput."""
+    topic, slash, number = text.rpartition("/")
+    if not slash:
+        return text, None
+    if not number:
+        return topic, None
+    if not (number.isascii() and number.isdigit()):
+        return text, None
+    return topic, int(number)
+
+
+def queue_text(queue: tuple[str, int | None]) -> str:
+    """What `queue_of` takes for a queue, or for all of a topic."""
+    topic, number = queue
+    if number is not None:
+        return f"{topic}/{number}"
+    return f"{topic}/" if queue_of(topic) != (topic, None) else topic

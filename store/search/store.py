@@ -131,9 +131,9 @@ class Store:
     @cached_property
     def log(self) -> CommitLog:
         """The commit log, as columns."""
-        from ..log.commit_log import CommitLog
+        from ..queues.references import commit_log_of
 
-        return CommitLog.of(self.layout, self.log_files, rate_bytes=self.rate_bytes)
+        return commit_log_of(self.layout, self.log_files, rate_bytes=self.rate_bytes)
 
     @property
     def has_log(self) -> bool:

@@ -30,9 +30,10 @@ from ..errors import NoSpace, Refused, Unreadable, from_os_error
 from ..index.compare import IndexFix
 from ..index.read import sizes_of
 from ..index.write import IndexWriter
-from ..log.commit_log import Batch, CommitLog, Extent
+from ..log.commit_log import Batch, Extent
 from ..plan.lost_messages import damaged_ranges
 from ..plan.plan import Plan, checkpoint_edit
+from ..queues.references import commit_log_of
 from ..queues.rocksdb_write import database_files, in_order
 from .journal import JOURNAL_IS_IN, FileState, Journal, Step, StepKind, write_note
 
@@ -475,7 +476,7 @@ def _read_items(layout: Layout, plan: Plan, indexer: _Indexer) -> None:
     """Give the records of the log that are to be indexed to the writer. Raises Unreadable."""
     indexed_to = indexer.fix.indexed_to
     scan_messages(
-        CommitLog.of(layout, plan.files) if plan.files else CommitLog.open(layout),
+        commit_log_of(layout, plan.files or None),
         [indexer],
         Dispatching(plan.index_tags, multi_dispatch=False),
         start=indexed_to if indexed_to >= 0 else None,

@@ -28,8 +28,8 @@ from ..broker.system_topics import LMQ_PREFIX
 from ..disk.broker_conf import BrokerConfig
 from ..disk.layout import Layout
 from ..index.compare import IndexFiles
-from ..log.commit_log import CommitLog
 from ..queues.hybrid import has_database, light_in_database, selective_double_write
+from ..queues.references import commit_log_of
 from ..queues.units import NewQueues, QueueNumbers
 from ..settings.generation import generation_of, has_light_offsets
 from ..settings.options import options_of
@@ -509,7 +509,7 @@ def proof_in(
         if in_database:  # any name will do
             further = further._replace(slash_names=True)
         light = Light(profile.version, further if rules.multi_dispatch else None)
-    log, index = CommitLog.open(snapshot.layout), IndexFiles.of(snapshot)
+    log, index = commit_log_of(snapshot.layout), IndexFiles.of(snapshot)
     bare = not (in_database or any(snapshot.queues.values()) or snapshot.batch_topics)
     queues = NewQueues() if bare else QueueNumbers.of(snapshot)
     making = stores.making(switches.dispatching(profile.dispatch)) if bare else None

@@ -35,8 +35,8 @@ from ..disk.byte_reader import refusing
 from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..disk.files import Edit
 from ..disk.layout import Layout
-from ..log.commit_log import CommitLog
 from ..queues.edits import last_byte
+from ..queues.references import commit_log_of
 from ..queues.start_rocksdb import StartedQueue
 from ..queues.units import is_valid, is_whole_file
 from .read import due_ms, is_entry, wheel_at_rest
@@ -289,7 +289,7 @@ def _offset_in_record(
     position, size = place
     if not log[0] <= position or position + size > log[1] or size <= 0:
         return None
-    found = CommitLog.open(snapshot.layout).records(np.array([position], np.int64))
+    found = commit_log_of(snapshot.layout).records(np.array([position], np.int64))
     if not len(found) or int(found.columns.ints("total_size")[0]) > size:
         return None
     return int(found.columns.ints("queue_offset")[0])

@@ -25,11 +25,12 @@ APPEND_ROUNDS = 3
 def walk(root: str) -> dict[str, Any]:
     """Walk and check every record: chain, offsets, lengths, CRC."""
     from mqstore.store.disk.layout import Layout
-    from mqstore.store.log.commit_log import Batch, CommitLog
+    from mqstore.store.log.commit_log import Batch
+    from mqstore.store.queues.references import commit_log_of
 
     start = time.process_time()
     messages = damaged = 0
-    for item in CommitLog.open(Layout.open(Path(root))).scan(crc=True, reuse=True):
+    for item in commit_log_of(Layout.open(Path(root))).scan(crc=True, reuse=True):
         if isinstance(item, Batch):
             messages += len(item.columns)
             assert item.body_crc_ok is not None
@@ -43,11 +44,12 @@ def decode(root: str, strings: str = "views") -> dict[str, Any]:
     """Decode every field of every record to columns; `packed`: strings to copies of their own."""
     from mqstore.formats.derive import Ragged
     from mqstore.store.disk.layout import Layout
-    from mqstore.store.log.commit_log import Batch, CommitLog
+    from mqstore.store.log.commit_log import Batch
+    from mqstore.store.queues.references import commit_log_of
 
     start = time.process_time()
     messages = 0
-    for item in CommitLog.open(Layout.open(Path(root))).scan(crc=False, reuse=True):
+    for item in commit_log_of(Layout.open(Path(root))).scan(crc=False, reuse=True):
         if isinstance(item, Batch):
             messages += len(item.columns)
             for name in list(item.columns):
@@ -134,9 +136,10 @@ def construct(root: str) -> dict[str, Any]:
     """Parse the first records with construct, one by one."""
     from mqstore.formats.message import MESSAGE
     from mqstore.store.disk.layout import Layout
-    from mqstore.store.log.commit_log import Batch, CommitLog
+    from mqstore.store.log.commit_log import Batch
+    from mqstore.store.queues.references import commit_log_of
 
-    log = CommitLog.open(Layout.open(Path(root)))
+    log = commit_log_of(Layout.open(Path(root)))
     batch = next(item for item in log.scan() if isinstance(item, Batch))
     places = zip(batch.position, batch.columns.ints("total_size"), strict=True)
     records = [log.read(int(at), int(size)) for at, size in places][:CONSTRUCT_RECORDS]

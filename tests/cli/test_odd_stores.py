@@ -15,7 +15,7 @@ import pytest
 
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.layout import Layout
-from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.queues.references import commit_log_of
 
 from ..slices import pick
 from ..stores import ALL, NAMES, config, messages, unpack
@@ -61,7 +61,7 @@ def check_answers(name: str, root: Path, *options: str) -> None:
     expected = [r["physical_offset"] for r in known if r["store_timestamp"] >= middle]
     assert offsets("get", store, "--since", str(middle), *options) == expected
     [described] = records("inspect", store, *options)
-    assert described["log_start"] == CommitLog.open(Layout.open(root)).min_offset or options
+    assert described["log_start"] == commit_log_of(Layout.open(root)).min_offset or options
     assert described["log_end"] == known[-1]["physical_offset"] + found[-1]["total_size"]
 
 
@@ -116,7 +116,7 @@ def test_a_directory_that_is_missing(name: str, tmp_path: Path) -> None:
     """The messages of the others are there; the hole is told."""
     root = unpack(name, tmp_path)
     paths = config(name, root)["storePathCommitLog"].split(",")
-    first = CommitLog.open(Layout.open(root)).files[0]
+    first = commit_log_of(Layout.open(root)).files[0]
     shutil.rmtree(Path(first.path).parent)
     known = [r["physical_offset"] for r in messages(name)]
     left = [position for position in known if position >= first.end]
@@ -155,7 +155,7 @@ def test_versions_stand_side_by_side(tmp_path: Path) -> None:
 def test_what_has_expired_is_not_there(name: str, tmp_path: Path) -> None:
     """Positions before the log, queue offsets before the queue: no message, and no other one."""
     root = unpack(name, tmp_path)
-    start = CommitLog.open(Layout.open(root)).min_offset
+    start = commit_log_of(Layout.open(root)).min_offset
     assert start > 0
     assert run_here(["get", str(root), "--at", "0"]).code == 1
     assert run_here(["get", str(root), "--at", str(start - 1)]).code == 1
@@ -178,7 +178,7 @@ def recycle(root: Path) -> int:
 
     Returns where the log ends.
     """
-    log = CommitLog.open(Layout.open(root))
+    log = commit_log_of(Layout.open(root))
     end = log.end().position
     old = Path(log.files[0].path).read_bytes()
     last = log.queue.file_at(end)
@@ -233,7 +233,7 @@ def test_old_records_in_recycled_files_are_stale(
 
 def records_end(root: Path) -> int:
     """Where the last file but one ends: behind it lies the file made ahead."""
-    return CommitLog.open(Layout.open(root)).files[-1].start
+    return commit_log_of(Layout.open(root)).files[-1].start
 
 
 def test_an_id_of_an_old_record_leads_nowhere(store: Callable[[str], Path]) -> None:
@@ -254,7 +254,7 @@ def test_nothing_is_put_before_old_records(where: str, store: Callable[[str], Pa
     """A broker takes them for new ones. What recover plans leaves none of them in its way."""
     root = store("5.3.3-clean")
     known = [r["physical_offset"] for r in messages(root.name)]
-    log = CommitLog.open(Layout.open(root))
+    log = commit_log_of(Layout.open(root))
     end = log.end().position
     old = Path(log.files[0].path).read_bytes()
     last = log.files[-1]
@@ -280,7 +280,7 @@ def test_one_file_anywhere(name: str, tmp_path: Path) -> None:
     """A copy under another name is recognised, and its positions are those of the store."""
     root = unpack(name, tmp_path)
     whole = records("dump", str(root))
-    log = [*CommitLog.open(Layout.open(root)).files][-2:]
+    log = [*commit_log_of(Layout.open(root)).files][-2:]
     for number, file in enumerate(log):
         copy = tmp_path / f"segment-{number}.bin"
         shutil.copy(file.path, copy)

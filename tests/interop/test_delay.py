@@ -9,7 +9,8 @@ import pytest
 from mqstore.formats.message_properties import parse
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
-from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.log.commit_log import Batch
+from mqstore.store.queues.references import commit_log_of
 from mqstore.store.search.store import Store
 
 from .conftest import Judge
@@ -24,7 +25,7 @@ LEVELS = (1, 3, 18, 25)
 def records(root: Path) -> list[Row]:
     """Topic, queue, offset, properties, and how much later than stored the unit's time is."""
     found: list[Row] = []
-    for item in CommitLog.open(Layout.open(root, CONFIG)).scan():
+    for item in commit_log_of(Layout.open(root, CONFIG)).scan():
         if not isinstance(item, Batch):
             continue
         columns = item.columns

@@ -14,8 +14,9 @@ from mqstore.store.arrow.append_rows import NewStore
 from mqstore.store.arrow.compact import compact_stores
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.batch import messages
-from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.log.commit_log import Batch
 from mqstore.store.log.message import Message
+from mqstore.store.queues.references import commit_log_of
 
 from ..stores import unpack
 
@@ -23,7 +24,7 @@ SIZES = {"mappedFileSizeCommitLog": "262144", "maxHashSlotNum": "1000", "maxInde
 
 
 def all_of(root: Path) -> list[Message]:
-    log = CommitLog.open(Layout.open(root))
+    log = commit_log_of(Layout.open(root))
     with log.queue:
         return [m for item in log.scan(crc=True) if isinstance(item, Batch) for m in messages(item)]
 

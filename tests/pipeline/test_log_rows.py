@@ -18,8 +18,9 @@ from mqstore.store.arrow.views import damage_parts, damage_rows
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, Missing, NotAStore, Unreadable
 from mqstore.store.log.batch import messages
-from mqstore.store.log.commit_log import Batch, CommitLog, Extent, ExtentKind, Split
+from mqstore.store.log.commit_log import Batch, Extent, ExtentKind, Split
 from mqstore.store.log.message import Mark
+from mqstore.store.queues.references import commit_log_of
 from mqstore.store.search.log_search import DamageWarning
 from mqstore.store.search.selection import TimeRange
 
@@ -62,7 +63,7 @@ def damage(ask: Ask, parts: list[LogPart] | None = None) -> list[Damage]:
 def walk(root: Path) -> tuple[list[dict[str, Any]], list[Extent]]:
     """The messages as JSON, and the damage, of one walk over the whole log."""
     found, damage = [], []
-    log = CommitLog.open(Layout.open(root))
+    log = commit_log_of(Layout.open(root))
     end = log.end().position
     with log.queue:
         for item in log.scan():
@@ -101,7 +102,7 @@ def cut_anywhere(root: Path, seed: str) -> None:
     """Random splits of a log give the rows of all of it, each once."""
     ask = ask_of(root, fields="position,physical_offset,topic,queue_id,queue_offset")
     whole, lost = rows(ask), damage(ask)
-    log = CommitLog.open(Layout.open(root))
+    log = commit_log_of(Layout.open(root))
     with log.queue:
         start, end = log.min_offset, max(log.end().position, log.min_offset)
     rng = random.Random(seed)

@@ -18,7 +18,8 @@ from mqstore.store.arrow.log_rows import Counted, Damage, count_here
 from mqstore.store.arrow.stores import FAIL_UNREADABLE, Ask
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Missing, StoreError, Unreadable
-from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.log.commit_log import Batch
+from mqstore.store.queues.references import commit_log_of
 from mqstore.store.search.selection import LATEST_MS, TimeRange
 
 from ..cli.json_schema import errors
@@ -53,7 +54,7 @@ def test_parts_of_a_log_are_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (lost,) = found.damage
     assert (lost.store, lost.size) == (str(roots[0]), 4109)
     for root in roots:
-        log = CommitLog.open(Layout.open(root))
+        log = commit_log_of(Layout.open(root))
         with log.queue:
             records = sum(len(item) for item in log.scan() if isinstance(item, Batch))
         assert found.stats.groups[(str(root),)].records == records

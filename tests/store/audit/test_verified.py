@@ -19,9 +19,10 @@ from mqstore.store.broker.system_topics import LMQ_PREFIX
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import digest
 from mqstore.store.disk.layout import Layout
-from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.log.commit_log import Batch
 from mqstore.store.plan.lost_messages import MOST
 from mqstore.store.plan.observer import Policy
+from mqstore.store.queues.references import commit_log_of
 from mqstore.store.recover import recovery
 from mqstore.store.search.store import Store
 from mqstore.store.start.log import proof_of, switches_of
@@ -118,7 +119,7 @@ def test_a_log_is_proved_with_the_queues_of_a_database(tmp_path: Path) -> None:
     root = stores.unpack(IN_DATABASE[0], tmp_path)
     found = verified_before(Layout.open(root), None)[1]
     assert found is not None and found.sound.copied is not None
-    log_end = CommitLog.open(Layout.open(root)).end().position
+    log_end = commit_log_of(Layout.open(root)).end().position
     assert found.sound.end == log_end, "the proof ends before the log does"
     copied = found.sound.copied
     assert all(copied.entries[name] for run in found.sound.runs for name in run.queues)
@@ -127,7 +128,7 @@ def test_a_log_is_proved_with_the_queues_of_a_database(tmp_path: Path) -> None:
 def test_a_whole_store_is_proved_to_its_end(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-clean", tmp_path)
     sound = proved(root)
-    assert sound.end == CommitLog.open(Layout.open(root)).end().position
+    assert sound.end == commit_log_of(Layout.open(root)).end().position
     assert (
         sum(queue_range.messages for run in sound.runs for queue_range in run.queues.values()) > 0
     )
@@ -139,7 +140,7 @@ def test_what_is_told_on_the_way_reaches_the_end(tmp_path: Path) -> None:
     layout = Layout.open(stores.unpack("5.3.3-clean", tmp_path))
     reached: list[int] = []
     recovery.analyze(layout, policy=Policy.KEEP, jobs=3, tell=reached.append)
-    log = CommitLog.open(layout)
+    log = commit_log_of(layout)
     assert log.min_offset < min(reached) and max(reached) <= log.max_file_end
     assert log.end().position in reached
 
@@ -225,7 +226,7 @@ def test_light_queues_are_proved_with_the_others(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-lmq", tmp_path)
     snapshot, profile = Snapshot.of(Layout.open(root)), profile_of("5.3")
     sound = recovery._sound(snapshot, profile, switches_of(snapshot), 1)
-    assert sound is not None and sound.end == CommitLog.open(Layout.open(root)).end().position
+    assert sound is not None and sound.end == commit_log_of(Layout.open(root)).end().position
     assert {run.further_by for run in sound.runs} == {profile.version}
     assert any(queue.topic.startswith(LMQ_PREFIX) for run in sound.runs for queue in run.queues)
     for version in (None, profile.version):
@@ -234,7 +235,7 @@ def test_light_queues_are_proved_with_the_others(tmp_path: Path) -> None:
 
 def _spoiled(root: Path, at: int) -> int:
     """One byte of a body is another one; the position of its record."""
-    log = CommitLog.open(Layout.open(root))
+    log = commit_log_of(Layout.open(root))
     batch = next(b for b in log.scan() if isinstance(b, Batch) and int(b.position[-1]) >= at)
     row = int(np.searchsorted(batch.position, at))
     body = batch.columns.ragged("body")

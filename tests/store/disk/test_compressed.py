@@ -21,6 +21,7 @@ from mqstore.store.disk.file_queue import OPEN_PLAIN, MappedFileQueue, file_name
 from mqstore.store.disk.layout import Layout, refuse_compressed
 from mqstore.store.errors import LimitExceeded, Missing, NoSpace, Unreadable, Unsupported
 from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.queues.references import commit_log_of
 
 from ...packing import PACKERS, gz, gz_members, pack, zst
 from ...stores import unpack
@@ -227,15 +228,15 @@ def test_stores_with_compressed_files_are_not_written_to(tmp_path: Path, part: s
 def test_a_scan_tells_where_it_does_not_unpack(tmp_path: Path, number: int, share: float) -> None:
     """Whichever file it is: the records in front and behind are all there."""
     root = unpack("5.3.3-killed", tmp_path)
-    Path(CommitLog.open(Layout.open(root)).files[-1].path).unlink()  # made ahead, and empty
-    log = CommitLog.open(Layout.open(root))
+    Path(commit_log_of(Layout.open(root)).files[-1].path).unlink()  # made ahead, and empty
+    log = commit_log_of(Layout.open(root))
     plain = positions(log)
     file = log.files[number]
     path = pack(Path(file.path))
     packed = path.read_bytes()
     path.write_bytes(packed[: int(len(packed) * share)])
     cut = file.start + plain_of(path).size
-    log = CommitLog.open(Layout.open(root))
+    log = commit_log_of(Layout.open(root))
     found = positions(log)
     gone = [position for position in plain if position not in found]
     assert gone and gone == [p for p in plain if gone[0] <= p < file.end]

@@ -16,14 +16,15 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import LimitExceeded
 from mqstore.store.inspect.stats import COUNTS, Group, Stats
 from mqstore.store.log.batch import messages
-from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.log.commit_log import Batch
 from mqstore.store.log.message import Mark
+from mqstore.store.queues.references import commit_log_of
 
 from ...stores import unpack
 
 
 def batches(root: Path) -> list[Batch]:
-    log = CommitLog.open(Layout.open(root))
+    log = commit_log_of(Layout.open(root))
     with log.queue:
         items = [item for item in log.scan() if isinstance(item, Batch)]
         return [item.take(np.arange(len(item))) for item in items if item.mark <= Mark.AFTER_DAMAGE]

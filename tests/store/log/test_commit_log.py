@@ -19,6 +19,7 @@ from mqstore.store.log.batch import Batch, ExtentKind
 from mqstore.store.log.batch import messages as each
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.message import Mark
+from mqstore.store.queues.references import commit_log_of
 from tests.damage import ALL_KINDS, DROP_FILE, Damage, Span, Victim, damage
 from tests.slices import rng, share
 
@@ -478,7 +479,7 @@ def test_a_scan_may_be_left_early(store: Callable[[str], Path]) -> None:
     from ..real_log import layout_of
 
     root = store("5.3.3-clean")
-    opened = CommitLog.open(layout_of("5.3.3-clean", root))
+    opened = commit_log_of(layout_of("5.3.3-clean", root))
     for _ in range(3):
         assert isinstance(next(iter(opened.scan())), Batch)
 

@@ -11,7 +11,8 @@ from mqstore.formats.dledger import ENTRY
 from mqstore.formats.dledger_index import FILE_BYTES, UNIT, UNIT_BYTES
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.disk.layout import Layout
-from mqstore.store.log.commit_log import Batch, CommitLog, IndexUnits, index_units, is_valid
+from mqstore.store.log.commit_log import Batch, IndexUnits, index_units, is_valid
+from mqstore.store.queues.references import commit_log_of
 from mqstore.store.settings.read import read_config_file
 
 from ...stores import unpack
@@ -28,7 +29,7 @@ def read(folder: Path, start: int = 0) -> list[IndexUnits]:
 def test_units_are_the_entries(name: str, tmp_path: Path) -> None:
     """Position, size, number and term of every entry, and the state that the member kept."""
     root = unpack(name, tmp_path)
-    log = CommitLog.open(Layout.open(root))
+    log = commit_log_of(Layout.open(root))
     entries = []
     for item in log.scan():
         if isinstance(item, Batch):

@@ -15,13 +15,13 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import (
     LOOK_BACK_BYTES,
     Batch,
-    CommitLog,
     Extent,
     Mark,
     Split,
     scan_split,
     splits,
 )
+from mqstore.store.queues.references import commit_log_of
 
 from ...stores import unpack
 
@@ -57,7 +57,7 @@ def items(found: Iterable[Batch | Extent], end: int) -> tuple[list[int], list[Ex
 @pytest.mark.parametrize("name", STORES)
 @pytest.mark.parametrize("look_back", [LARGEST_RECORD, LOOK_BACK_BYTES])
 def test_random_cuts(name: str, look_back: int, tmp_path: Path) -> None:
-    log = CommitLog.open(Layout.open(unpack(name, tmp_path)))
+    log = commit_log_of(Layout.open(unpack(name, tmp_path)))
     end = log.end().position
     whole = items(log.scan(crc=False), end)
     rng = random.Random(name)
@@ -70,7 +70,7 @@ def test_random_cuts(name: str, look_back: int, tmp_path: Path) -> None:
 
 def test_cuts_at_records_and_beside_them(tmp_path: Path) -> None:
     """Where records begin is where an owner could be doubted."""
-    log = CommitLog.open(Layout.open(unpack("4.9.7-killed-page", tmp_path)))
+    log = commit_log_of(Layout.open(unpack("4.9.7-killed-page", tmp_path)))
     records, extents = items(log.scan(crc=False), log.end().position)
     rng = random.Random(2)
     edges = rng.sample(records, 10) + [extent.position for extent in extents]

@@ -15,9 +15,9 @@ from mqstore.formats import kernel
 from mqstore.formats.derive import decode
 from mqstore.formats.message import MESSAGE, SysFlag
 from mqstore.store.log.batch import Batch, messages
-from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.lines import Lines, lines
 from mqstore.store.log.message import Mark
+from mqstore.store.queues.references import commit_log_of
 
 from ...stores import unpack
 from ..choices import few
@@ -123,7 +123,7 @@ def test_a_text_of_escapes_alone_needs_more_room() -> None:
 @pytest.mark.few(4)
 @pytest.mark.parametrize("name", few())
 def test_lines_of_real_stores(name: str, tmp_path: Path) -> None:
-    log = CommitLog.open(layout_of(name, unpack(name, tmp_path)))
+    log = commit_log_of(layout_of(name, unpack(name, tmp_path)))
     for item in log.scan(crc=True):
         if isinstance(item, Batch):
             same_lines(item)

@@ -20,6 +20,7 @@ from mqstore.store.log.batch import Batch
 from mqstore.store.log.batch import messages as each
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.message import Mark, Message
+from mqstore.store.queues.references import commit_log_of
 from tests.slices import SEED, rng, share
 
 from ...stores import unpack
@@ -55,7 +56,7 @@ class Real:
 def real(name: str, folder: Path) -> Real:
     """The first records of a store's first file; a BLANK behind them in every second store."""
     root = unpack(name, folder)
-    log = CommitLog.open(layout_of(name, root))
+    log = commit_log_of(layout_of(name, root))
     around = dledger.HEADER_BYTES if "dledger" in name else 0
     records: dict[int, Message] = {}
     base = log.min_offset

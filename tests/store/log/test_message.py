@@ -20,8 +20,8 @@ from mqstore.formats.derive import decode
 from mqstore.formats.host import host_of
 from mqstore.formats.message import MAGIC_V2, MESSAGE
 from mqstore.store.log.batch import Batch, messages
-from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.message import Mark, Message
+from mqstore.store.queues.references import commit_log_of
 
 from ...slices import pick
 from ...stores import ALL, NAMES, truth, unpack
@@ -70,7 +70,7 @@ def as_java(host: str) -> str:
 def compare_with_truth(name: str, folder: Path) -> None:
     """Every record of the truth, every field; nothing live besides, every byte told once."""
     root = unpack(name, folder)
-    log = CommitLog.open(layout_of(name, root))
+    log = commit_log_of(layout_of(name, root))
     around = dledger.HEADER_BYTES if log.queue.files[0].path.find("dledger") >= 0 else 0
     found: Account = account(log, around=around)
     delivered = {

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mqstore.formats import dledger
-from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.message import Mark
+from mqstore.store.queues.references import commit_log_of
 from tests.damage import ALL_KINDS, Victim, damage
 from tests.slices import SEED, rng, share
 
@@ -51,7 +51,7 @@ class Patient:
             hurt.path.write_bytes(before[hurt.path])
 
     def _judge(self, spoiled: frozenset[int], what: str) -> None:
-        log = CommitLog.open(layout_of(self.name, self.root))
+        log = commit_log_of(layout_of(self.name, self.root))
         found = account(log, around=self.around)
         log.queue.close()
         records = {position + self.around: told for position, told in found.records.items()}

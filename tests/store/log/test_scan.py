@@ -13,7 +13,7 @@ from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log import scan as scan_module
 from mqstore.store.log.batch import Batch
-from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.queues.references import commit_log_of
 
 from ..made_log import record
 
@@ -56,7 +56,7 @@ def test_records_that_name_another_position(
 
     monkeypatch.setattr(scan_module.LogScan, "_window", counted)
     found = []
-    for item in CommitLog.open(Layout.open(tmp_path)).scan():
+    for item in commit_log_of(Layout.open(tmp_path)).scan():
         if isinstance(item, Batch):
             found += item.position.tolist()
     assert found == positions
@@ -69,5 +69,5 @@ def test_a_file_whose_name_is_beyond_every_position(tmp_path: Path) -> None:
     folder = tmp_path / "commitlog"
     folder.mkdir()
     (folder / ("9" * 20)).write_bytes(data)
-    items = list(CommitLog.open(Layout.open(tmp_path)).scan())
+    items = list(commit_log_of(Layout.open(tmp_path)).scan())
     assert not any(isinstance(item, Batch) for item in items)

@@ -18,9 +18,9 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.library import Store
 from mqstore.store.log.batch import Batch
-from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.plan.entries import _rising
 from mqstore.store.plan.observer import Policy
+from mqstore.store.queues.references import commit_log_of
 from mqstore.store.recover.recovery import Recovery, analyze
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
@@ -61,8 +61,8 @@ def recovered(root: Path, policy: Policy = Policy.KEEP, files: Files | None = No
 def bodies(root: Path) -> dict[int, bytes]:
     """Every good record of the log by its position, but for tombstones."""
     rows: dict[int, bytes] = {}
-    with CommitLog.open(Layout.open(root)).queue as queue:
-        log = CommitLog.of(Layout.open(root), queue)
+    with commit_log_of(Layout.open(root)).queue as queue:
+        log = commit_log_of(Layout.open(root), queue)
         for item in log.scan():
             if isinstance(item, Batch) and item.body_crc_ok is not None:
                 texts = item.columns.ragged("body").tolist()

@@ -30,6 +30,7 @@ from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.plan.unreferenced import places
 from mqstore.store.queues.edits import Hole
+from mqstore.store.queues.references import commit_log_of
 from mqstore.store.recover.recovery import Recovery, analyze, plan_again
 from mqstore.store.session.apply import apply
 
@@ -119,7 +120,7 @@ def test_what_is_lost_is_known_by_its_place(tmp_path: Path) -> None:
     plan = kept(root, case["version"])
     (share,) = plan.lost
     unit = units_of(base, CONFIG)[share.queue][share.first_offset]
-    batch = CommitLog.open(Layout.open(root, CONFIG)).record(unit[0])
+    batch = commit_log_of(Layout.open(root, CONFIG)).record(unit[0])
     columns = batch.columns
     assert columns.ragged("topic")[0].decode() == share.queue.topic
     assert int(columns.ints("queue_id")[0]) == share.queue.queue_id
@@ -239,7 +240,7 @@ def test_lost_messages_that_no_unit_names(count: int, tag: str, tmp_path: Path) 
     for offset in range(middle, middle + count):
         units[queue].pop(offset)
     assert after == units
-    found = CommitLog.open(Layout.open(root, CONFIG)).records(np.array([unit[0] for unit in lost]))
+    found = commit_log_of(Layout.open(root, CONFIG)).records(np.array([unit[0] for unit in lost]))
     assert found.columns.ints("queue_offset").tolist() == list(range(middle, middle + count))
     marks = [parse(text) for text in found.columns.ragged("properties").tolist()]
     assert marks == [{"LOST": "t", **({"TAGS": tag} if tag else {})}] * count
@@ -282,7 +283,7 @@ def test_bytes_too_few_for_a_record(base: str, count: int, broken: bool, tmp_pat
     assert after[queue].pop(offset) == (position, size + count, 0 if broken else tags_code)
     before[queue].pop(offset)
     assert after == before
-    log = CommitLog.open(Layout.open(root, CONFIG))
+    log = commit_log_of(Layout.open(root, CONFIG))
     found = log.record(position)
     assert found.body_crc_ok is not None and found.body_crc_ok.all()
     properties = found.columns.ragged("properties")[0]

@@ -19,9 +19,10 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.log.commit_log import Batch
 from mqstore.store.plan.lost_messages import MOST, LostMessages
 from mqstore.store.plan.observer import GroupLoss, Policy, read_progress
+from mqstore.store.queues.references import commit_log_of
 from mqstore.store.queues.rocksdb import readable
 from mqstore.store.recover.recovery import Recovery, analyze, plan_again
 from mqstore.store.session.apply import apply
@@ -48,7 +49,7 @@ def config_of(root: Path) -> BrokerConfig:
 def truth(root: Path) -> dict[int, dict[str, Any]]:
     """What the records of the whole store say, by position."""
     found: dict[int, dict[str, Any]] = {}
-    for item in CommitLog.open(Layout.open(root, config_of(root))).scan():
+    for item in commit_log_of(Layout.open(root, config_of(root))).scan():
         if isinstance(item, Batch):
             for i, position in enumerate(item.position.tolist()):
                 columns = item.columns
@@ -107,7 +108,7 @@ def test_a_broken_body_leaves_the_rest(root: Path) -> None:
         for position, row in truth(root).items()
         if row["properties"].get(KEYS) and 2000 < position < 100_000
     )
-    log = CommitLog.open(Layout.open(root, config_of(root)))
+    log = commit_log_of(Layout.open(root, config_of(root)))
     batch = log.record(position)
     at = position + int(batch.columns.ragged("body").start[0])
     damage(root, at, bytes([batch.columns.ragged("body")[0][0] ^ 1]))
@@ -191,7 +192,7 @@ def test_a_bounded_number_is_named(tmp_path: Path) -> None:
     for _ in range(3):
         lost.add(many)
     assert lost.count == 3 * count
-    log = CommitLog.open(Layout.of(tmp_path))
+    log = commit_log_of(Layout.of(tmp_path))
     assert sum(len(part.offset) for part in lost.messages(log, MOST)) == MOST
 
 
@@ -258,7 +259,7 @@ def test_a_record_of_several_queues_is_lost_to_all(tmp_path: Path) -> None:
         if queue.topic.startswith("%LMQ%")
         for k, unit in sorted(many.items())[1:]
     )
-    log = CommitLog.open(Layout.open(root, config))
+    log = commit_log_of(Layout.open(root, config))
     body = log.record(unit[0]).columns.ragged("body")
     path = Path(next(f.path for f in log.files if f.start <= unit[0] < f.end))
     start = next(f.start for f in log.files if f.path == str(path))

@@ -10,7 +10,7 @@ import pytest
 from mqstore.store.broker.snapshot import QueueId, Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
-from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.queues.references import commit_log_of
 from mqstore.store.queues.units import read_units
 from mqstore.store.repair.ext import _records
 from mqstore.store.settings.options import options_of
@@ -47,7 +47,7 @@ def test_a_header_is_put_right(root: Path) -> None:
 def test_units_of_consumequeue_ext(root: Path) -> None:
     layout = Layout.open(root, BrokerConfig(SETTINGS))
     units = read_units(Snapshot.of(layout).queues[DELAYED][0], 0, 3)
-    known = _records(units, CommitLog.open(layout), options_of(layout).delay_waits())
+    known = _records(units, commit_log_of(layout), options_of(layout).delay_waits())
     assert [known[at].tags_code for at in units["physical_offset"].tolist()] == units[
         "tags_code"
     ].tolist()

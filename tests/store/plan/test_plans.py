@@ -14,9 +14,10 @@ from mqstore.store.broker.profiles import VERSIONS
 from mqstore.store.broker.snapshot import can_have_files
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.log.commit_log import Batch
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
+from mqstore.store.queues.references import commit_log_of
 from mqstore.store.recover.recovery import Recovery, analyze, plan_again
 from mqstore.store.session.apply import apply
 from mqstore.store.start.simulate import Outcome
@@ -51,7 +52,7 @@ def faults(case: dict[str, Any], work: Path) -> list[str]:
     start = started(root, config, case["version"])
     kept = [(file.start, file.start + file.wrote) for file in start.log.files]
     after = Readability(kept, start.queues, can_have_files)
-    log = CommitLog.open(Layout.open(root, config))
+    log = commit_log_of(Layout.open(root, config))
     scan_messages(log, [after], Dispatching(multi_dispatch=_dispatches_to_many(start)))
     # a record whose own queue offset was changed has its unit, at another place than it says
     changed = ("queue_offset", "offset_", "flip_queueOffset", "flip_queueId")
@@ -82,7 +83,7 @@ def _versions(case: dict[str, Any], found: Recovery) -> list[str]:
     it.
     """
     own = case["version"][:3]
-    checked = (item for item in CommitLog.open(found.layout).scan() if isinstance(item, Batch))
+    checked = (item for item in commit_log_of(found.layout).scan() if isinstance(item, Batch))
     damaged = any(b.body_crc_ok is not None and not b.body_crc_ok.all() for b in checked)
     if damaged or found.damaged_bytes or (own == "4.3" and "_v6_" in case["kind"]):
         return [own]

@@ -20,12 +20,12 @@ from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, Missing, NotAStore, Refused, Unsupported
-from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.plan.bring_back import Brought, Part, QueueChain
 from mqstore.store.plan.fill import _apart
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.plan.replica import is_original
+from mqstore.store.queues.references import commit_log_of
 from mqstore.store.recover.recovery import analyze, plan_again
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
@@ -87,12 +87,12 @@ def log_bytes(root: Path) -> bytes:
 
 
 def log_end(root: Path) -> int:
-    return CommitLog.open(Layout.open(root, CONFIG)).end().position
+    return commit_log_of(Layout.open(root, CONFIG)).end().position
 
 
 def looks_good(root: Path, position: int, size: int) -> bool:
     """Damage that no checksum and no field shows."""
-    log = CommitLog.open(Layout.open(root, CONFIG))
+    log = commit_log_of(Layout.open(root, CONFIG))
     found = log.records(np.array([position], np.int64))
     if not len(found) or int(found.columns.ints("total_size")[0]) != size:
         return False

@@ -25,10 +25,11 @@ from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.index.read import sizes_of
-from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.log.commit_log import Batch
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.plan.torn_records import mended
+from mqstore.store.queues.references import commit_log_of
 from mqstore.store.recover.recovery import plan_again
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
@@ -112,7 +113,7 @@ def planned(root: Path, version: str, config: BrokerConfig = CONFIG) -> Plan:
 def tear(root: Path, config: BrokerConfig = CONFIG, topic: str = "") -> tuple[int, int]:
     """Cut the properties of a message in the middle of the log; returns position and size."""
     layout = Layout.open(root, config)
-    log, file_bytes = CommitLog.open(layout), sizes_of(layout).commit_log.value
+    log, file_bytes = commit_log_of(layout), sizes_of(layout).commit_log.value
     rows = [
         (position, int(size), int(text))
         for item in log.scan()
@@ -172,7 +173,7 @@ def test_a_service_of_the_broker_needs_the_properties(tmp_path: Path) -> None:
     assert not plan.cut and plan.lost.by_topic() == {SCHEDULE_TOPIC: 1}
     layout = Layout.open(root, config)
     apply(layout, plan, lambda: planned(root, "4.9.7", config), Files())
-    batch = CommitLog.open(Layout.open(root, config)).record(position)
+    batch = commit_log_of(Layout.open(root, config)).record(position)
     assert "REAL_TOPIC" in parse(batch.columns.ragged("properties")[0])
 
 
@@ -218,7 +219,7 @@ def tear_named(root: Path, *, all_of_it: bool) -> None:
     """A record that units of other queues name loses its properties, or all behind the names."""
     path = root / "commitlog" / file_name(0)
     data = path.read_bytes()
-    whole = CommitLog.open(Layout.open(root, BrokerConfig())).record(NAMED_AT)
+    whole = commit_log_of(Layout.open(root, BrokerConfig())).record(NAMED_AT)
     size, text = int(whole.columns.ints("total_size")[0]), whole.columns.ragged("properties")[0]
     lost = len(text) if all_of_it else len(text) - text.index(b"INNER_MULTI_QUEUE_OFFSET")
     end = NAMED_AT + size

@@ -18,8 +18,9 @@ from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import NoSpace
-from mqstore.store.log.commit_log import Batch, CommitLog, Extent
+from mqstore.store.log.commit_log import Batch, Extent
 from mqstore.store.queues import rocksdb_write
+from mqstore.store.queues.references import commit_log_of
 from mqstore.store.queues.rocksdb import RocksDb
 from mqstore.store.queues.rocksdb_write import Bound, UnitSpool, build
 
@@ -66,7 +67,7 @@ def test_the_rows_are_those_of_the_broker(name: str, tmp_path: Path) -> None:
     root = stores.unpack(name, tmp_path)
     layout = Layout.open(root, BrokerConfig(stores.config(name, root)))
     seen = _Spooling()
-    scan_messages(CommitLog.open(layout), [seen], PROFILES[NEWEST].dispatch.how(items=False))
+    scan_messages(commit_log_of(layout), [seen], PROFILES[NEWEST].dispatch.how(items=False))
     build(tmp_path / "new", seen.spool, seen.end)
     assert layout.queue_database is not None
     assert rows_of(tmp_path / "new") == rows_of(layout.queue_database)

@@ -13,8 +13,9 @@ from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.store.broker.profiles import VERSIONS
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
-from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.log.commit_log import Batch
 from mqstore.store.plan.observer import Policy
+from mqstore.store.queues.references import commit_log_of
 from mqstore.store.recover.cases import CASES, table
 from mqstore.store.recover.recovery import Recovery, analyze
 
@@ -88,7 +89,7 @@ def no_unit(root: Path) -> None:
 
 def topic_with_nul(root: Path) -> None:
     """The first character of the last record's topic becomes NUL."""
-    batches = [i for i in CommitLog.open(Layout.open(root, CONFIG)).scan() if isinstance(i, Batch)]
+    batches = [i for i in commit_log_of(Layout.open(root, CONFIG)).scan() if isinstance(i, Batch)]
     last = batches[-1].take(slice(-1, None))
     topic = int(last.columns.ragged("topic").start[0] - last.columns.starts[0])
     position = int(last.position[0]) + topic
@@ -110,7 +111,7 @@ def last_file(root: Path) -> Path:
 
 def records_never_written(root: Path) -> None:
     """The last records of the log did not reach the disk, their units did."""
-    batches = [i for i in CommitLog.open(Layout.open(root, CONFIG)).scan() if isinstance(i, Batch)]
+    batches = [i for i in commit_log_of(Layout.open(root, CONFIG)).scan() if isinstance(i, Batch)]
     begin = int(batches[-1].position[-3]) % LOG_FILE
     with last_file(root).open("r+b") as file:
         file.seek(begin)

@@ -10,6 +10,7 @@ from mqstore.formats.message_properties import CRC32, CRC_ITEM_BYTES, crc_item
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.queues.references import commit_log_of
 from mqstore.store.repair import index
 from mqstore.store.repair.parts import Choice
 
@@ -27,7 +28,7 @@ def store(work: Path) -> tuple[Path, BrokerConfig]:
 
 def records(root: Path, config: BrokerConfig) -> tuple[CommitLog, list[tuple[int, int]]]:
     """The log, and begin and end of each record."""
-    log = CommitLog.open(Layout.open(root, config))
+    log = commit_log_of(Layout.open(root, config))
     found = []
     for batch in (item for item in log.scan(crc=False) if isinstance(item, Batch)):
         sizes = batch.columns.ints("total_size")
@@ -73,6 +74,6 @@ def test_only_what_is_misnamed_is_hashed(tmp_path: Path, monkeypatch: pytest.Mon
         return crc_item(data)
 
     monkeypatch.setattr(index, "crc_item", counted)
-    found = list(index.crc_item_edits(CommitLog.open(Layout.open(root, config))))
+    found = list(index.crc_item_edits(commit_log_of(Layout.open(root, config))))
     assert [edit.offset + edit.length for edit in found] == ends[:2]
     assert len(hashed) == 2 < len(known)

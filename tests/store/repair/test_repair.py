@@ -14,15 +14,9 @@ from mqstore.store.disk.checkpoint import Checkpoint
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, NotFound, Refused, Unsupported
-from mqstore.store.repair.parts import (
-    Choice,
-    Part,
-    chosen,
-    part_of_code,
-    queue_of,
-    queue_text,
-)
+from mqstore.store.repair.parts import Choice, Part, chosen, part_of_code
 from mqstore.store.repair.repair import Repair, analyze, plan_again
+from mqstore.store.search.selection import queue_of, queue_text
 from mqstore.store.session.apply import Applied, apply
 from mqstore.store.session.undo import session_to_undo, undo
 

@@ -14,8 +14,9 @@ from mqstore.store.broker.dispatch import dispatch
 from mqstore.store.broker.dispatch_record import Dispatching
 from mqstore.store.disk.files import Files, digest
 from mqstore.store.disk.layout import Layout
-from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.log.commit_log import Batch
 from mqstore.store.log.message import Mark
+from mqstore.store.queues.references import commit_log_of
 from mqstore.store.repair import repair
 from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.recheck import analyze_again
@@ -86,7 +87,7 @@ def check_plans(root: Path, monkeypatch: pytest.MonkeyPatch) -> Repair:
         assert getattr(found.plan, name) == getattr(slow.plan, name), name
     if found.plan.items is not None:
         made = [batch.unpacked() for batch in found.plan.items]
-        scan = CommitLog.open(found.layout).scan()
+        scan = commit_log_of(found.layout).scan()
         batches = (item for item in scan if isinstance(item, Batch) and item.mark is Mark.NONE)
         asked = [dispatch(b, Dispatching(found.plan.index_tags)).items for b in batches]
         for name in ("key_hash", "physical_offset", "store_timestamp"):
@@ -132,7 +133,7 @@ def test_with_a_damaged_record(turn: int, tmp_path: Path, monkeypatch: pytest.Mo
     """What lies before it is made at once, the rest record by record; no item is kept twice."""
     root = bare("5.3.3-clean", tmp_path)
     path = min((root / "commitlog").iterdir())
-    end = CommitLog.open(Layout.open(root)).end().position
+    end = commit_log_of(Layout.open(root)).end().position
     data = bytearray(path.read_bytes())
     data[rng(f"anew {turn}").randrange(min(end, len(data)))] ^= 0x21
     path.write_bytes(data)

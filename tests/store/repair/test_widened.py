@@ -20,11 +20,12 @@ from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import Recovery, analyze
 from mqstore.store.recover.recovery import plan_again as recovery_again
-from mqstore.store.repair.parts import Part, chosen, queue_of
+from mqstore.store.repair.parts import Part, chosen
 from mqstore.store.repair.recheck import beyond_repair, beyond_texts
 from mqstore.store.repair.repair import Request
 from mqstore.store.repair.repair import plan_again as repair_again
 from mqstore.store.repair.widened import plan_again, widened
+from mqstore.store.search.selection import queue_of
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo

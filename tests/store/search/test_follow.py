@@ -15,6 +15,7 @@ from mqstore.store.log.batch import messages
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter
+from mqstore.store.queues.references import commit_log_of
 from mqstore.store.search import follow as follow_module
 from mqstore.store.search.follow import LONGEST_SECONDS, SHORTEST_SECONDS, Follower, Watch
 
@@ -169,7 +170,7 @@ def test_a_file_that_grows(
     path = log_file(root, 0)
     written = 100
     path.write_bytes(data[:written])
-    listed = CommitLog.open
+    listed = commit_log_of
 
     def grow(layout: Layout) -> CommitLog:
         nonlocal written
@@ -177,7 +178,7 @@ def test_a_file_that_grows(
         path.write_bytes(data[:written])
         return found
 
-    monkeypatch.setattr(CommitLog, "open", grow)
+    monkeypatch.setattr(follow_module, "commit_log_of", grow)
     follower = Follower(Layout.open(root, CONFIG), 0, notes.append)
     found = []
     for _ in range(FILE_BYTES // 50):

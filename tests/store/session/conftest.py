@@ -10,7 +10,7 @@ import pytest
 
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.batch import Batch
-from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.queues.references import commit_log_of
 
 from ... import recovery_cases
 from ...recovery_cases import CONFIG
@@ -21,7 +21,7 @@ def root(tmp_path: Path) -> Path:
     """A killed store with a damaged record and a queue that is gone: every kind of edit."""
     store = tmp_path / "store"
     shutil.copytree(recovery_cases.base("5.3.3-halt-2", tmp_path), store)
-    log = CommitLog.open(Layout.open(store, CONFIG))
+    log = commit_log_of(Layout.open(store, CONFIG))
     batch = next(item for item in log.scan(32768) if isinstance(item, Batch))
     bodies = batch.columns.ragged("body")
     row = int(np.flatnonzero(bodies.length > 0)[3])

@@ -8,7 +8,7 @@ from typing import Any
 from mqstore.store.audit.messages import Readability, scan_messages
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.layout import Layout
-from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.queues.references import commit_log_of
 from mqstore.store.queues.start_rocksdb import DatabaseState, RowDamage
 from mqstore.store.start.simulate import Outcome
 
@@ -92,7 +92,7 @@ def read(layout: Layout, outcome: Outcome) -> Readability:
     after = Readability(kept, outcome.read_queues)
     if outcome.snapshot.log:
         how = outcome.stores.making(outcome.switches.dispatching(outcome.profile.dispatch))
-        scan_messages(CommitLog.open(layout), [after], how)
+        scan_messages(commit_log_of(layout), [after], how)
     return after
 
 

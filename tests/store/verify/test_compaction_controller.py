@@ -9,7 +9,8 @@ import pytest
 from mqstore.formats.hashing import crc31
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
-from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.log.commit_log import Batch
+from mqstore.store.queues.references import commit_log_of
 from mqstore.store.search.store import Store
 from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verify
@@ -33,7 +34,7 @@ def without_files(root: Path) -> None:
 
 def places(root: Path) -> list[int]:
     """Where the records begin, and behind them the end of the log."""
-    log = CommitLog.open(Layout.open(root))
+    log = commit_log_of(Layout.open(root))
     found = [p for item in log.scan() if isinstance(item, Batch) for p in item.position.tolist()]
     return [*found, log.end().position]
 
@@ -56,7 +57,7 @@ def test_epochs_of_the_log(root: Path) -> None:
     assert at[0] == 0
     blank = next(
         item.position
-        for item in CommitLog.open(Layout.open(root)).scan()
+        for item in commit_log_of(Layout.open(root)).scan()
         if not isinstance(item, Batch) and item.kind == "blank"
     )
     for starts in ((0,), (0, at[7], at[-1]), (at[3], blank)):

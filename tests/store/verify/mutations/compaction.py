@@ -13,6 +13,7 @@ from mqstore.formats.sparse_consume_queue import END, UNIT, UNIT_BYTES
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.queues.references import commit_log_of
 
 from . import on
 from .edit import overwrite, read, set_field
@@ -164,7 +165,7 @@ def _key(log: Path, offset: int) -> tuple[int, bytes]:
 
 def _epochs(store: Path, random: Random) -> list[tuple[int, int]]:
     """Epochs that begin with records of the log."""
-    log = CommitLog.open(Layout.open(store))
+    log = commit_log_of(Layout.open(store))
     starts = [p for item in log.scan() if isinstance(item, Batch) for p in item.position.tolist()]
     chosen = sorted(random.sample(starts[1:], random.randrange(2, 5)))
     return [(number + 1, start) for number, start in enumerate(chosen)]
