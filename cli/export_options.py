@@ -167,7 +167,7 @@ def report_of(
 
 def answer(report: Mapping[str, Any], options: ExportOptions, common: Common) -> None:
     """Print it; what is not in the files, or not sound, is told besides. Raises Exit."""
-    from ..store.put.stored_body import CorruptedBodies
+    from ..store.put.on_damage import CorruptedBodies
     from .json_text import dumps_wide
 
     for row in report["damage"][:_TOLD]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ..store.counted import counted
-from ..store.put.stored_body import CorruptedBodies, OnDamage
+from ..store.put.on_damage import CorruptedBodies, OnDamage
 from .broker_version import AsBroker, tell_nearest
 from .damage_option import OnDamageOption
 from .declared import Exit, Option

@@ -262,7 +262,7 @@ def put(
       mqstore put /data/new --from orders.parquet --no-answers --resume
     """
     from ..store.errors import InvalidInput
-    from ..store.put.stored_body import CorruptedBodies
+    from ..store.put.on_damage import CorruptedBodies
 
     options = writing.options()
     tell_nearest(writing.as_broker, common)

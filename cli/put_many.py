@@ -16,7 +16,7 @@ from ..store.put.bulk import STEP_ROWS, StoredColumns, append_ahead
 from ..store.put.message_columns import columns_of, columns_where
 from ..store.put.message_json import BATCH, MessageReader, is_corrupted, is_message
 from ..store.put.new_message import NewBatch, NewMessage
-from ..store.put.stored_body import CorruptedBodies
+from ..store.put.on_damage import CorruptedBodies
 from ..store.put.writer import Stored, StoreWriter
 from .arrow_input import Rows, read_directory, read_rows
 from .joined_batches import Portion, joined

@@ -21,7 +21,7 @@ from ..store.disk.files import Files, write_new
 from ..store.errors import StoreError
 from ..store.log.commit_log import split_bytes_for
 from ..store.output.stage import DRAFT, REPLACES, Into, Stage, publish, publish_job
-from ..store.put.stored_body import OnDamage
+from ..store.put.on_damage import OnDamage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

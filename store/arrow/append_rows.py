@@ -33,7 +33,7 @@ from ..put.bulk import STEP_ROWS, append_ahead
 from ..put.message_columns import columns_of
 from ..put.message_json import MessageReader, is_message
 from ..put.new_message import NewMessage, UniqueKeys, WriterOptions
-from ..put.stored_body import CorruptedBodies, OnDamage
+from ..put.on_damage import CorruptedBodies, OnDamage
 from ..put.writer import StoreWriter
 from .messages import columns_of_rows, corrupted_rows, record_of
 from .stores import BODY, BODY_CRC_OK, parse_object

@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from ..disk.files import Files
 from ..errors import from_os_error
 from ..output.stage import DRAFT
-from ..put.stored_body import CorruptedBodies, OnDamage
+from ..put.on_damage import CorruptedBodies, OnDamage
 from .export_formats import NOTE, FileKind, Sink, holds_note, open_sink
 from .log_columns import SCHEMA
 from .log_rows import Damage, LogPart, fields_of, rows_of

@@ -1,76 +1,23 @@
 """Bodies that come in, as they are to be stored: what was shown decompressed is compressed again.
 
 Beside a body stand sys_flag and `body_compression`, the codec it was shown without. What the new
-record says of its body is true, or the message is refused. What becomes of a body that failed its
-checksum where it was read (`body_crc_ok`) is the caller's choice (`OnDamage`).
+record says of its body is true, or the message is refused.
 
 Bodies compressed as a producer's client does it (spec 01, 1.3).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ...formats.hashing import crc31
 from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
 from ..broker.profiles import WriterProfile
-from ..counted import counted
-from ..errors import Corrupted, InvalidInput
+from ..errors import InvalidInput
 from ..log.body import TooLarge, compression_of, pack, unpack_whole
 from .new_message import NewMessage
-
-HINT = "--on-damage skip leaves it out, mark keeps the checksum it had"
-
-
-class OnDamage(StrEnum):
-    """Refuse it; leave it out; keep a checksum that fails. It is never stored as a sound one."""
-
-    FAIL = "fail"
-    SKIP = "skip"
-    MARK = "mark"
-
-
-@dataclass
-class CorruptedBodies:
-    """How a writer takes them, and how many it has met."""
-
-    on_damage: OnDamage = OnDamage.FAIL
-    skipped: int = 0
-    marked: int = 0
-
-    @property
-    def met(self) -> int:
-        """All of them."""
-        return self.skipped + self.marked
-
-    def take(self, count: int, where: str) -> bool:
-        """Note some of them; whether they are written. Raises Corrupted. where: the first of them."""
-        if count and self.on_damage is OnDamage.FAIL:
-            raise Corrupted(f"{where}: the body failed its checksum", hint=HINT)
-        if self.on_damage is OnDamage.SKIP:
-            self.skipped += count
-            return False
-        self.marked += count
-        return True
-
-    def remarks(self) -> Iterator[str]:
-        """What people should know."""
-        if self.skipped:
-            yield counted(
-                self.skipped,
-                "message left out: its body failed its checksum",
-                "messages left out: their bodies failed their checksums",
-            )
-        if self.marked:
-            yield counted(
-                self.marked,
-                "message has a body that failed its checksum; so does its copy",
-                "messages have bodies that failed their checksums; so do their copies",
-            )
-
 
 FLAGS = {"zlib": SysFlag.ZLIB, "lz4": SysFlag.LZ4, "zstd": SysFlag.ZSTD}
 """The bits of sys_flag that name a codec."""
