@@ -29,7 +29,10 @@ def _arguments() -> argparse.Namespace:
 def _row(figure: Figure) -> str:
     target = f"{figure.sign} {figure.target:g}" if figure.target is not None else ""
     verdict = "" if figure.met is None else "ok" if figure.met else "MISSED"
-    return f"{figure.what:<58} {figure.ratio:>9.2f} {target:>8} {verdict:<7} {figure.note}"
+    limit = "" if figure.limit is None else str(figure.limit)
+    return (
+        f"{figure.what:<58} {figure.ratio:>9.2f} {target:>8} {verdict:<7} {limit:<27} {figure.note}"
+    )
 
 
 def main() -> int:
@@ -38,7 +41,7 @@ def main() -> int:
     options.work.mkdir(parents=True, exist_ok=True)
     bench = Bench(options.work, options.rounds)
     met = True
-    print(f"{'figure':<58} {'ratio':>9} {'target':>8}")
+    print(f"{'figure':<58} {'ratio':>9} {'target':>8} {'':<7} {'limit of the machine':<27}")
     for name in options.groups or GROUPS:
         for figure in GROUPS[name](bench):
             print(_row(figure), flush=True)
