@@ -41,8 +41,7 @@ def ask_spark(
     from ..pipeline import register
     from ..pipeline.sql import SETTINGS, answer, lacking
     from ..pipeline.sql_plan import understood
-    from ..store.arrow.ask import Ask
-    from ..store.arrow.stores import stores_of
+    from ..store.arrow.stores import Ask, stores_of
     from ..store.arrow.views import readable
 
     options = source_options(common, given.since, given.until)

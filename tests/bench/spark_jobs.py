@@ -30,10 +30,9 @@ from mqstore.pipeline.stats import count_on
 from mqstore.pipeline.stats import tasks_of as stats_tasks
 from mqstore.pipeline.tasks import cores_of
 from mqstore.pipeline.verify import can_be_cut, tasks_of, verify_on
-from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.export_files import ExportHow
 from mqstore.store.arrow.export_formats import FileKind
-from mqstore.store.arrow.stores import log_sizes
+from mqstore.store.arrow.stores import Ask, log_sizes
 from mqstore.store.disk.broker_conf import BrokerConfig
 from tests.spark_processes import cpu_s, jvm_below, worker_peaks
 
