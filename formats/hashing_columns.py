@@ -143,10 +143,9 @@ def index_hash_column(topic_hashes: Hashes, keys: Ragged) -> Hashes:
         longest = int(units.max(initial=0))
         powers = np.ones(longest + 1, np.uint32)
         powers[1:] = np.cumprod(np.full(longest, 31, np.uint32), dtype=np.uint32)
-        before = topic_hashes.view(np.uint32) * powers[units]
+        before = topic_hashes.view(np.uint32) * powers.take(units)
         sums = (before + hashes.astype(np.uint32)).view(np.int32)
-    value = np.abs(sums.astype(np.int64))
-    return np.where(value == 1 << 31, 0, value).astype(np.int32)
+    return np.maximum(np.abs(sums), 0)  # the least number has no absolute value: Java takes 0
 
 
 WORD_FACTOR = 0x9E3779B97F4A7C15

@@ -36,13 +36,13 @@ impl Frame {
         let item = buf.get(at..).filter(|item| item.len() >= self.smallest)?;
         let size = u32::from_be_bytes(*item.get(self.size..)?.first_chunk()?) as usize;
         let magic = u32::from_be_bytes(*item.get(self.magic..)?.first_chunk()?);
-        if let Some(place) = self.position {
-            let position = i64::from_be_bytes(*item.get(place..)?.first_chunk()?);
-            if position != base.wrapping_add(at as i64) {
-                return None;
-            }
-        }
-        (self.magics.contains(&magic) && (self.smallest..=item.len()).contains(&size)).then_some(size)
+        let own = base.wrapping_add(at as i64);
+        let position = match self.position {
+            Some(place) => i64::from_be_bytes(*item.get(place..)?.first_chunk()?),
+            None => own,
+        };
+        let known = position == own && self.magics.contains(&magic);
+        (known && (self.smallest..=item.len()).contains(&size)).then_some(size)
     }
 }
 
@@ -53,18 +53,10 @@ const LINE: usize = 64;
 /// Look at what lies ahead. Where the next item begins is known only when this one has come out of
 /// memory; the lines in between can come together. Returns how far it got.
 fn meet(buf: &[u8], from: usize, at: usize) -> usize {
-    let mut seen = 0;
-    let end = (at + AHEAD).min(buf.len());
-    let begin = from.max(at);
-    for line in (begin..end).step_by(LINE) {
-        seen ^= buf[line];
-    }
-    std::hint::black_box(seen);
-    if begin < end {
-        begin + (end - begin).next_multiple_of(LINE)
-    } else {
-        begin
-    }
+    let (begin, end) = (from.max(at), (at + AHEAD).min(buf.len()));
+    let lines = buf.get(begin..end).unwrap_or_default().iter().step_by(LINE);
+    std::hint::black_box(lines.fold(0, |seen, byte| seen ^ byte));
+    begin + end.saturating_sub(begin).next_multiple_of(LINE)
 }
 
 /// Columns in front of those of the table: where a record begins and ends, and that its CRC fits.

@@ -12,8 +12,6 @@ pub mod table;
 pub mod text;
 
 use std::cell::Cell;
-use std::panic::{catch_unwind, AssertUnwindSafe};
-
 use table::{each, Texts};
 
 /// Changes when an operation does: Python uses no library of another number.
@@ -37,25 +35,22 @@ pub struct Args<'a> {
     given: Cell<(u64, u64)>,
 }
 
-/// What an array may hold.
-///
-/// # Safety
-/// Every pattern of bits is a value of it.
-#[allow(unsafe_code)]
-pub unsafe trait Plain {}
-#[allow(unsafe_code)]
-mod plain {
-    // SAFETY: they are numbers
-    unsafe impl super::Plain for u8 {}
-    unsafe impl super::Plain for i32 {}
-    unsafe impl super::Plain for i64 {}
-}
-
 pub use edge::mqstore_run;
 
 #[allow(unsafe_code)]
 mod edge {
-    use super::{Args, Plain, Span};
+    use super::{Args, Span, WRONG};
+    use std::panic::{catch_unwind, AssertUnwindSafe};
+
+    /// What an array may hold.
+    ///
+    /// # Safety
+    /// Every pattern of bits is a value of it.
+    pub unsafe trait Plain {}
+    // SAFETY: they are numbers
+    unsafe impl Plain for u8 {}
+    unsafe impl Plain for i32 {}
+    unsafe impl Plain for i64 {}
 
     impl<'a> Args<'a> {
         fn span<T: Plain>(&self, i: usize) -> Option<(*mut T, usize)> {
@@ -105,19 +100,14 @@ mod edge {
         operation: i64, spans: *const Span, spans_n: usize, numbers: *const i64, numbers_n: usize,
     ) -> i64 {
         if (spans.is_null() && spans_n > 0) || (numbers.is_null() && numbers_n > 0) || spans_n > 64 || numbers_n > 64 {
-            return super::WRONG;
+            return WRONG;
         }
-        let args = Args {
-            spans: if spans_n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(spans, spans_n) } },
-            numbers: if numbers_n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(numbers, numbers_n) } },
-            given: std::cell::Cell::default(),
-        };
-        super::guarded(|| super::run(operation, &args))
+        let spans = if spans_n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(spans, spans_n) } };
+        let numbers = if numbers_n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(numbers, numbers_n) } };
+        let args = Args { spans, numbers, given: std::cell::Cell::default() };
+        let work = AssertUnwindSafe(|| super::run(operation, &args));
+        catch_unwind(work).ok().flatten().unwrap_or(WRONG)
     }
-}
-
-fn guarded(work: impl FnOnce() -> Option<i64>) -> i64 {
-    catch_unwind(AssertUnwindSafe(work)).ok().flatten().unwrap_or(WRONG)
 }
 
 impl Args<'_> {
@@ -212,8 +202,7 @@ fn decode(args: &Args) -> Option<i64> {
         return None;
     }
     let mut columns = table::Columns::of(fields, table.columns, count)?;
-    let mut block = table::Block::default();
-    let mut good = 0;
+    let (mut block, mut good) = (table::Block::default(), 0);
     for first in (0..count).step_by(table::BLOCK) {
         let some = table::BLOCK.min(count - first);
         for i in 0..some {
@@ -223,8 +212,7 @@ fn decode(args: &Args) -> Option<i64> {
         }
         table.run(buf, &mut block, some, &mut columns, first);
         for i in 0..some {
-            own[first + i] = block.ends[i] as i64;
-            own[count + first + i] = i64::from(block.ok[i]);
+            (own[first + i], own[count + first + i]) = (block.ends[i] as i64, i64::from(block.ok[i]));
             good += i64::from(block.ok[i]);
         }
     }

@@ -57,11 +57,8 @@ impl Template<'_> {
         let number = self.columns[at];
         if kind < 3 {
             let digit = |i: i64| b"0123456789ABCDEF"[(number >> (4 * i) & 15) as usize];
-            return if kind == 1 {
-                out.number(number)
-            } else {
-                (0..a.min(16)).rev().try_for_each(|i| out.put(&[digit(i)]))
-            };
+            let mut digits = (0..a.min(16)).rev();
+            return if kind == 1 { out.number(number) } else { digits.try_for_each(|i| out.put(&[digit(i)])) };
         }
         let length = *at.checked_add(self.rows).and_then(|at| self.columns.get(at)).ok_or(Stop::Odd)?;
         let text = string(if kind == 3 { self.constants } else { self.buf }, number, length).ok_or(Stop::Odd)?;

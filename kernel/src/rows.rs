@@ -132,10 +132,10 @@ pub fn meet(numbers: &[i64], marks: &mut [i32], told: &mut [u8]) -> Option<i64> 
     for (row, told) in told.iter_mut().enumerate() {
         let number = numbers[row] as u64;
         let at = free(&slots, mixer.number(number), |other| numbers[other as usize] == numbers[row]);
-        if slots[at] != u32::MAX {
-            *told = 2;
-        } else {
+        if slots[at] == u32::MAX {
             slots[at] = u32::try_from(row).ok()?;
+        } else {
+            *told = 2;
         }
         marks[place(number)] = mark(number);
         again += i64::from(*told == 2);

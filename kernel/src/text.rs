@@ -166,7 +166,7 @@ impl<'a> Items<'a> {
         let fits = |shape: &Shape| shape.fits(bytes);
         let known = match self.shapes.get(self.latest) {
             Some(shape) if fits(shape) => Some(self.latest),
-            // where each text has a shape of its own, none is looked for
+            // where each text has a shape of its own, none is looked for, and few are kept
             _ if self.missed < 64 => self.shapes.iter().position(fits),
             _ => None,
         };
@@ -179,7 +179,8 @@ impl<'a> Items<'a> {
         }
         self.missed = self.missed.saturating_add(1);
         let odd = self.scan(bytes, start, row, values);
-        if let Some(shape) = Some(bytes).filter(|_| odd == 0).and_then(|bytes| Shape::of(bytes, self.names)) {
+        let kept = odd == 0 && (self.missed < 64 || self.missed % 16 == 0);
+        if let Some(shape) = Some(bytes).filter(|_| kept).and_then(|bytes| Shape::of(bytes, self.names)) {
             self.latest = self.oldest;
             self.oldest = (self.oldest + 1) % SHAPES;
             if self.latest < self.shapes.len() {

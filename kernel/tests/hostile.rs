@@ -1,193 +1,117 @@
-//! Whatever the bytes, tables and numbers are: no panic, nothing read or written out of bounds, an end.
-//! And what is found is what a plain loop finds.
+//! Calls as Python makes them, and such as it never makes: whatever the bytes, tables, arrays and numbers are,
+//! nothing panics behind the edge, no byte beside the arrays is written, and there is an end. `.ci/sanitize` runs
+//! it under a sanitizer. What is found is held against numpy and construct (tests/formats/test_kernel.py).
+#![allow(unsafe_code)]
 
-use mqstore_kernel::chain::{follow, Chain, Frame, Notes, OWN};
-use mqstore_kernel::lines::Template;
-use mqstore_kernel::rows::{copy, go_on, link, meet, sum, Numbering};
-use mqstore_kernel::table::{each, Block, Columns, Table, Texts, BLOCK, WIDTH};
-use mqstore_kernel::text::{java_hash, odd, plain_hashes, Items, Names, Values};
+use mqstore_kernel::table::WIDTH;
+use mqstore_kernel::{mqstore_run, Span, WRONG};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Numbers that lead astray, among small ones.
-fn astray() -> impl Strategy<Value = i64> {
-    prop_oneof![0..40i64, -3..3i64, Just(i64::MAX), Just(i64::MIN), any::<i64>()]
+static PANICKED: AtomicBool = AtomicBool::new(false);
+const BYTES: usize = 160;
+/// A number of four bytes, twelve bytes, and as many as are told.
+const TABLE: [i64; 18] = [1, 16, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 4, 1, 0, 0, 0, 0];
+const FRAME: [i64; 6] = [0, 4, 8, 0, 16, 7];
+const NOTED: i64 = 20;
+
+/// Bytes of each array, and the numbers, of an operation over n rows. `NOTED` is the first one with notes.
+fn call(operation: i64, n: usize, table: usize) -> (Vec<usize>, Vec<i64>) {
+    let (n8, rows) = (8 * n, n as i64);
+    match operation {
+        1 => (vec![table, 48, BYTES, 8 + 6 * n8], vec![3, 0, 0, 1, rows]),
+        2 => (vec![table, BYTES, n8, n8, 5 * n8], vec![3]),
+        3 => (vec![BYTES, n8, n8, 4 * n], vec![]),
+        4 => (vec![5, 32, BYTES, n8, n8, 12 * n8, n, 8], vec![4]),
+        5 => (vec![BYTES, n8, n8, 4 * n, n8], vec![]),
+        6 => (vec![BYTES, n8, n8, n8, n8], vec![]),
+        7 => (vec![BYTES, n8, n8, BYTES, n8], vec![]),
+        8 => (vec![BYTES, n8, n8, n8], vec![4, 31]),
+        9 => (vec![n8, 64, n], vec![]),
+        10 => (vec![n8, n8, n8, BYTES, BYTES, n8], vec![]),
+        11 => (vec![n8, 3, BYTES, 24, 6 * n8, n8, BYTES], vec![0]),
+        12 => (vec![4 * n, 4 * n, BYTES], vec![1]),
+        NOTED => {
+            (vec![table, 48, BYTES, 8 + 6 * n8, 5, 32, 16 + 19 * n8, n], vec![3, 0, 0, 1, rows, 0, 1, 4, 2, 31, 32])
+        }
+        _ => (vec![n8; 3], vec![rows; 3]),
+    }
 }
 
-fn rows() -> impl Strategy<Value = Vec<i64>> {
-    let row = (prop_oneof![0..15i64, astray()], vec(astray(), WIDTH - 1));
-    vec(row.prop_map(|(step, rest)| [vec![step], rest].concat()), 0..12).prop_map(|rows| rows.concat())
+/// Mostly places and lengths that lie inside.
+fn word() -> impl Strategy<Value = i64> {
+    prop_oneof![300 => 0..12i64, 1 => -3..BYTES as i64 + 9, 1 => any::<i64>()]
 }
 
-/// Texts that overlap one another in one buffer.
-fn texts() -> impl Strategy<Value = (Vec<u8>, Vec<i64>, Vec<i64>)> {
-    vec(prop_oneof![0..4u8, b'a'..b'e', any::<u8>()], 0..400).prop_flat_map(|buf| {
-        let size = buf.len() as i64;
-        let spans = vec((0..=size, -1..=size), 0..30).prop_map(move |spans| {
-            let starts = spans.iter().map(|span| span.0).collect();
-            let lengths = spans.iter().map(|span| span.1.min(size - span.0)).collect();
-            (starts, lengths)
-        });
-        (Just(buf), spans).prop_map(|(buf, (starts, lengths))| (buf, starts, lengths))
-    })
+/// A table of steps that Python would make, or one that nobody would.
+fn table() -> impl Strategy<Value = Vec<i64>> {
+    let astray = prop_oneof![0..40i64, -3..3i64, any::<i64>()];
+    let row = (prop_oneof![0..15i64, any::<i64>()], vec(astray, WIDTH - 1));
+    let rows = vec(row.prop_map(|(step, rest)| [vec![step], rest].concat()), 0..5);
+    prop_oneof![Just(TABLE.to_vec()), rows.prop_map(|rows| rows.concat())]
 }
 
-/// The same text by text.
-fn spans<'a>(buf: &'a [u8], starts: &'a [i64], lengths: &'a [i64]) -> impl Iterator<Item = &'a [u8]> + 'a {
-    starts.iter().zip(lengths).map(move |(&start, &length)| &buf[start as usize..][..length.max(0) as usize])
+/// What of a call is spoilt: which array or number, and what it becomes.
+fn spoilt() -> impl Strategy<Value = (usize, bool, i64)> {
+    (0..12usize, any::<bool>(), prop_oneof![-40..40i64, any::<i64>(), Just(i64::MAX)])
 }
 
 proptest! {
     #[test]
-    fn any_table_over_any_bytes(
-        rows in rows(),
-        columns in 0..40usize,
-        buf in vec(any::<u8>(), 0..300),
-        starts in vec(astray(), 0..BLOCK),
-        frame in vec(astray(), 0..9),
-        at in 0..400usize,
-        base in prop_oneof![0..40i64, any::<i64>()],
-        stride in 0..40usize,
+    fn any_call(
+        operation in prop_oneof![-1..14i64, 1..3i64, Just(NOTED)],
+        n in 0..24usize,
+        mut words in vec(word(), 1600),
+        table in table(),
+        spoilt in prop_oneof![vec(spoilt(), 0..1), vec(spoilt(), 1..4)],
     ) {
-        let Some(table) = Table::of(&rows, columns) else { return Ok(()) };
-        let mut out = vec![7; (columns + OWN) * stride.max(starts.len())];
-        let mut block = Block::default();
-        for (i, &start) in starts.iter().enumerate() {
-            block.starts[i] = usize::try_from(start).unwrap_or(usize::MAX >> 1);
-            block.limits[i] = buf.len();
+        let (mut sizes, mut numbers) = call(operation, n, 8 * table.len());
+        let (mut places, mut next) = (Vec::new(), 8);
+        for size in &sizes {
+            places.push(next);
+            next += size.next_multiple_of(8) + 48; // further apart than any of them grows
         }
-        let mut made = Columns::of(&mut out, columns, starts.len()).unwrap();
-        table.run(&buf, &mut block, starts.len(), &mut made, 0);
-        for i in 0..starts.len() {
-            prop_assert!(!block.ok[i] || block.ends[i] <= buf.len());
+        let (names, lengths) = ([i64::from_le_bytes(*b"abcab\0\0\0")], [1, 1, 1, 2]);
+        let known: &[(usize, &[i64])] = match operation {
+            1 => &[(0, &table), (1, &FRAME)],
+            2 => &[(0, &table)],
+            4 => &[(0, &names), (1, &lengths)],
+            NOTED => &[(0, &table), (1, &FRAME), (4, &names), (5, &lengths)],
+            _ => &[],
+        };
+        for &(array, known) in known {
+            words[places[array] / 8..][..known.len()].copy_from_slice(known);
         }
-        if let Some(frame) = Frame::of(&frame) {
-            let chain = Chain { table: &table, frame: &frame, buf: &buf, base, crc: true };
-            if let Some((count, end)) = follow(&chain, at, &mut out, stride, None) {
-                prop_assert!(count <= stride && (end <= buf.len() || end == at));
-            }
-            let (names, mut odd) = (Names::of(b"abcab", &[1, 1, 1, 2]).unwrap(), vec![0; stride]);
-            let numbers = [starts.first().copied().unwrap_or(0), base, 2, 4, base, 32];
-            let mut noted = vec![0; 2 + (3 + 2 * 4) * stride];
-            let notes = Notes::of(&table, &names, &numbers, &mut noted, &mut odd);
-            follow(&chain, at, &mut out, stride, notes);
+        if matches!(operation, 1 | NOTED) { // an item to begin with: its size, magic code and position
+            let item = [i64::from_le_bytes([0, 0, 0, 24, 0, 0, 0, 7]), 0];
+            words[places[2] / 8..][..2].copy_from_slice(&item);
         }
-    }
-
-    #[test]
-    fn a_chain_of_sizes_is_followed(sizes in vec(16..200usize, 0..300), cut in 0..20usize, base in -5..1000i64) {
-        let mut buf = Vec::new();
-        for &size in &sizes {
-            let position = base + buf.len() as i64;
-            let mut item = vec![0xAB; size];
-            item[..4].copy_from_slice(&(size as u32).to_be_bytes());
-            item[4..8].copy_from_slice(&7u32.to_be_bytes());
-            item[8..16].copy_from_slice(&position.to_be_bytes());
-            buf.extend(item);
-        }
-        let whole = buf.len();
-        buf.truncate(whole.saturating_sub(cut));
-        let table = Table::of(&[1, 16, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 4, 1, 0, 0, 0, 0], 3).unwrap();
-        let frame = Frame::of(&[0, 4, 8, 0, 16, 7]).unwrap();
-        let mut out = vec![0; (OWN + 3) * 400];
-        let chain = Chain { table: &table, frame: &frame, buf: &buf, base, crc: true };
-        let found = follow(&chain, 0, &mut out, 400, None).unwrap();
-        let mut end = 0;
-        let expected = sizes.iter().take_while(|&&size| { end += size; end <= buf.len() }).count();
-        prop_assert_eq!(found.0, expected);
-        prop_assert_eq!(found.1, sizes[..expected].iter().sum::<usize>());
-        // sizes alone, whatever stands in the items
-        let table = Table::of(&[4, 0, 0, 0, 0, 0], 2).unwrap();
-        let frame = Frame::of(&[0, 4, -1, 0, 16, 7]).unwrap();
-        let chain = Chain { table: &table, frame: &frame, buf: &buf, base: base + 1, crc: false };
-        prop_assert_eq!(follow(&chain, 0, &mut out, 400, None).unwrap(), found);
-    }
-
-    #[test]
-    fn items_are_those_of_a_plain_loop((buf, starts, lengths) in texts()) {
-        let names = Names::of(b"abcab", &[1, 1, 1, 2]).unwrap();
-        let count = starts.len();
-        let (mut columns, mut strange) = (vec![5; 4 * 3 * count], vec![0; count]);
-        let mut values = Values { columns: &mut columns, names: 4, texts: count };
-        let all = Texts::of(&buf, &starts, &lengths).unwrap();
-        Items::of(&names).add(all, 0, &mut values, &mut strange).unwrap();
-        for (row, text) in spans(&buf, &starts, &lengths).enumerate() {
-            prop_assert_eq!(strange[row] & odd::NUL != 0, text.contains(&0));
-            for (number, name) in [&b"a"[..], b"b", b"c", b"ab"].iter().enumerate() {
-                let head = [name, &b"\x01"[..]].concat();
-                let found: Vec<&[u8]> = text.split(|&b| b == 2).filter_map(|item| item.strip_prefix(&head[..])).collect();
-                prop_assert_eq!(columns[(3 * number + 2) * count + row], found.len() as i64);
-                let (start, length) = (columns[3 * number * count + row], columns[(3 * number + 1) * count + row]);
-                match found.iter().rev().find(|value| !value.is_empty()) {
-                    Some(value) => prop_assert_eq!(&buf[start as usize..][..length as usize], *value),
-                    None => prop_assert_eq!(length, -1),
-                }
+        for (which, array, value) in spoilt {
+            if array {
+                let i = which % sizes.len();
+                if value % 3 == 0 { places[i] = places[which * 7 % sizes.len()] } // two of them overlap
+                sizes[i] = sizes[i].saturating_add_signed((value % 40) as isize).min(8 * words.len() - places[i]);
+            } else if !numbers.is_empty() {
+                let i = which % numbers.len();
+                numbers[i] = value;
             }
         }
-    }
-
-    #[test]
-    fn texts_are_numbered_hashed_and_copied((buf, starts, lengths) in texts()) {
-        let count = starts.len();
-        let all: Vec<&[u8]> = spans(&buf, &starts, &lengths).collect();
-        let (mut ids, mut leaders) = (vec![0; count], vec![0; count]);
-        let texts = Texts::of(&buf, &starts, &lengths).unwrap();
-        let found = Numbering::default().add(texts, 0, &mut ids, &mut leaders).unwrap() as usize;
-        for (row, text) in all.iter().enumerate() {
-            prop_assert!((ids[row] as usize) < found);
-            prop_assert_eq!(all[leaders[ids[row] as usize] as usize], *text);
+        let mut after = words.clone();
+        let first: *mut u8 = after.as_mut_ptr().cast();
+        let spans: Vec<Span> =
+            places.iter().zip(&sizes).map(|(&at, &bytes)| Span { at: first.wrapping_add(at), bytes }).collect();
+        let operation = if operation == NOTED { 1 } else { operation };
+        std::panic::set_hook(Box::new(|_| PANICKED.store(true, Ordering::Relaxed)));
+        // SAFETY: the spans lie in `after`, which nobody else touches meanwhile
+        let answer = unsafe { mqstore_run(operation, spans.as_ptr(), spans.len(), numbers.as_ptr(), numbers.len()) };
+        let _ = std::panic::take_hook();
+        prop_assert!(!PANICKED.swap(false, Ordering::Relaxed));
+        prop_assert!(answer >= WRONG);
+        let bytes = |words: &[i64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        for (at, (before, after)) in bytes(&words).into_iter().zip(bytes(&after)).enumerate() {
+            let inside = places.iter().zip(&sizes).any(|(&place, &size)| (place..place + size).contains(&at));
+            prop_assert!(inside || before == after, "byte {} was written", at);
         }
-        for text in &all {
-            let units = |text: &str| text.encode_utf16().fold(0u32, |hash, unit| hash.wrapping_mul(31).wrapping_add(unit.into()));
-            prop_assert_eq!(java_hash(0, text), std::str::from_utf8(text).ok().map(units));
-        }
-        let mut places = Vec::new();
-        let mut target = Vec::new();
-        for text in &all {
-            places.push(target.len() as i64);
-            target.extend(*text);
-        }
-        let mut copied = vec![0; target.len()];
-        copy(texts, &mut copied, &places).unwrap();
-        prop_assert_eq!(copied, target);
-    }
-
-    #[test]
-    fn lines_of_any_pieces(
-        buf in vec(prop_oneof![0..4u8, b'a'..b'e', any::<u8>()], 0..60),
-        pieces in vec(prop_oneof![0..9i64, astray()], 0..24),
-        columns in vec(prop_oneof![0..60i64, astray()], 0..30),
-        bounds in vec(any::<i64>(), 0..5),
-        rows in 0..6usize,
-        first in 0..9usize,
-        room in 0..300usize,
-    ) {
-        let template =
-            Template { pieces: &pieces, constants: b"abc", buf: &buf, bounds: &bounds, columns: &columns, rows };
-        let (mut ends, mut out) = (vec![-7; rows], vec![0; room]);
-        let next = template.write(first, &mut ends, &mut out) as usize;
-        prop_assert!(next <= rows);
-        for (row, &end) in ends.iter().enumerate() {
-            let written = (first..next).contains(&row) && (end == -1 || (0..=room as i64).contains(&end));
-            prop_assert!(written || end == -7);
-        }
-    }
-
-    #[test]
-    fn places_and_spans_that_lead_astray(
-        buf in vec(any::<u8>(), 0..60),
-        starts in vec(astray(), 3),
-        lengths in vec(astray(), 3),
-        places in vec(astray(), 3),
-    ) {
-        let texts = Texts::of(&buf, &starts, &lengths).unwrap();
-        copy(texts, &mut [0; 30], &places);
-        Numbering::default().add(texts, 0, &mut [0; 3], &mut [0; 3]);
-        plain_hashes(texts, 32, &mut [0; 3]);
-        each(texts, &mut [0; 3], |_, text| sum(text, 4, 3));
-        meet(&places, &mut [0; 4], &mut [0; 3]);
-        let hashes: Vec<i32> = starts.iter().map(|&start| start as i32).collect();
-        link(&hashes, &hashes, &mut vec![0; buf.len()], places[0]);
-        go_on((&places, &starts, &lengths), &mut [-1; 2], &mut [-1; 2], &mut [0; 3]);
     }
 }

@@ -286,16 +286,16 @@ def _items(
     total = int(count.sum())
     record, key_hash = np.empty(total, np.int64), np.empty(total, np.int64)
 
-    def place(at: Ints | slice, rows: Ints, prefix: npt.NDArray[np.int32], strings: Ragged) -> None:
+    def place(at: Ints, rows: Ints, prefix: npt.NDArray[np.int32], strings: Ragged) -> None:
         record[at] = rows
         key_hash[at] = index_hash_column(prefix[topic_ids[rows]], strings)
 
     whole = len(columns)
     if tags is None and total == 2 * whole and has_unique.all() and key_count.all():
-        rows = np.arange(whole)  # of each a unique key and one other
-        place(slice(0, None, 2), rows, prefixes, unique)
-        place(slice(1, None, 2), rows, prefixes, keys)
-        return _index_items(columns, record, key_hash)
+        prefix = prefixes.take(topic_ids)  # of each a unique key and one other
+        key_hash[::2] = index_hash_column(prefix, unique)
+        key_hash[1::2] = index_hash_column(prefix, keys)
+        return _index_items(columns, np.repeat(np.arange(whole), 2), key_hash)
     if has_unique.all():
         place(begin, np.arange(len(columns)), prefixes, unique)
     else:
@@ -315,8 +315,8 @@ def _index_items(columns: Columns, record: Ints, key_hash: Ints) -> IndexItems:
     return IndexItems(
         record,
         key_hash,
-        _int64(columns.ints("physical_offset"))[record],
-        _int64(columns.ints("store_timestamp"))[record],
+        _int64(columns.ints("physical_offset")).take(record),
+        _int64(columns.ints("store_timestamp")).take(record),
     )
 
 

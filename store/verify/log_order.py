@@ -345,12 +345,12 @@ class Met(Mergeable):
         if kernel.is_wanted(len(numbers)):
             told = np.empty(len(numbers), np.uint8)
             kernel.run(kernel.Operation.MEET, (numbers, self._marks, told))
-            twice, new = told == _AGAIN, np.flatnonzero(told == _NEW)
+            twice, first = told == _AGAIN, told == _NEW
         else:
             twice, before = self._meet(numbers)
-            new = np.flatnonzero((before == _FREE) & ~twice)
+            first = (before == _FREE) & ~twice
         if self._behind:
-            self._first.append((numbers[new], position[new]))
+            self._first.append((numbers[first], position[first]))
         return twice
 
     def _meet(self, numbers: Numbers) -> tuple[Flags, npt.NDArray[np.uint32]]:
@@ -433,7 +433,7 @@ def _seed(topic: bytes) -> int:
 def key_numbers(keys: Ragged, topic_ids: Ints, topics: list[bytes]) -> npt.NDArray[np.uint64]:
     """A number for topic and key: equal for equal ones, and for others hardly ever."""
     seeds = np.array([_seed(topic) for topic in topics], np.uint64)
-    mixed = seeds[topic_ids]
+    mixed = seeds.take(topic_ids)
     mixed ^= keys.length.view(np.uint64)
     mixed += word_sums(keys)
     mixed ^= mixed >> np.uint64(32)

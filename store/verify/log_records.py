@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import lru_cache
 
 import numpy as np
 
@@ -162,6 +163,7 @@ def topic_name(context: VerifyContext, records: Records) -> None:
         add_rows(context, records, "I-035", wrong, told, severity=severity)
 
 
+@lru_cache(1 << 12)
 def _odd(value: bytes) -> str:
     """What is wrong with a topic, "" if nothing is."""
     if not value:
