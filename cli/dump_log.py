@@ -34,14 +34,14 @@ class Messages(NamedTuple):
 
     def records(self) -> Iterator[Record]:
         """By the names of the output."""
-        from ..store.log.message import messages
+        from ..store.log.batch import messages
 
         return map(self._record, messages(self.batch))
 
     def lines(self, most: int) -> Iterator[tuple[bytes | memoryview, int]]:
         """As NDJSON, of so many at most: bytes, and how many records they are."""
+        from ..store.log.batch import messages
         from ..store.log.lines import Lines, lines
-        from ..store.log.message import messages
         from .json_text import line_of
 
         batch = self.batch.take(slice(most))

@@ -41,8 +41,7 @@ def ask_spark(
     from ..pipeline import register
     from ..pipeline.sql import SETTINGS, answer, lacking
     from ..pipeline.sql_plan import understood
-    from ..store.arrow.ask import Ask
-    from ..store.arrow.stores import stores_of
+    from ..store.arrow.stores import Ask, stores_of
     from ..store.arrow.views import readable
 
     options = source_options(common, given.since, given.until)
@@ -50,7 +49,8 @@ def ask_spark(
     left_out = tell_unread(gone, others=bool(ask.stores), partial=given.partial)
     tell_local("sql", ask.stores, spark, common)
     common.explain(f"starting Spark on {master} for {counted(len(ask.stores), 'store')}")
-    with session_showing("asking", 0, None, (master, SETTINGS | settings), common) as session:
+    place = (master, SETTINGS | settings)
+    with session_showing("asking", 0, None, place, common, in_python=False) as session:
         register(session)
         asked = understood(session, query)
         columns = shown_columns(asked.columns, common)

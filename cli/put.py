@@ -362,9 +362,8 @@ def new_reader(keep_times: bool = False, *, new_keys: bool = True) -> MessageRea
 
     new_keys: False refuses a message without a key.
     """
-    from ..store.put.keys import NoKeys, UniqueKeys
     from ..store.put.message_json import MessageReader
-    from ..store.put.new_message import NewMessage
+    from ..store.put.new_message import NewMessage, NoKeys, UniqueKeys
 
     keys = UniqueKeys(NewMessage.born_host[0]) if new_keys else NoKeys()
     return MessageReader(keys, keep_times=keep_times)

@@ -25,7 +25,7 @@ from .put import InputFormat, Target, answers_of, held_interrupts, new_reader
 from .put_lines import lines_of
 
 if TYPE_CHECKING:
-    from ..store.put.present import PresentKeys
+    from ..store.put.message_columns import PresentKeys
     from .output import Output
 
 SYNC_SECONDS = 1.0
@@ -165,7 +165,7 @@ def _lacks_a_key(columns: dict[str, Any]) -> bool:
 
 
 def _present_in(writer: StoreWriter) -> PresentKeys:
-    from ..store.put.present import PresentKeys
+    from ..store.put.message_columns import PresentKeys
 
     return PresentKeys.of(writer.layout)
 

@@ -174,7 +174,7 @@ def _messages(count: int) -> str:
 
 
 def _facts(found: Recovery) -> Iterator[str]:
-    from ..store.recover.facts import facts_of
+    from ..store.recover.recovery import facts_of
 
     for label, text in facts_of(found):
         yield f"  {label:<10} {text}"

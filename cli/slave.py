@@ -39,7 +39,7 @@ class AsSlave(Options):
 def tell_cut(layout: Layout, wish: AsSlave, common: Common) -> NoReturn:
     """Print what is cut off. Raises Exit, BadParameter, and as `slave_cut`."""
     from ..store.disk.byte_reader import at_rate
-    from ..store.recover.slave import slave_cut
+    from ..store.recover.predict import slave_cut
 
     if wish.role is None or wish.epoch is None:
         raise bad_parameter("--role slave and --epoch FILE belong together")

@@ -12,7 +12,7 @@ from .sql_answer import Query, SqlOptions, print_answer, shown_columns
 from .unread import tell_lacking, tell_unread
 
 if TYPE_CHECKING:
-    from ..store.arrow.ask import Ask
+    from ..store.arrow.stores import Ask
 
 app = App()
 
@@ -66,7 +66,7 @@ def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, comm
 
 
 def _ask(roots: Sequence[str], options: SqlOptions, common: Common) -> Ask:
-    from ..store.arrow.ask import FAIL_UNREADABLE, Ask
+    from ..store.arrow.stores import FAIL_UNREADABLE, Ask
     from ..store.search.selection import parse_range
 
     times, config = parse_range(options.since, options.until), dict(common.config())

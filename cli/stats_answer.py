@@ -13,8 +13,8 @@ from .selection_options import Since, Until
 from .unread import Partial, tell_lacking, unread_text
 
 if TYPE_CHECKING:
-    from ..store.arrow.ask import Ask
     from ..store.arrow.log_rows import Counted
+    from ..store.arrow.stores import Ask
 
 _BY = (
     *("store", "topic", "queue", "queue_id", "group", "tag", "kind", "host"),
@@ -86,7 +86,7 @@ class StatsOptions(Options):
 
     def asked(self, roots: Sequence[str], common: Common) -> Ask:
         """What it asks of stores. Raises InvalidInput, BadParameter."""
-        from ..store.arrow.ask import FAIL_UNREADABLE, Ask
+        from ..store.arrow.stores import FAIL_UNREADABLE, Ask
         from ..store.search.selection import parse_range
 
         return Ask(

@@ -253,7 +253,7 @@ class _Page:
 
     def _config(self) -> Iterator[str]:
         """Files with entries in one line, those that a broker does not take in one each."""
-        from ..store.settings.summary import WHOLE, entries_text
+        from ..store.settings.read import WHOLE, entries_text
 
         found = self._store.config
         told = [entries_text(one.entries) for one in found if one.state == WHOLE and one.entries]

@@ -6,7 +6,6 @@ What stands at a position is told by the magic code behind the size.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
@@ -33,21 +32,6 @@ POSITION_BYTES = Int64sb.sizeof()
 POSITION_DTYPE = dtype_of(Struct("position" / Int64sb))["position"]
 #: total_size in bulk. Unsigned: one below zero is too large then, and no cursor moves backwards.
 SIZE_DTYPE = dtype_of(Struct("size" / Int32ub))["size"]
-
-
-class What(StrEnum):
-    """What a magic code announces."""
-
-    MESSAGE = "message"
-    BLANK = "blank"
-    OTHER = "other"
-
-
-def what_is(magic_code: int) -> What:
-    """Kind of the record with this magic code."""
-    if magic_code in (MAGIC_V1, MAGIC_V2):
-        return What.MESSAGE
-    return What.BLANK if magic_code == MAGIC_BLANK else What.OTHER
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
-from ..store.arrow.ask import Ask
 from ..store.arrow.differences import WAITING_MAX, Compared, Left, Unsound, compare, look, met
 from ..store.arrow.log_rows import LogPart, parts_of
-from ..store.arrow.stores import as_path, names_of
+from ..store.arrow.stores import Ask, as_path, names_of
 from ..store.errors import StoreError
 from ..store.log.commit_log import SPLIT_BYTES_MAX
 

@@ -19,7 +19,7 @@ import numpy as np
 from ..store.broker.dispatch import IndexItems
 from ..store.broker.profiles import profile_of
 from ..store.disk.layout import INDEX
-from ..store.index.files import Geometry, Header
+from ..store.index.read import Geometry, Header
 from ..store.index.write import IndexWriter, file_name
 from .log_part import AnyPart
 from .plan import Plan

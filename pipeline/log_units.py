@@ -22,6 +22,7 @@ from ..store.broker.profiles import profile_of
 from ..store.broker.system_topics import LMQ_PREFIX
 from ..store.disk.file_queue import LARGEST_START
 from ..store.disk.files import Files
+from ..store.disk.layout import queue_directory
 from ..store.errors import InvalidInput
 from ..store.log.batch import Batch
 from ..store.log.commit_log import ExtentKind, Split, scan_split
@@ -29,8 +30,7 @@ from ..store.log.message import Mark
 from ..store.queues.ext import BitMaps, ExtWriter
 from ..store.queues.references import commit_log_of
 from ..store.queues.start_batches import batch_units
-from ..store.queues.write import queue_directory
-from ..store.queues.write_all import BatchQueuesWriter
+from ..store.queues.write import BatchQueuesWriter
 from ..store.settings.options import options_of
 from .log_part import ITEM, ROW, LogPart, PartRows, rows_of
 from .plan import StorePlan

@@ -16,9 +16,9 @@ import numpy as np
 from ..formats.consume_queue import UNIT_BYTES
 from ..store.disk.file_queue import file_name
 from ..store.disk.files import Files
-from ..store.disk.layout import CONSUME_QUEUE
+from ..store.disk.layout import CONSUME_QUEUE, queue_directory
 from ..store.queues.units import UNIT_DTYPE, pre_fill
-from ..store.queues.write import QueueWriter, queue_directory
+from ..store.queues.write import QueueWriter
 from .log_part import AnyPart, FileKey, Rows
 from .plan import StorePlan
 

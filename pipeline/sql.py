@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..store.arrow.ask import BODY, BODY_CRC_OK, FAIL_UNREADABLE, LOG
 from ..store.arrow.log_rows import Damage
+from ..store.arrow.stores import BODY, BODY_CRC_OK, FAIL_UNREADABLE, LOG
 from ..store.arrow.views import DAMAGE, MESSAGES, VIEWS, Lacking
 from ..store.errors import InvalidInput, LimitExceeded
 from .failures import JobFailed, failure_of, failures, require_no_interrupt

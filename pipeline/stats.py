@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Any
 
-from ..store.arrow.ask import Ask
 from ..store.arrow.log_columns import STORE
 from ..store.arrow.log_rows import Counted, LogPart, count_part, parts_of
+from ..store.arrow.stores import Ask
 from ..store.errors import StoreError
 from ..store.inspect.stats import Stats
 from ..store.search.selection import TimeRange

@@ -72,7 +72,7 @@ class Store(search_store.Store):
         ...     [message.keys for message in store.messages("orders", where="@queue_id = 0")][:2]
         [['key5'], ['key8']]
         """
-        from .log.message import messages
+        from .log.batch import messages
         from .search.log_search import selected
 
         batches = selected(

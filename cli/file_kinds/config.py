@@ -19,8 +19,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
     `at`: number of the first entry of each file.
     """
     from ...store.queues.rocksdb import HINT, readable
-    from ...store.settings.read import config_files
-    from ...store.settings.summary import databases
+    from ...store.settings.read import config_files, databases
     from .rocksdb import database_chunks
 
     for kind, path, name in config_files(what.path):
@@ -35,7 +34,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """One line for each file without its .bak, and for what only the .bak has."""
-    from ...store.settings.summary import summaries_of
+    from ...store.settings.read import summaries_of
 
     found = list(summaries_of(what.path))
     return {"contents": [f"{one.file}: {one.text}" for one in found]}

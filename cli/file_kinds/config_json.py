@@ -23,8 +23,7 @@ def file_chunks(path: Path, kind: str, at: int, common: Common) -> Iterator[Chun
     """The same for a file of a directory."""
     from itertools import islice
 
-    from ...store.settings.read import LARGEST_BYTES, read_config_file
-    from ...store.settings.summary import summary_of
+    from ...store.settings.read import LARGEST_BYTES, read_config_file, summary_of
 
     file = read_config_file(path, kind)
     if file.note:
@@ -46,8 +45,7 @@ def file_chunks(path: Path, kind: str, at: int, common: Common) -> Iterator[Chun
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """What is in it, and whether a broker takes it."""
-    from ...store.settings.read import read_config_file
-    from ...store.settings.summary import summary_of
+    from ...store.settings.read import read_config_file, summary_of
 
     found = summary_of(read_config_file(what.path, what.kind))
     return {"state": found.state, "contents": [found.text]}

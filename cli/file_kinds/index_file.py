@@ -10,7 +10,7 @@ from .chunks import Chunk, Single, Units
 
 if TYPE_CHECKING:
     from ...store.disk.broker_conf import BrokerConfig
-    from ...store.index.files import IndexFile
+    from ...store.index.read import IndexFile
     from ...store.inspect.recognise import Recognised
     from ..options import Common
 

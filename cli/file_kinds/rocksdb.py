@@ -44,7 +44,7 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Column families and what is in them; of consume queues the queues and their messages."""
     from ...formats.rocksdb_consume_queue import BOUNDS
     from ...store.queues.rocksdb import RocksDb, RocksdbConsumeQueues
-    from ...store.settings.summary import count_entries, entries_text
+    from ...store.settings.read import count_entries, entries_text
 
     with RocksDb.open(what.path) as database:
         families = list(database.column_families)

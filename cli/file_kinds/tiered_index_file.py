@@ -19,13 +19,13 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
     from ...formats.tiered_index import HEADER_BYTES
     from ...formats.tiered_index_file import HEADER, ITEM, OPEN_ITEM_BYTES, items_offset
     from ...store.counted import counted
-    from ...store.tiered.index_files import (
+    from ...store.tiered.segments import (
         index_items,
         odd_slots,
         open_index_files,
         read_index_file,
+        slot_of,
     )
-    from ...store.tiered.segments import slot_of
 
     with open_index_files(what.path) as files:
         for file in files.files:
@@ -60,12 +60,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Files, items and times of all; full: those that take no more items."""
     from ...formats.tiered_index_file import MAGIC_FULL
-    from ...store.tiered.index_files import (
-        index_items,
-        odd_slots,
-        open_index_files,
-        read_index_file,
-    )
+    from ...store.tiered.segments import index_items, odd_slots, open_index_files, read_index_file
 
     count = unlinked = full = damaged = 0
     slots, times = set[int](), list[int]()

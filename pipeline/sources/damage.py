@@ -7,7 +7,7 @@ from functools import partial
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from ...store.arrow.ask import Ask
+from ...store.arrow.stores import Ask
 from ...store.arrow.views import COLUMNS, damage_parts, damage_rows
 from .parts import PartsReader
 

@@ -21,9 +21,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ...store.arrow.ask import Ask
 from ...store.arrow.log_columns import COLUMNS, USUAL
 from ...store.arrow.log_rows import Damage, LogPart, Pushed, ddl_of, parts_of, rows_of
+from ...store.arrow.stores import Ask
 from ...store.counted import counted
 from ...store.search.log_search import DamageWarning
 from .log_stream import LogStream, StreamAsk, without_stream_options

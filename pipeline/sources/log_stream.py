@@ -25,9 +25,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ...store.arrow.ask import ALWAYS, Ask
 from ...store.arrow.log_rows import LogPart, rows_of
-from ...store.arrow.stores import open_log
+from ...store.arrow.stores import ALWAYS, Ask, open_log
 from ...store.counted import counted
 from ...store.disk.layout import Layout, is_uri
 from ...store.errors import InvalidInput, Missing, Refused

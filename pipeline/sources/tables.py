@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from ...store.arrow.ask import Ask
 from ...store.arrow.log_rows import Damage
+from ...store.arrow.stores import Ask
 from ...store.arrow.tables import (
     FindingTable,
     IndexTable,

@@ -30,14 +30,13 @@ from ..disk.broker_conf import BrokerConfig
 from ..errors import InvalidInput, LimitExceeded, StoreError, from_os_error
 from ..output.stage import publish_made
 from ..put.bulk import STEP_ROWS, append_ahead
-from ..put.keys import UniqueKeys
 from ..put.message_columns import columns_of
 from ..put.message_json import MessageReader, is_message
-from ..put.new_message import NewMessage, WriterOptions
+from ..put.new_message import NewMessage, UniqueKeys, WriterOptions
 from ..put.on_damage import CorruptedBodies, OnDamage
 from ..put.writer import StoreWriter
-from .ask import BODY, BODY_CRC_OK, parse_object
 from .messages import columns_of_rows, corrupted_rows, record_of
+from .stores import BODY, BODY_CRC_OK, parse_object
 
 FORMS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 """By the end of a file's name."""

@@ -25,9 +25,9 @@ from ...formats.property_columns import find
 from ..log.batch import Batch
 from ..output.stage import publish_made
 from .append_rows import NewStore, make_store
-from .ask import Ask
 from .log_columns import few_texts, numbers, rows_of_batch, text_of
 from .log_rows import Damage, messages_of, parts_of
+from .stores import Ask
 
 _KEY = ("topic", "queue_id", "key")
 _LATEST = ("queue_offset", "position", "body_length")

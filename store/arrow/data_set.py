@@ -30,11 +30,10 @@ from ..disk.layout import JOURNAL, Layout, is_uri
 from ..errors import Refused, Unreadable, UnreadableRange, from_os_error
 from ..log.commit_log import Split
 from ..search.follow import end_of
-from .ask import ALWAYS, Ask
 from .export_files import ExportHow
 from .export_formats import NOTE, note_of
 from .log_rows import Damage
-from .stores import open_log
+from .stores import ALWAYS, Ask, open_log
 
 _LAST_BYTES = 4096
 """Bytes before a position that tell which log it is: a record or more."""

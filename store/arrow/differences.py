@@ -26,9 +26,9 @@ from ...formats.derive.ragged import Ints
 from ...formats.digest_columns import mixed
 from ..log.commit_log import Split
 from ..search.store import Store
-from .ask import BODY_CRC_OK, NO_BODY, Ask
 from .log_columns import DIGEST
 from .log_rows import Damage, LogPart, parts_of, rows_of
+from .stores import BODY_CRC_OK, NO_BODY, Ask
 
 HOW = ("only_a", "only_b", "changed")
 """How a message differs: one side lacks it, or it is another one."""

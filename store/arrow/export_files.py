@@ -30,10 +30,10 @@ from ..disk.files import Files
 from ..errors import from_os_error
 from ..output.stage import DRAFT
 from ..put.on_damage import CorruptedBodies, OnDamage
-from .ask import BODY_CRC_OK, Ask
 from .export_formats import NOTE, FileKind, Sink, holds_note, open_sink
 from .log_columns import SCHEMA
 from .log_rows import Damage, LogPart, fields_of, rows_of
+from .stores import BODY_CRC_OK, Ask
 
 DAY_COLUMN = "store_timestamp"
 """What tells the day of a message."""

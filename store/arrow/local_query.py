@@ -24,7 +24,7 @@ from pyarrow import compute as pc
 from pyarrow import dataset
 
 from ..errors import InvalidInput, LimitExceeded, Unsupported
-from .ask import Ask
+from .stores import Ask
 from .views import VIEWS, Lacking, View, named_apart, rows_of_view
 
 _Item = TypeVar("_Item")

@@ -36,7 +36,7 @@ from ..columns import dictionary
 from ..errors import LimitExceeded
 from ..log.batch import Batch
 from ..log.body import Body, unpack
-from .ask import BODY, BODY_CRC_OK, RAW
+from .stores import BODY, BODY_CRC_OK, RAW
 
 _NO_TEXT = re.compile("[\ud800-\udfff]")
 _OFFSET_MAX = int(np.iinfo(np.int32).max)

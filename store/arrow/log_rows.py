@@ -43,9 +43,8 @@ from ..log.message import Mark
 from ..search.log_search import OnDamage, Time, selected, time_bounds
 from ..search.selection import Selection, TimeRange
 from ..search.store import Store
-from .ask import ALWAYS, BODY, NO_BODY, PLAIN_BODY, STORED_BODY, Ask, with_notes
 from .log_columns import CHECKED, COLUMNS, SCHEMA, STORE, USUAL, rows_of_batch
-from .stores import open_log
+from .stores import ALWAYS, BODY, NO_BODY, PLAIN_BODY, STORED_BODY, Ask, open_log, with_notes
 
 _DAMAGE_KINDS = (ExtentKind.DAMAGE, ExtentKind.MISSING)
 

@@ -61,10 +61,9 @@ from ..timer.read import TimerUnits, timer_log
 from ..verify.register import Scope
 from ..verify.run import verify
 from ..verify.verdict import findings_json
-from .ask import Ask
 from .log_columns import constant, numbers, path_text
 from .log_rows import Damage, Tell
-from .stores import in_directory
+from .stores import Ask, in_directory
 
 STORE = "store"
 PROBLEM = "problem"

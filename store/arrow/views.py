@@ -24,11 +24,10 @@ from ..disk.layout import Layout, is_uri
 from ..errors import StoreError
 from ..log.batch import Batch
 from . import log_columns, log_rows, tables
-from .ask import BODY, BODY_CRC_OK, LOG, Ask
 from .log_columns import CHECKED, path_text, rows_of_batch
 from .log_rows import Damage, LogPart, damage_of
 from .log_rows import parts_of as log_parts_of
-from .stores import open_log
+from .stores import BODY, BODY_CRC_OK, LOG, Ask, open_log
 from .tables import (
     SQL_TYPES,
     STORE,

@@ -33,7 +33,7 @@ from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog, record_behind, used_bytes
 from ..log.message import Mark
 from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, Numbers, QueueNumbers, Units
-from .differences import points_at
+from .messages import points_at
 from .verified import Facts, Found, PackedItems, QueueRange, VerifiedLog, is_long
 
 if TYPE_CHECKING:

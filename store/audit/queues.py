@@ -33,8 +33,7 @@ from ..queues.units import (
     joined,
     pre_fill,
 )
-from .differences import Kind, compare
-from .messages import Messages
+from .messages import Kind, Messages, compare
 from .verified import QueueRange
 
 _LOOKED_UP_AT_ONCE = 1000

@@ -25,9 +25,9 @@ from ...formats.hashing import java_hash
 from ..disk.byte_reader import data_ranges, fill, open_regular
 from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.file_queue import is_directory, start_of, still
-from ..disk.layout import BARRIER_PREFIX, Layout, refuse_compressed
+from ..disk.layout import BARRIER_PREFIX, Layout, queue_directory, refuse_compressed
 from ..disk.sizes import commit_log_size, consume_queue_size
-from ..errors import StoreError, Unsupported, from_os_error
+from ..errors import InvalidInput, StoreError, Unsupported, from_os_error
 from .topics import BATCH_QUEUES, QUEUE_TYPE, Topics
 
 
@@ -106,6 +106,15 @@ class QueueId(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.queue_id}"
+
+
+def can_have_files(queue: QueueId) -> bool:
+    """Whether a topic-queue can be a directory; a damaged record can name any text (B24)."""
+    try:
+        queue_directory(Path(), queue.topic, queue.queue_id)
+    except InvalidInput:
+        return False
+    return "/" not in queue.topic
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,288 @@
 """Two stores held against each other: one answer.
 
 What a part of a store cannot be read is no difference: it is told, and the other parts are compared.
+
+Parts beside the log (queues, index, positions of groups, configuration, timers, epochs) are compared by what they
+say, not by their bytes: names of index files are times, a wheel's slots are taken in any turn, and a
+`dataVersion` counts how often a file was written.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from ...formats.derive.ragged import Ints
+from ...formats.digest_columns import mixed
 from ..disk.byte_reader import noting
-from ..errors import StoreError
+from ..disk.layout import Layout
+from ..errors import Missing, NotFound, StoreError, Unreadable, Unsupported
+from ..offsets.compare import Ahead, side_of
+from ..offsets.compare import compare as positions
+from ..offsets.lag import queue_ends
+from ..offsets.positions import offset_files
+from ..queues.read import QueueSummary
+from ..queues.rocksdb import RocksDb
+from ..queues.units import UNIT_DTYPE
 from ..search.store import Store
-from . import parts
+from ..settings.read import FILES, config_files, databases, read_config_file
+from ..settings.rocksdb import Entry, read_entries
+from ..start.config_rules import OFFSETS
+from ..timer.read import timer_wheel
 from .logs import LogsCompared, Note, Range, compare_logs, differing_fields
-from .parts import CHANGED, ONLY_A, ONLY_B, Differs
+
+ONLY_A, ONLY_B, CHANGED = "only_a", "only_b", "changed"
+_UNITS_AT_ONCE = 1 << 16
+_BLOCKS = 1024
+_EPOCHS = "epochFileCheckpoint"
+_OF_WRITING = frozenset({"dataVersion", "timeStamp"})
+"""Members that tell how often, or when, a file was written."""
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class Differs:
+    """One thing that differs. part: of the store. name: what it is, as commands name it. a, b: what each side has.
+
+    position: in the log, or None. count: how many units, items, ticks it stands for.
+    """
+
+    part: str
+    name: str
+    how: str
+    a: Any = None
+    b: Any = None
+    position: int | None = None
+    count: int = 1
+
+
+def how_of(a: Any, b: Any) -> str:
+    """What the values of both sides are to each other; they differ."""
+    if b is None:
+        return ONLY_A
+    return ONLY_B if a is None else CHANGED
+
+
+def _differs(part: str, name: str, values: tuple[Any, ...], position: int | None = None) -> Differs:
+    a, b = values
+    return Differs(part, name, how_of(a, b), a, b, position)
+
+
+def queues(a: Store, b: Store, *, units: bool) -> Iterator[Differs]:
+    """Queues that one side alone has, and whose ends differ. units: the logs are the same, so units are, too.
+
+    Raises Unreadable.
+    """
+    for store in (a, b):
+        if store.queues_problem:  # of both sides as well: nothing tells that they are the same
+            raise Unreadable(store.queues_problem)
+    mine, other = queue_ends(a), queue_ends(b)
+    if bool(mine) != bool(other):  # a copy without this part
+        yield _differs("queue", "all queues", (len(mine) or None, len(other) or None))
+        return
+    for key in sorted(mine.keys() | other.keys()):
+        one, two = mine.get(key), other.get(key)
+        name = f"{key[0]}/{key[1]}"
+        if one is None or two is None or one.max_offset != two.max_offset:
+            ends = tuple(None if q is None else q.max_offset for q in (one, two))
+            yield _differs("queue", name, ends)
+        if one is not None and two is not None and units:
+            yield from _units(a, b, one, two, name)
+
+
+def _units(
+    a: Store, b: Store, one: QueueSummary, two: QueueSummary, name: str
+) -> Iterator[Differs]:
+    """Units of offsets that both have: the first that differs, and how many do."""
+    start, stop = max(one.min_offset, two.min_offset), min(one.max_offset, two.max_offset)
+    first, count = None, 0
+    try:
+        with (
+            a.queues.open(one.topic, one.queue_id) as queue_a,
+            b.queues.open(one.topic, one.queue_id) as queue_b,
+        ):
+            for begin in range(start, stop, _UNITS_AT_ONCE):
+                size = min(_UNITS_AT_ONCE, stop - begin)
+                found = [np.zeros(size, UNIT_DTYPE) for _ in range(2)]
+                for queue, room in zip((queue_a, queue_b), found, strict=True):
+                    queue.stream.fill(begin, room)
+                wrong = np.flatnonzero(found[0] != found[1])
+                if len(wrong) and first is None:
+                    first = begin + int(wrong[0]), *(str(room[wrong[0]]) for room in found)
+                count += len(wrong)
+    except NotFound:  # batches, which have no units of this kind
+        return
+    if first is not None:
+        offset, mine, other = first
+        yield Differs("unit", f"{name} @{offset}", CHANGED, mine, other, count=count)
+
+
+def index(a: Store, b: Store, common: Range | None) -> Iterator[Differs]:
+    """Items of the index for records that both logs have, by blocks of the log. Raises Unreadable, and
+    Unsupported where the logs have nothing in common.
+
+    Which file has an item, and in which slot, does not count.
+    """
+    if common is None:
+        if a.index.files or b.index.files:
+            raise Unsupported("the logs have no records in common, to which items could lead")
+        return
+    one, two = _items(a, common), _items(b, common)
+    if one is None or two is None:
+        counts = tuple(None if side is None else int(side[0].sum()) for side in (one, two))
+        if counts[0] != counts[1]:
+            yield _differs("index", "all items", counts)
+        return
+    (count_a, sum_a), (count_b, sum_b) = one, two
+    step = -(-common.size // _BLOCKS)
+    for block in np.flatnonzero((count_a != count_b) | (sum_a != sum_b)).tolist():
+        start = common.start + block * step
+        numbers = int(count_a[block]), int(count_b[block])
+        name = f"items of records from {start} to {min(common.stop, start + step)}"
+        yield Differs("index", name, CHANGED, *numbers, start)
+
+
+def _items(store: Store, common: Range) -> tuple[Ints, Any] | None:
+    """How many items there are of each block of the log, and the sum of their digests; None without an index."""
+    count, total = np.zeros(_BLOCKS, np.int64), np.zeros(_BLOCKS, np.uint64)
+    step = -(-common.size // _BLOCKS)
+    if not store.index.files:
+        return None
+    for file in store.index.files:
+        for _, items in file.columns():
+            position = items["physical_offset"].astype(np.int64)
+            inside = (position >= common.start) & (position < common.stop)
+            position, key = position[inside], items["key_hash"][inside].astype(np.int64)
+            block = (position - common.start) // step
+            np.add.at(count, block, 1)
+            np.add.at(total, block, mixed([key, position]))
+    return count, total
+
+
+def offsets(a: Store, b: Store) -> Iterator[Differs]:
+    """Positions of groups and delay levels. Raises Unreadable."""
+    if not (a.layout.config.is_dir() and b.layout.config.is_dir()):
+        return  # `config` tells that one has none
+    for each in positions(side_of(a), side_of(b)):
+        if each.ahead is not Ahead.SAME:
+            _, group, topic, queue_id = each.key
+            name = f"{group or 'delay level'} of {topic}/{queue_id}"
+            how = how_of(each.offset, each.other_offset)
+            yield Differs("offset", name, how, each.offset, each.other_offset)
+
+
+def config(a: Store, b: Store) -> Iterator[Differs]:
+    """Members of the files of config/ but positions, and entries of its RocksDBs. Raises Unreadable."""
+    there = tuple(store.layout.config.is_dir() or None for store in (a, b))
+    if None in there:
+        if any(there):
+            yield _differs("config", "all of config/", there)
+        return
+    files = [_files(store.layout) for store in (a, b)]
+    yield from _apart("config", "", *files)
+    bases = [_databases(store.layout) for store in (a, b)]
+    for name in sorted(bases[0].keys() | bases[1].keys()):
+        one, two = (_entries(base[name]) if name in base else None for base in bases)
+        if one is None or two is None:
+            counts = tuple(None if each is None else len(each) for each in (one, two))
+            yield _differs("config", name, counts)
+        else:
+            yield from _apart("config", "", one, two)
+
+
+def _files(layout: Layout) -> dict[str, Any]:
+    """The values of every file, by its name."""
+    found: dict[str, Any] = {}
+    left_out = {*offset_files(layout)}
+    for kind, path, plain in config_files(layout.config):
+        if path.name == plain and plain not in left_out:
+            try:
+                found[plain] = read_config_file(path, kind).value
+            except StoreError as error:
+                found[plain] = str(error)
+    return found
+
+
+def _apart(part: str, name: str, a: Any, b: Any) -> Iterator[Differs]:
+    """Members that differ, as deep as both sides have them."""
+    if not (isinstance(a, Mapping) and isinstance(b, Mapping)):
+        if a != b:
+            yield _differs(part, name, (a, b))
+        return
+    for key in sorted({*a, *b} - _OF_WRITING, key=str):
+        place = f"{name}{': ' if name in FILES else '.'}{key}" if name else str(key)
+        if key in a and key in b:
+            yield from _apart(part, place, a[key], b[key])
+        else:
+            yield Differs(part, place, ONLY_A if key in a else ONLY_B, a.get(key), b.get(key))
+
+
+def _databases(layout: Layout) -> dict[str, Path]:
+    return {path.name: path for path in databases(layout.config)}
+
+
+def _tells_a_version(entry: Entry) -> bool:
+    return any(record["type"] == "data_version" for record in entry.records)
+
+
+def _entries(path: Path) -> dict[str, Any]:
+    try:
+        with RocksDb.open(path) as database:
+            return {
+                f"{path.name}: {each.family} {each.key!r}": each.value.hex()
+                for each in read_entries(database)
+                if each.file != OFFSETS and not _tells_a_version(each)
+            }
+    except StoreError as error:
+        return {path.name: str(error)}
+
+
+def timers(a: Store, b: Store) -> Iterator[Differs]:
+    """What waits in the wheel, by the hour in which it is due. Raises Unreadable."""
+    sides = [_ticks(store) for store in (a, b)]
+    for hour in sorted(sides[0].keys() | sides[1].keys()):
+        one, two = sides[0].get(hour), sides[1].get(hour)
+        if one != two:
+            yield Differs("timer", f"hour {hour * _HOUR_MS}", how_of(one, two), one, two)
+
+
+def _ticks(store: Store) -> dict[int, int]:
+    from ..timer.wheel import Ticks
+
+    found: dict[int, int] = {}
+    if not store.layout.timer_wheel.exists():
+        return found
+    precision = Ticks.of_store(store.layout).precision_ms
+    for part in timer_wheel(store.layout.timer_wheel):
+        used = part.slots[(part.slots["num"] > 0) & (part.slots["time"] > 0)]
+        hours = used["time"].astype(np.int64) // max(1, _HOUR_MS // precision)
+        several, row = np.unique(hours, return_inverse=True)
+        numbers = np.bincount(row, used["num"], minlength=len(several)).astype(np.int64)
+        for hour, number in zip(several.tolist(), numbers.tolist(), strict=True):
+            found[hour] = found.get(hour, 0) + number
+    return found
+
+
+def epochs(a: Store, b: Store) -> Iterator[Differs]:
+    """Where terms of masters begin (spec 06, 6.2), of a store with a controller. Raises Unreadable."""
+    yield from _apart("epoch", "", _epochs(a.layout), _epochs(b.layout))
+
+
+def _epochs(layout: Layout) -> dict[str, Any]:
+    try:
+        records: Iterable[dict[str, Any]] = list(
+            read_config_file(layout.root / _EPOCHS, "epoch-file").records()
+        )
+    except Missing:
+        return {}
+    return {f"epoch {r['epoch']}": r["start_offset"] for r in records if r["type"] == "epoch"}
+
 
 SHOWN = 1000
 """Differences of a part that are kept; all of them are counted."""
@@ -66,11 +333,11 @@ def _compared(a: Store, b: Store, only: frozenset[str], quick: bool, note: Note)
     found = Comparison(logs, quick)
     asked: dict[str, Callable[[], Iterator[Differs]]] = {
         "log": partial(_of_log, a, b, logs, fields=not quick),
-        "queues": partial(parts.queues, a, b, units=bool(logs.same) and not quick),
-        "index": partial(parts.index, a, b, logs.common),
-        "offsets": partial(parts.offsets, a, b),
-        "config": partial(parts.config, a, b),
-        "timers": partial(parts.timers, a, b),
+        "queues": partial(queues, a, b, units=bool(logs.same) and not quick),
+        "index": partial(index, a, b, logs.common),
+        "offsets": partial(offsets, a, b),
+        "config": partial(config, a, b),
+        "timers": partial(timers, a, b),
     }
     if quick:
         del asked["index"]
@@ -88,7 +355,7 @@ def _of_log(a: Store, b: Store, logs: LogsCompared, *, fields: bool) -> Iterator
     yield from _ranges(logs)
     if logs.same and fields:
         yield from _records(a, b, logs)
-    yield from parts.epochs(a, b)
+    yield from epochs(a, b)
 
 
 def _ranges(logs: LogsCompared) -> Iterator[Differs]:
@@ -96,7 +363,7 @@ def _ranges(logs: LogsCompared) -> Iterator[Differs]:
     if logs.same is False:
         yield Differs("log", "another log: the first bytes that both have differ", CHANGED, a, b)
     elif logs.same is None and a != b:
-        yield Differs("log", "nothing that both have", parts.how_of(a, b), a, b)
+        yield Differs("log", "nothing that both have", how_of(a, b), a, b)
     for each in logs.differing:
         yield Differs("log", _name(each), CHANGED, each.size, each.size, each.start)
     for each in logs.only_a:
@@ -112,4 +379,4 @@ def _name(each: Range) -> str:
 def _records(a: Store, b: Store, logs: LogsCompared) -> Iterator[Differs]:
     for one in differing_fields(a, b, logs.differing):
         name = f"{one.position}{f' {one.name}' if one.name else ''}"
-        yield Differs("record", name, parts.how_of(one.a, one.b), one.a, one.b, one.position)
+        yield Differs("record", name, how_of(one.a, one.b), one.a, one.b, one.position)

@@ -16,8 +16,9 @@ import numpy as np
 from ...formats.derive.ragged import Bytes
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
+from ..log.batch import messages
 from ..log.commit_log import LOOK_BACK_BYTES, Batch, Split, scan_split
-from ..log.message import Mark, Message, messages
+from ..log.message import Mark, Message
 from ..search.store import Store
 
 RANGES_MAX = 10_000

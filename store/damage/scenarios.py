@@ -35,8 +35,7 @@ from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.files import Edit
 from ..disk.layout import COMPACTION, COMPACTION_LOG
 from ..errors import NotFound
-from ..index.files import Header
-from ..index.read import open_index_file
+from ..index.read import Header, open_index_file
 from ..index.write import file_name as index_file_name
 from ..queues.edits import last_byte
 from ..settings.read import LARGEST_BYTES

@@ -495,6 +495,7 @@ def _numbered_directories(layout: Layout) -> Iterator[str]:
         yield from (queue.path for queue in queue_directories(parent))
 
 
+_NO_NAMES = frozenset({"", ".", ".."})
 LARGEST_QUEUE_ID = (1 << 31) - 1
 
 
@@ -525,9 +526,22 @@ def queues_of_topic(topic: str, directory: str) -> Iterator[QueueDirectory]:
             yield QueueDirectory(topic, queue_id, path)
 
 
+def queue_directory(consume_queue: Path, topic: str, queue_id: int) -> Path:
+    """Directory of a topic-queue below `consume_queue`.
+
+    Raises InvalidInput for a topic that cannot be a directory there. A name with `/`, which 4.9
+    takes for an LMQ, makes a directory inside another one (spec 2.9).
+    """
+    if "\0" in topic or _NO_NAMES & set(topic.split("/")) or len(os.fsencode(topic)) > 255:
+        raise InvalidInput(f"topic cannot be the name of a directory: {topic!r}")
+    if queue_id < 0:
+        raise InvalidInput(f"queue id must not be negative: {queue_id}")
+    return consume_queue / topic / str(queue_id)
+
+
 def has_topic(consume_queue: str | os.PathLike[str], topic: str) -> bool:
     """Whether a topic has a directory of its own below `consumequeue`."""
-    if not topic or "\0" in topic or {"", ".", ".."} & set(topic.split("/")):
+    if not topic or "\0" in topic or _NO_NAMES & set(topic.split("/")):
         return False
     return os.path.isdir(os.path.join(consume_queue, topic))  # noqa: PTH112, PTH118
 

@@ -26,8 +26,7 @@ from ..disk.files import Edit
 from ..errors import Unreadable
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
-from .files import Geometry, Header, IndexFile
-from .read import sizes_of
+from .read import Geometry, Header, IndexFile, sizes_of
 
 
 class StoredIndex(NamedTuple):

@@ -6,23 +6,361 @@ for ever in a loop of two items (spec 07, B17). Hits are candidates: different t
 same hash, so the records themselves must be compared with topic and key.
 
 All file sizes of a store, those of its index files with them; see `disk/sizes.py`.
+
+One index file: header, slots, items, and how many slots it has (spec 03, 3.1). A file does
+not say how many slots and items it holds, and its length has many solutions. The right one shows: the last
+item lies where the header's end position can be read, the first where its begin position can, and the last
+item's slot names it.
 """
 
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, Self
 
-from ...formats.index_file import file_size
+from ...formats.fixed import tuple_of
+from ...formats.index_file import (
+    HEADER,
+    HEADER_BYTES,
+    ITEM,
+    ITEM_BYTES,
+    SLOT,
+    SLOT_BYTES,
+    file_size,
+    items_of,
+    items_offset,
+    slots_offset,
+)
 from ..disk.broker_conf import BrokerConfig
-from ..disk.byte_reader import note, unread_of
-from ..disk.compressed import plain_name
-from ..disk.file_queue import Foreign, is_file
+from ..disk.byte_reader import Unread, failed, fill_any, next_data, note, refusing, unread_of
+from ..disk.compressed import open_any, plain_name
+from ..disk.file_queue import Foreign, is_file, is_zero
 from ..disk.layout import Layout
 from ..disk.sizes import Size, commit_log_size, consume_queue_size, timer_log_size
 from ..errors import UnreadableRange, from_os_error
-from .files import Geometry, IndexFile
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from ...formats.derive.ragged import Flags, Ints
+
+
+_NEWEST = 64
+"""Items that tell one geometry from another."""
+WINDOW_ITEMS = 1 << 16
+"""Items that are read at once."""
+WINDOW_SLOTS = 1 << 18
+"""The same of slots."""
+
+
+class Header(NamedTuple):
+    """The header of an index file; the names are those of the schema."""
+
+    begin_timestamp: int
+    end_timestamp: int
+    begin_physical_offset: int
+    end_physical_offset: int
+    hash_slot_count: int
+    index_count: int
+
+
+class Item(NamedTuple):
+    """One item of an index file; the names are those of the schema."""
+
+    key_hash: int
+    physical_offset: int
+    time_diff: int
+    previous: int
+
+
+class Geometry(NamedTuple):
+    """Numbers of slots and items of an index file."""
+
+    slots: int
+    items: int
+
+
+def cannot_follow(number: Ints, previous: npt.NDArray[np.integer]) -> Flags:
+    """bool[n]: what items have for the one before them in their slot is no older item, nor 0."""
+    found: Flags = (previous < 0) | (previous >= number)
+    return found
+
+
+def is_outside(position: Ints, header: Header) -> Flags:
+    """bool[n]: records of items that lie before the first one or behind the last one of a file."""
+    begin, end = header.begin_physical_offset, header.end_physical_offset
+    found: Flags = (position < begin) | (position > end)
+    return found
+
+
+class IndexFile:
+    """An index file opened for reading. Use as a context manager or `close`.
+
+    slots and items are those given; see `find_geometry`. What a short file lacks reads as zeros, as
+    a broker maps it. rate_bytes: most bytes per second that `columns` and `slot_columns` read; the
+    page cache is then left as it was.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], geometry: Geometry) -> None:
+        self.path = os.fspath(path)
+        self.slots, self.items = geometry
+        self.rate_bytes: int | None = None
+
+    @cached_property
+    def _descriptor(self) -> int:
+        return open_any(self.path)
+
+    def _read(self, offset: int, size: int) -> bytes:
+        """Bytes of the file; zeros for what it lacks. Raises UnreadableRange, Unreadable."""
+        data, unread = self._fill(offset, size)
+        if unread:
+            raise failed(unread[0])
+        return bytes(data)
+
+    def _fill(self, offset: int, size: int) -> tuple[bytearray, list[Unread]]:
+        """The same, with what cannot be read of it."""
+        data = bytearray(size)  # what the file lacks stays zero
+        aside = bool(self.rate_bytes)
+        _, unread = fill_any(self._descriptor, memoryview(data), offset, self.path, aside=aside)
+        return data, unread
+
+    def _read_slowly(self, offset: int, size: int) -> tuple[bytearray, list[Unread]]:
+        """The same, at the rate; what cannot be read is noted."""
+        began = time.monotonic()
+        data, unread = self._fill(offset, size)
+        for each in unread:
+            note(each)
+        if self.rate_bytes:
+            time.sleep(max(0.0, size / self.rate_bytes - (time.monotonic() - began)))
+        return data, unread
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return os.fstat(self._descriptor).st_size
+
+    @cached_property
+    def header(self) -> Header:
+        """The header; zeros where the file is too short, or cannot be read, which is noted.
+
+        Raises Missing, Unreadable.
+        """
+        try:
+            return self.read_header()
+        except UnreadableRange as error:
+            note(unread_of(error))
+            return tuple_of(Header, HEADER, b"")
+
+    def read_header(self) -> Header:
+        """The header; zeros where the file is too short. Raises Missing, Unreadable, UnreadableRange."""
+        return tuple_of(Header, HEADER, self._read(0, HEADER_BYTES))
+
+    @property
+    def full(self) -> bool:
+        """No further item fits."""
+        return self.header.index_count >= self.items
+
+    @property
+    def last(self) -> int:
+        """Number of the last item; 0 without any. Never more than the file has bytes for."""
+        room = min(self.items, items_of(self.size, self.slots)) - 1
+        return max(0, min(self.header.index_count - 1, room))
+
+    def slot(self, number: int) -> int:
+        """Number of the newest item of a slot, 0 ≤ number < slots."""
+        return tuple_of(int, SLOT, self._read(slots_offset() + number * SLOT_BYTES, SLOT_BYTES))
+
+    def item(self, number: int) -> Item:
+        """One item; number 0 is never used."""
+        at = items_offset(self.slots) + number * ITEM_BYTES
+        return tuple_of(Item, ITEM, self._read(at, ITEM_BYTES))
+
+    def columns(self, first: int = 1) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
+        """Items `first` … last as (number of the first, structured array of ITEM), in windows.
+
+        Items that cannot be read are left out, and noted. Raises UnreadableRange where nobody notes.
+        """
+        import numpy as np
+
+        from ...formats.derive import dtype_of
+
+        dtype = dtype_of(ITEM)
+        for number in range(first, self.last + 1, WINDOW_ITEMS):
+            count = min(WINDOW_ITEMS, self.last + 1 - number)
+            at = items_offset(self.slots) + number * ITEM_BYTES
+            data, unread = self._read_slowly(at, count * ITEM_BYTES)
+            begin = 0
+            for each in unread:
+                first = max(0, each.offset - at) // ITEM_BYTES
+                if first > begin:
+                    yield number + begin, np.frombuffer(data, dtype)[begin:first]
+                begin = max(begin, -(-(each.end - at) // ITEM_BYTES))
+            if begin < count:
+                yield number + begin, np.frombuffer(data, dtype)[begin:]
+
+    def slot_columns(self) -> Iterator[tuple[int, npt.NDArray[np.int32]]]:
+        """All slots as (number of the first, newest items int32[n]), in windows.
+
+        Raises UnreadableRange.
+        """
+        import numpy as np
+
+        from ...formats.derive import dtype_of
+
+        for first in range(0, self.slots, WINDOW_SLOTS):
+            size = min(WINDOW_SLOTS, self.slots - first) * SLOT_BYTES
+            data, unread = self._read_slowly(slots_offset() + first * SLOT_BYTES, size)
+            if unread:
+                raise failed(unread[0])
+            yield first, np.frombuffer(data, dtype_of(SLOT))["item"].astype(np.int32)
+
+    @property
+    def content_is_valid(self) -> bool:
+        """Slots name items of the file; items have hashes, lie in the header's range, point back.
+
+        Raises UnreadableRange.
+        """
+        import numpy as np
+
+        with refusing():
+            for _, newest in self.slot_columns():
+                if newest.min() < 0 or newest.max() >= self.header.index_count:
+                    return False
+            for first, items in self.columns():
+                number = np.arange(first, first + len(items))
+                wrong = cannot_follow(number, items["previous"]) | (items["key_hash"] < 0)
+                wrong |= is_outside(items["physical_offset"].astype(np.int64), self.header)
+                if wrong.any():
+                    return False
+        return True
+
+    @property
+    def is_untouched(self) -> bool:
+        """Neither a slot nor the first item was ever written. Raises UnreadableRange."""
+        used = items_offset(self.slots) + 2 * ITEM_BYTES - slots_offset()
+        return is_zero(self._read(slots_offset(), used))
+
+    def items_of_last(self) -> int:
+        """How many of the last items are of the record at the header's end. Raises UnreadableRange."""
+        import numpy as np
+
+        with refusing():
+            for _, items in self.columns(max(1, self.last + 1 - WINDOW_ITEMS)):
+                other = items["physical_offset"] != self.header.end_physical_offset
+                return len(items) - int(np.append(np.flatnonzero(other) + 1, 0).max())
+        return 0
+
+    @property
+    def consistent(self) -> bool:
+        """Header, first and last item and the last item's slot agree. An empty file does.
+
+        One that cannot be read there, which is noted, does not.
+        """
+        try:
+            return self._agrees()
+        except UnreadableRange as error:
+            note(unread_of(error))
+            return False
+
+    def _agrees(self) -> bool:
+        header = self.header
+        if header.index_count <= 1:
+            return True
+        if self.slots <= 0 or header.index_count > self.items:
+            return False
+        first, last = self.item(1), self.item(self.last)
+        return (
+            first.physical_offset == header.begin_physical_offset
+            and last.physical_offset == header.end_physical_offset
+            and last.key_hash >= 0
+            and self.slot(last.key_hash % self.slots) == self.last
+        )
+
+    def find_geometry(self) -> Geometry | None:
+        """The numbers of slots and items that fit the content, None where nothing tells."""
+        count = self.header.index_count - 1
+        if count < 1:
+            return None
+        found = None
+        for slots in self._likely_slots(count):
+            geometry = Geometry(slots, items_of(self.size, slots))
+            with IndexFile(self.path, geometry) as file:
+                if file.consistent:
+                    if file._newest_are_in_place():
+                        return geometry
+                    found = found or geometry
+        return found
+
+    def _newest_are_in_place(self) -> bool:
+        """The slots of the newest items name them or newer ones, and their chains go on in these slots:
+        few slots fit one item by chance.
+        """
+        for number in range(max(1, self.last + 1 - _NEWEST), self.last + 1):
+            item = self.item(number)
+            slot = item.key_hash % self.slots
+            if item.key_hash < 0 or not number <= self.slot(slot) <= self.last:
+                return False
+            before = item.previous
+            if not 0 <= before < number:
+                return False
+            if before and self.item(before).key_hash % self.slots != slot:
+                return False
+        return True
+
+    def _likely_slots(self, count: int) -> Iterator[int]:
+        """Numbers of slots with which items 1 and `count` lie where the header says.
+
+        A number of slots more or less by `step` moves all items by one place, so the file is an
+        array of items to be searched, whichever number is right.
+        """
+        import numpy as np
+
+        from ...formats.derive import dtype_of
+
+        dtype = dtype_of(ITEM)
+        step = ITEM_BYTES // SLOT_BYTES
+        least = (self.size - slots_offset()) // SLOT_BYTES % step
+        places = (self.size - items_offset(least)) // ITEM_BYTES - count
+        header = self.header
+        place = 0
+        while place < places:
+            at = items_offset(least) + place * ITEM_BYTES
+            behind = next_data(self._descriptor, at + count * ITEM_BYTES)
+            if behind is None:
+                return  # a hole has no last item
+            place += (behind - at - count * ITEM_BYTES) // ITEM_BYTES
+            at = items_offset(least) + place * ITEM_BYTES
+            size = max(0, min(WINDOW_ITEMS, places - place)) * ITEM_BYTES
+            first = np.frombuffer(self._read(at + ITEM_BYTES, size), dtype)
+            last = np.frombuffer(self._read(at + count * ITEM_BYTES, size), dtype)
+            fits = (
+                (first["physical_offset"] == header.begin_physical_offset)
+                & (last["physical_offset"] == header.end_physical_offset)
+                & (last["key_hash"] > 0)
+            )
+            yield from (least + (place + i) * step for i in np.flatnonzero(fits).tolist())
+            place += WINDOW_ITEMS
+
+    def close(self) -> None:
+        """Close the file; a later read opens it again."""
+        descriptor = self.__dict__.pop("_descriptor", None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
 
 FOREVER_MS = (1 << 63) - 1
 TAG = "T"

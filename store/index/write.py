@@ -30,8 +30,7 @@ from ..counted import counted
 from ..disk.files import Files, OpenFile
 from ..disk.layout import Layout
 from ..errors import InvalidInput
-from .files import Geometry, Header
-from .read import sizes_of
+from .read import Geometry, Header, sizes_of
 
 if TYPE_CHECKING:
     import numpy as np

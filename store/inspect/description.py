@@ -31,8 +31,7 @@ from ..disk.file_queue import Foreign, MappedFileQueue, start_of
 from ..disk.layout import Layout, QueueDirectory, queue_directories
 from ..disk.lock import holder
 from ..errors import Missing, from_os_error
-from ..index.files import Header
-from ..index.read import Index, sizes_of
+from ..index.read import Header, Index, sizes_of
 from ..log.commit_log import Batch, LogEnd
 from ..queues.hybrid import HybridConsumeQueues, open_queues
 from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary
@@ -42,9 +41,8 @@ from ..queues.references import commit_log_of
 from ..search.store import Store
 from ..settings.generation import Generation, generation_of
 from ..settings.options import Option, options_of
-from ..settings.read import FILES, read_config_file
+from ..settings.read import FILES, WHOLE, ConfigSummary, read_config_file, summaries_of, summary_of
 from ..settings.rocksdb import InForce, in_force
-from ..settings.summary import WHOLE, ConfigSummary, summaries_of, summary_of
 from ..start.log import Switches, start_file
 
 _WALKED_BYTES = 64 << 20

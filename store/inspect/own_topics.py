@@ -47,8 +47,8 @@ from ..broker.system_topics import (
 from ..counted import counted
 from ..disk.lock import holder
 from ..errors import Missing
-from ..log.batch import Batch
-from ..log.message import Mark, Message, messages
+from ..log.batch import Batch, messages
+from ..log.message import Mark, Message
 from ..plan.observer import Progress, read_progress
 from ..queues.places import batches, of_queue
 from ..search.selection import equal, utf8

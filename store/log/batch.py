@@ -22,9 +22,10 @@ batch stays as it is: so a client passes it on.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -36,7 +37,7 @@ from ...formats.property_columns import find as find_property
 from ..columns import Key, Rows
 from ..counted import counted
 from .body import MAX_BODY_BYTES, compression_of, unpack
-from .message import Mark, is_batch_record
+from .message import InnerMessage, Mark, Message, is_batch_record
 
 if TYPE_CHECKING:
     from ...formats.commit_log import Frame
@@ -342,3 +343,68 @@ def backwards(batch: Batch) -> Batch:
     times = ends - begins
     order = np.repeat(begins + ends - 1, times) - np.arange(len(row))
     return batch.take(order)
+
+
+def messages(batch: Batch) -> Iterator[Message]:
+    """The records of a batch one by one; what they hold stays valid.
+
+    A batch of small records has many of them: it is taken in parts.
+    """
+    for first in range(0, len(batch), _AT_ONCE):
+        yield from _messages(batch.take(slice(first, first + _AT_ONCE)))
+
+
+def _messages(batch: Batch) -> Iterator[Message]:
+    columns = batch.columns
+    count = len(batch)
+
+    def hosts(name: str) -> Iterator[tuple[bytes, int]]:
+        ips = columns.ragged(f"{name}.ip").tolist()
+        return zip(ips, columns.ints(f"{name}.port").tolist(), strict=True)
+
+    crc_ok = [None] * count if batch.body_crc_ok is None else batch.body_crc_ok.tolist()
+    rows: Iterator[tuple[Any, ...]] = zip(
+        batch.position.tolist(),
+        *(columns.ints(name).tolist() for name in _BEFORE_BORN_HOST),
+        hosts("born_host"),
+        columns.ints("store_timestamp").tolist(),
+        hosts("store_host"),
+        columns.ints("reconsume_times").tolist(),
+        columns.ints("prepared_transaction_offset").tolist(),
+        columns.ragged("body").tolist(),
+        columns.ragged("topic").tolist(),
+        columns.ragged("properties").tolist(),
+        crc_ok,
+        strict=True,
+    )
+    if batch.inner is None:
+        for row in rows:
+            yield Message(*(*row, batch.mark))
+        return
+    for row, inner in zip(rows, _inner_of(batch.inner), strict=True):
+        yield Message(*(*row, batch.mark, inner))
+
+
+def _inner_of(inner: Inner) -> Iterator[InnerMessage | None]:
+    """Of each row where it is inside of a record, None for a record itself."""
+    needed = np.unique(inner.row[inner.number >= 0])
+    records = dict(zip(needed.tolist(), messages(inner.records.take(needed)), strict=True))
+    columns = (inner.row, inner.number, inner.count)
+    for row, number, count in zip(*(column.tolist() for column in columns), strict=True):
+        yield InnerMessage(records[row], number, count) if number >= 0 else None
+
+
+_AT_ONCE = 1024
+
+
+_BEFORE_BORN_HOST = (
+    "total_size",
+    "magic_code",
+    "body_crc",
+    "queue_id",
+    "flag",
+    "queue_offset",
+    "physical_offset",
+    "sys_flag",
+    "born_timestamp",
+)

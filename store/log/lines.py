@@ -17,8 +17,8 @@ from ...formats.property_columns import Items
 from ...formats.quick import OFFSET_DIGITS, broker_digits
 from ..columns import dictionary
 from ..output.escaped import RANGES
-from .batch import Batch
-from .message import FORMS, MARKS, Message, messages
+from .batch import Batch, messages
+from .message import FORMS, MARKS, Message
 
 _FEW = 32
 """So few messages are made one by one."""

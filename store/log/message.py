@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import zlib
 from binascii import b2a_base64
-from collections.abc import Iterator
 from enum import IntEnum
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
     from ...formats.derive import Columns
     from ...formats.derive.ragged import Flags
-    from .batch import Batch, Inner
 
 
 class Mark(IntEnum):
@@ -327,71 +325,6 @@ def _rebuilds(properties: dict[str, str], stored: bytes, *, any_ending: bool) ->
     except ValueError:
         return False
     return stored == text or (any_ending and stored == text[: -len(names.ITEM_SEPARATOR)])
-
-
-def messages(batch: Batch) -> Iterator[Message]:
-    """The records of a batch one by one; what they hold stays valid.
-
-    A batch of small records has many of them: it is taken in parts.
-    """
-    for first in range(0, len(batch), _AT_ONCE):
-        yield from _messages(batch.take(slice(first, first + _AT_ONCE)))
-
-
-def _messages(batch: Batch) -> Iterator[Message]:
-    columns = batch.columns
-    count = len(batch)
-
-    def hosts(name: str) -> Iterator[tuple[bytes, int]]:
-        ips = columns.ragged(f"{name}.ip").tolist()
-        return zip(ips, columns.ints(f"{name}.port").tolist(), strict=True)
-
-    crc_ok = [None] * count if batch.body_crc_ok is None else batch.body_crc_ok.tolist()
-    rows: Iterator[tuple[Any, ...]] = zip(
-        batch.position.tolist(),
-        *(columns.ints(name).tolist() for name in _BEFORE_BORN_HOST),
-        hosts("born_host"),
-        columns.ints("store_timestamp").tolist(),
-        hosts("store_host"),
-        columns.ints("reconsume_times").tolist(),
-        columns.ints("prepared_transaction_offset").tolist(),
-        columns.ragged("body").tolist(),
-        columns.ragged("topic").tolist(),
-        columns.ragged("properties").tolist(),
-        crc_ok,
-        strict=True,
-    )
-    if batch.inner is None:
-        for row in rows:
-            yield Message(*(*row, batch.mark))
-        return
-    for row, inner in zip(rows, _inner_of(batch.inner), strict=True):
-        yield Message(*(*row, batch.mark, inner))
-
-
-def _inner_of(inner: Inner) -> Iterator[InnerMessage | None]:
-    """Of each row where it is inside of a record, None for a record itself."""
-    import numpy as np
-
-    needed = np.unique(inner.row[inner.number >= 0])
-    records = dict(zip(needed.tolist(), messages(inner.records.take(needed)), strict=True))
-    columns = (inner.row, inner.number, inner.count)
-    for row, number, count in zip(*(column.tolist() for column in columns), strict=True):
-        yield InnerMessage(records[row], number, count) if number >= 0 else None
-
-
-_AT_ONCE = 1024
-_BEFORE_BORN_HOST = (
-    "total_size",
-    "magic_code",
-    "body_crc",
-    "queue_id",
-    "flag",
-    "queue_offset",
-    "physical_offset",
-    "sys_flag",
-    "born_timestamp",
-)
 
 
 _PEEK_BYTES = 4096

@@ -22,8 +22,7 @@ from ...formats import rocksdb_consume_queue as formats
 from ...formats.derive.ragged import Ints
 from ...formats.fixed import numbers_of
 from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT_TOPIC, MAX, MIN, UNITS
-from ..audit.differences import Kind, compare
-from ..audit.messages import LogObserver, Messages, scan_messages
+from ..audit.messages import Kind, LogObserver, Messages, compare, scan_messages
 from ..audit.verified import VerifiedLog, VerifiedRun
 from ..broker.dispatch import Dispatched
 from ..broker.dispatch_record import Dispatching

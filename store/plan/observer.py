@@ -28,7 +28,7 @@ from ..audit.queues import QueueAudit
 from ..audit.verified import PackedItems, QueueRange, VerifiedLog, VerifiedRun
 from ..broker.dispatch import Dispatched
 from ..broker.profiles import Profile
-from ..broker.snapshot import QueueId, Snapshot
+from ..broker.snapshot import QueueId, Snapshot, can_have_files
 from ..broker.system_topics import LMQ_PREFIX
 from ..broker.topics import loads
 from ..disk.byte_reader import read_regular
@@ -37,7 +37,6 @@ from ..errors import InvalidInput, StoreError, Unreadable
 from ..index.compare import IndexAudit, IndexFiles
 from ..log.commit_log import Batch, Extent
 from ..queues.units import FileUnits
-from ..queues.write import can_have_files
 from ..start.config_load import load_table
 from ..start.config_rules import TOPICS, ConfigRules
 from .gaps import Forms

@@ -12,8 +12,7 @@ from ...formats.message import PROPERTIES_BYTES_MAX, host_of
 from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
 from ..broker.topics import now_ms
 from ..errors import InvalidInput
-from .keys import NoKeys, UniqueKeys
-from .new_message import NewBatch, NewMessage, encoded
+from .new_message import NewBatch, NewMessage, NoKeys, UniqueKeys, encoded
 from .stored_body import stored_body_of, wrong_crc
 
 BATCH = "batch"

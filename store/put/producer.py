@@ -252,7 +252,7 @@ def open_half(layout: Layout, name: str) -> Message:
     Raises NotFound, Refused for one that is decided already, Unreadable.
     """
     from ..inspect.own_topics import topic_records
-    from ..log.message import messages
+    from ..log.batch import messages
     from ..search.store import Store
 
     found = None

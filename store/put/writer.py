@@ -35,8 +35,7 @@ from ..errors import StoreError
 from ..index.read import sizes_of
 from ..index.write import IndexWriter
 from ..log.write import LogWriter, place
-from ..queues.write import unit_bytes
-from ..queues.write_all import BatchQueuesWriter, QueuesWriter
+from ..queues.write import BatchQueuesWriter, QueuesWriter, unit_bytes
 from ..settings.options import options_of
 from .new_message import (
     DEFAULT_HOST,

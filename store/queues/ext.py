@@ -36,9 +36,8 @@ from ...formats.fixed import numbers_of
 from ..disk.byte_reader import Unread, note
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..disk.files import Files
-from ..disk.layout import Layout
+from ..disk.layout import Layout, queue_directory
 from ..errors import Refused
-from .write import queue_directory
 
 if TYPE_CHECKING:
     from ..broker.dispatch import Units

@@ -25,12 +25,11 @@ from ...formats.derive import Columns, dtype_of
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_string
 from ..broker.dispatch import Dispatched
-from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..broker.snapshot import Entry, QueueId, Snapshot, can_have_files
 from ..broker.system_topics import LMQ_PREFIX
 from ..columns import Dictionary, dictionary
 from ..disk.byte_reader import Unread, noted_of
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, is_zero
-from .write import can_have_files
 
 Units = npt.NDArray[np.void]
 UNIT_DTYPE = dtype_of(UNIT)

@@ -1,4 +1,7 @@
-"""`analyze`: everything that `recover` says about a store, from one pass over its log."""
+"""`analyze`: everything that `recover` says about a store, from one pass over its log.
+
+What a start does to it and what was found of it is also told line by line, for people.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from ..audit.verified import VerifiedLog
 from ..broker.dispatch_record import Dispatching
 from ..broker.profiles import Profile, is_exact, profile_of
 from ..broker.snapshot import Snapshot
+from ..counted import bytes_text
 from ..disk.byte_reader import refusing
 from ..disk.layout import Layout
 from ..disk.lock import holder
@@ -487,3 +491,36 @@ def _recovery(
         wish,
         seen,
     )
+
+
+_DEAD = "records taken for cut off by an earlier start: too old behind a hole, or counted again"
+
+
+def facts_of(found: Recovery) -> Iterator[tuple[str, str]]:
+    """Lines with a label each; "" goes on with the line before."""
+    worst, plan = found.prediction, found.plan
+    guess = found.generation
+    yield "broker", f"{worst.broker_version}{f' (a guess: {guess.reason})' if guess else ''}"
+    if guess and not guess.certain:
+        yield "", f"it may be {' or '.join(guess.candidates)}; the worst is shown"
+    yield "last exit", "crashed: abort is there" if found.crashed else "clean"
+    yield "case", f"{worst.case.label}: {worst.case.found}"
+    if worst.start_file:
+        yield "scan from", f"{worst.start_file}: {worst.start_reason}"
+    if worst.log_end is not None:
+        yield "log ends", f"at {worst.log_end:,}: {worst.log_end_reason}"
+    other_end = plan is not None and worst.log_end is not None and plan.log_end != worst.log_end
+    if plan is not None and other_end and not found.not_by_files:
+        yield "", f"at {plan.log_end:,} by the plan"
+    for told in by_source(found.layout, found.main_version):
+        yield "by source", told
+    if worst.delay_seconds:
+        yield "delay", f"the start takes {worst.delay_seconds} s longer"
+    damaged = f", and {found.damaged:,} with a damaged body" if found.damaged else ""
+    yield "messages", f"{found.messages:,}{damaged}"
+    if found.damaged_bytes:
+        yield "damage", f"{bytes_text(found.damaged_bytes)} of the log are no records"
+    if found.dead:
+        yield "dead", f"{found.dead:,} {_DEAD}"
+    if found.tombstones:
+        yield "tombstones", f"{found.tombstones:,} for messages that were lost before"

@@ -42,9 +42,9 @@ from ..start.simulate import Outcome
 from .checkpoint import with_checkpoint
 from .compaction import compaction_repair
 from .config import Clamped, ConfigRepair, config_repair
-from .config_in_files import config_in_files
 from .database import (
     Kind,
+    config_in_files,
     database_gone,
     database_plan,
     queues_in_database,

@@ -42,8 +42,7 @@ from ..timer.read import NOWHERE, ByTick, TimerEntries, is_in_place
 from ..timer.start import QUEUE
 from ..verify.context import Records, VerifyContext
 from ..verify.register import Scope
-from ..verify.timer_log import TimerFiles
-from ..verify.timer_records import TimerColumns, timer_columns
+from ..verify.timer_log import TimerColumns, TimerFiles, timer_columns
 from ..verify.timer_wheel import chains, counts
 from .timer_log import (
     MendedEntries,

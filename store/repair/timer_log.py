@@ -34,8 +34,7 @@ from ..queues.units import is_valid
 from ..search.store import Store
 from ..timer.read import ByTick, TimerEntries, due_ms, is_entry
 from ..verify.context import Records, VerifyContext
-from ..verify.timer_log import TimerFiles, TimerLog
-from ..verify.timer_records import TimerColumns, note_timer_records, timer_columns
+from ..verify.timer_log import TimerColumns, TimerFiles, TimerLog, note_timer_records, timer_columns
 
 Array = npt.NDArray[np.void]
 _NONE = -1

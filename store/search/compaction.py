@@ -14,8 +14,8 @@ from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout, QueueDirectory, has_topic, no_topic, queue_directories
 from ..errors import Missing, NotFound
+from ..log.batch import messages
 from ..log.commit_log import CommitLog, Extent, ExtentKind
-from ..log.message import messages
 from ..queues.places import Places, batches
 from ..queues.read_batches import SparseRange, sparse_units, summary_of
 from ..queues.units import is_valid

@@ -379,8 +379,7 @@ class Finder:
 def message_in(store: Store, message: Message, number: int) -> Message:
     """A message inside of a batch record that was read. Raises NotFound where there is none."""
 
-    from ..log.batch import unwrapped
-    from ..log.message import messages
+    from ..log.batch import messages, unwrapped
 
     batch = unwrapped(store.log.record(message.position).replace(mark=message.mark))
     if batch.inner is None or not number < len(batch) == batch.inner.count[0]:

@@ -20,9 +20,9 @@ from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import QueueDirectory, no_topic, queue_directories
 from ..errors import NotFound
-from ..log.batch import unwrapped
+from ..log.batch import messages, unwrapped
 from ..log.commit_log import Batch
-from ..log.message import Message, messages
+from ..log.message import Message
 from ..queues.places import Places, batches, merged, of_queue
 from ..queues.read import ConsumeQueue, first_at, offset_at
 from ..queues.read_batches import BatchConsumeQueue

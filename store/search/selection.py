@@ -310,7 +310,7 @@ class Selection(NamedTuple):
     def _grep_mask(self, batch: Batch) -> Flags:
         import numpy as np
 
-        from ..log.message import messages
+        from ..log.batch import messages
 
         return np.fromiter((self._greps(m) for m in messages(batch)), np.bool_, len(batch))
 

@@ -37,8 +37,7 @@ from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.compressed import is_compressed_name, open_plain, plain_name
 from ..disk.layout import ROCKSDB_CONSUME_QUEUE, ROCKSDB_CURRENT, Layout
 from ..errors import Missing, UnreadableRange, from_os_error
-from ..index.files import IndexFile
-from ..index.read import sizes_of
+from ..index.read import IndexFile, sizes_of
 
 _LOG_FILES_LOOKED_AT = 3
 _INDEX_ITEMS_LOOKED_AT = 2000

@@ -5,6 +5,8 @@ with single ones, comments, commas at the end of a list, a byte order mark, NULs
 key that occurs twice the last value. Nothing here recurses, and depth and number of values are
 bounded. A text that ends early or goes wrong gives what stands before that. What else the two
 parsers of brokers pass over, a comma that is another character for one, is a `Grammar`.
+
+The entries of a table, as formats.json_table declares it, become records.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ from __future__ import annotations
 import json
 import pickle
 import re
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from ...formats.json_table import JsonField, JsonTable, Member
 from ..counted import counted
 
 DEEPEST = 100
@@ -24,6 +28,8 @@ MOST_VALUES = 8_000_000
 _SHORT_BYTES, _MOST_KEPT = 1 << 16, 64
 """Of texts up to this length so many are kept: one command asks for each file several times."""
 _LONGEST_NUMBER = 40
+CONFIG_VALUE = "config_value"
+"""Type of a record of what fits no table."""
 _VALUE, _NEXT = "a value", "a comma or an end"
 _TABLE = 2
 """So many containers are open inside of a table."""
@@ -307,3 +313,83 @@ def _number(token: str) -> Any:
 
 def _short(token: str) -> str:
     return token if len(token) <= _LONGEST_NUMBER else token[:_LONGEST_NUMBER] + "…"
+
+
+def entries(table: JsonTable, value: Any, head: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Records of one table; what does not fit is a `config_value` that says so.
+
+    head: fields in front of all others.
+    """
+    table_head = {**head, "table": table.member} if table.member else dict(head)
+    for path, keys, entry in _walk(table, value):
+        record = _record(table, table_head, keys, entry) if keys is not None else None
+        if record is None:
+            name = ".".join((table.member, *path))
+            yield {
+                "type": CONFIG_VALUE,
+                **head,
+                "name": name,
+                "value": entry,
+                "problem": f"no {table.record_type.replace('_', ' ')}",
+            }
+        else:
+            yield record
+
+
+_Keys = dict[str, Any]
+
+
+def _walk(table: JsonTable, value: Any) -> Iterator[tuple[tuple[str, ...], _Keys | None, Any]]:
+    """(place, keys, entry) of all entries; keys None where the levels are not as declared."""
+    level: list[tuple[tuple[str, ...], _Keys | None, Any]] = [((), {}, value)]
+    for step in table.levels:
+        level = [found for one in level for found in _down(step, *one)]
+    return iter(level)
+
+
+def _down(
+    step: JsonField | tuple[JsonField, JsonField] | Member,
+    place: tuple[str, ...],
+    keys: _Keys | None,
+    value: Any,
+) -> Iterator[tuple[tuple[str, ...], _Keys | None, Any]]:
+    if keys is None or not isinstance(value, dict):
+        yield place, None, value
+    elif isinstance(step, Member):
+        inner = value.get(step.name)
+        yield (*place, step.name), keys if isinstance(inner, dict) else None, inner
+    else:
+        for name, entry in value.items():
+            found = _key(step, str(name))
+            yield (*place, str(name)), None if found is None else keys | found, entry
+
+
+def _key(step: JsonField | tuple[JsonField, JsonField], name: str) -> _Keys | None:
+    """What one key gives to a record, None for one that is not as declared."""
+    if not isinstance(step, JsonField):
+        # a topic may have an @ or _ itself, a group or number has none
+        first, separator, second = name.rpartition(step[1].after)
+        last = _key(step[1], second)
+        return {step[0].column: first} | last if separator and last is not None else None
+    if step.type == "integer":
+        plain = name.removeprefix("-")
+        return {step.column: int(name)} if plain.isdecimal() and len(plain) < 20 else None
+    return {step.column: name}
+
+
+def _record(
+    table: JsonTable, head: Mapping[str, Any], keys: _Keys, entry: Any
+) -> dict[str, Any] | None:
+    record = {"type": table.record_type, **head, **keys}
+    if table.value is not None:
+        return {**record, table.value.column: entry} if table.value.fits(entry) else None
+    if not isinstance(entry, dict):
+        return None
+    more = dict(entry)
+    for field in table.fields:
+        if field.name in more and field.fits(more[field.name]):
+            record[field.column] = more.pop(field.name)
+    for field in table.keys:  # the broker writes some keys into the entry once more
+        if more.get(field.name) == keys[field.column]:
+            del more[field.name]
+    return {**record, "more": more} if more else record

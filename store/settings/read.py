@@ -1,24 +1,36 @@
 """The files of `config/`: records of their tables, and which of file and .bak a broker reads.
 
 A file that is broken gives what can be read of it. Nothing is written. Spec 05, 5.2 and 5.3.
+
+A broker with a controller keeps two more: brokerIdentity, read as its BrokerMetadata does (spec 06, 6.3),
+and epochFileCheckpoint, as its CheckpointFile does (spec 06, 6.2). Nothing raises there: what is wrong, and
+where, is told beside what can be read. Of what is no number a broker does not recover: it does not even
+look at the .bak then.
+
+`inspect` has one line for each file (`summaries_of`).
 """
 
 from __future__ import annotations
 
 import os
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...formats.json_table import JsonField, JsonTable, Member
+from ...formats.broker_identity import FIELDS, IDENTITY, SEPARATOR
+from ...formats.epoch_file import CRC_UNCHECKED, EPOCHS, HEADER, LINE_END
+from ...formats.epoch_file import SEPARATOR as EPOCH_SEPARATOR
+from ...formats.hashing import crc31
 from ...formats.kinds import KINDS, Syntax
 from ..counted import counted
 from ..disk.broker_conf import parse_properties
 from ..disk.byte_reader import note, read_regular, unread_of
 from ..disk.file_queue import is_file
-from ..errors import Missing, UnreadableRange, from_os_error
-from . import controller_files
-from .parse import Parsed, parse
+from ..errors import Missing, StoreError, UnreadableRange, from_os_error
+from .parse import CONFIG_VALUE, Parsed, entries, parse
 
 LARGEST_BYTES = 64 << 20
 """Of a larger file the rest is not read."""
@@ -30,7 +42,6 @@ BACKUP = ".bak"
 TEMPORARY = ".tmp"
 FILES: Mapping[str, str] = {kind.file: name for name, kind in KINDS.items() if kind.file}
 """Name of a file in `config/` → its kind."""
-_VALUE = "config_value"
 
 
 class ConfigProblem(NamedTuple):
@@ -72,7 +83,7 @@ class ConfigFile(NamedTuple):
         known = {table.member for table in tables}
         for name, value in self.value.items():
             if name not in known and "" not in known:
-                yield {"type": _VALUE, **head, "name": str(name), "value": value}
+                yield {"type": CONFIG_VALUE, **head, "name": str(name), "value": value}
 
 
 class Content(NamedTuple):
@@ -150,14 +161,6 @@ def _properties(data: bytes) -> Parsed:
     return Parsed(parse_properties(data.decode("iso-8859-1")))
 
 
-_PARSERS: Mapping[Syntax, Callable[[bytes], Parsed]] = {
-    Syntax.JSON: parse,
-    Syntax.PROPERTIES: _properties,
-    Syntax.EPOCHS: controller_files.parse_epochs,
-    Syntax.IDENTITY: controller_files.parse_identity,
-}
-
-
 def stand_in(file: ConfigFile | None, path: Path, kind: str) -> str:
     """What a broker does where a file cannot be read, or is not there: "" where it can.
 
@@ -195,81 +198,199 @@ def config_files(directory: Path) -> Iterator[tuple[str, Path, str]]:
             yield FILES[plain], directory / name, plain
 
 
-def entries(table: JsonTable, value: Any, head: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Records of one table; what does not fit is a `config_value` that says so.
-
-    head: fields in front of all others.
-    """
-    table_head = {**head, "table": table.member} if table.member else dict(head)
-    for path, keys, entry in _walk(table, value):
-        record = _record(table, table_head, keys, entry) if keys is not None else None
-        if record is None:
-            name = ".".join((table.member, *path))
-            yield {
-                "type": _VALUE,
-                **head,
-                "name": name,
-                "value": entry,
-                "problem": f"no {table.record_type.replace('_', ' ')}",
-            }
-        else:
-            yield record
+_NUMBER = re.compile(r"[+-]?\d{1,19}")
+_LONG_MOST = (1 << 63) - 1
 
 
-_Keys = dict[str, Any]
+def parse_identity(data: bytes) -> Parsed:
+    """The table of `formats.broker_identity` by its member."""
+    # as Java splits: empty parts at the end are none
+    parts = data.decode("utf-8", "surrogateescape").rstrip(SEPARATOR).split(SEPARATOR)
+    found: dict[str, Any] = {}
+    value = {IDENTITY: found}
+    if not data:
+        return Parsed(value, "empty")
+    at = 0
+    for field, part in zip(FIELDS, parts, strict=False):
+        name = field.column.replace("_", " ")
+        if not part:
+            return Parsed(value, f"the {name} is empty", at)
+        if field.type == "integer" and not _is_number(part):
+            return Parsed(value, f"the {name} is not a number", at)
+        found[field.name] = int(part) if field.type == "integer" else part
+        at += len(part.encode("utf-8", "surrogateescape")) + len(SEPARATOR)
+    if len(parts) < len(FIELDS) - 1:
+        reason = f"{counted(len(parts), 'part')}, not the {len(FIELDS) - 1} of an identity"
+        return Parsed(value, reason, len(data))
+    return Parsed(value)
 
 
-def _walk(table: JsonTable, value: Any) -> Iterator[tuple[tuple[str, ...], _Keys | None, Any]]:
-    """(place, keys, entry) of all entries; keys None where the levels are not as declared."""
-    level: list[tuple[tuple[str, ...], _Keys | None, Any]] = [((), {}, value)]
-    for step in table.levels:
-        level = [found for one in level for found in _down(step, *one)]
-    return iter(level)
+def _is_number(text: str) -> bool:
+    return bool(_NUMBER.fullmatch(text)) and -_LONG_MOST - 1 <= int(text) <= _LONG_MOST
 
 
-def _down(
-    step: JsonField | tuple[JsonField, JsonField] | Member,
-    place: tuple[str, ...],
-    keys: _Keys | None,
-    value: Any,
-) -> Iterator[tuple[tuple[str, ...], _Keys | None, Any]]:
-    if keys is None or not isinstance(value, dict):
-        yield place, None, value
-    elif isinstance(step, Member):
-        inner = value.get(step.name)
-        yield (*place, step.name), keys if isinstance(inner, dict) else None, inner
-    else:
-        for name, entry in value.items():
-            found = _key(step, str(name))
-            yield (*place, str(name)), None if found is None else keys | found, entry
+_LINE = re.compile(rb"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
+_INT_MOST, _EPOCH_MOST = (1 << 31) - 1, (1 << 63) - 1
 
 
-def _key(step: JsonField | tuple[JsonField, JsonField], name: str) -> _Keys | None:
-    """What one key gives to a record, None for one that is not as declared."""
-    if not isinstance(step, JsonField):
-        # a topic may have an @ or _ itself, a group or number has none
-        first, separator, second = name.rpartition(step[1].after)
-        last = _key(step[1], second)
-        return {step[0].column: first} | last if separator and last is not None else None
-    if step.type == "integer":
-        plain = name.removeprefix("-")
-        return {step.column: int(name)} if plain.isdecimal() and len(plain) < 20 else None
-    return {step.column: name}
+class _Wrong(Exception):
+    """A line of which a number cannot be read."""
 
 
-def _record(
-    table: JsonTable, head: Mapping[str, Any], keys: _Keys, entry: Any
-) -> dict[str, Any] | None:
-    record = {"type": table.record_type, **head, **keys}
-    if table.value is not None:
-        return {**record, table.value.column: entry} if table.value.fits(entry) else None
-    if not isinstance(entry, dict):
+def parse_epochs(data: bytes) -> Parsed:
+    """The tables of `formats.epoch_file` by their members."""
+    header: dict[str, Any] = {}
+    epochs: dict[str, int] = {}
+    value = {HEADER: header, EPOCHS: epochs}
+    found = [(one.start(), one[1]) for one in _LINE.finditer(data) if one.start() < len(data)]
+    try:
+        lines = [line.decode("utf-8") for _, line in found]
+    except UnicodeDecodeError:
+        return Parsed(value, "not UTF-8", 0)
+    at, rows = 0, list[tuple[int, tuple[int, int]]]()
+    try:
+        for name, line in zip(("count", "crc"), lines, strict=False):
+            header[name] = _number(line, _INT_MOST, name)
+            at = found[min(len(header), len(found) - 1)][0]
+        if len(header) < 2:
+            raise _Wrong("it ends in its header" if data else "empty")
+        for (at, _), line in zip(found[2:], lines[2:], strict=True):
+            if (entry := _entry(line)) is not None:
+                rows.append((at, entry))
+                epochs[str(entry[0])] = entry[1]
+    except _Wrong as wrong:
+        return Parsed(value, str(wrong), at, gives_up=True)
+    if len(rows) != header["count"]:
+        strange = {at for at, _ in found[2:]} - {at for at, _ in rows}
+        reason = f"{counted(len(rows), 'entry', 'entries')}, not {header['count']} as it says"
+        return Parsed(value, reason, min(strange, default=0))
+    if header["crc"] != CRC_UNCHECKED:
+        crc = crc31(b"".join(line + LINE_END for _, line in found[2:]))
+        header["crcOk"] = crc == header["crc"]
+        if not header["crcOk"]:
+            return Parsed(
+                value, f"its CRC is {header['crc']}, that of its lines {crc}", found[1][0]
+            )
+    return Parsed(value, note=_note([entry for _, entry in rows]))
+
+
+def _number(text: str, most: int, what: str) -> int:
+    if not _NUMBER.fullmatch(text) or not -most - 1 <= int(text) <= most:
+        raise _Wrong(f"the {what} is not a number")
+    return int(text)
+
+
+def _entry(line: str) -> tuple[int, int] | None:
+    """Epoch and start offset; None for a line that has not two parts, which is passed over."""
+    parts = line.rstrip(EPOCH_SEPARATOR).split(EPOCH_SEPARATOR)
+    if len(parts) != 2:
         return None
-    more = dict(entry)
-    for field in table.fields:
-        if field.name in more and field.fits(more[field.name]):
-            record[field.column] = more.pop(field.name)
-    for field in table.keys:  # the broker writes some keys into the entry once more
-        if more.get(field.name) == keys[field.column]:
-            del more[field.name]
-    return {**record, "more": more} if more else record
+    return _number(parts[0], _INT_MOST, "epoch"), _number(parts[1], _EPOCH_MOST, "start offset")
+
+
+def _note(rows: list[tuple[int, int]]) -> str:
+    """What is odd but taken: entries that do not follow one another."""
+    for (epoch, offset), (later, start) in pairwise(rows):
+        if later <= epoch:
+            return f"epoch {later} stands behind epoch {epoch}"
+        if start < offset:
+            return f"epoch {later} begins before the one in front of it"
+    return ""
+
+
+WHOLE, BROKEN, MISSING, UNREAD = "whole", "broken", "missing", "unread"
+_NOT_COUNTED = ("data_version", "config_value")
+
+
+class ConfigSummary(NamedTuple):
+    """One file or RocksDB. state: `whole`, `broken`, `missing` (its .bak is there), `unread`.
+
+    entries: record type → number. text: the same in words, with what a broker does.
+    """
+
+    file: str
+    state: str
+    entries: dict[str, int]
+    text: str
+
+
+def summary_of(file: ConfigFile) -> ConfigSummary:
+    """Of a file that was read."""
+    counts = Counter(record["type"] for record in file.records())
+    entries = {name: count for name, count in counts.items() if name not in _NOT_COUNTED}
+    told = entries_text(entries)
+    if file.problem is None:
+        text = (told or "no entries") + (f"; {file.note}" if file.note else "")
+        return ConfigSummary(file.path.name, WHOLE, entries, text)
+    parts = [f"broken at byte {file.problem.position} ({file.problem.reason})"]
+    if file.larger:
+        parts = [file.problem.reason]
+    if told:
+        parts.append(f"{told} before that")
+    if file.larger:
+        return ConfigSummary(file.path.name, UNREAD, entries, "; ".join(parts))
+    if not file.path.name.endswith(BACKUP):
+        parts.append(stand_in(file, file.path, file.kind))
+    return ConfigSummary(file.path.name, BROKEN, entries, "; ".join(parts))
+
+
+def summaries_of(directory: Path) -> Iterator[ConfigSummary]:
+    """Of each file without its .bak, of what only the .bak has, then of RocksDBs.
+
+    Raises Missing, Unreadable.
+    """
+    found = list(config_files(directory))
+    names = {path.name for _, path, _ in found}
+    for kind, path, name in found:
+        if path.name == name:
+            yield summary_of(read_config_file(path, kind))
+        elif name not in names:
+            names.add(name)
+            instead = stand_in(None, path.with_name(name), kind)
+            yield ConfigSummary(name, MISSING, {}, f"missing; {instead}")
+    for path in databases(directory):
+        try:
+            entries = count_entries(path)
+        except StoreError as error:
+            yield ConfigSummary(path.name, UNREAD, {}, str(error))
+        else:
+            entries = {name: n for name, n in entries.items() if name not in _NOT_COUNTED}
+            yield ConfigSummary(path.name, WHOLE, entries, entries_text(entries) or "no entries")
+
+
+def databases(directory: Path) -> list[Path]:
+    """The RocksDBs in a directory, sorted."""
+    from ..queues.rocksdb import is_rocksdb
+
+    return sorted(path for path in directory.iterdir() if path.is_dir() and is_rocksdb(path))
+
+
+def count_entries(path: Path) -> dict[str, int]:
+    """Records of a RocksDB by their type. Raises Unsupported, Unreadable."""
+    from ..queues.rocksdb import RocksDb
+    from .rocksdb import read_entries
+
+    counts: Counter[str] = Counter()
+    with RocksDb.open(path) as database:
+        for entry in read_entries(database):
+            counts.update(record["type"] for record in entry.records)
+    return dict(counts)
+
+
+def entries_text(entries: dict[str, int]) -> str:
+    """`2 topic configs, 1 forbidden`."""
+    return ", ".join(counted(count, *_thing(name)) for name, count in entries.items())
+
+
+def _thing(record_type: str) -> tuple[str, str]:
+    """What one of these, and more of them, are called."""
+    name = record_type.replace("_", " ")
+    return name, f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
+
+
+_PARSERS: Mapping[Syntax, Callable[[bytes], Parsed]] = {
+    Syntax.JSON: parse,
+    Syntax.PROPERTIES: _properties,
+    Syntax.EPOCHS: parse_epochs,
+    Syntax.IDENTITY: parse_identity,
+}

@@ -38,8 +38,7 @@ from ..broker.snapshot import list_entries
 from ..disk.layout import ROCKSDB_STORE_TYPE, was_rocksdb
 from ..errors import Unreadable
 from ..queues.rocksdb import RocksDb, is_rocksdb
-from .parse import parse
-from .read import entries
+from .parse import entries, parse
 
 Schema: TypeAlias = "Construct[Any, Any]"
 _DATA_VERSION = "kvDataVersion"

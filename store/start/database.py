@@ -1,34 +1,91 @@
 """Queues in a RocksDB at a start (spec 7.14): what they want of the first file, what is dispatched to them,
 how they are held against those in files.
+
+Units that a start makes of records are collected until its queues are given theirs: with many queues a
+batch of records has few of each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ...formats.derive import Columns
-from ...formats.derive.ragged import Flags
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_string
 from ...formats.message import SysFlag
 from ..audit.verified import VerifiedRun
-from ..broker.dispatch import dispatch_columns
+from ..broker.dispatch import Dispatched, dispatch_columns
 from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import Refusal
 from ..broker.profiles import Profile
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX
-from ..columns import dictionary
+from ..columns import dictionary, kept, order_of_pairs
 from ..queues.start_rocksdb import Commit, DatabaseState, FileQueue, Queued, RowDamage
-from ..queues.units import joined
-from .dispatched_units import DispatchedUnits
+from ..queues.units import UNIT_DTYPE, Units, joined
 from .log import DatabaseSearch
 from .queue_stores import QueueStores
 
 if TYPE_CHECKING:
     from .simulate import Outcome
+
+
+class QueueUnits(NamedTuple):
+    """Units of one queue, in log order. rows: which ones they are of all that were handed out."""
+
+    queue: QueueId
+    offsets: Ints
+    units: Units
+    rows: Ints
+
+
+class DispatchedUnits:
+    """Units of all queues, in log order."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, int] = {}
+        self._parts: list[tuple[Ints, Ints, Units]] = []
+        self._count = 0
+
+    def add(self, dispatched: Dispatched) -> None:
+        """Take what records add to queues."""
+        made = dispatched.units
+        units = np.zeros(len(made), UNIT_DTYPE)
+        for name in UNIT_DTYPE.names or ():
+            units[name] = getattr(made, name)
+        numbers = [self._topics.setdefault(topic, len(self._topics)) for topic in dispatched.topics]
+        keys = np.array(numbers, np.int64)[made.topic_id] << 32 | (made.queue_id & 0xFFFFFFFF)
+        self._parts.append((keys, kept(made.queue_offset), units))
+        self._count += len(units)
+
+    @property
+    def enough(self) -> bool:
+        """So many that they are to be handed out."""
+        return self._count >= _AT_ONCE
+
+    def hand_out(self) -> Iterator[QueueUnits]:
+        """All of them, a queue after the other; none are left."""
+        parts, topics = self._parts, list(self._topics)
+        self._topics, self._parts, self._count = {}, [], 0
+        if not parts:
+            return
+        keys, offsets = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+        if not len(keys):
+            return
+        units = joined([part[2] for part in parts])
+        order = order_of_pairs(keys >> 32, keys & 0xFFFFFFFF)
+        cuts = np.flatnonzero(np.diff(keys[order])) + 1
+        for rows in np.split(order, cuts):
+            key = int(keys[rows[0]])
+            queue_id = (key & 0xFFFFFFFF ^ 1 << 31) - (1 << 31)
+            yield QueueUnits(QueueId(topics[key >> 32], queue_id), offsets[rows], units[rows], rows)
+
+
+_AT_ONCE = 1 << 18
+
 
 DIFFERS = "queue-database-differs"
 """The case of a start that finds the queues of both kinds not the same."""

@@ -4,6 +4,10 @@ DLedger looks at entries alone, never into a record: it walks the last three fil
 where the index does not fit) and cuts at the first entry that does not follow. The broker dispatches
 after a crash, up to the first record that it does not take, and begins to dispatch again at the end
 of the last committed entry, as the member's checkpoint has it. One node alone is meant: it leads.
+
+A broker that recovers after a crash cuts the queues where it thinks that the log ends: it adds up records
+without their entries. What lies behind the last committed entry is dispatched once it has been committed
+again; what was cut before it stays without units.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +25,7 @@ from ...formats.derive import Columns, dtype_of
 from ...formats.derive.ragged import Bytes, Ints, overlapping
 from ...formats.dledger import BLANK, HEAD, HEADER_BYTES, MAGIC_BLANK, MAGIC_ENTRY
 from ...formats.dledger_index import FILE_BYTES, UNIT, UNIT_BYTES
-from ..broker.load_rules import BodyCheck, LoadedFile, Refusal, check
+from ..broker.load_rules import BodyCheck, LoadedFile, Refusal, check, truncate
 from ..broker.profiles import RecordRules
 from ..broker.snapshot import Snapshot, list_entries
 from ..counted import counted
@@ -30,6 +34,11 @@ from ..log.commit_log import index_units
 from ..log.window import Window
 from ..log.window import walk as follow
 from ..settings.read import read_config_file
+from .log import start_file
+
+if TYPE_CHECKING:
+    from .simulate import Outcome
+
 
 _HEAD = dtype_of(HEAD)
 _UNIT = dtype_of(UNIT)
@@ -385,3 +394,73 @@ def records_of(
         if count < len(starts):
             yield Taken(file, None, True)
             return
+
+
+class Waiting(Protocol):
+    """Units on their way to the queues; at the end of a block all are there."""
+
+    def add(self, columns: Columns, behind: int | None) -> None:
+        """What is dispatched for records."""
+
+    def __enter__(self) -> object:
+        """Begin a block."""
+
+    def __exit__(self, *_: object) -> None:
+        """Hand all units out."""
+
+
+def recover_dledger(outcome: Outcome, waiting: Waiting) -> None:
+    """DLedger's recovery, then the broker's, then what the leader dispatches. Raises Unreadable."""
+    snapshot, files = outcome.snapshot, outcome.log.files
+    found = recover_entries(snapshot, files)
+    if isinstance(found, Refusal):
+        outcome.refusal = found
+        return
+    outcome.dledger = found
+    behind = _dispatched_after_crash(outcome, waiting, files) if snapshot.abort else None
+    outcome.log_removed = truncate(files, found.end, snapshot.log_file_bytes)
+    limit = found.end if behind is None else behind
+    flushed = snapshot.abort and outcome.profile.queues.has_flushed_position
+    reached = snapshot.checkpoint["logics_physical_offset"] if flushed else outcome.queues_end
+    if reached >= limit:
+        for queue in outcome.queues.values():
+            queue.cut(limit)
+    begin = found.committed if found.committed > 0 else files[0].start
+    with waiting:
+        for file in files:
+            if file.start + file.wrote > begin:
+                reput(outcome, waiting, file, begin, found.end)
+
+
+def _dispatched_after_crash(
+    outcome: Outcome, waiting: Waiting, files: list[LoadedFile]
+) -> int | None:
+    """Dispatch what lies behind the queues, from the file that the checkpoint names on.
+
+    Returns where the broker thinks that the log ends. None: this version does not dispatch here.
+    """
+    snapshot, rules = outcome.snapshot, outcome.profile
+    if not rules.start.dledger_dispatches:
+        return None
+    outcome.start = start_file(snapshot, files, rules, outcome.queues_end, outcome.switches)
+    body, behind = outcome.switches.body_check, 0
+    with waiting:
+        for file in files[outcome.start.number :]:
+            behind, ended = file.start, False
+            for taken in records_of(snapshot, file, rules.record, body):
+                if taken.columns is not None:
+                    waiting.add(taken.columns, None)
+                    behind += int(taken.columns.ints("total_size").sum())
+                ended |= taken.ended
+            if ended:
+                break
+    return behind
+
+
+def reput(outcome: Outcome, waiting: Waiting, file: LoadedFile, begin: int, end: int) -> None:
+    """Dispatch the entries of a file in [begin, end); from the first that fails on the rest is left out."""
+    rules = outcome.profile.record
+    inside = (max(0, begin - file.start), end - file.start)
+    for taken in records_of(outcome.snapshot, file, rules, BodyCheck.NONE, *inside):
+        if taken.columns is not None:
+            waiting.add(taken.columns, None)

@@ -23,7 +23,7 @@ from ..audit.verified import VerifiedRun
 from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import BodyCheck, Failure, LoadedFile, knows, passes, schema_of, walk
 from ..broker.profiles import AbnormalStart, DispatchRules, NormalStart, Profile, profile_of
-from ..broker.snapshot import Snapshot
+from ..broker.snapshot import Snapshot, can_have_files
 from ..broker.system_topics import LMQ_PREFIX
 from ..disk.broker_conf import BrokerConfig
 from ..disk.layout import Layout
@@ -31,7 +31,6 @@ from ..index.compare import IndexFiles
 from ..queues.hybrid import has_database, light_in_database, selective_double_write
 from ..queues.references import commit_log_of
 from ..queues.units import NewQueues, QueueNumbers
-from ..queues.write import can_have_files
 from ..settings.generation import generation_of, has_light_offsets
 from ..settings.options import options_of
 from .queue_stores import queue_stores
@@ -136,8 +135,8 @@ class PhantomRecord(NamedTuple):
 class LogWalk:
     """The loop of 7.4 over loaded files; complete once `batches` is exhausted.
 
-    end: the log end P. last_valid: position of the last good record, -1 without one. reason: why
-    the walk ended: `blank`, `bad-record`. end_file: index of the file with the end.
+    end: the log end P. reason: why the walk ended: `blank`, `bad-record`. end_file: index of the file
+    with the end.
     """
 
     snapshot: Snapshot
@@ -146,7 +145,6 @@ class LogWalk:
     crashed: bool
     body_check: BodyCheck = BodyCheck.BODY_CRC
     end: int = 0
-    last_valid: int = -1
     reason: str = ""
     end_file: int = 0
     ghosts: int = 0
@@ -182,12 +180,10 @@ class LogWalk:
         while True:
             run = self._run_at(file, offset)
             if run is not None and not shift:
-                self.last_valid = run.last
                 offset = run.end - file.start
                 continue
             for item in walk(buffer, offset, self.profile.record, self.body_check, file.start):
                 if isinstance(item, Columns):
-                    self.last_valid = file.start + int(item.starts[-1]) + shift
                     yield Records(file, item)
                     continue
                 self.end = file.start + item.offset + shift

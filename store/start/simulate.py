@@ -36,10 +36,8 @@ from ..queues.start_rocksdb import Commit, DatabaseState, RowDamage, StartedQueu
 from ..queues.units import UNIT_DTYPE, Units
 from ..timer.start import QUEUE as TIMER_QUEUE
 from ..timer.start import TimerState, recover_timer
-from .database import DatabaseDispatch, LightThrows, against_files, search_for
-from .dispatched_units import DispatchedUnits
-from .dledger import DLedgerStart
-from .dledger_broker import recover_dledger
+from .database import DatabaseDispatch, DispatchedUnits, LightThrows, against_files, search_for
+from .dledger import DLedgerStart, recover_dledger
 from .log import (
     LogWalk,
     NotReadable,
@@ -84,7 +82,6 @@ class Outcome:
     walk: LogWalk | None = None
     queues_end: int = -1
     log_removed: list[LoadedFile] = field(default_factory=list)
-    indexed_from: int | None = None
     #: None: the broker keeps no consumequeue_ext.
     ext: ExtRules | None = None
     #: None: no timer.

@@ -21,7 +21,7 @@ anywhere, no message is lost, and none is in the wheel twice unless the cut tore
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -324,25 +324,6 @@ def next_place(position: int, file_size: int) -> tuple[int, bytes]:
     if room < BLANK_BYTES:
         return position + room, b""
     return position + room, BLANK.build({"size": room, "prev_pos": 0, "magic": MAGIC_BLANK})
-
-
-def rebuilt(log: Iterable[TimerUnits], ticks: Ticks) -> dict[int, Slot]:
-    """The slots by number that the entries of a timer log make, in its order.
-
-    A later tick takes a slot from an earlier one. For a wheel that is lost; num counts all entries,
-    delivered ones, too.
-    """
-    empty = Slot(0, 0, 0, 0, 0)
-    wheel = Wheel(ticks, lambda _: empty)
-    for part in log:
-        names = ("curr_write_time", "delayed_time", "magic")
-        columns = (part.units[name].tolist() for name in names)
-        for position, written, delay, magic in zip(part.position.tolist(), *columns, strict=True):
-            slot = wheel.slot(ticks.of(written + delay))
-            first = position if slot.first_pos == NONE else slot.first_pos
-            step = -1 if magic & MAGIC_DELETE else 1
-            wheel.put(Slot(slot.time, first, position, slot.num + step, slot.magic))
-    return wheel.changed
 
 
 _BATCH = 1 << 14

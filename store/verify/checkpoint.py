@@ -16,7 +16,7 @@ from ..disk.byte_reader import read_regular
 from ..disk.checkpoint import Checkpoint
 from ..errors import Missing, NotFound, StoreError
 from ..findings.catalogue import Severity
-from ..index.files import IndexFile
+from ..index.read import IndexFile
 from ..start.log import Switches, start_file
 from .context import VerifyContext
 from .queue_state import may_have_none, queues_of

@@ -26,10 +26,9 @@ from ..settings.rocksdb import Form, InForce, in_force, read_entries
 from ..start.config import ConfigFileStart, ConfigStart, config_start
 from ..start.config_load import Start
 from ..start.config_rules import STATISTICS, TIMER_CHECK
-from .context import VerifyContext
+from .context import VerifyContext, need_whole
 from .queue_state import queue_bounds
 from .register import after, before
-from .unreadable import need_whole
 
 FAMILIES = frozenset({"default", "kvDataVersion", "forbidden"})
 """Column families of each database of the configuration (spec 05, 5.4)."""

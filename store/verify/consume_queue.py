@@ -20,8 +20,7 @@ from ...formats.consume_queue import UNIT_BYTES
 from ...formats.consume_queue_ext import ADDRESS_BASE, HEAD, UNIT_BYTES_MIN
 from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Flags, Ints
-from ..audit.differences import Kind, compare, points_at
-from ..audit.messages import Messages
+from ..audit.messages import Kind, Messages, compare, points_at
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import SCHEDULE_TOPIC
 from ..disk.byte_reader import noted_of

@@ -29,11 +29,10 @@ from ..search.store import Store
 from ..session.journal import barriers, unfinished
 from ..start.config import config_start
 from ..timer.start import load_timer
-from .context import VerifyContext
+from .context import VerifyContext, going_on, of_unread
 from .register import CHECKS, Scope, checks_of
 from .run import load_checks
 from .start import cut_off, forgotten
-from .unreadable import going_on, of_unread
 from .verdict import Verdict, status_of
 
 if TYPE_CHECKING:

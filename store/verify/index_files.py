@@ -32,7 +32,7 @@ from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero
 from ..errors import Missing, StoreError
 from ..findings.catalogue import Severity
 from ..index.compare import stored_as_told
-from ..index.files import IndexFile, cannot_follow, is_outside
+from ..index.read import IndexFile, cannot_follow, is_outside
 from .context import VerifyContext
 from .register import after, before
 

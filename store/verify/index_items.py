@@ -17,7 +17,7 @@ from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import Dispatching
 from ..columns import Rows
 from ..errors import Missing
-from ..index.files import IndexFile
+from ..index.read import IndexFile
 from ..log.commit_log import CommitLog
 from .context import Records
 

@@ -20,14 +20,13 @@ from ...formats.message import SysFlag
 from ..counted import counted
 from ..errors import Missing
 from ..findings.catalogue import Severity
-from ..index.files import IndexFile
+from ..index.read import IndexFile
 from ..log.message import tombstones
 from ..settings.options import options_of
-from .context import Mergeable, Records, VerifyContext, covered_of
+from .context import Mergeable, Records, VerifyContext, covered_of, is_gone
 from .index_files import index_files
 from .index_items import ItemCursor, Picked, Wanted, among, asked_for, item_from, key_of, surplus
 from .register import after, of_records
-from .unreadable import is_gone
 
 _STRAYS_AT_ONCE = 4096
 _RECORDS_AT_ONCE = 256

@@ -23,10 +23,9 @@ from ..log.commit_log import Batch, CommitLog, Extent, record_behind
 from ..log.message import Mark
 from ..log.window import NOTING, NOTING_HASHES
 from ..settings.options import options_of
-from .context import LogFacts, Records, VerifyContext, covered_of
+from .context import Going, LogFacts, Records, VerifyContext, covered_of
 from .register import CHECKS, checks_of
 from .start import GROUP, ProofOfLog, why_not
-from .unreadable import Going
 
 if TYPE_CHECKING:
     from ..audit.messages import Messages

@@ -31,9 +31,8 @@ from ..findings.catalogue import Severity
 from ..log.commit_log import Batch
 from ..log.message import tombstones
 from ..queues.units import Units, is_pre_fill, is_valid
-from .context import VerifyContext, covered_of
+from .context import VerifyContext, covered_of, is_gone
 from .queue_state import Missing, QueueCheck, QueueReader, Queues, may_have_none
-from .unreadable import is_gone
 
 _RECORDS_AT_ONCE = 256
 _BYTES_AT_ONCE = 8 << 20

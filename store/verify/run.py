@@ -14,11 +14,10 @@ from ..disk.byte_reader import aside, noting
 from ..errors import Missing
 from ..findings.catalogue import GROUPS
 from ..search.store import Store
-from .context import VerifyContext, never
+from .context import VerifyContext, going_on, never
 from .log_pass import LogPass, Part, items_of, parts_of, read, wants_crc
 from .register import CHECKS, Once, Scope, checks_of
 from .start import proved_of, start_beside
-from .unreadable import going_on
 from .verdict import Verdict, status_of
 
 if TYPE_CHECKING:
@@ -29,9 +28,8 @@ MODULES = {
     "commit_log": "log_chain log_order log_records log_system",
     "consume_queue": "consume_queue queue_batches queue_files",
     "index": "index_files index_log",
-    "timer": "timer_log timer_progress timer_records timer_wheel",
-    "config": "config_files config_entries tiered",
-    "compaction": "compaction controller",
+    "timer": "timer_log timer_wheel",
+    "config": "config_files config_entries",
 }
 """The modules with the checks of a group; one that is not here has the name of its group."""
 _ATTEMPTS = 3

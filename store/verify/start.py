@@ -186,8 +186,7 @@ def predict(layout: Layout, version: str | None, sound: VerifiedLog | None) -> P
     Raises Unreadable.
     """
     from ..plan.observer import Policy
-    from ..recover.facts import facts_of
-    from ..recover.recovery import Proved, analyze
+    from ..recover.recovery import Proved, analyze, facts_of
 
     proved = None if sound is None else Proved(sound, None)
     try:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from mqstore.pipeline import register
 from mqstore.pipeline.spark import spark_session
-from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.log_rows import LogPart, parts_of, rows_of
+from mqstore.store.arrow.stores import Ask
 from tests.spark_processes import cpu_s, jvm_below, own_cpu_s, worker_peaks
 from tests.stores import unpack
 

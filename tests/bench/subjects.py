@@ -93,8 +93,8 @@ def verify(root: str, groups: str = "", jobs: str = "1") -> dict[str, Any]:
 
 def stats(root: str, by: str) -> dict[str, Any]:
     """Count the records of a log in groups, in one process."""
-    from mqstore.store.arrow.ask import Ask
     from mqstore.store.arrow.log_rows import count_here
+    from mqstore.store.arrow.stores import Ask
 
     start = time.process_time()
     found = count_here(Ask((root,)), by.split(","), 1, lambda _: None)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mqstore.formats import checkpoint, consume_queue, index_file, timer_check, timer_wheel
 from mqstore.formats.fixed import numbers_of, tuple_of
 from mqstore.store.disk.checkpoint import Checkpoint, TimerCheck
-from mqstore.store.index.files import Header, Item
+from mqstore.store.index.read import Header, Item
 from mqstore.store.timer.wheel import Slot
 
 SCHEMAS = [

@@ -17,9 +17,8 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.index.read import Index
 from mqstore.store.inspect.description import describe_path
 from mqstore.store.inspect.recognise import recognise
-from mqstore.store.log.batch import Batch
+from mqstore.store.log.batch import Batch, messages
 from mqstore.store.log.commit_log import CommitLog, scan_split, splits
-from mqstore.store.log.message import messages
 from mqstore.store.queues.read import ConsumeQueues
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.search.find import find, offset_at

@@ -30,16 +30,17 @@ from mqstore.store.queues.read_batches import (
 )
 from mqstore.store.queues.rocksdb import RocksDb
 from mqstore.store.settings import parse
-from mqstore.store.settings.read import FILES, read_config_file
+from mqstore.store.settings.read import FILES, read_config_file, summaries_of
 from mqstore.store.settings.rocksdb import read_entries
-from mqstore.store.settings.summary import summaries_of
-from mqstore.store.tiered.index_files import (
+from mqstore.store.tiered.segments import (
     index_items,
+    items,
     odd_slots,
     open_index_files,
+    open_segments,
+    read_index,
     read_index_file,
 )
-from mqstore.store.tiered.segments import items, open_segments, read_index
 
 from .file_targets import in_files
 from .target import cut, files, target

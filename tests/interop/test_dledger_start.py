@@ -14,7 +14,7 @@ from mqstore.cli.exit_codes import ExitCode
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.layout import Layout
-from mqstore.store.start import dledger_broker
+from mqstore.store.start import dledger
 from mqstore.store.start.log import switches_of
 from mqstore.store.start.simulate import Outcome, simulate
 from tests.dledger_mishaps import STORE, damaged
@@ -38,7 +38,7 @@ def predicted(root: Path, version: str, *, started: bool) -> Outcome:
     switches = switches_of(snapshot)._replace(timer_wheel_enable=False)
     with pytest.MonkeyPatch.context() as patched:
         if not started:
-            patched.setattr(dledger_broker, "reput", lambda *_: None)
+            patched.setattr(dledger, "reput", lambda *_: None)
         return simulate(snapshot, profile_of(version), switches)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
-from mqstore.store.log.message import messages
+from mqstore.store.log.batch import messages
 from mqstore.store.search.follow import Follower
 
 from .conftest import Judge

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.recover.slave import consistent_point, read_epochs
+from mqstore.store.recover.predict import consistent_point, read_epochs
 from mqstore.store.settings.read import read_config_file, stand_in
 
 from ..slices import rng

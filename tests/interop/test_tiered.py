@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from .. import stores, tiered
-from ..store.tiered.test_index_files import check_files
 from ..store.tiered.test_segments import check_index, check_logs_and_queues
+from ..store.tiered.test_segments_index_files import check_files
 from .brokers import class_path, missing
 from .oracle import java_flags
 

@@ -13,8 +13,9 @@ from mqstore.store.arrow import compact
 from mqstore.store.arrow.append_rows import NewStore
 from mqstore.store.arrow.compact import compact_stores
 from mqstore.store.disk.layout import Layout
+from mqstore.store.log.batch import messages
 from mqstore.store.log.commit_log import Batch
-from mqstore.store.log.message import Message, messages
+from mqstore.store.log.message import Message
 from mqstore.store.queues.references import commit_log_of
 
 from ..stores import unpack

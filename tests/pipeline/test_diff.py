@@ -23,11 +23,11 @@ from mqstore.pipeline import spark as session
 from mqstore.pipeline import tasks
 from mqstore.pipeline.diff import here, on_spark, pairs_of
 from mqstore.store.arrow import differences
-from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.differences import Unsound, compare
+from mqstore.store.arrow.stores import Ask
 from mqstore.store.library import Store
+from mqstore.store.log.batch import messages
 from mqstore.store.log.commit_log import Batch, Extent, ExtentKind
-from mqstore.store.log.message import messages
 
 from ..cli.json_schema import errors
 from ..stores import unpack
@@ -150,7 +150,7 @@ def command(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Both commands; that of Spark in the session of all tests."""
     if request.param != "diff":
         spark = request.getfixturevalue("spark")
-        monkeypatch.setattr(session, "spark_session", lambda *_: nullcontext(spark))
+        monkeypatch.setattr(session, "spark_session", lambda *_, **__: nullcontext(spark))
     return list(request.param.split())
 
 

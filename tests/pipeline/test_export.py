@@ -25,10 +25,10 @@ from mqstore.cli.export_options import report_of
 from mqstore.cli.record_types import schema_of
 from mqstore.pipeline.export import export, here, on_spark, tasks_of
 from mqstore.store.arrow import export_files
-from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.export_files import ExportHow
 from mqstore.store.arrow.export_formats import FileKind, open_sink
 from mqstore.store.arrow.log_rows import parts_of
+from mqstore.store.arrow.stores import Ask
 from mqstore.store.disk.files import Files
 from mqstore.store.errors import InvalidInput, Refused
 from mqstore.store.output.stage import Stage

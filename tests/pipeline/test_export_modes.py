@@ -24,10 +24,10 @@ import pytest
 
 from mqstore.cli.app import run
 from mqstore.pipeline.export import export, here, on_spark
-from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.data_set import NOTE_FILE, DataSet, Mode
 from mqstore.store.arrow.export_files import ExportHow
 from mqstore.store.arrow.export_formats import FileKind
+from mqstore.store.arrow.stores import Ask
 from mqstore.store.disk.files import Files
 from mqstore.store.errors import NoSpace, Refused, Unreadable
 

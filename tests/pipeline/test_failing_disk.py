@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mqstore.pipeline.sources import table_sources
-from mqstore.store.arrow.ask import FAIL_UNREADABLE, Ask
 from mqstore.store.arrow.log_rows import Damage, parts_of, rows_of
+from mqstore.store.arrow.stores import FAIL_UNREADABLE, Ask
 from mqstore.store.arrow.tables import TablePart, table_rows
 from mqstore.store.arrow.views import damage_parts, damage_rows
 from mqstore.store.disk.byte_reader import noted, noting

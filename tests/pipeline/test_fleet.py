@@ -16,10 +16,9 @@ from mqstore.pipeline.sources import table_sources
 from mqstore.pipeline.sources.tables import TableSource, reader_of
 from mqstore.pipeline.stats import count, joined, tasks_of
 from mqstore.pipeline.tasks import answer_of, told
-from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.local_query import LocalQuery
 from mqstore.store.arrow.log_rows import parts_of
-from mqstore.store.arrow.stores import log_sizes, stores_of
+from mqstore.store.arrow.stores import Ask, log_sizes, stores_of
 from mqstore.store.arrow.views import Lacking, damage_parts, readable
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, Missing, Unreadable

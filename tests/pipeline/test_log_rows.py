@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 
 from mqstore.pipeline.sources.log import LogReader
-from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.log_columns import COLUMNS
 from mqstore.store.arrow.log_rows import Damage, LogPart, damage_of, fields_of, parts_of, rows_of
+from mqstore.store.arrow.stores import Ask
 from mqstore.store.arrow.views import damage_parts, damage_rows
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, Missing, NotAStore, Unreadable
+from mqstore.store.log.batch import messages
 from mqstore.store.log.commit_log import Batch, Extent, ExtentKind, Split
-from mqstore.store.log.message import Mark, messages
+from mqstore.store.log.message import Mark
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.search.log_search import DamageWarning
 from mqstore.store.search.selection import TimeRange

@@ -13,7 +13,7 @@ import pytest
 
 from mqstore.pipeline.sources import log_stream, table_sources
 from mqstore.store.arrow import log_columns, views
-from mqstore.store.arrow.ask import OPTIONS
+from mqstore.store.arrow.stores import OPTIONS
 
 from ..stores import unpack
 

@@ -17,7 +17,7 @@ from mqstore.cli.app import run
 from mqstore.pipeline.failures import failure_of
 from mqstore.pipeline.sources import all_sources
 from mqstore.pipeline.sources.tables import reader_of
-from mqstore.store.arrow.ask import Ask
+from mqstore.store.arrow.stores import Ask
 from mqstore.store.arrow.tables import OffsetTable
 from mqstore.store.arrow.views import damage_parts, damage_rows
 from mqstore.store.disk.layout import Layout

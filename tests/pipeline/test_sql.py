@@ -13,9 +13,9 @@ import pytest
 from mqstore.cli.app import run
 from mqstore.pipeline.sql import answer, lacking
 from mqstore.pipeline.sql_plan import Asked, needed_of, understood
-from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.export_formats import records_of
 from mqstore.store.arrow.local_query import LocalQuery
+from mqstore.store.arrow.stores import Ask
 from mqstore.store.arrow.views import VIEWS, Lacking
 from mqstore.store.errors import InvalidInput, NotAStore
 

@@ -14,8 +14,8 @@ from mqstore.cli.record_types import schema_of
 from mqstore.pipeline import stats as job
 from mqstore.pipeline.tasks import answer_of, told
 from mqstore.store.arrow import log_columns, log_rows
-from mqstore.store.arrow.ask import FAIL_UNREADABLE, Ask
 from mqstore.store.arrow.log_rows import Counted, Damage, count_here
+from mqstore.store.arrow.stores import FAIL_UNREADABLE, Ask
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Missing, StoreError, Unreadable
 from mqstore.store.log.commit_log import Batch

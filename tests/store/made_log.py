@@ -21,9 +21,9 @@ from mqstore.formats.blank import BLANK, MAGIC_BLANK
 from mqstore.formats.hashing import crc31
 from mqstore.formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SysFlag
 from mqstore.store.disk.file_queue import MappedFileQueue, file_name
-from mqstore.store.log.batch import Batch, Extent
+from mqstore.store.log.batch import Batch, Extent, messages
 from mqstore.store.log.commit_log import CommitLog
-from mqstore.store.log.message import Mark, messages
+from mqstore.store.log.message import Mark
 
 START_MS = 1_700_000_000_000
 #: No scan of a log this small takes longer; one that does hangs.

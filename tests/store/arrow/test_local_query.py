@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pytest
 
 from mqstore.store.arrow import local_query
-from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.local_query import LocalQuery, in_thread
+from mqstore.store.arrow.stores import Ask
 from mqstore.store.arrow.views import VIEWS, Lacking, columns_of, mask_of, rows_of_view
 from mqstore.store.errors import InvalidInput, Unsupported
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.log_rows import Damage
+from mqstore.store.arrow.stores import Ask
 from mqstore.store.arrow.tables import LagTable, OffsetTable, Table, parts_of, table_rows
 from mqstore.store.errors import InvalidInput
 

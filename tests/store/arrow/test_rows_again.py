@@ -18,9 +18,9 @@ import pytest
 
 from mqstore.formats.hashing import crc31
 from mqstore.formats.sys_flag import SysFlag
-from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.export_formats import FileKind, open_sink
 from mqstore.store.arrow.log_rows import fields_of, parts_of, rows_of
+from mqstore.store.arrow.stores import Ask
 
 from ...cli.datadriven import run_here
 from ...stores import ALL, OF_TODAY, truth, unpack

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mqstore.store.broker.filter import Where
 from mqstore.store.broker.filter_values import DEPTH_MAX, FAILED, Value
 from mqstore.store.errors import InvalidInput
-from mqstore.store.log.message import messages
+from mqstore.store.log.batch import messages
 
 from .batches import batch_of
 

@@ -18,9 +18,9 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InUse, InvalidInput, Refused
 from mqstore.store.library import Store
-from mqstore.store.log.batch import Batch
+from mqstore.store.log.batch import Batch, messages
 from mqstore.store.log.commit_log import CommitLog
-from mqstore.store.log.message import Message, messages
+from mqstore.store.log.message import Message
 from mqstore.store.log.write import LogWriter
 from mqstore.store.plan.observer import Policy
 from mqstore.store.recover.recovery import analyze

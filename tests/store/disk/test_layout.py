@@ -9,7 +9,7 @@ import pytest
 
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
-from mqstore.store.disk.layout import Layout
+from mqstore.store.disk.layout import Layout, queue_directory
 from mqstore.store.errors import InvalidInput, Missing, NotAStore, Unreadable
 
 
@@ -123,3 +123,16 @@ def test_the_paths_of_a_store_to_be(tmp_path: Path) -> None:
     assert layout.commit_log_directories == (tmp_path / "new" / "commitlog",)
     assert layout.abort == tmp_path / "new" / "abort"
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("topic", ["", ".", "..", "a/../b", "/a", "a/", "a\0b", "x" * 256])
+def test_topics_that_can_have_no_directory(tmp_path: Path, topic: str) -> None:
+    with pytest.raises(InvalidInput):
+        queue_directory(tmp_path, topic, 0)
+
+
+def test_directories_of_queues(tmp_path: Path) -> None:
+    assert queue_directory(tmp_path, "%RETRY%g", 3) == tmp_path / "%RETRY%g" / "3"
+    assert queue_directory(tmp_path, "%LMQ%a/b", 0) == tmp_path / "%LMQ%a" / "b" / "0"
+    with pytest.raises(InvalidInput):
+        queue_directory(tmp_path, "T", -1)

@@ -16,8 +16,7 @@ from mqstore.formats.index_file import HEADER, ITEM, SLOT, file_size, items_offs
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Unreadable
-from mqstore.store.index.files import Geometry, IndexFile
-from mqstore.store.index.read import Answer, Index, sizes_of
+from mqstore.store.index.read import Answer, Geometry, Index, IndexFile, sizes_of
 
 from ...stores import truth
 from ..choices import clean_where

@@ -16,7 +16,7 @@ from mqstore.formats.index_file import file_size, index_file
 from mqstore.store.broker.dispatch import IndexItems
 from mqstore.store.disk.files import Files
 from mqstore.store.errors import InvalidInput
-from mqstore.store.index.files import Geometry
+from mqstore.store.index.read import Geometry
 from mqstore.store.index.write import IndexWriter, file_name
 
 from ..put.faults import CountingFiles

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import LimitExceeded
 from mqstore.store.inspect.stats import COUNTS, Group, Stats
+from mqstore.store.log.batch import messages
 from mqstore.store.log.commit_log import Batch
-from mqstore.store.log.message import Mark, messages
+from mqstore.store.log.message import Mark
 from mqstore.store.queues.references import commit_log_of
 
 from ...stores import unpack

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.log_rows import count_here
+from mqstore.store.arrow.stores import Ask
 from mqstore.store.errors import InvalidInput
 from mqstore.store.inspect.stats import stats_of_queues
 from mqstore.store.inspect.stats_dimensions import DIMENSIONS, OF_UNITS

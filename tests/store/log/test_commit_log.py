@@ -16,9 +16,9 @@ from mqstore.formats.commit_log import DLEDGER, PLAIN
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.errors import Missing, NotFound
 from mqstore.store.log.batch import Batch, ExtentKind
+from mqstore.store.log.batch import messages as each
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.message import Mark
-from mqstore.store.log.message import messages as each
 from mqstore.store.queues.references import commit_log_of
 from tests.damage import ALL_KINDS, DROP_FILE, Damage, Span, Victim, damage
 from tests.slices import rng, share

@@ -14,9 +14,9 @@ from mqstore.cli.json_text import dumps
 from mqstore.formats import kernel
 from mqstore.formats.derive import decode
 from mqstore.formats.message import MESSAGE, SysFlag
-from mqstore.store.log.batch import Batch
+from mqstore.store.log.batch import Batch, messages
 from mqstore.store.log.lines import Lines, lines
-from mqstore.store.log.message import Mark, messages
+from mqstore.store.log.message import Mark
 from mqstore.store.queues.references import commit_log_of
 
 from ...stores import unpack

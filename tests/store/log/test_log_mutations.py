@@ -17,9 +17,9 @@ from mqstore.formats import dledger
 from mqstore.formats.blank import BLANK, MAGIC_BLANK
 from mqstore.formats.commit_log import DLEDGER, PLAIN
 from mqstore.store.log.batch import Batch
+from mqstore.store.log.batch import messages as each
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.message import Mark, Message
-from mqstore.store.log.message import messages as each
 from mqstore.store.queues.references import commit_log_of
 from tests.slices import SEED, rng, share
 

@@ -19,8 +19,8 @@ from mqstore.formats import dledger
 from mqstore.formats.derive import decode
 from mqstore.formats.host import host_of
 from mqstore.formats.message import MAGIC_V2, MESSAGE
-from mqstore.store.log.batch import Batch
-from mqstore.store.log.message import Mark, Message, messages
+from mqstore.store.log.batch import Batch, messages
+from mqstore.store.log.message import Mark, Message
 from mqstore.store.queues.references import commit_log_of
 
 from ...slices import pick

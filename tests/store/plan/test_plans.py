@@ -11,13 +11,13 @@ import pytest
 from mqstore.store.audit.messages import Readability, scan_messages
 from mqstore.store.broker.dispatch_record import Dispatching
 from mqstore.store.broker.profiles import VERSIONS
+from mqstore.store.broker.snapshot import can_have_files
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.queues.references import commit_log_of
-from mqstore.store.queues.write import can_have_files
 from mqstore.store.recover.recovery import Recovery, analyze, plan_again
 from mqstore.store.session.apply import apply
 from mqstore.store.start.simulate import Outcome

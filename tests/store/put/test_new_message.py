@@ -18,8 +18,8 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, LimitExceeded, Refused
-from mqstore.store.log.batch import Batch
-from mqstore.store.log.message import Message, messages
+from mqstore.store.log.batch import Batch, messages
+from mqstore.store.log.message import Message
 from mqstore.store.put.new_message import NewBatch, NewMessage, encoded
 from mqstore.store.put.writer import Stored, StoreWriter
 from mqstore.store.queues.read_batches import BatchConsumeQueue

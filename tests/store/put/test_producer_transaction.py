@@ -16,8 +16,8 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, NotFound, Refused
 from mqstore.store.inspect.own_topics import transactions
-from mqstore.store.log.batch import Batch
-from mqstore.store.log.message import Message, messages
+from mqstore.store.log.batch import Batch, messages
+from mqstore.store.log.message import Message
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.producer import (
     TRANSACTION_ID,

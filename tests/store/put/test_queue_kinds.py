@@ -11,8 +11,7 @@ from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, LimitExceeded
-from mqstore.store.log.batch import Batch
-from mqstore.store.log.message import messages
+from mqstore.store.log.batch import Batch, messages
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.producer import check_producer
 from mqstore.store.put.writer import StoreWriter

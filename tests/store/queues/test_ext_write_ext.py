@@ -15,8 +15,7 @@ from mqstore.formats.consume_queue_ext import ADDRESS_BASE, END, END_OF_FILE
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.errors import Refused, Unsupported
-from mqstore.store.log.batch import Batch
-from mqstore.store.log.message import messages
+from mqstore.store.log.batch import Batch, messages
 from mqstore.store.put.message_columns import columns_of
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter, WriterOptions

@@ -11,10 +11,10 @@ import pytest
 from mqstore.store.broker.dispatch import Units, dispatch_columns
 from mqstore.store.broker.dispatch_record import Dispatching
 from mqstore.store.disk.files import Files
-from mqstore.store.disk.layout import queue_directories
-from mqstore.store.index.files import Geometry
+from mqstore.store.disk.layout import queue_directories, queue_directory
+from mqstore.store.index.read import Geometry
 from mqstore.store.index.write import IndexWriter
-from mqstore.store.queues.write import QueueWriter, queue_directory, unit_bytes
+from mqstore.store.queues.write import QueueWriter, unit_bytes
 
 from ...stores import NAMES, config, truth
 from ..real_log import columns_of, layout_of

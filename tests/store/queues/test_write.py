@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mqstore.formats.consume_queue import PRE_FILL, UNIT, UNIT_BYTES
 from mqstore.store.disk.files import Files
 from mqstore.store.errors import InvalidInput, Refused
-from mqstore.store.queues.write import QueueWriter, pieces, queue_directory, unit_bytes
+from mqstore.store.queues.write import QueueWriter, pieces, unit_bytes
 
 from ..put.faults import CountingFiles
 
@@ -88,16 +88,6 @@ def test_what_is_flushed(tmp_path: Path) -> None:
     assert files.steps == []
 
 
-@pytest.mark.parametrize("topic", ["", ".", "..", "a/../b", "/a", "a/", "a\0b", "x" * 256])
-def test_topics_that_are_no_directories(tmp_path: Path, topic: str) -> None:
-    with pytest.raises(InvalidInput):
-        queue_directory(tmp_path, topic, 0)
-
-
-def test_directories(tmp_path: Path) -> None:
-    assert queue_directory(tmp_path, "%RETRY%g", 3) == tmp_path / "%RETRY%g" / "3"
-    assert queue_directory(tmp_path, "%LMQ%a/b", 0) == tmp_path / "%LMQ%a" / "b" / "0"
-    with pytest.raises(InvalidInput):
-        queue_directory(tmp_path, "T", -1)
+def test_files_of_no_multiple_of_a_unit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="multiple"):
         QueueWriter(Files(), tmp_path, 101, None)

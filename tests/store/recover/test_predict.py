@@ -10,8 +10,7 @@ from mqstore.store.broker.profiles import profile_of
 from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
-from mqstore.store.index.files import Geometry, IndexFile
-from mqstore.store.index.read import sizes_of
+from mqstore.store.index.read import Geometry, IndexFile, sizes_of
 from mqstore.store.recover.predict import index_items_lost
 from mqstore.store.start.simulate import Outcome, simulate
 

@@ -13,8 +13,9 @@ from mqstore.formats.sparse_consume_queue import END, UNIT, UNIT_BYTES
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.errors import NotFound
+from mqstore.store.log.batch import messages
 from mqstore.store.log.commit_log import Batch, ExtentKind
-from mqstore.store.log.message import Message, messages
+from mqstore.store.log.message import Message
 from mqstore.store.queues.read_batches import SparseRange, SparseUnits, sparse_units, summary_of
 from mqstore.store.queues.units import is_valid
 from mqstore.store.search.compaction import compaction_queues, is_usual, open_log

@@ -11,8 +11,8 @@ import pytest
 from mqstore.formats.message_properties import format_properties
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
+from mqstore.store.log.batch import messages
 from mqstore.store.log.commit_log import CommitLog
-from mqstore.store.log.message import messages
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter
 from mqstore.store.queues.references import commit_log_of

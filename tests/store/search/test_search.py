@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from mqstore.store.errors import NotFound
+from mqstore.store.log.batch import messages as messages_of
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.log.message import is_batch_record, read_message
-from mqstore.store.log.message import messages as messages_of
 from mqstore.store.queues.places import Places, batches, merged
 from mqstore.store.search.find import find, read_queue
 from mqstore.store.search.key_search import search_key, uncovered

@@ -16,8 +16,8 @@ from mqstore.formats.json_table import JsonTable
 from mqstore.formats.kinds import KINDS
 from mqstore.store.errors import Missing, Unreadable
 from mqstore.store.settings import read
-from mqstore.store.settings.read import FILES, config_files, entries, read_config_file
-from mqstore.store.settings.summary import summaries_of
+from mqstore.store.settings.parse import entries
+from mqstore.store.settings.read import FILES, config_files, read_config_file, summaries_of
 
 from ...slices import examples
 from ...stores import ALL, NAMES, unpack

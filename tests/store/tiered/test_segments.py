@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.tiered_index import HEADER, HEADER_BYTES, ITEM, MAGIC_SEALED, SLOT
 from mqstore.store.inspect.recognise import recognise
+from mqstore.store.log.batch import messages
 from mqstore.store.log.commit_log import Batch, CommitLog
-from mqstore.store.log.message import Message, messages
+from mqstore.store.log.message import Message
 from mqstore.store.queues.read import ConsumeQueue
 from mqstore.store.settings.read import read_config_file
 from mqstore.store.tiered.segments import (

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mqstore.formats.timer_log import MAGIC_ROLL, UNIT_BYTES
+from mqstore.formats.timer_log import MAGIC_DELETE, MAGIC_ROLL, UNIT_BYTES
 from mqstore.formats.timer_wheel import SLOT_BYTES, SLOTS
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import read_timer_check
@@ -23,7 +24,7 @@ from mqstore.store.put.message_columns import columns_of
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter, WriterOptions
 from mqstore.store.timer.read import TimerUnits, timer_log, timer_wheel
-from mqstore.store.timer.wheel import Slot, Ticks, TimerWriter, rebuilt
+from mqstore.store.timer.wheel import NONE, Slot, Ticks, TimerWriter, Wheel
 
 from ...stores import unpack
 from ..put.faults import CountingFiles, Killed, KilledFiles
@@ -160,13 +161,31 @@ def test_ticks_and_rolling(tmp_path: Path) -> None:
     )
 
 
+def slots_of(log: Iterable[TimerUnits]) -> dict[int, Slot]:
+    """The slots by number that the entries of a timer log make, in its order.
+
+    A later tick takes a slot from an earlier one; num counts all entries, delivered ones, too.
+    """
+    ticks, empty = Ticks(), Slot(0, 0, 0, 0, 0)
+    wheel = Wheel(ticks, lambda _: empty)
+    for part in log:
+        names = ("curr_write_time", "delayed_time", "magic")
+        columns = (part.units[name].tolist() for name in names)
+        for position, written, delay, magic in zip(part.position.tolist(), *columns, strict=True):
+            slot = wheel.slot(ticks.of(written + delay))
+            first = position if slot.first_pos == NONE else slot.first_pos
+            step = -1 if magic & MAGIC_DELETE else 1
+            wheel.put(Slot(slot.time, first, position, slot.num + step, slot.magic))
+    return wheel.changed
+
+
 @pytest.mark.parametrize("name", ["5.3.3-timer-clean", "5.5.0-timer-clean"])
 def test_a_lost_wheel_is_rebuilt_from_a_real_log(name: str, tmp_path: Path) -> None:
     """Every slot of the real wheel whose entries the log still has, but for its count."""
     root = unpack(name, tmp_path)
     log = MappedFileQueue.open(root / "timerlog")
     units = [part for part in timer_log(log) if isinstance(part, TimerUnits)]
-    made = rebuilt(units, Ticks())
+    made = slots_of(units)
     parts = list(timer_wheel(root / "timerwheel"))
     numbers = np.concatenate([part.number for part in parts]).tolist()
     slots = np.concatenate([part.slots for part in parts])

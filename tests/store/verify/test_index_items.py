@@ -11,7 +11,7 @@ import pytest
 
 from mqstore.formats.derive import dtype_of
 from mqstore.formats.index_file import ITEM
-from mqstore.store.index.files import WINDOW_ITEMS, Header, IndexFile
+from mqstore.store.index.read import WINDOW_ITEMS, Header, IndexFile
 from mqstore.store.verify.index_items import ItemCursor, Picked
 
 RECORD_BYTES = 64

@@ -10,7 +10,7 @@ from random import Random
 from mqstore.formats.index_file import HEADER, ITEM, ITEM_BYTES, SLOT, items_offset, slots_offset
 from mqstore.formats.message import SysFlag
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.index.files import Header, Item
+from mqstore.store.index.read import Header, Item
 from mqstore.store.search.store import Store
 
 from ....stores import config

@@ -8,7 +8,7 @@ import pytest
 
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, NotFound
-from mqstore.store.recover.slave import EPOCH_FILE, SlaveCut, slave_cut
+from mqstore.store.recover.predict import EPOCH_FILE, SlaveCut, slave_cut
 from tests import stores
 
 NAME = "5.3.3-v2"

@@ -13,7 +13,7 @@ from mqstore.store.broker.profiles import profile_of
 from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
-from mqstore.store.recover.timer_loss import TimerLoss, timer_loss
+from mqstore.store.recover.broker_bugs import TimerLoss, timer_loss
 from mqstore.store.start.simulate import simulate
 
 from ... import recovery_cases, stores

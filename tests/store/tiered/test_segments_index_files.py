@@ -24,7 +24,7 @@ from mqstore.formats.tiered_index_file import (
 )
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.inspect.recognise import recognise
-from mqstore.store.tiered.index_files import (
+from mqstore.store.tiered.segments import (
     TieredIndexFile,
     index_items,
     odd_slots,

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from mqstore.formats.hashing import crc31
 from mqstore.store.inspect.recognise import recognise
-from mqstore.store.settings import controller_files
-from mqstore.store.settings.read import read_config_file
-from mqstore.store.settings.summary import summary_of
+from mqstore.store.settings import read as config_files
+from mqstore.store.settings.read import read_config_file, summary_of
 
 #: The example of the specification (spec 06, 6.2), written by the real class.
 EPOCHS = b"2\n773307083\n7-7000\n8-8000\n"
@@ -75,7 +74,7 @@ def test_the_bak_of_epochs(tmp_path: Path) -> None:
 @given(st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)), max_size=20))
 def test_any_epochs(rows: list[tuple[int, int]]) -> None:
     lines = b"".join(b"%d-%d\n" % row for row in rows)
-    found = controller_files.parse_epochs(b"%d\n%d\n" % (len(rows), crc31(lines)) + lines)
+    found = config_files.parse_epochs(b"%d\n%d\n" % (len(rows), crc31(lines)) + lines)
     assert found.problem == ""
     assert found.value["epochs"] == {str(epoch): offset for epoch, offset in rows}
 
@@ -83,7 +82,7 @@ def test_any_epochs(rows: list[tuple[int, int]]) -> None:
 @given(st.binary(max_size=60) | st.text("0123456789-+#\r\n x", max_size=60).map(str.encode))
 def test_any_bytes(data: bytes) -> None:
     """Nothing is raised; the place of a problem is in the text."""
-    for parse in (controller_files.parse_epochs, controller_files.parse_identity):
+    for parse in (config_files.parse_epochs, config_files.parse_identity):
         found = parse(data)
         assert 0 <= found.position <= len(data)
 
