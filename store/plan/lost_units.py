@@ -98,8 +98,10 @@ def _own_queue_first(snapshot: Snapshot, units: LostUnits) -> LostUnits:
     for position in np.unique(units.position[again]).tolist():
         first, behind = np.searchsorted(units.position, [position, position + 1])
         rows = np.arange(first, behind)
-        topic = _topic_at(log, position, int(units.size[first]))
         names = [units.queues[int(units.queue[row])] for row in rows]
+        if len(set(names)) == 1:
+            continue
+        topic = _topic_at(log, position, int(units.size[first]))
         own = [name.topic == topic and name in snapshot.queues for name in names]
         further[rows] = ~np.array(own, np.bool_) & any(own)
     return units.take(np.lexsort((units.queue, further, units.position)))

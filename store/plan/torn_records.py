@@ -272,7 +272,12 @@ def all_put_right(
         worth = (born > 0) & (stored > 0)  # neither zeros nor, mostly, noise
         if near_ms:
             worth &= np.abs(stored // 2 - near_ms // 2) <= _CLOCK_MS // 2
-        for row in rows[worth].tolist():
+        lengths, crcs = columns.ints("body_length"), columns.ints("body_crc")
+        bodies = columns.ragged("body")
+        for at in np.flatnonzero(worth).tolist():
+            row = int(rows[at])
+            if not _is_whole(bodies[at], int(lengths[at]), int(crcs[at])):
+                continue
             piece = put_right(log, units, row, near_ms, delay_levels)
             if piece is not None:
                 found[piece[0]] = bytes(piece[1])
@@ -328,7 +333,7 @@ def _fields(raw: bytes, topic: bytes) -> dict[str, Any] | None:
     if not 0 <= length <= len(raw) - SMALLEST - len(topic):
         return None
     body = columns.ragged("body")[0]
-    if len(body) != length or (body and crc31(body) != int(columns.ints("body_crc")[0])):
+    if not _is_whole(body, length, int(columns.ints("body_crc")[0])):
         return None
     fields: dict[str, Any] = {name: int(columns.ints(name)[0]) for name in (*_KEPT, _PREPARED)}
     for host in ("born_host", "store_host"):
@@ -339,6 +344,11 @@ def _fields(raw: bytes, topic: bytes) -> dict[str, Any] | None:
     state = SysFlag.COMMIT if fields[_PREPARED] else 0
     flags = fields["sys_flag"] & ~TRANSACTION_MASK | state
     return {**fields, "magic_code": magic, "sys_flag": flags, "topic": topic, "body": body}
+
+
+def _is_whole(body: bytes, length: int, crc: int) -> bool:
+    """It has its length and its checksum; an empty one has none."""
+    return len(body) == length and not (body and crc31(body) != crc)
 
 
 def _is_plausible(fields: dict[str, Any], near_ms: int) -> bool:

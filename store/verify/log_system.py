@@ -179,7 +179,8 @@ _TOGETHER = 1 << 16
 
 def _halves(records: Records) -> Ints:
     """Rows of half messages, of both topics that brokers may have for them."""
-    return np.union1d(records.of_topic(HALF_TOPIC), records.of_topic(ROCKSDB_HALF_TOPIC))
+    rows = [records.of_topic(topic) for topic in (HALF_TOPIC, ROCKSDB_HALF_TOPIC)]
+    return np.sort(np.concatenate(rows))  # np.union1d imports np.ma, which takes longer
 
 
 @of_records("I-047")
