@@ -158,18 +158,20 @@ def _analyze(
         # what plans comes behind the pass over the log
         from ..store.plan.observer import Policy as Planned
         from ..store.recover.recovery import analyze
-        from ..store.repair.widened import widened
+        from ..store.repair.widened import needs_log, widened
 
+        planned = Planned(asked.policy.value)
         found = analyze(
             layout,
             asked.version,
-            policy=Planned(asked.policy.value),
+            policy=planned,
             lost_tag=asked.lost_tag,
             replica=replica,
             force_empty_log=force_empty_log,
             jobs=common.jobs,
             tell=tell,
             proved=proved,
+            exact=planned is Planned.KEEP and needs_log(others.findings),
         )
         found = widened(found, with_start(others, found).findings)
         return Judged(found, with_start(others, found))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-VERSION = 5
+VERSION = 6
 """What the operations of the library are, by a number that changes with them."""
 NAME = "_kernel.so"
 _MANY = 256
@@ -41,6 +41,7 @@ class Operation(IntEnum):
     MEET = 9
     GO_ON = 10
     LINES = 11
+    LINK = 12
 
 
 def is_wanted(rows: int = _MANY) -> bool:

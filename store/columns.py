@@ -86,6 +86,8 @@ def kept(column: T) -> T:
 
 
 def _taken(value: Any, key: Key) -> Any:
+    if isinstance(value, np.ndarray) and isinstance(key, np.ndarray) and key.dtype == np.int64:
+        return value.take(key, axis=0)  # the same, quicker
     if isinstance(value, _ARRAYS):
         return value[key]
     return value.take(key) if isinstance(value, (Columns, Rows)) else value

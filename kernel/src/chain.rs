@@ -1,7 +1,9 @@
 //! Following the items of a log, one behind the other, as long as each is plain.
 
+use std::ops::Range;
+
 use crate::rows::{self, Numbering};
-use crate::table::{each, Block, Columns, Table, BLOCK};
+use crate::table::{each, Block, Columns, Table, Texts, BLOCK};
 use crate::text::{self, Items, Names, Values};
 
 /// Where size, magic code and own position of an item stand, and where the record begins in it.
@@ -110,46 +112,46 @@ impl<'a> Notes<'a> {
         table: &Table, names: &'a Names, numbers: &[i64], out: &'a mut [i64], odd: &'a mut [u8],
     ) -> Option<Notes<'a>> {
         let size = |i: usize| usize::try_from(*numbers.get(i)?).ok();
-        let column = |i: usize| size(i).filter(|&c| c + 1 < table.columns());
-        let (stride, named) = (odd.len(), size(2).filter(|&n| n > 0)?);
-        let (told, out) = out.split_at_mut_checked(2)?;
-        let (ids, out) = out.split_at_mut_checked(stride)?;
-        let (leaders, out) = out.split_at_mut_checked(stride)?;
-        let (sums, out) = out.split_at_mut_checked(stride)?;
-        let (columns, hashes) = out.split_at_mut_checked(named.checked_mul(3)?.checked_mul(stride)?)?;
+        let column = |i: usize| size(i).filter(|&c| c + 1 < table.columns);
+        let (stride, named, mut out) = (odd.len(), size(2).filter(|&n| n > 0)?, out);
+        let mut cut = |size: Option<usize>| {
+            let (part, rest) = std::mem::take(&mut out).split_at_mut_checked(size?)?;
+            out = rest;
+            Some(part)
+        };
         let apart = u8::try_from(*numbers.get(5)?);
-        let room = if apart.is_ok() { named * stride } else { 0 };
-        (hashes.len() == room).then_some(Notes {
+        let notes = Notes {
             numbered: column(0)?,
             numbering: Numbering::default(),
-            ids,
-            leaders,
+            told: cut(Some(2))?,
+            ids: cut(Some(stride))?,
+            leaders: cut(Some(stride))?,
             itemized: column(1)?,
             items: Items::of(names),
-            values: Values { columns, names: named, texts: stride },
-            odd,
-            sums,
+            sums: cut(Some(stride))?,
             sum: (size(3)?, *numbers.get(4)? as u64),
-            hashes,
+            values: Values { columns: cut(named.checked_mul(3 * stride))?, names: named, texts: stride },
+            hashes: cut(if apart.is_ok() { named.checked_mul(stride) } else { Some(0) })?,
             apart: apart.unwrap_or(0),
-            told,
-        })
+            odd,
+        };
+        out.is_empty().then_some(notes)
     }
 
-    fn add(&mut self, buf: &'a [u8], columns: &Columns, row: usize, count: usize) -> Option<()> {
-        let (texts, rows) = (columns.strings(self.numbered, row, count), row..row + count);
-        self.told[0] = self.numbering.add(buf, texts, row, &mut self.ids[rows.clone()], self.leaders)?;
-        let texts = columns.strings(self.itemized, row, count);
-        self.items.add(buf, texts, row, &mut self.values, &mut self.odd[rows.clone()])?;
+    fn add(&mut self, buf: &'a [u8], columns: &Columns, rows: Range<usize>) -> Option<()> {
+        let (texts, row) = (columns.texts(buf, self.numbered, rows.clone())?, rows.start);
+        self.told[0] = self.numbering.add(texts, row, &mut self.ids[rows.clone()], self.leaders)?;
+        let texts = columns.texts(buf, self.itemized, rows.clone())?;
+        self.items.add(texts, row, &mut self.values, &mut self.odd[rows.clone()])?;
         self.told[1] = self.items.all as i64;
         let stride = self.values.texts;
         let value = |i: usize| {
             let (starts, lengths) = self.values.columns[3 * i * stride..].split_at(stride);
-            (&starts[rows.clone()], &lengths[rows.clone()])
+            Texts::of(buf, &starts[rows.clone()], &lengths[rows.clone()])
         };
-        each(buf, value(0), &mut self.sums[rows.clone()], |_, text| rows::sum(text, self.sum.0, self.sum.1) as i64)?;
+        each(value(0)?, &mut self.sums[rows.clone()], |_, text| rows::sum(text, self.sum.0, self.sum.1) as i64)?;
         for (i, hashes) in self.hashes.chunks_exact_mut(stride.max(1)).enumerate() {
-            text::plain_hashes(buf, value(i), self.apart, &mut hashes[rows.clone()])?;
+            text::plain_hashes(value(i)?, self.apart, &mut hashes[rows.clone()])?;
         }
         Some(())
     }
@@ -162,7 +164,7 @@ pub fn follow<'a>(
 ) -> Option<(usize, usize)> {
     let &Chain { table, frame, buf, base, crc } = chain;
     let (own, fields) = out.split_at_mut_checked(OWN.checked_mul(stride)?)?;
-    let mut columns = Columns::of(fields, table.columns(), stride)?;
+    let mut columns = Columns::of(fields, table.columns, stride)?;
     let mut block = Block::default();
     let (mut rows, mut met) = (0, at);
     loop {
@@ -185,7 +187,7 @@ pub fn follow<'a>(
             table.check(buf, plain, &columns, rows, &mut own[2 * stride + rows..][..plain]);
         }
         if let Some(notes) = &mut notes {
-            notes.add(buf, &columns, rows, plain)?;
+            notes.add(buf, &columns, rows..rows + plain)?;
         }
         if plain > 0 {
             at = block.limits[plain - 1];

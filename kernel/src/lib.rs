@@ -14,8 +14,10 @@ pub mod text;
 use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
+use table::{each, Texts};
+
 /// Changes when an operation does: Python uses no library of another number.
-pub const VERSION: i64 = 5;
+pub const VERSION: i64 = 6;
 /// The answer to arguments that make no sense.
 pub const WRONG: i64 = -1;
 
@@ -128,58 +130,47 @@ impl Args<'_> {
     }
 }
 
-/// The operations by number; each says which arrays and numbers it wants.
+/// The operations by number; each says which arrays and numbers it wants. Texts: buffer, starts, lengths.
 fn run(operation: i64, args: &Args) -> Option<i64> {
+    let texts = |i: usize| Texts::of(args.get(i)?, args.get(i + 1)?, args.get(i + 2)?);
+    let done = |_| 0;
     match operation {
         0 => Some(VERSION),
         1 => follow_chain(args),
         2 => decode(args),
-        // buffer, starts, lengths, out: CRC-32 of each text without its top bit
-        3 => {
-            let texts = (args.get(1)?, args.get(2)?);
-            table::each(args.get(0)?, texts, args.get_mut(3)?, |_, text| table::crc31(text) as i32)?;
-            Some(0)
-        }
-        // names, their lengths, buffer, starts, lengths, values, odd, all; names with values
+        // texts, out: CRC-32 of each without its top bit
+        3 => each(texts(0)?, args.get_mut(3)?, |_, text| table::crc31(text) as i32).map(done),
+        // names, their lengths, texts, values, odd, all; names with values
         4 => {
-            let (starts, known) = (args.get(3)?, text::Names::of(args.get(0)?, args.get(1)?)?);
-            let mut values = text::Values { columns: args.get_mut(5)?, names: args.size(0)?, texts: starts.len() };
+            let (texts, known) = (texts(2)?, text::Names::of(args.get(0)?, args.get(1)?)?);
+            let mut values = text::Values { columns: args.get_mut(5)?, names: args.size(0)?, texts: texts.len() };
             let mut items = text::Items::of(&known);
-            items.add(args.get(2)?, (starts, args.get(4)?), 0, &mut values, args.get_mut(6)?)?;
-            args.get_mut::<i64>(7)?.first_mut().map(|all| *all = items.all as i64)?;
-            Some(0)
+            items.add(texts, 0, &mut values, args.get_mut(6)?)?;
+            args.get_mut::<i64>(7)?.first_mut().map(|all| *all = items.all as i64).map(done)
         }
-        // buffer, starts, lengths, seeds (none: 0), out: -1 of what is no UTF-8
+        // texts, seeds (none: 0), out: -1 of what is no UTF-8
         5 => {
-            let (texts, seeds) = ((args.get(1)?, args.get(2)?), args.get::<i32>(3)?);
+            let seeds = args.get::<i32>(3)?;
             let seed = |row: usize| seeds.get(row).map_or(0, |&seed| seed as u32);
             let hash = |row, text: &[u8]| text::java_hash(seed(row), text).map_or(-1, i64::from);
-            table::each(args.get(0)?, texts, args.get_mut(4)?, hash)?;
-            Some(0)
+            each(texts(0)?, args.get_mut(4)?, hash).map(done)
         }
-        // buffer, starts, lengths, ids, leaders
-        6 => {
-            let texts = (args.get(1)?, args.get(2)?);
-            rows::Numbering::default().add(args.get(0)?, texts, 0, args.get_mut(3)?, args.get_mut(4)?)
-        }
-        // buffer, starts, lengths, target, places
-        7 => rows::copy(args.get(0)?, args.get(1)?, args.get(2)?, args.get_mut(3)?, args.get(4)?),
-        // buffer, starts, lengths, out; words, factor
+        // texts, ids, leaders
+        6 => rows::Numbering::default().add(texts(0)?, 0, args.get_mut(3)?, args.get_mut(4)?),
+        // texts, target, places
+        7 => rows::copy(texts(0)?, args.get_mut(3)?, args.get(4)?),
+        // texts, out; words, factor
         8 => {
-            let (texts, words, factor) = ((args.get(1)?, args.get(2)?), args.size(0)?, args.number(1)? as u64);
-            table::each(args.get(0)?, texts, args.get_mut(3)?, |_, text| rows::sum(text, words, factor) as i64)?;
-            Some(0)
+            let (words, factor) = (args.size(0)?, args.number(1)? as u64);
+            each(texts(0)?, args.get_mut(3)?, |_, text| rows::sum(text, words, factor) as i64).map(done)
         }
         // numbers, marks, told
         9 => rows::meet(args.get(0)?, args.get_mut(1)?, args.get_mut(2)?),
         // group, value, count, next, first, before
-        10 => rows::go_on(
-            args.get(0)?,
-            (args.get(1)?, args.get(2)?),
-            args.get_mut(3)?,
-            args.get_mut(4)?,
-            args.get_mut(5)?,
-        ),
+        10 => {
+            let rows = (args.get(0)?, args.get(1)?, args.get(2)?);
+            rows::go_on(rows, args.get_mut(3)?, args.get_mut(4)?, args.get_mut(5)?)
+        }
         // pieces, constants, buffer, bounds, columns, ends, out; first
         11 => {
             let (pieces, constants, buf, bounds) = (args.get(0)?, args.get(1)?, args.get(2)?, args.get(3)?);
@@ -187,6 +178,8 @@ fn run(operation: i64, args: &Args) -> Option<i64> {
             let template = lines::Template { pieces, constants, buf, bounds, columns, rows: ends.len() };
             Some(template.write(args.size(0)?, ends, args.get_mut(6)?))
         }
+        // hashes, previous, newest; number of the first
+        12 => rows::link(args.get(0)?, args.get(1)?, args.get_mut(2)?, args.number(0)?),
         _ => None,
     }
 }
@@ -218,7 +211,7 @@ fn decode(args: &Args) -> Option<i64> {
     if limits.len() != count {
         return None;
     }
-    let mut columns = table::Columns::of(fields, table.columns(), count)?;
+    let mut columns = table::Columns::of(fields, table.columns, count)?;
     let mut block = table::Block::default();
     let mut good = 0;
     for first in (0..count).step_by(table::BLOCK) {

@@ -2,7 +2,7 @@
 
 use std::hash::BuildHasher;
 
-use crate::table::{same, string, word};
+use crate::table::{same, word, Texts};
 
 /// A quick hash with a secret that is another one each time: both halves of a product with it are kept, so
 /// that no difference of texts cancels out whatever the secret is.
@@ -45,14 +45,12 @@ impl Default for Numbering<'_> {
 impl<'a> Numbering<'a> {
     /// Number the texts of further rows, the first of which is `row`. leaders: the first row of each number.
     /// Returns how many numbers there are now. A text of negative length counts as an empty one.
-    pub fn add(
-        &mut self, buf: &'a [u8], (starts, lengths): (&[i64], &[i64]), row: usize, ids: &mut [i64], leaders: &mut [i64],
-    ) -> Option<i64> {
-        if starts.len() != ids.len() || lengths.len() != ids.len() {
+    pub fn add(&mut self, texts: Texts<'a, '_>, row: usize, ids: &mut [i64], leaders: &mut [i64]) -> Option<i64> {
+        if texts.len() != ids.len() {
             return None;
         }
         for (i, id) in ids.iter_mut().enumerate() {
-            let text = string(buf, starts[i], lengths[i])?;
+            let text = texts.get(i)?;
             if !self.known.get(self.latest).is_some_and(|known| same(known, text)) {
                 self.latest = self.find(text)?;
                 if self.latest == self.known.len() {
@@ -93,18 +91,15 @@ fn free(slots: &[u32], hash: u64, same: impl Fn(u32) -> bool) -> usize {
 }
 
 /// Copy texts to places of another buffer. None: one of them does not fit.
-pub fn copy(buf: &[u8], starts: &[i64], lengths: &[i64], target: &mut [u8], places: &[i64]) -> Option<i64> {
-    if starts.len() != lengths.len() || starts.len() != places.len() {
-        return None;
-    }
-    for ((&start, &length), &place) in starts.iter().zip(lengths).zip(places) {
-        let text = string(buf, start, length)?;
+pub fn copy(texts: Texts, target: &mut [u8], places: &[i64]) -> Option<i64> {
+    for (row, &place) in places.iter().enumerate() {
+        let text = texts.get(row)?;
         if !text.is_empty() {
             let place = usize::try_from(place).ok()?;
             target.get_mut(place..place.checked_add(text.len())?)?.copy_from_slice(text);
         }
     }
-    Some(starts.len() as i64)
+    (places.len() == texts.len()).then_some(places.len() as i64)
 }
 
 /// The first `words` words of eight bytes of a text, the last one filled up with zeros, each multiplied with
@@ -132,21 +127,18 @@ pub fn meet(numbers: &[i64], marks: &mut [i32], told: &mut [u8]) -> Option<i64> 
     }
     // these among themselves: a table of all of them, half empty
     let mut slots = vec![u32::MAX; (2 * numbers.len() + 2).next_power_of_two()];
-    let (mixer, mask) = (Mixer::new(), slots.len() - 1); // a producer chooses numbers, and none of their slots
+    let mixer = Mixer::new(); // a producer chooses numbers, and none of their slots
     let mut again = 0;
-    for row in 0..numbers.len() {
+    for (row, told) in told.iter_mut().enumerate() {
         let number = numbers[row] as u64;
-        let mut at = mixer.number(number) as usize & mask;
-        while slots[at] != u32::MAX && numbers[slots[at] as usize] != numbers[row] {
-            at = (at + 1) & mask;
-        }
+        let at = free(&slots, mixer.number(number), |other| numbers[other as usize] == numbers[row]);
         if slots[at] != u32::MAX {
-            told[row] = 2;
+            *told = 2;
         } else {
             slots[at] = u32::try_from(row).ok()?;
         }
         marks[place(number)] = mark(number);
-        again += i64::from(told[row] == 2);
+        again += i64::from(*told == 2);
     }
     Some(again)
 }
@@ -155,7 +147,7 @@ pub fn meet(numbers: &[i64], marks: &mut [i32], told: &mut [u8]) -> Option<i64> 
 /// count: how far a row moves its group; first: where a group began, or -1. At the first row that does
 /// not go on, or is negative, `next` is set back; what `first` was given by the rows before stays. Returns how many rows went on: all, or none.
 pub fn go_on(
-    group: &[i64], (value, count): (&[i64], &[i64]), next: &mut [i64], first: &mut [i64], before: &mut [i64],
+    (group, value, count): (&[i64], &[i64], &[i64]), next: &mut [i64], first: &mut [i64], before: &mut [i64],
 ) -> Option<i64> {
     let rows = group.len();
     if value.len() != rows || count.len() != rows || before.len() != rows || first.len() != next.len() {
@@ -179,4 +171,21 @@ pub fn go_on(
         }
     }
     Some(rows as i64)
+}
+
+/// Items with numbers from `first` on: each is put in front of the chain of its slot, whose newest item so far it names as
+/// the one before it. Returns how many do, up to one that does not, or has a negative hash.
+pub fn link(hashes: &[i32], previous: &[i32], newest: &mut [i32], first: i64) -> Option<i64> {
+    let slots = u32::try_from(newest.len()).unwrap_or(u32::MAX);
+    if hashes.len() != previous.len() || slots == 0 {
+        return None;
+    }
+    for (row, (&hash, &previous)) in hashes.iter().zip(previous).enumerate() {
+        let slot = u32::try_from(hash).map(|hash| &mut newest[(hash % slots) as usize]);
+        match slot {
+            Ok(slot) if *slot == previous => *slot = first.wrapping_add(row as i64) as i32,
+            _ => return Some(row as i64),
+        }
+    }
+    Some(hashes.len() as i64)
 }

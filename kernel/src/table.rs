@@ -1,7 +1,7 @@
 //! A table: what Python makes of a construct schema. Steps over a record's bytes, from front to
 //! back; each writes numbers of records into columns. A string is two columns: start and length.
 
-use std::slice::ChunksExact;
+use std::ops::Range;
 
 /// One row of a table: the operation and up to five numbers.
 pub const WIDTH: usize = 6;
@@ -14,68 +14,71 @@ pub const BLOCK: usize = 128;
 pub enum Step {
     /// Go behind the next bytes, which the steps behind this one read.
     Run(usize),
-    /// A number of `width` bytes in the run.
+    /// A number of 1, 2, 4 or 8 bytes in the run.
     Number { column: usize, offset: usize, width: usize, signed: bool, little: bool },
     /// As many bytes of the run as the step says.
     Fixed { column: usize, offset: usize, length: usize },
-    /// As many bytes as a column says, plus `add`.
-    Take { column: usize, length: usize, add: i64 },
-    /// All that is left.
-    Rest { column: usize },
+    /// As many bytes as a column says, plus `add`; without a column all that is left.
+    Take { column: usize, length: Option<usize>, add: i64 },
     /// The next `yes` steps where a column is `number`, or has some of its bits, else the `no` ones behind them.
     If { column: usize, equal: bool, number: i64, yes: usize, no: usize },
 }
 
-/// What has to hold of a record that a chain goes on behind.
+/// What has to hold of a column of a record that a chain goes on behind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rule {
-    /// The record ends where this column says.
-    Size(usize),
-    /// The column is the record's own position.
-    Position(usize),
-    /// The column is one of three numbers.
-    Known(usize, [i64; 3]),
+    /// It is the record's size.
+    Size,
+    /// It is the record's own position.
+    Position,
+    /// It is one of three numbers.
+    Known([i64; 3]),
 }
 
-/// A table that was looked through: no column is out of range, no branch leaves its steps.
+/// A table that was looked through: no column is out of range.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     steps: Vec<Step>,
-    rules: Vec<Rule>,
+    rules: Vec<(usize, Rule)>,
     /// Start of the string whose checksum is stored in the second column.
     checksum: Option<(usize, usize)>,
-    columns: usize,
+    /// How many columns it fills.
+    pub columns: usize,
 }
 
-/// Where records begin and may end, and where the steps have come to. `ok`: all bytes were there.
+/// Where records begin and may end, and where the steps have come to.
 pub struct Block {
     /// First byte of each record.
     pub starts: [usize; BLOCK],
     /// Byte behind the last that may be read.
     pub limits: [usize; BLOCK],
-    /// Where the run begins.
-    runs: [usize; BLOCK],
-    /// The bytes of the run of each record, one behind the other; zeros of one that is not ok.
-    bytes: Vec<u8>,
-    /// How many they are of each.
-    size: usize,
     /// Byte behind the last that was read.
     pub ends: [usize; BLOCK],
-    /// All lengths fit.
+    /// All lengths fit: all bytes were there.
     pub ok: [bool; BLOCK],
+    /// Where the run begins; `NOWHERE` of a record that is not ok.
+    runs: [usize; BLOCK],
 }
+
+/// No buffer has a byte there, nor within a run behind it.
+const NOWHERE: usize = usize::MAX >> 1;
 
 impl Default for Block {
     fn default() -> Block {
-        Block {
-            starts: [0; BLOCK],
-            limits: [0; BLOCK],
-            runs: [0; BLOCK],
-            bytes: Vec::new(),
-            size: 1,
-            ends: [0; BLOCK],
-            ok: [false; BLOCK],
-        }
+        let nothing = [0; BLOCK];
+        Block { starts: nothing, limits: nothing, ends: nothing, ok: [false; BLOCK], runs: [NOWHERE; BLOCK] }
+    }
+}
+
+impl Block {
+    /// Go behind the next bytes of a record. Returns where they begin, or that they are not there.
+    #[inline]
+    fn pass(&mut self, i: usize, length: Option<usize>) -> Option<usize> {
+        let at = self.ends[i];
+        let length = length.filter(|&n| self.ok[i] && n <= self.limits[i].saturating_sub(at));
+        self.ok[i] = length.is_some();
+        self.ends[i] = at + length.unwrap_or(0);
+        length.map(|_| at)
     }
 }
 
@@ -91,14 +94,15 @@ impl<'a> Columns<'a> {
         (columns.checked_mul(stride)? <= numbers.len()).then_some(Columns { numbers, stride })
     }
 
-    fn part(&mut self, column: usize, row: usize, count: usize) -> &mut [i64] {
-        &mut self.numbers[column * self.stride + row..][..count]
+    fn set_string(&mut self, column: usize, row: usize, (start, length): (usize, usize)) {
+        let at = column * self.stride + row;
+        (self.numbers[at], self.numbers[at + self.stride]) = (start as i64, length as i64);
     }
 
-    /// Starts and lengths of the strings of some rows.
-    pub fn strings(&self, column: usize, row: usize, count: usize) -> (&[i64], &[i64]) {
-        let at = column * self.stride + row;
-        (&self.numbers[at..][..count], &self.numbers[at + self.stride..][..count])
+    /// The strings of some rows.
+    pub fn texts<'b>(&self, buf: &'b [u8], column: usize, rows: Range<usize>) -> Option<Texts<'b, '_>> {
+        let (starts, lengths) = self.numbers.get(column * self.stride..)?.split_at_checked(self.stride)?;
+        Texts::of(buf, starts.get(rows.clone())?, lengths.get(rows)?)
     }
 
     /// One number.
@@ -112,9 +116,9 @@ fn place(number: i64, below: usize) -> Option<usize> {
 }
 
 impl Table {
-    /// Look through rows of six numbers. None: they make no sense.
+    /// Look through rows of six numbers, a thousand at most. None: they make no sense.
     pub fn of(rows: &[i64], columns: usize) -> Option<Table> {
-        if rows.len() % WIDTH != 0 || columns > 1 << 12 {
+        if rows.len() % WIDTH != 0 || rows.len() > WIDTH << 10 || columns > 1 << 12 {
             return None;
         }
         let mut table = Table { columns, ..Table::default() };
@@ -122,41 +126,33 @@ impl Table {
             let own = |i: usize| place(row[i], columns);
             let size = |i: usize| place(row[i], 1 << 30);
             let two = |i: usize| place(row[i], columns.checked_sub(1)?);
-            let step = match row[0] {
-                0 => Step::Number {
+            match row[0] {
+                0 => table.steps.push(Step::Number {
                     column: own(1)?,
                     offset: size(2)?,
-                    width: size(3).filter(|w| (1..=8).contains(w))?,
+                    width: size(3).filter(|w| matches!(w, 1 | 2 | 4 | 8))?,
                     signed: row[4] != 0,
                     little: row[5] != 0,
-                },
-                1 => Step::Run(size(1)?),
-                2 => Step::Fixed { column: two(1)?, offset: size(2)?, length: size(3)? },
-                3 => Step::Take { column: two(1)?, length: own(2)?, add: i64::from(i32::try_from(row[3]).ok()?) },
-                4 => Step::Rest { column: two(1)? },
-                5 => Step::If { column: own(1)?, equal: row[2] != 0, number: row[3], yes: size(4)?, no: size(5)? },
-                10..=12 => {
-                    table.rules.push(match row[0] {
-                        10 => Rule::Size(own(1)?),
-                        11 => Rule::Position(own(1)?),
-                        _ => Rule::Known(own(1)?, [row[2], row[3], row[4]]),
-                    });
-                    continue;
+                }),
+                1 => table.steps.push(Step::Run(size(1)?)),
+                2 => table.steps.push(Step::Fixed { column: two(1)?, offset: size(2)?, length: size(3)? }),
+                3 => {
+                    let add = i64::from(i32::try_from(row[3]).ok()?);
+                    table.steps.push(Step::Take { column: two(1)?, length: Some(own(2)?), add });
                 }
-                13 => {
-                    table.checksum = Some((two(1)?, own(2)?));
-                    continue;
+                4 => table.steps.push(Step::Take { column: two(1)?, length: None, add: 0 }),
+                5 => {
+                    let (equal, yes, no) = (row[2] != 0, size(4)?, size(5)?);
+                    table.steps.push(Step::If { column: own(1)?, equal, number: row[3], yes, no });
                 }
+                10 => table.rules.push((own(1)?, Rule::Size)),
+                11 => table.rules.push((own(1)?, Rule::Position)),
+                12 => table.rules.push((own(1)?, Rule::Known([row[2], row[3], row[4]]))),
+                13 => table.checksum = Some((two(1)?, own(2)?)),
                 _ => return None,
-            };
-            table.steps.push(step);
+            }
         }
-        nested(&table.steps, 0).then_some(table)
-    }
-
-    /// How many columns it fills.
-    pub fn columns(&self) -> usize {
-        self.columns
+        Some(table)
     }
 
     /// Run the steps over the first `count` records of a block; rows from `row` on.
@@ -169,8 +165,7 @@ impl Table {
     }
 
     fn steps_over(
-        &self, mut steps: &[Step], buf: &[u8], block: &mut Block, rows: std::ops::Range<usize>, out: &mut Columns,
-        row: usize,
+        &self, mut steps: &[Step], buf: &[u8], block: &mut Block, rows: Range<usize>, out: &mut Columns, row: usize,
     ) {
         while let Some((step, behind)) = steps.split_first() {
             steps = behind;
@@ -179,8 +174,8 @@ impl Table {
                 continue;
             };
             let test = |value: i64| if equal { value == number } else { value & number != 0 };
-            let (when, rest) = steps.split_at(yes);
-            let (unless, after) = rest.split_at(no);
+            let sides = steps.split_at_checked(yes).and_then(|(when, rest)| Some((when, rest.split_at_checked(no)?)));
+            let Some((when, (unless, after))) = sides else { return block.ok[rows].fill(false) };
             // neighbours mostly go the same way: a run of them goes through the steps together
             let mut begin = rows.start;
             while begin < rows.end {
@@ -198,18 +193,13 @@ impl Table {
     pub fn plain(&self, block: &Block, mut count: usize, base: i64, out: &Columns, row: usize) -> usize {
         let good = |i: usize| block.ok[i] && block.ends[i] == block.limits[i];
         count = (0..count).find(|&i| !good(i)).unwrap_or(count);
-        for rule in &self.rules {
-            let column = match *rule {
-                Rule::Size(column) | Rule::Position(column) | Rule::Known(column, _) => column,
-            };
+        for &(column, rule) in &self.rules {
             let numbers = &out.numbers[column * out.stride + row..][..count];
-            let places = block.starts.iter().zip(&block.ends);
-            let broken = match *rule {
-                Rule::Size(_) => numbers.iter().zip(places).position(|(&n, (start, end))| n != (end - start) as i64),
-                Rule::Position(_) => {
-                    numbers.iter().zip(&block.starts).position(|(&n, &start)| n != base.wrapping_add(start as i64))
-                }
-                Rule::Known(_, known) => numbers.iter().position(|n| !known.contains(n)),
+            let mut places = numbers.iter().zip(block.starts.iter().zip(&block.ends));
+            let broken = match rule {
+                Rule::Size => places.position(|(&n, (start, end))| n != (end - start) as i64),
+                Rule::Position => places.position(|(&n, (&start, _))| n != base.wrapping_add(start as i64)),
+                Rule::Known(known) => numbers.iter().position(|n| !known.contains(n)),
             };
             count = broken.unwrap_or(count);
         }
@@ -227,115 +217,88 @@ impl Table {
     }
 }
 
-/// Branches stay within the steps of the one that they are in.
-fn nested(steps: &[Step], depth: usize) -> bool {
-    let mut at = 0;
-    while at < steps.len() {
-        if let Step::If { yes, no, .. } = steps[at] {
-            let (first, second) = (at + 1, at + 1 + yes);
-            if depth > 32 || second + no > steps.len() {
-                return false;
-            }
-            if !nested(&steps[first..second], depth + 1) || !nested(&steps[second..second + no], depth + 1) {
-                return false;
-            }
-            at = second + no;
-        } else {
-            at += 1;
-        }
-    }
-    true
-}
-
 /// One step that is no branch, of the records `rows` of a block.
-fn one(step: &Step, buf: &[u8], block: &mut Block, rows: std::ops::Range<usize>, out: &mut Columns, row: usize) {
-    let (first, count) = (row + rows.start, rows.len());
+fn one(step: &Step, buf: &[u8], block: &mut Block, rows: Range<usize>, out: &mut Columns, row: usize) {
+    let first = row + rows.start;
     match *step {
         Step::Run(size) => {
-            block.bytes.clear();
-            block.size = size.max(1);
             for i in rows {
-                let at = block.ends[i];
-                let bytes = buf
-                    .get(at..at.saturating_add(size))
-                    .filter(|_| block.ok[i] && size <= block.limits[i].saturating_sub(at));
-                block.runs[i] = at;
-                block.ok[i] = bytes.is_some();
-                match bytes {
-                    Some(bytes) => {
-                        block.bytes.extend_from_slice(bytes);
-                        block.ends[i] = at + size;
-                    }
-                    None => block.bytes.resize(block.bytes.len() + size, 0),
-                }
+                block.runs[i] = block.pass(i, Some(size)).unwrap_or(NOWHERE);
             }
         }
         Step::Number { column, offset, width, signed, little } => {
-            if offset + width > block.size {
-                return;
-            }
-            let (runs, out) = (block.bytes.chunks_exact(block.size), out.part(column, first, count));
-            match width {
-                1 => numbers::<1>(runs, offset, signed, little, out),
-                2 => numbers::<2>(runs, offset, signed, little, out),
-                4 => numbers::<4>(runs, offset, signed, little, out),
-                8 => numbers::<8>(runs, offset, signed, little, out),
-                _ => {
-                    for (out, run) in out.iter_mut().zip(runs) {
-                        *out = number(&run[offset..offset + width], signed, little);
-                    }
-                }
-            }
+            let numbers = match width {
+                1 => numbers::<1>,
+                2 => numbers::<2>,
+                4 => numbers::<4>,
+                _ => numbers::<8>,
+            };
+            let out = &mut out.numbers[column * out.stride + first..][..rows.len()];
+            numbers(buf, &block.runs[rows], offset, signed, little, out);
         }
         Step::Fixed { column, offset, length } => {
             for (k, i) in rows.enumerate() {
-                let at = if block.ok[i] { block.runs[i] + offset } else { 0 };
-                out.part(column, first + k, 1)[0] = at as i64;
-                out.part(column + 1, first + k, 1)[0] = if block.ok[i] { length as i64 } else { 0 };
+                let found = if block.ok[i] { (block.runs[i] + offset, length) } else { (0, 0) };
+                out.set_string(column, first + k, found);
             }
         }
         Step::Take { column, length, add } => {
             for (k, i) in rows.enumerate() {
-                let wanted = out.get(length, first + k).checked_add(add).and_then(|n| usize::try_from(n).ok());
-                take(block, i, wanted, column, out, first + k);
-            }
-        }
-        Step::Rest { column } => {
-            for (k, i) in rows.enumerate() {
-                let left = block.limits[i].checked_sub(block.ends[i]);
-                take(block, i, left, column, out, first + k);
+                let at = block.ends[i];
+                block.pass(
+                    i,
+                    match length {
+                        Some(length) => {
+                            out.get(length, first + k).checked_add(add).and_then(|n| usize::try_from(n).ok())
+                        }
+                        None => block.limits[i].checked_sub(at),
+                    },
+                );
+                out.set_string(column, first + k, (at, block.ends[i] - at));
             }
         }
         Step::If { .. } => (),
     }
 }
 
-/// A number of each run, `N` bytes wide.
-fn numbers<const N: usize>(runs: ChunksExact<u8>, offset: usize, signed: bool, little: bool, out: &mut [i64]) {
+/// A number of each run, `N` bytes wide; 0 where there is none.
+fn numbers<const N: usize>(buf: &[u8], runs: &[usize], offset: usize, signed: bool, little: bool, out: &mut [i64]) {
+    let unused = 64 - 8 * N as u32;
     for (out, run) in out.iter_mut().zip(runs) {
-        *out = run[offset..].first_chunk::<N>().map_or(0, |bytes| number(bytes, signed, little));
+        let mut all = [0; 8];
+        if let Some(bytes) = buf.get(run + offset..).and_then(|bytes| bytes.first_chunk::<N>()) {
+            all[..N].copy_from_slice(bytes);
+        }
+        let high = if little { u64::from_le_bytes(all) << unused } else { u64::from_be_bytes(all) };
+        *out = if signed { high as i64 >> unused } else { (high >> unused) as i64 };
     }
 }
 
-fn take(block: &mut Block, i: usize, length: Option<usize>, column: usize, out: &mut Columns, row: usize) {
-    let at = block.ends[i];
-    let length = length.filter(|&n| block.ok[i] && n <= block.limits[i].saturating_sub(at));
-    block.ok[i] = length.is_some();
-    block.ends[i] = at + length.unwrap_or(0);
-    out.part(column, row, 1)[0] = at as i64;
-    out.part(column + 1, row, 1)[0] = length.unwrap_or(0) as i64;
+/// Texts in a buffer: where each starts, and how long it is.
+#[derive(Clone, Copy)]
+pub struct Texts<'a, 'b> {
+    buf: &'a [u8],
+    /// First byte of each.
+    pub starts: &'b [i64],
+    lengths: &'b [i64],
 }
 
-/// A number of up to eight bytes.
-#[inline]
-fn number(bytes: &[u8], signed: bool, little: bool) -> i64 {
-    let push = |sum: u64, &byte: &u8| sum << 8 | u64::from(byte);
-    let all = if little { bytes.iter().rev().fold(0, push) } else { bytes.iter().fold(0, push) };
-    let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
-    if signed {
-        (all << unused) as i64 >> unused
-    } else {
-        all as i64
+impl<'a, 'b> Texts<'a, 'b> {
+    /// None: there are not as many of both.
+    pub fn of(buf: &'a [u8], starts: &'b [i64], lengths: &'b [i64]) -> Option<Texts<'a, 'b>> {
+        (starts.len() == lengths.len()).then_some(Texts { buf, starts, lengths })
+    }
+
+    /// How many they are.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// One of them; None: it is not inside.
+    #[inline]
+    pub fn get(&self, row: usize) -> Option<&'a [u8]> {
+        string(self.buf, *self.starts.get(row)?, *self.lengths.get(row)?)
     }
 }
 
@@ -373,14 +336,12 @@ pub fn same(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// A number of each text, by its row. None: one of them is not inside.
-pub fn each<T>(
-    buf: &[u8], (starts, lengths): (&[i64], &[i64]), out: &mut [T], make: impl Fn(usize, &[u8]) -> T,
-) -> Option<()> {
-    if starts.len() != out.len() || lengths.len() != out.len() {
+pub fn each<T>(texts: Texts, out: &mut [T], make: impl Fn(usize, &[u8]) -> T) -> Option<()> {
+    if texts.len() != out.len() {
         return None;
     }
     for (row, out) in out.iter_mut().enumerate() {
-        *out = make(row, string(buf, starts[row], lengths[row])?);
+        *out = make(row, texts.get(row)?);
     }
     Some(())
 }

@@ -1,6 +1,6 @@
 //! Texts in a buffer: items with names, hashes. A text is a start and a length.
 
-use crate::table::{self, each, same, string};
+use crate::table::{self, each, same, Texts};
 
 /// Bytes below 3 end a name (1), an item (2), or should not be there (0).
 const LOW: u64 = 0x7D7D_7D7D_7D7D_7D7D;
@@ -66,84 +66,14 @@ impl Values<'_> {
 /// Most items of a text whose names are compared with one another.
 const COMPARED: usize = 64;
 
-struct Text<'a, 'b> {
+/// A text that is looked through: what is odd about it, and of how many items the names are kept.
+struct Text<'a> {
     bytes: &'a [u8],
     row: usize,
     start: usize,
     odd: u8,
-    present: u64,
     seen: u64,
-    items: usize,
-    spans: &'b mut [(u32, u32); COMPARED],
-}
-
-impl Text<'_, '_> {
-    fn item(&mut self, begin: usize, middle: Option<usize>, end: usize, names: &Names, values: &mut Values) {
-        if begin == end {
-            return;
-        }
-        self.compare(begin, middle.unwrap_or(end));
-        let Some(middle) = middle.filter(|&middle| middle > begin) else {
-            self.odd |= odd::MALFORMED;
-            return;
-        };
-        if middle + 1 == end {
-            self.odd |= odd::MALFORMED;
-        }
-        self.named(begin, middle, end, names, values);
-    }
-
-    fn named(&mut self, begin: usize, middle: usize, end: usize, names: &Names, values: &mut Values) {
-        if let Some(number) = names.number(&self.bytes[begin..middle]) {
-            self.present |= 1 << number;
-            values.note(number, self.row, self.start + middle + 1, end - middle - 1);
-        }
-    }
-
-    /// Has an item before this one the same name? Without a separator all of it is the name.
-    fn compare(&mut self, begin: usize, end: usize) {
-        let name = &self.bytes[begin..end];
-        if name.is_empty() {
-            return;
-        }
-        let bit = 1u64 << ((name.len() * 11 + usize::from(name[0]) * 7 + usize::from(name[name.len() / 2]) * 3) & 63);
-        if self.items >= COMPARED {
-            self.odd |= odd::REPEATED;
-            return;
-        }
-        if self.seen & bit != 0 {
-            let twice = self.spans[..self.items].iter().any(|&(b, e)| &self.bytes[b as usize..e as usize] == name);
-            self.odd |= if twice { odd::REPEATED } else { 0 };
-        }
-        self.seen |= bit;
-        self.spans[self.items] = (begin as u32, end as u32);
-        self.items += 1;
-    }
-
-    fn scan(&mut self, names: &Names, values: &mut Values) {
-        let (mut begin, mut middle) = (0, None);
-        let length = self.bytes.len();
-        for at in (0..length).step_by(8) {
-            let mut low = low(word(self.bytes, at));
-            while low != 0 {
-                let place = at + (low.trailing_zeros() / 8) as usize;
-                low &= low - 1;
-                match self.bytes[place] {
-                    0 => self.odd |= odd::NUL,
-                    1 if middle.is_none() => middle = Some(place),
-                    1 => self.odd |= odd::RUN_TOGETHER,
-                    _ => {
-                        self.item(begin, middle, place, names, values);
-                        (begin, middle) = (place + 1, None);
-                    }
-                }
-            }
-        }
-        if begin < length {
-            self.odd |= odd::OPEN;
-            self.item(begin, middle, length, names, values);
-        }
-    }
+    kept: usize,
 }
 
 /// Words of the longest texts whose shape is kept: longer ones are looked through each.
@@ -155,10 +85,8 @@ const SHAPES: usize = 8;
 /// odd about them.
 struct Shape {
     length: usize,
-    /// Bytes of names and separators are 0xFF in `fixed`, and as they are in `same`.
-    fixed: [u64; WORDS],
-    same: [u64; WORDS],
-    present: u64,
+    /// Of each word: bytes of names and separators as 0xFF, and as they are.
+    words: Vec<(u64, u64)>,
     /// Number of a name, where its value begins, how long it is.
     values: Vec<(usize, usize, usize)>,
 }
@@ -176,47 +104,25 @@ fn low(word: u64) -> u64 {
 impl Shape {
     /// The shape of a text about which nothing is odd. None: it is too long.
     fn of(bytes: &[u8], names: &Names) -> Option<Shape> {
-        if bytes.len() > 8 * WORDS {
-            return None;
-        }
-        let mut mask = [0u8; 8 * WORDS];
-        let mut shape =
-            Shape { length: bytes.len(), fixed: [0; WORDS], same: [0; WORDS], present: 0, values: Vec::new() };
-        let mut begin = 0;
-        for item in bytes.split_inclusive(|&byte| byte == 2) {
+        let (mut mask, mut values, mut begin) = (vec![0; bytes.len()], Vec::new(), 0);
+        for item in bytes.split_inclusive(|&byte| byte == 2).take_while(|_| bytes.len() <= 8 * WORDS) {
             let value = begin + item.iter().position(|&byte| byte == 1)? + 1;
             let end = begin + item.len() - 1;
             mask[begin..value].fill(0xFF);
             mask[end] = 0xFF;
-            if let Some(number) = names.number(&bytes[begin..value - 1]) {
-                shape.present |= 1 << number;
-                shape.values.push((number, value, end - value));
-            }
+            values.extend(names.number(&bytes[begin..value - 1]).map(|number| (number, value, end - value)));
             begin = end + 1;
         }
-        for at in 0..bytes.len().div_ceil(8) {
-            shape.fixed[at] = word(&mask, 8 * at);
-            shape.same[at] = word(bytes, 8 * at) & shape.fixed[at];
-        }
-        Some(shape)
+        let words = (0..bytes.len()).step_by(8).map(|at| (word(&mask, at), word(bytes, at) & word(&mask, at)));
+        (begin > 0).then(|| Shape { length: bytes.len(), words: words.collect(), values })
     }
 
     fn fits(&self, bytes: &[u8]) -> bool {
-        if bytes.len() != self.length {
-            return false;
-        }
-        let mut other = 0;
-        let words = bytes.chunks_exact(8);
-        let rest = word(bytes, bytes.len() & !7);
-        for ((bytes, fixed), same) in words.zip(&self.fixed).zip(&self.same) {
-            let word = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
-            other |= ((word & fixed) ^ same) | (low(word) & !fixed);
-        }
-        let last = bytes.len() / 8;
-        if last < WORDS {
-            other |= ((rest & self.fixed[last]) ^ self.same[last]) | (low(rest) & !self.fixed[last]);
-        }
-        other == 0
+        let other = |word: u64, &(fixed, same): &(u64, u64)| ((word & fixed) ^ same) | (low(word) & !fixed);
+        let words = bytes.chunks_exact(8).zip(&self.words);
+        let rest = self.words.get(bytes.len() / 8).map(|shape| other(word(bytes, bytes.len() & !7), shape));
+        bytes.len() == self.length
+            && words.fold(rest.unwrap_or(0), |all, (bytes, shape)| all | other(table::word(bytes), shape)) == 0
     }
 }
 
@@ -240,19 +146,17 @@ impl<'a> Items<'a> {
 
     /// Look through the texts of further rows, the first of which is `row`. odd: of each text. None: there are
     /// columns for other names or rows.
-    pub fn add(
-        &mut self, buf: &[u8], (starts, lengths): (&[i64], &[i64]), row: usize, values: &mut Values, odd: &mut [u8],
-    ) -> Option<()> {
+    pub fn add(&mut self, texts: Texts, row: usize, values: &mut Values, odd: &mut [u8]) -> Option<()> {
         let room = values.names.min(self.names.0.len()).checked_mul(3)?.checked_mul(values.texts)?;
-        if values.columns.len() != room || starts.len() != odd.len() || lengths.len() != odd.len() {
+        if values.columns.len() != room || texts.len() != odd.len() {
             return None;
         }
         for (i, column) in values.columns.chunks_exact_mut(values.texts.max(1)).enumerate() {
             column[row..row + odd.len()].fill(if i % 3 == 1 { -1 } else { 0 });
         }
         for (i, odd) in odd.iter_mut().enumerate() {
-            let bytes = string(buf, starts[i], lengths[i]).filter(|bytes| bytes.len() < 1 << 31)?;
-            let start = if bytes.is_empty() { 0 } else { starts[i] as usize };
+            let bytes = texts.get(i)?;
+            let start = if bytes.is_empty() { 0 } else { texts.starts[i] as usize };
             *odd = self.one(bytes, start, row + i, values);
         }
         Some(())
@@ -274,11 +178,8 @@ impl<'a> Items<'a> {
             return 0;
         }
         self.missed = self.missed.saturating_add(1);
-        let mut text = Text { bytes, row, start, odd: 0, present: 0, seen: 0, items: 0, spans: &mut self.spans };
-        text.scan(self.names, values);
-        let odd = text.odd;
-        self.all |= text.present;
-        if let Some(shape) = Some(bytes).filter(|b| odd == 0 && !b.is_empty()).and_then(|b| Shape::of(b, self.names)) {
+        let odd = self.scan(bytes, start, row, values);
+        if let Some(shape) = Some(bytes).filter(|_| odd == 0).and_then(|bytes| Shape::of(bytes, self.names)) {
             self.latest = self.oldest;
             self.oldest = (self.oldest + 1) % SHAPES;
             if self.latest < self.shapes.len() {
@@ -288,6 +189,57 @@ impl<'a> Items<'a> {
             }
         }
         odd
+    }
+
+    fn scan(&mut self, bytes: &[u8], start: usize, row: usize, values: &mut Values) -> u8 {
+        let mut text = Text { bytes, row, start, odd: 0, seen: 0, kept: 0 };
+        let (mut begin, mut middle) = (0, None);
+        for at in (0..bytes.len()).step_by(8) {
+            let mut low = low(word(bytes, at));
+            while low != 0 {
+                let place = at + (low.trailing_zeros() / 8) as usize;
+                low &= low - 1;
+                match bytes[place] {
+                    0 => text.odd |= odd::NUL,
+                    1 if middle.is_none() => middle = Some(place),
+                    1 => text.odd |= odd::RUN_TOGETHER,
+                    _ => {
+                        self.item(&mut text, begin, middle, place, values);
+                        (begin, middle) = (place + 1, None);
+                    }
+                }
+            }
+        }
+        if begin < bytes.len() {
+            text.odd |= odd::OPEN;
+            self.item(&mut text, begin, middle, bytes.len(), values);
+        }
+        text.odd
+    }
+
+    /// An item from `begin` to `end`; without a separator all of it is the name.
+    fn item(&mut self, text: &mut Text, begin: usize, middle: Option<usize>, end: usize, values: &mut Values) {
+        let name = &text.bytes[begin..middle.unwrap_or(end)];
+        if name.is_empty() {
+            text.odd |= if begin < end { odd::MALFORMED } else { 0 };
+            return;
+        }
+        // has an item before this one the same name?
+        let bit = 1u64 << ((name.len() * 11 + usize::from(name[0]) * 7 + usize::from(name[name.len() / 2]) * 3) & 63);
+        let mut known = self.spans[..text.kept].iter().map(|&(begin, end)| &text.bytes[begin as usize..end as usize]);
+        if text.kept == COMPARED || (text.seen & bit != 0 && known.any(|known| known == name)) {
+            text.odd |= odd::REPEATED;
+        }
+        if let Some(span) = self.spans.get_mut(text.kept) {
+            *span = (begin as u32, (begin + name.len()) as u32);
+            (text.seen, text.kept) = (text.seen | bit, text.kept + 1);
+        }
+        let value = middle.map_or(end, |middle| middle + 1);
+        text.odd |= if value == end { odd::MALFORMED } else { 0 };
+        if let Some(number) = self.names.number(name).filter(|_| middle.is_some()) {
+            self.all |= 1 << number;
+            values.note(number, text.row, text.start + value, end - value);
+        }
     }
 }
 
@@ -317,10 +269,10 @@ pub fn java_hash(seed: u32, text: &[u8]) -> Option<u32> {
 }
 
 /// Hash of each text, -1: it is not all ASCII, or has a certain byte.
-pub fn plain_hashes(buf: &[u8], texts: (&[i64], &[i64]), apart: u8, out: &mut [i64]) -> Option<()> {
+pub fn plain_hashes(texts: Texts, apart: u8, out: &mut [i64]) -> Option<()> {
     let (ones, apart) = (u64::MAX / 255, u64::from(apart) * (u64::MAX / 255));
     let has = |word: u64| (word ^ apart).wrapping_sub(ones) & !(word ^ apart) & !SEVEN;
-    each(buf, texts, out, |_, text| {
+    each(texts, out, |_, text| {
         let found = text.chunks(8).fold(0, |found, part| found | has(table::word(part)));
         ascii_hash(0, text).filter(|_| found == 0).map_or(-1, i64::from)
     })

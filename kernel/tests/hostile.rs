@@ -3,8 +3,8 @@
 
 use mqstore_kernel::chain::{follow, Chain, Frame, Notes, OWN};
 use mqstore_kernel::lines::Template;
-use mqstore_kernel::rows::{copy, go_on, meet, sum, Numbering};
-use mqstore_kernel::table::{each, Block, Columns, Table, BLOCK, WIDTH};
+use mqstore_kernel::rows::{copy, go_on, link, meet, sum, Numbering};
+use mqstore_kernel::table::{each, Block, Columns, Table, Texts, BLOCK, WIDTH};
 use mqstore_kernel::text::{java_hash, odd, plain_hashes, Items, Names, Values};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -109,7 +109,8 @@ proptest! {
         let count = starts.len();
         let (mut columns, mut strange) = (vec![5; 4 * 3 * count], vec![0; count]);
         let mut values = Values { columns: &mut columns, names: 4, texts: count };
-        Items::of(&names).add(&buf, (&starts, &lengths), 0, &mut values, &mut strange).unwrap();
+        let all = Texts::of(&buf, &starts, &lengths).unwrap();
+        Items::of(&names).add(all, 0, &mut values, &mut strange).unwrap();
         for (row, text) in spans(&buf, &starts, &lengths).enumerate() {
             prop_assert_eq!(strange[row] & odd::NUL != 0, text.contains(&0));
             for (number, name) in [&b"a"[..], b"b", b"c", b"ab"].iter().enumerate() {
@@ -130,8 +131,8 @@ proptest! {
         let count = starts.len();
         let all: Vec<&[u8]> = spans(&buf, &starts, &lengths).collect();
         let (mut ids, mut leaders) = (vec![0; count], vec![0; count]);
-        let texts = (&starts[..], &lengths[..]);
-        let found = Numbering::default().add(&buf, texts, 0, &mut ids, &mut leaders).unwrap() as usize;
+        let texts = Texts::of(&buf, &starts, &lengths).unwrap();
+        let found = Numbering::default().add(texts, 0, &mut ids, &mut leaders).unwrap() as usize;
         for (row, text) in all.iter().enumerate() {
             prop_assert!((ids[row] as usize) < found);
             prop_assert_eq!(all[leaders[ids[row] as usize] as usize], *text);
@@ -147,7 +148,7 @@ proptest! {
             target.extend(*text);
         }
         let mut copied = vec![0; target.len()];
-        copy(&buf, &starts, &lengths, &mut copied, &places).unwrap();
+        copy(texts, &mut copied, &places).unwrap();
         prop_assert_eq!(copied, target);
     }
 
@@ -179,11 +180,14 @@ proptest! {
         lengths in vec(astray(), 3),
         places in vec(astray(), 3),
     ) {
-        copy(&buf, &starts, &lengths, &mut [0; 30], &places);
-        Numbering::default().add(&buf, (&starts, &lengths), 0, &mut [0; 3], &mut [0; 3]);
-        plain_hashes(&buf, (&starts, &lengths), 32, &mut [0; 3]);
-        each(&buf, (&starts, &lengths), &mut [0; 3], |_, text| sum(text, 4, 3));
+        let texts = Texts::of(&buf, &starts, &lengths).unwrap();
+        copy(texts, &mut [0; 30], &places);
+        Numbering::default().add(texts, 0, &mut [0; 3], &mut [0; 3]);
+        plain_hashes(texts, 32, &mut [0; 3]);
+        each(texts, &mut [0; 3], |_, text| sum(text, 4, 3));
         meet(&places, &mut [0; 4], &mut [0; 3]);
-        go_on(&places, (&starts, &lengths), &mut [-1; 2], &mut [-1; 2], &mut [0; 3]);
+        let hashes: Vec<i32> = starts.iter().map(|&start| start as i32).collect();
+        link(&hashes, &hashes, &mut vec![0; buf.len()], places[0]);
+        go_on((&places, &starts, &lengths), &mut [-1; 2], &mut [-1; 2], &mut [0; 3]);
     }
 }

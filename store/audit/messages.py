@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -218,6 +219,13 @@ class Messages(Rows):
     #: A tombstone.
     lost: Flags
 
+    @cached_property
+    def in_a_row(self) -> bool:
+        """Each has the queue offset behind that of the one before, and another record."""
+        offset, position = self.offset, self.position
+        follow = offset[1:] - offset[:-1] == 1
+        return bool(follow.all()) and bool((position[1:] > position[:-1]).all())
+
 
 class LogObserver(Protocol):
     """What looks at the log during the pass."""
@@ -397,8 +405,8 @@ class _Pending:
         topics = list(self._topics)
         self.count, self._topics, self._columns = 0, {}, []
         order = order_of_pairs(key >> 32, key & 0xFFFFFFFF)
-        ordered = key[order]
-        columns = [column[order] for column in columns]
+        ordered = key.take(order)
+        columns = [column.take(order) for column in columns]
         first = np.flatnonzero(begins(ordered))
         for begin, end in pairwise([*first.tolist(), len(ordered)]):
             queue = int(ordered[begin])
@@ -475,6 +483,8 @@ class Readability:
             return False
         if name not in run.units:
             return queue.shows_disk(queue_range.first, queue_range.next)
+        if queue.has_taken(queue_range.first, run.units[name]):
+            return True
         made = np.concatenate([units["physical_offset"] for units in run.units[name]])
         there = queue.lookup(np.arange(queue_range.first, queue_range.next, dtype=np.int64))
         return bool((there["physical_offset"] == made).all() and (there["size"] > 0).all())

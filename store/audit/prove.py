@@ -20,6 +20,7 @@ import numpy as np
 from ...formats.derive.ragged import Ints
 from ...formats.message import TRANSACTION_MASK, SysFlag
 from ...formats.message_properties import INNER_MULTI_DISPATCH
+from ...formats.property_columns import Items
 from ..broker.dispatch import Dispatched, dispatch
 from ..broker.dispatch_record import Dispatching
 from ..broker.snapshot import QueueId
@@ -37,6 +38,7 @@ from .verified import Facts, Found, PackedItems, QueueRange, VerifiedLog
 
 if TYPE_CHECKING:
     from ..queues.rocksdb_copy import CopiedQueues
+    from .messages import Messages
 
 _AT_ONCE = 1 << 18
 """Messages that are laid beside their units together: with many queues a window has few of each."""
@@ -82,13 +84,13 @@ class Laid(NamedTuple):
     first: int
     units: Units
 
-    def of(self, files: MappedFileQueue, offsets: Ints) -> Units | None:
-        """The units at queue offsets, of a queue with these files; None where they are others."""
-        at, count = int(offsets[0]) - self.first, len(offsets)
+    def of(self, files: MappedFileQueue, messages: Messages) -> Units | None:
+        """The units of messages, of a queue with these files; None where they are others."""
+        at, count = int(messages.offset[0]) - self.first, len(messages.offset)
         same = files.files == self.files.files and files.stop == self.files.stop
         if not same or at < 0 or at + count > len(self.units):
             return None
-        return self.units[at : at + count] if bool((np.diff(offsets) == 1).all()) else None
+        return self.units[at : at + count] if messages.in_a_row else None
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,7 @@ class Prover:
         self._unindexed: int | None = None
         self._found = Found(proof.log, start, proof.light.version if proof.light else "")
         self._windows: list[_Window] = []
+        self._waiting = 0
         #: Of queues in files, what messages were laid beside last, where all were in order.
         self.laid: dict[QueueId, Laid] = {}
 
@@ -159,7 +162,8 @@ class Prover:
     def _add(self, batch: Batch, dispatched: Dispatched | None) -> None:
         """Let records wait until there are enough of each queue; others end what waits."""
         begin = int(batch.position[0])
-        window = self._window(batch, dispatched) if is_in_order(batch, begin) else None
+        known = None if dispatched is None else dispatched.properties
+        window = self._window(batch, dispatched) if is_in_order(batch, begin, known) else None
         reached = self._windows[-1].facts.end if self._windows else self._found.end
         if window is None or begin != reached:
             self._settle()
@@ -167,7 +171,8 @@ class Prover:
         if window is None:
             return
         self._windows.append(window)
-        if sum(len(window.messages) for window in self._windows) >= _AT_ONCE:
+        self._waiting += len(window.messages)
+        if self._waiting >= _AT_ONCE:
             self._settle()
 
     def _window(self, batch: Batch, dispatched: Dispatched | None) -> _Window | None:
@@ -213,7 +218,7 @@ class Prover:
 
     def _settle(self) -> None:
         """Lay windows that follow one another beside their units; what is in order is found."""
-        group, self._windows, self.laid = self._windows, [], {}
+        group, self._windows, self._waiting, self.laid = self._windows, [], 0, {}
         wrong = self._lay(group)
         if wrong:
             self._lay(group[: wrong[0]])
@@ -305,8 +310,11 @@ def _without_damaged(batch: Batch) -> Iterator[Batch]:
         done = row + 1
 
 
-def is_in_order(batch: Batch, reach: int) -> bool:
-    """The records go on at `reach` and are what a `VerifiedRun` tells of them, but for the queues."""
+def is_in_order(batch: Batch, reach: int, properties: Items | None) -> bool:
+    """The records go on at `reach` and are what a `VerifiedRun` tells of them, but for the queues.
+
+    properties: their items, where somebody has looked through them.
+    """
     columns = batch.columns
     if batch.mark > Mark.AFTER_DAMAGE or int(batch.position[0]) != reach:
         return False
@@ -317,15 +325,18 @@ def is_in_order(batch: Batch, reach: int) -> bool:
         return False
     if (columns.ints("sys_flag") & (TRANSACTION_MASK & SysFlag.PREPARED)).any():
         return False
-    return bool(columns.ints("store_host.port").all()) and not _may_be_torn(batch)
+    return bool(columns.ints("store_host.port").all()) and not _may_be_torn(batch, properties)
 
 
-def _may_be_torn(batch: Batch) -> bool:
+def _may_be_torn(batch: Batch, properties: Items | None) -> bool:
     """Some record's properties may have lost a page."""
     text = batch.columns.ragged("properties")
+    if int(text.length.max()) > _LONG_PROPERTIES:
+        return True
+    if properties is not None and properties.ended:  # with a separator each
+        return False
     some = text.length > 0
-    last = text.buffer[(text.start + text.length - 1)[some]]
-    return bool((last == 0).any() or (text.length > _LONG_PROPERTIES).any())
+    return bool((text.buffer[(text.start + text.length - 1)[some]] == 0).any())
 
 
 _PART_BYTES = 32 << 20

@@ -167,7 +167,8 @@ class VerifiedLog:
 
     From the log's first byte up to `end` there is nothing else. index: the index files, which tell
     what `unindexed` is. made_by: the rules by which units of queues without any were made. copied: the
-    queues of a RocksDB, where they were held against those.
+    queues of a RocksDB, where they were held against those. tagged: units carry the tags codes of their
+    records, too.
     """
 
     items: list[VerifiedRun | Extent]
@@ -175,6 +176,11 @@ class VerifiedLog:
     index: IndexFiles
     made_by: Dispatching | None = None
     copied: CopiedQueues | None = None
+    tagged: bool = False
+
+    def is_exact(self, run: VerifiedRun) -> bool:
+        """All fields of the units of a run are those that its records ask for."""
+        return bool(run.units) or (self.tagged and not run.further_by)
 
     @property
     def runs(self) -> list[VerifiedRun]:

@@ -120,16 +120,16 @@ class IndexFile:
         data, unread = self._fill(offset, size)
         if unread:
             raise failed(unread[0])
-        return data
+        return bytes(data)
 
-    def _fill(self, offset: int, size: int) -> tuple[bytes, list[Unread]]:
+    def _fill(self, offset: int, size: int) -> tuple[bytearray, list[Unread]]:
         """The same, with what cannot be read of it."""
         data = bytearray(size)  # what the file lacks stays zero
         aside = bool(self.rate_bytes)
         _, unread = fill_any(self._descriptor, memoryview(data), offset, self.path, aside=aside)
-        return bytes(data), unread
+        return data, unread
 
-    def _read_slowly(self, offset: int, size: int) -> tuple[bytes, list[Unread]]:
+    def _read_slowly(self, offset: int, size: int) -> tuple[bytearray, list[Unread]]:
         """The same, at the rate; what cannot be read is noted."""
         began = time.monotonic()
         data, unread = self._fill(offset, size)
@@ -203,8 +203,8 @@ class IndexFile:
             if begin < count:
                 yield number + begin, np.frombuffer(data, dtype)[begin:]
 
-    def slot_columns(self) -> Iterator[tuple[int, Ints]]:
-        """All slots as (number of the first, newest items int64[n]), in windows.
+    def slot_columns(self) -> Iterator[tuple[int, npt.NDArray[np.int32]]]:
+        """All slots as (number of the first, newest items int32[n]), in windows.
 
         Raises UnreadableRange.
         """
@@ -217,7 +217,7 @@ class IndexFile:
             data, unread = self._read_slowly(slots_offset() + first * SLOT_BYTES, size)
             if unread:
                 raise failed(unread[0])
-            yield first, np.frombuffer(data, dtype_of(SLOT))["item"].astype(np.int64)
+            yield first, np.frombuffer(data, dtype_of(SLOT))["item"].astype(np.int32)
 
     @property
     def content_is_valid(self) -> bool:
@@ -229,7 +229,7 @@ class IndexFile:
 
         with refusing():
             for _, newest in self.slot_columns():
-                if (newest < 0).any() or (newest >= self.header.index_count).any():
+                if newest.min() < 0 or newest.max() >= self.header.index_count:
                     return False
             for first, items in self.columns():
                 number = np.arange(first, first + len(items))

@@ -365,6 +365,7 @@ class IndexWriter:
             return image
         if image is not None:
             self.flush()
+            self._opened().start_writing()
             self.full_end_timestamp = image.header.end_timestamp
         return self._begin_file(image.header if image else self._before)
 

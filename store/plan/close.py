@@ -57,6 +57,8 @@ class KeptLog(NamedTuple):
     unplaced: Sequence[Unplaced] = ()
     #: Number of records whose light queues are put right.
     numbered: int = 0
+    #: Some of it may be there only because all was asked for (`RecoveryOptions.exact`).
+    exact_alone: bool = False
 
 
 def gap_finder(snapshot: Snapshot, *, verify: bool = False) -> GapFinder:

@@ -13,6 +13,7 @@ the others; one whose configuration is a RocksDB keeps it there (spec 05, 5.3, 5
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -21,9 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...formats.derive.ragged import Ints
+from ..audit.batches import BatchAudits
 from ..audit.messages import LogObserver, Messages, Tally
-from ..audit.queues import BatchAudits, QueueAudit
-from ..audit.verified import PackedItems, QueueRange, VerifiedRun
+from ..audit.queues import QueueAudit
+from ..audit.verified import PackedItems, QueueRange, VerifiedLog, VerifiedRun
 from ..broker.dispatch import Dispatched
 from ..broker.profiles import Profile
 from ..broker.snapshot import QueueId, Snapshot, can_have_files
@@ -232,10 +234,11 @@ class PlanBuilder(LogObserver):
         groups: GroupLoss,
         profile: Profile,
         wish: RecoveryOptions,
-        index: IndexFiles | None = None,
+        sound: VerifiedLog | None = None,
     ) -> None:
         rules, tagged = profile.queues, profile.dispatch.index_tags
-        self._index_files = index or IndexFiles.of(snapshot)
+        self._index_files = sound.index if sound else IndexFiles.of(snapshot)
+        self._sound = sound
         self.snapshot, self.log, self.retag = snapshot, log, bool(wish.lost_tag)
         self.exact, self.renumber = wish.exact, wish.renumber
         self.index = IndexAudit.of(self._index_files, log.end, tagged=tagged)
@@ -282,8 +285,8 @@ class PlanBuilder(LogObserver):
         """All of it stays in the log, as it is, and goes on with the queues; or all of it is gone."""
         if run.begin >= self.log.end:
             return not run.further_by
-        exact = bool(run.units) or not self.exact
-        if not exact or run.end > self.log.end or not self.index.takes_runs:
+        exact = self._sound.is_exact(run) if self._sound else bool(run.units)
+        if (self.exact and not exact) or run.end > self.log.end or not self.index.takes_runs:
             return False
         audits = self.queues
         return all(n not in audits or audits[n].can_skip(each) for n, each in run.queues.items())
@@ -301,6 +304,18 @@ class PlanBuilder(LogObserver):
             self._audit(name).add_sound(queue_range, run.units.get(name, ()))
         self._items += run.items
         self._knows_items = self._knows_items and bool(run.items)
+
+    def without_exact(self) -> PlanBuilder:
+        """The same as if not all had been asked for."""
+        other = copy(self)
+        other.exact = False
+        other.queues = {name: audit.without_exact() for name, audit in self.queues.items()}
+        return other
+
+    @property
+    def exact_alone(self) -> bool:
+        """Something is wrong with a queue only because all is asked for (`RecoveryOptions.exact`)."""
+        return any(audit.exact_alone for audit in self.queues.values())
 
     @property
     def all_items(self) -> list[PackedItems] | None:

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...formats.checkpoint import PAGE_BYTES
+from ..audit.batches import of_right_type
 from ..audit.messages import LogObserver, Tally, scan_messages
-from ..audit.queues import QueueAudit, of_right_type
+from ..audit.queues import QueueAudit
 from ..audit.verified import PackedItems, VerifiedLog
 from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import BodyCheck
@@ -149,6 +150,9 @@ class Plan:
     cut: Sequence[CutProperties] = ()
     #: The RocksDB of queues that is built; None: it stays.
     database: DatabaseFix | None = None
+    #: It would be another one without `RecoveryOptions.exact`: which one, where that is known.
+    exact_alone: bool = False
+    inexact: Plan | None = None
 
     def __post_init__(self) -> None:
         in_phases = sorted(self.edits, key=lambda edit: edit.phase)
@@ -173,12 +177,14 @@ def make_plan(
     progress: Progress | None = None,
     tell: Callable[[int], None] | None = None,
     sound: VerifiedLog | None = None,
+    twin: bool = False,
 ) -> Plan:
     """Plan the recovery: under `broker` to the state that this generation would reach, under `keep`
     to one in which every good record is where it was.
 
     wish: what was asked for, default: the policy `broker`. auditors: others that want to see the log in the same pass. progress: of the consumer groups.
-    tell: called with the log position reached. sound: what is in order. Raises Refused, Unreadable.
+    tell: called with the log position reached. sound: what is in order. twin: with `Plan.inexact`.
+    Raises Refused, Unreadable.
     """
     wish = wish or RecoveryOptions()
     stores = queue_stores(snapshot.layout, profile)
@@ -194,6 +200,7 @@ def make_plan(
             progress=progress,
             tell=tell,
             sound=sound,
+            twin=twin,
         )
 
 
@@ -233,6 +240,7 @@ def _plan(
     progress: Progress | None,
     tell: Callable[[int], None] | None,
     sound: VerifiedLog | None,
+    twin: bool,
 ) -> Plan:
     """`make_plan` with the queues of a RocksDB as files."""
     policy, keep = wish.policy, wish.policy is Policy.KEEP
@@ -271,9 +279,7 @@ def _plan(
     if maker is None:
         commit_log = commit_log_of(snapshot.layout, kept.queue)
         groups = GroupLoss(progress or {})
-        maker = PlanBuilder(
-            mended, kept.plan, groups, profile, wish, sound.index if sound else None
-        )
+        maker = PlanBuilder(mended, kept.plan, groups, profile, wish, sound)
         if keep:
             look(commit_log, [maker], crc=False, progress=None, sound=untouched)
         else:
@@ -281,7 +287,14 @@ def _plan(
     maker.note_lost(tombstoned(mended, kept.fills), kept.unplaced)
     beyond = sum(int((fill.lost.position >= outcome.log_end).sum()) for fill in kept.fills)
     plan = Plan(policy, kept.plan.start, kept.plan.end, edits, brought=brought, beyond=beyond)
-    return _completed(plan, snapshot, profile, switches, wish, kept, maker, database, untouched)
+    completed = partial(_completed, plan, snapshot, profile, switches)
+    found = completed(wish, kept, maker, database, untouched)
+    if not (twin and found.exact_alone) or kept.exact_alone or maker.batches.queues:
+        return found
+    if database.stores.database is not None:
+        return found
+    other, maker = wish._replace(exact=False), maker.without_exact()
+    return replace(found, inexact=completed(other, kept, maker, database, untouched))
 
 
 def _completed(
@@ -314,7 +327,8 @@ def _completed(
     if profile.timer and switches.timer_wheel_enable:
         edits += timer_edits(snapshot)
     index = None
-    if _wants_index(snapshot, switches, wish):
+    indexed, asked = _wants_index(snapshot, switches, wish)
+    if indexed:
         blanks = [fill.blank for fill in kept.fills if fill.blank is not None]
         maker.index.note_blanks([(begin, begin + size) for begin, size in blanks])
         index = maker.index.finish()
@@ -347,15 +361,19 @@ def _completed(
         fills=kept.fills,
         cut=kept.cut,
         database=fix,
+        exact_alone=asked or kept.exact_alone or maker.exact_alone,
     )
 
 
-def _wants_index(snapshot: Snapshot, switches: Switches, wish: RecoveryOptions) -> bool:
-    """Whether the index is mended. One that may never have been is for `repair --index` to make: a broker
-    without one has lost nothing.
+def _wants_index(
+    snapshot: Snapshot, switches: Switches, wish: RecoveryOptions
+) -> tuple[bool, bool]:
+    """Whether the index is mended, and whether it is only because all is asked for. One that may never have
+    been is for `repair --index` to make: a broker without one has lost nothing.
     """
-    missed = not options_of(snapshot.layout).message_index.is_guess
-    return switches.message_index_enable and (missed or snapshot.abort or wish.exact)
+    missed = not options_of(snapshot.layout).message_index.is_guess or snapshot.abort
+    wanted = switches.message_index_enable and (missed or wish.exact)
+    return wanted, wanted and not missed
 
 
 def _kept_light(
@@ -401,13 +419,12 @@ def _keep(
     finder = gap_finder(snapshot, verify=verifies)
     finder.files |= {file.start for file in queue.files}
     as_it_is = LogPlan(outcome.log_start, outcome.log_end, False, [], 0)
-    guess = PlanBuilder(snapshot, as_it_is, groups, profile, wish, sound.index if sound else None)
+    guess = PlanBuilder(snapshot, as_it_is, groups, profile, wish, sound)
     commit_log = commit_log_of(snapshot.layout, queue)
     look(commit_log, [finder, guess, *auditors], sound=sound)
     if finder.end > as_it_is.end:  # the broker cuts before good records: their queues count, too
         whole = as_it_is._replace(end=finder.end)
-        index = sound.index if sound else None
-        guess = PlanBuilder(snapshot, whole, GroupLoss({}), profile, wish, index)
+        guess = PlanBuilder(snapshot, whole, GroupLoss({}), profile, wish, sound)
         look(commit_log, [guess], crc=False, sound=sound)
     guess = _without_dead_tail(guess, finder, commit_log, profile, wish, look, sound)
     silent = [*guess.nameless, *finder.silent]
@@ -419,6 +436,7 @@ def _keep(
     )
     changed = kept.fills or kept.restored or kept.cut or kept.numbered
     same_ends = (kept.plan.start, kept.plan.end) == (as_it_is.start, as_it_is.end)
+    kept = kept._replace(exact_alone=guess.exact_alone)
     return kept, None if changed or not same_ends else guess, brought
 
 

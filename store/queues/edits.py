@@ -14,6 +14,7 @@ import numpy as np
 from ...formats.consume_queue import UNIT_BYTES
 from ...formats.derive.ragged import Ints
 from ..broker.snapshot import Entry, QueueId
+from ..columns import begins
 from ..counted import counted
 from ..disk.byte_reader import data_ranges, opened, read
 from ..disk.file_queue import file_name
@@ -76,11 +77,12 @@ def queue_edits(
         else:
             files[int(entry.name)] = entry
     starts = fix.offsets * unit_bytes // file_bytes * file_bytes
-    for entry in _empty_front(files, set(starts.tolist())):
+    written = set(starts[np.flatnonzero(begins(starts))].tolist())
+    for entry in _empty_front(files, written):
         yield Edit("move", entry.path, "no unit is in it, nor in any file before it", ("I-074",))
         del files[int(entry.name)]
-    for start in sorted({*starts.tolist(), *files}):
-        mine = np.flatnonzero(starts == start)
+    for start in sorted({*written, *files}):
+        mine = _rows_of(starts, start)
         entry_there = files.get(start)
         if start >= end:
             if entry_there is not None:
@@ -90,6 +92,11 @@ def queue_edits(
         else:
             yield from _changes(fix, mine, entry_there, start, unit_bytes)
             yield from _dead_tail(entry_there, end - start, file_bytes)
+
+
+def _rows_of(starts: Ints, start: int) -> slice:
+    """The rows of a file: `starts` of the files of units that are sorted."""
+    return slice(*np.searchsorted(starts, [start, start + 1]).tolist())
 
 
 def _empty_front(files: dict[int, Entry], written: set[int]) -> list[Entry]:
@@ -114,7 +121,7 @@ def _is_zero(entry: Entry) -> bool:
 
 
 def _new_file(
-    fix: QueueFix, mine: Ints, directory: Path, start: int, size: int, unit_bytes: int
+    fix: QueueFix, mine: slice, directory: Path, start: int, size: int, unit_bytes: int
 ) -> Edit:
     """A file of the queue that is not there; its front is pre-filled where no unit is known."""
     units = fix.units[mine]
@@ -122,8 +129,10 @@ def _new_file(
     front = pre_fill(int(at[0]))
     pieces: list[tuple[int, Content]] = [(0, front.tobytes())] if len(front) else []
     for first, count, run in _runs(at):
-        data = np.zeros(count, units.dtype)
-        data[at[run] - first] = units[run]
+        data = units[run]
+        if len(data) < count:
+            data = np.zeros(count, units.dtype)
+            data[at[run] - first] = units[run]
         pieces.append((first * unit_bytes, _bytes(data, fix.spill)))
     path = str(directory / file_name(start))
     reason = f"{counted(len(units), 'unit')} of messages in the log"
@@ -131,7 +140,7 @@ def _new_file(
 
 
 def _changes(
-    fix: QueueFix, mine: Ints, entry: Entry, start: int, unit_bytes: int
+    fix: QueueFix, mine: slice, entry: Entry, start: int, unit_bytes: int
 ) -> Iterator[Edit]:
     """Units to be written over an existing file, run by run, with what stands between near ones."""
     at = fix.offsets[mine] - start // unit_bytes

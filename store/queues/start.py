@@ -519,6 +519,24 @@ class QueueState:
             shown += max(0, min(end, reach) - max(begin, file.start))
         return shown == end - begin
 
+    def has_taken(self, first: int, parts: Sequence[Units]) -> bool:
+        """Units from number `first` on are these, for it is them that were appended."""
+        there = dict[int, Units]()
+        for file in self.files:
+            number = (file.start + file.added_at) // self.dtype.itemsize
+            for units in file.added:
+                there[number] = units
+                number += len(units)
+        for part in parts:
+            done = 0
+            while done < len(part):
+                units = there.get(first, part[:0])
+                same = part[done : done + len(units)]
+                if not len(units) or not _is_one_array(units, same):
+                    return False
+                done, first = done + len(units), first + len(units)
+        return True
+
     def units_at(self, numbers: Ints) -> Units:
         """Units by their `numbers` in the stream, as far as they are written; zeros elsewhere."""
         found = np.zeros(len(numbers), self.dtype)
@@ -530,6 +548,11 @@ class QueueState:
                 at = (positions[mine] - file.start) // size
                 found[mine] = gather(file.read, at, self.dtype)
         return found
+
+
+def _is_one_array(one: Units, other: Units) -> bool:
+    """They lie at one place in memory."""
+    return one.__array_interface__ == other.__array_interface__
 
 
 def _last_address(units: Units, before: int) -> int:

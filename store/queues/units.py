@@ -103,8 +103,8 @@ class UnitStream(ABC):
         """
 
     @abstractmethod
-    def written(self, rate_bytes: int | None = None) -> Iterator[tuple[int, Units]]:
-        """All units in windows, but for holes of files and windows of zeros.
+    def written(self, rate_bytes: int | None = None, first: int = 0) -> Iterator[tuple[int, Units]]:
+        """All units from number `first` on in windows, but for holes of files and windows of zeros.
 
         rate_bytes: most bytes per second that are read. Raises Unreadable.
         """
@@ -229,9 +229,11 @@ class FileUnits(UnitStream):
                 units = np.frombuffer(data, self.dtype, len(data) // self._size)
                 yield (file.start + byte) // self._size, units
 
-    def data(self, file: MappedFile, most: int) -> Iterator[tuple[int, int]]:
-        """Numbers of the units of one file that are no holes: (first, count), `most` at a time."""
-        number, stop = -(-file.start // self._size), file.end // self._size
+    def data(self, file: MappedFile, most: int, first: int = 0) -> Iterator[tuple[int, int]]:
+        """Numbers, from `first` on, of the units of one file that are no holes: (first, count), `most` at a
+        time.
+        """
+        number, stop = max(first, -(-file.start // self._size)), file.end // self._size
         while number < stop:
             data_at = self.files.next_data(file, number * self._size - file.start)
             if data_at is None:
@@ -242,13 +244,13 @@ class FileUnits(UnitStream):
             yield number, count
             number += count
 
-    def written(self, rate_bytes: int | None = None) -> Iterator[tuple[int, Units]]:
+    def written(self, rate_bytes: int | None = None, first: int = 0) -> Iterator[tuple[int, Units]]:
         """As `UnitStream.written`."""
         try:
             for file in self.files.files:
-                for first, count in self.data(file, WINDOW_UNITS):
+                for begin, count in self.data(file, WINDOW_UNITS, first):
                     began = time.monotonic()
-                    parts = list(self._parts(file, first, count))
+                    parts = list(self._parts(file, begin, count))
                     if rate_bytes:
                         seconds = count * self._size / rate_bytes
                         time.sleep(max(0.0, seconds - (time.monotonic() - began)))
@@ -372,9 +374,9 @@ class RowUnits(UnitStream):
             for begin in range(0, len(units), most):
                 yield number + begin, units[begin : begin + most]
 
-    def written(self, rate_bytes: int | None = None) -> Iterator[tuple[int, Units]]:
+    def written(self, rate_bytes: int | None = None, first: int = 0) -> Iterator[tuple[int, Units]]:
         """As `UnitStream.written`; what a library reads has no rate."""
-        return self.windows()
+        return self.windows(first)
 
     def fill(self, first: int, units: Units, *, around: bool = False) -> None:
         """As `UnitStream.fill`."""
@@ -400,6 +402,11 @@ def gather(
 ) -> Units:
     """Units by their numbers, in few reads: those that lie close together are one."""
     found = np.zeros(len(numbers), dtype)
+    if are_consecutive(numbers):
+        for begin in range(0, len(numbers), UNITS_AT_ONCE):
+            part = found[begin : begin + UNITS_AT_ONCE]
+            part[:] = read(int(numbers[begin]), len(part))
+        return found
     order = np.argsort(numbers, kind="stable")
     ordered = numbers[order]
     breaks = np.flatnonzero(np.diff(ordered) > _NEAR) + 1
@@ -412,8 +419,17 @@ def gather(
     return found
 
 
+def are_consecutive(numbers: Ints) -> bool:
+    """Each is one more than the one before."""
+    return bool(len(numbers)) and bool((numbers[1:] == numbers[:-1] + 1).all())
+
+
 def joined(parts: Sequence[Units]) -> Units:
-    """Units one after the other, in the byte order of the disk (numpy's own join changes it)."""
+    """Units one after the other, in the byte order of the disk (numpy's own join changes it): a single
+    part as it is.
+    """
+    if len(parts) == 1 and parts[0].dtype == UNIT_DTYPE:
+        return parts[0]
     together = np.zeros(sum(map(len, parts)), UNIT_DTYPE)
     begin = 0
     for part in parts:

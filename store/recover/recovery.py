@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..audit.messages import Readability, scan_messages
@@ -85,6 +86,8 @@ class Recovery:
     seen: Fingerprint | None = None
     #: How the start was played, for a plan that is made next.
     played: Played | None = None
+    #: The plan with `RecoveryOptions.exact`, where it was asked for at once.
+    exact_plan: Plan | None = None
     #: Lost messages of the worst prediction and of the plan, once `name_lost` has found them.
     named: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
@@ -242,11 +245,13 @@ def analyze(
     tell: Callable[[int], None] | None = None,
     proved: Proved | None = None,
     applicable: bool = True,
+    exact: bool = False,
 ) -> Recovery:
     """Predict a broker's start and plan the recovery. Writes nothing.
 
     version: the broker's, None: the guess, with all that may be. replica: see `Replica.open`. force_empty_log: the log is gone for good. tell: called with the log position
-    reached. proved: of somebody who has just read the log; None: it is read here. applicable: as in `RecoveryOptions`. Raises Unreadable, Unsupported, InvalidInput, and for a replica that cannot be used Missing, NotAStore.
+    reached. proved: of somebody who has just read the log; None: it is read here. applicable: as in `RecoveryOptions`.
+    exact: `exact_plan` is going to be asked for, too: mostly one look at the log gives both. Raises Unreadable, Unsupported, InvalidInput, and for a replica that cannot be used Missing, NotAStore.
     """
     check_lost_tag(lost_tag)
     if replica and policy is not Policy.KEEP:
@@ -290,19 +295,31 @@ def analyze(
         after.on_lost, after.on_lost_run = groups.add, groups.add_run
         watched.append((outcome, after, groups))
     auditors = tuple(after for _, after, _ in watched)
-    plan, refusal = None, None
+    # else its runs would not be taken as a plan takes them that is not exact
+    exact = exact and (sound is None or all(map(sound.is_exact, sound.runs)))
+    planned = partial(make_plan, snapshot, main, chosen, progress=progress, sound=sound)
+    plan, refusal, exact_plan = None, None, None
     try:
-        plan = make_plan(
-            snapshot,
-            main,
-            chosen,
-            wish=wish,
-            auditors=auditors,
-            progress=progress,
-            tell=tell,
-            sound=sound,
-        )
+        asked = wish._replace(exact=exact)
+        plan = planned(wish=asked, auditors=auditors, tell=tell, twin=exact)
+        if exact:
+            exact_plan = replace(plan, inexact=None)
+            if plan.exact_alone:
+                plan = plan.inexact or planned(wish=wish)
     except Refused as error:
+        if exact:  # whether it would be without is a question of its own
+            return analyze(
+                layout,
+                version,
+                policy=policy,
+                lost_tag=lost_tag,
+                replica=replica,
+                force_empty_log=force_empty_log,
+                tell=tell,
+                proved=Proved(sound, seen) if sound is not None else None,
+                jobs=jobs,
+                applicable=applicable,
+            )
         refusal = error
         for auditor in auditors:
             auditor.reset()
@@ -311,7 +328,7 @@ def analyze(
                 commit_log_of(layout), [*auditors], how=_every_message(layout, switches, main)
             )
     found = _recovery(snapshot, generation, version, watched, main, plan, refusal, wish, seen)
-    return replace(found, played=Played(snapshot, chosen, sound))
+    return replace(found, played=Played(snapshot, chosen, sound), exact_plan=exact_plan)
 
 
 @refusing()

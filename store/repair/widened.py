@@ -40,7 +40,8 @@ def widened(found: Recovery, findings: Sequence[Finding]) -> Recovery:
     findings: of `verify`. Where they are of parts that are mended without the log, it is not read again.
     Raises as `analyze`.
     """
-    played, found = found.played, replace(found, played=None)
+    played, exact_plan = found.played, found.exact_plan
+    found = replace(found, played=None, exact_plan=None)
     plan = found.plan
     if plan is None or found.interrupted or found.wish.policy is not Policy.KEEP:
         return found
@@ -55,7 +56,7 @@ def widened(found: Recovery, findings: Sequence[Finding]) -> Recovery:
     if beside:
         again = _with_parts(found.layout, found.main_version, wish, plan, findings)
     else:
-        whole = recovery_again(found.layout, found.main_version, wish, played)
+        whole = exact_plan or recovery_again(found.layout, found.main_version, wish, played)
         again = _with_parts(found.layout, found.main_version, wish, whole, findings)
     wide = replace(found, plan=again, wish=wish)
     if not again.edits or plan.edits:
@@ -90,6 +91,19 @@ def _parts(found: Recovery, findings: Iterable[Finding]) -> frozenset[Part]:
     """The parts that hold an error; all of them where it is one of the log, or of none, or where a
     part that needs the log has a warning beside it.
     """
+    parts, warned = _parts_with(findings)
+    if not STATISTICS.issuperset(found.config.backups):
+        parts.add(Part.CONFIG)
+    return frozenset(parts | warned) if parts else frozenset()
+
+
+def needs_log(findings: Iterable[Finding]) -> bool:
+    """A plan is going to be widened by parts that need the log (`analyze` with `exact`), whatever else is found."""
+    return not _parts_with(findings)[0] <= _BESIDE_THE_LOG
+
+
+def _parts_with(findings: Iterable[Finding]) -> tuple[set[Part], set[Part]]:
+    """The parts that hold an error, and those with a warning alone."""
     parts, warned = set[Part](), set[Part]()
     for finding in findings:
         part = _part_of(finding)
@@ -97,9 +111,7 @@ def _parts(found: Recovery, findings: Iterable[Finding]) -> frozenset[Part]:
             parts |= {part} if part is not None else set(Part)
         elif finding.severity >= Severity.WARNING and not finding.unclean and part is not None:
             warned.add(part)
-    if not STATISTICS.issuperset(found.config.backups):
-        parts.add(Part.CONFIG)
-    return frozenset(parts | warned) if parts else frozenset()
+    return parts, warned
 
 
 def _part_of(finding: Finding) -> Part | None:

@@ -256,8 +256,7 @@ def _drop_unsealed(layout: Layout, files: Files) -> None:
 def carry_through(journal: Journal, files: Files) -> None:
     """Do every step, or do it again. Any number of times, from any half-way state."""
     check_places(journal, files)
-    for directory in journal.directories:
-        files.make_directory(journal.store / directory)
+    files.make_directories(journal.store / directory for directory in journal.directories)
     for kind, steps in groupby(journal.steps, key=lambda step: step.kind):
         renamed = dict[Path, None]()
         for step in steps:

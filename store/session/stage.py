@@ -358,6 +358,7 @@ class _Stager:
             target.truncate(edit.length)
             for offset, data in edit.pieces:
                 target.pwrite(data, offset)
+            target.start_writing()
         self._unsynced.append(staged)
         if neighbour is not None:
             state = FileState.of(neighbour)

@@ -160,7 +160,7 @@ def units_of_messages(context: VerifyContext, messages: Messages) -> None:
         return
     proof, units = context.states().get(ProofOfLog), None
     if isinstance(proof, ProofOfLog):
-        units = proof.laid(messages.queue, check.reader.files, messages.offset)
+        units = proof.laid(messages, check.reader.files)
     if units is None:
         units = check.reader.lookup(messages.offset)
     kinds = compare(units, messages)
@@ -181,7 +181,7 @@ def _found(context: VerifyContext, check: QueueCheck, messages: Messages) -> Non
     """These messages have their units."""
     if not len(messages.offset):
         return
-    check.right.add_any(messages.offset)
+    check.note_right(messages)
     reach = int(messages.position[-1]) + int(messages.size[-1])
     context.log.dispatched = max(context.log.dispatched, reach)
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...formats import kernel
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.index_file import (
     HEADER_BYTES,
@@ -230,45 +231,35 @@ class _Chains:
             self._slots()
 
     def _window(self, first: int, items: npt.NDArray[np.void]) -> None:
-        numbers = np.arange(first, first + len(items), dtype=np.int64)
         hashes = items["key_hash"].astype(np.int32)
         previous = items["previous"].astype(np.int32)
+        follow = 0
+        if kernel.is_wanted(len(items)):
+            arrays = hashes, previous, self._newest
+            follow = kernel.run(kernel.Operation.LINK, arrays, (first,))
+        if follow < len(items):
+            self._chained(first + follow, hashes[follow:], previous[follow:])
+        self._positions(first, items["physical_offset"].astype(np.int64))
+
+    def _chained(
+        self, first: int, hashes: npt.NDArray[np.int32], previous: npt.NDArray[np.int32]
+    ) -> None:
+        """Items that may be in no chain, or in another one."""
+        numbers = np.arange(first, first + len(hashes), dtype=np.int64)
         good = hashes >= 0
         if good.all():
             slots = _remainder(hashes, self._file.slots)
-            expected = self._expected(numbers, slots)
+            expected = links_of(self._newest, numbers, slots)
         else:
             self._report("I-095", numbers, ~good, lambda row: f"its hash {hashes[row]} is negative")
-            slots, expected = np.zeros(len(items), np.int64), np.zeros(len(items), np.int32)
+            slots, expected = np.zeros(len(hashes), np.int64), np.zeros(len(hashes), np.int32)
             slots[good] = _remainder(hashes[good], self._file.slots)
-            expected[good] = self._expected(numbers[good], slots[good])
+            expected[good] = links_of(self._newest, numbers[good], slots[good])
         wrong = previous != expected
         wrong &= good
         if wrong.any():
             links = previous[wrong].astype(np.int64)
             self._links(numbers[wrong], slots[wrong], links, expected[wrong].astype(np.int64))
-        self._positions(numbers, items["physical_offset"].astype(np.int64))
-
-    def _expected(self, numbers: Ints, slots: Ints) -> npt.NDArray[np.int32]:
-        """int32[n]: the item before each one in its slot, 0 without one.
-
-        Few items of a window share a slot: those alone are put in order.
-        """
-        newest, own = self._newest, numbers.astype(np.int32)
-        expected = newest[slots]
-        newest[slots] = own  # numpy assigns in order: the last one of a slot stays
-        older = np.flatnonzero(newest[slots] != own)
-        if not len(older):
-            return expected
-        shared = slots[older]
-        last = newest[shared]
-        newest[shared] = _SHARED
-        rows = np.flatnonzero(newest[slots] == _SHARED)
-        newest[shared] = last
-        rows = rows[np.argsort(slots[rows], kind="stable")]
-        follows = np.flatnonzero(slots[rows[1:]] == slots[rows[:-1]])
-        expected[rows[follows + 1]] = own[rows[follows]]
-        return expected
 
     def _links(self, numbers: Ints, slots: Ints, previous: Ints, expected: Ints) -> None:
         """Items whose `previous` is not the item before them in their slot."""
@@ -318,7 +309,7 @@ class _Chains:
         hashes = np.array(found, np.int64)
         return np.where(hashes >= 0, hashes % self._file.slots, -1)
 
-    def _positions(self, numbers: Ints, positions: Ints) -> None:
+    def _positions(self, first: int, positions: Ints) -> None:
         """Records of items lie in the header's range and do not go back."""
         header = self._file.header
         begin, end = header.begin_physical_offset, header.end_physical_offset
@@ -332,7 +323,10 @@ class _Chains:
                 return f"its record {positions[row]} is outside of {begin} … {end}"
             return f"its record {positions[row]} lies before {before[row]} of the item before it"
 
-        self._report("I-098", numbers, outside | back, told)
+        wrong = outside | back
+        if wrong.any():
+            numbers = np.arange(first, first + len(positions), dtype=np.int64)
+            self._report("I-098", numbers, wrong, told)
         self._position = int(positions[-1])
 
     def _slots(self) -> None:
@@ -340,7 +334,7 @@ class _Chains:
         file, count = self._file, self._file.header.index_count
         used = 0
         for first, items in file.slot_columns():
-            used += int((items != 0).sum())
+            used += int(np.count_nonzero(items))
             newest = self._newest[first : first + len(items)]
             for row in np.flatnonzero(items != newest)[:_TOLD_APART].tolist():
                 self._slot(first + row, int(items[row]), int(newest[row]), count)
@@ -392,6 +386,28 @@ class _Chains:
         at = items_offset(self._file.slots) + number * ITEM_BYTES
         text = f"item {number}: {text}"
         add(self._scene, code, self._file, text, offset=at, length=ITEM_BYTES, **more)
+
+
+def links_of(newest: npt.NDArray[np.int32], numbers: Ints, slots: Ints) -> npt.NDArray[np.int32]:
+    """int32[n]: the item before each one in its slot, 0 without one; in `newest` they are the newest then.
+
+    Few items of a window share a slot: those alone are put in order.
+    """
+    own = numbers.astype(np.int32)
+    expected = newest[slots]
+    newest[slots] = own  # numpy assigns in order: the last one of a slot stays
+    older = np.flatnonzero(newest[slots] != own)
+    if not len(older):
+        return expected
+    shared = slots[older]
+    last = newest[shared]
+    newest[shared] = _SHARED
+    rows = np.flatnonzero(newest[slots] == _SHARED)
+    newest[shared] = last
+    rows = rows[np.argsort(slots[rows], kind="stable")]
+    follows = np.flatnonzero(slots[rows[1:]] == slots[rows[:-1]])
+    expected[rows[follows + 1]] = own[rows[follows]]
+    return expected
 
 
 def _remainder(hashes: npt.NDArray[np.int32], slots: int) -> Ints:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from .register import Scope
     from .verdict import Verdict
 
+_TAGS = "I-065"
+"""The code of units with another tags code than their messages ask for."""
+
 
 class Judged(NamedTuple):
     """A store as `recover` sees it: the plan, and the verdict that this is part of."""
@@ -77,8 +80,19 @@ def verified_before(
     verdict = _verified(layout, scope, rate_bytes, jobs or cores(), tell)
     from ..recover.recovery import Proved  # with all that plans: behind the pass over the log
 
-    proved = Proved(verdict.sound, seen, files) if verdict.sound and files else None
+    sound = verdict.sound
+    if sound is not None and sound.copied is None and _tags_are_right(verdict, groups):
+        sound = replace(sound, tagged=True)
+    proved = Proved(sound, seen, files) if sound and files else None
     return replace(verdict, sound=None), proved
+
+
+def _tags_are_right(verdict: Verdict, groups: frozenset[str] | None) -> bool:
+    """All units were read, and carry the tags codes of their messages."""
+    from .log_pass import not_asked_for
+
+    unread = set(verdict.unread) - set(not_asked_for(groups))
+    return not unread and all(finding.code != _TAGS for finding in verdict.findings)
 
 
 def _look(layout: Layout) -> bool:

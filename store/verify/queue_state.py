@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -162,14 +162,14 @@ class QueueReader:
         """Ranges of queue offsets that lie in holes, of some that `windows` has left out."""
         return self._in_files.unwritten(first, stop)
 
-    def windows(self) -> Iterator[tuple[int, Units]]:
-        """All units as (queue offset of the first, units), in order; holes of files, and what
-        is zeros all over, left out.
+    def windows(self, first: int = 0) -> Iterator[tuple[int, Units]]:
+        """All units from a queue offset on as (queue offset of the first, units), in order; holes of
+        files, and what is zeros all over, left out.
 
         Raises Unreadable.
         """
         try:
-            yield from self._stream.written(self._rate_bytes)
+            yield from self._stream.written(self._rate_bytes, first)
         except MissingFile:
             self.vanished = True
 
@@ -247,13 +247,32 @@ class Missing:
 _RUN = len(fields(Missing))
 
 
+class InARow(NamedTuple):
+    """Messages whose queue offsets first ≤ k < end follow one another, as their records do.
+
+    begin, last: where the records of the first and the last one begin.
+    """
+
+    first: int
+    end: int
+    begin: int
+    last: int
+
+    def and_then(self, more: InARow) -> InARow:
+        """With those of the log behind them, if they go on there."""
+        if more.first != self.end or more.begin <= self.last:
+            return self
+        return InARow(self.first, more.end, self.begin, more.last)
+
+
 @dataclass
 class QueueCheck:
     """One queue.
 
     right: queue offsets whose unit is that of the message. elsewhere: those whose unit is that of
-    another message of this queue. shift: how far units lay from their place last time. waits: how
-    long messages of a delay level wait.
+    another message of this queue. row: those of `right` that were met first, as long as each goes
+    on behind the one before. shift: how far units lay from their place last time. waits: how long
+    messages of a delay level wait.
     """
 
     reader: QueueReader
@@ -261,10 +280,13 @@ class QueueCheck:
     gaps: array[int]
     right: Ranges = field(default_factory=Ranges)
     elsewhere: Ranges = field(default_factory=Ranges)
+    row: InARow | None = None
     shift: int = 0
     waits: Waits = field(default_factory=Waits)
     #: Queue offset behind the last unit that counts, once all units have been seen.
     live_end: int = 0
+    #: The first queue offset and that behind the last, where all units in files were seen to be of `row`.
+    bounds: tuple[int, int] | None = None
 
     @property
     def queue(self) -> QueueId:
@@ -283,6 +305,19 @@ class QueueCheck:
         names = [each.name for each in fields(Missing)]
         rows = np.frombuffer(self.gaps, np.int64).reshape(-1, _RUN)
         return rows[:, names.index("count")].copy(), rows[:, names.index("position")].copy()
+
+    def note_right(self, messages: Messages) -> None:
+        """Messages that have their units."""
+        if not messages.in_a_row:
+            self.right.add_any(messages.offset)
+            return
+        ends = (*messages.offset[[0, -1]].tolist(), *messages.position[[0, -1]].tolist())
+        self.right.add_range(ends[0], ends[1] + 1)
+        self.note_row(InARow(ends[0], ends[1] + 1, ends[2], ends[3]))
+
+    def note_row(self, row: InARow) -> None:
+        """The next of them."""
+        self.row = row if self.row is None else self.row.and_then(row)
 
     def note_missing(self, messages: Messages) -> None:
         """Messages, in log order, that have no unit."""
@@ -317,6 +352,7 @@ class QueuesResult:
     """What a part of the log leaves of all queues: see `QueueCheck`."""
 
     right: dict[QueueId, Ranges]
+    rows: dict[QueueId, InARow]
     waits: dict[QueueId, Waits]
 
 
@@ -350,13 +386,16 @@ class Queues(Mergeable):
             return None
         checks = self.checks.items()
         waits = {queue: c.waits for queue, c in checks if c.waits != Waits()}
-        return QueuesResult({queue: c.right for queue, c in checks}, waits)
+        rows = {queue: c.row for queue, c in checks if c.row is not None}
+        return QueuesResult({queue: c.right for queue, c in checks}, rows, waits)
 
     def merge(self, context: VerifyContext, left: QueuesResult) -> None:
         """The units of the part are right, too."""
         del context
         for queue, right in left.right.items():
             self.check(queue).right.add_all(right)
+        for queue, row in left.rows.items():
+            self.check(queue).note_row(row)
         for queue, waits in left.waits.items():
             self.check(queue).waits.merge(waits)
 
@@ -536,6 +575,9 @@ class QueueBounds:
             with BatchConsumeQueue(queue.topic, queue.queue_id, files) as batches:
                 ends = batches.summary()
                 return ends.min_offset, ends.max_offset
+        check = queues_of(self._scene).checks.get(queue)
+        if check is not None and check.bounds is not None:
+            return check.bounds
         queues = self._scene.store.queues
         if all(found.queue_id != queue.queue_id for found in queues.of_topic(queue.topic)):
             return None

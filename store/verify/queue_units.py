@@ -209,8 +209,15 @@ class QueuePass:
         return sorted(self.beyond.ranges() + self.behind.ranges())
 
     def run(self) -> None:
-        """Look at all units."""
-        for first, units in self._reader.windows():
+        """Look at all units, but for those of messages in a row: they were seen with these."""
+        row = self._check.row
+        if row is not None and row.first == self._expected and not self._scene.live:
+            self._expected = self.live_end = row.end
+            self.real, self._in_log, self._last_position = row.end - row.first, True, row.last
+            if not self._queues.in_database(self._check.queue):
+                self._check.bounds = row.first, row.end
+        for first, units in self._reader.windows(self._expected):
+            self._check.bounds = None
             for hole in self._reader.unwritten(self._expected, first):
                 self._invalid.add_range(*hole)  # as invalid as zeros that are written
             self._window(first, units)

@@ -27,11 +27,10 @@ from .context import Mergeable, Predicted, VerifyContext
 from .register import Scope, after
 
 if TYPE_CHECKING:
-    from ...formats.derive.ragged import Ints
+    from ..audit.messages import Messages
     from ..audit.prove import Proof, Prover
     from ..audit.verified import VerifiedLog, VerifiedRun
     from ..broker.dispatch import Dispatched
-    from ..broker.snapshot import QueueId
     from ..disk.file_queue import MappedFileQueue
     from ..disk.layout import Layout
     from ..queues.units import Units
@@ -78,10 +77,10 @@ class ProofOfLog(Mergeable):
         except StoreError:  # of a queue, which has checks of its own
             self._give_up()
 
-    def laid(self, queue: QueueId, files: MappedFileQueue, offsets: Ints) -> Units | None:
+    def laid(self, messages: Messages, files: MappedFileQueue) -> Units | None:
         """The units of messages of a queue, where they were read for the proof a moment ago."""
-        known = self._prover and self._prover.laid.get(queue)
-        return known.of(files, offsets) if known else None
+        known = self._prover and self._prover.laid.get(messages.queue)
+        return known.of(files, messages) if known else None
 
     def done(self) -> VerifiedLog | None:
         """What is in order of all that was seen; None where that is not known."""

@@ -19,7 +19,7 @@ from mqstore.formats.hashing_columns import crc31_column, index_hash_column, jav
 from mqstore.formats.json_lines import JsonLines
 from mqstore.formats.property_columns import Items
 from mqstore.store.columns import dictionary
-from mqstore.store.verify import log_order
+from mqstore.store.verify import index_files, log_order
 
 pytestmark = pytest.mark.skipif(not kernel.is_wanted(), reason=kernel.describe())
 
@@ -222,6 +222,31 @@ def test_queues_go_on(rows: list[tuple[int, int, int]], begin: list[int]) -> Non
         assert first.tolist() == [
             next((number for q, number, _ in rows if q == queue), -1) for queue in range(4)
         ]
+
+
+ITEMS = st.lists(st.tuples(st.integers(-1, 9), st.sampled_from([0, 0, 0, 1, -1])), max_size=40)
+
+
+@given(ITEMS, st.integers(1, 4), st.integers(1, 3))
+def test_items_are_chained(rows: list[tuple[int, int]], slots: int, first: int) -> None:
+    """wrong: what is added to the link that an item should have."""
+    newest, plain = np.zeros(slots, np.int32), [0] * slots
+    places = np.array([key_hash % slots for key_hash, _ in rows], np.int64)
+    numbers = np.arange(first, first + len(rows))
+    right = index_files.links_of(newest.copy(), numbers, places).tolist()
+    hashes, links, follow, ok = list[int](), list[int](), 0, True
+    for number, (key_hash, wrong) in enumerate(rows, first):
+        hashes.append(key_hash)
+        before = (n for n, place in zip(numbers, places, strict=True) if place == key_hash % slots)
+        assert right[number - first] == max((n for n in before if n < number), default=0)
+        links.append(right[number - first] + wrong)
+        ok = ok and key_hash >= 0 and not wrong
+        if ok:
+            plain[key_hash % slots] = number
+            follow += 1
+    arrays = (np.array(hashes, np.int32), np.array(links, np.int32), newest)
+    assert kernel.run(kernel.Operation.LINK, arrays, (first,)) == follow
+    assert newest.tolist() == plain
 
 
 @given(TEXTS, st.integers(-(2**63), 2**63 - 1))

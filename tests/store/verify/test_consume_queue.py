@@ -24,13 +24,13 @@ from mqstore.store.findings.findings import Finding
 from mqstore.store.queues.read import ConsumeQueue
 from mqstore.store.queues.units import LARGEST_OFFSET
 from mqstore.store.search.store import Store
-from mqstore.store.verify.queue_state import QueueReader
+from mqstore.store.verify.queue_state import InARow, QueueCheck, QueueReader
 from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verify
 
 from ... import slices
 from ...stores import config
-from .mutations import NOW_MS, copied, original
+from .mutations import NOW_MS, Mutation, copied, mutations, original, verified
 
 CLEAN = "5.3.3-clean"
 GROUPS = frozenset({"consume_queue"})
@@ -218,3 +218,26 @@ def test_the_findings_of_a_poisoned_store_are_few(work: Path) -> None:
     name = "5.1.4-lmq-poison"
     found = Counter(f.code for f in _findings(name, original(name, work)) if not f.unclean)
     assert found == {"I-064": 1, "I-070": 1, "I-075": 1}
+
+
+def test_messages_in_a_row_go_on() -> None:
+    row = InARow(0, 4, 100, 400)
+    assert row.and_then(InARow(4, 6, 500, 600)) == InARow(0, 6, 100, 600)
+    for other in (InARow(5, 6, 500, 600), InARow(3, 6, 500, 600), InARow(4, 6, 400, 600)):
+        assert row.and_then(other) == row
+
+
+_DAMAGED = [each for each in mutations().values() if each.group in {"consume_queue", "commit_log"}]
+
+
+@pytest.mark.few(8)
+@pytest.mark.parametrize("mutation", _DAMAGED, ids=str)
+def test_nothing_is_missed_in_units_that_are_not_read_again(
+    mutation: Mutation, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = mutation.stores[0]
+    damaged = copied(original(name, work), work)
+    mutation.mutate(damaged, Random(f"{slices.SEED} {mutation.code} row"))
+    found = verified(name, damaged).findings
+    monkeypatch.setattr(QueueCheck, "note_row", lambda *_: None)
+    assert verified(name, damaged).findings == found

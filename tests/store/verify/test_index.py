@@ -15,7 +15,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import Store
-from mqstore.store.verify.index_files import _Chains, _remainder
+from mqstore.store.verify.index_files import _remainder, links_of
 from mqstore.store.verify.index_items import key_of, surplus
 from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verify
@@ -182,18 +182,16 @@ def test_items_of_no_record_are_told_without_the_queues(work: Path) -> None:
 @given(st.lists(st.lists(st.integers(0, 11), max_size=20), max_size=5), st.integers(1, 12))
 def test_the_item_before_each_one_in_its_slot(windows: list[list[int]], slots: int) -> None:
     """As a broker links them, one by one, however many of a window share a slot."""
-    chains = _Chains.__new__(_Chains)
-    chains._newest = np.zeros(12, np.int32)
-    newest, number = [0] * 12, 0
+    known, newest, number = np.zeros(12, np.int32), [0] * 12, 0
     for window in windows:
         some = np.array(window, np.int64) % slots
         numbers = np.arange(number + 1, number + 1 + len(window))
-        found = chains._expected(numbers, some).tolist()
+        found = links_of(known, numbers, some).tolist()
         for slot, before in zip(some.tolist(), found, strict=True):
             number += 1
             assert before == newest[slot]
             newest[slot] = number
-        assert chains._newest.tolist() == newest
+        assert known.tolist() == newest
 
 
 @given(st.lists(st.integers(0, (1 << 31) - 1), max_size=9), st.integers(1, 1 << 33))
