@@ -132,8 +132,11 @@ def session_showing(
     stages: int | None,
     place: tuple[str, Mapping[str, str]],
     common: Common,
+    *,
+    in_python: bool = True,
 ) -> Iterator[SparkSession]:
-    """A session of Spark, whose jobs a bar shows as `showing` does. place: as of `Spark.place`.
+    """A session of Spark, whose jobs a bar shows as `showing` does. place: as of `Spark.place`;
+    in_python: as of `spark_session`.
 
     Raises SparkUnavailable.
     """
@@ -142,7 +145,7 @@ def session_showing(
 
     with (
         showing(what, total_bytes, stages, common) as tell,
-        spark_session(*place) as session,
+        spark_session(*place, in_python=in_python) as session,
         watched(session, tell),
     ):
         yield session

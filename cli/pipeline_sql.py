@@ -49,7 +49,8 @@ def ask_spark(
     left_out = tell_unread(gone, others=bool(ask.stores), partial=given.partial)
     tell_local("sql", ask.stores, spark, common)
     common.explain(f"starting Spark on {master} for {counted(len(ask.stores), 'store')}")
-    with session_showing("asking", 0, None, (master, SETTINGS | settings), common) as session:
+    place = (master, SETTINGS | settings)
+    with session_showing("asking", 0, None, place, common, in_python=False) as session:
         register(session)
         asked = understood(session, query)
         columns = shown_columns(asked.columns, common)

@@ -41,11 +41,10 @@ def verify(
     """Check every invariant of many stores, as mqstore verify does of each. Writes nothing.
 
     Findings, summaries and exit code are those of the local command. As text, several stores are a
-    line each; --findings lists what is wrong. A log of 256 MiB or less is one task, and small ones
-    share a task of Spark, large ones first. A larger store is two tasks: one checks the log for
-    itself, one compares log, queues, index and all else with each other. A log of 2 GiB or more is
-    looked at in up to 32 parts by a task each; what lies behind damage is read by one task. A store
-    that cannot be read is reported on stderr, and the others are checked.
+    line each; --findings lists what is wrong. A store is one task; small ones share a task of Spark,
+    large ones first. A log of 2 GiB or more that is larger than what two cores have to do is looked
+    at in up to 32 parts by a task each; what lies behind damage is read by one task. A store that
+    cannot be read is reported on stderr, and the others are checked.
 
     Exit code: 0 all clean; 1 some store is damaged; 3 not shut down cleanly, nothing else; 5 some
     store cannot be read, no Spark.
@@ -58,6 +57,7 @@ def verify(
     """
     master, settings = spark.place(common)
     from ..pipeline.spark import spark_session
+    from ..pipeline.tasks import cores_of
     from ..pipeline.verify import can_be_cut, tasks_of, verify_on
     from ..store.arrow.stores import log_sizes, stores_of
     from ..store.errors import StoreError
@@ -66,21 +66,21 @@ def verify(
     tell_nearest(broker_version, common)
     roots, now_ms = stores_of(stores), time.time_ns() // 1_000_000
     sizes, _ = log_sizes(roots, common.config())
-    tasks = tasks_of(
-        roots,
-        common.config(),
-        now_ms,
-        quick=quick,
-        groups=groups,
-        broker_version=broker_version,
-        sizes=sizes,
-        in_parts=can_be_cut(sizes, common.config()),
-    )
     common.explain(f"starting Spark on {master} for {counted(len(roots), 'store')}")
     with (
         showing("checking", sum(sizes.values()), None, common, in_bytes=True) as tell,
-        spark_session(master, settings) as session,
+        spark_session(master, settings, in_python=True) as session,
     ):
+        tasks = tasks_of(
+            roots,
+            common.config(),
+            now_ms,
+            quick=quick,
+            groups=groups,
+            broker_version=broker_version,
+            sizes=sizes,
+            in_parts=can_be_cut(sizes, common.config(), cores_of(session)),
+        )
         found = verify_on(session, tasks, tell)
     codes = [ExitCode.DONE]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -18,6 +19,11 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
 }
+
+
+@lru_cache(maxsize=1 << 10)
+def _in_snake_case(name: str) -> str:
+    return _WORD.sub("_", name).lower()
 
 
 class JsonField(NamedTuple):
@@ -36,7 +42,7 @@ class JsonField(NamedTuple):
     @property
     def column(self) -> str:
         """Its name in records."""
-        return self.called or _WORD.sub("_", self.name).lower()
+        return self.called or _in_snake_case(self.name)
 
     def fits(self, value: Any) -> bool:
         """Whether a value is of the type."""

@@ -67,7 +67,7 @@ def on_spark(master: str, settings: Mapping[str, str], tell: Tell | None = None)
     def job(plan: Plan, stage: Stage) -> Made:
         from .spark import spark_session
 
-        with spark_session(master, settings) as spark:
+        with spark_session(master, settings, in_python=True) as spark:
             return spark_job(spark, plan, stage, tell)
 
     return job

@@ -50,6 +50,9 @@ CONNECT_PACKAGES = ("grpc", "grpc_status")
 """What a Connect server (`sc://`) is asked with: the extra `connect`."""
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_JAVA = "-XX:+UseSerialGC"
+_JAVA_IN_PYTHON = f"{_JAVA} -XX:TieredStopAtLevel=1"
+"""A JVM that only deals out work is through before its second compiler has earned what that takes."""
 _PY_FILES = "spark.submit.pyFiles"
 _DROPPED_OPTIONS = (
     "--add-modules=jdk.incubator.vector",
@@ -81,11 +84,15 @@ logger.gateway.level = error
 
 @contextmanager
 def spark_session(
-    master: str = "local[*]", settings: Mapping[str, str] | None = None
+    master: str = "local[*]",
+    settings: Mapping[str, str] | None = None,
+    *,
+    in_python: bool = False,
 ) -> Iterator[SparkSession]:
     """A session on `master`; it is stopped, and what it left behind removed, at the end.
 
-    settings: Spark options by name; they win over ours. Raises SparkUnavailable.
+    settings: Spark options by name; they win over ours. in_python: the work is tasks (`run_tasks`), no
+    rows for the JVM. Raises SparkUnavailable.
     """
     require_packages(master)
     check_reachable(master)
@@ -94,7 +101,8 @@ def spark_session(
         _environment(_variables(master, folder)),
         _quiet_loggers(),
     ):
-        session = _start(master, options(master, folder, settings or {}), folder / "log")
+        java = _JAVA_IN_PYTHON if in_python else _JAVA
+        session = _start(master, options(master, folder, settings or {}, java), folder / "log")
         with _stopped(session):
             if is_connect(master):
                 session.addArtifacts(str(package_zip(folder)), pyfile=True)
@@ -128,8 +136,13 @@ def require_packages(master: str = "local") -> None:
             )
 
 
-def options(master: str, folder: Path, settings: Mapping[str, str]) -> dict[str, str]:
-    """The Spark options for `master`: ours, overridden by `settings`. Scratch is in `folder`."""
+def options(
+    master: str, folder: Path, settings: Mapping[str, str], java: str = _JAVA
+) -> dict[str, str]:
+    """The Spark options for `master`: ours, overridden by `settings`. Scratch is in `folder`.
+
+    java: options of our JVM.
+    """
     ours = {"spark.sql.session.timeZone": "UTC"}
     if not is_connect(master):
         ours |= {
@@ -148,7 +161,7 @@ def options(master: str, folder: Path, settings: Mapping[str, str]) -> dict[str,
         merged[_PY_FILES] = ",".join([str(package_zip(folder)), *others])
     if not is_connect(master):
         logging = f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}"
-        merged[_JAVA_OPTIONS] = f"{logging} {settings.get(_JAVA_OPTIONS, '-XX:+UseSerialGC')}"
+        merged[_JAVA_OPTIONS] = f"{logging} {settings.get(_JAVA_OPTIONS, java)}"
     return merged
 
 

@@ -1,4 +1,5 @@
-"""Work that is a task per store: one Python data source runs any of it, an answer a task.
+"""Work that is a task per store: `mapInArrow` runs any of it, an answer a task. A data source in Python
+would have Spark start three more kinds of Python processes for its plan, and half a second of each.
 
 Small tasks share a task of Spark, by bytes, and large ones start first. What a task is given and what it answers are JSON, or bytes that stay where tasks run. A store that
 cannot be read is an answer, too: it ends nothing else. Rows name a store by its number: a path may
@@ -13,13 +14,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
 
 from ..store import errors
 from ..store.errors import StoreError
 from .failures import failures
-from .sources.parts import Part
+from .masters import is_local
 from .watch import Progress
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ Task = dict[str, Any]
 _SCHEMA = pa.schema(
     {"task": pa.int32(), "store": pa.int32(), "answer": pa.string(), "data": pa.binary()}
 )
-
+_COLUMNS = "task int, store int, answer string, data binary"
 
 SHARE_BYTES = 256 << 20
 """Tasks with so many bytes together pay for a task of Spark."""
@@ -41,49 +40,25 @@ _ROUNDS = 3
 _CORES_UNKNOWN = 8
 
 
-class TaskSource(DataSource):
-    """Options: `function`, `MODULE:NAME` in this package; `tasks`, JSON; `shares`, JSON: numbers of
-    the tasks that go together."""
+class TaskReader:
+    """Calls a function for each task. shares: numbers of the tasks that go together, None: each by itself.
 
-    @classmethod
-    def name(cls) -> str:
-        return "mqstore-tasks"
-
-    def schema(self) -> str:
-        return "task int, store int, answer string, data binary"
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        tasks, shares = (json.loads(self.options[name]) for name in ("tasks", "shares"))
-        return TaskReader(self.options["function"], tasks, shares)
-
-
-class TaskReader(DataSourceReader):
-    """Calls a function for each task. shares: as of `TaskSource`; None: each by itself. A part is
-    some tasks: number, number of the store, and the task."""
+    What goes to workers is the JSON of each share: number, number of the store, and the task, of some.
+    """
 
     def __init__(
         self, function: str, tasks: Sequence[Task], shares: Sequence[Sequence[int]] | None = None
     ) -> None:
         self._function = function
-        self._tasks = tasks
-        self._shares = [[number] for number in range(len(tasks))] if shares is None else shares
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Where tasks run: a partition has those that it needs."""
-        return {"_function": self._function}
-
-    def partitions(self) -> list[InputPartition]:
-        """A partition a share."""
-        tasks, stores = self._tasks, stores_among(self._tasks)
-        return [
-            Part([(number, stores[tasks[number]["root"]], tasks[number]) for number in some])
-            for some in self._shares
+        stores = stores_among(tasks)
+        self.shares = [
+            json.dumps([(number, stores[tasks[number]["root"]], tasks[number]) for number in some])
+            for some in ([[number] for number in range(len(tasks))] if shares is None else shares)
         ]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The answers of some tasks."""
-        assert isinstance(partition, Part)
-        for number, store, task in partition.part:
+    def read(self, share: int) -> Iterator[pa.RecordBatch]:
+        """The answers of the tasks of a share, one by one."""
+        for number, store, task in json.loads(self.shares[share]):
             answer, data = answer_of(named(self._function), task), None
             if isinstance(answer.get("answer"), bytes):
                 data = answer.pop("answer")
@@ -134,10 +109,13 @@ def shares_of(sizes: Sequence[int], cores: int) -> list[list[int]]:
 
 
 def cores_of(spark: SparkSession) -> int:
-    """How many tasks of Spark run at once; a Connect server does not tell."""
+    """How many tasks of Spark run at once. A Connect server does not tell; of a cluster executors may
+    be on their way."""
     if not hasattr(spark, "_jsparkSession"):
         return _CORES_UNKNOWN
-    return int(spark.sparkContext.defaultParallelism)
+    context = spark.sparkContext
+    least = 1 if is_local(context.master or "") else _CORES_UNKNOWN
+    return max(least, int(context.defaultParallelism))
 
 
 def rows_of_tasks(
@@ -151,12 +129,15 @@ def rows_of_tasks(
     shares: of `shares_of`; None: each by itself. store: as `stores_among` has it; answer: what `answer_of`
     gives, as JSON; data: instead of an answer that is bytes.
     """
-    spark.dataSource.register(TaskSource)
-    if shares is None:
-        shares = [[number] for number in range(len(tasks))]
-    source = spark.read.format(TaskSource.name()).option("function", function)
-    source = source.option("tasks", json.dumps(tasks)).option("shares", json.dumps(shares))
-    return source.load()
+    reader = TaskReader(function, tasks, shares)
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for share in batch.column(0).to_pylist():
+                yield from reader.read(share)
+
+    count = len(reader.shares)  # one of these numbers is in each partition
+    return spark.range(0, count, 1, count).mapInArrow(rows, _COLUMNS)
 
 
 def run_tasks(

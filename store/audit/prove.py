@@ -29,12 +29,12 @@ from ..disk.byte_reader import reading_rate
 from ..disk.file_queue import MappedFileQueue
 from ..disk.workers import Forked
 from ..index.compare import IndexFiles, uncovered
-from ..log.batch import Batch, Extent
+from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog, record_behind, used_bytes
 from ..log.message import Mark
 from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, Numbers, QueueNumbers, Units
 from .messages import points_at
-from .verified import Facts, Found, PackedItems, QueueRange, VerifiedLog
+from .verified import Facts, Found, PackedItems, QueueRange, VerifiedLog, is_long
 
 if TYPE_CHECKING:
     from ..queues.rocksdb_copy import CopiedQueues
@@ -139,7 +139,7 @@ class Prover:
         dispatched: what its records add to queues and index, where somebody has found that out.
         """
         if isinstance(item, Extent):
-            self._settle()
+            self._settle(at_gap=item.kind is not ExtentKind.BLANK)
             if not self._found.passes(item):
                 self._next[:] = -1
             return
@@ -166,7 +166,7 @@ class Prover:
         window = self._window(batch, dispatched) if is_in_order(batch, begin, known) else None
         reached = self._windows[-1].facts.end if self._windows else self._found.end
         if window is None or begin != reached:
-            self._settle()
+            self._settle(at_gap=True)
             self._next[:] = -1
         if window is None:
             return
@@ -216,14 +216,27 @@ class Prover:
             self._unindexed = uncovered(self._covered, batch, tagged=self._tagged)
         return self._unindexed
 
-    def _settle(self) -> None:
-        """Lay windows that follow one another beside their units; what is in order is found."""
+    def _settle(self, *, at_gap: bool = False) -> None:
+        """Lay windows that follow one another beside their units; what is in order is found. at_gap: what
+        comes next does not go on with them.
+        """
         group, self._windows, self._waiting, self.laid = self._windows, [], 0, {}
+        if at_gap and group and self._found.only_long and self._is_short(group):
+            return
         wrong = self._lay(group)
         if wrong:
             self._lay(group[: wrong[0]])
             self._next[:] = -1
             self._lay(group[wrong[-1] + 1 :])
+
+    def _is_short(self, group: list[_Window]) -> bool:
+        """Windows that go on with nothing before them make no long run."""
+        begin, end = group[0].facts.begin, group[-1].facts.end
+        if begin == self._found.end:
+            return False
+        queues = np.unique(np.concatenate([window.messages.queue for window in group]))
+        messages = sum(len(window.messages) for window in group)
+        return not is_long(len(queues), messages, end - begin)
 
     def _lay(self, group: list[_Window]) -> range:
         """The same if all of them are in order, else: from which one to which they are not."""

@@ -118,6 +118,11 @@ class QueueRange(NamedTuple):
         )
 
 
+def is_long(queues: int, messages: int, size: int) -> bool:
+    """A run of so many messages, and bytes, of this number of queues costs less than its records do."""
+    return messages >= _LONG_RUN_MESSAGES * queues or size >= _LONG_RUN_BYTES * queues
+
+
 class VerifiedRun(NamedTuple):
     """Records of one file, one behind the other, from log position `begin` to `end`.
 
@@ -150,9 +155,7 @@ class VerifiedRun(NamedTuple):
     def is_long(self) -> bool:
         """It costs less than its records do: it is many bytes, or messages, for each of its queues."""
         messages = sum(queue_range.messages for queue_range in self.queues.values())
-        size = self.end - self.begin
-        least = len(self.queues)
-        return messages >= _LONG_RUN_MESSAGES * least or size >= _LONG_RUN_BYTES * least
+        return is_long(len(self.queues), messages, self.end - self.begin)
 
     def remembered(self) -> TailHistory:
         """What a scan that goes on behind it has to know of the records before."""
@@ -313,6 +316,12 @@ class Found:
         self._units: dict[QueueId, list[Units]] = {}
         self._items: list[PackedItems] = []
         self._spill = Spill()
+        self._runs = 0
+
+    @property
+    def only_long(self) -> bool:
+        """There are so many runs that no short one counts (`of_long_runs`)."""
+        return self._runs > _FEW_RUNS
 
     def take(
         self,
@@ -371,6 +380,7 @@ class Found:
         file = self._log.queue.file_at(facts.begin) if facts else None
         if facts is None or file is None:
             return
+        self._runs += 1
         self._pieces[-1].append(
             VerifiedRun(
                 file.path,

@@ -9,7 +9,7 @@ values of STATES, in this order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,12 +20,11 @@ from ...formats.derive import Ragged
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_string
 from ...formats.id_columns import host_text_column, message_id_column
-from ...formats.message_properties import ITEM_SEPARATOR
 from ...formats.property_columns import Items
 from ..columns import dictionary
+from .filter_texts import STATES, codes_of, texts_of
 from .filter_values import (
     CRC_OK,
-    FAILED,
     NUMBERS,
     Apply,
     Constant,
@@ -116,7 +115,6 @@ def _value(node: Node, named: Callable[[Name], Value]) -> Value:
     return reduce(lambda left, right: node.operator(left, _value(right, named)), more, found)
 
 
-STATES: tuple[Value, ...] = (False, True, None, FAILED)
 _CODE = {id(state): code for code, state in enumerate(STATES)}
 _SAMPLE = 256
 """Values that tell whether it is worth while to look for those that are alike."""
@@ -128,7 +126,7 @@ class Coded(NamedTuple):
     """`values[ids[i]]` is the value of record i."""
 
     ids: Ints
-    values: list[Value]
+    values: Sequence[Value]
 
 
 class Source:
@@ -146,26 +144,25 @@ class Source:
         """The values that a name has."""
         made = self._made.get(name)
         if made is None:
-            made = _field(self._batch, name.name) if name.field else self._property(name.name)
+            field = name.field
+            made = _field(self._batch, name.name) if field else _different(self.strings(name.name))
             self._made[name] = made
         return made
 
-    def _property(self, name: str) -> Coded:
+    def strings(self, name: str) -> Ragged:
+        """The values of a property as they are stored."""
         if self._items is None:
             self._items = Items(self._batch.columns.ragged("properties"))
-        ids, values = _different(self._items.find(name))
-        # no value holds the separator: many are decoded as quickly as one
-        texts = java_string(ITEM_SEPARATOR.join(values)).split(ITEM_SEPARATOR.decode())
-        return Coded(ids, [text or None for text in texts])
+        return self._items.find(name)
 
 
-def _different(strings: Ragged) -> tuple[Ints, list[bytes]]:
-    """Ids and values; not looked for where there are hardly two alike, such as keys."""
+def _different(strings: Ragged) -> Coded:
+    """Property values; not looked for where there are hardly two alike, such as keys."""
     sample = strings[:_SAMPLE].tolist()
     if 2 * len(set(sample)) > len(sample):
-        return np.arange(len(strings)), strings.tolist()
+        return Coded(np.arange(len(strings)), texts_of(strings.tolist()))
     found = dictionary(strings)
-    return found.ids, found.values
+    return Coded(found.ids, texts_of(found.values))
 
 
 def _texts(strings: Ragged) -> Coded:
@@ -183,7 +180,7 @@ def _field(batch: Batch, name: str) -> Coded:
         ok = batch.body_crc_ok
         if ok is None:
             return _constant(None, len(batch))
-        return Coded(ok.astype(np.int64), list(STATES))
+        return Coded(ok.astype(np.int64), STATES)
     if name == "topic":
         return _texts(columns.ragged(name))
     if name == "magic_code":
@@ -218,11 +215,23 @@ def _evaluate(node: Node, source: Source) -> Coded:
         return _constant(node.value, len(source))
     if isinstance(node, Name):
         return source.column(node)
+    codes = _by_bytes(node, source)
+    if codes is not None:
+        return Coded(codes, STATES)
     first, *more = node.operands
     found = _evaluate(first, source)
     if not more:
         return _coded(found.ids, [node.operator(value) for value in found.values], node)
     return reduce(lambda left, right: _pairs(left, _evaluate(right, source), node), more, found)
+
+
+def _by_bytes(node: Apply, source: Source) -> Ints | None:
+    """The codes of a condition over a property and literals, where its bytes tell them."""
+    name, *more = node.operands
+    if not isinstance(name, Name) or name.field or not all(isinstance(n, Constant) for n in more):
+        return None
+    literals = [n.value for n in more if isinstance(n, Constant)]
+    return codes_of(node.operator, source.strings(name.name), *literals)
 
 
 def _pairs(left: Coded, right: Coded, node: Apply) -> Coded:
@@ -244,7 +253,7 @@ def _pairs(left: Coded, right: Coded, node: Apply) -> Coded:
     return _coded(ids, found, node)
 
 
-def _all(operator: Operator, left: list[Value], right: list[Value]) -> list[Value]:
+def _all(operator: Operator, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
     return [operator(one, other) for one in left for other in right]
 
 
@@ -253,4 +262,4 @@ def _coded(ids: Ints, values: list[Value], node: Apply) -> Coded:
     if not node.boolean or len(values) == 1:
         return Coded(ids, values)
     codes = np.fromiter(map(_CODE.__getitem__, map(id, values)), np.int64, len(values))
-    return Coded(codes[ids], list(STATES))
+    return Coded(codes[ids], STATES)

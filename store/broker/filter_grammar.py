@@ -138,9 +138,7 @@ def _ordered(operator: filter_values.Operator) -> Any:
 def _text_test(test: Any, *, negated: bool = False) -> Any:
     def build(_: object, children: list[Any]) -> Node:
         node, text = children
-        return filter_values.apply(
-            filter_values.text_test(test, _text(text), negated=negated), node
-        )
+        return filter_values.apply(filter_values.TextTest(test, _text(text), negated), node)
 
     return build
 

@@ -56,7 +56,7 @@ _REAL = re.compile(
     r"|([+-]?)(NaN|Infinity)"
     r"|([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?"
 )
-_BITS = {int: 32, Long: 64, Whole: 64}
+BITS = {int: 32, Long: 64, Whole: 64}
 _DIGITS_MAX = 4000
 """More digits than any number needs; Python refuses to read much more."""
 #: Characters that Java's String.trim takes off.
@@ -111,7 +111,7 @@ def _read(text: str, like: Value) -> Value:
         return text.lower() == "true"
     if isinstance(like, float):
         return real(text)
-    return whole(text, _BITS[type(like)])  # type: ignore[index]  # an int of some kind
+    return whole(text, BITS[type(like)])  # type: ignore[index]  # an int of some kind
 
 
 def _double(value: Value) -> tuple[bool, float | int, float]:
@@ -147,10 +147,13 @@ def is_null(value: Value) -> Value:
     return FAILED if value is FAILED else value is None
 
 
-def ordering(test: Callable[[int], bool]) -> Operator:
+@dataclass(frozen=True)
+class Ordering:
     """`<` and its kin. Two texts are compared as doubles; a broker throws where one is none."""
 
-    def compared(left: Value, right: Value) -> Value:
+    test: Callable[[int], bool]
+
+    def __call__(self, left: Value, right: Value) -> Value:
         if left is None or left is FAILED:
             return left
         if right is None or right is FAILED:
@@ -160,41 +163,44 @@ def ordering(test: Callable[[int], bool]) -> Operator:
             if left is None or right is None:
                 return FAILED
         order = compare(left, right)
-        return FAILED if order is None else test(order)
-
-    return compared
+        return FAILED if order is None else self.test(order)
 
 
-less = ordering(lambda order: order < 0)
-less_or_equal = ordering(lambda order: order <= 0)
-greater = ordering(lambda order: order > 0)
-greater_or_equal = ordering(lambda order: order >= 0)
+less = Ordering(lambda order: order < 0)
+less_or_equal = Ordering(lambda order: order <= 0)
+greater = Ordering(lambda order: order > 0)
+greater_or_equal = Ordering(lambda order: order >= 0)
 
 
-def text_test(test: Callable[[str, str], bool], text: str, *, negated: bool) -> Operator:
+@dataclass(frozen=True)
+class TextTest:
     """CONTAINS and its kin. What is no text, or nothing to look for, is false, negated or not."""
 
-    def tested(value: Value) -> Value:
-        if not text:
+    test: Callable[[str, str], bool]
+    text: str
+    negated: bool
+
+    def __call__(self, value: Value) -> Value:
+        if not self.text:
             return False
         if value is FAILED:
             return FAILED
-        return isinstance(value, str) and test(value, text) is not negated
-
-    return tested
+        return isinstance(value, str) and self.test(value, self.text) is not self.negated
 
 
-def in_list(texts: frozenset[str], *, negated: bool) -> Operator:
+@dataclass(frozen=True)
+class InList:
     """`IN`: unknown for what is no text. A number of the record counts as its decimal digits."""
 
-    def tested(value: Value) -> Value:
+    texts: frozenset[str]
+    negated: bool
+
+    def __call__(self, value: Value) -> Value:
         if isinstance(value, Whole):
             value = str(int(value))
         if not isinstance(value, str):
             return FAILED if value is FAILED else None
-        return (value in texts) is not negated
-
-    return tested
+        return (value in self.texts) is not self.negated
 
 
 def negative(value: Value) -> Value:
@@ -387,7 +393,7 @@ def in_list_node(value: Node, texts: frozenset[str], *, negated: bool) -> Node:
     """`IN`. Raises Refused for anything but a property."""
     if not isinstance(value, Name):
         raise Refused("IN takes a property")
-    return apply(in_list(texts, negated=negated), value)
+    return apply(InList(texts, negated), value)
 
 
 def whole_literal(text: str) -> Constant:

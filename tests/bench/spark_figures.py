@@ -54,7 +54,7 @@ def spark_jobs(bench: Bench) -> Iterator[Figure]:
 
     bench.store("1g-1k")
     bench.store("4g-1k")
-    for job in ("scan", "rebuild", "verify"):
+    for job in ("scan", "rebuild", "verify", "export", "stats"):
         lines = run(python("-m", "tests.bench.spark_jobs", bench.work, job)).output.splitlines()
         found = {row["load"]: row for row in map(json.loads, lines)}
         cpu = {load: row["cpu_s"] for load, row in found.items()}
@@ -69,13 +69,13 @@ def spark_jobs(bench: Bench) -> Iterator[Figure]:
 def crossover(bench: Bench) -> Iterator[Figure]:
     """From which size on a store is better cut inside than one task of local code."""
     from .figures import Figure
-    from .spark_jobs import CUTS, SIZES
+    from .spark_jobs import CUTS, DEALT_OUT, SIZES
 
     for name in SIZES:
         bench.store(name)
-    for job, cuts in CUTS.items():
+    for job in DEALT_OUT:
         found: dict[tuple[str, int], dict[str, Any]] = {}
-        for cut in cuts:
+        for cut in CUTS:
             command = python(
                 "-m", "tests.bench.spark_jobs", bench.work, job, cut, str(bench.rounds)
             )
@@ -83,7 +83,7 @@ def crossover(bench: Bench) -> Iterator[Figure]:
                 found[cut, row["mib"]] = row
         for mib in SIZES.values():
             whole = found["whole", mib]
-            for cut in cuts[1:]:
+            for cut in CUTS[1:]:
                 what = f"{job} of {mib} MiB: {cut} / one task, by the clock"
                 told = [_told(name, found[name, mib]) for name in ("whole", cut)]
                 yield Figure(

@@ -1,10 +1,9 @@
 """What jobs of Spark cost as stores grow and as there are more of them.
 
-``python -m tests.bench.spark_jobs WORK JOB``: one session; JOB is `scan`, `rebuild` or `verify`. A
+``python -m tests.bench.spark_jobs WORK JOB``: one session; JOB is `scan`, `rebuild`, `verify`, `export` or `stats`. A
 line of JSON for each load: 1, 4 and 8 GiB of messages of 1 KB (`1g-1k`, `4g-1k`, this one twice),
 then 1, 50 and 200 small stores. ``… WORK JOB CUT ROUNDS``: one store of 64 MiB, 256 MiB, 1 and 4 GiB;
-CUT is `whole`, one task of local code, or `parts`, a task a part and more behind them; for `verify` also
-`halves`, two tasks. Of ROUNDS runs the least counts. CPU seconds are user and system of everything: this process, the
+CUT is `whole`, one task of local code, or `parts`, a task a part and more behind them. Of ROUNDS runs the least counts. CPU seconds are user and system of everything: this process, the
 JVM, all Python workers; starting the session and a first small job are not in them.
 """
 
@@ -15,7 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,11 +22,17 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from mqstore.pipeline import register
+from mqstore.pipeline.export import export, on_spark
 from mqstore.pipeline.plan import plan_of
 from mqstore.pipeline.rebuild import rebuild, spark_job
 from mqstore.pipeline.spark import spark_session
+from mqstore.pipeline.stats import count_on
+from mqstore.pipeline.stats import tasks_of as stats_tasks
+from mqstore.pipeline.tasks import cores_of
 from mqstore.pipeline.verify import can_be_cut, tasks_of, verify_on
-from mqstore.store.arrow.stores import log_sizes
+from mqstore.store.arrow.export_files import ExportHow
+from mqstore.store.arrow.export_formats import FileKind
+from mqstore.store.arrow.stores import Ask, log_sizes
 from mqstore.store.disk.broker_conf import BrokerConfig
 from tests.spark_processes import cpu_s, jvm_below, worker_peaks
 
@@ -55,13 +60,27 @@ def rebuild_job(spark: SparkSession, roots: list[str]) -> None:
 def verify_job(spark: SparkSession, roots: list[str]) -> None:
     """Everything in all stores."""
     sizes, _ = log_sizes(roots, BrokerConfig())
-    cut = can_be_cut(sizes, {})
+    cut = can_be_cut(sizes, {}, cores_of(spark))
     tasks = tasks_of(roots, {}, time.time_ns() // 1_000_000, sizes=sizes, in_parts=cut)
     verify_on(spark, tasks)
 
 
-CUTS = {"rebuild": ("whole", "parts"), "verify": ("whole", "halves", "parts")}
-"""Ways to deal a store out to tasks."""
+def export_job(spark: SparkSession, roots: list[str]) -> None:
+    """All columns but bodies, as Parquet."""
+    with TemporaryDirectory() as folder:
+        job = on_spark(lambda: nullcontext(spark))
+        export(roots, {}, ExportHow(FileKind()), Path(folder, "new"), job)
+
+
+def stats_job(spark: SparkSession, roots: list[str]) -> None:
+    """Bytes and messages by topic."""
+    count_on(spark, stats_tasks(Ask(tuple(roots)), ["topic"]), ["topic"])
+
+
+DEALT_OUT = ("rebuild", "verify")
+"""Jobs that deal a store out in several ways."""
+CUTS = ("whole", "parts")
+"""Those ways."""
 SIZES = {"64m-1k": 64, "256m-1k": 256, "1g-1k": 1 << 10, "4g-1k": 4 << 10}
 """Stores that are dealt out, and the MiB of their logs."""
 _NEVER = 1 << 62
@@ -73,10 +92,16 @@ def dealt(job: str, cut: str, size: int) -> AbstractContextManager[object]:
     part = min(module.PART_BYTES, size // PROCESSES) if cut == "parts" else _NEVER
     if job == "rebuild":
         return patch.multiple(module, PART_BYTES=part)
-    return patch.multiple(module, PART_BYTES=part, WHOLE_BYTES=_NEVER if cut == "whole" else 0)
+    return patch.multiple(module, PART_BYTES=part, SHARES=0)
 
 
-JOBS: dict[str, Job] = {"scan": scan_job, "rebuild": rebuild_job, "verify": verify_job}
+JOBS: dict[str, Job] = {
+    "scan": scan_job,
+    "rebuild": rebuild_job,
+    "verify": verify_job,
+    "export": export_job,
+    "stats": stats_job,
+}
 
 
 def cost(spark: SparkSession, job: Job, roots: list[str]) -> dict[str, Any]:
@@ -111,7 +136,7 @@ def cuts(spark: SparkSession, job: str, work: Path, cut: str, rounds: int) -> No
 
 
 def main(work: Path, job: str, cut: str = "", rounds: str = "1") -> None:
-    with spark_session(f"local[{PROCESSES}]") as spark:
+    with spark_session(f"local[{PROCESSES}]", in_python=job != "scan") as spark:
         register(spark)
         JOBS[job](spark, [str(fleet_of(work)[0])])
         if cut:

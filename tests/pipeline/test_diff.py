@@ -150,7 +150,7 @@ def command(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Both commands; that of Spark in the session of all tests."""
     if request.param != "diff":
         spark = request.getfixturevalue("spark")
-        monkeypatch.setattr(session, "spark_session", lambda *_: nullcontext(spark))
+        monkeypatch.setattr(session, "spark_session", lambda *_, **__: nullcontext(spark))
     return list(request.param.split())
 
 

@@ -58,14 +58,10 @@ def failing(attempts: int, spark: SparkSession, monkeypatch: pytest.MonkeyPatch)
             raise RuntimeError(WHY)
 
     class Reader(tasks.TaskReader):
-        def read(self, partition: Any) -> Iterator[Any]:
-            found = list(super().read(partition))
+        def read(self, share: int) -> Iterator[Any]:
+            found = list(super().read(share))
             give_up()
             return iter(found)
-
-    class Tasks(tasks.TaskSource):
-        def reader(self, schema: Any) -> Any:
-            return Reader(self.options["function"], json.loads(self.options["tasks"]))
 
     class Writer(LogWriter):
         def write(self, iterator: Any) -> Any:
@@ -77,7 +73,7 @@ def failing(attempts: int, spark: SparkSession, monkeypatch: pytest.MonkeyPatch)
         def writer(self, schema: Any, overwrite: bool) -> Any:
             return Writer(self.options, schema.names, overwrite)
 
-    monkeypatch.setattr(tasks, "TaskSource", Tasks)
+    monkeypatch.setattr(tasks, "TaskReader", Reader)
     spark.dataSource.register(Log)
 
 

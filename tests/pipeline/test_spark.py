@@ -108,26 +108,20 @@ def test_a_task_that_fails_once_is_tried_again(
     """What the first attempt has written does not count."""
 
     class Reader(pipeline_tasks.TaskReader):
-        def read(self, partition: Any) -> Any:
+        def read(self, share: int) -> Any:
             from pyspark import TaskContext
 
-            answers = list(super().read(partition))
+            answers = list(super().read(share))
             context = TaskContext.get()
             assert context is not None
             if context.attemptNumber() == 0:
                 raise RuntimeError("the first attempt fails when all is written")
             return iter(answers)
 
-    class Source(pipeline_tasks.TaskSource):
-        def reader(self, schema: Any) -> Any:
-            made = super().reader(schema)
-            assert isinstance(made, pipeline_tasks.TaskReader)
-            return Reader(made._function, made._tasks, made._shares)
-
     root = unpack("5.3.3-v2", tmp_path)
     plan = plan_of([root], BrokerConfig())
     monkeypatch.setattr(pipeline_rebuild, "PART_BYTES", plan.stores[0].bytes // 2)
-    monkeypatch.setattr(pipeline_tasks, "TaskSource", Source)
+    monkeypatch.setattr(pipeline_tasks, "TaskReader", Reader)
     rebuild(plan, tmp_path / "new", partial(spark_job, spark))
     assert tree(tmp_path / "new" / "consumequeue") == tree(root / "consumequeue")
     assert {path.name for path in (tmp_path / "new").iterdir()} >= {"consumequeue", "index"}

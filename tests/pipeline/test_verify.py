@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -24,7 +24,6 @@ from mqstore.pipeline.tasks import TaskReader, answer_of, told
 from mqstore.pipeline.verify import (
     PART_BYTES,
     PARTS_MAX,
-    WHOLE_BYTES,
     can_be_cut,
     check,
     joined,
@@ -40,7 +39,7 @@ from mqstore.store.errors import Missing, StoreError
 from mqstore.store.findings.catalogue import GROUPS
 from mqstore.store.search.store import Store
 from mqstore.store.verify import log_pass
-from mqstore.store.verify.parallel import GROUPS_BESIDE, Beside, PartResult
+from mqstore.store.verify.parallel import Beside, PartResult
 from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict
@@ -98,7 +97,7 @@ def test_the_verdict_is_that_of_the_local_command(name: str, tmp_path: Path) -> 
 def rows_of(function: str, tasks: list[dict[str, Any]]) -> list[pa.Table]:
     """What a worker of Spark yields for each task."""
     reader = TaskReader(function, tasks)
-    return [pa.Table.from_batches(reader.read(part)) for part in reader.partitions()]
+    return [pa.Table.from_batches(reader.read(share)) for share in range(len(tasks))]
 
 
 @pytest.mark.slow
@@ -164,7 +163,7 @@ def test_what_a_part_leaves_is_bounded(
     monkeypatch.setattr(pipeline_verify, "LEFT_BYTES", bound)
     tasks = tasks_of([str(root)], {}, NOW_MS, sizes=log_sizes([str(root)], BrokerConfig())[0])
     left = [look(task) for task in tasks]
-    sizes = [len(zlib.decompress(one)) for one in left]
+    sizes = [len(pickle.dumps(pipeline_verify.unpacked(one))) for one in left]
     assert all(size < bound + (1 << 16) for size in sizes)
     same(joined([str(root)], [(str(root), judge(tasks[0], left))])[0][1], local(root))
     assert bool(short_parts) is bool(bound)
@@ -213,24 +212,25 @@ def test_only_large_stores_are_cut() -> None:
         assert not any("part" in task for task in made)
 
 
-def test_a_small_store_is_one_task_and_a_larger_one_two() -> None:
-    sizes = {"small": WHOLE_BYTES, "large": WHOLE_BYTES + 1}
-    tasks = tasks_of(sizes, {}, NOW_MS, sizes=sizes)
-    assert Counter(task["root"] for task in tasks) == {"small": 1, "large": 2}
-    assert tasks[0]["groups"] == sorted(GROUPS)
-
-
 @pytest.mark.usefixtures("short_parts")
 def test_only_logs_that_have_parts_are_cut(tmp_path: Path) -> None:
-    """The others are two tasks."""
+    """The others are a task."""
     names = ("5.3.3-killed-page", "5.3.3-dledger", "5.3.3-rocksdb")
     roots = [str(stores.unpack(name, tmp_path)) for name in names] + [str(tmp_path / "none")]
     sizes = dict.fromkeys([*roots, "s3://x/c"], 1 << 30)
-    cut = can_be_cut(sizes, {})
+    cut = can_be_cut(sizes, {}, 40)
     assert cut == {roots[0]}
     tasks = tasks_of(roots, {}, NOW_MS, sizes=sizes, in_parts=cut)
-    halves = [sorted(set(GROUPS) - GROUPS_BESIDE), sorted(GROUPS_BESIDE)]
-    assert [task["groups"] for task in tasks if task["root"] == roots[1]] == halves
+    assert [task["groups"] for task in tasks if task["root"] == roots[1]] == [sorted(GROUPS)]
+
+
+@pytest.mark.usefixtures("short_parts")
+def test_only_logs_that_cores_would_wait_for_are_cut(tmp_path: Path) -> None:
+    root = str(stores.unpack("5.3.3-killed-page", tmp_path))
+    assert can_be_cut({root: 1 << 30}, {}, 2) == set(), "parts take more, and hardly end before"
+    assert can_be_cut({root: 1 << 30}, {}, 3) == {root}
+    assert can_be_cut({root: 1 << 30, "beside": 3 << 30}, {}, 8) == set()
+    assert can_be_cut({root: 1 << 30, "beside": 3 << 30}, {}, 9) == {root}
 
 
 @pytest.mark.slow
@@ -276,15 +276,9 @@ def in_workers(taken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             log_pass.CUT_BYTES = before
 
     class Reader(TaskReader):
-        def read(self, partition: Any) -> Iterator[Any]:
+        def read(self, share: int) -> Iterator[Any]:
             read = super().read
-            return iter(shortly(lambda: list(read(partition))))
-
-    class Source(pipeline_tasks.TaskSource):
-        def reader(self, schema: Any) -> Any:
-            made = super().reader(schema)
-            assert isinstance(made, TaskReader)
-            return Reader(made._function, made._tasks, made._shares)
+            return iter(shortly(lambda: list(read(share))))
 
     def judged(rows: pa.Table, tasks: list[dict[str, Any]]) -> pa.Table:
         merge = Beside._take_on
@@ -300,7 +294,7 @@ def in_workers(taken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         finally:
             Beside._take_on = merge  # type: ignore[method-assign]
 
-    monkeypatch.setattr(pipeline_tasks, "TaskSource", Source)
+    monkeypatch.setattr(pipeline_tasks, "TaskReader", Reader)
     monkeypatch.setattr(pipeline_verify, "judged_rows", judged)
     monkeypatch.setattr(log_pass, "CUT_BYTES", 1 << 15)  # here: some findings tell of windows
 
@@ -354,5 +348,5 @@ def test_groups_are_confined() -> None:
     only_log = tasks_of(["s"], {}, NOW_MS, groups=frozenset({"commit_log"}))
     assert [task["groups"] for task in only_log] == [["commit_log"]]
     groups = frozenset({"commit_log", "index"})
-    both = tasks_of(["s"], {}, NOW_MS, groups=groups, sizes={"s": WHOLE_BYTES + 1})
-    assert [task["groups"] for task in both] == [["index"], ["commit_log"]]
+    both = tasks_of(["s"], {}, NOW_MS, groups=groups, sizes={"s": PART_BYTES})
+    assert [task["groups"] for task in both] == [["commit_log", "index"]]
