@@ -16,7 +16,7 @@ from ..audit.prove import prove_log
 from ..audit.verified import VerifiedLog
 from ..broker.dispatch_record import Dispatching
 from ..broker.profiles import Profile, is_exact, profile_of
-from ..broker.snapshot import Snapshot
+from ..broker.snapshot import QueueId, Snapshot
 from ..counted import bytes_text
 from ..disk.byte_reader import refusing
 from ..disk.layout import Layout
@@ -249,9 +249,11 @@ def analyze(
 ) -> Recovery:
     """Predict a broker's start and plan the recovery. Writes nothing.
 
-    version: the broker's, None: the guess, with all that may be. replica: see `Replica.open`. force_empty_log: the log is gone for good. tell: called with the log position
-    reached. proved: of somebody who has just read the log; None: it is read here. applicable: as in `RecoveryOptions`.
-    exact: `exact_plan` is going to be asked for, too: mostly one look at the log gives both. Raises Unreadable, Unsupported, InvalidInput, and for a replica that cannot be used Missing, NotAStore.
+    version: the broker's, None: the guess, with all that may be. replica: see `Replica.open`. force_empty_log:
+    the log is gone for good. tell: called with the log position reached. proved: of somebody who has just read
+    the log; None: it is read here. applicable: as in `RecoveryOptions`. exact: `exact_plan` is going to be asked
+    for, too: mostly one look at the log gives both. Raises Unreadable, Unsupported, InvalidInput, and for a
+    replica that cannot be used Missing, NotAStore.
     """
     check_lost_tag(lost_tag)
     if replica and policy is not Policy.KEEP:
@@ -287,13 +289,7 @@ def analyze(
     progress = read_progress(layout.config, layout.broker_config)
     light = chosen.database is not None
     expected = expected_queues(snapshot, config_rules(main), light=light)
-    watched = []
-    for outcome in outcomes:
-        groups = GroupLoss(progress)
-        kept = [(file.start, file.start + file.wrote) for file in outcome.log.files]
-        after = Readability(kept, outcome.read_queues, expected)
-        after.on_lost, after.on_lost_run = groups.add, groups.add_run
-        watched.append((outcome, after, groups))
+    watched = [_watched(outcome, GroupLoss(progress), expected) for outcome in outcomes]
     auditors = tuple(after for _, after, _ in watched)
     # else its runs would not be taken as a plan takes them that is not exact
     exact = exact and (sound is None or all(map(sound.is_exact, sound.runs)))
@@ -329,6 +325,16 @@ def analyze(
             )
     found = _recovery(snapshot, generation, version, watched, main, plan, refusal, wish, seen)
     return replace(found, played=Played(snapshot, chosen, sound), exact_plan=exact_plan)
+
+
+def _watched(
+    outcome: Outcome, groups: GroupLoss, expected: Callable[[QueueId], bool]
+) -> tuple[Outcome, Readability, GroupLoss]:
+    """What a start leaves readable, and which groups lose what by it: it is given the records."""
+    kept = [(file.start, file.start + file.wrote) for file in outcome.log.files]
+    after = Readability(kept, outcome.read_queues, expected)
+    after.on_lost, after.on_lost_run = groups.add, groups.add_run
+    return outcome, after, groups
 
 
 @refusing()
