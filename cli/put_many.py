@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..store.arrow.messages import columns_of_rows, corrupted_rows
 from ..store.counted import counted
 from ..store.errors import Corrupted, InvalidInput, LimitExceeded, StoreError
-from ..store.put.bulk import STEP_ROWS, StoredColumns, append_ahead
+from ..store.put.bulk import AHEAD_ROWS, StoredColumns, append_ahead
 from ..store.put.message_columns import columns_of, columns_where
 from ..store.put.message_json import BATCH, MessageReader, is_corrupted, is_message
 from ..store.put.new_message import NewBatch, NewMessage
@@ -270,8 +270,8 @@ class _Stream:
             raise problem
 
     def _append_steps(self, lines: Sequence[Line], messages: Sequence[NewMessage]) -> None:
-        for first in range(0, len(messages), STEP_ROWS):
-            step = slice(first, first + STEP_ROWS)
+        for first in range(0, len(messages), AHEAD_ROWS):
+            step = slice(first, first + AHEAD_ROWS)
             self._append_step(lines[step], messages[step])
 
     def _append_batch(self, batch: NewBatch, present: PresentKeys | None, line: Line) -> None:

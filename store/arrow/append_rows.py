@@ -29,7 +29,7 @@ from ..broker.profiles import writer_profile
 from ..disk.broker_conf import BrokerConfig
 from ..errors import InvalidInput, LimitExceeded, StoreError, from_os_error
 from ..output.stage import publish_made
-from ..put.bulk import STEP_ROWS, append_ahead
+from ..put.bulk import AHEAD_ROWS, append_ahead
 from ..put.message_columns import columns_of
 from ..put.message_json import MessageReader, is_message
 from ..put.new_message import NewMessage, UniqueKeys, WriterOptions
@@ -132,7 +132,7 @@ def _parquet(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[pa.Rec
         given = file.schema_arrow.names
         wanted = None if columns is None else [name for name in columns if name in given]
         rows = 0
-        for batch in file.iter_batches(batch_size=STEP_ROWS, columns=wanted):
+        for batch in file.iter_batches(batch_size=AHEAD_ROWS, columns=wanted):
             rows += batch.num_rows
             yield batch, rows / file.metadata.num_rows
 
@@ -142,8 +142,8 @@ def _arrow(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[pa.Recor
         for batch, share in _shares(_opened(source), source):
             if columns is not None:
                 batch = batch.select([name for name in columns if name in batch.schema.names])
-            for begin in range(0, batch.num_rows, STEP_ROWS):
-                yield batch.slice(begin, STEP_ROWS), share
+            for begin in range(0, batch.num_rows, AHEAD_ROWS):
+                yield batch.slice(begin, AHEAD_ROWS), share
 
 
 def _shares(file: _Reader, source: pa.MemoryMappedFile) -> Iterator[tuple[pa.RecordBatch, float]]:
@@ -400,7 +400,7 @@ class _Pieces:
                 for head in heads
                 if head.at < head.rows.num_rows or head.blocks
             ]
-            if sum(rows.num_rows for rows in taken) >= STEP_ROWS:
+            if sum(rows.num_rows for rows in taken) >= AHEAD_ROWS:
                 yield from self._ordered(taken).to_batches()
                 taken = []
         yield from self._ordered(taken).to_batches()
@@ -478,8 +478,8 @@ def make_store(folder: Path, how: NewStore, batches: Iterable[pa.RecordBatch]) -
         reader.final_separator = writer.profile.final_separator
         first = 1
         for batch in batches:
-            for begin in range(0, batch.num_rows, STEP_ROWS):
-                _append(writer, reader, batch.slice(begin, STEP_ROWS), first + begin, made)
+            for begin in range(0, batch.num_rows, AHEAD_ROWS):
+                _append(writer, reader, batch.slice(begin, AHEAD_ROWS), first + begin, made)
             first += batch.num_rows
         writer.sync()
     return made

@@ -25,8 +25,10 @@ from .queue_kinds import Named, name_offsets, set_texts, with_bases
 if TYPE_CHECKING:
     from .writer import StoreWriter
 
-STEP_ROWS = 1 << 14
-"""Messages that are prepared, placed and dispatched together."""
+STEP_ROWS = 1 << 16
+"""Messages that are prepared, placed and dispatched together: steps of 16,384 take a fifth longer."""
+AHEAD_ROWS = 1 << 14
+"""The same of a stream, which has the bodies of several steps in memory."""
 
 
 class StoredColumns(NamedTuple):
@@ -67,7 +69,7 @@ def append_columns(
     columns: by the names of MESSAGE, arrays, `Ragged` or one value for all. topic and body must be
     there; other fields that a producer gives (`NewMessage`, wrong_crc too) have defaults; born_timestamp and
     store_timestamp below 0 or missing take the clock. What the store assigns is ignored. Raises as
-    `StoreWriter.append`; where a message is refused, none of its step of 16,384 was written.
+    `StoreWriter.append`; where a message is refused, none of its step of 65,536 was written.
     whole: they are one step, however many, and come to one file.
     """
     writer.settle()
