@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from ..store.broker.profiles import profile_of
-from ..store.broker.snapshot import Snapshot, list_entries
+from ..store.broker.snapshot import Snapshot
 from ..store.disk.checkpoint import Checkpoint, read_checkpoint
 from ..store.disk.files import Edit
 from ..store.log.batch import NO_FILE
 from ..store.output.stage import Stage
 from ..store.plan.plan import checkpoint_edit, new_checkpoint
-from ..store.timer.start import new_wheel
+from ..store.timer.start import is_timer_file, new_wheel
 from .index_files import IndexPart, index_times, named
 from .plan import Plan, StorePlan
 from .queue_files import Place, QueueFile, close_gaps
@@ -147,9 +147,12 @@ def _checkpoint(
 def _wheel(store: StorePlan, folder: Path) -> Iterable[Edit]:
     """The timer wheel from the timer log: that one cannot be made from messages (spec 04, 4.6)."""
     layout = store.layout
-    files = [entry for entry in list_entries(layout.timer_log) if not entry.directory]
-    if files and layout.dledger is None:
-        edit = new_wheel(Snapshot.of(layout), files)
+    if layout.dledger is not None:
+        return
+    snapshot = Snapshot.of(layout)
+    files = [one for one in snapshot.timer_log if is_timer_file(one, snapshot.timer_file_bytes)]
+    if files:
+        edit = new_wheel(snapshot, files)
         yield Edit(
             "create",
             str(folder / layout.timer_wheel.name),

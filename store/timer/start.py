@@ -319,12 +319,17 @@ _LOG_CODES = ("I-126",)
 _WHEEL_CODES = ("I-120",)
 
 
+def is_timer_file(entry: Entry, size: int) -> bool:
+    """A file that the timer log may have, by its name, of files of `size` bytes; it need not be whole."""
+    return entry.size > 0 and is_whole_file(entry._replace(size=size), size)
+
+
 def timer_edits(snapshot: Snapshot) -> Iterator[Edit]:
     """The edits for a store whose broker has a timer. Raises Unreadable."""
     size = snapshot.timer_file_bytes
     kept: list[Entry] = []
     for entry in snapshot.timer_log:
-        if is_whole_file(entry._replace(size=size), size) and entry.size:
+        if is_timer_file(entry, size):
             kept.append(entry)
         else:
             yield Edit("move", entry.path, "no file of the timer log", ("I-005",))

@@ -224,6 +224,20 @@ def test_a_failing_job_leaves_the_target_untouched(tmp_path: Path) -> None:
     assert not list(target.iterdir())
 
 
+def test_what_is_no_file_of_the_timer_log_is_left_alone(tmp_path: Path) -> None:
+    """An entry that somebody has left there, a core dump, say: the wheel is that of the others."""
+    root = unpack("5.3.3-timer-clean", tmp_path)
+    rebuild(plan_of([root], BrokerConfig()), tmp_path / "as it is", plain_job(parts=1))
+    (root / "timerlog" / "core").write_bytes(b"ELF" * 100)
+    (root / "timerlog" / "00000000000000000007").write_bytes(b"of no start")
+    (root / "timerlog" / ("9" * 20)).mkdir()
+    rebuild(plan_of([root], BrokerConfig()), tmp_path / "with others", plain_job(parts=1))
+    trees = [tree(tmp_path / name) for name in ("as it is", "with others")]
+    first, second = ({n: d for n, d in made.items() if not n.startswith(JOURNAL)} for made in trees)
+    assert first == second
+    assert any("timerwheel" in name for name in first)
+
+
 def killed_and_run_again(folder: Path, steps: Callable[[int], Sequence[int]]) -> None:
     """Kill a job at some of its steps; what is seen is nothing or all, and the next run ends it."""
     root = unpack("5.3.3-timer-clean", folder)
