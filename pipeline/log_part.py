@@ -135,7 +135,8 @@ class PartRows:
         self._queues = []
         file = rows["queue_offset"] // self._units_per_file
         order = np.lexsort([_narrow(column) for column in (file, queue_id, topic)])
-        rows, columns = rows[order], [column[order] for column in (topic, queue_id, file)]
+        # take copies a row as so many bytes; an index does so field by field
+        rows, columns = rows.take(order), [column[order] for column in (topic, queue_id, file)]
         changed = np.logical_or.reduce([np.diff(column) != 0 for column in columns])
         first = np.append(0, np.flatnonzero(changed) + 1) if len(rows) else np.empty(0, np.int64)
         ends = np.append(first, len(rows))[1:]
