@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from ..store.disk.byte_reader import read_regular
+from ..store.disk.compressed import read_regular
 from ..store.errors import InvalidInput, Missing
 
 if TYPE_CHECKING:

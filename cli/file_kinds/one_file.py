@@ -54,6 +54,6 @@ def broken(name: str, start: int, size: int, content: Plain, *, silent: bool) ->
 
 
 def read_head(path: Path, limit: int) -> bytes:
-    from ...store.disk.byte_reader import read_regular
+    from ...store.disk.compressed import read_regular
 
     return read_regular(path, limit)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ...formats.message_properties import RETRY_PREFIX
-from ..disk.byte_reader import read_regular
+from ..disk.compressed import read_regular
 from ..disk.files import Files, write_new
 from ..errors import Missing, Refused
 from .profiles import WriterProfile

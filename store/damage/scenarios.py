@@ -30,7 +30,7 @@ from ...formats.message import MESSAGE, SMALLEST
 from ...formats.tiered_index import HEADER as TIERED_HEADER
 from ...formats.timer_log import UNIT_BYTES as TIMER_UNIT_BYTES
 from ..broker.snapshot import Entry
-from ..disk.byte_reader import read_regular
+from ..disk.compressed import read_regular
 from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.files import Edit
 from ..disk.layout import COMPACTION, COMPACTION_LOG

@@ -146,7 +146,6 @@ def _drop(descriptor: int, begin: int, before: bytes) -> None:
         first = before.find(0, end)
 
 
-_SMALL_BYTES = 1 << 20
 COMPRESSED = (".gz", ".zst")
 """How the names of files end that somebody compressed."""
 
@@ -161,36 +160,6 @@ def open_regular(path: str | PathLike[str]) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise from_os_error(error, path) from error
-
-
-def read_regular(path: str | PathLike[str], limit_bytes: int) -> bytes:
-    """The first `limit_bytes` of a file, or of what it unpacks to. Raises as `open_regular`.
-
-    Holes of a large sparse file are not read.
-    """
-
-    descriptor = _open_any(path)
-    try:
-        size = min(limit_bytes, os.fstat(descriptor).st_size)
-        if size <= _SMALL_BYTES:
-            return read(descriptor, size, 0, os.fspath(path))
-        room = bytearray(size)
-        for begin, end in data_ranges(descriptor, 0, size):
-            part = memoryview(room)[begin:end]
-            got = fill(descriptor, part, begin, os.fspath(path))
-            if got < len(part):  # somebody has cut it
-                return bytes(room[: begin + got])
-        return bytes(room)
-    finally:
-        os.close(descriptor)
-
-
-def _open_any(path: str | PathLike[str]) -> int:
-    if not os.fspath(path).endswith(COMPRESSED):
-        return open_regular(path)
-    from .compressed import open_any
-
-    return open_any(path)
 
 
 def check_regular(status: os.stat_result, path: str | PathLike[str]) -> None:

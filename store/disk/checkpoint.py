@@ -17,7 +17,7 @@ from ...formats.checkpoint import FIELDS, PAGE_BYTES
 from ...formats.fixed import numbers_of, tuple_of
 from ...formats.timer_check import FIELDS as TIMER_FIELDS
 from ..errors import Missing
-from .byte_reader import read_regular
+from .compressed import read_regular
 from .files import Files, write_new
 
 

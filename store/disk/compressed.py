@@ -5,8 +5,7 @@ temporary file without a name, in the directory for such files (`TMPDIR`), which
 closed, however the process ends. Nothing is ever written beside the compressed file, and commands
 that write refuse a store with such files: no broker reads them.
 
-Unpacking a gzip or zstd file: all of it that can be had, and what is wrong with the rest.
-
+All of a gzip or zstd file that can be had is unpacked, and it is told what is wrong with the rest.
 Members and frames may follow each other. Where the data is broken the piece that does not unpack
 is given again byte by byte, so that everything in front of the first bad byte comes out.
 """
@@ -20,11 +19,22 @@ from collections.abc import Callable
 from typing import IO, Any, NamedTuple, cast
 
 from ..errors import FULL, LimitExceeded, NoSpace, Unreadable, from_os_error
-from .byte_reader import COMPRESSED, fill_any, note, open_regular, opened, read_at
+from .byte_reader import (
+    COMPRESSED,
+    data_ranges,
+    fill,
+    fill_any,
+    note,
+    open_regular,
+    opened,
+    read,
+    read_at,
+)
 
 KEPT_BYTES = 4 << 30
 KEPT_FILES = 64
 """What is unpacked and kept at most; the file used last is kept in any case."""
+_SMALL_BYTES = 1 << 20
 
 
 class Plain(NamedTuple):
@@ -115,6 +125,28 @@ def open_plain(path: str | os.PathLike[str]) -> int:
 def open_any(path: str | os.PathLike[str]) -> int:
     """A descriptor of a file, or of what it unpacks to. Raises as `plain_of`."""
     return open_plain(path) if is_compressed(path) else open_regular(path)
+
+
+def read_regular(path: str | os.PathLike[str], limit_bytes: int) -> bytes:
+    """The first `limit_bytes` of a file, or of what it unpacks to. Raises as `open_regular`.
+
+    Holes of a large sparse file are not read.
+    """
+    packed = is_compressed_name(os.fspath(path))
+    descriptor = open_any(path) if packed else open_regular(path)
+    try:
+        size = min(limit_bytes, os.fstat(descriptor).st_size)
+        if size <= _SMALL_BYTES:
+            return read(descriptor, size, 0, os.fspath(path))
+        room = bytearray(size)
+        for begin, end in data_ranges(descriptor, 0, size):
+            part = memoryview(room)[begin:end]
+            got = fill(descriptor, part, begin, os.fspath(path))
+            if got < len(part):  # somebody has cut it
+                return bytes(room[: begin + got])
+        return bytes(room)
+    finally:
+        os.close(descriptor)
 
 
 def whole_size(path: str | os.PathLike[str]) -> int:

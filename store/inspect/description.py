@@ -25,8 +25,8 @@ from ..broker.profiles import Profile, profile_of
 from ..broker.snapshot import Entry, Snapshot, list_entries
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
-from ..disk.byte_reader import read_regular
 from ..disk.checkpoint import Checkpoint, read_checkpoint
+from ..disk.compressed import read_regular
 from ..disk.file_queue import Foreign, MappedFileQueue, start_of
 from ..disk.layout import Layout, QueueDirectory, queue_directories
 from ..disk.lock import holder

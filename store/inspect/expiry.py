@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from ...formats.index_file import ITEM
 from ...formats.quick import UNIT_BYTES
 from ..disk.broker_conf import BrokerConfig, parse_properties
-from ..disk.byte_reader import read_regular
+from ..disk.compressed import read_regular
 from ..disk.file_queue import MappedFile
 from ..disk.layout import Layout
 from ..errors import InvalidInput, StoreError, from_os_error

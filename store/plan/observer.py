@@ -31,7 +31,7 @@ from ..broker.profiles import Profile
 from ..broker.snapshot import QueueId, Snapshot, can_have_files
 from ..broker.system_topics import LMQ_PREFIX
 from ..broker.topics import loads
-from ..disk.byte_reader import read_regular
+from ..disk.compressed import read_regular
 from ..disk.temporary import Spill
 from ..errors import InvalidInput, StoreError, Unreadable
 from ..index.compare import IndexAudit, IndexFiles

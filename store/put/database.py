@@ -20,13 +20,13 @@ from ..broker.snapshot import QueueId
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE
 from ..disk.files import Content, Files, write_new
 from ..disk.layout import Layout
-from ..errors import InvalidInput, Refused, Unsupported
+from ..errors import InvalidInput, Refused
 from ..index.read import sizes_of
 from ..queues.rocksdb import CURRENT, RocksDb, RocksdbConsumeQueues, queue_of_bound
 from ..queues.rocksdb_write import UnitChanges, UnitSpool, changed, in_order
 from ..settings.rocksdb import rows_of, stand_ins
 from ..start.queue_stores import QueueStores, queue_stores
-from .tail import Tail, unclean
+from .tail import NO_BATCHES, Tail, unclean
 
 if TYPE_CHECKING:
     from ...formats.derive.ragged import Flags
@@ -103,7 +103,7 @@ class DatabaseWriter:
 
     def no_batches(self) -> InvalidInput:
         """What is said of a message for batch queues."""
-        return InvalidInput(_NO_BATCHES)
+        return InvalidInput(NO_BATCHES)
 
     @property
     def full(self) -> bool:
@@ -188,13 +188,7 @@ class TopicsInDatabase:
                 hint="make it with mqadmin updateTopic; --no-topic-config puts to it all the same",
             )
         if (found.get("attributes") or {}).get(QUEUE_TYPE) == BATCH_QUEUES:
-            raise InvalidInput(_NO_BATCHES)
+            raise InvalidInput(NO_BATCHES)
 
 
-def no_batches(path: Path) -> Unsupported:
-    """What is said of a store that has batch queues."""
-    return Unsupported(_NO_BATCHES, path=path)
-
-
-_NO_BATCHES = "cannot append to batch queues beside a RocksDB: brokers do not serve them from there"
 _TOPICS = "topics.json"

@@ -21,12 +21,12 @@ from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.checkpoint import read_checkpoint
 from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..disk.layout import Layout
+from ..disk.layout import Layout, queue_directories
 from ..errors import NotAStore, NotFound, Refused, Unclean, Unsupported, from_os_error
 from ..index.read import sizes_of
 from ..log.message import Message, read_message
 from ..queues.hybrid import HybridConsumeQueues, has_database
-from ..queues.read import ConsumeQueues, QueueSummary, batch_summaries
+from ..queues.read import ConsumeQueues, QueueSummary
 from ..queues.rocksdb import RocksdbConsumeQueues
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 
 _WINDOW_BYTES = 1 << 20
+NO_BATCHES = "cannot append to batch queues beside a RocksDB: brokers do not serve them from there"
 _WRONG_CHECKSUM = "a record with a wrong checksum in the last log file"
 _ONE_BY_ONE = 512
 """Records that are walked one by one, in the time that numpy would take to be imported."""
@@ -86,13 +87,15 @@ def _summaries(
     layout: Layout, log_start: int = 0, log_end: int | None = None
 ) -> list[QueueSummary]:
     """Of all queues that tell what number a message gets."""
-    batches = batch_summaries(layout)
+    batches = []
+    if next(queue_directories(layout.batch_consume_queue), None) is not None:
+        from ..queues.read_batches import batch_summaries  # with numpy
+
+        batches = batch_summaries(layout)
     if layout.queue_database is None:
         return ConsumeQueues(layout).summaries(log_start, log_end) + batches
-    from .database import no_batches
-
     if batches:
-        raise no_batches(layout.queue_database)
+        raise Unsupported(NO_BATCHES, path=layout.queue_database)
     database = RocksdbConsumeQueues(layout)
     queues = database if layout.rocksdb_queues else HybridConsumeQueues(layout, database)
     try:

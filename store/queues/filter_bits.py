@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from ...formats.murmur3 import murmur3_low
 from ..broker import topics
 from ..counted import counted
-from ..disk.byte_reader import read_regular
+from ..disk.compressed import read_regular
 from ..errors import InvalidInput, Missing, Unsupported
 
 if TYPE_CHECKING:

@@ -326,17 +326,6 @@ class ConsumeQueues:
         return -(-size // UNIT_BYTES) * UNIT_BYTES if origin == "configuration" else None
 
 
-def batch_summaries(layout: Layout) -> list[QueueSummary]:
-    """What each batch queue of a store holds (5.x), sorted. Raises Unreadable."""
-    found = []
-    for topic, queue_id, path in queue_directories(layout.batch_consume_queue):
-        from .read_batches import BatchConsumeQueue  # with numpy, which most stores can do without
-
-        with BatchConsumeQueue(topic, queue_id, MappedFileQueue.open(path)) as queue:
-            found.append(queue.summary())
-    return found
-
-
 def _partition(low: int, high: int, holds: Callable[[int], bool]) -> int:
     """First number of low ≤ k < high for which `holds` is false, given that it is true before."""
     while low < high:

@@ -24,6 +24,7 @@ from ...formats.derive.ragged import Ints
 from ...formats.sparse_consume_queue import UNIT as SPARSE_UNIT
 from ...formats.sparse_consume_queue import UNIT_BYTES as SPARSE_UNIT_BYTES
 from ..disk.file_queue import MappedFile, MappedFileQueue
+from ..disk.layout import Layout, queue_directories
 from .read import QueueSummary
 from .units import FileUnits, Units, is_valid
 
@@ -250,3 +251,12 @@ def summary_of(files: MappedFileQueue) -> SparseSummary:
             last = int(valid["msg_base_offset"][-1]) + int(valid["batch_size"][-1])
             count += len(valid)
     return SparseSummary(count, first, last, damaged)
+
+
+def batch_summaries(layout: Layout) -> list[QueueSummary]:
+    """What each batch queue of a store holds (5.x), sorted. Raises Unreadable."""
+    found = []
+    for topic, queue_id, path in queue_directories(layout.batch_consume_queue):
+        with BatchConsumeQueue(topic, queue_id, MappedFileQueue.open(path)) as queue:
+            found.append(queue.summary())
+    return found

@@ -12,7 +12,7 @@ import os
 import re
 import weakref
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from rocksdict import Rdict
 
     from ...formats.derive.ragged import Ints
-    from .rocksdb_copy import CopiedQueues
     from .units import Units, UnitStream
 
 
@@ -404,8 +403,8 @@ class RocksdbConsumeQueues(ConsumeQueues):
     def __init__(self, layout: Layout) -> None:
         super().__init__(layout)
         self._path = layout.queue_database or layout.consume_queue
-        #: All units, where somebody has read them once.
-        self.copied: CopiedQueues | None = None
+        #: All units, where somebody has read them once: `CopiedQueues.stream`.
+        self.copied: Callable[[str, int], UnitStream | None] | None = None
 
     @classmethod
     def at(cls, path: Path) -> RocksdbConsumeQueues:
@@ -461,7 +460,7 @@ class RocksdbConsumeQueues(ConsumeQueues):
             raise NotFound(what if self.has_topic(topic) else f"no such topic: {topic}")
         found = RocksdbConsumeQueue(self.database, topic, queue_id)
         if self.copied is not None:
-            found.copied = self.copied.stream(topic, queue_id)
+            found.copied = self.copied(topic, queue_id)
         return found
 
     def of_topic(self, topic: str) -> list[QueueDirectory]:

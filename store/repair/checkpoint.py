@@ -12,8 +12,8 @@ import numpy as np
 
 from ...formats.checkpoint import FIELDS, PAGE_BYTES
 from ..broker.snapshot import Snapshot
-from ..disk.byte_reader import read_regular
 from ..disk.checkpoint import Checkpoint
+from ..disk.compressed import read_regular
 from ..disk.files import Edit, Phase
 from ..index.compare import IndexFix, stored_files
 from ..index.read import sizes_of

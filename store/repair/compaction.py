@@ -31,7 +31,7 @@ from ...formats.sparse_consume_queue import END, UNIT, UNIT_BYTES
 from ..broker.snapshot import QueueId
 from ..broker.topics import json_bytes, read_json
 from ..counted import counted
-from ..disk.byte_reader import read_regular
+from ..disk.compressed import read_regular
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..disk.files import Edit
 from ..disk.layout import Layout, queue_directories

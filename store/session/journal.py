@@ -38,7 +38,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from ..disk.byte_reader import read_at, read_regular
+from ..disk.byte_reader import read_at
+from ..disk.compressed import read_regular
 from ..disk.files import Files, write_new
 from ..disk.layout import BARRIER_PREFIX, Layout
 from ..disk.layout import JOURNAL as SESSIONS

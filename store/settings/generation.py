@@ -32,9 +32,9 @@ from ..broker.load_rules import BodyCheck, Failure, walk
 from ..broker.profiles import NEWEST, PROFILES, VERSIONS
 from ..broker.snapshot import Entry, FileBytes, list_entries
 from ..broker.system_topics import LMQ_PREFIX
-from ..disk.byte_reader import note, open_regular, read_regular, unread_of
+from ..disk.byte_reader import note, open_regular, unread_of
 from ..disk.checkpoint import Checkpoint, read_checkpoint
-from ..disk.compressed import is_compressed_name, open_plain, plain_name
+from ..disk.compressed import is_compressed_name, open_plain, plain_name, read_regular
 from ..disk.layout import ROCKSDB_CONSUME_QUEUE, ROCKSDB_CURRENT, Layout
 from ..errors import Missing, UnreadableRange, from_os_error
 from ..index.read import IndexFile, sizes_of

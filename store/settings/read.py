@@ -27,7 +27,8 @@ from ...formats.hashing import crc31
 from ...formats.kinds import KINDS, Syntax
 from ..counted import counted
 from ..disk.broker_conf import parse_properties
-from ..disk.byte_reader import note, read_regular, unread_of
+from ..disk.byte_reader import note, unread_of
+from ..disk.compressed import read_regular
 from ..disk.file_queue import is_file
 from ..errors import Missing, StoreError, UnreadableRange, from_os_error
 from .parse import CONFIG_VALUE, Parsed, entries, parse

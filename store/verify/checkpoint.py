@@ -12,8 +12,8 @@ from ...formats.checkpoint import FIELDS, PAGE_BYTES
 from ..broker.load_rules import load_files
 from ..broker.snapshot import Snapshot
 from ..counted import counted
-from ..disk.byte_reader import read_regular
 from ..disk.checkpoint import Checkpoint
+from ..disk.compressed import read_regular
 from ..errors import Missing, NotFound, StoreError
 from ..findings.catalogue import Severity
 from ..index.read import IndexFile

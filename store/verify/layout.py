@@ -21,8 +21,7 @@ from ..broker.profiles import OnOddFile
 from ..broker.snapshot import Entry, list_entries
 from ..broker.system_topics import LMQ_PREFIX
 from ..counted import counted
-from ..disk.byte_reader import read_regular
-from ..disk.compressed import is_compressed_name, plain_name
+from ..disk.compressed import is_compressed_name, plain_name, read_regular
 from ..disk.file_queue import NAME_DIGITS, MappedFile, file_name, start_of
 from ..disk.layout import (
     JOURNAL,

@@ -20,7 +20,7 @@ from ...formats.dledger import ENTRY
 from ...formats.dledger_index import UNIT_BYTES
 from ..counted import counted
 from ..disk.broker_conf import parse_properties
-from ..disk.byte_reader import read_regular
+from ..disk.compressed import read_regular
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..errors import Missing
 from ..findings.catalogue import Severity

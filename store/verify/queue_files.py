@@ -188,7 +188,7 @@ def _has_queue(path: str) -> bool:
 def delayed_messages(context: VerifyContext) -> None:
     """delayOffset.json is not ahead of the queues of delayed messages."""
     from ..broker.topics import loads
-    from ..disk.byte_reader import read_regular
+    from ..disk.compressed import read_regular
     from ..errors import StoreError
 
     queues = queues_of(context)

@@ -524,7 +524,7 @@ def copy_queues(context: VerifyContext, groups: frozenset[str]) -> None:
     with suppress(NoSpace):
         copied = CopiedQueues.of(queues.database, Snapshot.of(layout).queue_file_bytes)
         if copied.whole:
-            context.copied = queues.copied = copied
+            context.copied, queues.copied = copied, copied.stream
 
 
 def queues_of(context: VerifyContext) -> Queues:

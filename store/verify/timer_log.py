@@ -24,8 +24,8 @@ from ..broker.snapshot import FileBytes
 from ..broker.system_topics import TIMER_TOPIC
 from ..columns import Rows, rows_of
 from ..counted import counted
-from ..disk.byte_reader import read_regular
 from ..disk.checkpoint import TimerCheck, read_timer_check
+from ..disk.compressed import read_regular
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..findings.catalogue import Severity
 from ..log.message import tombstones

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.disk.byte_reader import open_regular, read_regular
+from mqstore.store.disk.byte_reader import open_regular
+from mqstore.store.disk.compressed import read_regular
 from mqstore.store.errors import Missing, Unreadable
 
 
