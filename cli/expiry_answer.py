@@ -12,7 +12,7 @@ from .exit_codes import ExitCode
 from .options import Common, parse_bytes
 
 if TYPE_CHECKING:
-    from ..store.inspect.expiry import Disk
+    from ..store.offsets.expiry import Disk
 
 _FILES = 10
 """Files and groups that are told one by one; all with --verbose."""
@@ -81,15 +81,14 @@ class Expiring(Options):
             return None
         if self.disk_used > self.disk_size:
             raise bad_parameter("--disk-used: more than --disk-size")
-        from ..store.inspect.expiry import Disk
+        from ..store.offsets.expiry import Disk
 
         return Disk(self.disk_size, self.disk_used, here=False)
 
 
 def tell_expiry(stores: list[str], expiring: Expiring, common: Common) -> None:
     """Tell it of each store. Raises Exit, InvalidInput, and what reading raises."""
-    from ..store.inspect.expiry import forecast
-    from ..store.offsets.expiring import losing
+    from ..store.offsets.expiry import forecast, losing
     from ..store.search.store import Store
 
     now_ms, until_ms, last_ms = expiring.spans_ms()

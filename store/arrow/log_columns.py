@@ -35,7 +35,7 @@ from ...formats.sys_flag import SysFlag
 from ..columns import dictionary
 from ..errors import LimitExceeded
 from ..log.batch import Batch
-from ..log.body import Body, unpack
+from ..log.message import Body, unpack
 from .stores import BODY, BODY_CRC_OK, RAW
 
 _NO_TEXT = re.compile("[\ud800-\udfff]")

@@ -33,7 +33,7 @@ from ..queues.units import UNIT_DTYPE
 from ..search.store import Store
 from ..settings.read import FILES, config_files, databases, read_config_file
 from ..settings.rocksdb import Entry, read_entries
-from ..start.config_rules import OFFSETS
+from ..start.config_load import OFFSETS
 from ..timer.read import timer_wheel
 from .logs import LogsCompared, Note, Range, compare_logs, differing_fields
 

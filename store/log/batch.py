@@ -36,8 +36,15 @@ from ...formats.message import MESSAGE, TRANSACTION_MASK, SysFlag
 from ...formats.property_columns import find as find_property
 from ..columns import Key, Rows
 from ..counted import counted
-from .body import MAX_BODY_BYTES, compression_of, unpack
-from .message import InnerMessage, Mark, Message, is_batch_record
+from .message import (
+    MAX_BODY_BYTES,
+    InnerMessage,
+    Mark,
+    Message,
+    compression_of,
+    is_batch_record,
+    unpack,
+)
 
 if TYPE_CHECKING:
     from ...formats.commit_log import Frame

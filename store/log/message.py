@@ -2,7 +2,8 @@
 
 What a record is worth is its mark, and what readers say of records and ranges that are not simply
 messages is told here for people; some records stand for lost messages (formats.tombstone): they are no
-messages of anybody.
+messages of anybody. A body that the producer compressed (spec/01-commitlog.md, 1.3) is shown unpacked,
+up to a bound: a small body may unpack to anything.
 
 One record by its position is read without construct and numpy (`read_message`): `get` of one message is
 over before they would be imported (`cli/declared.py` has the budget). `CommitLog.records` reads many; a
@@ -22,18 +23,151 @@ from ...formats import quick
 from ...formats.hashing import CRC_MASK, java_string
 from ...formats.host import host_text
 from ...formats.quick import message_id
-from ...formats.sys_flag import SysFlag
+from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
 from ...formats.tombstone import LOST, is_filler, is_mark
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
 from ..errors import NotFound
-from .body import MAX_BODY_BYTES, Body, compression_of, unpack
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ...formats.derive import Columns
     from ...formats.derive.ragged import Flags
+
+
+MAX_BODY_BYTES = 64 << 20
+_COMPRESSED = int(SysFlag.COMPRESSED)
+_NAMES = {int(SysFlag.LZ4): "lz4", int(SysFlag.ZSTD): "zstd"}
+
+
+class Body(NamedTuple):
+    """A body as it is shown: `data`, how it was compressed ("" if not), why that failed ("")."""
+
+    data: bytes
+    compression: str = ""
+    error: str = ""
+
+
+def compression_of(sys_flag: int) -> str:
+    """`zlib`, `lz4` or `zstd` by the flag, "" for a body that is not compressed."""
+    if not sys_flag & _COMPRESSED:
+        return ""
+    return _NAMES.get(sys_flag & COMPRESSION_MASK, "zlib")
+
+
+def unpack(stored: bytes, sys_flag: int, max_bytes: int = MAX_BODY_BYTES) -> Body:
+    """The body as the producer gave it.
+
+    What does not decompress as its flag says, or to more than `max_bytes`, comes as stored with an
+    error. No exception.
+    """
+    compression = compression_of(sys_flag)
+    if not compression:
+        return Body(stored)
+    try:
+        return Body(unpack_whole(stored, sys_flag, max_bytes), compression)
+    except ValueError as error:
+        return Body(stored, "", str(error))
+
+
+class TooLarge(ValueError):
+    """A body that decompresses to more than is wanted."""
+
+
+def unpack_whole(stored: bytes, sys_flag: int, max_bytes: int = MAX_BODY_BYTES) -> bytes:
+    """A compressed body decompressed. Raises ValueError, `TooLarge` for more than `max_bytes`."""
+    compression = compression_of(sys_flag)
+    said = f"does not decompress with {compression}"
+    try:
+        return _UNPACKERS[compression](stored, max_bytes)
+    except TooLarge as error:
+        raise TooLarge(f"{said}: {error}") from None
+    except (ValueError, RuntimeError, zlib.error, EOFError, MemoryError) as error:
+        raise ValueError(f"{said}: {error}") from None
+
+
+def _too_large(max_bytes: int) -> TooLarge:
+    return TooLarge(f"more than {counted(max_bytes, 'byte')} (--max-body)")
+
+
+def _unzlib(stored: bytes, max_bytes: int) -> bytes:
+    unpacker = zlib.decompressobj()
+    data = unpacker.decompress(stored, max_bytes + 1)
+    if len(data) > max_bytes:
+        raise _too_large(max_bytes)
+    if not unpacker.eof:
+        raise EOFError("the stream is cut")
+    return data
+
+
+def _unlz4(stored: bytes, max_bytes: int) -> bytes:
+    import lz4.frame
+
+    unpacker = lz4.frame.LZ4FrameDecompressor()
+    data: bytes = unpacker.decompress(stored, max_length=max_bytes + 1)
+    if len(data) > max_bytes:
+        raise _too_large(max_bytes)
+    if not unpacker.eof:
+        raise EOFError("the stream is cut")
+    return data
+
+
+def _unzstd(stored: bytes, max_bytes: int) -> bytes:
+    import zstandard
+
+    # a stream reader would bound the output, but takes a cut stream for a whole one
+    unpacker = zstandard.ZstdDecompressor().decompressobj()
+    parts, size = [], 0
+    try:
+        for at in range(0, len(stored), _ZSTD_BYTES):
+            parts.append(unpacker.decompress(stored[at : at + _ZSTD_BYTES]))
+            size += len(parts[-1])
+            if size > max_bytes:
+                raise _too_large(max_bytes)
+            if unpacker.eof:
+                return b"".join(parts)
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from error
+    raise EOFError("the stream is cut")
+
+
+#: Bytes that zstd is given at once: four of them can unpack to 128 KiB.
+_ZSTD_BYTES = 512
+_UNPACKERS = {"zlib": _unzlib, "lz4": _unlz4, "zstd": _unzstd}
+
+
+def pack(data: bytes, sys_flag: int) -> bytes:
+    """A body compressed as the flag says, as it is where that says nothing.
+
+    The bytes need not be those of another writer: only what they unpack to is the same.
+    """
+    compression = compression_of(sys_flag)
+    return _PACKERS[compression](data) if compression else data
+
+
+_ZLIB_LEVEL = 5
+"""The level of the Java client, which gives the same bytes in most cases."""
+
+
+def _zlib(data: bytes) -> bytes:
+    return zlib.compress(data, _ZLIB_LEVEL)
+
+
+def _lz4(data: bytes) -> bytes:
+    import lz4.frame
+
+    packed: bytes = lz4.frame.compress(data)
+    return packed
+
+
+def _zstd(data: bytes) -> bytes:
+    import zstandard
+
+    return zstandard.ZstdCompressor().compress(data)
+
+
+_PACKERS = {"zlib": _zlib, "lz4": _lz4, "zstd": _zstd}
 
 
 class Mark(IntEnum):

@@ -19,7 +19,7 @@ from ..queues.rocksdb import is_rocksdb
 from ..search.store import Store
 from ..settings.read import BACKUP, FILES
 from ..settings.rocksdb import SECOND, SEPARATE, SINGLE, stand_ins
-from ..start.config_rules import OFFSETS
+from ..start.config_load import OFFSETS
 from .lag import Ends, queue_ends
 from .positions import (
     DELAYED,

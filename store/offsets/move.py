@@ -32,8 +32,7 @@ from ..queues.rocksdb_write import in_order, rewritten
 from ..search.selection import matches, parse_time, queue_of
 from ..search.store import Store
 from ..settings.rocksdb import POSITIONS, SECOND, SINGLE, stand_ins
-from ..start.config_load import Start, load_config
-from ..start.config_rules import DELAYS, LIGHT_OFFSETS, OFFSETS, config_rules
+from ..start.config_load import DELAYS, LIGHT_OFFSETS, OFFSETS, Start, config_rules, load_config
 from .lag import Ends, Queue, behind_log, queue_ends
 from .positions import (
     CONSUMED,

@@ -20,8 +20,18 @@ from ..errors import StoreError
 from ..settings.read import BACKUP, FILES, ConfigFile, config_files, read_config_file
 from ..settings.rocksdb import InForce, in_force, rows_of, stand_ins
 from ..start.config import files_in_use
-from ..start.config_load import Loaded, Start, load_config, load_table
-from ..start.config_rules import DELAYS, GROUPS, LIGHT_OFFSETS, MODES, OFFSETS, config_rules
+from ..start.config_load import (
+    DELAYS,
+    GROUPS,
+    LIGHT_OFFSETS,
+    MODES,
+    OFFSETS,
+    Loaded,
+    Start,
+    config_rules,
+    load_config,
+    load_table,
+)
 
 CONSUMED, PULLED, LIGHT, DELAYED = "offset", "pull", "lmq", "delay"
 TABLES = (CONSUMED, PULLED, LIGHT, DELAYED)

@@ -37,8 +37,7 @@ from ..errors import InvalidInput, StoreError, Unreadable
 from ..index.compare import IndexAudit, IndexFiles
 from ..log.commit_log import Batch, Extent
 from ..queues.units import FileUnits
-from ..start.config_load import load_table
-from ..start.config_rules import TOPICS, ConfigRules
+from ..start.config_load import TOPICS, ConfigRules, load_table
 from .gaps import Forms
 from .log import LogPlan
 from .lost_messages import LostMessages

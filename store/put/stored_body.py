@@ -16,7 +16,7 @@ from ...formats.hashing import crc31
 from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
 from ..broker.profiles import WriterProfile
 from ..errors import InvalidInput
-from ..log.body import TooLarge, compression_of, pack, unpack_whole
+from ..log.message import TooLarge, compression_of, pack, unpack_whole
 from .new_message import NewMessage
 
 FLAGS = {"zlib": SysFlag.ZLIB, "lz4": SysFlag.LZ4, "zstd": SysFlag.ZSTD}

@@ -43,7 +43,7 @@ from ..session.journal import barriers, unfinished
 from ..settings.generation import Generation, generation_of
 from ..settings.options import options_of
 from ..start.config import ConfigStart, config_start
-from ..start.config_rules import config_rules
+from ..start.config_load import config_rules
 from ..start.database import DIFFERS
 from ..start.log import Switches, as_configured, by_source, proof_in, switches_of
 from ..start.queue_stores import queue_stores

@@ -37,8 +37,16 @@ from ..errors import InvalidInput, one_line
 from ..settings.options import options_of
 from ..settings.read import BACKUP, FILES
 from ..start.config import ConfigStart, config_start
-from ..start.config_load import Loaded, Start, Text, as_proof, judge, load_config, misfits
-from ..start.config_rules import config_rules
+from ..start.config_load import (
+    Loaded,
+    Start,
+    Text,
+    as_proof,
+    config_rules,
+    judge,
+    load_config,
+    misfits,
+)
 from ..verify.config_entries import MODES, PERM_MOST
 from ..verify.config_files import ConfigTables
 

@@ -63,7 +63,7 @@ from ..queues.rocksdb_write import (
 from ..settings.generation import generation_of
 from ..settings.options import options_of
 from ..settings.rocksdb import Form, InForce, in_force, table_of
-from ..start.config_rules import LIGHT_OFFSETS, OFFSETS
+from ..start.config_load import LIGHT_OFFSETS, OFFSETS
 from ..start.queue_stores import lite_topics
 
 _IN_ORDER = (ExtentKind.BLANK, ExtentKind.ZEROS)

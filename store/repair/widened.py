@@ -20,7 +20,7 @@ from ..plan.plan import Plan
 from ..recover.cases import Case, case_named
 from ..recover.recovery import Recovery
 from ..recover.recovery import plan_again as recovery_again
-from ..start.config_rules import STATISTICS
+from ..start.config_load import STATISTICS
 from ..start.log import as_configured, switches_of
 from .parts import Choice, Part, part_of_code
 from .repair import Request, mend_parts

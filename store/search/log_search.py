@@ -22,9 +22,8 @@ from ..counted import counted
 from ..disk.byte_reader import Noted, each_noting, noting
 from ..errors import Corrupted, InvalidInput, NotFound
 from ..log.batch import messages, messages_in, unwrapped
-from ..log.body import MAX_BODY_BYTES
 from ..log.commit_log import Batch, Extent, ExtentKind
-from ..log.message import Mark, is_batch_record
+from ..log.message import MAX_BODY_BYTES, Mark, is_batch_record
 from ..queues.places import Places, batches
 from .selection import Selection, TimeRange, parse_range
 from .store import Found, Note, Store, Via

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...formats import message_properties as names
 from ..errors import InvalidInput
-from ..log.body import MAX_BODY_BYTES
-from ..log.message import Message
+from ..log.message import MAX_BODY_BYTES, Message
 
 if TYPE_CHECKING:
     from datetime import date, datetime

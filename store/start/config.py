@@ -35,8 +35,7 @@ from ..disk.layout import Layout
 from ..settings.generation import came_through_a_broker
 from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile
 from ..settings.rocksdb import stand_ins
-from .config_load import Loaded, Start, Text, as_proof, load_config, load_databases, load_table
-from .config_rules import (
+from .config_load import (
     DELAYS,
     FILTERS,
     GROUPS,
@@ -48,7 +47,14 @@ from .config_rules import (
     TIMER_CHECK,
     TIMERS,
     TOPICS,
+    Loaded,
+    Start,
+    Text,
+    as_proof,
     config_rules,
+    load_config,
+    load_databases,
+    load_table,
 )
 
 Ranges = Mapping[QueueId, tuple[int, int]]

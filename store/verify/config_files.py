@@ -24,8 +24,7 @@ from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile, read_config_file, stand_in
 from ..settings.rocksdb import Form, InForce, in_force, read_entries
 from ..start.config import ConfigFileStart, ConfigStart, config_start
-from ..start.config_load import Start
-from ..start.config_rules import STATISTICS, TIMER_CHECK
+from ..start.config_load import STATISTICS, TIMER_CHECK, Start
 from .context import VerifyContext, need_whole
 from .queue_state import queue_bounds
 from .register import after, before

@@ -23,7 +23,7 @@ from ..broker.system_topics import (
 )
 from ..columns import Ranges, rows_of
 from ..findings.catalogue import Severity
-from ..log.body import unpack
+from ..log.message import unpack
 from ..settings.options import options_of
 from .context import Mergeable, Records, VerifyContext, add_rows
 from .register import of_records

@@ -16,7 +16,7 @@ from mqstore.formats.property_columns import Items
 from mqstore.store.broker.filter import Where
 from mqstore.store.disk.checkpoint import Checkpoint
 from mqstore.store.log.batch import messages
-from mqstore.store.log.body import compression_of, unpack
+from mqstore.store.log.message import compression_of, unpack
 from mqstore.store.output.escaped import DANGEROUS
 
 from ..formats.derive.schemas import REAL_SCHEMAS, parse

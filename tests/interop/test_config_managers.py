@@ -18,8 +18,7 @@ import pytest
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.settings.parse import parse
 from mqstore.store.start.config import entries_of
-from mqstore.store.start.config_load import Loaded, Start, Text, load_config
-from mqstore.store.start.config_rules import LIGHT_OFFSETS, RULES
+from mqstore.store.start.config_load import LIGHT_OFFSETS, RULES, Loaded, Start, Text, load_config
 
 from .. import stores
 from ..slices import SEED, share

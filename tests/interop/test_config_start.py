@@ -9,7 +9,7 @@ import pytest
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.disk.layout import Layout
 from mqstore.store.start.config import config_start
-from mqstore.store.start.config_rules import RULES, TRANSACTIONS
+from mqstore.store.start.config_load import RULES, TRANSACTIONS
 
 from .brokers import Broker, missing
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqstore.formats.derive import Ragged
-from mqstore.store.broker.filter_texts import STATES, codes_of, texts_of
+from mqstore.store.broker.filter import STATES, codes_of, texts_of
 from mqstore.store.broker.filter_values import (
     InList,
     Long,

@@ -18,8 +18,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import NotFound
 from mqstore.store.library import Store
 from mqstore.store.log.batch import Batch, messages, unwrapped
-from mqstore.store.log.body import pack
-from mqstore.store.log.message import Message
+from mqstore.store.log.message import Message, pack
 from mqstore.store.put.new_message import NewBatch, NewMessage, encoded
 from mqstore.store.search.find import find, silent
 from mqstore.store.search.selection import Selection

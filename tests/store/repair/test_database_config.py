@@ -11,7 +11,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.repair.database import Kind, as_kind
 from mqstore.store.settings.read import FILES, read_config_file
 from mqstore.store.settings.rocksdb import in_force, rows_of
-from mqstore.store.start.config_rules import LIGHT_OFFSETS, OFFSETS
+from mqstore.store.start.config_load import LIGHT_OFFSETS, OFFSETS
 from tests.cli.datadriven import run_here
 
 from ... import stores

@@ -22,8 +22,7 @@ from mqstore.store.broker.system_topics import SCHEDULE_TOPIC
 from mqstore.store.disk.layout import Layout
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.start.config import ConfigStart, LostDelay, LostPosition, config_start
-from mqstore.store.start.config_load import Start, judge, load_config
-from mqstore.store.start.config_rules import RULES
+from mqstore.store.start.config_load import RULES, Start, judge, load_config
 
 from ... import stores, timer_precision
 from ...cli.datadriven import run_here

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.formats.sys_flag import SysFlag
-from mqstore.store.log.body import MAX_BODY_BYTES, compression_of, pack, unpack
+from mqstore.store.log.message import MAX_BODY_BYTES, compression_of, pack, unpack
 
 COMPRESSED = int(SysFlag.COMPRESSED)
 FLAGS = {

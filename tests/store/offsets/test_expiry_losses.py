@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.inspect.expiry import Going, LogFile, Why
-from mqstore.store.offsets.expiring import Losses, losing
+from mqstore.store.offsets.expiry import Going, LogFile, Losses, Why, losing
 from mqstore.store.search.find import find
 from mqstore.store.search.selection import Selection
 from mqstore.store.search.store import Store

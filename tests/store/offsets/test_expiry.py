@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput
-from mqstore.store.inspect.expiry import (
+from mqstore.store.offsets.expiry import (
     HOUR_MS,
     Disk,
     Forecast,
