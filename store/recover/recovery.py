@@ -6,7 +6,7 @@ What a start does to it and what was found of it is also told line by line, for 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ from ..plan.lost_messages import MOST, LostMessages, damaged_ranges, name_all
 from ..plan.observer import (
     GroupLoss,
     Policy,
+    Progress,
     RecoveryOptions,
     check_lost_tag,
     expected_queues,
@@ -289,34 +290,24 @@ def analyze(
     progress = read_progress(layout.config, layout.broker_config)
     light = chosen.database is not None
     expected = expected_queues(snapshot, config_rules(main), light=light)
-    watched = [_watched(outcome, GroupLoss(progress), expected) for outcome in outcomes]
-    auditors = tuple(after for _, after, _ in watched)
     # else its runs would not be taken as a plan takes them that is not exact
     exact = exact and (sound is None or all(map(sound.is_exact, sound.runs)))
     planned = partial(make_plan, snapshot, main, chosen, progress=progress, sound=sound)
     plan, refusal, exact_plan = None, None, None
-    try:
-        asked = wish._replace(exact=exact)
-        plan = planned(wish=asked, auditors=auditors, tell=tell, twin=exact)
-        if exact:
-            exact_plan = replace(plan, inexact=None)
-            if plan.exact_alone:
-                plan = plan.inexact or planned(wish=wish)
-    except Refused as error:
-        if exact:  # whether it would be without is a question of its own
-            return analyze(
-                layout,
-                version,
-                policy=policy,
-                lost_tag=lost_tag,
-                replica=replica,
-                force_empty_log=force_empty_log,
-                tell=tell,
-                proved=Proved(sound, seen) if sound is not None else None,
-                jobs=jobs,
-                applicable=applicable,
+    for exactly in (True, False) if exact else (False,):  # refused, it is asked without
+        watched = _watched(outcomes, progress, expected)
+        auditors = tuple(after for _, after, _ in watched)
+        try:
+            first = planned(
+                wish=wish._replace(exact=exactly), auditors=auditors, tell=tell, twin=exactly
             )
-        refusal = error
+            plan, exact_plan = (
+                _both(first, partial(planned, wish=wish)) if exactly else (first, None)
+            )
+            break
+        except Refused as error:
+            refusal = None if exactly else error
+    if refusal is not None:
         for auditor in auditors:
             auditor.reset()
         if snapshot.log:
@@ -327,14 +318,28 @@ def analyze(
     return replace(found, played=Played(snapshot, chosen, sound), exact_plan=exact_plan)
 
 
+_Watched = tuple[Outcome, Readability, GroupLoss]
+"""A start, what can be read after it, and what groups lose by it."""
+
+
 def _watched(
-    outcome: Outcome, groups: GroupLoss, expected: Callable[[QueueId], bool]
-) -> tuple[Outcome, Readability, GroupLoss]:
-    """What a start leaves readable, and which groups lose what by it: it is given the records."""
-    kept = [(file.start, file.start + file.wrote) for file in outcome.log.files]
-    after = Readability(kept, outcome.read_queues, expected)
-    after.on_lost, after.on_lost_run = groups.add, groups.add_run
-    return outcome, after, groups
+    outcomes: Iterable[Outcome], progress: Progress, expected: Callable[[QueueId], bool]
+) -> list[_Watched]:
+    """What is to look at the log for each start that there may be."""
+    watched = []
+    for outcome in outcomes:
+        groups = GroupLoss(progress)
+        kept = [(file.start, file.start + file.wrote) for file in outcome.log.files]
+        after = Readability(kept, outcome.read_queues, expected)
+        after.on_lost, after.on_lost_run = groups.add, groups.add_run
+        watched.append((outcome, after, groups))
+    return watched
+
+
+def _both(exact: Plan, without: Callable[[], Plan]) -> tuple[Plan, Plan]:
+    """The plan `without` being exact, made only where the exact one does not tell it; and the exact one."""
+    plan = replace(exact, inexact=None)
+    return (exact.inexact or without()) if exact.exact_alone else plan, plan
 
 
 @refusing()
@@ -433,7 +438,7 @@ def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None
         )
 
 
-def _may_differ(outcome: Outcome, watched: list[tuple[Outcome, Readability, GroupLoss]]) -> bool:
+def _may_differ(outcome: Outcome, watched: list[_Watched]) -> bool:
     """Only where a thread is late by far both kinds of queues differ when they are compared: the usual
     start succeeds, and so does the next one. 160 real starts of such a store all did.
     """
@@ -446,7 +451,7 @@ def _recovery(
     snapshot: Snapshot,
     generation: Generation | None,
     version: str | None,
-    watched: list[tuple[Outcome, Readability, GroupLoss]],
+    watched: list[_Watched],
     main: Profile,
     plan: Plan | None,
     refusal: Refused | None,

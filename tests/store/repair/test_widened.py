@@ -29,6 +29,7 @@ from mqstore.store.search.selection import queue_of
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
+from mqstore.store.verify.judged import verified_before, with_start
 from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verify
 
@@ -300,3 +301,25 @@ def test_a_warning_in_a_part_that_needs_the_log_is_mended_with_an_error_elsewher
     found = looked_at(root, config, "5.3.3")
     assert found.plan is not None and found.wish.exact
     assert any(edit.path.startswith(str(root / "index")) for edit in found.plan.edits)
+
+
+@pytest.mark.few(12)
+@pytest.mark.parametrize("kind", sorted({case["kind"] for case in recovery_cases.cases()}))
+def test_one_look_gives_both_plans(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that is told is the same, edit for edit, as where each plan is made for itself."""
+    monkeypatch.setattr("time.time", lambda: 1.8e9)
+    case = recovery_cases.case_of(kind)
+    root = recovery_cases.damaged(case, tmp_path)
+    layout, version = Layout.open(root, config_of(case, root)), case["version"]
+
+    def looked(*, exact: bool) -> Recovery:
+        others, proved = verified_before(layout, version)
+        found = analyze(layout, version, policy=Policy.KEEP, proved=proved, exact=exact)
+        return widened(found, with_start(others, found).findings)
+
+    one, two = looked(exact=True), looked(exact=False)
+    assert one.to_json() == two.to_json() and one.wish == two.wish
+    edits = [found.plan.edits if found.plan else None for found in (one, two)]
+    assert edits[0] == edits[1]
