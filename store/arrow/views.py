@@ -1,10 +1,7 @@
 """The views that queries over stores know: their names, columns and types, on Spark and without it.
 
-What of many stores cannot be read as rows: ranges of logs, whole stores, and what of other files.
-
-Filters of Arrow: which columns one is about, and what it takes of rows and of batches.
-
-The rows of a view of many stores, one store after the other, and what is not among them.
+The rows of a view of many stores come one store after the other. What cannot be read as rows is told: ranges of logs,
+whole stores, and what of other files. A filter says which columns it is about, and what it takes of rows and batches.
 """
 
 from __future__ import annotations

@@ -1,21 +1,14 @@
 """The one reader of files: bytes come complete, or are named as a range that cannot be read.
 
-A read is repeated until it is complete. Where the disk gives an error, the range is read again in
-pages until it is known which of them are lost; where a file has become shorter than it was listed,
-its end is such a range, too. Nobody gets zeros for them without being told: either the reader raises
-`UnreadableRange`, or whoever goes around them is told of the ranges, and so is the command
-(`noting`), whose exit code and verdict know of it. All is read by pread(2): a mapped page that the
-disk does not give would kill the process.
+A read is repeated until it is complete. Where the disk gives an error, the range is read again in pages until it
+is known which of them are lost; where a file has become shorter than it was listed, its end is such a range,
+too. Nobody gets zeros for them without being told: either the reader raises `UnreadableRange`, or whoever goes
+around them is told of the ranges, and so is the command (`noting`), whose exit code and verdict know of it. All
+is read by pread(2): a mapped page that the disk does not give would kill the process.
 
-Reading that leaves the page cache as it was, for machines on which a broker works.
-
-What is cached already stays, everything else is read and dropped again: a broker that reads old
-messages finds in memory what it had there.
-
-Opening a file of a store for reading: a regular one, and nothing else.
-
-What stands under a file's name may be anything. To open a FIFO waits for a writer that never comes,
-and to open a device can do things by itself.
+Only regular files are opened, whatever stands under a name: to open a FIFO waits for a writer that never comes,
+and to open a device can do things by itself. At a rate, as beside a working broker, the page cache stays as it
+was: what is cached already stays, everything else is read and dropped again.
 """
 
 from __future__ import annotations

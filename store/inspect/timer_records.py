@@ -1,19 +1,13 @@
-"""Messages of the timer topic and what was delivered of them, as columns (spec 04, 4.4).
+"""Records of timer messages as columns: which are of one message, what leads to them, what became of it (spec 04, 4.4 to 4.6).
 
-A message that is rolled is written to the timer topic again, a delivered one to its real topic; both
-keep what it was made with. Records that agree in all of that are of one message.
+A message that is rolled is written to the timer topic again, a delivered one to its real topic; both keep what
+it was made with: records that agree in all of that are of one message. A record may be a message that cancels
+another one: that works only in the very tick of its target, and only if it names the target as that generation
+of brokers does, by its unique key, or by topic and key.
 
-Records of the timer topic put together with the wheel: which records are of one message, which
-entries lead to them, what was delivered (spec 04, 4.4 to 4.6).
-
-Messages that cancel a timer message: which they name, and whether a broker heeds it (spec 04, 4.6).
-
-A cancel message works only in the very tick of its target, and only if it names the target as that
-generation of brokers does: by its unique key, or by topic and key.
-
-What the timer wheel leads to: entries by chain, as a broker follows them (spec 04, 4.5, 4.6). The wheel
-is the one that a broker would have after its start (spec 4.9). Where a start cannot be predicted the
-files are taken as they lie.
+Entries of the timer log lead to records, chain by chain from the wheel, as a broker follows them. The wheel is the
+one that a broker would have after its start (spec 4.9). Where a start cannot be predicted the files are taken
+as they lie.
 """
 
 from __future__ import annotations

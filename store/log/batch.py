@@ -1,23 +1,17 @@
 """What a scan of the commit log yields: batches of records, and the extents between them.
 
-Records that were torn inside their properties: body and header are good, keys and tags are not.
+A record is told to be torn or dead here, which its own checks do not tell. *Torn*: body and header are good,
+keys and tags are not. No broker checks properties (spec 01, 1.6; 7.12, B27): a page that never reached the disk
+leaves zero bytes there, which no writer does. *Dead* (spec 7.4, step 4): a broker that cuts the log leaves the
+bytes behind the cut as they are, then writes new records over the first of them. What remains is whole and in
+place, but older than the records before it, or of a queue offset that has been given again. A clock that was
+set back makes good records behind damage look old, too: there a queue names the record that stood where the
+damage begins, while nothing names what a broker has written over (`references.py`).
 
-No broker checks properties (spec 01, 1.6; 7.12, B27): a page that never reached the disk leaves zero
-bytes there, and the record counts as good. A writer never puts a zero byte into properties.
-
-The newest good records of a scan, to tell dead ones behind the log end (spec 7.4, step 4).
-
-A broker that cuts the log leaves the bytes behind the cut as they are, then writes new records
-over the first of them. What remains is whole and in place, but older than the records before it,
-or of a queue offset that has been given again. A clock that was set back makes good records behind
-damage look old, too: there a queue names the record that stood where the damage begins, while
-nothing names what a broker has written over (`references.py`).
-
-Messages inside of batch records, as consumers get them (spec 01, 1.9), are `unwrapped`. In a topic with
-queue.type=BatchCQ a broker stores what a client sent together as one record. A client of 5.x takes it
-apart: each message has its own flag, body and properties, and the queue offset of the record plus its
-number. All else, the position and the message id too, is the record's. A record whose body is no such
-batch stays as it is: so a client passes it on.
+Messages inside of batch records are as consumers get them (spec 01, 1.9). In a topic with queue.type=BatchCQ a
+broker stores what a client sent together as one record. A client of 5.x takes it apart: each message has its
+own flag, body and properties, and the queue offset of the record plus its number. All else, the position and
+the message id too, is the record's. A record whose body is no such batch stays as it is: so a client passes it on.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Lost messages one by one: who they were, as far as anything still tells (design, "Plans").
+"""What a plan gives up, message by message and byte by byte: who they were, as far as anything still tells (design, "Plans").
 
-A message that a start would cut is still whole: its record tells all. One that is damaged already
-is named by the queue unit that points at it, by what is left of its record, and by index items: they
-have the hashes of its keys and its time to the second. Around it good records tell the time between.
-
-What a plan gives up, message by message and byte by byte: from closed gaps to messages.
+A message that a start would cut is still whole: its record tells all. One that is damaged already is named by the
+queue unit that points at it, by what is left of its record, and by index items: they have the hashes of its
+keys and its time to the second. Around it good records tell the time between.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
-"""A message that is to be appended, and the limits that a broker sets it (spec 01, 1.2 … 1.4).
+"""A message that is to be appended: what a writer is told, makes of it, and answers (spec 01, 1.2 to 1.4).
 
-What a writer is told, and what it answers.
-
-Batches of a producer: as records of their own, or as one inner batch (spec 01, 1.9).
-
-A client sends messages together as one request. A broker splits them; all come to one file. For a
-topic with queue.type=BatchCQ (5.x) it stores the request as it is, as one record.
-
-Messages that have no unique key get one as the Java client makes it (spec 01, 1.8).
+The limits are those that a broker sets. A message that has no unique key gets one as the Java client makes it (spec
+1.8). Messages that a client sends together are one request (spec 1.9): a broker splits them, and all come to
+one file; for a topic with queue.type=BatchCQ (5.x) it stores the request as it is, as one record.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Where a store that was shut down cleanly ends: the log, its last record, each queue.
+"""What is asked of a store before it is written to, and where it ends: the log, its last record, each queue.
 
-A broker starts by walking its last log files record by record; what it cannot reach on this walk it
-cuts off. So nothing may be appended before the last file was walked the same way and found good,
-and before every queue reaches up to the log's end. Nothing here writes.
-
-Before a store is written to: is it one, is it a kind that can be, was it shut down cleanly?
+It has to be a store, of a kind that can be written, and shut down cleanly. A broker starts by walking its last log
+files record by record; what it cannot reach on this walk it cuts off. So nothing may be appended before the
+last file was walked the same way and found good, and before every queue reaches up to the log's end. Nothing
+here writes.
 """
 
 from __future__ import annotations

@@ -1,18 +1,15 @@
-"""Consume queues: which records belong to a topic-queue, by queue offset (spec 02, 2.1 to 2.5).
+"""Consume queues: which records belong to a topic-queue, by queue offset and by time (spec 02, 2.1 to 2.5).
 
-`consumequeue/TOPIC/QUEUE_ID/`: unit k of the stream is queue offset k. Where a queue ends is not
-written anywhere; offline it is the first invalid unit behind the last valid one, and units that
-point at or behind the log's end are dead: a broker cuts them off when it starts.
+`consumequeue/TOPIC/QUEUE_ID/`: unit k of the stream is queue offset k. Where a queue ends is not written anywhere;
+offline it is the first invalid unit behind the last valid one, and units that point at or behind the log's end
+are dead: a broker cuts them off when it starts. One unit is read with a few system calls and without numpy;
+many as arrays: `units.py`.
 
-One unit is read with a few system calls and without numpy; many as arrays: `units.py`.
-
-The queue offset that a broker answers for a time (`getOffsetInQueueByTime`).
-
-A 5.x broker answers the first message stored at the time or later; behind the last, the end of the
-queue. A 4.x broker picks a queue file by its modification time (the first one changed at the time
-or later, else the last), searches only that one, and answers the message stored nearest to the
-time; of several with one time, the one its bisection meets. Seen in the answers of real brokers of
-4.3.1, 4.9.7, 5.1.4, 5.3.3 and 5.5.0.
+For a time (`getOffsetInQueueByTime`) a 5.x broker answers the first message stored at it or later; behind the last,
+the end of the queue. A 4.x broker picks a queue file by its modification time (the first one changed at the time
+or later, else the last), searches only that one, and answers the message stored nearest to the time; of several
+with one time, the one its bisection meets. Seen in the answers of real brokers of 4.3.1, 4.9.7, 5.1.4, 5.3.3
+and 5.5.0.
 """
 
 from __future__ import annotations

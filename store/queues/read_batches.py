@@ -1,13 +1,12 @@
-"""Batch consume queues: one unit per batch of messages, 5.x (spec 02, 2.7).
+"""Queues whose units do not stand at their queue offsets: of batches, and of compaction topics (spec 02, 2.7, 2.8).
 
-`batchconsumequeue/TOPIC/QUEUE_ID/`: units follow one another without regard to queue offsets; a unit
-names the first queue offset of its batch and how many messages it has. So a queue offset is found
-by a binary search. The last unit is the last valid one; zeros follow.
+`batchconsumequeue/TOPIC/QUEUE_ID/` (5.x): units follow one another; each names the first queue offset of its batch
+and how many messages it has, so a queue offset is found by a binary search. The last unit is the last valid
+one; zeros follow.
 
-Sparse consume queues: where the records of a compaction log lie, 5.1+ (spec 02, 2.8).
-
-A file is named by the log file that it belongs to, so names do not follow from sizes; each file is
-read from its front. Queue offsets increase, with gaps where compaction dropped messages.
+Sparse queues (5.1+) say where the records of a compaction log lie. A file is named by the log file that it belongs
+to, so names do not follow from sizes; each file is read from its front. Queue offsets increase, with gaps where
+compaction dropped messages.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""Carving one source, window by window: runs of records, and what is only part of one.
+"""Carving one source, window by window: runs of records, and records whose blocks lie apart.
 
-A chain of records is walked as in a log. Where it stops, every magic code in the rest of the window is
-looked at: a record is taken where all its lengths fit, and what begins inside it is its content. A
-head whose body does not follow is told, and nothing is guessed.
+A chain of records is walked as in a log. Where it stops, every magic code in the rest of the window is looked at: a
+record is taken where all its lengths fit, and what begins inside it is its content. A head whose body does not
+follow is told, and nothing is guessed.
 
-Records whose blocks lie apart: joined where checksums prove it, left alone where they do not.
-
-A file system cuts a file at blocks. Where a record is cut, the log goes on somewhere else with the
-record behind it: what stands right before that one is the end of the cut record. Of the places where
-it can be cut exactly one must give a whole record; two that do prove nothing.
+A file system cuts a file at blocks. Where a record is cut, the log goes on somewhere else with the record behind it:
+what stands right before that one is the end of the cut record. Of the places where it can be cut exactly one must
+give a whole record, by its checksum; two that do prove nothing, and the parts are left alone.
 """
 
 from __future__ import annotations

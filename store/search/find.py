@@ -1,14 +1,12 @@
-"""Finding messages by the cheapest way there is: queue, index or scan.
+"""Finding messages by the cheapest way there is: queue, index or scan; many at once by their addresses.
 
-Heavy modules are imported on their way only: one message by queue offset is there before numpy
-would be (`read_queue`; `queue_search` reads many, and a test holds the two together).
+Heavy modules are imported on their way only: one message by queue offset is there before numpy would be
+(`read_queue`; `queue_search` reads many, and a test holds the two together).
 
-Addresses of messages, and one answer for each: what `get --addresses` reads.
-
-An address is a position in the log, an offset message id, a unique key, or a place in a queue. Keys
-are looked up in the index; the log is scanned once for all that it lacks. A record that holds a batch
-of messages is one answer, as it is stored, to its position and its ids; a message inside of it has a
-unique key and a place in a queue of its own.
+An address, as `get --addresses` reads them, is a position in the log, an offset message id, a unique key, or a place
+in a queue, and gets one answer. Keys are looked up in the index; the log is scanned once for all that it lacks.
+A record that holds a batch of messages is one answer, as it is stored, to its position and its ids; a message
+inside of it has a unique key and a place in a queue of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A store as one object: its log, queues, index, checkpoint and configuration, for reading.
-
-What a search in it found, and how, is here, too.
-"""
+"""A store as one object, for reading: its log, queues, index, checkpoint and configuration, and what a search in it found."""
 
 from __future__ import annotations
 

@@ -1,14 +1,10 @@
-"""What the entries of a broker's RocksDB mean: queue units, configuration, timers, or bytes.
+"""What the entries of a broker's RocksDB mean: queue units, files of `config/`, timers, or bytes.
 
-A database is told by its column families and the name of its directory (spec 02, 2.10; 04, 4.10;
-05, 5.4).
-
-Which RocksDB of `config/` stands for which of its files (spec 05, 5.4): brokers have five
-forms: files of JSON, a RocksDB for each of three tables, one for all of them, that of
-configManagerVersion=v2, and what an earlier form left behind. Only the broker's options say which is
-in force; without them it is the one that was written last.
-
-`rocksdbstore/` says of messages whether a transaction is open, and which timers wait (spec 04, 4.10).
+A database is told by its column families and the name of its directory (spec 02, 2.10; 04, 4.10; 05, 5.4). For
+`config/` brokers have five forms: files of JSON, a RocksDB for each of three tables, one for all of them, that
+of configManagerVersion=v2, and what an earlier form left behind. Only the broker's options say which is in
+force; without them it is the one that was written last. `rocksdbstore/` says of messages whether a transaction
+is open, and which timers wait.
 """
 
 from __future__ import annotations

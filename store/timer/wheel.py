@@ -1,22 +1,17 @@
-"""Timer messages to units of the timer log and slots of the wheel (spec 04, 4.5 and 4.6).
+"""How a broker puts timer messages into the timer log and the wheel (spec 04, 4.4 to 4.9).
 
-Pure: what a broker's `doEnqueue` does to its wheel in memory, here on a dictionary of slots.
+It reads the queue of the timer topic behind its own back and enqueues what it finds: a unit of the log, and the
+slot of a tick (`doEnqueue`, pure here, on a dictionary of slots). At the close of a writer `enqueue` does the
+same, at the time of the clock. A message that is due already ends it: that one and those behind it are left to
+the broker, which delivers them. So is everything where the timer files are not what a clean stop leaves.
 
-timerPrecisionMs, the length of a slot of the timer wheel, as the store shows it (spec 04, 4.6).
+A slot has the number of its tick, counted from 1970. How long a tick is (timerPrecisionMs) the store shows: it is
+what makes the time of a slot's timer of its number; without a wheel all times of the timer are multiples of it,
+those that its log and timercheck have from the clock, and TIMER_OUT_MS.
 
-A slot of the wheel has the number of its tick, counted from 1970: how long a tick is, is what makes
-the time of the timer of it. Without a wheel all times of the timer are multiples: those that its log and
-timercheck have from the clock, and TIMER_OUT_MS.
-
-Putting timer messages into the timer log and the wheel (spec 04, 4.4 … 4.9): a broker reads the queue of
-the timer topic behind its own back and enqueues what it finds; at the close of a writer `enqueue` does the
-same, at the time of the clock. A message that is due already ends it: that one and those behind it are
-left to the broker, which delivers them. So is everything where the timer files are not what a clean stop
-leaves.
-
-Order of effects: master offset of timercheck, log, wheel, timercheck. A broker's start finds the
-queue offset from the last unit of the log, but never goes beyond the master offset: cut off
-anywhere, no message is lost, and none is in the wheel twice unless the cut tore a unit.
+Order of effects: master offset of timercheck, log, wheel, timercheck. A broker's start finds the queue offset
+from the last unit of the log, but never goes beyond the master offset: cut off anywhere, no message is lost,
+and none is in the wheel twice unless the cut tore a unit.
 """
 
 from __future__ import annotations
