@@ -13,28 +13,31 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ...formats.consume_queue import UNIT_BYTES
 from ...formats.derive.ragged import Ints
 from ...formats.message import TRANSACTION_MASK, SysFlag
 from ...formats.message_properties import INNER_MULTI_DISPATCH
 from ...formats.property_columns import Items
 from ..broker.dispatch import Dispatched, dispatch
 from ..broker.dispatch_record import Dispatching
-from ..broker.snapshot import QueueId
+from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..columns import Rows, begins
 from ..disk.byte_reader import reading_rate
-from ..disk.file_queue import MappedFileQueue
+from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero
 from ..disk.workers import Forked
+from ..errors import StoreError
 from ..index.compare import IndexFiles, uncovered
 from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog, record_behind, used_bytes
 from ..log.message import Mark
-from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, Numbers, QueueNumbers, Units
+from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, FileUnits, Numbers, QueueNumbers, Units
 from .messages import points_at
-from .verified import Facts, Found, PackedItems, QueueRange, VerifiedLog, is_long
+from .verified import Facts, Found, PackedItems, QueueRange, SoundQueue, VerifiedLog, is_long
 
 if TYPE_CHECKING:
     from ..queues.rocksdb_copy import CopiedQueues
@@ -350,6 +353,55 @@ def _may_be_torn(batch: Batch, properties: Items | None) -> bool:
         return False
     some = text.length > 0
     return bool((text.buffer[(text.start + text.length - 1)[some]] == 0).any())
+
+
+_TAIL_BYTES = 1 << 18
+"""So much behind the last unit of a queue is looked at, to its end."""
+
+
+def with_sound_queues(sound: VerifiedLog, snapshot: Snapshot) -> VerifiedLog:
+    """The same, and in which queues there is nothing else: nobody has to read these again.
+
+    Of a queue with much behind its last message, zeros or not, others have to see.
+    """
+    if sound.copied is not None:
+        return sound
+    found = {}
+    for name, messages in sound.ranges().items():
+        entries = snapshot.queues.get(name, ())
+        if entries and _has_nothing_else(messages, entries, snapshot.queue_file_bytes):
+            found[name] = SoundQueue(messages, entries)
+    return replace(sound, queues=found)
+
+
+def _has_nothing_else(messages: QueueRange, entries: tuple[Entry, ...], file_bytes: int) -> bool:
+    """The files of a queue are whole, one behind the other, and have room for these messages from their
+    first byte into the last one of them; behind these are zeros.
+    """
+    stream = FileUnits.of(entries, file_bytes)
+    files, last = stream.files.files, stream.files.files[-1:]
+    follow = all(file.end == later.start for file, later in pairwise(files))
+    if len(files) != len(entries) or not follow or stream.first != messages.first:
+        return False
+    if not last[0].start < messages.next * UNIT_BYTES <= last[0].end:
+        return False
+    try:
+        return _is_zero_behind(stream.files, last[0], messages.next * UNIT_BYTES - last[0].start)
+    except StoreError:  # others say what it is
+        return False
+    finally:
+        stream.files.close()
+
+
+def _is_zero_behind(files: MappedFileQueue, file: MappedFile, begin: int) -> bool:
+    """Little but zeros, or nothing, is in the file from a byte on."""
+    at = files.next_data(file, begin) if begin < file.size else None
+    if at is None:
+        return True
+    end = files.data_end(file, at)
+    if end - at > _TAIL_BYTES or (end < file.size and files.next_data(file, end) is not None):
+        return False
+    return is_zero(files.read_file(file, at, end - at))
 
 
 _PART_BYTES = 32 << 20

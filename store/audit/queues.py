@@ -34,7 +34,7 @@ from ..queues.units import (
     pre_fill,
 )
 from .messages import Kind, Messages, compare
-from .verified import QueueRange
+from .verified import QueueRange, SoundQueue
 
 _LOOKED_UP_AT_ONCE = 1000
 _WINDOW = 4096
@@ -46,7 +46,7 @@ class QueueAudit:
     """One queue while the log is read.
 
     stream: its units on disk, in whole files. log_start, log_end: the range of the log that stays.
-    spill: where units are kept that are to be written.
+    spill: where units are kept that are to be written. known: all that is on disk, where that is in order.
     """
 
     queue: QueueId
@@ -60,6 +60,7 @@ class QueueAudit:
     #: A shifted queue gets the numbers of its records.
     renumber: bool = False
     spill: Spill = field(default_factory=Spill)
+    known: SoundQueue | None = None
     #: Something is wrong only because of `exact`.
     exact_alone: bool = False
     first: int = -1
@@ -157,6 +158,14 @@ class QueueAudit:
             _alone={},
         )
 
+    @property
+    def is_sound(self) -> bool:
+        """All that is on disk is in order, and are the units of the messages that were seen."""
+        if self.known is None or self._fill_units or self.holes or self.irregular:
+            return False
+        messages = self.known.messages
+        return (self.first, self.next) == (messages.first, messages.next)
+
     def missing(self) -> list[Hole]:
         """Queue offsets that the log has no message of, those before the first in a log from 0, too."""
         front = 0 < self.first <= self.first_position // SMALLEST and not self.log_start
@@ -170,6 +179,8 @@ class QueueAudit:
 
     def is_odd(self) -> bool:
         """The log has not the messages that the units tell of, and in their order."""
+        if self.is_sound:
+            return False
         if self.holes or self.irregular or self._conflicts:
             return True
         beside = [self.next, self.first - 1] if self.first >= 0 else [self.stream.first]
@@ -198,6 +209,9 @@ class QueueAudit:
 
     def finish(self, log: CommitLog) -> QueueFix:
         """Decide about the queue once the log has been read."""
+        if self.is_sound:
+            nothing = np.zeros(0, np.int64), pre_fill(0)
+            return QueueFix(self.queue, *nothing, self.next, missing=0, shifted=False)
         self._tail = self.next, self._read(self.next, _WINDOW)
         fix = self._decide(log)
         self._tail = 0, pre_fill(0)
@@ -264,6 +278,8 @@ class QueueAudit:
 
     def first_in_log(self, fix: QueueFix) -> int | None:
         """Queue offset of the first unit that lies in the log once `fix` is done, None: none."""
+        if self.is_sound:
+            return self.first
         filled = fix.offsets[fix.units["physical_offset"] >= self.log_start]
         first = int(filled[0]) if len(filled) else None
         for window, most in self.stream.ranges(self.stream.first, fix.end, _WINDOW):

@@ -12,7 +12,7 @@ What the proof finds is put together here: facts of windows to runs, runs and BL
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
@@ -24,12 +24,12 @@ from ...formats.message import MAGIC_V1, SysFlag
 from ...formats.message_properties import ends_with_crc
 from ..broker.dispatch import IndexItems
 from ..broker.dispatch_record import Dispatching
-from ..broker.snapshot import QueueId
+from ..broker.snapshot import Entry, QueueId
 from ..disk.temporary import Spill
 from ..index.compare import IndexFiles
 from ..log.batch import LOOK_BACK, Batch, Extent, ExtentKind, TailHistory
 from ..log.commit_log import CommitLog
-from ..queues.units import Units
+from ..queues.units import UNIT_DTYPE, Units
 
 if TYPE_CHECKING:
     from ..queues.rocksdb_copy import CopiedQueues
@@ -118,6 +118,28 @@ class QueueRange(NamedTuple):
         )
 
 
+class SoundQueue(NamedTuple):
+    """A queue whose files hold the units of these messages, from the first file's first unit on, and
+    zeros behind them. entries: its files.
+    """
+
+    messages: QueueRange
+    entries: tuple[Entry, ...]
+
+    def units(self, first: int, count: int) -> Units | None:
+        """Units from number `first` on, of which position and size count: the last one and zeros. None:
+        others are asked for, which have to be read.
+        """
+        last = self.messages.next - 1
+        if first < last:
+            return None
+        units = np.zeros(count, UNIT_DTYPE)
+        if first == last:
+            units[:1]["physical_offset"] = self.messages.last_position
+            units[:1]["size"] = self.messages.last_bytes
+        return units
+
+
 def is_long(queues: int, messages: int, size: int) -> bool:
     """A run of so many messages, and bytes, of this number of queues costs less than its records do."""
     return messages >= _LONG_RUN_MESSAGES * queues or size >= _LONG_RUN_BYTES * queues
@@ -171,7 +193,7 @@ class VerifiedLog:
     From the log's first byte up to `end` there is nothing else. index: the index files, which tell
     what `unindexed` is. made_by: the rules by which units of queues without any were made. copied: the
     queues of a RocksDB, where they were held against those. tagged: units carry the tags codes of their
-    records, too.
+    records, too. queues: those in files that are known to have nothing else in them.
     """
 
     items: list[VerifiedRun | Extent]
@@ -180,6 +202,7 @@ class VerifiedLog:
     made_by: Dispatching | None = None
     copied: CopiedQueues | None = None
     tagged: bool = False
+    queues: Mapping[QueueId, SoundQueue] = field(default_factory=dict)
 
     def is_exact(self, run: VerifiedRun) -> bool:
         """All fields of the units of a run are those that its records ask for."""
@@ -196,16 +219,24 @@ class VerifiedLog:
         before = [run for run in self.runs if run.end <= self.end]
         return before[-1].remembered() if before else TailHistory()
 
-    def offsets(self) -> dict[QueueId, tuple[int, int]]:
-        """Of each queue, up to `end`: the first offset, and the one behind the last."""
-        found: dict[QueueId, tuple[int, int]] = {}
+    def ranges(self) -> dict[QueueId, QueueRange]:
+        """The messages of each queue up to `end`."""
+        found: dict[QueueId, QueueRange] = {}
         for run in self.runs:
             if run.end > self.end:
                 break
             for queue, queue_range in run.queues.items():
-                first = found[queue][0] if queue in found else queue_range.first
-                found[queue] = first, queue_range.next
+                found[queue] = queue_range.after(found.get(queue))
         return found
+
+    def offsets(self) -> dict[QueueId, tuple[int, int]]:
+        """Of each queue, up to `end`: the first offset, and the one behind the last."""
+        return {queue: (found.first, found.next) for queue, found in self.ranges().items()}
+
+    def queue_of(self, name: QueueId, entries: tuple[Entry, ...]) -> SoundQueue | None:
+        """The queue if it has these files, and nothing but what is in order in them."""
+        found = self.queues.get(name)
+        return found if found is not None and found.entries == entries else None
 
     def after(self, before: VerifiedLog) -> VerifiedLog:
         """Both together."""

@@ -30,8 +30,11 @@ from .batch import NO_FILE, Batch, Extent, ExtentKind, ScannedLog, TailHistory
 from .message import Mark
 from .window import Checked, PlainChain, Window, check, find_item, number_at, walk
 
-#: The largest window.
+#: A window.
 WINDOW_BYTES = 8 << 20
+#: Of large records a window has as many as are worth a step of Python, up to so many bytes.
+_WIDEST_BYTES = 32 << 20
+_RECORDS_AT_ONCE = 1 << 14
 #: The first window behind a break, and what is read to judge a chain.
 NARROW_BYTES = 1 << 16
 #: How much larger the next window is.
@@ -411,8 +414,14 @@ class LogScan:
                 break
             left = begin + window.size - at if is_plain else 0
             if is_plain or not kernel.is_wanted():
-                self._reach = min(WINDOW_BYTES, self._reach * WIDEN)
+                self._widen()
         return at
+
+    def _widen(self) -> None:
+        """The next window may be larger: columns of few large records take little."""
+        enough = self._plain.record_bytes * _RECORDS_AT_ONCE
+        most = max(WINDOW_BYTES, min(enough, _WIDEST_BYTES))
+        self._reach = min(most, self._reach * WIDEN)
 
     def _judge(self, window: Window, items: LogItems, at: int, size: int) -> tuple[Checked, bool]:
         """The records of a window that belong to the chain, and whether it may go on behind them."""
@@ -470,7 +479,7 @@ class LogScan:
             yield Batch(part.columns, part.position, Mark.EARLIER_LIFE, part.body_crc_ok)
             if count < len(starts):
                 break
-            self._reach = min(WINDOW_BYTES, self._reach * WIDEN)
+            self._widen()
         return at
 
     # -- what is not a record -------------------------------------------------------------------
@@ -515,7 +524,7 @@ class LogScan:
     def _window(self, file: MappedFile, at: int, size: int) -> Window:
         """Up to `size` bytes from byte `at` in the buffer of the scan; the last window is gone."""
         size = min(size, file.size - at)
-        if not size <= len(self._buffer) <= max(size, 2 * WINDOW_BYTES):
+        if not size <= len(self._buffer) <= max(size, 2 * _WIDEST_BYTES):
             self._buffer = bytearray(max(size, min(WINDOW_BYTES, file.size)))
         got, unread = self._log.read_around(memoryview(self._buffer)[:size], file, at)
         return Window(self._buffer, got, file.start + at, places_in(unread, at))

@@ -66,13 +66,16 @@ def lost_units(
     queues = sorted(snapshot.queues, key=lambda q: (q.topic.startswith(LMQ_PREFIX), q))
     parts: list[Ints] = []
     for number, name in enumerate(queues if gaps else ()):
-        stream = FileUnits.of(snapshot.queues[name], snapshot.queue_file_bytes)
+        entries = snapshot.queues[name]
+        if sound and name in proved and sound.queue_of(name, entries):
+            continue  # it has nothing but units of records before the gaps
+        stream = FileUnits.of(entries, snapshot.queue_file_bytes)
         parts += _of_queue(stream, number, gaps, ends.get(name, 0), proved.get(name, (0, 0)))
     for name in sorted(snapshot.batch_queues) if gaps else ():
         queues.append(name)
         size = snapshot.batch_file_bytes
-        entries = [e for e in snapshot.batch_queues[name] if is_whole_file(e, size)]
-        parts += _of_batches(entries, len(queues) - 1, gaps)
+        whole = [e for e in snapshot.batch_queues[name] if is_whole_file(e, size)]
+        parts += _of_batches(whole, len(queues) - 1, gaps)
     parts.append(_of_torn(torn, queues))
     position, size, queue, offset, tags, messages = np.concatenate(parts, axis=1)
     order = np.lexsort((queue, position))

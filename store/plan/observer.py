@@ -258,6 +258,7 @@ class PlanBuilder(LogObserver):
     def _audit(self, name: QueueId) -> QueueAudit:
         if name not in self.queues:
             entries = self.snapshot.queues.get(name, ())
+            known = self._sound.queue_of(name, entries) if self._sound else None
             self.queues[name] = QueueAudit(
                 name,
                 FileUnits.of(entries, self.snapshot.queue_file_bytes),
@@ -267,6 +268,7 @@ class PlanBuilder(LogObserver):
                 self.exact,
                 name in self.renumber,
                 self._spill,
+                known,
             )
         return self.queues[name]
 

@@ -538,7 +538,7 @@ def _queue_edits(
             )
         directory = snapshot.layout.consume_queue / name.topic / str(name.queue_id)
         entries = snapshot.queues.get(name, ())
-        if stores.in_files(name.topic):
+        if stores.in_files(name.topic) and not audit.is_sound:
             found.edits += queue_edits(fix, entries, directory, snapshot.queue_file_bytes)
         found.rows.append(QueueRow(name, _min_offset(audit, fix, profile), fix.end))
         found.completed += fix.missing

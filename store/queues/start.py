@@ -238,7 +238,8 @@ class QueueFile(LoadedFile):
 class QueueState:
     """A queue after load. `max_physical`: how far it reaches in the log, -1 for an empty one.
 
-    ext: its files in consumequeue_ext, None where the broker has none.
+    ext: its files in consumequeue_ext, None where the broker has none. known: units of its files by
+    number, with position and size, as far as somebody knows them; None: they are read.
     """
 
     dtype: ClassVar[np.dtype[Any]] = UNIT_DTYPE
@@ -250,6 +251,7 @@ class QueueState:
     max_physical: int = -1
     min_logic: int = 0
     ext: ExtState | None = None
+    known: Callable[[int, int], Units | None] | None = None
 
     def load(self, loaded: Sequence[LoadedFile]) -> None:
         """Take these files, all of them for full."""
@@ -282,8 +284,15 @@ class QueueState:
         total = self.file_bytes // self.dtype.itemsize
         start, count = first, _FEW_UNITS if first else UNITS_AT_ONCE
         while start < total:
-            yield start, file.read(start, min(count, total - start))
+            yield start, self._read(file, start, min(count, total - start))
             start, count = start + count, UNITS_AT_ONCE
+
+    def _read(self, file: QueueFile, first: int, count: int) -> Units:
+        """Units `first` … of a file, of which no tags code is asked for."""
+        units = None
+        if self.known is not None and self.ext is None and not file.added:
+            units = self.known(file.start // self.dtype.itemsize + first, count)
+        return file.read(first, count) if units is None else units
 
     def recover(self, valid: tuple[int, int] = (0, 0)) -> None:
         """Find the end: the first unit that is not valid, from the third last file on (2.5).
@@ -502,7 +511,7 @@ class QueueState:
             self.ext.drop_before(int(unit["tags_code"]))
 
     def _physical(self, file: QueueFile, number: int) -> int:
-        return int(file.read(number, 1)["physical_offset"][0])
+        return int(self._read(file, number, 1)["physical_offset"][0])
 
     def lookup(self, offsets: Ints) -> Units:
         """Units at queue `offsets`, as far as they are written; zeros elsewhere."""

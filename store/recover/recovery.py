@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..audit.messages import Readability, scan_messages
-from ..audit.prove import prove_log
+from ..audit.prove import prove_log, with_sound_queues
 from ..audit.verified import VerifiedLog
 from ..broker.dispatch_record import Dispatching
 from ..broker.profiles import Profile, is_exact, profile_of
@@ -271,6 +271,7 @@ def analyze(
     main = as_configured(main, config)
     switches = switches_of(snapshot)
     sound = proved.sound if proved else _sound(snapshot, main, switches, jobs, tell)
+    sound = sound and with_sound_queues(sound, snapshot)
     outcomes = [
         outcome
         for profile in profiles
@@ -359,6 +360,7 @@ def plan_again(
         snapshot = Snapshot.of(layout)
         switches = switches_of(snapshot)
         sound = _sound(snapshot, profile, switches)
+        sound = sound and with_sound_queues(sound, snapshot)
         played = Played(snapshot, simulate(snapshot, profile, switches, sound=sound), sound)
     progress = read_progress(layout.config, layout.broker_config)
     return make_plan(

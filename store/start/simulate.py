@@ -322,6 +322,8 @@ def _refusal(prefix: str, refusal: Refusal) -> Refusal:
 def _recover_queues(outcome: Outcome, sound: VerifiedLog | None) -> None:
     valid = sound.offsets() if sound else {}
     for name, queue in outcome.queues.items():
+        if sound and (known := sound.queue_of(name, outcome.snapshot.queues.get(name, ()))):
+            queue.known = known.units
         queue.recover(valid.get(name, (0, 0)))
     outcome.queues_end = _queues_end(outcome)
 

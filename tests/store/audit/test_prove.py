@@ -1,15 +1,29 @@
-"""Units that were read for a proof are given to who asks for the same ones."""
+"""Units that were read for a proof are given to who asks for the same ones, and queues that have nothing
+else are not read again.
+"""
 
 from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mqstore.formats.consume_queue import UNIT_BYTES
+from mqstore.store.audit import prove
 from mqstore.store.audit.messages import Messages
-from mqstore.store.audit.prove import Laid
-from mqstore.store.broker.snapshot import QueueId
+from mqstore.store.audit.prove import Laid, prove_log, with_sound_queues
+from mqstore.store.audit.verified import SoundQueue
+from mqstore.store.broker.snapshot import QueueId, Snapshot
 from mqstore.store.disk.file_queue import MappedFile, MappedFileQueue
-from mqstore.store.queues.units import UNIT_DTYPE
+from mqstore.store.disk.layout import Layout
+from mqstore.store.queues.units import UNIT_DTYPE, FileUnits
+from mqstore.store.start.log import proof_of
+
+from ... import stores
 
 
 def _files(*names: str) -> MappedFileQueue:
@@ -48,3 +62,75 @@ def test_messages_of_one_record_are_in_no_row() -> None:
     messages = _messages(7, 8)
     assert messages.in_a_row
     assert not messages.replace(position=np.array([5, 5])).in_a_row
+
+
+def _sound_queues(root: Path) -> Mapping[QueueId, SoundQueue]:
+    layout = Layout.open(root)
+    snapshot = Snapshot.of(layout)
+    proof = proof_of(layout, "5.3.3")
+    assert proof is not None
+    return with_sound_queues(prove_log(proof), snapshot).queues
+
+
+@pytest.fixture
+def clean(tmp_path: Path) -> Path:
+    return stores.unpack("5.3.3-clean", tmp_path)
+
+
+def test_a_sound_queue_tells_its_last_unit_and_the_zeros_behind(clean: Path) -> None:
+    found = _sound_queues(clean)
+    snapshot = Snapshot.of(Layout.open(clean))
+    assert set(snapshot.queues) == set(found)
+    for queue in found.values():
+        next_offset = queue.messages.next
+        expected = FileUnits.of(queue.entries, snapshot.queue_file_bytes).read(next_offset - 1, 3)
+        known = queue.units(next_offset - 1, 3)
+        assert known is not None
+        for name in ("physical_offset", "size"):
+            assert known[name].tolist() == expected[name].tolist()
+        behind = queue.units(next_offset, 2)
+        assert behind is not None and not behind["size"].any()
+        assert queue.units(next_offset - 2, 2) is None
+
+
+def _write_behind(file: Path, end: int) -> None:
+    with file.open("r+b") as opened:
+        opened.seek(end + 5 * UNIT_BYTES)
+        opened.write(b"\1")
+
+
+def _shorten(file: Path, end: int) -> None:
+    os.truncate(file, file.stat().st_size - 1)
+
+
+def _add_file(file: Path, end: int) -> None:
+    size = file.stat().st_size
+    shutil.copy(file, file.with_name(f"{int(file.name) + size:020d}"))
+
+
+def _add_foreign(file: Path, end: int) -> None:
+    file.with_name("core.123").write_bytes(b"x")
+
+
+def _last_file(clean: Path) -> tuple[QueueId, Path, int]:
+    """Of a sound queue: its last file, and where its last unit ends in there."""
+    name, queue = min(_sound_queues(clean).items())
+    last = Path(queue.entries[-1].path)
+    return name, last, queue.messages.next * UNIT_BYTES - int(last.name)
+
+
+@pytest.mark.parametrize("spoil", [_write_behind, _shorten, _add_file, _add_foreign])
+def test_a_queue_with_something_else_is_not_sound(
+    clean: Path, spoil: Callable[[Path, int], None]
+) -> None:
+    name, file, end = _last_file(clean)
+    spoil(file, end)
+    assert name not in _sound_queues(clean)
+
+
+def test_a_queue_with_much_behind_its_end_is_for_others_to_read(
+    clean: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, *_ = _last_file(clean)
+    monkeypatch.setattr(prove, "_TAIL_BYTES", 0)
+    assert name not in _sound_queues(clean)
