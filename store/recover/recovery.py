@@ -39,8 +39,7 @@ from ..plan.observer import (
 from ..plan.plan import Plan, make_plan
 from ..queues.references import commit_log_of
 from ..queues.rocksdb_copy import CopiedQueues
-from ..session.fingerprint import Fingerprint
-from ..session.journal import barriers, unfinished
+from ..session.journal import Fingerprint, barriers, unfinished
 from ..settings.generation import Generation, generation_of
 from ..settings.options import options_of
 from ..start.config import ConfigStart, config_start

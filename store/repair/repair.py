@@ -34,8 +34,7 @@ from ..queues.references import commit_log_of
 from ..recover.recovery import Proved
 from ..search.selection import queue_text
 from ..search.store import Store
-from ..session.fingerprint import Fingerprint
-from ..session.journal import unfinished
+from ..session.journal import Fingerprint, unfinished
 from ..settings.generation import generation_of
 from ..start.log import Switches, proof_anew, switches_of
 from ..start.simulate import Outcome
