@@ -16,8 +16,8 @@ from ..disk.layout import Layout, QueueDirectory, has_topic, no_topic, queue_dir
 from ..errors import Missing, NotFound
 from ..log.batch import messages
 from ..log.commit_log import CommitLog, Extent, ExtentKind
-from ..queues.places import Places, batches
 from ..queues.read_batches import SparseRange, sparse_units, summary_of
+from ..queues.references import Places, batches
 from ..queues.units import is_valid
 from ..settings.read import read_config_file
 from .queue_search import of_topic

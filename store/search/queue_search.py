@@ -23,9 +23,9 @@ from ..errors import NotFound
 from ..log.batch import messages, unwrapped
 from ..log.commit_log import Batch
 from ..log.message import Message
-from ..queues.places import Places, batches, merged, of_queue
 from ..queues.read import ConsumeQueue, first_at, offset_at
 from ..queues.read_batches import BatchConsumeQueue
+from ..queues.references import Places, batches, merged, of_queue
 from ..queues.units import is_valid
 from .log_search import CLOCK_SLACK_MS, found_in, wanted_offsets
 from .selection import Selection, equal, utf8
