@@ -89,7 +89,7 @@ class CompactedQueue:
 
     @cached_property
     def _log(self) -> CommitLog:
-        from ..search.compaction import open_log  # where there is a compacted topic
+        from ..search.queue_search import open_log  # where there is a compacted topic
 
         return open_log(self._layout, self.topic, self.queue_id)
 
