@@ -52,8 +52,7 @@ from ..recover.recovery import analyze
 from ..session.apply import apply
 from ..session.journal import Journal
 from ..session.undo import purge
-from .runs import Layer, Run
-from .source import Sources
+from .runs import Layer, Run, Sources
 
 
 class Missing(NamedTuple):
