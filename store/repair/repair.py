@@ -45,7 +45,6 @@ from ..settings.generation import generation_of
 from ..start.config_load import STATISTICS
 from ..start.log import Switches, as_configured, proof_anew, switches_of
 from ..start.simulate import Outcome
-from .checkpoint import with_checkpoint
 from .compaction import compaction_repair
 from .config import Clamped, ConfigRepair, config_repair
 from .database import (
@@ -59,7 +58,7 @@ from .database import (
     with_database,
 )
 from .ext import ext_repair
-from .index import crc_item_edits, index_fix, stray_files
+from .index import crc_item_edits, index_fix, stray_files, with_checkpoint
 from .parts import Choice, Part, covers, part_of, part_of_code
 from .timer import planned_queue, timer_edits
 
