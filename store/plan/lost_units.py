@@ -16,7 +16,7 @@ from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
 from ..columns import Rows
 from ..disk.file_queue import MappedFileQueue
-from ..queues.start_batches import BATCH_UNIT_DTYPE
+from ..queues.batches import BATCH_UNIT_DTYPE
 from ..queues.units import FileUnits, is_pre_fill, is_used, is_valid, is_whole_file, read_units
 from .gaps import Gap, TornRecord
 

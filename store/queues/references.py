@@ -28,8 +28,8 @@ from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import QueueDirectory, queue_directories
 from ..errors import StoreError
 from ..log.commit_log import Batch, CommitLog
+from .batches import BatchConsumeQueue
 from .read import ConsumeQueue, ConsumeQueues
-from .read_batches import BatchConsumeQueue
 from .units import Units, is_used, is_valid
 
 if TYPE_CHECKING:

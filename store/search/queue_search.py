@@ -25,11 +25,10 @@ from ..errors import Missing, NotFound
 from ..log.batch import messages, unwrapped
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..log.message import Message
+from ..queues.batches import BatchConsumeQueue, SparseRange, sparse_units, summary_of
 from ..queues.read import ConsumeQueue, first_at, offset_at
-from ..queues.read_batches import BatchConsumeQueue, SparseRange, sparse_units, summary_of
 from ..queues.references import Places, batches, merged, of_queue
 from ..queues.units import is_valid
-from ..settings.read import read_config_file
 from .log_search import CLOCK_SLACK_MS, found_in, wanted_offsets
 from .selection import Selection, equal, utf8
 from .store import Found, Note, Store, Via
@@ -282,6 +281,8 @@ def is_compaction_topic(store: Store, topic: str) -> bool:
 
 def _policy(layout: Layout, topic: str) -> str | None:
     """The attribute of the topic; without topics.json what there is on disk tells."""
+    from ..settings.read import read_config_file  # only of topics with compaction queues
+
     for name in ("topics.json", "topics.json.bak"):
         try:
             file = read_config_file(layout.config / name, "topics")
