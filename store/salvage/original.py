@@ -45,7 +45,7 @@ from ..log.batch import Batch, Extent
 from ..log.commit_log import CommitLog
 from ..plan.fill import Fill, Piece, encoded, fills, padded
 from ..plan.gaps import Forms, Gap
-from ..plan.lost_units import LostUnits
+from ..plan.lost_messages import LostUnits
 from ..plan.observer import Policy
 from ..plan.plan import Plan
 from ..recover.recovery import analyze
