@@ -117,7 +117,7 @@ def _is_usual(log: CommitLog, what: Recognised, item: Extent) -> bool:
     """What compaction leaves is no damage."""
     if what.kind != _COMPACTION_LOG:
         return False
-    from ..store.search.compaction import is_usual
+    from ..store.search.queue_search import is_usual
 
     return is_usual(log, item)
 

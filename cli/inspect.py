@@ -85,7 +85,7 @@ def inspect(
     code: ExitCode | None = None
     if what.kind == STORE:
         from ..store.inspect.description import describe_path
-        from ..store.verify.first_sight import at_first_sight
+        from ..store.verify.run import at_first_sight
         from .store_text import store_json, store_text
 
         description = describe_path(path, common.config())

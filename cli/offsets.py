@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..store.offsets.lag import Wanted
     from ..store.offsets.move import Moves
     from ..store.session.apply import Applied
-    from ..store.session.fingerprint import Fingerprint
+    from ..store.session.journal import Fingerprint
     from .progress import Progress
 
 app = App()
@@ -226,7 +226,7 @@ def _compare(path: Path, other: Path, wanted: Wanted, common: Common) -> None:
 
 def _plan(path: Path, moving: Moving, wanted: Wanted, change: Change, common: Common) -> None:
     """Show what moves, and move it with --apply. Raises Exit and all that `apply` does."""
-    from ..store.session.fingerprint import Fingerprint
+    from ..store.session.journal import Fingerprint
     from .offsets_text import moves_text
 
     layout = change.open(path, common)

@@ -158,7 +158,7 @@ def _analyze(
         # what plans comes behind the pass over the log
         from ..store.plan.observer import Policy as Planned
         from ..store.recover.recovery import analyze
-        from ..store.repair.widened import needs_log, widened
+        from ..store.repair.repair import needs_log, widened
 
         planned = Planned(asked.policy.value)
         found = analyze(
@@ -188,7 +188,7 @@ def _apply(layout: Layout, before: Judged, change: Change, common: Common) -> Ap
     """Carry the plan out. Raises Refused and all that `apply` does."""
     from ..store.disk.byte_reader import at_rate
     from ..store.disk.layout import Layout
-    from ..store.repair.widened import plan_again
+    from ..store.repair.repair import recovery_again
     from ..store.session.apply import apply
 
     found = before.recovery
@@ -203,7 +203,7 @@ def _apply(layout: Layout, before: Judged, change: Change, common: Common) -> Ap
     version = found.main_version
 
     def again() -> Any:
-        return plan_again(Layout.open(layout.root, layout.broker_config), version, found.wish)
+        return recovery_again(Layout.open(layout.root, layout.broker_config), version, found.wish)
 
     shown = None if found.interrupted else found.plan
     files = files_of(layout, change.follow_links)

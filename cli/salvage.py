@@ -138,8 +138,8 @@ def _wanted(
 
 def _salvage(images: list[Path], to: Path | None, wanted: Wanted, common: Common) -> Salvaged:
     from ..store.disk.files import Files
+    from ..store.salvage.runs import Source, paths_of
     from ..store.salvage.salvage import check_target, look, write
-    from ..store.salvage.source import Source, paths_of
 
     paths = paths_of(images)
     if to is not None:

@@ -277,7 +277,7 @@ def _verify(path: Path, scope: Scope, common: Common, stop: list[bool]) -> Verdi
 
     with Store(path, common.config(), rate_bytes=common.rate) as store:
         if scope.topic is not None:
-            from ..store.verify.first_sight import check_topic
+            from ..store.verify.run import check_topic
 
             check_topic(store, scope.topic, scope.queue_id)
         for note in options_of(store.layout).notes():

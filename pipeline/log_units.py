@@ -27,9 +27,9 @@ from ..store.errors import InvalidInput
 from ..store.log.batch import Batch
 from ..store.log.commit_log import ExtentKind, Split, scan_split
 from ..store.log.message import Mark
+from ..store.queues.batches import batch_units
 from ..store.queues.ext import BitMaps, ExtWriter
 from ..store.queues.references import commit_log_of
-from ..store.queues.start_batches import batch_units
 from ..store.queues.write import BatchQueuesWriter
 from ..store.settings.options import options_of
 from .log_part import ITEM, ROW, LogPart, PartRows, rows_of

@@ -144,7 +144,7 @@ class Store(search_store.Store):
     def _repr_html_(self) -> str | None:
         """Its queues as a table, for notebooks."""
         from .output.escaped import table_html
-        from .queues.read_batches import batch_summaries
+        from .queues.batches import batch_summaries
 
         queues = [*self.queue_summaries, *batch_summaries(self.layout)]
         queues.sort(key=lambda queue: (queue.topic, queue.queue_id))

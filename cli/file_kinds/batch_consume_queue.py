@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """All units up to the last valid one, queue by queue; `at`: number of the first unit."""
     from ...formats.batch_consume_queue import UNIT, UNIT_BYTES
-    from ...store.queues.read_batches import BatchConsumeQueue
+    from ...store.queues.batches import BatchConsumeQueue
 
     for topic, queue_id, files in queue_files(what):
         with BatchConsumeQueue(topic or "", queue_id or 0, files) as queue:
@@ -38,7 +38,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Batches and messages of all queues; of one queue its ends."""
-    from ...store.queues.read_batches import BatchConsumeQueue
+    from ...store.queues.batches import BatchConsumeQueue
 
     found, batches = [], 0
     for topic, queue_id, files in queue_files(what):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Records of all logs, walked without the bodies' CRCs; of one log its ends too."""
     from ...store.log.commit_log import Batch
-    from ...store.search.compaction import is_usual
+    from ...store.search.queue_search import is_usual
     from ..dump_log import open_logs
 
     messages, damaged, times, ends = 0, 0, list[int](), list[int]()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """All units and damage, queue by queue; `at`: position of the first unit."""
     from ...formats.sparse_consume_queue import UNIT
-    from ...store.queues.read_batches import SparseRange, sparse_units
+    from ...store.queues.batches import SparseRange, sparse_units
 
     for topic, queue_id, files in queue_files(what):
         with files:
@@ -41,7 +41,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Messages of all queues; of one queue its ends too."""
-    from ...store.queues.read_batches import summary_of
+    from ...store.queues.batches import summary_of
 
     found = []
     for topic, queue_id, files in queue_files(what):

@@ -18,7 +18,7 @@ from ..columns import dictionary
 from ..errors import InvalidInput
 from ..put.message_columns import NO_CRC
 from ..put.message_json import NUMBER_LIMITS, MessageReader, parse_host
-from ..put.stored_body import COMPRESSED, stored_body, wrong_crc
+from ..put.new_message import COMPRESSED, stored_body, wrong_crc
 
 if TYPE_CHECKING:
     import pyarrow as pa

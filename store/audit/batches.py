@@ -19,8 +19,8 @@ from ..broker.profiles import QueueRules
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..disk.files import Edit
 from ..log.batch import Batch
+from ..queues.batches import BATCH_UNIT_DTYPE, BatchQueueState, batch_units
 from ..queues.edits import QueueFix, queue_edits
-from ..queues.start_batches import BATCH_UNIT_DTYPE, BatchQueueState, batch_units
 from ..queues.units import UNIT_DTYPE, UNITS_AT_ONCE, Units, is_valid, is_whole_file
 
 UNIT_BYTES = BATCH_UNIT_DTYPE.itemsize

@@ -46,8 +46,8 @@ from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog
 from ..log.message import Mark
 from ..log.write import LogWriter, place_columns
+from ..queues.batches import batch_summaries
 from ..queues.read import ConsumeQueues, QueueSummary
-from ..queues.read_batches import batch_summaries
 from ..queues.references import commit_log_of
 from ..salvage.original import MissingOffsets, Restored, complete
 from ..settings.generation import generation_of

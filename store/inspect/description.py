@@ -33,10 +33,10 @@ from ..disk.lock import holder
 from ..errors import Missing, from_os_error
 from ..index.read import Header, Index, sizes_of
 from ..log.commit_log import Batch, LogEnd
+from ..queues.batches import BatchConsumeQueue
+from ..queues.batches import summary_of as sparse_summary
 from ..queues.hybrid import HybridConsumeQueues, open_queues
 from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary
-from ..queues.read_batches import BatchConsumeQueue
-from ..queues.read_batches import summary_of as sparse_summary
 from ..queues.references import commit_log_of
 from ..search.store import Store
 from ..settings.generation import Generation, generation_of

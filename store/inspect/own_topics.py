@@ -50,7 +50,7 @@ from ..errors import Missing
 from ..log.batch import Batch, messages
 from ..log.message import Mark, Message
 from ..plan.observer import Progress, read_progress
-from ..queues.places import batches, of_queue
+from ..queues.references import batches, of_queue
 from ..search.selection import equal, utf8
 from ..search.store import Note, Store
 from ..settings.options import options_of

@@ -26,7 +26,7 @@ from ..errors import Missing, StoreError
 from ..log.batch import Batch
 from ..log.message import Mark
 from ..plan.observer import Progress, read_progress
-from ..queues.places import Places, batches
+from ..queues.references import Places, batches
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..search.selection import equal, utf8
 from ..search.store import Note, Store

@@ -24,8 +24,8 @@ from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import queue_directories
 from ..errors import InvalidInput, LimitExceeded
 from ..log.batch import Batch, messages_in
+from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary
-from ..queues.read_batches import BatchConsumeQueue
 from ..queues.units import is_used, is_valid
 from ..search.store import Store
 from .stats_dimensions import DEAD_LETTER, OF_UNITS, RETRY, USER, Columns

@@ -21,7 +21,7 @@ from ...formats.derive.ragged import Ints
 from ..counted import counted
 from ..disk.checkpoint import read_timer_check
 from ..errors import StoreError
-from ..queues.places import Places, batches
+from ..queues.references import Places, batches
 from ..search.store import Note, Store
 from ..settings.rocksdb import TimersKept, timers_kept
 from ..timer.read import NO_NUMBER, NOWHERE, TimerEntries

@@ -28,8 +28,8 @@ from ..disk.compressed import read_regular
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.layout import Layout
 from ..errors import InvalidInput, StoreError, from_os_error
+from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary, first_at
-from ..queues.read_batches import BatchConsumeQueue
 from ..queues.units import is_used, is_valid
 from ..search.store import Store
 from ..settings.rocksdb import stand_ins

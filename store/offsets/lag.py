@@ -26,8 +26,8 @@ from ..errors import NotFound
 from ..log.batch import Batch
 from ..log.message import Mark
 from ..put.tail import end_with_unit
+from ..queues.batches import BatchConsumeQueue, batch_summaries
 from ..queues.read import QueueSummary
-from ..queues.read_batches import BatchConsumeQueue, batch_summaries
 from ..queues.units import record_bytes
 from ..search.selection import matches
 from ..search.store import Store

@@ -25,8 +25,8 @@ from ..disk.layout import BATCH_CONSUME_QUEUE, Layout
 from ..errors import InvalidInput, NotFound, Refused, Unclean, Unreadable
 from ..findings.next_commands import proposed
 from ..plan.plan import Plan
+from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary, first_at
-from ..queues.read_batches import BatchConsumeQueue
 from ..queues.rocksdb import DEFAULT
 from ..queues.rocksdb_write import in_order, rewritten
 from ..search.selection import matches, parse_time, queue_of

@@ -33,7 +33,7 @@ from ..queues.edits import last_byte
 from ..queues.references import commit_log_of
 from .fill import PatchedQueue, Piece
 from .gaps import Gap
-from .lost_units import LostUnits, lost_units
+from .lost_messages import LostUnits, lost_units
 from .replica import DamageFinder, Hole, Replica, Run, find_runs, holes, pieces_of, record_at
 
 _WINDOW_BYTES = 1 << 20

@@ -28,7 +28,7 @@ from ..settings.options import options_of
 from .fill import SMALLEST_FILLER, Fill, PatchedQueue, Piece, encoded, fills, padded
 from .gaps import Forms, Gap, GapFinder
 from .log import LogPlan, tail_edits, written
-from .lost_units import LostUnits, lost_units
+from .lost_messages import LostUnits, lost_units
 from .normalize import renamed
 from .torn_records import (
     CutProperties,

@@ -37,7 +37,7 @@ from .close import KeptLog, edits_of_cut, lengths_of, patched_queue, writes_of
 from .fill import SMALLEST_FILLER, Fill, Piece, encoded
 from .gaps import Forms, Gap, TornRecord
 from .log import LogPlan, tail_edits, written
-from .lost_units import LostUnits, lost_units
+from .lost_messages import LostUnits, lost_units
 from .torn_records import cut_properties, further_queues
 from .unreferenced import Place
 

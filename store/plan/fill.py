@@ -1,8 +1,5 @@
-"""How a gap is closed: which bytes become a tombstone, a filler, a BLANK.
-
-The bytes of tombstones, fillers and BLANKs.
-
-The commit log as it will be: the files on disk, and over them what a plan writes.
+"""How gaps are closed: which bytes become a tombstone, a filler, a BLANK, which messages get a tombstone, and the
+commit log as it will be: the files on disk, and over them what a plan writes.
 """
 
 from __future__ import annotations
@@ -34,13 +31,16 @@ from ...formats.tombstone import (
     LOST_ITEM,
     lost_item,
 )
+from ..audit.messages import Messages
+from ..broker.snapshot import QueueId, Snapshot
+from ..broker.system_topics import LMQ_PREFIX
 from ..counted import counted
 from ..disk.byte_reader import Unread
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.files import Content
 from ..errors import Refused
 from .gaps import Forms, Gap, batch_text
-from .lost_units import LostUnits
+from .lost_messages import LostUnits, units_at
 
 SMALLEST_FILLER = SMALLEST + len(FILLER_TOPIC)
 
@@ -409,3 +409,47 @@ class PatchedQueue(MappedFileQueue):
             first, behind = max(begin, position), min(begin + size, position + len(piece))
             data[first - begin : behind - begin] = piece[first - position : behind - position]
         return data
+
+
+def tombstoned(snapshot: Snapshot, fills: Sequence[Fill]) -> Iterator[Messages]:
+    """The messages that get a tombstone, queue by queue: also those of light queues that name the
+    same records. Raises Unreadable.
+    """
+    if not fills:
+        return
+    for fill in fills:
+        for number in np.unique(fill.lost.queue).tolist():
+            mine = fill.lost.take(fill.lost.queue == number)
+            times = np.full(len(mine), fill.gap.store_timestamp, np.int64)
+            yield _messages(mine.queues[number], mine, times)
+    lost = [fill.lost.position for fill in fills]
+    own = {fill.lost.queues[int(n)] for fill in fills for n in np.unique(fill.lost.queue)}
+    positions = np.unique(np.concatenate([np.zeros(0, np.int64), *lost]))
+    for queue in sorted(snapshot.queues) if len(positions) else ():
+        if queue.topic.startswith(LMQ_PREFIX) and queue not in own:
+            mine = units_at(snapshot, queue, positions)
+            if len(mine):
+                yield _messages(queue, mine, np.zeros(len(mine), np.int64))
+
+
+def _messages(queue: QueueId, lost: LostUnits, times: np.ndarray) -> Messages:
+    """Lost units of one queue as messages that are not good."""
+    nobody = np.zeros(len(lost), np.bool_)
+    columns = (lost.queue_offset, lost.position, lost.size, lost.tags_code, times)
+    return Messages(queue, *columns, nobody, ~nobody)
+
+
+class DamagedRange(NamedTuple):
+    """A range of the log that has no good record. messages: how many lost ones are known in it."""
+
+    position: int
+    size: int
+    messages: int
+
+
+def damaged_ranges(fills: Sequence[Fill]) -> list[DamagedRange]:
+    """The gaps that a plan closes."""
+    return [
+        DamagedRange(fill.gap.begin, fill.gap.end - fill.gap.begin, len(fill.lost))
+        for fill in fills
+    ]

@@ -44,10 +44,9 @@ from ..timer.start import timer_edits
 from .close import KeptLog, gap_finder, keep_log
 from .database import database_edits, database_touched, queues_as_files
 from .entries import EntryFinder, cut_log, entry_index_edits, keep_entries
-from .fill import Fill
+from .fill import Fill, tombstoned
 from .gaps import GapFinder
 from .log import DeadTail, LogPlan, named_messages, plan_log, put_away
-from .lost_messages import tombstoned
 from .normalize import check_kinds, ext_edits, mend, what_a_log_left
 from .observer import GroupLoss, PlanBuilder, Policy, Progress, RecoveryOptions
 from .torn_records import CutProperties, misnamed

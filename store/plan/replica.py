@@ -43,7 +43,7 @@ from ..log.commit_log import CommitLog
 from ..log.message import Mark, tombstones
 from .fill import Piece
 from .gaps import Gap, GapFinder
-from .lost_units import LostUnits
+from .lost_messages import LostUnits
 
 _WINDOW_BYTES = 1 << 20
 _EPOCH_FILE = "epochFileCheckpoint"

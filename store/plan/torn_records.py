@@ -78,7 +78,7 @@ from ..queues.units import is_used, is_valid
 from ..settings.options import options_of
 from .fill import Piece
 from .gaps import TornRecord, is_for_service, is_poison
-from .lost_units import LostUnits, units_at
+from .lost_messages import LostUnits, units_at
 
 NamedQueues = Sequence[tuple[bytes, int]]
 """Names of queues, and the queue offset of a record in each."""

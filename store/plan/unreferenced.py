@@ -31,7 +31,7 @@ from ..log.commit_log import CommitLog
 from ..log.message import Mark
 from .fill import SMALLEST_FILLER, Fill
 from .gaps import NO_OFFSET, Forms
-from .lost_units import LostUnits
+from .lost_messages import LostUnits
 
 Row = tuple[int, int, int, int]
 """A tombstone: position, size, number of the queue, queue offset."""

@@ -12,8 +12,15 @@ from ...formats.message import PROPERTIES_BYTES_MAX, host_of
 from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
 from ..broker.topics import now_ms
 from ..errors import InvalidInput
-from .new_message import NewBatch, NewMessage, NoKeys, UniqueKeys, encoded
-from .stored_body import stored_body_of, wrong_crc
+from .new_message import (
+    NewBatch,
+    NewMessage,
+    NoKeys,
+    UniqueKeys,
+    encoded,
+    stored_body_of,
+    wrong_crc,
+)
 
 BATCH = "batch"
 """The field whose messages a client sends together."""

@@ -3,29 +3,33 @@
 The limits are those that a broker sets. A message that has no unique key gets one as the Java client makes it (spec
 1.8). Messages that a client sends together are one request (spec 1.9): a broker splits them, and all come to
 one file; for a topic with queue.type=BatchCQ (5.x) it stores the request as it is, as one record.
+
+A body comes with sys_flag and `body_compression`, the codec that it was shown without. What was shown decompressed
+is compressed again, and what the new record says of its body is true, or the message is refused.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ...formats import message_properties as names
 from ...formats.client_batch import MESSAGE, MESSAGES_MAX
 from ...formats.hashing import crc31
-from ...formats.message import MAGIC_V1, MAGIC_V2, PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX_V1, SysFlag
+from ...formats.message import MAGIC_V1, MAGIC_V2, PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX_V1
 from ...formats.message_id import UNIQUE_KEY_COUNTERS, unique_key
 from ...formats.message_properties import CRC32, CRC_ITEM_BYTES, NAME_VALUE_SEPARATOR
 from ...formats.primitives import IPV6_BYTES
-from ...formats.sys_flag import TRANSACTION_MASK
+from ...formats.sys_flag import COMPRESSION_MASK, TRANSACTION_MASK, SysFlag
 from ..broker.profiles import WriterProfile
 from ..broker.topics import now_ms
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..errors import InvalidInput, LimitExceeded
+from ..log.message import TooLarge, compression_of, pack, unpack_whole
 
 MAX_MESSAGE_BYTES = 4 << 20
 """A broker's `maxMessageSize`: the largest body."""
@@ -33,6 +37,13 @@ CRC_ITEM_HEAD = CRC32.encode() + NAME_VALUE_SEPARATOR
 _TOPIC_CHARACTERS_MAX = 255
 _HOST_BITS = SysFlag.BORN_V6 | SysFlag.STORE_V6
 Host = tuple[bytes, int]
+FLAGS = {"zlib": SysFlag.ZLIB, "lz4": SysFlag.LZ4, "zstd": SysFlag.ZSTD}
+"""The bits of sys_flag that name a codec."""
+COMPRESSED = int(SysFlag.COMPRESSED)
+OVER_BYTES = 4096
+"""A client's `compressMsgBodyOverHowmuch`: smaller bodies stay as they are."""
+_WITH_KINDS = "5"
+"""Clients from this generation on name the kind; older ones know zlib, and no bits for it."""
 
 
 @dataclass(frozen=True)
@@ -341,3 +352,84 @@ def _month_start(now: int) -> int:
     local = time.localtime(now / 1000)
     begin = (local.tm_year, local.tm_mon, 1, 0, 0, 0, 0, 0, -1)
     return int(time.mktime(begin)) * 1000
+
+
+def stored_body(
+    body: bytes, sys_flag: int | None, compression: str | None, *, as_stored: bool
+) -> tuple[bytes, int]:
+    """A body as it is to be stored, and its sys_flag.
+
+    sys_flag: None for one that was not given. compression: the codec that the body is shown without.
+    as_stored: the body is marked as one that comes as it was stored. Raises InvalidInput where
+    these do not fit together, and for a body that is called compressed and does not decompress.
+    """
+    if compression:
+        return _packed(body, sys_flag, compression)
+    flags = sys_flag or 0
+    if flags & COMPRESSED and not as_stored:
+        _require_compressed(body, flags)
+    return body, flags
+
+
+def _packed(body: bytes, sys_flag: int | None, compression: str) -> tuple[bytes, int]:
+    if compression not in FLAGS:
+        raise InvalidInput(f"body_compression: not one of {', '.join(FLAGS)}: {compression!r}")
+    flags = COMPRESSED | int(FLAGS[compression]) if sys_flag is None else sys_flag
+    if (said := compression_of(flags)) != compression:
+        raise InvalidInput(
+            f"body_compression says {compression}, sys_flag {flags} {said or 'not compressed'}"
+        )
+    try:
+        return pack(body, flags), flags
+    except ValueError as error:
+        raise InvalidInput(f"body: {error}") from None
+
+
+def _require_compressed(body: bytes, sys_flag: int) -> None:
+    try:
+        unpack_whole(body, sys_flag)
+    except TooLarge:
+        pass  # so it is compressed
+    except ValueError as error:
+        raise InvalidInput(
+            f"body: sys_flag {sys_flag} says it is compressed, but it {error}",
+            hint="body_compression says what it was shown without, raw or body_error that it is as stored",
+        ) from None
+
+
+def stored_body_of(
+    record: Mapping[str, Any], body: bytes, sys_flag: int | None
+) -> tuple[bytes, int]:
+    """The same for the JSON object of a message. Raises InvalidInput."""
+    raw = record.get("raw") is True
+    compression = None if raw else record.get("body_compression")
+    return stored_body(body, sys_flag, compression, as_stored=raw or bool(record.get("body_error")))
+
+
+def wrong_crc(body: bytes, known: object) -> int:
+    """A checksum for a body that is known to be corrupted: the one it had, never one that fits."""
+    crc = crc31(body)
+    given = known if type(known) is int and 0 <= known < 1 << 31 else crc
+    return given if given != crc else crc ^ 1
+
+
+def compressed(
+    message: NewMessage, kind: str, profile: WriterProfile, over_bytes: int = OVER_BYTES
+) -> NewMessage:
+    """The message with its body compressed where it has at least `over_bytes`.
+
+    kind: zlib, lz4 or zstd. Raises InvalidInput for one that the generation's clients do not know,
+    and for a body that is compressed already.
+    """
+    if kind not in FLAGS:
+        raise InvalidInput(f"no such compression: {kind}", hint="zlib, lz4 or zstd")
+    if message.sys_flag & SysFlag.COMPRESSED:
+        raise InvalidInput("the body is compressed already")
+    if len(message.body) < over_bytes:
+        return message
+    kinds = profile.version >= _WITH_KINDS
+    if kind != "zlib" and not kinds:
+        raise InvalidInput(f"clients of {profile.version} compress with zlib only")
+    bits = SysFlag.COMPRESSED | (FLAGS[kind] if kinds else 0)
+    sys_flag = message.sys_flag & ~COMPRESSION_MASK | int(bits)
+    return replace(message, body=pack(message.body, sys_flag), sys_flag=sys_flag)

@@ -38,8 +38,7 @@ from ..broker.system_topics import (
 from ..counted import counted
 from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
 from ..settings.options import options_of
-from .new_message import Host, NewMessage, check_sizes
-from .stored_body import OVER_BYTES, compressed
+from .new_message import OVER_BYTES, Host, NewMessage, check_sizes, compressed
 
 if TYPE_CHECKING:
     from ..disk.layout import Layout

@@ -88,7 +88,7 @@ def _summaries(
     """Of all queues that tell what number a message gets."""
     batches = []
     if next(queue_directories(layout.batch_consume_queue), None) is not None:
-        from ..queues.read_batches import batch_summaries  # with numpy
+        from ..queues.batches import batch_summaries  # with numpy
 
         batches = batch_summaries(layout)
     if layout.queue_database is None:

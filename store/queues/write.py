@@ -272,7 +272,7 @@ class BatchQueuesWriter:
 
     def _end(self, queue: Queue, directory: Path) -> tuple[int, int]:
         """Position behind the last unit of a queue, and the size of its files."""
-        from .read_batches import BatchConsumeQueue
+        from .batches import BatchConsumeQueue
 
         size = self._file_size
         if size % BATCH_UNIT_BYTES:

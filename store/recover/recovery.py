@@ -25,8 +25,8 @@ from ..disk.workers import cores
 from ..errors import InvalidInput, Refused
 from ..index.read import sizes_of
 from ..plan.database import opened_database
-from ..plan.fill import Fill
-from ..plan.lost_messages import MOST, LostMessages, damaged_ranges, name_all
+from ..plan.fill import Fill, damaged_ranges
+from ..plan.lost_messages import MOST, LostMessages, name_all
 from ..plan.observer import (
     GroupLoss,
     Policy,
@@ -39,8 +39,7 @@ from ..plan.observer import (
 from ..plan.plan import Plan, make_plan
 from ..queues.references import commit_log_of
 from ..queues.rocksdb_copy import CopiedQueues
-from ..session.fingerprint import Fingerprint
-from ..session.journal import barriers, unfinished
+from ..session.journal import Fingerprint, barriers, unfinished
 from ..settings.generation import Generation, generation_of
 from ..settings.options import options_of
 from ..start.config import ConfigStart, config_start
@@ -198,7 +197,8 @@ class Recovery:
             return
         snapshot = Snapshot.of(self.layout)
         for whose, (lost, closed) in lists.items():
-            self.named[whose] = name_all(lost, snapshot, closed, most)
+            gaps = [fill.gap for fill in closed]
+            self.named[whose] = name_all(lost, snapshot, gaps, most)
 
     def _lost_json(self, whose: str, groups: GroupLoss) -> dict[str, Any]:
         """The rows that `name_lost` has found, and how many messages are not among them."""

@@ -40,7 +40,7 @@ from ..log.commit_log import Batch, CommitLog
 from ..log.message import Mark
 from ..queues.read import ConsumeQueue
 from ..queues.units import Units
-from ..search.compaction import open_log
+from ..search.queue_search import open_log
 from ..search.store import Store
 from ..settings.read import BACKUP
 from ..verify.compaction import (

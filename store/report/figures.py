@@ -14,9 +14,8 @@ import numpy as np
 from ...formats.derive.ragged import Ints
 from ..counted import bytes_text, counted
 from ..inspect.stats import least_of_bin
-from .gather import Seen
+from .gather import ALL_QUEUES, MAP_COLUMNS, OTHERS, TIME_STEPS_S, LogPicture, Seen, State
 from .shapes import GUTTER, Box, Key, Label, Picture, Table, across, squarified
-from .watch import ALL_QUEUES, MAP_COLUMNS, OTHERS, TIME_STEPS_S, LogPicture, State
 
 _TILES = 40
 _TREE_WIDTH, _TREE_PX = 640, 300

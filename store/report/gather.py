@@ -1,35 +1,48 @@
-"""All that a report says of one store: the verdict of `verify`, what is in the log, groups, timers."""
+"""All that a report says of one store: the verdict of `verify`, what is in the log, groups, timers.
+
+The log is counted in the pass of the checks: by topic, queue, time, size, and place in the log. Memory has a bound,
+whatever the log holds (`Sums`): of more topics than `TOPICS_MAX` the later ones are one; times are told apart as
+finely as the number of sums allows, places as finely as a picture shows them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from os import fspath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from ...formats.derive.ragged import Ints
+from ...formats.hashing import java_string
 from ..counted import bytes_text, counted
 from ..disk.lock import holder
 from ..errors import Missing, StoreError
 from ..findings.next_commands import Command, Given, calls_for_something, next_commands
 from ..findings.next_commands import tidying_commands as tidying
 from ..inspect.description import last_exit
+from ..inspect.stats import BIN_BITS, size_bin
+from ..log.commit_log import Extent, ExtentKind
 from ..offsets.lag import Wanted, offsets_of, queue_ends
 from ..queues.read import QueueSummary
 from ..search.store import Store
 from ..settings.options import options_of
 from ..timer.read import timer_wheel
 from ..timer.wheel import Ticks
+from ..verify.context import LogWatcher, Records, VerifyContext
 from ..verify.register import Scope
 from ..verify.run import verify
 from ..verify.verdict import Status, Verdict, first_sentence
-from .watch import LogPicture
 
 _HOUR_MS = 3_600_000
 HOURS_MAX = 24 * 15
 """The wheel turns in two weeks; what is due later, or long ago, is one number."""
+_PENDING = 1 << 16
+"""Rows that wait to be added to the others."""
+_CELL_BITS = 34
+CELL_MAX = (1 << _CELL_BITS) - 1
 
 
 class Due(NamedTuple):
@@ -210,3 +223,370 @@ STATUS = {
     Status.DAMAGED: "damaged",
 }
 """What the statuses are called on the page."""
+
+
+class Rows(NamedTuple):
+    """n sums, int64[n] each, by group and cell. first, last: the least and the greatest log position."""
+
+    group: Ints
+    cell: Ints
+    records: Ints
+    bytes: Ints
+    first: Ints
+    last: Ints
+
+
+Fold = Callable[[Rows], tuple[Ints, Ints]]
+"""Gives the groups and cells that sums are added to when there are too many; of any of them fewer."""
+
+
+class Sums:
+    """Sums by group (below 2^29) and cell (0 … CELL_MAX). most: so many are kept."""
+
+    def __init__(self, most: int, fold: Fold) -> None:
+        self._most = most
+        self._fold = fold
+        self._kept: list[Rows] = []
+        self._new = 0
+
+    def add(self, rows: Rows) -> None:
+        """More of them; several may be of one group and cell."""
+        self._kept.append(rows)
+        self._new += len(rows.group)
+        if self._new > _PENDING:
+            self._join()
+
+    def rows(self) -> Rows:
+        """All of them, each group and cell once, in order."""
+        self._join()
+        return self._kept[0]
+
+    def refold(self, fold: Fold) -> None:
+        """Add what there is to other groups and cells."""
+        rows = self.rows()
+        group, cell = fold(rows)
+        self._kept = [_added(rows._replace(group=group, cell=cell))]
+
+    def _join(self) -> None:
+        columns = zip(*self._kept, strict=True) if self._kept else [[np.zeros(0, np.int64)]] * 6
+        rows = _added(Rows(*(np.concatenate(column) for column in columns)))
+        while len(rows.group) > self._most:
+            group, cell = self._fold(rows)
+            if np.array_equal(group, rows.group) and np.array_equal(cell, rows.cell):
+                break  # as few as they can be
+            rows = _added(rows._replace(group=group, cell=cell))
+        self._kept, self._new = [rows], 0
+
+
+def _added(rows: Rows) -> Rows:
+    """Rows of one group and cell as one row."""
+    if not len(rows.group):
+        return rows
+    key = rows.group << _CELL_BITS | rows.cell
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    begins = np.flatnonzero(np.diff(key, prepend=key[0] - 1))
+    joins = (np.add, np.add, np.minimum, np.maximum)
+    found = (j.reduceat(c[order], begins) for j, c in zip(joins, rows[2:], strict=True))
+    return Rows(key[begins] >> _CELL_BITS, key[begins] & CELL_MAX, *found)
+
+
+def summed(group: Ints, cell: Ints, size: Ints, position: Ints) -> Rows:
+    """n records by group and cell: sizes in bytes, and places in the log in their order, int64[n] each.
+
+    Without sorting where groups and cells are near each other, as those of a batch mostly are.
+    """
+    low = int(cell.min())
+    width = int(cell.max()) - low + 1
+    keys = (int(group.max()) + 1) * width
+    if keys <= 4 * len(cell) + 4096:
+        number = group * width + (cell - low)
+        groups, cells = np.divmod(np.arange(keys, dtype=np.int64), width)
+        cells += low
+    else:
+        several, number = np.unique(group << _CELL_BITS | cell, return_inverse=True)
+        groups, cells = several >> _CELL_BITS, several & CELL_MAX
+    count = np.bincount(number, minlength=len(groups))
+    total = np.bincount(number, size, minlength=len(groups)).astype(np.int64)
+    first, last = np.zeros(len(groups), np.int64), np.zeros(len(groups), np.int64)
+    first[number[::-1]] = position[::-1]
+    last[number] = position
+    some = np.flatnonzero(count)
+    columns = (groups, cells, count, total, first, last)
+    return Rows(*(column[some] for column in columns))
+
+
+TOPICS_MAX = 1 << 16
+OTHERS = 0
+"""Number of what stands for all topics behind the first `TOPICS_MAX`, and for small ones in `times`."""
+SUMS_MAX = 1 << 17
+ALL_QUEUES = (1 << 32) - 1
+"""Stands for each queue of a topic where there are more than `SUMS_MAX`."""
+MAP_ROWS, MAP_COLUMNS = 40, 96
+TIME_STEPS_S = (1, 2, 10, 60, 120, 600, 3600, 7200, 21600, 86400, 604800, 2419200)
+"""How fine times are told apart: each is a multiple of the one before."""
+_TIME_MAX_MS = 4_000_000_000_000
+"""Store times are taken for between 1970 and here, in 2096."""
+_TIMES_ENOUGH = 256
+"""With so few different times they are not told apart less finely: small topics are one instead."""
+_SMALL_BYTES = 1 << 14
+
+
+class State(IntEnum):
+    """What a place of the log holds."""
+
+    RECORDS = 0
+    DEAD = 1
+    DAMAGE = 2
+    MISSING = 3
+    BLANK = 4
+    ZEROS = 5
+
+
+_OF_EXTENT = {
+    ExtentKind.BLANK: State.BLANK,
+    ExtentKind.DAMAGE: State.DAMAGE,
+    ExtentKind.MISSING: State.MISSING,
+    ExtentKind.TORN_TAIL: State.DAMAGE,
+    ExtentKind.ZEROS: State.ZEROS,
+    ExtentKind.STALE_BYTES: State.DEAD,
+}
+
+
+class Places(NamedTuple):
+    """How the log is cut into places: rows of one length from `start` on, `MAP_COLUMNS` in each.
+
+    files: so many of the log are a row.
+    """
+
+    start: int
+    file_bytes: int
+    files: int
+    rows: int
+
+    @classmethod
+    def of(cls, start: int, end: int, file_bytes: int) -> Self:
+        """Of the log between two positions: a row is a file, or a few where there are many."""
+        file_bytes = max(MAP_COLUMNS, file_bytes)
+        files = max(1, -(-(end - start) // file_bytes))
+        several = -(-files // MAP_ROWS)
+        return cls(start, file_bytes, several, -(-files // several))
+
+    @property
+    def row_bytes(self) -> int:
+        """Of one row."""
+        return self.files * self.file_bytes
+
+    @property
+    def total(self) -> int:
+        """How many places there are."""
+        return self.rows * MAP_COLUMNS
+
+    def at(self, position: int) -> int:
+        """The place of a log position."""
+        row, rest = divmod(position - self.start, self.row_bytes)
+        place = row * MAP_COLUMNS + rest * MAP_COLUMNS // self.row_bytes
+        return min(max(0, place), self.total - 1)
+
+    def edges(self, first: int, last: int) -> Ints:
+        """int64[last - first + 2]: where places begin in the log, and the end of the last one."""
+        row, column = np.divmod(np.arange(first, last + 2, dtype=np.int64), MAP_COLUMNS)
+        edges: Ints = self.start + row * self.row_bytes - (-column * self.row_bytes // MAP_COLUMNS)
+        return edges
+
+
+class LogPicture(LogWatcher):
+    """What `verify` has met in a log, added up.
+
+    topics: the number of each, as it is stored, from 1 on. queues: by topic and queue id. times: by topic
+    and store time in steps of `TIME_STEPS_S[step]`. sizes, size_bytes: records and bytes by `size_bin`.
+    state: bytes by `State` and place. top: the topic with most bytes of each place, -1 for none. records_at,
+    age: records by place, and the sum of their store times in ms. dead: records that are cut off.
+    """
+
+    def __init__(self, places: Places) -> None:
+        self.places = places
+        self.topics: dict[bytes, int] = {}
+        self.queues = Sums(SUMS_MAX, _all_queues)
+        self.times = Sums(SUMS_MAX, self._fewer_times)
+        self.step = 0
+        self.sizes = np.zeros(1 << BIN_BITS, np.int64)
+        self.size_bytes = np.zeros(1 << BIN_BITS, np.int64)
+        self.state = np.zeros((len(State), places.total), np.int64)
+        self.top = np.full(places.total, -1, np.int64)
+        self.top_bytes = np.zeros(places.total, np.int64)
+        self.records_at = np.zeros(places.total, np.int64)
+        self.age = np.zeros(places.total, np.float64)
+        self.dead = 0
+        self._place = -1
+        self._of_place = np.zeros(0, np.int64)
+
+    @classmethod
+    def fresh(cls, context: VerifyContext) -> Self:
+        """That of the log of a run."""
+        files = context.store.log_files
+        return cls(Places.of(files.start, files.end, files.file_size or 0))
+
+    @property
+    def names(self) -> list[str]:
+        """The topics by their numbers."""
+        return ["", *map(java_string, self.topics)]
+
+    def records(self, records: Records) -> None:
+        """Count good records."""
+        size = records.ints("total_size")
+        time = np.clip(records.ints("store_timestamp"), 0, _TIME_MAX_MS)
+        local = records.topics.ids
+        numbers = self._numbers(records.topics.values)
+        topic = numbers[local]
+        queue = records.ints("queue_id") & ALL_QUEUES
+        self._add(self.queues, numbers, local, queue, size, records.position)
+        cell = time // (TIME_STEPS_S[self.step] * 1000)
+        self._add(self.times, numbers, local, cell, size, records.position)
+        self._count_sizes(size)
+        self._put(records.position, size, time, topic)
+
+    def stale(self, records: Records) -> None:
+        """Count what is cut off."""
+        self.dead += len(records)
+        size = records.ints("total_size")
+        for begin, each in zip(records.position.tolist(), size.tolist(), strict=True):
+            self._put_range(State.DEAD, begin, begin + each)
+
+    def extent(self, extent: Extent) -> None:
+        """Count what is no record."""
+        self._put_range(_OF_EXTENT[extent.kind], extent.position, extent.end)
+
+    def merge(self, context: VerifyContext, left: Self) -> None:
+        """That of the part behind, too."""
+        del context
+        numbers = np.append(0, self._numbers(list(left.topics)))
+        self._coarser(max(self.step, left.step))
+        left._coarser(self.step)
+        for mine, other in ((self.queues, left.queues), (self.times, left.times)):
+            rows = other.rows()
+            mine.add(rows._replace(group=numbers[rows.group]))
+        self.sizes += left.sizes
+        self.size_bytes += left.size_bytes
+        self.state += left.state
+        self.records_at += left.records_at
+        self.age += left.age
+        self.dead += left.dead
+        self._close_place()
+        left._close_place()
+        more = left.top_bytes > self.top_bytes
+        self.top[more] = numbers[left.top[more]]
+        self.top_bytes[more] = left.top_bytes[more]
+
+    def done(self) -> Self:
+        """All has been seen."""
+        self._close_place()
+        return self
+
+    def _numbers(self, topics: list[bytes]) -> Ints:
+        """int64[n]: the number of each topic."""
+        known, found = self.topics, []
+        for topic in topics:
+            number = known.get(topic)
+            if number is None:
+                number = len(known) + 1 if len(known) < TOPICS_MAX else OTHERS
+                if number:
+                    known[topic] = number
+            found.append(number)
+        return np.array(found, np.int64)
+
+    def _add(
+        self, sums: Sums, numbers: Ints, local: Ints, cell: Ints, size: Ints, position: Ints
+    ) -> None:
+        rows = summed(local, cell, size, position)
+        sums.add(rows._replace(group=numbers[rows.group]))
+
+    def _count_sizes(self, size: Ints) -> None:
+        """Records and bytes by bin: of small ones by their sizes first."""
+        counts = np.bincount(np.minimum(size, _SMALL_BYTES), minlength=_SMALL_BYTES + 1)
+        some = np.flatnonzero(counts[:_SMALL_BYTES])
+        large = size[size >= _SMALL_BYTES] if counts[_SMALL_BYTES] else size[:0]
+        sizes, weights = np.append(some, large), np.append(counts[some], np.ones_like(large))
+        number = size_bin(sizes)
+        np.add.at(self.sizes, number, weights)
+        np.add.at(self.size_bytes, number, weights * sizes)
+
+    def _put(self, position: Ints, size: Ints, time: Ints, topic: Ints) -> None:
+        """Paint the places of records."""
+        behind = int(position[-1] + size[-1])
+        first, last = self.places.at(int(position[0])), self.places.at(int(position[-1]))
+        edges = self.places.edges(first, last)
+        cuts = [0, *np.searchsorted(position, edges[1:-1]).tolist(), len(position)]
+        for place in range(first, last + 1):
+            begin, end = cuts[place - first], cuts[place - first + 1]
+            if begin == end:
+                continue
+            if place != self._place:
+                self._close_place()
+                self._place = place
+            here = slice(begin, end)
+            added = np.bincount(topic[here], size[here]).astype(np.int64)
+            if len(added) > len(self._of_place):
+                self._of_place = np.append(
+                    self._of_place, np.zeros(len(added) - len(self._of_place), np.int64)
+                )
+            self._of_place[: len(added)] += added
+            self.records_at[place] += end - begin
+            self.age[place] += float(time[here].sum(dtype=np.float64))
+            reach = int(position[end - 1] + size[end - 1])
+            over = max(0, min(reach, behind) - int(edges[place - first + 1]))
+            self.state[State.RECORDS, place] += int(size[here].sum()) - over
+            if over:
+                self._put_range(State.RECORDS, reach - over, reach)
+                self._put_over(place, reach, int(topic[end - 1]))
+
+    def _put_over(self, place: int, reach: int, topic: int) -> None:
+        """A record of a topic that begins in a place and fills the next ones."""
+        last = self.places.at(reach - 1)
+        edges = np.minimum(self.places.edges(place + 1, last), reach)
+        filled = np.diff(edges)
+        here = slice(place + 1, last + 1)
+        more = filled > self.top_bytes[here]
+        self.top[here][more], self.top_bytes[here][more] = topic, filled[more]
+
+    def _put_range(self, state: State, begin: int, end: int) -> None:
+        if end <= begin:
+            return
+        first, last = self.places.at(begin), self.places.at(end - 1)
+        if first == last:
+            self.state[state, first] += end - begin
+            return
+        edges = np.clip(self.places.edges(first, last), begin, end)
+        self.state[state, first : last + 1] += np.diff(edges)
+
+    def _close_place(self) -> None:
+        """The records of the place that was looked at last are all known."""
+        if self._place >= 0 and len(self._of_place):
+            top = int(self._of_place.argmax())
+            if self._of_place[top] > self.top_bytes[self._place]:
+                self.top[self._place], self.top_bytes[self._place] = top, self._of_place[top]
+        self._place, self._of_place = -1, np.zeros(0, np.int64)
+
+    def _coarser(self, step: int) -> None:
+        """Tell times apart in steps of this number."""
+        while self.step < step:
+            factor = TIME_STEPS_S[self.step + 1] // TIME_STEPS_S[self.step]
+            self.step += 1
+            self.times.refold(lambda rows, factor=factor: (rows.group, rows.cell // factor))  # type: ignore[misc]
+
+    def _fewer_times(self, rows: Rows) -> tuple[Ints, Ints]:
+        """Coarser times; where these are few, or as coarse as can be, the smaller half of topics is one."""
+        if self.step + 1 < len(TIME_STEPS_S) and len(np.unique(rows.cell)) > _TIMES_ENOUGH:
+            factor = TIME_STEPS_S[self.step + 1] // TIME_STEPS_S[self.step]
+            self.step += 1
+            return rows.group, rows.cell // factor
+        of_topic = np.bincount(rows.group, rows.bytes)
+        of_topic[OTHERS] = 0
+        some = np.flatnonzero(of_topic)
+        small = some[np.argsort(of_topic[some])][: (len(some) + 1) // 2]
+        group = np.where(np.isin(rows.group, small), OTHERS, rows.group)
+        return group, rows.cell if len(some) > 1 else np.zeros_like(rows.cell)
+
+
+def _all_queues(rows: Rows) -> tuple[Ints, Ints]:
+    return rows.group, np.full_like(rows.cell, ALL_QUEUES)

@@ -32,8 +32,7 @@ from ...formats.message import (
 from ..log.scan import WINDOW_BYTES
 from ..log.window import Window, check, number_at, walk
 from . import runs
-from .runs import Grade, Run, append, grades, plausible, runs_of, structural
-from .source import Source, Sources
+from .runs import Grade, Run, Source, Sources, append, grades, plausible, runs_of, structural
 
 _HEAD_BYTES_MAX = BYTES_AROUND_BODY_MAX - 2 * PROPERTIES_BYTES_MAX
 """Bytes before the body, at most, and of the two lengths behind it."""

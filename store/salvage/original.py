@@ -45,15 +45,14 @@ from ..log.batch import Batch, Extent
 from ..log.commit_log import CommitLog
 from ..plan.fill import Fill, Piece, encoded, fills, padded
 from ..plan.gaps import Forms, Gap
-from ..plan.lost_units import LostUnits
+from ..plan.lost_messages import LostUnits
 from ..plan.observer import Policy
 from ..plan.plan import Plan
 from ..recover.recovery import analyze
 from ..session.apply import apply
 from ..session.journal import Journal
 from ..session.undo import purge
-from .runs import Layer, Run
-from .source import Sources
+from .runs import Layer, Run, Sources
 
 
 class Missing(NamedTuple):

@@ -1,22 +1,21 @@
 """Runs: records that follow one another both in a source and in the log.
 
-Where a record may begin (the magic codes in a window), how much of it is proven (structure, body, all of
-it), which ones make a run, and the records of a run once more, window by window.
-
-Which runs make up the log (`arranged`): the log is a layer, runs that do not overlap. A run whose bytes
-the layer has at the same positions is a duplicate. Records that claim a place where others lie go to
-the next layer, and nothing is thrown away. Damaged and odd runs begin in the layer behind the log.
+A source is a file, a block device, or a file of a directory; it is read only, whatever is in it. Here is where
+a record may begin in it (the magic codes in a window), how much of it is proven (structure, body, all of
+it), which ones make a run, the records of a run once more, window by window, and layers of runs.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from bisect import bisect_left
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from itertools import groupby
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,11 +25,16 @@ from ...formats.derive import Columns, Ragged
 from ...formats.derive.ragged import Flags, Ints, overlapping
 from ...formats.message import SMALLEST
 from ...formats.message_properties import CRC32, CRC_ITEM_BYTES, crc_ok
+from ..disk.byte_reader import fill_any, next_data
+from ..disk.compressed import is_compressed, open_plain
+from ..disk.file_queue import is_directory, is_file
+from ..errors import Missing, Unreadable, from_os_error
 from ..log.scan import WINDOW_BYTES
 from ..log.window import Window, body_crc_ok, walk
 from ..put.message_columns import rows_with_crc
-from .source import Sources
 
+OPEN_SOURCES = 32
+"""Sources that are open at a time."""
 LARGEST_RECORD = 64 << 20
 """A broker's limit is 4 MiB by default; what says to be larger than this is no record."""
 _LATEST_MS = 1 << 43
@@ -40,6 +44,153 @@ _WORD = np.dtype(np.uint64)
 _CRC_WORD = np.frombuffer(CRC32.encode(), _WORD, 1)[0]
 _ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _SPACE = 0x20
+
+
+class Source:
+    """One file or device, open for reading; `close` it.
+
+    size: bytes, of a device by seeking to its end. unreadable: ranges (begin, end) that the device
+    did not give; they read as zeros.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises Missing, Unreadable, LimitExceeded (a compressed file that is too large)."""
+        self.path = path
+        self.unreadable: list[tuple[int, int]] = []
+        self._descriptor = _open(path)
+        self.size = os.lseek(self._descriptor, 0, os.SEEK_END)
+
+    def read(self, buffer: memoryview, at: int) -> int:
+        """Fill `buffer` from byte `at` on; returns the bytes there were. Raises Unreadable."""
+        room = buffer[: max(0, min(len(buffer), self.size - at))]
+        got, unread = fill_any(self._descriptor, room, at, os.fspath(self.path))
+        for each in unread:
+            begin, end = each.offset, each.end
+            if self.unreadable and self.unreadable[-1][1] >= begin >= self.unreadable[-1][0]:
+                begin, known = self.unreadable.pop()
+                end = max(end, known)
+            self.unreadable.append((begin, end))
+        return got
+
+    def bytes_at(self, at: int, size: int) -> bytes:
+        """Up to `size` bytes from byte `at` on."""
+        buffer = bytearray(max(0, min(size, self.size - at)))
+        got = self.read(memoryview(buffer), at)
+        return bytes(buffer[:got])
+
+    def next_data(self, at: int) -> int:
+        """The first byte from `at` on that is not in a hole; the size where all is."""
+        found = next_data(self._descriptor, at)
+        return self.size if found is None else min(self.size, found)
+
+    def forget(self, at: int, size: int) -> None:
+        """Leave the page cache as it was."""
+        os.posix_fadvise(self._descriptor, at, size, os.POSIX_FADV_DONTNEED)
+
+    def close(self) -> None:
+        """Close it."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = -1
+
+
+class Pieces:
+    """Bytes that lay apart in a source, read like one: from byte `at` of it on."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data = data
+        self._at = at
+        self.size = at + len(data)
+
+    def read(self, buffer: memoryview, at: int) -> int:
+        """As of a `Source`."""
+        found = self.bytes_at(at, len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
+
+    def bytes_at(self, at: int, size: int) -> bytes:
+        """As of a `Source`."""
+        return self._data[max(0, at - self._at) :][:size]
+
+
+class Sources:
+    """All that is carved, by number; few of them are open at a time. A context manager.
+
+    Behind the files come records whose blocks lie apart, under the name of their file.
+    """
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self.paths = list(paths)
+        self._open: OrderedDict[int, Source] = OrderedDict()
+        self._pieces: dict[int, Pieces] = {}
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def join(self, source: int, data: bytes, at: int) -> int:
+        """Add a record that begins at byte `at` of a source and goes on elsewhere; its number."""
+        number = len(self.paths)
+        self.paths.append(self.paths[source])
+        self._pieces[number] = Pieces(data, at)
+        return number
+
+    def __getitem__(self, number: int) -> Source | Pieces:
+        """An open source, good until others are asked for."""
+        if number in self._pieces:
+            return self._pieces[number]
+        source = self._open.get(number)
+        if source is None:
+            if len(self._open) >= OPEN_SOURCES:
+                self._open.popitem(last=False)[1].close()
+            source = self._open[number] = Source(self.paths[number])
+        self._open.move_to_end(number)
+        return source
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._open:
+            self._open.popitem()[1].close()
+
+
+def _open(path: Path) -> int:
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISREG(mode) and is_compressed(path):
+            return os.dup(open_plain(path))
+        if not stat.S_ISREG(mode) and not stat.S_ISBLK(mode):
+            raise Unreadable("neither a file, a directory nor a block device", path=path)
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise from_os_error(error, path) from error
+
+
+def paths_of(images: Iterable[Path]) -> list[Path]:
+    """The files and devices to carve: those named, and all files of directories, by name.
+
+    A link inside a directory is not followed. Raises Missing, Unreadable.
+    """
+    found: dict[Path, None] = {}
+    for image in images:
+        if not image.exists():
+            raise Missing("no such file or directory", path=image)
+        found.update(dict.fromkeys(_below(image) if image.is_dir() else [image]))
+    return list(found)
+
+
+def _below(directory: Path) -> Iterator[Path]:
+    pending = [directory]
+    while pending:
+        folder = pending.pop()
+        try:
+            with os.scandir(folder) as listed:
+                entries = sorted(listed, key=lambda entry: entry.name)
+        except OSError as error:
+            raise from_os_error(error, folder) from error
+        here = [entry for entry in entries if not entry.is_symlink()]
+        yield from (Path(entry.path) for entry in here if is_file(entry))
+        pending += [Path(entry.path) for entry in reversed(here) if is_directory(entry)]
 
 
 class Grade(IntEnum):
@@ -282,9 +433,11 @@ def windows_of(run: Run, sources: Sources) -> Iterator[tuple[Window, Ints, int]]
             return
 
 
-_FEW = 16
-LARGEST_GAP_FILES = 1000
-"""Files of the log that may be missing in a row; what lies farther away is another log."""
+def record_places(run: Run, sources: Sources) -> Iterator[tuple[Ints, Ints]]:
+    """Where the records of a run begin and end in the log, int64[n] each, window by window."""
+    for window, starts, stop in windows_of(run, sources):
+        positions = starts + window.position
+        yield positions, np.append(positions[1:], stop + window.position)
 
 
 class Layer:
@@ -311,136 +464,3 @@ class Layer:
     def records(self) -> int:
         """Number of records in it."""
         return sum(run.records for run in self.runs)
-
-
-@dataclass
-class Arranged:
-    """layers: the log, then what lies beside it. duplicates: runs that another one has already."""
-
-    layers: list[Layer] = field(default_factory=lambda: [Layer()])
-    duplicates: list[Run] = field(default_factory=list)
-
-
-def arrange(runs: list[Run], sources: Sources, accepted: Grade) -> Arranged:
-    """Sort runs into layers. accepted: the worst grade that the log takes.
-
-    The best and longest come first: of two records that claim a place the one with more around it
-    is likelier to belong there. Raises Unreadable.
-    """
-    found = Arranged()
-    for run in sorted(runs, key=_rank):
-        aside = run.odd or run.grade > accepted
-        _place(run, 1 if aside else 0, found, sources)
-    for layer in found.layers:
-        layer.runs[:] = list(_joined(layer.runs))
-    return found
-
-
-def _rank(run: Run) -> tuple[int, ...]:
-    """The best first, then the longest, roughly: few records are as good as one."""
-    few = run.records < _FEW
-    return run.grade, run.odd, 0 if few else -run.length.bit_length(), run.source, run.at
-
-
-def _place(run: Run, number: int, found: Arranged, sources: Sources) -> None:
-    """Put a run into a layer, and those records for which there is no room into later ones."""
-    pending = [(number, run)]
-    while pending:
-        number, run = pending.pop()
-        while len(found.layers) <= number:
-            found.layers.append(Layer())
-        layer = found.layers[number]
-        above = found.layers[0] if number else layer
-        if not layer.overlapping(run.position, run.end) and not (
-            number and above.overlapping(run.position, run.end)
-        ):
-            layer.add(run)
-            continue
-        for verdict, part in _parts(run, layer, above, sources):
-            if verdict == _FREE:
-                layer.add(part)
-            elif verdict == _SAME:
-                found.duplicates.append(part)
-            else:
-                pending.append((number + 1, part))
-
-
-_FREE, _SAME, _OTHER = 0, 1, 2
-
-
-def _parts(run: Run, layer: Layer, above: Layer, sources: Sources) -> Iterator[tuple[int, Run]]:
-    """The records of a run by what its layer, or the log, has in their place, as runs."""
-    for positions, ends in record_places(run, sources):
-        begin, behind = int(positions[0]), int(ends[-1])
-        together = _verdict(run, begin, behind, layer, above, sources)
-        alone = together == _FREE and not above.overlapping(begin, behind)
-        if alone or together == _SAME:
-            yield together, run.part(begin, behind, len(positions))
-            continue
-        verdicts = [
-            _verdict(run, position, end, layer, above, sources)
-            for position, end in zip(positions.tolist(), ends.tolist(), strict=True)
-        ]
-        row = 0
-        for verdict, same in groupby(verdicts):
-            count = len(list(same))
-            begin, behind = int(positions[row]), int(ends[row + count - 1])
-            yield verdict, run.part(begin, behind, count)
-            row += count
-
-
-def _verdict(
-    run: Run, position: int, end: int, layer: Layer, above: Layer, sources: Sources
-) -> int:
-    there = layer.overlapping(position, end)
-    others = above.overlapping(position, end) if above is not layer else []
-    if not there and not others:
-        return _FREE
-    for other in (*others, *there):
-        if other.position <= position and end <= other.end:
-            own = sources[run.source].bytes_at(position - run.shift, end - position)
-            if own == sources[other.source].bytes_at(position - other.shift, end - position):
-                return _SAME
-    return _OTHER if there else _FREE
-
-
-def record_places(run: Run, sources: Sources) -> Iterator[tuple[Ints, Ints]]:
-    """Where the records of a run begin and end in the log, int64[n] each, window by window."""
-    for window, starts, stop in windows_of(run, sources):
-        positions = starts + window.position
-        yield positions, np.append(positions[1:], stop + window.position)
-
-
-def _joined(runs: list[Run]) -> Iterator[Run]:
-    """Neighbours that were one run before they were cut."""
-    last: Run | None = None
-    for run in runs:
-        if last is not None and last.followed_by(run) and last.odd == run.odd:
-            last = last._replace(
-                length=last.length + run.length, records=last.records + run.records
-            )
-            continue
-        if last is not None:
-            yield last
-        last = run
-    if last is not None:
-        yield last
-
-
-def split_far(layer: Layer, file_bytes: int) -> tuple[Layer, list[Layer]]:
-    """A layer whose runs are far apart, as several: the one with most records, and the others."""
-    groups: list[list[Run]] = []
-    reach = None
-    for run in layer.runs:
-        if reach is None or run.position - reach > LARGEST_GAP_FILES * file_bytes:
-            groups.append([])
-        groups[-1].append(run)
-        reach = run.end
-    layers = []
-    for group in groups:
-        made = Layer()
-        for run in group:
-            made.add(run)
-        layers.append(made)
-    layers.sort(key=lambda each: -each.records)
-    return (layers[0] if layers else layer), layers[1:]

@@ -1,8 +1,11 @@
-"""Salvage from beginning to end: carve, arrange, write a new store and its manifest.
+"""Salvage from beginning to end: carve, arrange the runs, write a new store and its manifest.
 
-The manifest: a line for each record that was found, and for each head without a record.
+Which runs make up the log (`arrange`): the log is a layer, runs that do not overlap. A run whose bytes
+the layer has at the same positions is a duplicate. Records that claim a place where others lie go to
+the next layer, and nothing is thrown away. Damaged and odd runs begin in the layer behind the log.
 
-A new store without holes: the records once more through the writer, renumbered.
+A store without holes is the records once more through the writer, renumbered. The manifest has a line
+for each record that was found, and for each head without a record.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,11 +39,23 @@ from ..put.writer import StoreWriter
 from ..search.selection import TimeRange
 from .carve import Found, Fragment, carve, join
 from .original import Restored, check_layer, close_holes, complete, file_bytes_of, write_log
-from .runs import Arranged, Grade, Layer, Run, arrange, mark_odd, split_far, windows_of
-from .source import Source, Sources
+from .runs import (
+    Grade,
+    Layer,
+    Run,
+    Source,
+    Sources,
+    mark_odd,
+    record_places,
+    windows_of,
+)
 
 NAME = "manifest.ndjson"
 _BUFFER_BYTES = 1 << 20
+_FEW = 16
+LARGEST_GAP_FILES = 1000
+"""Files of the log that may be missing in a row; what lies farther away is another log."""
+_FREE, _SAME, _OTHER = 0, 1, 2
 _SPLIT = "a head whose body does not follow"
 _EMBEDDED = "inside another record, which is damaged"
 
@@ -244,6 +260,129 @@ def _stored(writer: StoreWriter, run: Run, columns: Columns) -> Ints:
 
 CONFLICTS = "conflicts"
 _CHUNK_BYTES = 4 << 20
+
+
+@dataclass
+class Arranged:
+    """layers: the log, then what lies beside it. duplicates: runs that another one has already."""
+
+    layers: list[Layer] = field(default_factory=lambda: [Layer()])
+    duplicates: list[Run] = field(default_factory=list)
+
+
+def arrange(runs: list[Run], sources: Sources, accepted: Grade) -> Arranged:
+    """Sort runs into layers. accepted: the worst grade that the log takes.
+
+    The best and longest come first: of two records that claim a place the one with more around it
+    is likelier to belong there. Raises Unreadable.
+    """
+    found = Arranged()
+    for run in sorted(runs, key=_rank):
+        aside = run.odd or run.grade > accepted
+        _place(run, 1 if aside else 0, found, sources)
+    for layer in found.layers:
+        layer.runs[:] = list(_joined(layer.runs))
+    return found
+
+
+def _rank(run: Run) -> tuple[int, ...]:
+    """The best first, then the longest, roughly: few records are as good as one."""
+    few = run.records < _FEW
+    return run.grade, run.odd, 0 if few else -run.length.bit_length(), run.source, run.at
+
+
+def _place(run: Run, number: int, found: Arranged, sources: Sources) -> None:
+    """Put a run into a layer, and those records for which there is no room into later ones."""
+    pending = [(number, run)]
+    while pending:
+        number, run = pending.pop()
+        while len(found.layers) <= number:
+            found.layers.append(Layer())
+        layer = found.layers[number]
+        above = found.layers[0] if number else layer
+        if not layer.overlapping(run.position, run.end) and not (
+            number and above.overlapping(run.position, run.end)
+        ):
+            layer.add(run)
+            continue
+        for verdict, part in _parts(run, layer, above, sources):
+            if verdict == _FREE:
+                layer.add(part)
+            elif verdict == _SAME:
+                found.duplicates.append(part)
+            else:
+                pending.append((number + 1, part))
+
+
+def _parts(run: Run, layer: Layer, above: Layer, sources: Sources) -> Iterator[tuple[int, Run]]:
+    """The records of a run by what its layer, or the log, has in their place, as runs."""
+    for positions, ends in record_places(run, sources):
+        begin, behind = int(positions[0]), int(ends[-1])
+        together = _verdict(run, begin, behind, layer, above, sources)
+        alone = together == _FREE and not above.overlapping(begin, behind)
+        if alone or together == _SAME:
+            yield together, run.part(begin, behind, len(positions))
+            continue
+        verdicts = [
+            _verdict(run, position, end, layer, above, sources)
+            for position, end in zip(positions.tolist(), ends.tolist(), strict=True)
+        ]
+        row = 0
+        for verdict, same in groupby(verdicts):
+            count = len(list(same))
+            begin, behind = int(positions[row]), int(ends[row + count - 1])
+            yield verdict, run.part(begin, behind, count)
+            row += count
+
+
+def _verdict(
+    run: Run, position: int, end: int, layer: Layer, above: Layer, sources: Sources
+) -> int:
+    there = layer.overlapping(position, end)
+    others = above.overlapping(position, end) if above is not layer else []
+    if not there and not others:
+        return _FREE
+    for other in (*others, *there):
+        if other.position <= position and end <= other.end:
+            own = sources[run.source].bytes_at(position - run.shift, end - position)
+            if own == sources[other.source].bytes_at(position - other.shift, end - position):
+                return _SAME
+    return _OTHER if there else _FREE
+
+
+def _joined(runs: list[Run]) -> Iterator[Run]:
+    """Neighbours that were one run before they were cut."""
+    last: Run | None = None
+    for run in runs:
+        if last is not None and last.followed_by(run) and last.odd == run.odd:
+            last = last._replace(
+                length=last.length + run.length, records=last.records + run.records
+            )
+            continue
+        if last is not None:
+            yield last
+        last = run
+    if last is not None:
+        yield last
+
+
+def split_far(layer: Layer, file_bytes: int) -> tuple[Layer, list[Layer]]:
+    """A layer whose runs are far apart, as several: the one with most records, and the others."""
+    groups: list[list[Run]] = []
+    reach = None
+    for run in layer.runs:
+        if reach is None or run.position - reach > LARGEST_GAP_FILES * file_bytes:
+            groups.append([])
+        groups[-1].append(run)
+        reach = run.end
+    layers = []
+    for group in groups:
+        made = Layer()
+        for run in group:
+            made.add(run)
+        layers.append(made)
+    layers.sort(key=lambda each: -each.records)
+    return (layers[0] if layers else layer), layers[1:]
 
 
 class LayoutKind(StrEnum):

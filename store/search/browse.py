@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from ..errors import StoreError
 from ..log.message import Message
+from ..queues.batches import batch_summaries
 from ..queues.read import QueueSummary
-from ..queues.read_batches import batch_summaries
 from ..queues.units import record_bytes
 from .find import find, offset_at
 from .queue_search import open_batch_queue

@@ -82,7 +82,7 @@ def _in_queues(
     topic = selection.one_topic
     assert topic is not None
     if store.has_compaction_queues(topic):
-        from .compaction import is_compaction_topic, search_compaction
+        from .queue_search import is_compaction_topic, search_compaction
 
         if is_compaction_topic(store, topic):
             return search_compaction(

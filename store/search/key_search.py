@@ -25,7 +25,7 @@ from ..errors import NotFound
 from ..index.read import Answer
 from ..log.batch import Batch, unwrapped
 from ..log.message import Mark
-from ..queues.places import Places, batches, merged
+from ..queues.references import Places, batches, merged
 from .log_search import Range, found_in, search_log
 from .queue_search import batch_places, open_batch_queue
 from .selection import Selection, matches, utf8

@@ -24,7 +24,7 @@ from ..errors import Corrupted, InvalidInput, NotFound
 from ..log.batch import messages, messages_in, unwrapped
 from ..log.commit_log import Batch, Extent, ExtentKind
 from ..log.message import MAX_BODY_BYTES, Mark, is_batch_record
-from ..queues.places import Places, batches
+from ..queues.references import Places, batches
 from .selection import Selection, TimeRange, parse_range
 from .store import Found, Note, Store, Via
 

@@ -25,8 +25,8 @@ from ..disk.layout import BARRIER_PREFIX, Layout
 from ..disk.lock import StoreLock, holder
 from ..errors import InUse, Refused
 from ..index.read import sizes_of
-from .fingerprint import Fingerprint
 from .journal import (
+    Fingerprint,
     Journal,
     Listing,
     State,

@@ -31,7 +31,7 @@ from ..index.compare import IndexFix
 from ..index.read import sizes_of
 from ..index.write import IndexWriter
 from ..log.commit_log import Batch, Extent
-from ..plan.lost_messages import damaged_ranges
+from ..plan.fill import damaged_ranges
 from ..plan.plan import Plan, checkpoint_edit
 from ..queues.references import commit_log_of
 from ..queues.rocksdb_write import database_files, in_order

@@ -30,8 +30,8 @@ from ..broker.profiles import DLEDGER_LOAD, LoadRules, Profile, QueueCut, ReputS
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
 from ..index.compare import IndexState, load_index
+from ..queues.batches import BatchQueueState, batch_units
 from ..queues.start import ExtDamage, ExtRules, QueueState
-from ..queues.start_batches import BatchQueueState, batch_units
 from ..queues.start_rocksdb import Commit, DatabaseState, RowDamage, StartedQueue
 from ..queues.units import UNIT_DTYPE, Units
 from ..timer.start import QUEUE as TIMER_QUEUE

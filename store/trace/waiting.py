@@ -261,7 +261,7 @@ class Compacted:
     """
 
     def __init__(self, store: Store, message: Message, note: Note) -> None:
-        from ..search.compaction import compaction_queues, is_compaction_topic
+        from ..search.queue_search import compaction_queues, is_compaction_topic
 
         self.events: list[Event] = []
         self.judgement: Judgement | None = None
@@ -308,7 +308,7 @@ def _newer(store: Store, message: Message, note: Note) -> Message | None:
 
 
 def _in_compaction_log(store: Store, message: Message, note: Note) -> Message | None:
-    from ..search.compaction import search_compaction
+    from ..search.queue_search import search_compaction
 
     wanted = Selection(topic=message.topic, queue_id=message.queue_id)
     found = search_compaction(store, wanted, offset=message.queue_offset, count=1, note=note)

@@ -30,7 +30,7 @@ from ..errors import Missing
 from ..findings.catalogue import Severity
 from ..log.commit_log import Batch, CommitLog, ExtentKind
 from ..log.message import Mark
-from ..queues.read_batches import SparseRange, sparse_units
+from ..queues.batches import SparseRange, sparse_units
 from ..queues.units import Units, is_valid
 from ..settings.read import BACKUP, ConfigFile, read_config_file
 from .context import VerifyContext
@@ -89,7 +89,7 @@ class CompactedQueue:
 
     @cached_property
     def _log(self) -> CommitLog:
-        from ..search.compaction import open_log  # where there is a compacted topic
+        from ..search.queue_search import open_log  # where there is a compacted topic
 
         return open_log(self._layout, self.topic, self.queue_id)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..disk.byte_reader import noting
 from ..disk.workers import beside, cores
-from ..session.fingerprint import Fingerprint
+from ..session.journal import Fingerprint
 from ..settings.options import options_of
 
 if TYPE_CHECKING:

@@ -37,9 +37,9 @@ from ..disk.layout import queue_directories
 from ..errors import Missing as MissingFile
 from ..errors import NoSpace, NotFound, StoreError
 from ..findings.findings import Findings
+from ..queues.batches import BatchConsumeQueue
 from ..queues.hybrid import HybridConsumeQueues
 from ..queues.read import ConsumeQueue
-from ..queues.read_batches import BatchConsumeQueue
 from ..queues.rocksdb import RocksdbConsumeQueues
 from ..queues.rocksdb_copy import CopiedQueues
 from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, FileUnits, Units, UnitStream

@@ -153,7 +153,7 @@ def carve(path: str) -> dict[str, Any]:
     """Carve the records out of a file or of all files of a directory; nothing is written."""
     from mqstore.store.salvage.carve import Found
     from mqstore.store.salvage.carve import carve as carve_one
-    from mqstore.store.salvage.source import Source, paths_of
+    from mqstore.store.salvage.runs import Source, paths_of
 
     start = time.process_time()
     found = Found()

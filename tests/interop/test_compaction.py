@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.errors import NotFound
-from mqstore.store.search.compaction import compaction_queues
 from mqstore.store.search.find import find
+from mqstore.store.search.queue_search import compaction_queues
 from mqstore.store.search.selection import Selection
 from mqstore.store.search.store import Store
 

@@ -15,7 +15,7 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
-from mqstore.store.queues.start_batches import BATCH_UNIT_DTYPE
+from mqstore.store.queues.batches import BATCH_UNIT_DTYPE
 from mqstore.store.recover.recovery import plan_again
 from mqstore.store.session.apply import apply
 from tests import recovery_cases

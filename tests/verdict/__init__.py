@@ -29,14 +29,12 @@ from mqstore.store.recover.recovery import Recovery
 from mqstore.store.repair import repair
 from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.recheck import beyond_of, beyond_texts
-from mqstore.store.repair.repair import Repair
-from mqstore.store.repair.widened import plan_again, widened
+from mqstore.store.repair.repair import Repair, recovery_again, widened
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
-from mqstore.store.verify.first_sight import at_first_sight
 from mqstore.store.verify.judged import with_start
 from mqstore.store.verify.register import Scope
-from mqstore.store.verify.run import verify
+from mqstore.store.verify.run import at_first_sight, verify
 from mqstore.store.verify.start import GROUP
 from mqstore.store.verify.verdict import Status, Verdict, first_sentence
 
@@ -142,7 +140,10 @@ def apply_recovery(said: Said, config: BrokerConfig) -> str:
     if found.nothing_to_do:
         return ""
     again: Callable[[], Plan] = partial(
-        _again, said.root, config, partial(plan_again, version=found.main_version, wish=found.wish)
+        _again,
+        said.root,
+        config,
+        partial(recovery_again, version=found.main_version, wish=found.wish),
     )
     shown = None if found.interrupted else found.plan
     return apply(Layout.open(said.root, config), shown, again, Files()).session

@@ -25,7 +25,7 @@ from mqstore.store.errors import Refused
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.plan.fill import SMALLEST_FILLER, encoded, fill, padded
 from mqstore.store.plan.gaps import Forms, Gap, is_for_service
-from mqstore.store.plan.lost_units import LostUnits
+from mqstore.store.plan.lost_messages import LostUnits
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.plan.unreferenced import places

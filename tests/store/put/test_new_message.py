@@ -22,7 +22,7 @@ from mqstore.store.log.batch import Batch, messages
 from mqstore.store.log.message import Message
 from mqstore.store.put.new_message import NewBatch, NewMessage, encoded
 from mqstore.store.put.writer import Stored, StoreWriter
-from mqstore.store.queues.read_batches import BatchConsumeQueue
+from mqstore.store.queues.batches import BatchConsumeQueue
 from mqstore.store.search.store import Store
 
 from .writing import NOW, TINY, VERSIONS, writer

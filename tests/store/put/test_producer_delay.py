@@ -15,9 +15,8 @@ from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, LimitExceeded
 from mqstore.store.log.message import unpack
-from mqstore.store.put.new_message import NewMessage
+from mqstore.store.put.new_message import NewMessage, compressed
 from mqstore.store.put.producer import ProducerOptions, as_stored, delayed, timed
-from mqstore.store.put.stored_body import compressed
 from mqstore.store.put.writer import StoreWriter, WriterOptions
 from mqstore.store.search.store import Store
 

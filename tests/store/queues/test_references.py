@@ -13,8 +13,8 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.disk.layout import Layout, queue_directories
 from mqstore.store.queues import references
+from mqstore.store.queues.batches import BatchConsumeQueue
 from mqstore.store.queues.read import ConsumeQueue, ConsumeQueues
-from mqstore.store.queues.read_batches import BatchConsumeQueue
 from mqstore.store.queues.references import QueueReferences
 
 from ...stores import config, unpack

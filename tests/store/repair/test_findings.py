@@ -18,7 +18,7 @@ from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.repair import compaction
 from mqstore.store.repair.parts import Choice, Part, chosen
 from mqstore.store.repair.recheck import beyond_repair
-from mqstore.store.search.compaction import open_log
+from mqstore.store.search.queue_search import open_log
 from mqstore.store.search.store import Store
 
 from ... import slices, stores

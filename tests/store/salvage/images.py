@@ -12,9 +12,8 @@ from mqstore.formats.message import MESSAGE
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.salvage.carve import Found, carve
-from mqstore.store.salvage.runs import Run, mark_odd
+from mqstore.store.salvage.runs import Run, Source, Sources, mark_odd, paths_of
 from mqstore.store.salvage.salvage import Salvaged, Wanted, look, write
-from mqstore.store.salvage.source import Source, Sources, paths_of
 from tests.cli.json_schema import errors
 from tests.stores import messages
 

@@ -15,8 +15,7 @@ from mqstore.formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
 from mqstore.store.errors import Missing
 from mqstore.store.salvage import carve as carving
 from mqstore.store.salvage.carve import Found
-from mqstore.store.salvage.runs import LARGEST_RECORD, Grade
-from mqstore.store.salvage.source import Source
+from mqstore.store.salvage.runs import LARGEST_RECORD, Grade, Source
 from tests.slices import rng, share
 from tests.stores import NAMES, unpack
 

@@ -10,9 +10,8 @@ import pytest
 from mqstore.formats.message import MESSAGE
 from mqstore.store.damage.drill import drill, scenario_of
 from mqstore.store.disk.files import Files
-from mqstore.store.salvage.runs import Grade
+from mqstore.store.salvage.runs import Grade, paths_of
 from mqstore.store.salvage.salvage import Salvaged, Wanted, batches_of, look
-from mqstore.store.salvage.source import paths_of
 from mqstore.store.search.store import Store
 from tests.slices import rng, share
 from tests.stores import unpack

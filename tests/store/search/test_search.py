@@ -16,7 +16,7 @@ from mqstore.store.errors import NotFound
 from mqstore.store.log.batch import messages as messages_of
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.log.message import is_batch_record, read_message
-from mqstore.store.queues.places import Places, batches, merged
+from mqstore.store.queues.references import Places, batches, merged
 from mqstore.store.search.find import find, read_queue
 from mqstore.store.search.key_search import search_key, uncovered
 from mqstore.store.search.log_search import log_offset_at, search_log, search_log_queue

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mqstore.store.queues.start_batches import BatchQueueState
+from mqstore.store.queues.batches import BatchQueueState
 from mqstore.store.start.simulate import Outcome
 from mqstore.store.timer.start import TimerState
 

@@ -16,8 +16,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.inspect.description import describe
 from mqstore.store.search.store import Store
-from mqstore.store.verify.first_sight import at_first_sight
-from mqstore.store.verify.run import verify
+from mqstore.store.verify.run import at_first_sight, verify
 from mqstore.store.verify.verdict import Status
 
 ROUNDS = 20

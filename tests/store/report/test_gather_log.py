@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mqstore.store.inspect.stats import Stats
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.log.message import Mark
-from mqstore.store.report.watch import (
+from mqstore.store.report.gather import (
     ALL_QUEUES,
     MAP_COLUMNS,
     LogPicture,

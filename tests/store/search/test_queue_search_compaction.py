@@ -16,10 +16,10 @@ from mqstore.store.errors import NotFound
 from mqstore.store.log.batch import messages
 from mqstore.store.log.commit_log import Batch, ExtentKind
 from mqstore.store.log.message import Message
-from mqstore.store.queues.read_batches import SparseRange, SparseUnits, sparse_units, summary_of
+from mqstore.store.queues.batches import SparseRange, SparseUnits, sparse_units, summary_of
 from mqstore.store.queues.units import is_valid
-from mqstore.store.search.compaction import compaction_queues, is_usual, open_log
 from mqstore.store.search.find import find
+from mqstore.store.search.queue_search import compaction_queues, is_usual, open_log
 from mqstore.store.search.selection import Selection
 from mqstore.store.search.store import Store
 

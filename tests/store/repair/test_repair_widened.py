@@ -19,12 +19,10 @@ from mqstore.store.findings.findings import Finding
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import Recovery, analyze
-from mqstore.store.recover.recovery import plan_again as recovery_again
+from mqstore.store.recover.recovery import plan_again as plan_recovery_again
 from mqstore.store.repair.parts import Part, chosen
 from mqstore.store.repair.recheck import beyond_repair, beyond_texts
-from mqstore.store.repair.repair import Request
-from mqstore.store.repair.repair import plan_again as repair_again
-from mqstore.store.repair.widened import plan_again, widened
+from mqstore.store.repair.repair import Request, plan_again, recovery_again, widened
 from mqstore.store.search.selection import queue_of
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
@@ -69,7 +67,7 @@ def recovered(
     layout = Layout.open(root, config)
 
     def again() -> Plan:
-        return plan_again(Layout.open(root, config), found.main_version, found.wish)
+        return recovery_again(Layout.open(root, config), found.main_version, found.wish)
 
     session = apply(layout, found.plan, again, Files()).session
     left = {f"{finding.code} {finding.message}" for finding in errors_of(root, config, version)}
@@ -180,9 +178,9 @@ def test_a_tail_that_a_queue_names_stays(tmp_path: Path) -> None:
     """A broker has started, and consumers know its messages."""
     root = _dead_tail(tmp_path)
     layout = Layout.open(root, recovery_cases.CONFIG)
-    plan = recovery_again(layout, "5.3.3", RecoveryOptions(Policy.BROKER))
+    plan = plan_recovery_again(layout, "5.3.3", RecoveryOptions(Policy.BROKER))
     apply(layout, plan, lambda: plan, Files())
-    kept = recovery_again(
+    kept = plan_recovery_again(
         Layout.open(root, recovery_cases.CONFIG), "5.3.3", RecoveryOptions(Policy.KEEP)
     )
     assert kept.log_end == plan.log_end
@@ -222,7 +220,7 @@ def test_a_shifted_queue_is_told_with_the_command_that_renumbers_it(tmp_path: Pa
     command = f"mqstore repair {root} --queue {queue} --apply"
     assert all(row.command.startswith(command) for row in stays)
     request = Request(chosen((), (queue_of(str(queue)),)), "5.3.3", 0)
-    apply(layout, None, lambda: repair_again(layout, request), Files(), command="repair")
+    apply(layout, None, lambda: plan_again(layout, request), Files(), command="repair")
     assert errors_of(root, recovery_cases.CONFIG, "5.3.3") == []
 
 
@@ -282,7 +280,7 @@ def _added_to_the_plan(root: Path, config: BrokerConfig, version: str) -> None:
     found = looked_at(root, config, version)
     assert found.plan is not None and found.wish.parts and not found.wish.exact
     every = found.wish._replace(exact=True, parts=tuple(Part))
-    whole = plan_again(Layout.open(root, config), found.main_version, every)
+    whole = recovery_again(Layout.open(root, config), found.main_version, every)
     assert found.plan.edits and found.plan.edits == whole.edits
     recovered(root, config, version)
 

@@ -17,7 +17,7 @@ from mqstore.store.plan.observer import Policy
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.session.apply import apply
-from mqstore.store.session.fingerprint import Fingerprint
+from mqstore.store.session.journal import Fingerprint
 
 from ...recovery_cases import CONFIG
 from ..recover.recovered import VERSION, planned
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("settled")
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if some seconds had gone by since the store was copied."""
     later = time.time_ns() + 60 * 10**9
-    monkeypatch.setattr("mqstore.store.session.fingerprint.time.time_ns", lambda: later)
+    monkeypatch.setattr("mqstore.store.session.journal.time.time_ns", lambda: later)
 
 
 def _never() -> Plan:
@@ -103,7 +103,7 @@ def test_a_holder_in_between_is_seen(root: Path) -> None:
 
 def test_none_of_a_store_changed_a_moment_ago(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     newest = max(p.stat().st_ctime_ns for p in root.rglob("*") if p.is_file())
-    clock = "mqstore.store.session.fingerprint.time.time_ns"
+    clock = "mqstore.store.session.journal.time.time_ns"
     monkeypatch.setattr(clock, lambda: newest + 10**9)
     assert Fingerprint.of(Layout.open(root, CONFIG)) is None
 

@@ -10,7 +10,7 @@ import pytest
 from mqstore.formats.batch_consume_queue import UNIT, UNIT_BYTES
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.errors import NotFound
-from mqstore.store.queues.read_batches import BatchConsumeQueue
+from mqstore.store.queues.batches import BatchConsumeQueue
 from mqstore.store.search.find import find, offset_at
 from mqstore.store.search.queue_search import batch_queues, open_batch_queue
 from mqstore.store.search.selection import Selection
