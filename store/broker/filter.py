@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.derive import Ragged
-from ...formats.derive.ragged import Flags, Ints, overlapping
+from ...formats.derive.ragged import Flags, Ints, overlapping, ragged_copy
 from ...formats.hashing import java_string
 from ...formats.id_columns import host_text_column, message_id_column
 from ...formats.message_properties import ITEM_SEPARATOR
@@ -133,17 +133,22 @@ def _have(strings: Ragged, at: Ints, text: bytes) -> Flags:
 
 
 def _contain(strings: Ragged, text: bytes) -> Flags:
-    """bool[n]: which strings have a text anywhere."""
-    packed = strings.packed()
-    ends = packed.start + np.maximum(packed.length, 0)
-    blob = packed.buffer.tobytes()
+    """bool[n]: which strings have a text anywhere: all are searched at once, with a separator behind each, so
+    that no text is found across two of them.
+    """
     found = np.zeros(len(strings), np.bool_)
+    if ITEM_SEPARATOR in text:
+        return found
+    length = np.maximum(strings.length, 0)
+    ends = np.cumsum(length + 1)
+    joined = np.full(int(ends[-1]) if len(ends) else 0, ITEM_SEPARATOR[0], np.uint8)
+    ragged_copy(joined, ends - length - 1, strings)
+    blob = joined.tobytes()
     at = blob.find(text)
     while at >= 0:
         row = int(np.searchsorted(ends, at, "right"))
-        inside = at + len(text) <= ends[row]
-        found[row] |= inside
-        at = blob.find(text, int(ends[row]) if inside else at + 1)
+        found[row] = True
+        at = blob.find(text, int(ends[row]))
     return found
 
 

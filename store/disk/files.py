@@ -163,11 +163,12 @@ class Files:
 
     def make_directories(self, paths: Iterable[Path]) -> None:
         """The same of many, parents before what is in them. They are flushed together, behind the last: each
-        flush on its own would take as long as all of them.
+        flush on its own would take as long as all of them. One that is there may be of somebody who was cut
+        off before the flush: what it is in is flushed, too.
         """
         changed = dict[Path, None]()
         for path in paths:
-            changed |= dict.fromkeys(self._make_directory(path))
+            changed |= dict.fromkeys((*self._make_directory(path), path.parent))
         for above in changed:
             self.sync_directory(above)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -95,3 +98,20 @@ def test_what_bytes_do_not_tell() -> None:
     assert told(TextTest(str.endswith, "\ufffd", negated=False), values) is None
     assert told(equal, values, "é") is None and told(equal, values, 5) is None
     assert told(less, [b"1.5"] * 40, 2.5) is None, "many that only the operator can tell"
+
+
+def test_no_text_is_found_across_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each place where one is found costs as much as a look at a value: with values of one character there
+    would be one at every byte.
+    """
+    found, operator = list[int](), TextTest(str.__contains__, "a" * 60, negated=False)
+    searchsorted = np.searchsorted
+
+    def noting(*args: Any) -> Any:
+        found.append(int(args[1]))
+        return searchsorted(*args)
+
+    monkeypatch.setattr(np, "searchsorted", noting)
+    values: list[bytes | None] = [b"a" * 50, None, b"", b"a" * 61, b"a" * 59] * 50
+    assert told(operator, values) == one_by_one(operator, values)
+    assert len(found) == 50

@@ -108,3 +108,24 @@ def test_short_writes_are_continued(tmp_path: Path) -> None:
         file.pwrite(bytes(range(100)), 3)
         assert file.pread(200, 0) == bytes(3) + bytes(range(100))
         assert file.size == 103
+
+
+def test_directories_are_flushed_by_who_goes_on(tmp_path: Path) -> None:
+    """However far somebody came who was cut off: nobody knows whether that is on the disk."""
+    wanted = [tmp_path / "a", tmp_path / "a" / "0", tmp_path / "a" / "1"]
+    whole = CountingFiles()
+    whole.make_directories(wanted)
+    flushed = [step for step in whole.steps if step[0] == "sync_directory"]
+    assert flushed == [("sync_directory", tmp_path.name), ("sync_directory", "a")]
+    for at in range(len(whole.steps) + 1):
+        for path in reversed(wanted):
+            path.rmdir()
+        if at < len(whole.steps):
+            with pytest.raises(Killed):
+                KilledFiles(at).make_directories(wanted)
+        else:
+            Files().make_directories(wanted)
+        again = CountingFiles()
+        again.make_directories(wanted)
+        assert [step for step in again.steps if step[0] == "sync_directory"] == flushed
+        assert all(path.is_dir() for path in wanted)
