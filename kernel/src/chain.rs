@@ -62,22 +62,19 @@ fn meet(buf: &[u8], from: usize, at: usize) -> usize {
 /// Columns in front of those of the table: where a record begins and ends, and that its CRC fits.
 pub const OWN: usize = 3;
 
-/// The items of a buffer that begins at log position `base`, and what the record of each has to be.
+/// The items of a buffer that begins at log position `base`: what each begins with, steps and rules of its
+/// record, and whether its checksum is looked at.
 pub struct Chain<'a> {
-    /// Steps and rules of a record.
     pub table: &'a Table,
-    /// What an item begins with.
     pub frame: &'a Frame,
-    /// The bytes.
     pub buf: &'a [u8],
-    /// Position of its first byte.
     pub base: i64,
-    /// Whether checksums are looked at.
     pub crc: bool,
 }
 
 /// What is noted of two strings of each record while its bytes are at hand: one has its different values
-/// numbered, of the other the items are told, and numbers made of their values.
+/// numbered, of the other the items are told, and numbers made of their values: `rows::sum` of the first
+/// one, `text::plain_hash` of each without the byte `apart`. told: how many are numbered, and which names there are.
 pub struct Notes<'a> {
     numbered: usize,
     numbering: Numbering<'a>,
@@ -87,13 +84,10 @@ pub struct Notes<'a> {
     items: Items<'a>,
     values: Values<'a>,
     odd: &'a mut [u8],
-    /// `rows::sum` of the first value, and how that is made.
     sums: &'a mut [i64],
     sum: (usize, u64),
-    /// `text::plain_hash` of each value, and the byte that is not plain.
     hashes: &'a mut [i64],
     apart: u8,
-    /// How many values are numbered, and which names there are.
     told: &'a mut [i64],
 }
 

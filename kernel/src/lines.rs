@@ -5,11 +5,9 @@ use crate::table::string;
 /// Numbers of a piece: what it is, and three that say more.
 pub const WIDTH: usize = 4;
 
-/// Why a row is not written.
+/// Why a row is not written: there is no room, or somebody else has to look at it.
 pub enum Stop {
-    /// There is no room.
     Full,
-    /// Somebody else has to look at it.
     Odd,
 }
 type Written = Result<(), Stop>;
@@ -26,7 +24,6 @@ pub struct Template<'a> {
     pub bounds: &'a [i64],
     /// int64[columns, rows]; a text is two columns: start and length.
     pub columns: &'a [i64],
-    /// How many rows there are.
     pub rows: usize,
 }
 

@@ -8,12 +8,14 @@ use crate::table::{same, word, Texts};
 /// that no difference of texts cancels out whatever the secret is.
 struct Mixer(u64, u64);
 
-impl Mixer {
-    fn new() -> Mixer {
+impl Default for Mixer {
+    fn default() -> Mixer {
         let secret = std::collections::hash_map::RandomState::new();
         Mixer(secret.hash_one(0) | 1, secret.hash_one(1))
     }
+}
 
+impl Mixer {
     fn number(&self, number: u64) -> u64 {
         let product = u128::from(number ^ self.1) * u128::from(self.0);
         product as u64 ^ (product >> 64) as u64
@@ -29,17 +31,12 @@ impl Mixer {
 }
 
 /// The different texts of a column so far, numbered by first appearance.
+#[derive(Default)]
 pub struct Numbering<'a> {
     mixer: Mixer,
     slots: Vec<u32>,
     known: Vec<&'a [u8]>,
     latest: usize,
-}
-
-impl Default for Numbering<'_> {
-    fn default() -> Self {
-        Numbering { mixer: Mixer::new(), slots: Vec::new(), known: Vec::new(), latest: 0 }
-    }
 }
 
 impl<'a> Numbering<'a> {
@@ -127,7 +124,7 @@ pub fn meet(numbers: &[i64], marks: &mut [i32], told: &mut [u8]) -> Option<i64> 
     }
     // these among themselves: a table of all of them, half empty
     let mut slots = vec![u32::MAX; (2 * numbers.len() + 2).next_power_of_two()];
-    let mixer = Mixer::new(); // a producer chooses numbers, and none of their slots
+    let mixer = Mixer::default(); // a producer chooses numbers, and none of their slots
     let mut again = 0;
     for (row, told) in told.iter_mut().enumerate() {
         let number = numbers[row] as u64;

@@ -105,14 +105,9 @@ impl<'a> Columns<'a> {
         Texts::of(buf, starts.get(rows.clone())?, lengths.get(rows)?)
     }
 
-    /// One number.
     pub fn get(&self, column: usize, row: usize) -> i64 {
         self.numbers[column * self.stride + row]
     }
-}
-
-fn place(number: i64, below: usize) -> Option<usize> {
-    usize::try_from(number).ok().filter(|&n| n < below)
 }
 
 impl Table {
@@ -123,9 +118,9 @@ impl Table {
         }
         let mut table = Table { columns, ..Table::default() };
         for row in rows.chunks_exact(WIDTH) {
-            let own = |i: usize| place(row[i], columns);
-            let size = |i: usize| place(row[i], 1 << 30);
-            let two = |i: usize| place(row[i], columns.checked_sub(1)?);
+            let below = |i: usize, end: usize| usize::try_from(row[i]).ok().filter(|&n| n < end);
+            let (own, size) = (|i| below(i, columns), |i| below(i, 1 << 30));
+            let two = |i| below(i, columns.checked_sub(1)?);
             match row[0] {
                 0 => table.steps.push(Step::Number {
                     column: own(1)?,
@@ -278,7 +273,6 @@ fn numbers<const N: usize>(buf: &[u8], runs: &[usize], offset: usize, signed: bo
 #[derive(Clone, Copy)]
 pub struct Texts<'a, 'b> {
     buf: &'a [u8],
-    /// First byte of each.
     pub starts: &'b [i64],
     lengths: &'b [i64],
 }

@@ -40,13 +40,10 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Where values of the first names are told: start, length, how many; a column of `texts` numbers each.
+/// Where values of the first `names` are told, int64[names, 3, texts]: start, length, how many.
 pub struct Values<'a> {
-    /// int64[names, 3, texts].
     pub columns: &'a mut [i64],
-    /// How many of the names have columns.
     pub names: usize,
-    /// How many texts there are.
     pub texts: usize,
 }
 
