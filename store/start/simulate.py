@@ -36,18 +36,26 @@ from ..queues.start_rocksdb import Commit, DatabaseState, RowDamage, StartedQueu
 from ..queues.units import UNIT_DTYPE, Units
 from ..timer.start import QUEUE as TIMER_QUEUE
 from ..timer.start import TimerState, recover_timer
-from .database import DatabaseDispatch, DispatchedUnits, LightThrows, against_files, search_for
 from .dledger import DLedgerStart, recover_dledger
 from .log import (
     LogWalk,
-    NotReadable,
     PhantomRecord,
     StartFile,
     Switches,
     confirmed,
     start_file,
 )
-from .queue_stores import QueueStores, load_database, queue_stores
+from .queue_stores import (
+    DatabaseDispatch,
+    DispatchedUnits,
+    LightThrows,
+    NotReadable,
+    QueueStores,
+    against_files,
+    load_database,
+    queue_stores,
+    search_for,
+)
 
 #: Pauses of a dispatch that cannot write its unit: 30 tries, one second apart (spec 2.2, step 6).
 RETRY_SECONDS = 30
@@ -363,7 +371,9 @@ def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
     dispatches = crashed or profile.dispatch.when_clean
     waiting, taken, further = _Waiting(outcome), _behind_database(outcome), None
     if database is not None:
-        further = DatabaseDispatch(outcome, database)
+        tells = snapshot.layout.broker_config.get_bool("enableMultiDispatch")
+        how = switches.dispatching(profile.dispatch)
+        further = DatabaseDispatch(outcome.stores, database, how, profile.version, tells=tells)
     if sound is not None:
         scan.runs, since = {run.begin: run for run in sound.runs}, None if crashed else behind
         made_by = None if profile.dispatch.confirmed_only else sound.made_by
