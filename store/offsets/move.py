@@ -34,15 +34,7 @@ from ..search.store import Store
 from ..settings.rocksdb import POSITIONS, SECOND, SINGLE, stand_ins
 from ..start.config_load import DELAYS, LIGHT_OFFSETS, OFFSETS, Start, config_rules, load_config
 from .lag import Ends, Queue, behind_log, queue_ends
-from .positions import (
-    CONSUMED,
-    LIGHT,
-    MEMBER_OF,
-    Position,
-    groups_of,
-    offset_files,
-    positions_of,
-)
+from .positions import CONSUMED, LIGHT, MEMBER_OF, Position, groups_of, offset_files, positions_of
 
 EARLIEST, LATEST = "earliest", "latest"
 _SYNTAX = "TOPIC[/QUEUE]@GROUP=OFFSET, =earliest, =latest or =TIME"

@@ -35,11 +35,7 @@ from ..index.write import IndexWriter
 from ..log.write import LogWriter
 from ..queues.write import BatchQueuesWriter, QueuesWriter
 from ..settings.options import options_of
-from .new_message import (
-    DEFAULT_HOST,
-    Rules,
-    WriterOptions,
-)
+from .new_message import DEFAULT_HOST, Rules, WriterOptions
 from .queue_kinds import QueueKinds
 from .tail import Tail, check_clean, check_layout, find_layout, find_tail, generation
 

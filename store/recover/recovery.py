@@ -45,8 +45,9 @@ from ..settings.options import options_of
 from ..start.config import ConfigStart, config_start
 from ..start.config_load import config_rules
 from ..start.log import Switches, as_configured, by_source, proof_in, switches_of
+from ..start.outcome import Outcome
 from ..start.queue_stores import DIFFERS, queue_stores
-from ..start.simulate import Outcome, all_outcomes, simulate
+from ..start.simulate import all_outcomes, simulate
 from .cases import Case, Facts, case_of
 from .predict import Prediction, prediction, queue_ends
 

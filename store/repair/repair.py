@@ -44,7 +44,7 @@ from ..session.journal import Fingerprint, unfinished
 from ..settings.generation import generation_of
 from ..start.config_load import STATISTICS
 from ..start.log import Switches, as_configured, proof_anew, switches_of
-from ..start.simulate import Outcome
+from ..start.outcome import Outcome
 from .compaction import compaction_repair
 from .config import Clamped, ConfigRepair, config_repair
 from .database import (
