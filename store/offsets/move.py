@@ -2,7 +2,8 @@
 
 The other one may be a store, its `config` directory, or one file of positions. Positions are moved to an offset, an
 end, a time, or where the other one has them. Such a plan is edits of the files of `config/`, as those of `repair`:
-carried out by a session, taken back by `undo`. No position leaves its queue (spec 05, 5.3). Delay levels stay where they are.
+carried out by a session, taken back by `undo`. No position leaves its queue (spec 05, 5.3). Delay levels stay where
+they are.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ Queues, index, timer, checkpoint come from the plan of `recover` that keeps ever
 every field of a unit; the configuration is mended besides. A repair that was confined to some
 parts leaves the log alone, and what the log needs must have been done before.
 
-`recover` ends with a sound store, too. A start looks at little of it: what `verify` finds besides, and what a plan itself
-leaves behind where it takes messages out of queues or changes records, is put right in the same session (`widened`).
+`recover` ends with a sound store, too. A start looks at little of it: what `verify` finds besides, and what a plan
+itself leaves behind where it takes messages out of queues or changes records, is put right in the same
+session (`widened`).
 """
 
 from __future__ import annotations

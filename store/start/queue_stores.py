@@ -1,5 +1,7 @@
-"""Where a broker keeps its consume queues, in files, in a RocksDB, or in both (spec 2.10, 7.14), and those in a RocksDB at a
-start: what they want of the first file, what is dispatched to them, how they are held against those in files.
+"""Where a broker keeps its consume queues, in files, in a RocksDB, or in both (spec 2.10, 7.14).
+
+Of those in a RocksDB at a start: what they want of the first file, what is dispatched to them, how they are held
+against those in files.
 
 Units that a start makes of records are collected until its queues are given theirs: with many queues a
 batch of records has few of each.
