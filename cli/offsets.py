@@ -196,7 +196,7 @@ def _show(stores: list[Path], wanted: Wanted, common: Common) -> None:
 
 def _compare(path: Path, other: Path, wanted: Wanted, common: Common) -> None:
     """Exit code 1 where some position differs. Raises Exit."""
-    from ..store.offsets.compare import Ahead, compare, open_side, side_of
+    from ..store.offsets.move import Ahead, compare, open_side, side_of
     from ..store.search.selection import matches
     from ..store.search.store import Store
     from .offsets_text import COMPARED, compared_text
@@ -259,8 +259,7 @@ def _edit(edit: dict[str, Any], layout: Layout) -> dict[str, Any]:
 
 
 def _planned(layout: Layout, moving: Moving, wanted: Wanted, common: Common) -> Moves:
-    from ..store.offsets.compare import open_side
-    from ..store.offsets.move import Merge, Only, Take, parse_wish, plan_moves
+    from ..store.offsets.move import Merge, Only, Take, open_side, parse_wish, plan_moves
     from ..store.search.store import Store
 
     wishes = [parse_wish(text) for text in moving.reset or ()]

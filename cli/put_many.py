@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..store.arrow.messages import columns_of_rows, corrupted_rows
 from ..store.counted import counted
 from ..store.errors import Corrupted, InvalidInput, LimitExceeded, StoreError
-from ..store.put.bulk import AHEAD_ROWS, StoredColumns, append_ahead
+from ..store.put.bulk import AHEAD_ROWS, StoredColumns
 from ..store.put.message_columns import columns_of, columns_where
 from ..store.put.message_json import BATCH, MessageReader, is_corrupted, is_message
 from ..store.put.new_message import NewBatch, NewMessage
@@ -234,7 +234,7 @@ class _Stream:
         """Append a batch; False where a row is refused, and nothing was written."""
         try:
             with held_interrupts():
-                stored = append_ahead(self._writer, columns)
+                stored = self._writer.append_ahead(columns)
                 self._wait(stored, columns["properties"], len(stored.topic_id))
         except (InvalidInput, LimitExceeded):
             return False

@@ -115,7 +115,7 @@ def _section(
     from ..store.report.gather import look
     from ..store.report.page import section_of
     from ..store.search.store import Store
-    from ..store.verify.register import Scope
+    from ..store.verify.context import Scope
     from .terminal import time_text
     from .verify import log_progress
 

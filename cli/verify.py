@@ -19,7 +19,7 @@ from .selection_options import Since
 if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
     from ..store.search.store import Store
-    from ..store.verify.register import Scope
+    from ..store.verify.context import Scope
     from ..store.verify.verdict import Verdict
 
 app = App()
@@ -102,8 +102,6 @@ class Limits(Options):
 
     def scope(self, broker_version: str | None) -> Scope:
         """What is asked for. Raises BadParameter, InvalidInput."""
-        from ..store.verify.register import Scope
-
         if self.queue is not None and self.topic is None:
             raise bad_parameter("--queue needs --topic")
         since_ms = None
@@ -111,6 +109,8 @@ class Limits(Options):
             from ..store.search.selection import parse_range
 
             since_ms = parse_range(self.since, None).since_ms
+        from ..store.verify.context import Scope  # with numpy
+
         return Scope(
             quick=self.quick,
             topic=self.topic,

@@ -24,7 +24,7 @@ from ..store.errors import NotAStore, Unreadable, Unsupported
 if TYPE_CHECKING:
     from ..store.disk.broker_conf import BrokerConfig
     from ..store.findings.findings import Finding
-    from ..store.verify.register import Scope
+    from ..store.verify.context import Scope
     from ..store.verify.verdict import Verdict
 
 _DEEPEST = 6

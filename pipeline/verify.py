@@ -26,8 +26,8 @@ from ..store.errors import StoreError
 from ..store.findings.catalogue import GROUPS, Severity
 from ..store.findings.findings import Finding, order
 from ..store.search.store import Store
+from ..store.verify.context import Scope
 from ..store.verify.parallel import GROUPS_BESIDE, has_parts
-from ..store.verify.register import Scope
 from ..store.verify.run import LookedAt, look_at, together, verify
 from ..store.verify.verdict import Verdict, status_of
 from .failures import failures

@@ -299,6 +299,74 @@ def test_formats_know_no_files() -> None:
     assert not wrong
 
 
+def uses_of(sources: dict[str, str]) -> dict[str, set[str]]:
+    """Which of some modules, by their dotted names, each of them imports: anywhere, also for types alone."""
+    uses: dict[str, set[str]] = {}
+    for name, text in sources.items():
+        uses[name] = set()
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                named = [each.name for each in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                inside = name.split(".")[: -node.level] if node.level else []
+                start = ".".join([*inside, *([node.module] if node.module else [])])
+                named = [start, *(f"{start}.{each.name}" for each in node.names)]
+            else:
+                continue
+            uses[name].update(each.removeprefix("mqstore.") for each in named)
+        uses[name] &= sources.keys() - {name}
+    return uses
+
+
+def circle_in(uses: dict[str, set[str]]) -> list[str]:
+    """Modules each of which imports the next one, and the last one the first; none: there is no circle."""
+    left = dict(uses)
+    while free := [name for name, used in left.items() if not used & left.keys()]:
+        for name in free:
+            del left[name]
+    if not left:
+        return []
+    chain = [min(left)]
+    while chain[-1] not in chain[:-1]:
+        chain.append(min(left[chain[-1]] & left.keys()))
+    return chain[chain.index(chain[-1]) :]
+
+
+def test_no_modules_of_formats_and_store_import_one_another() -> None:
+    """Neither in functions nor for types: what two modules need of one another stands below both."""
+    sources = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): path.read_text(encoding="utf-8")
+        for path in modules("formats", "store")
+        if path.name != "__init__.py"
+    }
+    uses = uses_of(sources)
+    assert "store.put.open_store" in uses["store.put.bulk"]
+    assert not circle_in(uses)
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from .one import a",
+        "from . import one",
+        "import mqstore.store.room.one",
+        "def late():\n    from ..room.one import a",
+        "if TYPE_CHECKING:\n    from mqstore.store.room.one import a",
+    ],
+)
+def test_a_circle_is_found_wherever_the_import_stands(back: str) -> None:
+    sources = {
+        "store.room.one": "from .two import b",
+        "store.room.two": "from .three import c",
+        "store.room.three": "",
+        "store.room.above": "from .one import a",
+    }
+    assert not circle_in(uses_of(sources))
+    found = circle_in(uses_of(sources | {"store.room.three": back}))
+    assert found[0] == found[-1]
+    assert set(found) == {"store.room.one", "store.room.two", "store.room.three"}
+
+
 def test_commands_import_nothing_heavy_to_show_their_help() -> None:
     wrong = [
         f"{where} {name}"

@@ -29,7 +29,7 @@ from ..broker.profiles import writer_profile
 from ..disk.broker_conf import BrokerConfig
 from ..errors import InvalidInput, LimitExceeded, StoreError, from_os_error
 from ..output.stage import publish_made
-from ..put.bulk import AHEAD_ROWS, append_ahead
+from ..put.bulk import AHEAD_ROWS
 from ..put.message_columns import columns_of
 from ..put.message_json import MessageReader, is_message
 from ..put.new_message import NewMessage, UniqueKeys, WriterOptions
@@ -526,7 +526,7 @@ def _append(
         columns = columns_of(messages)
     made.messages += len(columns[BODY])
     try:
-        append_ahead(writer, columns)
+        writer.append_ahead(columns)
     except (InvalidInput, LimitExceeded) as error:
         raise type(error)(f"rows {numbers[0]} to {numbers[-1]}: {error}") from None
 

@@ -58,7 +58,7 @@ from ..queues.units import is_used, is_valid
 from ..search.selection import matches
 from ..search.store import Store
 from ..timer.read import TimerUnits, timer_log
-from ..verify.register import Scope
+from ..verify.context import Scope
 from ..verify.run import verify
 from ..verify.verdict import findings_json
 from .log_columns import constant, numbers, path_text

@@ -23,9 +23,9 @@ from ...formats.digest_columns import mixed
 from ..disk.byte_reader import noting
 from ..disk.layout import Layout
 from ..errors import Missing, NotFound, StoreError, Unreadable, Unsupported
-from ..offsets.compare import Ahead, side_of
-from ..offsets.compare import compare as positions
 from ..offsets.lag import queue_ends
+from ..offsets.move import Ahead, side_of
+from ..offsets.move import compare as positions
 from ..offsets.positions import offset_files
 from ..queues.read import QueueSummary
 from ..queues.rocksdb import RocksDb

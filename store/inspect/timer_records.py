@@ -48,7 +48,7 @@ from ..timer.read import (
 from ..timer.wheel import Ticks
 
 if TYPE_CHECKING:
-    from ..start.simulate import Outcome
+    from ..start.outcome import Outcome
 
 
 _DIGITS = 18

@@ -1,7 +1,9 @@
-"""Plans that move positions of groups: to an offset, an end, a time, or where another store has them.
+"""Positions of groups, held against those of another store, master and slave or before and after, and moved.
 
-A plan is edits of the files of `config/`, as those of `repair`: carried out by a session, taken back by
-`undo`. No position leaves its queue (spec 05, 5.3). Delay levels stay where they are.
+The other one may be a store, its `config` directory, or one file of positions. Positions are moved to an offset, an
+end, a time, or where the other one has them. Such a plan is edits of the files of `config/`, as those of `repair`:
+carried out by a session, taken back by `undo`. No position leaves its queue (spec 05, 5.3). Delay levels stay where
+they are.
 """
 
 from __future__ import annotations
@@ -14,31 +16,41 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...formats.kinds import KINDS
 from ...formats.rocksdb_config import position_key, position_value
 from ..broker.profiles import profile_of
 from ..broker.system_topics import LMQ_PREFIX, is_system_group
 from ..broker.topics import json_bytes, read_json
 from ..counted import counted
+from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import MappedFileQueue
 from ..disk.files import Content, Edit
-from ..disk.layout import BATCH_CONSUME_QUEUE, Layout
+from ..disk.layout import BATCH_CONSUME_QUEUE, CONFIG, Layout
 from ..errors import InvalidInput, NotFound, Refused, Unclean, Unreadable
 from ..findings.next_commands import proposed
 from ..plan.plan import Plan
 from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary, first_at
-from ..queues.rocksdb import DEFAULT
+from ..queues.rocksdb import DEFAULT, is_rocksdb
 from ..queues.rocksdb_write import in_order, rewritten
 from ..search.selection import matches, parse_time, queue_of
 from ..search.store import Store
-from ..settings.rocksdb import POSITIONS, SECOND, SINGLE, stand_ins
+from ..settings.read import BACKUP, FILES
+from ..settings.rocksdb import POSITIONS, SECOND, SEPARATE, SINGLE, stand_ins
 from ..start.config_load import DELAYS, LIGHT_OFFSETS, OFFSETS, Start, config_rules, load_config
 from .lag import Ends, Queue, behind_log, queue_ends
 from .positions import (
     CONSUMED,
+    DELAYED,
     LIGHT,
     MEMBER_OF,
+    TABLES,
+    Entries,
     Position,
+    Positions,
+    entries_of,
+    entries_of_database,
+    every_file,
     groups_of,
     offset_files,
     positions_of,
@@ -49,6 +61,117 @@ _SYNTAX = "TOPIC[/QUEUE]@GROUP=OFFSET, =earliest, =latest or =TIME"
 _MOVED = (CONSUMED, LIGHT)
 _Key = tuple[str, str, int]
 """Group, topic, queue id."""
+
+
+class Ahead(StrEnum):
+    """Which of two positions is farther, or the only one."""
+
+    SAME = "same"
+    HERE = "here"
+    OTHER = "other"
+    ONLY_HERE = "only_here"
+    ONLY_OTHER = "only_other"
+
+
+class Side(NamedTuple):
+    """One of the two: its positions and its queues, without these None. tables: that it can have."""
+
+    positions: Positions
+    ends: Ends | None
+    tables: frozenset[str] = frozenset(TABLES)
+
+
+class Compared(NamedTuple):
+    """One position in both; None where a side has none."""
+
+    key: tuple[str, str, str, int]
+    offset: int | None
+    other_offset: int | None
+    queue: QueueSummary | None
+    other_queue: QueueSummary | None
+
+    @property
+    def ahead(self) -> Ahead:
+        """Who is."""
+        if self.other_offset is None:
+            return Ahead.ONLY_HERE
+        if self.offset is None:
+            return Ahead.ONLY_OTHER
+        if self.offset == self.other_offset:
+            return Ahead.SAME
+        return Ahead.HERE if self.offset > self.other_offset else Ahead.OTHER
+
+    @property
+    def difference(self) -> int | None:
+        """Messages from the other's position to this one."""
+        if self.offset is None or self.other_offset is None:
+            return None
+        return self.offset - self.other_offset
+
+    def to_json(self) -> dict[str, Any]:
+        """Fields of the JSON."""
+        table, group, topic, queue_id = self.key
+        here, other = self.queue, self.other_queue
+        return {
+            "table": table,
+            "group": None if table == DELAYED else group,
+            "topic": topic,
+            "queue_id": queue_id,
+            "offset": self.offset,
+            "other_offset": self.other_offset,
+            "difference": self.difference,
+            "ahead": str(self.ahead),
+            "max_offset": None if here is None else here.max_offset,
+            "other_max_offset": None if other is None else other.max_offset,
+        }
+
+
+def side_of(store: Store) -> Side:
+    """Positions and queues of a store. Raises Unreadable."""
+    return Side(positions_of(store.layout, store.generation.version), queue_ends(store))
+
+
+def open_side(path: Path, config: BrokerConfig | None = None) -> Side:
+    """The same of a store, of a `config` directory, or of a file of positions. Raises InvalidInput, Missing,
+    NotAStore, Unreadable.
+    """
+    if path.is_file():
+        kind = FILES.get(path.name.removesuffix(BACKUP))
+        if kind is None or not KINDS[kind].tables:
+            names = "consumerOffset.json or lmqConsumerOffset.json, or their .bak"
+            raise InvalidInput("no file of positions", path=path, hint=f"name a store, or {names}")
+        return _from(entries_of(path, kind))
+    if is_rocksdb(path) and path.name in (SEPARATE[OFFSETS], SINGLE, SECOND):
+        return _from(entries_of_database(path))
+    own = [path / name for name in FILES] if path.is_dir() and not (path / CONFIG).is_dir() else []
+    if any(one.is_file() for one in own) or OFFSETS in stand_ins(path):
+        return _from(*every_file(path))
+    with Store(path, config) as store:
+        return side_of(store)
+
+
+def _from(*files: Entries) -> Side:
+    rows = [row for file in files for row in file.positions]
+    notes = [f"{file.path}: {problem}" for file in files for problem in file.problems]
+    return Side(Positions(rows, notes), None, frozenset(row.table for row in rows))
+
+
+def compare(here: Side, other: Side) -> Iterator[Compared]:
+    """Every position of either, in order of table, group, topic and queue; of a file its tables only."""
+    tables = here.tables & other.tables
+    mine, others = (
+        {row.key: row.offset for row in side.positions.rows if row.table in tables}
+        for side in (here, other)
+    )
+    for key in sorted(mine.keys() | others.keys()):
+        place = key[2], key[3]
+        yield Compared(
+            key,
+            mine.get(key),
+            others.get(key),
+            None if here.ends is None else here.ends.get(place),
+            None if other.ends is None else other.ends.get(place),
+        )
 
 
 class Take(StrEnum):

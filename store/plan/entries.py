@@ -32,7 +32,7 @@ from ..log.batch import Batch, Extent, ExtentKind, torn_properties
 from ..log.commit_log import CommitLog
 from ..settings.read import read_config_file
 from ..start.dledger import IndexFile, entries_that_follow, index_directory, units_of
-from ..start.simulate import Outcome
+from ..start.outcome import Outcome
 from .close import KeptLog, edits_of_cut, lengths_of, patched_queue, writes_of
 from .fill import SMALLEST_FILLER, Fill, Piece, encoded
 from .gaps import Forms, Gap, TornRecord

@@ -47,7 +47,7 @@ from ..log.commit_log import CommitLog
 from ..queues.edits import last_byte
 from ..queues.units import FileUnits, is_used, is_valid
 from ..start.log import KEPT_FILES, LogWalk, Records
-from ..start.simulate import Outcome
+from ..start.outcome import Outcome
 from .normalize import LARGEST_GAP, renamed
 
 

@@ -1,4 +1,4 @@
-"""What a plan gives up, message by message and byte by byte: who they were, as far as anything still tells (design, "Plans").
+"""What a plan gives up, message by message and byte by byte: who they were, as far as anything still tells.
 
 A message that a start would cut is still whole: its record tells all. One that is damaged already is named by the
 queue unit that points at it (`lost_units`), by what is left of its record, and by index items: they have the hashes of

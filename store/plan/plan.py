@@ -38,8 +38,9 @@ from ..queues.references import commit_log_of
 from ..queues.rocksdb import RocksDb
 from ..settings.options import options_of
 from ..start.log import Switches
+from ..start.outcome import Outcome
 from ..start.queue_stores import QueueStores, queue_stores
-from ..start.simulate import Outcome, simulate
+from ..start.simulate import simulate
 from ..timer.start import timer_edits
 from .close import KeptLog, gap_finder, keep_log
 from .database import database_edits, database_touched, queues_as_files

@@ -30,14 +30,7 @@ from ..disk.checkpoint import read_checkpoint
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout
 from ..disk.temporary import mapped
-from ..errors import (
-    InvalidInput,
-    Missing,
-    NotAStore,
-    Refused,
-    Unreadable,
-    Unsupported,
-)
+from ..errors import InvalidInput, Missing, NotAStore, Refused, Unreadable, Unsupported
 from ..log.batch import Batch, Extent, ExtentKind, torn_properties
 from ..log.commit_log import CommitLog
 from ..log.message import Mark, tombstones

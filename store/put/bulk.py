@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,10 +20,8 @@ from ..errors import InvalidInput, LimitExceeded
 from ..log.write import place_columns, place_whole
 from .message_columns import NO_CRC, count_of, prepare, rows_of
 from .new_message import Host, Stored, check_record, check_sizes
+from .open_store import OpenStore
 from .queue_kinds import Named, name_offsets, set_texts, with_bases
-
-if TYPE_CHECKING:
-    from .writer import StoreWriter
 
 STEP_ROWS = 1 << 16
 """Messages that are prepared, placed and dispatched together: steps of 16,384 take a fifth longer."""
@@ -62,7 +60,7 @@ class StoredColumns(NamedTuple):
 
 
 def append_columns(
-    writer: StoreWriter, columns: Mapping[str, Any], *, whole: bool = False
+    writer: OpenStore, columns: Mapping[str, Any], *, whole: bool = False
 ) -> StoredColumns:
     """Append n messages; on disk after `writer.sync`.
 
@@ -91,34 +89,16 @@ def append_columns(
     return _joined(parts, writer.rules.store_host)
 
 
-def append_ahead(writer: StoreWriter, columns: Mapping[str, Any]) -> StoredColumns:
-    """As `append_columns`, for a stream of columns: up to 16,384 messages at once.
-
-    Their records are still on their way when this returns, and what they add to queues and index
-    follows with the next ones, at the latest with `writer.sync` or `writer.close`.
-    """
-    total = count_of(columns)
-    if writer.ahead is None:
-        writer.ahead = Steps(writer, aside=True)
-    try:
-        return writer.ahead.append(rows_of(columns, total, slice(0, total)))
-    except (InvalidInput, LimitExceeded):
-        raise
-    except BaseException:
-        writer.abandon()
-        raise
-
-
 class Steps:
     """Appends step by step: the records, and then what they add to queues and index.
 
-    Until `finish` nobody else may write to the store, and `StoreWriter.sync` does not count.
+    Until `finish` nobody else may write to the store, and its `sync` does not count.
 
     aside: while a step's records are encoded and written by another thread, this one finds out what
     they add. That is written when the records are in the log, before those of the next step.
     """
 
-    def __init__(self, writer: StoreWriter, *, aside: bool) -> None:
+    def __init__(self, writer: OpenStore, *, aside: bool) -> None:
         self._writer = writer
         self._aside = aside
         self._found: _Found | None = None
@@ -176,6 +156,17 @@ class Steps:
             writer.rules.store_host,
         )
 
+    def append_all(self, columns: Mapping[str, Any]) -> StoredColumns:
+        """Append messages that are one step, and leave the store for `recover` where that fails."""
+        total = count_of(columns)
+        try:
+            return self.append(rows_of(columns, total, slice(0, total)))
+        except (InvalidInput, LimitExceeded):
+            raise
+        except BaseException:
+            self._writer.abandon()
+            raise
+
     def _settle_units(self) -> None:
         """Wait for the records of the step before and write their units; their items wait."""
         found, self._found = self._found, None
@@ -208,7 +199,7 @@ def _checksums(columns: dict[str, Any]) -> Ints:
 
 
 def _with_offsets(
-    writer: StoreWriter,
+    writer: OpenStore,
     columns: dict[str, Any],
     topics: Dictionary,
     texts: list[str],
@@ -282,7 +273,7 @@ class _Groups(NamedTuple):
         return offsets
 
 
-def _dispatch(writer: StoreWriter, columns: dict[str, Any], topics: Dictionary) -> Dispatched:
+def _dispatch(writer: OpenStore, columns: dict[str, Any], topics: Dictionary) -> Dispatched:
     records = Columns(np.zeros(len(topics.ids), np.int64))
     for name in ("topic", "properties", "queue_id", "queue_offset", "physical_offset"):
         records.set(name, columns[name])
@@ -301,7 +292,7 @@ def _dispatch(writer: StoreWriter, columns: dict[str, Any], topics: Dictionary) 
     return dispatch_columns(records, how, topics)
 
 
-def _write_units(writer: StoreWriter, what: _Found) -> None:
+def _write_units(writer: OpenStore, what: _Found) -> None:
     found, units = what.dispatched, what.dispatched.units
     groups = _Groups.by_queue(units.topic_id, units.queue_id)
     sorted_units = units.take(groups.order)

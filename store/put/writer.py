@@ -1,47 +1,17 @@
-"""Appending messages to a store as its broker would: `StoreWriter` (spec 01, 1.15; 07, 7.6).
-
-Order of effects: lock, `abort`, log, queues, RocksDB of queues, index, checkpoint, `abort` removed. A message counts as
-acknowledged when `sync` has returned. Whatever is cut off before `close` has removed `abort` leaves
-a store that `recover` brings back with every acknowledged message.
-"""
+"""Appending messages to a store as its broker would: `StoreWriter` (spec 01, 1.15)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from ...formats.hashing import java_string
 from ...formats.message import MESSAGE
 from ..broker.dispatch_record import dispatch_record
-from ..broker.profiles import WriterProfile, writer_profile
-from ..broker.system_topics import TIMER_TOPIC
-from ..broker.topics import Topics, now_ms
-from ..disk.broker_conf import BrokerConfig
-from ..disk.checkpoint import (
-    Checkpoint,
-    at_last_record,
-    create_abort,
-    read_checkpoint,
-    remove_abort,
-    write_checkpoint,
-)
-from ..disk.files import Files, check_log_end, confine
-from ..disk.layout import Layout
-from ..disk.lock import StoreLock
-from ..errors import StoreError
-from ..index.read import sizes_of
-from ..index.write import IndexWriter
-from ..log.write import LogWriter, place
-from ..queues.write import BatchQueuesWriter, QueuesWriter, unit_bytes
-from ..settings.options import options_of
+from ..log.write import place
+from ..queues.write import unit_bytes
 from .new_message import (
-    DEFAULT_HOST,
     NewBatch,
     NewMessage,
-    Rules,
     Stored,
     WriterOptions,
     check_record,
@@ -51,21 +21,18 @@ from .new_message import (
     split,
     stays_whole,
 )
-from .queue_kinds import QueueKinds
-from .tail import Tail, check_clean, check_layout, find_layout, find_tail, generation
+from .open_store import OpenStore
 
 if TYPE_CHECKING:
     from ...formats.derive import Columns
     from .bulk import Steps, StoredColumns
-    from .database import DatabaseWriter, TopicsInDatabase
-    from .message_columns import RecordWriter
 
 __all__ = ["StoreWriter", "Stored", "WriterOptions"]
 
 _UNINDEXED = 1024  # records that wait to be indexed at most
 
 
-class StoreWriter:
+class StoreWriter(OpenStore):
     """Appends to one store; a context manager. Open with `StoreWriter.open`.
 
     >>> with StoreWriter.open("store") as writer:  # doctest: +SKIP
@@ -73,109 +40,8 @@ class StoreWriter:
     ...     writer.sync()  # now it is acknowledged
     """
 
-    def __init__(
-        self,
-        layout: Layout,
-        lock: StoreLock,
-        tail: Tail,
-        profile: WriterProfile,
-        options: WriterOptions,
-        files: Files,
-        clock: Callable[[], int],
-        database: DatabaseWriter | None = None,
-    ) -> None:
-        config, sizes = layout.broker_config, sizes_of(layout)
-        self.layout = layout
-        self.profile = profile
-        host = options.store_host or (tail.last.store_host if tail.last else DEFAULT_HOST)
-        self.rules = Rules.of(profile, host, config)
-        self.delay_levels = options_of(layout).delay_levels.value
-        self.clock = clock
-        self.log = LogWriter(
-            files,
-            layout.commit_log_directories,
-            sizes.commit_log.value,
-            tail.log_end,
-            read_only=[Path(p) for p in config.get_paths("readOnlyCommitLogStorePaths")],
-            stale_blank=profile.stale_blank,
-        )
-        self.queues = QueuesWriter.of(files, layout, tail.next_offsets)
-        self.index: IndexWriter | None = None
-        if config.get_bool("messageIndexEnable", True):
-            self.index = IndexWriter.of(files, layout, count_every_put=profile.count_every_put)
-        #: the RocksDB of queues, if there is one
-        self.database = database
-        self._topics_in_database: TopicsInDatabase | None = None
-        if database is not None and options.topic_config:
-            from .database import TopicsInDatabase
-
-            self._topics_in_database = TopicsInDatabase.of(layout)
-        in_file = options.topic_config and self._topics_in_database is None
-        self.topics = Topics.read(layout.config) if in_file else None
-        self.kinds = QueueKinds(layout, self.topics, profile)
-        self.batch_queues = BatchQueuesWriter(files, layout, tail.next_offsets)
-        light = profile.lmq_queues
-        #: the broker names the offsets of light queues; where it does, it may leave out their units
-        self.names_lmq_queues = light is not None and all(map(config.get_bool, light.options))
-        self.lmq_units = not self.names_lmq_queues or config.get_bool("enableMultiDispatch")
-        self.lmq_units |= database is not None
-        #: next offsets of light queues, as far as they are not those of their units
-        self.lmq_offsets: dict[tuple[str, int], int] = {}
-        #: messages on their way, see `bulk.append_ahead`
-        self.ahead: Steps | None = None
-        self._records: RecordWriter | None = None
-        self._unindexed: list[tuple[list[int], dict[str, Any]]] = []
-        self._highest_queue: dict[str, int] = {}
-        self._last: tuple[int, int] | None = None
-        self._files = files
-        self._lock = lock
-        self._checkpoint = read_checkpoint(layout.checkpoint) or Checkpoint()
-        self._new = tail.last is None and not layout.checkpoint.exists()
-        self._begun = False
-        self._broken = False
-
-    @classmethod
-    def open(
-        cls,
-        root: str | PathLike[str],
-        config: BrokerConfig | None = None,
-        options: WriterOptions | None = None,
-        *,
-        files: Files | None = None,
-        clock: Callable[[], int] = now_ms,
-    ) -> StoreWriter:
-        """Lock a store, or begin one in a directory that is empty or not there.
-
-        Nothing but the lock file is made before the first message. Raises InUse, Unclean, Refused,
-        Unsupported, NotAStore, InvalidInput, Unreadable, NoSpace.
-        """
-        files, options = files or Files(), options or WriterOptions()
-        if options.as_broker is not None:
-            writer_profile(options.as_broker)
-        layout = find_layout(root, config or BrokerConfig())
-        confine(files, layout, follow_links=options.follow_links)
-        if not layout.lock.exists():
-            check_clean(layout)
-            check_layout(layout)
-            files.make_directory(layout.root)
-        lock = StoreLock.take(layout.lock, files, wait_seconds=options.wait_seconds)
-        try:
-            # what was seen before may be history: another process may have had its turn
-            layout = find_layout(root, layout.broker_config)
-            check_clean(layout)
-            check_layout(layout)
-            tail = find_tail(layout)
-            check_log_end(files, layout, tail.log_end)
-            profile = generation(layout, tail, options.as_broker)
-            database = None
-            if layout.queue_database is not None:
-                from .database import DatabaseWriter
-
-                database = DatabaseWriter.of(files, layout, profile, tail)
-            return cls(layout, lock, tail, profile, options, files, clock, database)
-        except BaseException:
-            lock.release()
-            raise
+    _ahead: Steps | None = None
+    """Messages on their way."""
 
     def append(self, message: NewMessage) -> Stored:
         """Append one message: log, queue and index; on disk after `sync`.
@@ -231,19 +97,23 @@ class StoreWriter:
 
         return append_columns(self, columns)
 
+    def append_ahead(self, columns: Mapping[str, Any]) -> StoredColumns:
+        """As `append_columns`, for a stream of columns: up to 16,384 messages at once.
+
+        Their records are still on their way when this returns, and what they add to queues and index
+        follows with the next ones, at the latest with `sync` or `close`.
+        """
+        from .bulk import Steps
+
+        if self._ahead is None:
+            self._ahead = Steps(self, aside=True)
+        return self._ahead.append_all(columns)
+
     def settle(self) -> None:
-        """Complete what `bulk.append_ahead` has begun."""
-        steps, self.ahead = self.ahead, None
+        """Complete what `append_ahead` has begun."""
+        steps, self._ahead = self._ahead, None
         if steps is not None:
             steps.finish()
-
-    def records(self) -> RecordWriter:
-        """What writes columns of records to the log."""
-        from .message_columns import RecordWriter
-
-        if self._records is None:
-            self._records = RecordWriter(self.log)
-        return self._records
 
     def _append_columns_of(
         self, messages: list[NewMessage], *, whole: bool = False
@@ -267,163 +137,3 @@ class StoreWriter:
     def append_together(self, messages: list[NewMessage]) -> list[Stored]:
         """Append messages to one file of the log, all or none. Raises as `append`."""
         return self._append_columns_of(messages, whole=True)
-
-    def is_batch_topic(self, topic: bytes) -> bool:
-        """Whether a topic has batch queues (queue.type=BatchCQ, 5.x)."""
-        return self.kinds.is_batch(java_string(topic))
-
-    def check_queue(self, queue: tuple[str, int]) -> None:
-        """Raises InvalidInput for a queue that cannot have a directory, Refused for one elsewhere."""
-        if self._topics_in_database is not None:
-            self._topics_in_database.check(queue[0])
-        (self.batch_queues if self.kinds.is_batch(queue[0]) else self.queues).check(queue)
-
-    def index_records(self) -> None:
-        """Index the records that `append` has written: nobody waits for that before an answer."""
-        for key_hashes, fields in self._unindexed:
-            position, time = fields["physical_offset"], fields["store_timestamp"]
-            if self.index is not None:
-                self.index.append_record([(key, position, time) for key in key_hashes])
-        self._unindexed.clear()
-
-    @contextmanager
-    def writing(self, earliest: int | None = None) -> Iterator[None]:
-        """Around everything that changes log, queues or index: an error leaves the rest.
-
-        earliest: the least store time of the records to be written.
-        """
-        if not self._begun:
-            self._begin()
-        try:
-            if earliest is not None:
-                self._hold_back_checkpoint(earliest)
-            yield
-        except BaseException:
-            self._broken = True
-            raise
-
-    def relieve_database(self) -> None:
-        """Bring the units that wait to the RocksDB of queues where they have become many."""
-        if self.database is not None and self.database.full:
-            self.log.sync()
-            self.database.write()
-
-    def _begin(self) -> None:
-        """Make `abort`: on disk before the first change.
-
-        A new log gets its first file before: with `abort` and no log nobody could tell a store
-        that was never used from one whose disk is missing.
-        """
-        self.log.prepare()
-        try:
-            create_abort(self._files, self.layout.abort, pid=self.profile.pid_in_abort)
-        except StoreError:
-            if self.layout.abort.exists():
-                self._files.unlink(self.layout.abort)
-            raise
-        self._begun = True
-        if self._new and self.profile.rocksdb_store:
-            # a broker fills it at its next start; until then it tells the generation
-            self._files.make_directory(self.layout.rocksdb_store)
-
-    def abandon(self) -> None:
-        """Leave a store that has been begun as it is, for `recover`."""
-        self._broken |= self._begun
-
-    def _hold_back_checkpoint(self, earliest: int) -> None:
-        """Take the checkpoint's times back before records that are older are written.
-
-        After a crash a broker begins its recovery at a file that is older than they are (spec 7.3).
-        """
-        times = min(self._checkpoint.physic_msg_timestamp, self._checkpoint.logics_msg_timestamp)
-        if earliest <= times:
-            self._checkpoint = self._checkpoint._replace(
-                physic_msg_timestamp=max(0, earliest - 1),
-                logics_msg_timestamp=max(0, earliest - 1),
-            )
-            write_checkpoint(self._files, self.layout.checkpoint, self._checkpoint)
-
-    def note(self, position: int, timestamp: int, highest_queue: Mapping[str, int]) -> None:
-        """Remember the last record, and which queues the topics need."""
-        self._last = position, timestamp
-        for topic, queue_id in highest_queue.items():
-            self.expect(topic, queue_id)
-
-    def expect(self, topic: str, queue_id: int) -> None:
-        """Messages will be delivered to this queue: its topic has to be known, too."""
-        self._highest_queue[topic] = max(queue_id, self._highest_queue.get(topic, 0))
-
-    @property
-    def unserved(self) -> list[tuple[str, int, int]]:
-        """Topics that got messages in queues which their configuration does not have.
-
-        (topic, highest queue id, number of queues): a broker keeps those messages to itself.
-        """
-        return self.topics.unserved(self._highest_queue) if self.topics else []
-
-    def sync(self) -> None:
-        """Bring the log to the disk: every message appended so far is acknowledged."""
-        self.settle()
-        with self.writing():
-            self.log.sync()
-
-    def close(self) -> None:
-        """Complete queues and index, bring everything to the disk, remove `abort`, unlock.
-
-        After an error the store stays as it is, with `abort`, for `recover`.
-        """
-        try:
-            if self._begun and not self._broken:
-                self.settle()
-                self._finish()
-        finally:
-            self._release()
-
-    def _finish(self) -> None:
-        with self.writing():
-            self.log.clear_head()
-            self.log.sync()
-            self.queues.sync()
-            self.batch_queues.sync()
-            if self.database is not None and self._last is not None:
-                self.database.write(self.log.position)
-            in_files = self.database is None or self.database.in_files(TIMER_TOPIC)
-            if in_files and self.profile.timer and TIMER_TOPIC in self._highest_queue:
-                from ..timer.wheel import enqueue_timers
-
-                enqueue_timers(self._files, self.layout, self.queues.next_offsets, self.clock)
-            self.index_records()
-            if self.index is not None:
-                self.index.sync()
-            if self.topics is not None:
-                self.topics.add(self._highest_queue, self.profile, self.kinds.batch_topics)
-                self.topics.write(self._files, self.profile, self.clock)
-            self._write_checkpoint()
-            remove_abort(self._files, self.layout.abort)
-
-    def _write_checkpoint(self) -> None:
-        if self._last is None:
-            return
-        position, timestamp = self._last
-        checkpoint = at_last_record(
-            self._checkpoint,
-            store_timestamp=timestamp,
-            physical_offset=position,
-            index_timestamp=self.index.full_end_timestamp if self.index else None,
-            fields=self.profile.checkpoint_fields,
-        )
-        write_checkpoint(self._files, self.layout.checkpoint, checkpoint)
-
-    def _release(self) -> None:
-        if self._records is not None:
-            self._records.close()
-        self.log.close()
-        if self.index is not None:
-            self.index.close()
-        self._lock.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -1,4 +1,4 @@
-"""Which records of the log the queues of a store name: the places that they point at, and what stood where a hole begins.
+"""Which records of the log the queues of a store name: the places they point at, and what stood where a hole begins.
 
 Places are taken from queues in windows, merged, and read from the log in batches.
 

@@ -37,7 +37,7 @@ from ..queues.references import commit_log_of
 from ..queues.start_rocksdb import StartedQueue
 from ..queues.units import FileUnits, is_pre_fill, is_valid
 from ..start.log import LAST_LOOKED_AT
-from ..start.simulate import Outcome
+from ..start.outcome import Outcome
 from ..timer.read import NOWHERE, TimerEntries, follow, is_entry, is_in_place
 from ..timer.start import QUEUE, TimerState
 

@@ -18,7 +18,7 @@ from ..broker.snapshot import Snapshot
 from ..plan.plan import Plan
 from ..queues.edits import last_byte
 from ..queues.units import is_whole_file
-from ..start.simulate import POISON, Outcome
+from ..start.outcome import POISON, Outcome
 
 
 class Facts(NamedTuple):

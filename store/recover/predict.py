@@ -39,7 +39,7 @@ from ..queues.start_rocksdb import StartedQueue
 from ..settings.read import read_config_file
 from ..start.config import ConfigStart
 from ..start.dledger import index_directory
-from ..start.simulate import Outcome
+from ..start.outcome import Outcome
 from .broker_bugs import TimerLoss, timer_loss, with_bugs
 from .cases import Case
 

@@ -44,10 +44,10 @@ from ..settings.generation import Generation, generation_of
 from ..settings.options import options_of
 from ..start.config import ConfigStart, config_start
 from ..start.config_load import config_rules
-from ..start.database import DIFFERS
 from ..start.log import Switches, as_configured, by_source, proof_in, switches_of
-from ..start.queue_stores import queue_stores
-from ..start.simulate import Outcome, all_outcomes, simulate
+from ..start.outcome import Outcome
+from ..start.queue_stores import DIFFERS, queue_stores
+from ..start.simulate import all_outcomes, simulate
 from .cases import Case, Facts, case_of
 from .predict import Prediction, prediction, queue_ends
 

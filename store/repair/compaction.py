@@ -50,8 +50,7 @@ from ..verify.compaction import (
     leftovers,
     log_bytes,
 )
-from ..verify.context import VerifyContext
-from ..verify.register import Scope
+from ..verify.context import Scope, VerifyContext
 
 _SAME = (
     "total_size",

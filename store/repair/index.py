@@ -35,7 +35,7 @@ from ..log.message import Mark
 from ..plan.plan import Plan, checkpoint_edit
 from ..queues.references import commit_log_of
 from ..search.store import Store
-from ..verify.register import Scope
+from ..verify.context import Scope
 from ..verify.run import verify
 
 _GROUP = "index"

@@ -28,7 +28,7 @@ from ..findings.next_commands import Command, Given, by_hand_for, cure_of
 from ..index.compare import stored_files
 from ..plan.plan import Plan
 from ..search.store import Store
-from ..verify.register import Scope
+from ..verify.context import Scope
 from ..verify.run import verify
 from ..verify.start import GROUP
 from ..verify.verdict import Verdict

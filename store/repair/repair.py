@@ -4,8 +4,9 @@ Queues, index, timer, checkpoint come from the plan of `recover` that keeps ever
 every field of a unit; the configuration is mended besides. A repair that was confined to some
 parts leaves the log alone, and what the log needs must have been done before.
 
-`recover` ends with a sound store, too. A start looks at little of it: what `verify` finds besides, and what a plan itself
-leaves behind where it takes messages out of queues or changes records, is put right in the same session (`widened`).
+`recover` ends with a sound store, too. A start looks at little of it: what `verify` finds besides, and what a plan
+itself leaves behind where it takes messages out of queues or changes records, is put right in the same
+session (`widened`).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from ..session.journal import Fingerprint, unfinished
 from ..settings.generation import generation_of
 from ..start.config_load import STATISTICS
 from ..start.log import Switches, as_configured, proof_anew, switches_of
-from ..start.simulate import Outcome
+from ..start.outcome import Outcome
 from .compaction import compaction_repair
 from .config import Clamped, ConfigRepair, config_repair
 from .database import (

@@ -40,8 +40,7 @@ from ..queues.units import UNIT_DTYPE, is_valid
 from ..search.store import Store
 from ..timer.read import NOWHERE, ByTick, TimerEntries, is_in_place
 from ..timer.start import QUEUE
-from ..verify.context import Records, VerifyContext
-from ..verify.register import Scope
+from ..verify.context import Records, Scope, VerifyContext
 from ..verify.timer_log import TimerColumns, TimerFiles, timer_columns
 from ..verify.timer_wheel import chains, counts
 from .timer_log import (

@@ -31,8 +31,7 @@ from ..search.store import Store
 from ..settings.options import options_of
 from ..timer.read import timer_wheel
 from ..timer.wheel import Ticks
-from ..verify.context import LogWatcher, Records, VerifyContext
-from ..verify.register import Scope
+from ..verify.context import LogWatcher, Records, Scope, VerifyContext
 from ..verify.run import verify
 from ..verify.verdict import Status, Verdict, first_sentence
 

@@ -23,12 +23,7 @@ from ...formats.blank import BLANK, MAGIC_BLANK
 from ...formats.commit_log import HEAD, PLAIN
 from ...formats.derive import Columns, decode
 from ...formats.derive.ragged import Bytes, Ints
-from ...formats.message import (
-    BYTES_AROUND_BODY_MAX,
-    MESSAGE,
-    PROPERTIES_BYTES_MAX,
-    SMALLEST,
-)
+from ...formats.message import BYTES_AROUND_BODY_MAX, MESSAGE, PROPERTIES_BYTES_MAX, SMALLEST
 from ..log.scan import WINDOW_BYTES
 from ..log.window import Window, check, number_at, walk
 from . import runs

@@ -39,16 +39,7 @@ from ..put.writer import StoreWriter
 from ..search.selection import TimeRange
 from .carve import Found, Fragment, carve, join
 from .original import Restored, check_layer, close_holes, complete, file_bytes_of, write_log
-from .runs import (
-    Grade,
-    Layer,
-    Run,
-    Source,
-    Sources,
-    mark_odd,
-    record_places,
-    windows_of,
-)
+from .runs import Grade, Layer, Run, Source, Sources, mark_odd, record_places, windows_of
 
 NAME = "manifest.ndjson"
 _BUFFER_BYTES = 1 << 20

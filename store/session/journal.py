@@ -1,4 +1,4 @@
-"""What a repair remembers: the store that its plan was made from, what was there before, what is to be there afterwards.
+"""What a repair remembers: the store that its plan was made from, what was there before, what is to be there then.
 
 A plan need not be made again under the lock where no file has changed: names, inodes, lengths and times of all
 files tell (`Fingerprint`), as long as nobody wrote into a mapping. Such a write has the time of the first one into

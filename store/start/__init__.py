@@ -1,4 +1,4 @@
 """A broker's start, simulated in memory, bug by bug: log, queues, index, configuration.
 
-Shares readers with the rest, never judgement. May use `audit` and all below it.
+`simulate` plays it, `outcome` is where it ends. Shares readers with the rest, never judgement. May use `audit` and all below it.
 """

@@ -13,9 +13,8 @@ again; what was cut before it stays without units.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -35,10 +34,7 @@ from ..log.window import Window
 from ..log.window import walk as follow
 from ..settings.read import read_config_file
 from .log import start_file
-
-if TYPE_CHECKING:
-    from .simulate import Outcome
-
+from .outcome import DLedgerStart, Outcome, Waiting
 
 _HEAD = dtype_of(HEAD)
 _UNIT = dtype_of(UNIT)
@@ -64,24 +60,6 @@ class Entries(NamedTuple):
     def positions(self) -> Ints:
         """Where they begin in the log, int64[n]."""
         return self.starts + self.file_start
-
-
-@dataclass
-class DLedgerStart:
-    """What DLedger's recovery ends with.
-
-    end: of the log; last_end: of the last entry. first, last: numbers of the first entry of the walk and the last one, -1 without
-    any. rewritten: the first unit of the index that is written anew, -1 for none. committed: position behind the last
-    committed entry, -1 where the checkpoint names none.
-    """
-
-    end: int = 0
-    last_end: int = 0
-    first: int = -1
-    last: int = -1
-    rewritten: int = -1
-    committed: int = -1
-    reason: str = ""
 
 
 class IndexFile:
@@ -394,19 +372,6 @@ def records_of(
         if count < len(starts):
             yield Taken(file, None, True)
             return
-
-
-class Waiting(Protocol):
-    """Units on their way to the queues; at the end of a block all are there."""
-
-    def add(self, columns: Columns, behind: int | None) -> None:
-        """What is dispatched for records."""
-
-    def __enter__(self) -> object:
-        """Begin a block."""
-
-    def __exit__(self, *_: object) -> None:
-        """Hand all units out."""
 
 
 def recover_dledger(outcome: Outcome, waiting: Waiting) -> None:

@@ -33,7 +33,7 @@ from ..queues.references import commit_log_of
 from ..queues.units import NewQueues, QueueNumbers
 from ..settings.generation import generation_of, has_light_offsets
 from ..settings.options import options_of
-from .queue_stores import queue_stores
+from .queue_stores import DatabaseSearch, queue_stores
 
 if TYPE_CHECKING:
     from ..queues.rocksdb_copy import CopiedQueues
@@ -204,43 +204,6 @@ class LogWalk:
         if rules.property_crc and self.body_check is BodyCheck.PROPERTY_CRC:
             return None
         return run if self.passes(run) else None
-
-
-class NotReadable(Exception):
-    """What a broker throws that has to go back too far for the queues that it reads."""
-
-
-@dataclass
-class DatabaseSearch:
-    """What queues in a RocksDB want of the first file (spec 7.14).
-
-    row: how far they were dispatched. alone: there are no others; else these go first. skips_new: a
-    database that was never dispatched to wants nothing. checks_first: the first record is checked.
-    never_skips, reads, extra_files: as of `QueueStores`.
-    """
-
-    row: int
-    alone: bool
-    skips_new: bool
-    checks_first: bool
-    never_skips: bool
-    reads: bool
-    extra_files: int
-
-    def agrees(self, position: int) -> bool:
-        """A file whose first record is there is taken, as far as the database goes. Raises NotReadable."""
-        if (self.skips_new and self.row <= 0) or position <= self.row:
-            return True
-        if self.never_skips:
-            return False
-        self.extra_files -= 1
-        if self.extra_files >= 0:
-            return False
-        if self.reads:
-            raise NotReadable(
-                "IllegalArgumentException: RocksDBConsumeQueueStore not satisfied readable conditions"
-            )
-        return True
 
 
 def start_file(

@@ -6,129 +6,33 @@ tells the state that the broker reaches; `predict` says in words and numbers wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Self
-
-import numpy as np
+from collections.abc import Iterator
 
 from ...formats.derive import Columns
-from ...formats.derive.ragged import Ints
-from ..audit.verified import VerifiedLog, VerifiedRun
-from ..broker.dispatch import dispatch_columns, unannounceable
-from ..broker.load_rules import (
-    BodyCheck,
-    Failure,
-    Loaded,
-    LoadedFile,
-    Refusal,
-    load_files,
-    truncate,
-    walk,
-)
+from ..audit.verified import VerifiedLog
+from ..broker.dispatch import unannounceable
+from ..broker.load_rules import BodyCheck, Failure, LoadedFile, Refusal, load_files, truncate, walk
 from ..broker.profiles import DLEDGER_LOAD, LoadRules, Profile, QueueCut, ReputStart
 from ..broker.snapshot import Entry, QueueId, Snapshot
-from ..broker.system_topics import LMQ_PREFIX
-from ..index.compare import IndexState, load_index
-from ..queues.batches import BatchQueueState, batch_units
-from ..queues.start import ExtDamage, ExtRules, QueueState
-from ..queues.start_rocksdb import Commit, DatabaseState, RowDamage, StartedQueue
-from ..queues.units import UNIT_DTYPE, Units
+from ..index.compare import load_index
+from ..queues.start import ExtDamage, ExtRules
+from ..queues.start_rocksdb import Commit, RowDamage
 from ..timer.start import QUEUE as TIMER_QUEUE
-from ..timer.start import TimerState, recover_timer
-from .database import DatabaseDispatch, DispatchedUnits, LightThrows, against_files, search_for
-from .dledger import DLedgerStart, recover_dledger
-from .log import (
-    LogWalk,
+from ..timer.start import recover_timer
+from .dledger import recover_dledger
+from .log import LogWalk, PhantomRecord, Switches, confirmed, start_file
+from .outcome import Outcome, UndispatchableRecord, Waiting
+from .queue_stores import (
+    DatabaseDispatch,
+    LightThrows,
     NotReadable,
-    PhantomRecord,
-    StartFile,
-    Switches,
-    confirmed,
-    start_file,
+    against_files,
+    load_database,
+    queue_stores,
+    search_for,
 )
-from .queue_stores import QueueStores, load_database, queue_stores
-
-#: Pauses of a dispatch that cannot write its unit: 30 tries, one second apart (spec 2.2, step 6).
-RETRY_SECONDS = 30
-#: What Java throws at a queue offset that is no number.
-POISON = "NumberFormatException"
 
 _REFUSED = {LightThrows: "light", NotReadable: "behind", RowDamage: "row"}
-
-
-@dataclass
-class Outcome:
-    """The broker after load, recovery and dispatch.
-
-    refusal: the load failed, nothing else is set but what was loaded. hangs: start() never
-    returns. log_end: its max offset. scanned: first and last+1 position of the recovery's scan.
-    """
-
-    profile: Profile
-    snapshot: Snapshot
-    switches: Switches
-    log: Loaded
-    queues: dict[QueueId, QueueState] = field(default_factory=dict)
-    queue_deletions: list[Entry] = field(default_factory=list)
-    index: IndexState = field(default_factory=lambda: IndexState([], []))
-    refusal: Refusal | None = None
-    hangs: str = ""
-    delay_seconds: int = 0
-    start: StartFile | None = None
-    start_path: str | None = None
-    #: Position where the recovery began; its file may be gone afterwards.
-    scan_start: int = 0
-    walk: LogWalk | None = None
-    queues_end: int = -1
-    log_removed: list[LoadedFile] = field(default_factory=list)
-    #: None: the broker keeps no consumequeue_ext.
-    ext: ExtRules | None = None
-    #: None: no timer.
-    timer: TimerState | None = None
-    #: None: the log is a plain one.
-    dledger: DLedgerStart | None = None
-    stores: QueueStores = field(default_factory=QueueStores)
-    #: The queues in a RocksDB; None: the broker has none. commit: when its thread came to them.
-    database: DatabaseState | None = None
-    commit: Commit = Commit.BEFORE_CUT
-
-    @property
-    def read_queues(self) -> dict[QueueId, StartedQueue]:
-        """The queues that consumers get their messages from."""
-        if self.database is None:
-            return dict(self.queues)
-        read = self.stores.reads
-        found: dict[QueueId, StartedQueue] = {
-            name: queue for name, queue in self.queues.items() if not read(name)
-        }
-        for name in self.database.queues:
-            if read(name):
-                found[name] = self.database.view(name)
-        return found
-
-    @property
-    def log_start(self) -> int:
-        """Min offset of the log."""
-        return self.log.files[0].start if self.log.files else 0
-
-    @property
-    def log_end(self) -> int:
-        """Max offset of the log: write position of the last file."""
-        if not self.log.files:
-            return 0
-        last = self.log.files[-1]
-        return last.start + last.wrote
-
-    def has_all(self, run: VerifiedRun) -> bool:
-        """No queue takes anything of these records: all have got as far before."""
-        if self.ext is not None or run.further_by not in ("", self.profile.version):
-            return False
-        whole = self.profile.queues.reaches_end
-        return all(
-            name in self.queues and self.queues[name].max_physical >= queue_range.reach(whole)
-            for name, queue_range in run.queues.items()
-        )
 
 
 def simulate(
@@ -167,12 +71,12 @@ def simulate(
         return outcome
     try:
         if outcome.log.files and snapshot.layout.dledger is not None:
-            recover_dledger(outcome, _Waiting(outcome))
+            recover_dledger(outcome, Waiting(outcome))
         elif outcome.log.files:
             _recover_log(outcome, sound)
         else:
             _without_log(outcome)
-    except _UndispatchableRecord as poison:
+    except UndispatchableRecord as poison:
         path = str(snapshot.layout.commit_log_directories[0])
         outcome.refusal = Refusal("poison-record", poison.reason, path)
         return outcome
@@ -188,7 +92,7 @@ def simulate(
     if outcome.refusal is None:
         try:
             _dispatch_after_start(outcome)
-        except _UndispatchableRecord as poison:
+        except UndispatchableRecord as poison:
             outcome.hangs = poison.reason
     return outcome
 
@@ -243,14 +147,6 @@ def _load_timer(outcome: Outcome, now_ms: int) -> None:
         outcome.timer = found
 
 
-class _UndispatchableRecord(Exception):
-    """Dispatch throws at a record, each time again (spec 2.9, B11)."""
-
-    def __init__(self, position: int) -> None:
-        super().__init__(position)
-        self.reason = f"{POISON} in the dispatch of the record at {position}"
-
-
 def _load_queues(outcome: Outcome) -> Refusal | None:
     """Load the queues, simple ones first; a queue in the directory of the other type is refused."""
     if not outcome.stores.files:
@@ -287,7 +183,7 @@ def _wrong_type(queue: QueueId, batches: bool) -> Refusal:
 def _load_queue(outcome: Outcome, name: QueueId, entries: tuple[Entry, ...]) -> Refusal | None:
     """Load one queue, and what it has in consumequeue_ext."""
     snapshot, rules = outcome.snapshot, outcome.profile.load
-    queue = _new_queue(outcome, name)
+    queue = outcome.new_queue(name)
     loaded = load_files(entries, queue.file_bytes, rules)
     if loaded.refusal:
         return _refusal("queue-", loaded.refusal)
@@ -301,17 +197,6 @@ def _load_queue(outcome: Outcome, name: QueueId, entries: tuple[Entry, ...]) -> 
         queue.ext.load(loaded.files)
         outcome.queue_deletions += loaded.deleted
     return None
-
-
-def _new_queue(outcome: Outcome, name: QueueId) -> QueueState:
-    """A queue without files, of the type that its topic has."""
-    snapshot, rules = outcome.snapshot, outcome.profile.queues
-    if rules.batches and name.topic in snapshot.batch_topics:
-        return BatchQueueState(rules, snapshot.batch_file_bytes)
-    queue = QueueState(rules, snapshot.queue_file_bytes)
-    if outcome.ext is not None and not name.topic.startswith(LMQ_PREFIX):
-        queue.ext = outcome.ext.new()
-    return queue
 
 
 def _refusal(prefix: str, refusal: Refusal) -> Refusal:
@@ -361,9 +246,11 @@ def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
     scan = LogWalk(snapshot, list(files), profile, crashed, switches.body_check)
     outcome.walk = scan
     dispatches = crashed or profile.dispatch.when_clean
-    waiting, taken, further = _Waiting(outcome), _behind_database(outcome), None
+    waiting, taken, further = Waiting(outcome), _behind_database(outcome), None
     if database is not None:
-        further = DatabaseDispatch(outcome, database)
+        tells = snapshot.layout.broker_config.get_bool("enableMultiDispatch")
+        how = switches.dispatching(profile.dispatch)
+        further = DatabaseDispatch(outcome.stores, database, how, profile.version, tells=tells)
     if sound is not None:
         scan.runs, since = {run.begin: run for run in sound.runs}, None if crashed else behind
         made_by = None if profile.dispatch.confirmed_only else sound.made_by
@@ -389,7 +276,7 @@ def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
     if further is not None:
         further.hand_out()
     if further is not None and further.poisoned is not None:
-        outcome.hangs = _UndispatchableRecord(further.poisoned).reason
+        outcome.hangs = UndispatchableRecord(further.poisoned).reason
     _cut_at(outcome, end, sound)
 
 
@@ -457,7 +344,7 @@ def _dispatch_after_start(outcome: Outcome) -> None:
         return
     position = max(outcome.log_start, _queues_end(outcome))
     end = outcome.log_end
-    with _Waiting(outcome) as waiting:
+    with Waiting(outcome) as waiting:
         while position < end:
             file = _file_at(outcome, position)
             if file is None:
@@ -477,7 +364,7 @@ def _file_at(outcome: Outcome, position: int) -> LoadedFile | None:
 
 
 def _reput_file(
-    outcome: Outcome, waiting: _Waiting, file: LoadedFile, position: int, end: int
+    outcome: Outcome, waiting: Waiting, file: LoadedFile, position: int, end: int
 ) -> int:
     """Dispatch the rest of a file; returns where to go on."""
     assert file.entry is not None
@@ -494,7 +381,7 @@ def _reput_file(
             if isinstance(item, Columns):
                 waiting.add(item, None)
                 if (row := unannounceable(item)) is not None:
-                    raise _UndispatchableRecord(int(item.ints("physical_offset")[row]))
+                    raise UndispatchableRecord(int(item.ints("physical_offset")[row]))
             else:
                 failure = item
         if failure is None:
@@ -505,89 +392,3 @@ def _reput_file(
             return file.start + (size if written == size else written)
         offset = failure.offset + failure.size
     return file.start + (size if offset >= size else max(offset, written))
-
-
-def _queue(outcome: Outcome, name: QueueId) -> QueueState:
-    """The queue of that name, made where there is none."""
-    if name not in outcome.queues:
-        outcome.queues[name] = _new_queue(outcome, name)
-    return outcome.queues[name]
-
-
-class _Waiting:
-    """Units on their way to the queues of a broker, in log order. At the end of the block all are there."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        self._outcome = outcome
-        self._how = outcome.switches.dispatching(outcome.profile.dispatch)
-        self._units = DispatchedUnits()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._hand_out()
-
-    def add(self, columns: Columns, behind: int | None) -> None:
-        """What is dispatched for records. behind: only for those at a greater position.
-
-        Raises _UndispatchableRecord.
-        """
-        if behind is not None:
-            columns = columns.take(columns.ints("physical_offset") > behind)
-        if not len(columns):
-            return
-        outcome, dispatched = self._outcome, dispatch_columns(columns, self._how)
-        if len(dispatched.poisoned) and not outcome.stores.light_in_database:
-            row = int(dispatched.poisoned[0])
-            raise _UndispatchableRecord(int(columns.ints("physical_offset")[row]))
-        if outcome.stores.throws_at_light:
-            LightThrows.check(dispatched.topics)
-        self._units.add(dispatched)
-        if outcome.profile.queues.batches and outcome.snapshot.batch_topics:
-            record = dispatched.units.record
-            self._hand_out(lambda rows, of_queue: batch_units(columns, record[rows], of_queue))
-        elif self._units.enough:
-            self._hand_out()
-
-    def _hand_out(self, of_batches: Callable[[Ints, Units], Units] | None = None) -> None:
-        """Put all that wait. of_batches: makes units of a batch queue of some rows."""
-        outcome = self._outcome
-        for name, offsets, of_queue, rows in self._units.hand_out():
-            if not outcome.stores.in_files(name.topic):
-                continue
-            if "\0" in name.topic:
-                outcome.delay_seconds += RETRY_SECONDS * len(of_queue)
-                _queue(outcome, name)
-                continue
-            units = of_queue
-            if of_batches is not None and name.topic in outcome.snapshot.batch_topics:
-                units = of_batches(rows, of_queue)
-            ext_bytes = outcome.ext.unit_bytes(name.topic) if outcome.ext else 0
-            _queue(outcome, name).put(units, offsets, ext_bytes)
-
-    def takes(self, run: VerifiedRun, *, made: bool) -> bool:
-        """Nobody has to see the records of a run: no queue takes anything of them, or their units are
-        `made` as this broker makes them, and are put.
-        """
-        self._hand_out()
-        outcome = self._outcome
-        if outcome.has_all(run):
-            return True
-        if not (made and run.units) or outcome.ext is not None:
-            return False
-        for name, parts in run.units.items():
-            first = run.queues[name].first
-            for units in parts:
-                offsets = np.arange(first, first + len(units), dtype=np.int64)
-                _queue(outcome, name).put(units, offsets)
-                first += len(units)
-        return True
-
-    def put_ghost(self, ghost: PhantomRecord) -> None:
-        """4.3 dispatches a record whose fields do not add up as a message of topic ""."""
-        self._hand_out()
-        outcome, unit = self._outcome, np.zeros(1, UNIT_DTYPE)
-        unit["size"] = ghost.size
-        ext_bytes = outcome.ext.unit_bytes("") if outcome.ext else 0
-        _queue(outcome, QueueId("", 0)).put(unit, np.zeros(1, np.int64), ext_bytes)

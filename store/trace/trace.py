@@ -32,7 +32,7 @@ from .waiting import Waiting
 
 if TYPE_CHECKING:
     from ..inspect.pop import Popped
-    from ..start.simulate import Outcome
+    from ..start.outcome import Outcome
 
 
 _HARMED = (Verdict.NOT_DISPATCHED, Verdict.UNREADABLE, Verdict.NEVER_FIRES)

@@ -1,14 +1,11 @@
-"""What checks look at: a store, what is asked of it, and what the pass over its log has shown.
+"""What checks look at: a store, what is asked of it (`Scope`), what the pass over its log has shown, and its batches.
 
-State of checks that goes on along the log, and how a run takes on that of the part behind it.
+Of what that pass has not looked at nothing can be said. What several checks need of a batch is made once.
 
-`--jobs` has parts of the log looked at in processes of their own. Each begins with no state, so what
-it has seen tells less than a run that comes from the start of the log would know. A part is taken on
-only where it makes no difference: nothing is wrong in it, and nothing at the seam in front of it.
-
-What the pass over the log has looked at: of anything else nothing can be said.
-
-A batch of the log as checks see it: what several of them need is made once.
+Some checks have a state that goes on along the log. `--jobs` has parts of the log looked at in processes of their
+own. Each begins with no state, so what it has seen tells less than a run that comes from the start of the log would
+know. A run takes on the state of the part behind it only where that makes no difference: nothing is wrong in the part,
+and nothing at the seam in front of it.
 
 Readers go around bytes that the disk does not give (I-015), and note them (`store/disk/byte_reader.py`); a
 check that cannot go around ends there. Whichever groups are asked for, what was met is told.
@@ -42,7 +39,6 @@ from ..errors import UnreadableRange
 from ..findings.catalogue import Severity
 from ..findings.findings import Finding, Findings
 from ..search.store import Store
-from .register import Scope, last
 
 if TYPE_CHECKING:
     from ..broker.dispatch import Dispatched
@@ -129,6 +125,31 @@ class Predicted(NamedTuple):
     findings: list[Finding]
     why_not: str = ""
     facts: Sequence[tuple[str, str]] = ()
+
+
+class Scope(NamedTuple):
+    """What is asked for. quick: structure and ends only. topic, queue_id: one topic, one queue.
+
+    groups: of the catalogue, None for all. since_ms: the log from the file on that has messages of
+    that time. sample_percent: so much of the log. start: log position to begin at; earlier: what
+    the runs before it have shown of the log up to there. max_duration_s: reading ends after it.
+    broker_version: take the store for one of it. proof: tell what of the log is in order for a start,
+    too (`Verdict.sound`); anew: and of a log without queues and index what these are to hold. watch: what else looks at the log in the same pass (`Verdict.watched`).
+    """
+
+    quick: bool = False
+    topic: str | None = None
+    queue_id: int | None = None
+    groups: frozenset[str] | None = None
+    since_ms: int | None = None
+    sample_percent: float | None = None
+    start: int | None = None
+    earlier: LogFacts | None = None
+    max_duration_s: float | None = None
+    broker_version: str | None = None
+    proof: bool = False
+    anew: bool = False
+    watch: type[LogWatcher] | None = None
 
 
 def never() -> bool:
@@ -415,16 +436,7 @@ def add_rows(
     )
 
 
-_NOT_CHECKED = "not checked to the end"
-
-
-@last("I-015")
-def every_byte_is_there(context: VerifyContext) -> None:
-    """What was read of the files could be read."""
-    for one in of_unread():
-        context.findings.add("I-015", one.path, one.message, offset=one.offset, length=one.length)
-    for place, codes in _ended(context).items():
-        context.unread.append(f"{_NOT_CHECKED}, {place}: {', '.join(sorted(codes))}")
+NOT_CHECKED = "not checked to the end"
 
 
 def of_unread() -> Iterator[Finding]:
@@ -436,9 +448,9 @@ def of_unread() -> Iterator[Finding]:
         yield replace(found, offset=unread.offset, length=unread.length)
 
 
-def _ended(context: VerifyContext) -> dict[str, set[str]]:
+def ended(context: VerifyContext) -> dict[str, set[str]]:
     """Codes of checks that could not go on, by the place where they ended."""
-    return context.kept(_NOT_CHECKED, dict[str, set[str]])
+    return context.kept(NOT_CHECKED, dict[str, set[str]])
 
 
 @contextmanager
@@ -448,7 +460,7 @@ def going_on(context: VerifyContext, codes: Iterable[str]) -> Iterator[None]:
         yield
     except UnreadableRange as error:
         note(unread_of(error))
-        _ended(context).setdefault(f"cannot read {error.path}", set()).update(codes)
+        ended(context).setdefault(f"cannot read {error.path}", set()).update(codes)
 
 
 def need_whole(paths: Iterable[str]) -> None:

@@ -22,7 +22,7 @@ from ..settings.options import options_of
 if TYPE_CHECKING:
     from ..disk.layout import Layout
     from ..recover.recovery import Proved, Recovery
-    from .register import Scope
+    from .context import Scope
     from .verdict import Verdict
 
 _TAGS = "I-065"
@@ -44,7 +44,7 @@ def verified_beside(
 
     version: the broker's, None: the guess. Raises Unreadable.
     """
-    from .register import Scope
+    from .context import Scope
     from .start import worth_a_process
 
     if version is None:
@@ -73,7 +73,7 @@ def verified_before(
     """
     seen, files = Fingerprint.of(layout), Fingerprint.now(layout)
     _look(layout)
-    from .register import Scope
+    from .context import Scope
 
     groups = None if anew else _others()
     scope = Scope(groups=groups, broker_version=version, proof=True, anew=anew)

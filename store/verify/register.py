@@ -3,8 +3,6 @@
 A check is a function with one decorator of this module. It looks at the `VerifyContext` and adds findings
 to it; one that looks at records is called for every batch of the log. A function that is
 registered for several codes is called once.
-
-What is asked of a run.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from ..findings.catalogue import group_of
 if TYPE_CHECKING:
     from ..audit.messages import Messages
     from ..log.commit_log import Extent
-    from .context import LogFacts, LogWatcher, Records, VerifyContext
+    from .context import Records, VerifyContext
 
 Once = Callable[["VerifyContext"], None]
 OfRecords = Callable[["VerifyContext", "Records"], None]
@@ -103,28 +101,3 @@ def after(*codes: str) -> Callable[[Once], Once]:
 def last(*codes: str) -> Callable[[Once], Once]:
     """Checks these invariants when all other checks are done, whichever groups are asked for."""
     return _in(CHECKS.last, codes)
-
-
-class Scope(NamedTuple):
-    """What is asked for. quick: structure and ends only. topic, queue_id: one topic, one queue.
-
-    groups: of the catalogue, None for all. since_ms: the log from the file on that has messages of
-    that time. sample_percent: so much of the log. start: log position to begin at; earlier: what
-    the runs before it have shown of the log up to there. max_duration_s: reading ends after it.
-    broker_version: take the store for one of it. proof: tell what of the log is in order for a start,
-    too (`Verdict.sound`); anew: and of a log without queues and index what these are to hold. watch: what else looks at the log in the same pass (`Verdict.watched`).
-    """
-
-    quick: bool = False
-    topic: str | None = None
-    queue_id: int | None = None
-    groups: frozenset[str] | None = None
-    since_ms: int | None = None
-    sample_percent: float | None = None
-    start: int | None = None
-    earlier: LogFacts | None = None
-    max_duration_s: float | None = None
-    broker_version: str | None = None
-    proof: bool = False
-    anew: bool = False
-    watch: type[LogWatcher] | None = None

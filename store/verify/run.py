@@ -40,9 +40,9 @@ from ..search.find import find
 from ..search.selection import Selection, is_pattern
 from ..search.store import Store
 from ..session.journal import barriers, unfinished
-from .context import VerifyContext, going_on, never, of_unread
+from .context import NOT_CHECKED, Scope, VerifyContext, ended, going_on, never, of_unread
 from .log_pass import LogPass, Part, items_of, parts_of, read, wants_crc
-from .register import CHECKS, Once, Scope, checks_of
+from .register import CHECKS, Once, checks_of, last
 from .start import cut_off, forgotten, proved_of, start_beside
 from .verdict import Verdict, status_of
 
@@ -259,6 +259,15 @@ def _check_behind(context: VerifyContext, groups: frozenset[str]) -> None:
 def _codes(moment: dict[str, Once], check: Once) -> list[str]:
     """What a check of some moment is for."""
     return [code for code, registered in moment.items() if registered is check]
+
+
+@last("I-015")
+def every_byte_is_there(context: VerifyContext) -> None:
+    """What was read of the files could be read."""
+    for one in of_unread():
+        context.findings.add("I-015", one.path, one.message, offset=one.offset, length=one.length)
+    for place, codes in ended(context).items():
+        context.unread.append(f"{NOT_CHECKED}, {place}: {', '.join(sorted(codes))}")
 
 
 def at_first_sight(seen: Description) -> Verdict:

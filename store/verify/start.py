@@ -23,8 +23,8 @@ from ..errors import StoreError
 from ..findings.findings import Finding
 from ..log.commit_log import Batch, Extent
 from ..settings.generation import generation_of
-from .context import Mergeable, Predicted, VerifyContext
-from .register import Scope, after
+from .context import Mergeable, Predicted, Scope, VerifyContext
+from .register import after
 
 if TYPE_CHECKING:
     from ..audit.messages import Messages

@@ -84,7 +84,7 @@ def verify(root: str, groups: str = "", jobs: str = "1") -> dict[str, Any]:
     """Check a store: all groups, or those named. Findings above warning are counted as damage."""
     from mqstore.store.findings.catalogue import Severity
     from mqstore.store.search.store import Store
-    from mqstore.store.verify.register import Scope
+    from mqstore.store.verify.context import Scope
     from mqstore.store.verify.run import load_checks
     from mqstore.store.verify.run import verify as check
 
@@ -115,7 +115,7 @@ def report(root: str) -> dict[str, Any]:
     from mqstore.store.report.gather import look
     from mqstore.store.report.page import page_of, section_of
     from mqstore.store.search.store import Store
-    from mqstore.store.verify.register import Scope
+    from mqstore.store.verify.context import Scope
     from mqstore.store.verify.run import load_checks
 
     load_checks()

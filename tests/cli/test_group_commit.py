@@ -13,7 +13,7 @@ import pytest
 from mqstore.cli import ndjson_input
 from mqstore.cli.output import Output
 from mqstore.store.disk.files import Files
-from mqstore.store.put import writer as put_module
+from mqstore.store.put import open_store as put_module
 
 from .datadriven import run_here
 from .test_put import bodies, ended, line, process

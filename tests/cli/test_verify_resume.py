@@ -12,7 +12,7 @@ import pytest
 from mqstore.cli.verify_resume import Resume
 from mqstore.store.errors import InvalidInput
 from mqstore.store.search.store import Store
-from mqstore.store.verify.register import Scope
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict
 

@@ -20,12 +20,7 @@ from mqstore.store.disk.checkpoint import TimerCheck
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.log.commit_log import index_units, is_valid
 from mqstore.store.output.escaped import DANGEROUS
-from mqstore.store.queues.batches import (
-    BatchConsumeQueue,
-    SparseUnits,
-    sparse_units,
-    summary_of,
-)
+from mqstore.store.queues.batches import BatchConsumeQueue, SparseUnits, sparse_units, summary_of
 from mqstore.store.queues.ext import ExtUnits, ext_unit, ext_units
 from mqstore.store.queues.filter_bits import BloomFilter, bit_map, consumer_filters
 from mqstore.store.queues.rocksdb import RocksDb

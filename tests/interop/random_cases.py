@@ -27,7 +27,8 @@ from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.start.log import switches_of
-from mqstore.store.start.simulate import Outcome, simulate
+from mqstore.store.start.outcome import Outcome
+from mqstore.store.start.simulate import simulate
 from tests.damage import Span, Victim
 from tests.database_mishaps import DatabaseMishap
 from tests.mishaps import Mishap

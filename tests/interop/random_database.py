@@ -21,7 +21,8 @@ from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.start.log import switches_of
-from mqstore.store.start.simulate import Outcome, all_outcomes
+from mqstore.store.start.outcome import Outcome
+from mqstore.store.start.simulate import all_outcomes
 from tests.damage import Victim
 from tests.database_mishaps import DatabaseMishap
 from tests.mishaps import Mishap

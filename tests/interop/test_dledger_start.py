@@ -16,7 +16,8 @@ from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.layout import Layout
 from mqstore.store.start import dledger
 from mqstore.store.start.log import switches_of
-from mqstore.store.start.simulate import Outcome, simulate
+from mqstore.store.start.outcome import Outcome
+from mqstore.store.start.simulate import simulate
 from tests.dledger_mishaps import STORE, damaged
 from tests.slices import pick
 from tests.stores import config, unpack

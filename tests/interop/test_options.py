@@ -12,7 +12,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.search.store import Store
-from mqstore.store.verify.register import Scope
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 from tests.slices import rng, share
 

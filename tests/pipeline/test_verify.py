@@ -39,8 +39,8 @@ from mqstore.store.errors import Missing, StoreError
 from mqstore.store.findings.catalogue import GROUPS
 from mqstore.store.search.store import Store
 from mqstore.store.verify import log_pass
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.parallel import Beside, PartResult
-from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict
 

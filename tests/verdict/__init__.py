@@ -32,8 +32,8 @@ from mqstore.store.repair.recheck import beyond_of, beyond_texts
 from mqstore.store.repair.repair import Repair, recovery_again, widened
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.judged import with_start
-from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import at_first_sight, verify
 from mqstore.store.verify.start import GROUP
 from mqstore.store.verify.verdict import Status, Verdict, first_sentence

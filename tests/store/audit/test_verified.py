@@ -27,8 +27,8 @@ from mqstore.store.recover import recovery
 from mqstore.store.search.store import Store
 from mqstore.store.start.log import proof_of, switches_of
 from mqstore.store.verify import log_pass
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.judged import verified_before
-from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verify
 
 from ... import recovery_cases, stores

@@ -12,9 +12,19 @@ import pytest
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, NotFound, Refused, Unclean, Unreadable
-from mqstore.store.offsets.compare import Ahead, compare, open_side, side_of
 from mqstore.store.offsets.lag import Wanted, offsets_of
-from mqstore.store.offsets.move import Merge, Moves, Only, Take, parse_wish, plan_moves
+from mqstore.store.offsets.move import (
+    Ahead,
+    Merge,
+    Moves,
+    Only,
+    Take,
+    compare,
+    open_side,
+    parse_wish,
+    plan_moves,
+    side_of,
+)
 from mqstore.store.offsets.positions import Position, entries_of_database, positions_of
 from mqstore.store.queues.rocksdb_write import in_order
 from mqstore.store.search.store import Store

@@ -18,7 +18,7 @@ from mqstore.store.put.new_message import NewMessage
 from mqstore.store.recover.recovery import Recovery, analyze
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
-from mqstore.store.verify.register import Scope
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
 from ..put.test_producer_transaction import log_of

@@ -20,7 +20,7 @@ from mqstore.store.plan.plan import Plan
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.recover.recovery import Recovery, analyze, plan_again
 from mqstore.store.session.apply import apply
-from mqstore.store.start.simulate import Outcome
+from mqstore.store.start.outcome import Outcome
 
 from ... import recovery_cases
 from ...slices import pick

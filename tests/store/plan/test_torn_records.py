@@ -34,7 +34,7 @@ from mqstore.store.recover.recovery import plan_again
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
-from mqstore.store.verify.register import Scope
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
 from ... import recovery_cases, stores

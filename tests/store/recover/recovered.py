@@ -16,7 +16,8 @@ from mqstore.store.plan.plan import Plan, make_plan
 from mqstore.store.queues.units import read_units
 from mqstore.store.session.apply import Applied, apply
 from mqstore.store.start.log import Switches
-from mqstore.store.start.simulate import Outcome, simulate
+from mqstore.store.start.outcome import Outcome
+from mqstore.store.start.simulate import simulate
 
 Unit = tuple[int, int, int]
 Content = dict[str, str]

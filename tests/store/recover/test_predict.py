@@ -12,7 +12,8 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.index.read import Geometry, IndexFile, sizes_of
 from mqstore.store.recover.predict import index_items_lost
-from mqstore.store.start.simulate import Outcome, simulate
+from mqstore.store.start.outcome import Outcome
+from mqstore.store.start.simulate import simulate
 
 from ... import recovery_cases, stores
 from ...recovery_cases import CONFIG, config_of

@@ -27,8 +27,8 @@ from mqstore.store.search.selection import queue_of
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.judged import verified_before, with_start
-from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verify
 
 from ... import recovery_cases, stores

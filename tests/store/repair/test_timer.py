@@ -14,8 +14,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import TimerCheck, read_timer_check
 from mqstore.store.repair.parts import Part, chosen
 from mqstore.store.search.store import Store
-from mqstore.store.verify.context import VerifyContext
-from mqstore.store.verify.register import Scope
+from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.timer_log import timer_files
 from mqstore.store.verify.timer_wheel import Chains, chains
 

@@ -18,8 +18,7 @@ from mqstore.store.repair import timer
 from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.recheck import beyond_repair
 from mqstore.store.search.store import Store
-from mqstore.store.verify.context import VerifyContext
-from mqstore.store.verify.register import Scope
+from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.timer_log import TimerLog, timer_files
 
 from ... import slices, stores

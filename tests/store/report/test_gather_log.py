@@ -26,7 +26,7 @@ from mqstore.store.report.gather import (
 )
 from mqstore.store.search.store import Store
 from mqstore.store.verify import log_pass
-from mqstore.store.verify.register import Scope
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
 Unpack = Callable[[str], Path]

@@ -20,7 +20,7 @@ from mqstore.store.plan.observer import Policy
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.salvage.runs import Grade
 from mqstore.store.salvage.salvage import check_target
-from mqstore.store.verify.register import Scope
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import load_checks, verify
 from tests.damage import Victim, damage
 from tests.slices import rng, share

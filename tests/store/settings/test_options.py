@@ -25,7 +25,7 @@ from mqstore.store.recover.recovery import analyze
 from mqstore.store.repair.parts import Part, chosen
 from mqstore.store.search.store import Store
 from mqstore.store.settings.options import options_of
-from mqstore.store.verify.register import Scope
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
 from ..repair.test_repair import repaired

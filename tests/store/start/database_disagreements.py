@@ -10,7 +10,7 @@ from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.layout import Layout
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.queues.start_rocksdb import DatabaseState, RowDamage
-from mqstore.store.start.simulate import Outcome
+from mqstore.store.start.outcome import Outcome
 
 Ends = Mapping[str, list[Any]]
 """Queue → min, max, position of the last record. Texts: the classes throw at each question about it."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mqstore.store.queues.batches import BatchQueueState
-from mqstore.store.start.simulate import Outcome
+from mqstore.store.start.outcome import Outcome
 from mqstore.store.timer.start import TimerState
 
 QUEUES = ("consumequeue", "batchconsumequeue")

@@ -10,7 +10,8 @@ from mqstore.store.broker.profiles import profile_of
 from mqstore.store.broker.snapshot import QueueId, Snapshot
 from mqstore.store.disk.layout import Layout
 from mqstore.store.start.log import switches_of
-from mqstore.store.start.simulate import Outcome, all_outcomes
+from mqstore.store.start.outcome import Outcome
+from mqstore.store.start.simulate import all_outcomes
 
 from ...rocks_cases import Case, all_bases, all_cases, case_of, damaged
 from ...slices import pick

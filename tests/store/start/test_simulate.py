@@ -13,7 +13,8 @@ from mqstore.store.broker.profiles import profile_of
 from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.layout import Layout
 from mqstore.store.start.log import switches_of
-from mqstore.store.start.simulate import Outcome, simulate
+from mqstore.store.start.outcome import Outcome
+from mqstore.store.start.simulate import simulate
 
 from ... import recovery_cases
 from ...slices import pick

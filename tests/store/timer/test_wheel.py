@@ -23,7 +23,7 @@ from mqstore.store.search.store import Store
 from mqstore.store.settings.options import options_of
 from mqstore.store.timer.read import timer_wheel
 from mqstore.store.timer.wheel import taken_by_a_broker
-from mqstore.store.verify.register import Scope
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
 from ... import stores

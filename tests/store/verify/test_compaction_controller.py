@@ -12,7 +12,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.search.store import Store
-from mqstore.store.verify.register import Scope
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
 from ... import stores

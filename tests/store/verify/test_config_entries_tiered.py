@@ -11,8 +11,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import Store
 from mqstore.store.verify.config_entries import tiered_segments_are_there
-from mqstore.store.verify.context import VerifyContext
-from mqstore.store.verify.register import Scope
+from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict
 

@@ -24,8 +24,8 @@ from mqstore.store.findings.findings import Finding
 from mqstore.store.queues.read import ConsumeQueue
 from mqstore.store.queues.units import LARGEST_OFFSET
 from mqstore.store.search.store import Store
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.queue_state import InARow, QueueCheck, QueueReader
-from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verify
 
 from ... import slices

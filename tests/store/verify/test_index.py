@@ -15,9 +15,9 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import Store
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.index_files import _remainder, links_of
 from mqstore.store.verify.index_items import key_of, surplus
-from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verify
 
 from ...slices import examples

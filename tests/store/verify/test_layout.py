@@ -12,8 +12,7 @@ from mqstore.store.errors import NoSpace
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.search.store import Store
 from mqstore.store.verify import layout
-from mqstore.store.verify.context import VerifyContext
-from mqstore.store.verify.register import Scope
+from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict
 

@@ -15,10 +15,9 @@ from mqstore.store.findings.catalogue import GROUPS
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.search.store import Store
 from mqstore.store.verify import log_pass
-from mqstore.store.verify.context import CACHES, Mergeable, VerifyContext
+from mqstore.store.verify.context import CACHES, Mergeable, Scope, VerifyContext
 from mqstore.store.verify.log_pass import LogPass, read, scan
 from mqstore.store.verify.parallel import Beside, PartResult
-from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import load_checks, verify
 from mqstore.store.verify.verdict import Verdict
 

@@ -11,8 +11,7 @@ import pytest
 from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import Store
 from mqstore.store.verify import log_pass
-from mqstore.store.verify.context import LogFacts, VerifyContext
-from mqstore.store.verify.register import Scope
+from mqstore.store.verify.context import LogFacts, Scope, VerifyContext
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict
 

@@ -10,8 +10,8 @@ import pytest
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import Store
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.layout import may_write
-from mqstore.store.verify.register import Scope
 from mqstore.store.verify.run import verify
 
 from ...stores import unpack

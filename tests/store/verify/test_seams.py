@@ -15,7 +15,7 @@ from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter, WriterOptions
 from mqstore.store.search.store import Store
 from mqstore.store.verify import log_pass
-from mqstore.store.verify.register import Scope
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import look_at, together, verify
 
 _SIZES = BrokerConfig({"mappedFileSizeCommitLog": "262144"})

@@ -18,7 +18,7 @@ from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import Store
 from mqstore.store.timer.read import TimerEntries
 from mqstore.store.timer.wheel import Ticks
-from mqstore.store.verify.register import Scope
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.timer_wheel import linked_by_a_start
 

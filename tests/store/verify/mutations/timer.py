@@ -17,8 +17,7 @@ from mqstore.formats.timer_log import BLANK_BYTES, MAGIC_DELETE, MAGIC_MAX, UNIT
 from mqstore.formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
 from mqstore.store.broker.system_topics import TIMER_TOPIC
 from mqstore.store.search.store import Store
-from mqstore.store.verify.context import VerifyContext
-from mqstore.store.verify.register import Scope
+from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.timer_log import TimerFiles
 
 from . import NOW_MS, on

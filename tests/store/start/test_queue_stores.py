@@ -25,7 +25,8 @@ from mqstore.store.repair import repair
 from mqstore.store.repair.parts import Part, chosen
 from mqstore.store.session.apply import apply
 from mqstore.store.start.log import switches_of
-from mqstore.store.start.simulate import Outcome, all_outcomes
+from mqstore.store.start.outcome import Outcome
+from mqstore.store.start.simulate import all_outcomes
 from tests.database_mishaps import ROW, put
 
 from ...rocks_cases import case_of, damaged

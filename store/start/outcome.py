@@ -1,0 +1,239 @@
+"""The broker as a start leaves it, and the units that are on their way to its queues meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+
+from ...formats.derive import Columns
+from ...formats.derive.ragged import Ints
+from ..audit.verified import VerifiedRun
+from ..broker.dispatch import dispatch_columns
+from ..broker.load_rules import (
+    Loaded,
+    LoadedFile,
+    Refusal,
+)
+from ..broker.profiles import Profile
+from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..broker.system_topics import LMQ_PREFIX
+from ..index.compare import IndexState
+from ..queues.batches import BatchQueueState, batch_units
+from ..queues.start import ExtRules, QueueState
+from ..queues.start_rocksdb import Commit, DatabaseState, StartedQueue
+from ..queues.units import UNIT_DTYPE, Units
+from ..timer.start import TimerState
+from .log import (
+    LogWalk,
+    PhantomRecord,
+    StartFile,
+    Switches,
+)
+from .queue_stores import (
+    DispatchedUnits,
+    LightThrows,
+    QueueStores,
+)
+
+#: Pauses of a dispatch that cannot write its unit: 30 tries, one second apart (spec 2.2, step 6).
+RETRY_SECONDS = 30
+#: What Java throws at a queue offset that is no number.
+POISON = "NumberFormatException"
+
+
+@dataclass
+class DLedgerStart:
+    """What DLedger's recovery ends with.
+
+    end: of the log; last_end: of the last entry. first, last: numbers of the first entry of the walk and the last one, -1 without
+    any. rewritten: the first unit of the index that is written anew, -1 for none. committed: position behind the last
+    committed entry, -1 where the checkpoint names none.
+    """
+
+    end: int = 0
+    last_end: int = 0
+    first: int = -1
+    last: int = -1
+    rewritten: int = -1
+    committed: int = -1
+    reason: str = ""
+
+
+@dataclass
+class Outcome:
+    """The broker after load, recovery and dispatch.
+
+    refusal: the load failed, nothing else is set but what was loaded. hangs: start() never
+    returns. log_end: its max offset. scanned: first and last+1 position of the recovery's scan.
+    """
+
+    profile: Profile
+    snapshot: Snapshot
+    switches: Switches
+    log: Loaded
+    queues: dict[QueueId, QueueState] = field(default_factory=dict)
+    queue_deletions: list[Entry] = field(default_factory=list)
+    index: IndexState = field(default_factory=lambda: IndexState([], []))
+    refusal: Refusal | None = None
+    hangs: str = ""
+    delay_seconds: int = 0
+    start: StartFile | None = None
+    start_path: str | None = None
+    #: Position where the recovery began; its file may be gone afterwards.
+    scan_start: int = 0
+    walk: LogWalk | None = None
+    queues_end: int = -1
+    log_removed: list[LoadedFile] = field(default_factory=list)
+    #: None: the broker keeps no consumequeue_ext.
+    ext: ExtRules | None = None
+    #: None: no timer.
+    timer: TimerState | None = None
+    #: None: the log is a plain one.
+    dledger: DLedgerStart | None = None
+    stores: QueueStores = field(default_factory=QueueStores)
+    #: The queues in a RocksDB; None: the broker has none. commit: when its thread came to them.
+    database: DatabaseState | None = None
+    commit: Commit = Commit.BEFORE_CUT
+
+    @property
+    def read_queues(self) -> dict[QueueId, StartedQueue]:
+        """The queues that consumers get their messages from."""
+        if self.database is None:
+            return dict(self.queues)
+        read = self.stores.reads
+        found: dict[QueueId, StartedQueue] = {
+            name: queue for name, queue in self.queues.items() if not read(name)
+        }
+        for name in self.database.queues:
+            if read(name):
+                found[name] = self.database.view(name)
+        return found
+
+    @property
+    def log_start(self) -> int:
+        """Min offset of the log."""
+        return self.log.files[0].start if self.log.files else 0
+
+    @property
+    def log_end(self) -> int:
+        """Max offset of the log: write position of the last file."""
+        if not self.log.files:
+            return 0
+        last = self.log.files[-1]
+        return last.start + last.wrote
+
+    def has_all(self, run: VerifiedRun) -> bool:
+        """No queue takes anything of these records: all have got as far before."""
+        if self.ext is not None or run.further_by not in ("", self.profile.version):
+            return False
+        whole = self.profile.queues.reaches_end
+        return all(
+            name in self.queues and self.queues[name].max_physical >= queue_range.reach(whole)
+            for name, queue_range in run.queues.items()
+        )
+
+    def queue(self, name: QueueId) -> QueueState:
+        """The queue of that name, made where there is none."""
+        if name not in self.queues:
+            self.queues[name] = self.new_queue(name)
+        return self.queues[name]
+
+    def new_queue(self, name: QueueId) -> QueueState:
+        """A queue without files, of the type that its topic has."""
+        snapshot, rules = self.snapshot, self.profile.queues
+        if rules.batches and name.topic in snapshot.batch_topics:
+            return BatchQueueState(rules, snapshot.batch_file_bytes)
+        queue = QueueState(rules, snapshot.queue_file_bytes)
+        if self.ext is not None and not name.topic.startswith(LMQ_PREFIX):
+            queue.ext = self.ext.new()
+        return queue
+
+
+class UndispatchableRecord(Exception):
+    """Dispatch throws at a record, each time again (spec 2.9, B11)."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(position)
+        self.reason = f"{POISON} in the dispatch of the record at {position}"
+
+
+class Waiting:
+    """Units on their way to the queues of a broker, in log order. At the end of the block all are there."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+        self._how = outcome.switches.dispatching(outcome.profile.dispatch)
+        self._units = DispatchedUnits()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._hand_out()
+
+    def add(self, columns: Columns, behind: int | None) -> None:
+        """What is dispatched for records. behind: only for those at a greater position.
+
+        Raises UndispatchableRecord.
+        """
+        if behind is not None:
+            columns = columns.take(columns.ints("physical_offset") > behind)
+        if not len(columns):
+            return
+        outcome, dispatched = self._outcome, dispatch_columns(columns, self._how)
+        if len(dispatched.poisoned) and not outcome.stores.light_in_database:
+            row = int(dispatched.poisoned[0])
+            raise UndispatchableRecord(int(columns.ints("physical_offset")[row]))
+        if outcome.stores.throws_at_light:
+            LightThrows.check(dispatched.topics)
+        self._units.add(dispatched)
+        if outcome.profile.queues.batches and outcome.snapshot.batch_topics:
+            record = dispatched.units.record
+            self._hand_out(lambda rows, of_queue: batch_units(columns, record[rows], of_queue))
+        elif self._units.enough:
+            self._hand_out()
+
+    def _hand_out(self, of_batches: Callable[[Ints, Units], Units] | None = None) -> None:
+        """Put all that wait. of_batches: makes units of a batch queue of some rows."""
+        outcome = self._outcome
+        for name, offsets, of_queue, rows in self._units.hand_out():
+            if not outcome.stores.in_files(name.topic):
+                continue
+            if "\0" in name.topic:
+                outcome.delay_seconds += RETRY_SECONDS * len(of_queue)
+                outcome.queue(name)
+                continue
+            units = of_queue
+            if of_batches is not None and name.topic in outcome.snapshot.batch_topics:
+                units = of_batches(rows, of_queue)
+            ext_bytes = outcome.ext.unit_bytes(name.topic) if outcome.ext else 0
+            outcome.queue(name).put(units, offsets, ext_bytes)
+
+    def takes(self, run: VerifiedRun, *, made: bool) -> bool:
+        """Nobody has to see the records of a run: no queue takes anything of them, or their units are
+        `made` as this broker makes them, and are put.
+        """
+        self._hand_out()
+        outcome = self._outcome
+        if outcome.has_all(run):
+            return True
+        if not (made and run.units) or outcome.ext is not None:
+            return False
+        for name, parts in run.units.items():
+            first = run.queues[name].first
+            for units in parts:
+                offsets = np.arange(first, first + len(units), dtype=np.int64)
+                outcome.queue(name).put(units, offsets)
+                first += len(units)
+        return True
+
+    def put_ghost(self, ghost: PhantomRecord) -> None:
+        """4.3 dispatches a record whose fields do not add up as a message of topic ""."""
+        self._hand_out()
+        outcome, unit = self._outcome, np.zeros(1, UNIT_DTYPE)
+        unit["size"] = ghost.size
+        ext_bytes = outcome.ext.unit_bytes("") if outcome.ext else 0
+        outcome.queue(QueueId("", 0)).put(unit, np.zeros(1, np.int64), ext_bytes)
