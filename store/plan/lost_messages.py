@@ -37,6 +37,8 @@ from ..queues.units import FileUnits, is_pre_fill, is_used, is_valid, is_whole_f
 from .gaps import Gap, TornRecord
 
 _WINDOW_UNITS = 1 << 13
+RECORD_BYTES_MAX = 64 << 20
+"""A unit that names more is not read for: its size is wrong, and may be that of a whole gap."""
 MOST = 100_000
 """Messages that are named at most; the others are counted."""
 _AT_ONCE = 1000
@@ -133,7 +135,7 @@ def _own_queue_first(snapshot: Snapshot, units: LostUnits) -> LostUnits:
 def _topic_at(log: MappedFileQueue, position: int, size: int) -> str:
     """The topic that a record says it has, whatever else is wrong with it; "" where it cannot be read."""
     file = log.file_at(position)
-    if file is None:
+    if file is None or size > RECORD_BYTES_MAX:
         return ""
     data = np.frombuffer(log.read_file(file, position - file.start, size), np.uint8)
     columns = decode(MESSAGE, data, np.zeros(1, np.int64), np.full(1, len(data), np.int64))

@@ -78,7 +78,7 @@ from ..queues.units import is_used, is_valid
 from ..settings.options import options_of
 from .fill import Piece
 from .gaps import TornRecord, is_for_service, is_poison
-from .lost_messages import LostUnits, units_at
+from .lost_messages import RECORD_BYTES_MAX, LostUnits, units_at
 
 NamedQueues = Sequence[tuple[bytes, int]]
 """Names of queues, and the queue offset of a record in each."""
@@ -242,7 +242,6 @@ Levels = tuple[int, ...] | None
 _KNOWN_FLAGS = COMPRESSION_MASK | sum(SysFlag)
 _CLOCK_MS = 30 * 24 * 3600 * 1000
 """How far the time of a record may lie from that of its neighbour."""
-_RECORD_BYTES_MAX = 64 << 20
 _PART_BYTES = 8 << 20
 _KEPT = ("body_crc", "flag", "sys_flag", "born_timestamp", "store_timestamp", "reconsume_times")
 _PREPARED = "prepared_transaction_offset"
@@ -257,7 +256,8 @@ def all_put_right(
     None for the usual ones.
     """
     found: dict[int, bytes] = {}
-    for rows in np.split(np.arange(len(units)), _cuts(units.position)):
+    known = np.flatnonzero(units.size <= RECORD_BYTES_MAX)  # one may name a whole gap
+    for rows in np.split(known, _cuts(units.position[known])):
         if not len(rows):
             continue
         begin, end = int(units.position[rows[0]]), int(units.end[rows].max())
@@ -300,7 +300,7 @@ def put_right(
     position, size = int(units.position[row]), int(units.size[row])
     queue = units.queues[int(units.queue[row])]
     file = log.file_at(position)
-    if file is None or not SMALLEST <= size <= _RECORD_BYTES_MAX:
+    if file is None or not SMALLEST <= size <= RECORD_BYTES_MAX:
         return None
     if queue.topic.startswith(LMQ_PREFIX):
         return None  # what its units name are records of other topics

@@ -175,8 +175,21 @@ def _carry_back(journal: Journal, files: Files) -> None:
         directory = journal.store / name
         if directory.is_dir() and not any(directory.iterdir()):
             files.remove_directory(directory)
+    _flush_names(journal, files)
     _prove_restored(journal)
     journal.finish_undo(files)
+
+
+def _flush_names(journal: Journal, files: Files) -> None:
+    """Bring to the disk which file is where: whoever was cut off may have moved some and not flushed that."""
+    moved = [step for step in journal.steps if not step.in_place]
+    places = [
+        place for step in moved for place in (journal.path_of(step).parent, journal.folder_of(step))
+    ]
+    places += [(journal.store / name).parent for name in journal.directories]
+    for place in dict.fromkeys(places):
+        if place.is_dir():
+            files.sync_directory(place)
 
 
 def _check_order(layout: Layout, journal: Journal) -> None:

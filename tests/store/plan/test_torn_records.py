@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mqstore.formats.hashing import crc31
@@ -21,14 +23,15 @@ from mqstore.formats.message_properties import (
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.disk.file_queue import file_name
+from mqstore.store.disk.file_queue import MappedFile, MappedFileQueue, file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.index.read import sizes_of
 from mqstore.store.log.commit_log import Batch
+from mqstore.store.plan.lost_units import RECORD_BYTES_MAX, LostUnits
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
-from mqstore.store.plan.torn_records import mended
+from mqstore.store.plan.torn_records import all_put_right, mended
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.recover.recovery import plan_again
 from mqstore.store.search.store import Store
@@ -251,3 +254,26 @@ def test_queues_that_their_units_prove_keep_the_message(all_of_it: bool, tmp_pat
     assert left <= {"I-065", "I-100"}, (
         "keys and tags are lost, and what units and index say of them"
     )
+
+
+def test_units_that_name_more_than_a_record_has_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gap may be a whole file, and so may what a wrong unit says of the record there."""
+    path, asked, size = tmp_path / "0", list[int](), 4 * RECORD_BYTES_MAX
+    path.touch()
+    os.truncate(path, size)
+    log = MappedFileQueue((), [MappedFile(str(path), 0, size)], size, [])
+    read = MappedFileQueue.read_file
+
+    def noting(self: MappedFileQueue, file: MappedFile, offset: int, count: int) -> bytes:
+        asked.append(count)
+        return read(self, file, offset, min(count, 100))
+
+    monkeypatch.setattr(MappedFileQueue, "read_file", noting)
+    position = np.array([0, 100, 100 + RECORD_BYTES_MAX], np.int64)
+    sizes = np.array([100, RECORD_BYTES_MAX, 3 * RECORD_BYTES_MAX - 100], np.int64)
+    rest = [np.zeros(3, np.int64)] * 3
+    found = all_put_right(log, LostUnits([QueueId("orders", 0)], position, sizes, *rest), 0, None)
+    assert not found
+    assert asked == [100 + RECORD_BYTES_MAX]

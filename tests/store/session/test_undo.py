@@ -313,6 +313,41 @@ def test_cut_off_at_each_step(root: Path, tmp_path: Path, part: int) -> None:
     check_cut_off(root, tmp_path, range(part, part + 1, 10))
 
 
+class Flushed(CountingFiles):
+    """Notes the directories that are flushed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directories = set[Path]()
+
+    def arrived(self, number: int, change: str, path: Path) -> None:
+        if change == "sync_directory":
+            self.directories.add(path)
+
+
+def test_one_that_goes_on_flushes_what_was_moved_before(root: Path, tmp_path: Path) -> None:
+    """A power loss after the undo finds no file where it was before: not even one that a kill left unflushed."""
+    recover(root, CONFIG, VERSION)
+    counting = CountingFiles()
+    shutil.copytree(root, tmp_path / "counted")
+    take_back(tmp_path / "counted", counting)
+    changes = [change for change, _ in counting.steps]
+    for step in (n for n, change in enumerate(changes) if change == "rename"):
+        copy = tmp_path / "copy"
+        shutil.copytree(root, copy)
+        with pytest.raises(Killed):
+            take_back(copy, KilledFiles(step + 1))
+        if session_state(copy) is State.UNDONE:
+            break  # all of it was flushed
+        journal, flushed = newest(Layout.open(copy, CONFIG)), Flushed()
+        take_back(copy, flushed)
+        moved = [journal.path_of(each).parent for each in journal.steps if not each.in_place]
+        above = [(copy / name).parent for name in journal.directories]
+        assert {place for place in (*moved, *above) if place.is_dir()} <= flushed.directories
+        shutil.rmtree(copy)
+    assert changes.count("rename") > 10 and copy.exists()
+
+
 def half_recovered(root: Path, files: Files) -> None:
     """Cut a recovery off."""
     with pytest.raises((Killed, StoreError)):
