@@ -28,7 +28,7 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.index.read import sizes_of
 from mqstore.store.log.commit_log import Batch
-from mqstore.store.plan.lost_units import RECORD_BYTES_MAX, LostUnits
+from mqstore.store.plan.lost_messages import RECORD_BYTES_MAX, LostUnits
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.plan.torn_records import all_put_right, mended
