@@ -168,7 +168,7 @@ def report_of(
 def answer(report: Mapping[str, Any], options: ExportOptions, common: Common) -> None:
     """Print it; what is not in the files, or not sound, is told besides. Raises Exit."""
     from ..store.put.on_damage import CorruptedBodies
-    from .json_text import dumps_wide
+    from .json_text import lines_wide
 
     for row in report["damage"][:_TOLD]:
         common.warn(f"not exported: {damage_text(row)}")
@@ -179,7 +179,8 @@ def answer(report: Mapping[str, Any], options: ExportOptions, common: Common) ->
         common.warn(line)
     with common.open_output() as output:
         if options.answer_json:
-            output.raw(f"{dumps_wide(report)}\n".encode())
+            for lines in lines_wide(report):
+                output.raw(f"{lines}\n".encode())
         else:
             output.record(report, text=_text)
     if report["status"] != "complete" or corrupted.met:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from ..store.output.escaped import DANGEROUS
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
-_encode_wide = json.JSONEncoder(ensure_ascii=False, indent=2, check_circular=False).encode
+_wide = json.JSONEncoder(ensure_ascii=False, indent=2, check_circular=False).iterencode
+_AT_ONCE = 1 << 14
+"""Pieces of an indented object, some to a line, that are put together."""
 _DELETE = "\x7f"
 
 
@@ -23,9 +27,23 @@ def line_of(record: Any) -> bytes:
     return f"{dumps(record)}\n".encode()
 
 
-def dumps_wide(value: Any) -> str:
-    """`value` indented, for an object that people may look at."""
-    return "\n".join(map(_safe, _encode_wide(value).split("\n")))
+def lines_wide(value: Any) -> Iterator[str]:
+    """`value` indented, for an object that people may look at: some lines at a time, so that it never is in
+    memory as a whole.
+    """
+    pieces, rest = _wide(value), ""
+    while some := "".join(islice(pieces, _AT_ONCE)):
+        lines, newline, rest = f"{rest}{some}".rpartition("\n")
+        if newline:
+            yield _safe_lines(lines)
+    yield _safe(rest)
+
+
+def _safe_lines(text: str) -> str:
+    """What no line has none of them has; else they are looked at one by one."""
+    if text.isascii() and _DELETE not in text:
+        return text
+    return "\n".join(map(_safe, text.split("\n")))
 
 
 def _safe(text: str) -> str:

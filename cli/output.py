@@ -119,9 +119,10 @@ class Output:
         """
         columns = tuple(record) if columns is None else columns
         if self._common.format == Format.JSON:
-            from .json_text import dumps_wide
+            from .json_text import lines_wide
 
-            self._lines(map(dumps_wide, self._chosen([record], columns)))
+            for chosen in self._chosen([record], columns):
+                self._lines(lines_wide(chosen))
         elif verdict is not None and self._is_page and self.on_terminal:
             from .terminal_page import on_terminal
 

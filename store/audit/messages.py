@@ -201,7 +201,7 @@ class Tally:
 NO_UNIT = "no unit in the queue"
 MISPLACED = "another message at its queue offset"
 HIDDEN = "below the queue's min offset"
-_AT_ONCE = 1 << 18
+AT_ONCE = 1 << 17
 """Messages that are looked at together: with hundreds of queues a batch has few of each."""
 
 
@@ -286,7 +286,7 @@ def scan_messages(
         for auditor in auditors:
             auditor.records(item, dispatched)
         pending.add(item, dispatched)
-        if pending.count >= _AT_ONCE:
+        if pending.count >= AT_ONCE:
             _hand_out(pending, auditors)
     _hand_out(pending, auditors)
 
@@ -401,12 +401,16 @@ class _Pending:
         """The messages queue by queue, each queue's in log order; none is left."""
         if not self._columns:
             return
-        key, *columns = (np.concatenate(parts) for parts in zip(*self._columns, strict=True))
+        waiting = [list(parts) for parts in zip(*self._columns, strict=True)]
         topics = list(self._topics)
         self.count, self._topics, self._columns = 0, {}, []
+        waiting.reverse()  # column by column, each gone before the next is there
+        key = np.concatenate(waiting.pop())
         order = order_of_pairs(key >> 32, key & 0xFFFFFFFF)
-        ordered = key.take(order)
-        columns = [column.take(order) for column in columns]
+        ordered, columns = key.take(order), []
+        del key
+        while waiting:
+            columns.append(np.concatenate(waiting.pop()).take(order))
         first = np.flatnonzero(begins(ordered))
         for begin, end in pairwise([*first.tolist(), len(ordered)]):
             queue = int(ordered[begin])

@@ -36,15 +36,13 @@ from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog, record_behind, used_bytes
 from ..log.message import Mark
 from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, FileUnits, Numbers, QueueNumbers, Units
-from .messages import points_at
+from .messages import AT_ONCE, points_at
 from .verified import Facts, Found, PackedItems, QueueRange, SoundQueue, VerifiedLog, is_long
 
 if TYPE_CHECKING:
     from ..queues.rocksdb_copy import CopiedQueues
     from .messages import Messages
 
-_AT_ONCE = 1 << 18
-"""Messages that are laid beside their units together: with many queues a window has few of each."""
 _FEW = 16
 _LONG_PROPERTIES = 4096
 """A torn page hides in the middle of longer ones: those are looked at one by one, by others."""
@@ -175,7 +173,7 @@ class Prover:
             return
         self._windows.append(window)
         self._waiting += len(window.messages)
-        if self._waiting >= _AT_ONCE:
+        if self._waiting >= AT_ONCE:
             self._settle()
 
     def _window(self, batch: Batch, dispatched: Dispatched | None) -> _Window | None:

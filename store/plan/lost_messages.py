@@ -8,7 +8,7 @@ its keys and its time to the second. Around it good records tell the time betwee
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -43,6 +43,7 @@ MOST = 100_000
 """Messages that are named at most; the others are counted."""
 _AT_ONCE = 1000
 _SECOND_MS = 1000
+_EVERYWHERE = (1 << 63) - 1
 
 
 class LostUnits(Rows):
@@ -319,7 +320,7 @@ def named(
     log: as it lies there, before any edit. gaps: the damaged ranges. What only index items tell of
     has a position and no queue.
     """
-    parts = lost.messages(log, most)
+    parts, reach = _first(lost.messages(log, most), most)
     rows = [_row(part.queue, part, i) for part in parts for i in range(len(part.offset))]
     rows.sort(key=_place)
     damaged = [row for row in rows if row["known_from"] == "queue_unit"]
@@ -327,13 +328,23 @@ def named(
         _add_times(damaged, log, gaps)
         _mark_unnamed(damaged, snapshot)
         damaged = [row for row in damaged if row["known_from"] == "queue_unit"]
-    rows = [*rows, *_of_index(snapshot, damaged, log, gaps)] if gaps else rows
+    rows = [*rows, *_of_index(snapshot, damaged, log, gaps, reach)] if gaps else rows
     rows = sorted(rows, key=_place)[:most]
     _add_records(rows, log)
     for row in rows:
         if row["known_from"] == "queue_unit":
             _add_head(row, log)
     return rows
+
+
+def _first(messages: Iterable[Messages], most: int) -> tuple[list[Messages], int]:
+    """Those among which the first `most` by position are, and the last position that counts."""
+    parts = list(messages)
+    positions = np.concatenate([np.zeros(0, np.int64), *(part.position for part in parts)])
+    if len(positions) <= most:
+        return parts, _EVERYWHERE
+    last = int(np.partition(positions, most - 1)[most - 1])
+    return [part.take(part.position <= last) for part in parts], last
 
 
 def _place(row: dict[str, Any]) -> tuple[int, str, int]:
@@ -457,9 +468,15 @@ def _add_head(row: dict[str, Any], log: CommitLog) -> None:
 
 
 def _of_index(
-    snapshot: Snapshot, damaged: list[dict[str, Any]], log: CommitLog, gaps: Sequence[Gap]
+    snapshot: Snapshot,
+    damaged: list[dict[str, Any]],
+    log: CommitLog,
+    gaps: Sequence[Gap],
+    reach: int,
 ) -> list[dict[str, Any]]:
-    """Give damaged messages what index items say of them; rows of those that nothing else names."""
+    """Give damaged messages what index items say of them; rows of those that nothing else names, up to the
+    log position `reach`.
+    """
     ordered = sorted(gaps, key=_begin)
     behind = _times_behind(ordered, log)
     known: dict[int, list[dict[str, Any]]] = {}
@@ -468,6 +485,8 @@ def _of_index(
     inside = sorted((row["position"], row["position"] + row["size"]) for row in damaged)
     more: dict[int, dict[str, Any]] = {}
     for position, key_hash, time in _items(snapshot, ordered):
+        if position > reach:
+            continue
         rows = known.get(position)
         if rows is None:
             at = bisect_right(inside, (position, 1 << 62)) - 1

@@ -42,7 +42,7 @@ FEW = ["4.9.7-killed", "5.3.3-clean", "5.5.0-killed", "4.3.1-clean"]
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Small stores, too, are looked at in several groups and by several processes."""
-    monkeypatch.setattr(prove, "_AT_ONCE", 7)
+    monkeypatch.setattr(prove, "AT_ONCE", 7)
     monkeypatch.setattr(prove, "_PART_BYTES", 4096)
     monkeypatch.setattr(log_pass, "CUT_BYTES", 4096)
     yield

@@ -37,7 +37,7 @@ FAST = ("4.3.1-clean", "5.3.3-expired", "5.3.3-lmq", "5.5.0-timer-clean")
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Two processes, and many runs, for a small log."""
-    monkeypatch.setattr(prove, "_AT_ONCE", 7)
+    monkeypatch.setattr(prove, "AT_ONCE", 7)
     monkeypatch.setattr(prove, "_PART_BYTES", 4096)
     monkeypatch.setattr(log_pass, "CUT_BYTES", 1 << 15)
     yield
