@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from .broker_version import BrokerVersion, tell_nearest
 from .declared import App, Argument, Exit, Option, Options, bad_parameter
@@ -19,7 +19,7 @@ from .selection_options import Since
 if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
     from ..store.search.store import Store
-    from ..store.verify.context import Scope
+    from ..store.verify.context import LogFacts
     from ..store.verify.verdict import Verdict
 
 app = App()
@@ -52,6 +52,33 @@ def parse_duration(text: str) -> float:
     if match is None:
         raise bad_parameter(f"{text!r} is not a duration such as 90s, 10m or 2h")
     return float(match[1]) * _SECONDS[match[2] or ""]
+
+
+class Asked(NamedTuple):
+    """The fields of a `Scope` that a command line gives, before what checks is imported."""
+
+    quick: bool
+    topic: str | None
+    queue_id: int | None
+    groups: frozenset[str] | None
+    since_ms: int | None
+    sample_percent: float | None
+    max_duration_s: float | None
+    broker_version: str | None
+    start: int | None = None
+    earlier: LogFacts | None = None
+
+    @property
+    def lasting(self) -> dict[str, Any]:
+        """What a run that goes on must ask for, too."""
+        return {
+            "quick": self.quick,
+            "topic": self.topic,
+            "queue": self.queue_id,
+            "only": sorted(self.groups or ()),
+            "sample": self.sample_percent,
+            "broker_version": self.broker_version,
+        }
 
 
 class Limits(Options):
@@ -100,7 +127,7 @@ class Limits(Options):
         ),
     ] = None
 
-    def scope(self, broker_version: str | None) -> Scope:
+    def asked(self, broker_version: str | None) -> Asked:
         """What is asked for. Raises BadParameter, InvalidInput."""
         if self.queue is not None and self.topic is None:
             raise bad_parameter("--queue needs --topic")
@@ -109,9 +136,7 @@ class Limits(Options):
             from ..store.search.selection import parse_range
 
             since_ms = parse_range(self.since, None).since_ms
-        from ..store.verify.context import Scope  # with numpy
-
-        return Scope(
+        return Asked(
             quick=self.quick,
             topic=self.topic,
             queue_id=self.queue,
@@ -167,15 +192,15 @@ def verify(
     """
     if resume is not None and len(paths) > 1:
         raise bad_parameter("--resume: one store at a time")
-    scope = limits.scope(broker_version)
+    asked = limits.asked(broker_version)
     tell_nearest(broker_version, common)
     saved = None
     if resume is not None:
         from .verify_resume import Resume
 
-        saved = Resume.read(resume, paths[0], _lasting(scope))
+        saved = Resume.read(resume, paths[0], asked.lasting)
     if saved is not None:
-        scope = scope._replace(start=saved.position, earlier=saved.facts)
+        asked = asked._replace(start=saved.position, earlier=saved.facts)
     found: list[tuple[Path, Verdict]] = []
     codes = [ExitCode.DONE]
     with _stopping() as stop:
@@ -183,7 +208,7 @@ def verify(
         def verdicts() -> Iterator[tuple[Path, Verdict]]:
             for path in paths if not stop else ():
                 try:
-                    store, verdict = _verdict(path, scope, resume, common, stop)
+                    store, verdict = _verdict(path, asked, resume, common, stop)
                 except Exception as error:
                     if len(paths) == 1:
                         raise
@@ -220,18 +245,6 @@ def groups_of(only: str | None) -> frozenset[str] | None:
     return groups
 
 
-def _lasting(scope: Scope) -> dict[str, Any]:
-    """What a run that goes on must ask for, too."""
-    return {
-        "quick": scope.quick,
-        "topic": scope.topic,
-        "queue": scope.queue_id,
-        "only": sorted(scope.groups or ()),
-        "sample": scope.sample_percent,
-        "broker_version": scope.broker_version,
-    }
-
-
 @contextmanager
 def _stopping() -> Iterator[list[bool]]:
     """A list that has an element once Ctrl-C was pressed; the second time ends at once."""
@@ -250,7 +263,7 @@ def _stopping() -> Iterator[list[bool]]:
 
 
 def _verdict(
-    path: Path, scope: Scope, resume: Path | None, common: Common, stop: list[bool]
+    path: Path, asked: Asked, resume: Path | None, common: Common, stop: list[bool]
 ) -> tuple[Path, Verdict]:
     """The root of the store that `path` is, or is in, and what is found of `path`."""
     from ..store.errors import InvalidInput
@@ -258,33 +271,37 @@ def _verdict(
 
     part = part_of(path, common.config())
     if part is None:
-        return path, _verify(path, scope, common, stop)
+        return path, _verify(path, asked, common, stop)
     for option, given in (
-        ("--only", scope.groups is not None),
-        ("--topic", scope.topic is not None),
+        ("--only", asked.groups is not None),
+        ("--topic", asked.topic is not None),
         ("--resume", resume is not None),
         ("--format prometheus", common.format.value == VerifyFormat.PROMETHEUS),
     ):
         if given:
             hint = f"name the store, {part.root}"
             raise InvalidInput(f"{option} is not for a part of a store", path=path, hint=hint)
-    return part.root, part.of(_verify(part.root, part.scope(scope), common, stop))
+    # all groups of checks are run: some of one need what those of another have seen
+    inside = asked._replace(topic=part.topic, queue_id=part.queue_id)
+    return part.root, part.of(_verify(part.root, inside, common, stop))
 
 
-def _verify(path: Path, scope: Scope, common: Common, stop: list[bool]) -> Verdict:
+def _verify(path: Path, asked: Asked, common: Common, stop: list[bool]) -> Verdict:
     from ..store.search.store import Store
     from ..store.settings.options import options_of
 
     with Store(path, common.config(), rate_bytes=common.rate) as store:
-        if scope.topic is not None:
+        if asked.topic is not None:
             from ..store.verify.run import check_topic
 
-            check_topic(store, scope.topic, scope.queue_id)
+            check_topic(store, asked.topic, asked.queue_id)
         for note in options_of(store.layout).notes():
             common.warn(f"{path}: {note}")
+        from ..store.verify.context import Scope
         from ..store.verify.run import verify  # numpy and all checks: behind what is plain to see
 
         with log_progress(store, common) as tell:
+            scope = Scope(**asked._asdict())
             return verify(
                 store, scope, progress=tell, stop=lambda: bool(stop), jobs=common.jobs or 1
             )

@@ -24,7 +24,6 @@ from ..store.errors import NotAStore, Unreadable, Unsupported
 if TYPE_CHECKING:
     from ..store.disk.broker_conf import BrokerConfig
     from ..store.findings.findings import Finding
-    from ..store.verify.context import Scope
     from ..store.verify.verdict import Verdict
 
 _DEEPEST = 6
@@ -70,13 +69,6 @@ class Part(NamedTuple):
     logs: tuple[Path, ...]
     topic: str | None = None
     queue_id: int | None = None
-
-    def scope(self, wanted: Scope) -> Scope:
-        """The same, without other queues where this is one.
-
-        All groups of checks are run: some of one need what those of another have seen.
-        """
-        return wanted._replace(topic=self.topic, queue_id=self.queue_id)
 
     def of(self, verdict: Verdict) -> Verdict:
         """The verdict about this part alone."""
