@@ -98,10 +98,12 @@ class QueueAudit:
                 Hole(self.next, queue_range.first, self.last_position, queue_range.first_position)
             )
         self.next, self.last_position = queue_range.next, queue_range.last_position
-        if made:
-            offsets = np.arange(queue_range.first, queue_range.next, dtype=np.int64)
+        first = queue_range.first
+        for units in made:
+            offsets = np.arange(first, first + len(units), dtype=np.int64)
             self._fill_offsets.append(self.spill.keep(offsets))
-            self._fill_units += made
+            self._fill_units.append(units)
+            first += len(units)
 
     def add(self, messages: Messages) -> None:
         """Messages of this queue, in log order, that stay in the log."""
