@@ -222,9 +222,15 @@ class Messages(Rows):
     @cached_property
     def in_a_row(self) -> bool:
         """Each has the queue offset behind that of the one before, and another record."""
-        offset, position = self.offset, self.position
-        follow = offset[1:] - offset[:-1] == 1
-        return bool(follow.all()) and bool((position[1:] > position[:-1]).all())
+        return not len(_breaks(self.offset, self.position))
+
+
+def _breaks(offset: Ints, position: Ints, new: Flags | None = None) -> Ints:
+    """Rows that do not go on from the one before, in queue offset and log; new: those that need not."""
+    breaks = (offset[1:] - offset[:-1] != 1) | (position[1:] <= position[:-1])
+    if new is not None:
+        breaks &= ~new[1:]
+    return np.flatnonzero(breaks) + 1
 
 
 class LogObserver(Protocol):
@@ -411,12 +417,16 @@ class _Pending:
         del key
         while waiting:
             columns.append(np.concatenate(waiting.pop()).take(order))
-        first = np.flatnonzero(begins(ordered))
-        for begin, end in pairwise([*first.tolist(), len(ordered)]):
+        new = begins(ordered)
+        broken = set((np.cumsum(new)[_breaks(columns[0], columns[1], new)] - 1).tolist())
+        bounds = [*np.flatnonzero(new).tolist(), len(ordered)]
+        for number, (begin, end) in enumerate(pairwise(bounds)):
             queue = int(ordered[begin])
             queue_id = (queue & 0xFFFFFFFF ^ 1 << 31) - (1 << 31)
             name = QueueId(topics[queue >> 32], queue_id)
-            yield Messages(name, *(column[begin:end] for column in columns))
+            found = Messages(name, *(column[begin:end] for column in columns))
+            vars(found)["in_a_row"] = number not in broken
+            yield found
 
 
 @dataclass

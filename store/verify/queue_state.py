@@ -311,9 +311,10 @@ class QueueCheck:
         if not messages.in_a_row:
             self.right.add_any(messages.offset)
             return
-        ends = (*messages.offset[[0, -1]].tolist(), *messages.position[[0, -1]].tolist())
-        self.right.add_range(ends[0], ends[1] + 1)
-        self.note_row(InARow(ends[0], ends[1] + 1, ends[2], ends[3]))
+        offset, position = messages.offset, messages.position
+        first, behind = int(offset[0]), int(offset[-1]) + 1
+        self.right.add_range(first, behind)
+        self.note_row(InARow(first, behind, int(position[0]), int(position[-1])))
 
     def note_row(self, row: InARow) -> None:
         """The next of them."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import tracemalloc
 from pathlib import Path
 
+import pytest
+
 from mqstore.store.audit import messages
 from mqstore.store.broker.dispatch import dispatch
 from mqstore.store.broker.dispatch_record import OWN_QUEUES
@@ -38,3 +40,17 @@ def test_messages_that_wait_keep_no_columns_of_their_batches(tmp_path: Path) -> 
     assert held > count * _BYTES_OF_MESSAGE / 2
     most = count * _BYTES_OF_MESSAGE + batches * _BYTES_OF_BATCH
     assert held < most, f"{held:,} bytes for {count:,} messages of {batches} batches"
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_each_queue_is_known_to_be_in_a_row_or_not(times: int, tmp_path: Path) -> None:
+    """What is found of all queues at once is what each finds of itself: twice the same log is none."""
+    pending = messages._Pending()
+    with Store(stores.unpack("5.3.3-clean", tmp_path)) as store:
+        for _ in range(times):
+            for item in store.log.scan(reuse=True):
+                if isinstance(item, Batch):
+                    pending.add(item, dispatch(item, OWN_QUEUES))
+    found = [each.in_a_row for each in (queues := list(pending.take()))]
+    assert found == [each.replace().in_a_row for each in queues]
+    assert all(found) is (times == 1) and len(found) > 2
