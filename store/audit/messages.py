@@ -292,6 +292,7 @@ def scan_messages(
         for auditor in auditors:
             auditor.records(item, dispatched)
         pending.add(item, dispatched)
+        del item, dispatched  # while the next window is read nobody holds the columns of the last
         if pending.count >= AT_ONCE:
             _hand_out(pending, auditors)
     _hand_out(pending, auditors)

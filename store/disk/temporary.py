@@ -114,8 +114,10 @@ class Spill:
 
     def keep(self, array: T) -> T:
         """The array, or the same in the file: nobody is to write to either."""
-        if array.nbytes < _SMALL_BYTES or os.getpid() != self._owner:
+        if os.getpid() != self._owner:
             return array
+        if array.nbytes < _SMALL_BYTES:  # the others of an array are no longer in memory
+            return array if self._left >= 0 or array.base is None else array.copy()
         self._left -= array.nbytes
         if self._left >= 0:
             return array

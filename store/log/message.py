@@ -208,9 +208,10 @@ def tombstones(columns: Columns) -> Flags:
     from ...formats.property_columns import find
 
     found = np.asarray(columns.ints("store_host.port") == 0, np.bool_)
-    for row in np.flatnonzero(found).tolist():
-        (value,) = find(columns.ragged("properties")[row : row + 1], LOST).tolist()
-        found[row] = is_mark(value.decode("utf-8", "replace"))
+    rows = np.flatnonzero(found)
+    if len(rows):
+        values = find(columns.ragged("properties")[rows], LOST).tolist()
+        found[rows] = [is_mark(value.decode("utf-8", "replace")) for value in values]
     return found
 
 

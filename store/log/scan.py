@@ -410,6 +410,7 @@ class LogScan:
             at += last + number_at(window, last + items.frame.size_offset)
             if len(batch):
                 yield batch
+            del checked, batch  # the columns of the next window need the room
             if not goes_on:
                 break
             left = begin + window.size - at if is_plain else 0

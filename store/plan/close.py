@@ -25,7 +25,7 @@ from ..errors import Refused
 from ..queues.edits import last_byte
 from ..queues.references import commit_log_of
 from ..settings.options import options_of
-from .fill import SMALLEST_FILLER, Fill, PatchedQueue, Piece, encoded, fills, padded
+from .fill import SMALLEST_FILLER, Fill, PatchedQueue, Piece, encoded, fills, padded, rows_in
 from .gaps import Forms, Gap, GapFinder
 from .log import LogPlan, tail_edits, written
 from .lost_messages import LostUnits, lost_units
@@ -184,10 +184,11 @@ def _put_right(
     levels: ms of delay levels 1, 2, …; None for the usual ones. Returns the gaps, the lost, the saved, and the bytes of these.
     """
     left, pieces = list[Gap](), list[Piece]()
-    for gap in gaps:
-        first, behind = np.searchsorted(lost.position, [gap.begin, gap.end])
-        inside = lost.take(slice(first, behind))
-        found = all_put_right(queue, inside, gap.store_timestamp, levels)
+    number, rows = rows_in(gaps, lost.position)
+    times = np.array([gap.store_timestamp for gap in gaps], np.int64)
+    proved = all_put_right(queue, lost.take(rows), number, times[number], levels)
+    for at, gap in enumerate(gaps):
+        found = proved.get(at, {})
         parts = _between(gap, found)
         if any(0 < part.end - part.begin < SMALLEST_FILLER for part in parts):
             left.append(gap)  # their units are not to be trusted

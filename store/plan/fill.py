@@ -132,11 +132,36 @@ def _parts(begin: int, size: int) -> Iterator[tuple[int, int]]:
 def fills(gaps: Sequence[Gap], units: LostUnits, forms: Forms) -> list[Fill]:
     """Close all gaps. Raises Refused."""
     found, smallest = list[Fill](), _smallest(units, forms)
-    for gap in gaps:
-        first, behind = np.searchsorted(units.position, [gap.begin, gap.end])
-        lost = units.take(slice(int(first), int(behind)))
-        found.append(_fill(gap, lost, smallest[first:behind]))
+    number, rows = rows_in(gaps, units.position)
+    behind = np.searchsorted(number, np.arange(len(gaps)), side="right").tolist()
+    begins, ends = (np.array([gap[at] for gap in gaps], np.int64)[number] for at in (0, 1))
+    whole = (units.position[rows] == begins) & (units.end[rows] == ends)
+    whole &= units.size[rows] >= smallest[rows]
+    first = 0
+    for gap, end in zip(gaps, behind, strict=True):
+        mine = slice(int(rows[first]), int(rows[first]) + end - first) if first < end else slice(0)
+        lost = units.take(mine)
+        if end - first == 1 and whole[first] and not gap.to_file_end:
+            found.append(
+                Fill(gap, lost, [], None)
+            )  # as nearly always where records are damaged one by one
+        else:
+            found.append(_fill(gap, lost, smallest[mine]))
+        first = end
     return found
+
+
+def rows_in(gaps: Sequence[Gap], positions: Ints) -> tuple[Ints, Ints]:
+    """Of all gaps, one after the other, the positions in them: the number of the gap, and the row.
+
+    positions: int64[n], ascending.
+    """
+    limits = np.array([(gap.begin, gap.end) for gap in gaps], np.int64).reshape(-1, 2)
+    first, behind = np.searchsorted(positions, limits).T
+    counts = np.maximum(behind - first, 0)
+    number = np.repeat(np.arange(len(gaps)), counts)
+    before = np.cumsum(counts) - counts
+    return number, np.arange(len(number)) - (before - first)[number]
 
 
 _HOST = b"\x7f\0\0\1"
@@ -150,7 +175,7 @@ def encoded(fills: Sequence[Fill], forms: Forms, bodies: Mapping[int, bytes]) ->
 
     bodies: by position, of tombstones whose body means something.
     """
-    lost = _together([fill.lost for fill in fills])
+    lost = together([fill.lost for fill in fills])
     number = np.repeat(np.arange(len(fills)), [len(fill.lost) for fill in fills])
     times = np.array([fill.gap.store_timestamp for fill in fills], np.int64)
     ends = np.cumsum(lost.size) // _CHUNK_BYTES
@@ -162,7 +187,7 @@ def encoded(fills: Sequence[Fill], forms: Forms, bodies: Mapping[int, bytes]) ->
         yield from _beside_tombstones(fill, forms)
 
 
-def _together(parts: Sequence[LostUnits]) -> LostUnits:
+def together(parts: Sequence[LostUnits]) -> LostUnits:
     """The units of several gaps."""
     names = list(parts[0].queues) if parts else []
     known = {name: number for number, name in enumerate(names)}
@@ -368,7 +393,15 @@ class PatchedQueue(MappedFileQueue):
         if self._is_plain(file, offset, size):
             whole = file._replace(size=self._present[file.path])
             return self._base.fill(whole, offset, buffer[:size])
-        buffer[:size] = self._patched(file, offset, size)
+        there = min(size, max(0, self._present.get(file.path, 0) - offset))
+        if there:
+            whole = file._replace(size=self._present[file.path])
+            read, unread = self._base.fill(whole, offset, buffer[:there])
+            if unread or read < there:  # what cannot be read may lie under a piece
+                buffer[:size] = self._patched(file, offset, size)
+                return size, []
+        buffer[there:size] = bytes(size - there)
+        self._lay_over(file, offset, buffer[:size])
         return size, []
 
     def _is_plain(self, file: MappedFile, offset: int, size: int) -> bool:
@@ -404,11 +437,15 @@ class PatchedQueue(MappedFileQueue):
         if there:
             whole = file._replace(size=self._present[file.path])
             data[:there] = self._base.read_file(whole, offset, there)
-        begin = file.start + offset
+        self._lay_over(file, offset, memoryview(data))
+        return data
+
+    def _lay_over(self, file: MappedFile, offset: int, data: memoryview) -> None:
+        """The pieces over bytes of a file from an offset on."""
+        begin, size = file.start + offset, len(data)
         for position, piece in self._pieces_from(begin, begin + size):
             first, behind = max(begin, position), min(begin + size, position + len(piece))
             data[first - begin : behind - begin] = piece[first - position : behind - position]
-        return data
 
 
 def tombstoned(snapshot: Snapshot, fills: Sequence[Fill]) -> Iterator[Messages]:
@@ -417,14 +454,16 @@ def tombstoned(snapshot: Snapshot, fills: Sequence[Fill]) -> Iterator[Messages]:
     """
     if not fills:
         return
-    for fill in fills:
-        for number in np.unique(fill.lost.queue).tolist():
-            mine = fill.lost.take(fill.lost.queue == number)
-            times = np.full(len(mine), fill.gap.store_timestamp, np.int64)
-            yield _messages(mine.queues[number], mine, times)
-    lost = [fill.lost.position for fill in fills]
-    own = {fill.lost.queues[int(n)] for fill in fills for n in np.unique(fill.lost.queue)}
-    positions = np.unique(np.concatenate([np.zeros(0, np.int64), *lost]))
+    lost = together([fill.lost for fill in fills])
+    counts = [len(fill.lost) for fill in fills]
+    times = np.repeat([fill.gap.store_timestamp for fill in fills], counts)
+    order = np.argsort(lost.queue, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(lost.queue[order])) + 1):
+        if len(rows):
+            mine = lost.take(rows)
+            yield _messages(lost.queues[int(mine.queue[0])], mine, times[rows])
+    own = {lost.queues[number] for number in np.unique(lost.queue).tolist()}
+    positions = np.unique(lost.position)
     for queue in sorted(snapshot.queues) if len(positions) else ():
         if queue.topic.startswith(LMQ_PREFIX) and queue not in own:
             mine = units_at(snapshot, queue, positions)

@@ -88,17 +88,18 @@ def lost_units(
     proved = sound.offsets() if sound and gaps and sound.end <= gaps[0].begin else {}
     queues = sorted(snapshot.queues, key=lambda q: (q.topic.startswith(LMQ_PREFIX), q))
     parts: list[Ints] = []
+    limits = np.array([(gap.begin, gap.end) for gap in gaps], np.int64).reshape(-1, 2).T
     for number, name in enumerate(queues if gaps else ()):
         entries = snapshot.queues[name]
         if sound and name in proved and sound.queue_of(name, entries):
             continue  # it has nothing but units of records before the gaps
         stream = FileUnits.of(entries, snapshot.queue_file_bytes)
-        parts += _of_queue(stream, number, gaps, ends.get(name, 0), proved.get(name, (0, 0)))
+        parts += _of_queue(stream, number, limits, ends.get(name, 0), proved.get(name, (0, 0)))
     for name in sorted(snapshot.batch_queues) if gaps else ():
         queues.append(name)
         size = snapshot.batch_file_bytes
         whole = [e for e in snapshot.batch_queues[name] if is_whole_file(e, size)]
-        parts += _of_batches(whole, len(queues) - 1, gaps)
+        parts += _of_batches(whole, len(queues) - 1, limits)
     parts.append(_of_torn(torn, queues))
     position, size, queue, offset, tags, messages = np.concatenate(parts, axis=1)
     order = np.lexsort((queue, position))
@@ -146,13 +147,13 @@ def _topic_at(log: MappedFileQueue, position: int, size: int) -> str:
 def _of_queue(
     stream: FileUnits,
     number: int,
-    gaps: Sequence[Gap],
+    gaps: Ints,
     known: int,
     proved: tuple[int, int],
 ) -> Iterator[Ints]:
     """int64[6, n]: the units of one queue that lie in gaps, while positions rise.
 
-    known: behind the offsets of all its messages in the log. proved: offsets, first and behind the
+    gaps: begins and ends, int64[2, n]. known: behind the offsets of all its messages in the log. proved: offsets, first and behind the
     last, of units that name good records before the gaps.
     """
     reach = -1
@@ -165,7 +166,7 @@ def _of_queue(
             units = stream.read(begin, first + count - begin)
             valid = is_valid(units)
             most = int(units["physical_offset"][valid].max(initial=-1))
-            if PRE_FILL["physical_offset"] < most < gaps[0].begin:
+            if PRE_FILL["physical_offset"] < most < gaps[0, 0]:
                 reach = max(reach, most)
                 continue
             used = np.flatnonzero(valid & ~is_pre_fill(units))
@@ -185,18 +186,16 @@ def _of_queue(
             yield np.stack([position[rows], size[rows], same, offset, tags, np.ones_like(same)])
 
 
-def _inside(gaps: Sequence[Gap], position: Ints, size: Ints) -> Flags:
-    """bool[n]: a record of this size at that position lies in a gap."""
-    if not gaps:
-        return np.zeros(len(position), np.bool_)
-    begins = np.array([gap.begin for gap in gaps], np.int64)
-    ends = np.array([gap.end for gap in gaps], np.int64)
+def _inside(gaps: Ints, position: Ints, size: Ints) -> Flags:
+    """bool[n]: a record of this size at that position lies in a gap. gaps: begins and ends, one at least."""
+    begins, ends = gaps
     gap = np.searchsorted(begins, position, side="right") - 1
     inside: Flags = (gap >= 0) & (size >= SMALLEST)
-    return inside & (position + size <= ends[np.maximum(gap, 0)])
+    inside &= position + size <= ends[np.maximum(gap, 0)]
+    return inside
 
 
-def _of_batches(entries: Sequence[Entry], number: int, gaps: Sequence[Gap]) -> Iterator[Ints]:
+def _of_batches(entries: Sequence[Entry], number: int, gaps: Ints) -> Iterator[Ints]:
     """int64[6, n]: the same for a queue of batches, whose units name their offsets."""
     names = ("physical_offset", "size", "msg_base_offset", "tags_code", "batch_size")
     offset = -1
@@ -222,13 +221,15 @@ def _of_torn(torn: Sequence[TornRecord], queues: list[QueueId]) -> Ints:
 
     They come behind all units of queues: those tell what was dispatched.
     """
-    rows = []
+    rows, numbers = [], dict[tuple[bytes, int], int]()
     for record in torn:
         if record.sys_flag & TRANSACTION_MASK & SysFlag.PREPARED:
             continue
-        name = QueueId(record.topic.decode("utf-8", "surrogateescape"), record.queue_id)
-        queues.append(name)
-        rows.append((record.position, record.size, len(queues) - 1, record.queue_offset, 0, 1))
+        number = numbers.setdefault((record.topic, record.queue_id), len(queues))
+        if number == len(queues):
+            name = record.topic.decode("utf-8", "surrogateescape")
+            queues.append(QueueId(name, record.queue_id))
+        rows.append((record.position, record.size, number, record.queue_offset, 0, 1))
     return np.array(rows, np.int64).reshape(-1, 6).T
 
 
@@ -280,21 +281,30 @@ class _Range(NamedTuple):
 
 @dataclass
 class LostMessages:
-    """Messages in the order in which they were met. count: all of them; `MOST` are kept.
+    """Lost messages. count: all of them; the first `MOST` of the log are kept, and some more.
 
     Of those in a run their place in the log is kept.
     """
 
     count: int = 0
     _parts: list[Messages | _Range] = field(default_factory=list)
+    _kept: int = 0
+    #: Up to this position they are kept.
+    _reach: int = _EVERYWHERE
 
     def add(self, messages: Messages) -> None:
         """Note messages of one queue."""
-        size = len(messages.offset)
-        room = max(0, MOST - self.count)
-        if size and room:
-            self._parts.append(messages.take(np.arange(min(size, room))))
-        self.count += size
+        self.count += len(messages.offset)
+        near = messages.take(messages.position <= self._reach)
+        if len(near.offset):
+            self._parts.append(near)
+            self._kept += len(near.offset)
+        if self._kept >= 2 * MOST:
+            runs = [part for part in self._parts if isinstance(part, _Range)]
+            parts = (part for part in self._parts if isinstance(part, Messages))
+            first, self._reach = _first(parts, MOST)
+            self._kept = sum(len(part.offset) for part in first)
+            self._parts = [*runs, *first]
 
     def add_run(self, run: VerifiedRun, queues: Mapping[QueueId, QueueRange]) -> None:
         """Note the messages of a run; queues: those that count."""
@@ -344,7 +354,8 @@ def _first(messages: Iterable[Messages], most: int) -> tuple[list[Messages], int
     if len(positions) <= most:
         return parts, _EVERYWHERE
     last = int(np.partition(positions, most - 1)[most - 1])
-    return [part.take(part.position <= last) for part in parts], last
+    found = [part.take(part.position <= last) for part in parts]
+    return [part for part in found if len(part.offset)], last
 
 
 def _place(row: dict[str, Any]) -> tuple[int, str, int]:

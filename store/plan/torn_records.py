@@ -38,6 +38,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ...formats.consume_queue import EXT_ADDRESS_MAX
 from ...formats.derive import Columns, decode
@@ -248,46 +249,66 @@ _PREPARED = "prepared_transaction_offset"
 
 
 def all_put_right(
-    log: MappedFileQueue, units: LostUnits, near_ms: int, delay_levels: Levels
-) -> dict[int, bytes]:
-    """By position, the records of one gap that their bytes prove. Raises Unreadable.
+    log: MappedFileQueue, units: LostUnits, gap: Ints, near_ms: Ints, delay_levels: Levels
+) -> dict[int, dict[int, bytes]]:
+    """By number of their gap and by position, the records of gaps that their bytes prove. Raises Unreadable.
 
-    near_ms: store time of the record before the gap, 0: not known. delay_levels: ms of levels 1, 2, …;
-    None for the usual ones.
+    gap: the number of the gap of each unit, int64[n], those of one together. near_ms: store time of the
+    record before that, 0: not known. delay_levels: ms of levels 1, 2, …; None for the usual ones.
     """
-    found: dict[int, bytes] = {}
-    known = np.flatnonzero(units.size <= RECORD_BYTES_MAX)  # one may name a whole gap
-    for rows in np.split(known, _cuts(units.position[known])):
-        if not len(rows):
-            continue
-        begin, end = int(units.position[rows[0]]), int(units.end[rows].max())
-        file = log.file_at(begin)
-        if file is None:
-            continue
-        data = np.frombuffer(log.read_file(file, begin - file.start, end - begin), np.uint8)
-        rows = rows[units.end[rows] <= begin + len(data)]
-        starts, ends = units.position[rows] - begin, units.end[rows] - begin
-        columns = decode(MESSAGE, data, starts, ends)
+    found: dict[int, dict[int, bytes]] = {}
+    for data, rows, starts in _read_together(log, units, gap):
+        columns = decode(MESSAGE, data, starts, starts + units.size[rows])
         born, stored = (columns.ints(f"{name}_timestamp") for name in ("born", "store"))
         worth = (born > 0) & (stored > 0)  # neither zeros nor, mostly, noise
-        if near_ms:
-            worth &= np.abs(stored // 2 - near_ms // 2) <= _CLOCK_MS // 2
+        near = near_ms[rows]
+        worth &= (near == 0) | (np.abs(stored // 2 - near // 2) <= _CLOCK_MS // 2)
         lengths, crcs = columns.ints("body_length"), columns.ints("body_crc")
         bodies = columns.ragged("body")
         for at in np.flatnonzero(worth).tolist():
             row = int(rows[at])
             if not _is_whole(bodies[at], int(lengths[at]), int(crcs[at])):
                 continue
-            piece = put_right(log, units, row, near_ms, delay_levels)
+            piece = put_right(log, units, row, int(near_ms[row]), delay_levels)
             if piece is not None:
-                found[piece[0]] = bytes(piece[1])
+                found.setdefault(int(gap[row]), {})[piece[0]] = bytes(piece[1])
     return found
 
 
-def _cuts(positions: Ints) -> Ints:
-    """Where a new part begins, of so many bytes that they can be read at once."""
-    cuts: Ints = np.flatnonzero(np.diff(positions // _PART_BYTES)) + 1
-    return cuts
+def _read_together(
+    log: MappedFileQueue, units: LostUnits, gap: Ints
+) -> Iterator[tuple[npt.NDArray[np.uint8], Ints, Ints]]:
+    """The bytes of records, of so many that they can be read at once: the rows that are there as a
+    whole, and where they begin in the bytes. Raises Unreadable.
+    """
+    known = np.flatnonzero(units.size <= RECORD_BYTES_MAX)  # one may name a whole gap
+    if not len(known):
+        return
+    position, behind = units.position[known], units.end[known]
+    apart = np.flatnonzero((np.diff(gap[known]) != 0) | (np.diff(position // _PART_BYTES) != 0)) + 1
+    first, last = np.append(0, apart), np.append(apart, len(known))
+    begins, ends = position[first], np.maximum.reduceat(behind, first)
+    cuts = np.flatnonzero(np.diff(np.cumsum(ends - begins) // _PART_BYTES)) + 1
+    for part in np.split(np.arange(len(first)), cuts):
+        read, rows, starts, size = list[bytes](), list[Ints](), list[Ints](), 0
+        for number in part.tolist():
+            begin = int(begins[number])
+            file = log.file_at(begin)
+            if file is None:
+                continue
+            data = log.read_file(file, begin - file.start, int(ends[number]) - begin)
+            mine = known[first[number] : last[number]]
+            mine = mine[units.end[mine] <= begin + len(data)]
+            rows.append(mine)
+            starts.append(units.position[mine] - begin + size)
+            read.append(data)
+            size += len(data)
+        if rows:
+            yield (
+                np.frombuffer(b"".join(read), np.uint8),
+                np.concatenate(rows),
+                np.concatenate(starts),
+            )
 
 
 def put_right(

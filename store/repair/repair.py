@@ -286,7 +286,8 @@ def mend_parts(
         # `recover` sees to it that a start can read the file; here its units are mended
         edits = [*units, *(e for e in edits if e.path not in mended or e.kind != "write")]
     if Part.TIMER in choice.parts and profile.timer:
-        first = [e for e in edits if part_of(layout, Path(e.path)) is Part.TIMER]
+        paths = {path: part_of(layout, Path(path)) for path in {e.path for e in edits}}
+        first = [e for e in edits if paths[e.path] is Part.TIMER]
         rest = [e for e in edits if e not in first]
         queue = planned_queue(layout, rest, whole.edits)
         edits = [*timer_edits(layout, ranges, request.made_ms, first, queue), *rest]

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -157,10 +156,10 @@ def planned_queue(layout: Layout, chosen: Iterable[Edit], whole: Iterable[Edit])
 
 def _places(layout: Layout, edits: Iterable[Edit]) -> Ints:
     """Where the messages lie whose units these edits write into the timer topic's queue."""
-    folder = layout.consume_queue / TIMER_TOPIC / "0"
+    folder = os.fspath(layout.consume_queue / TIMER_TOPIC / "0")
     found = [np.zeros(0, np.int64)]
     for edit in edits:
-        if Path(edit.path).parent != folder:
+        if edit.path.rpartition("/")[0] != folder:
             continue
         for data in (edit.data or b"", *(piece for _, piece in edit.pieces)):
             units = np.frombuffer(data, UNIT_DTYPE, len(data) // UNIT_DTYPE.itemsize)

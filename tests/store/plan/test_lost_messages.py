@@ -185,15 +185,18 @@ def test_damaged_bytes_are_kept_by_position(root: Path) -> None:
 
 
 def test_a_bounded_number_is_named(tmp_path: Path) -> None:
+    """Those that come first in the log, in whatever order they were met."""
     lost = LostMessages()
-    count = MOST // 2 + 1
+    count, parts = MOST // 2 + 1, (3, 1, 4, 0, 2, 5)
     numbers, flags = np.arange(count, dtype=np.int64), np.ones(count, np.bool_)
     many = Messages(QueueId("a", 0), numbers, numbers, numbers, numbers, numbers, flags, ~flags)
-    for _ in range(3):
-        lost.add(many)
-    assert lost.count == 3 * count
+    for part in parts:
+        lost.add(many.replace(position=many.position + part * count))
+    assert lost.count == len(parts) * count
     log = commit_log_of(Layout.of(tmp_path))
-    assert sum(len(part.offset) for part in lost.messages(log, MOST)) == MOST
+    kept = np.sort(np.concatenate([part.position for part in lost.messages(log, MOST)]))
+    assert MOST <= len(kept) < 2 * MOST + count
+    assert kept[:MOST].tolist() == list(range(MOST))
 
 
 # -- groups -----------------------------------------------------------------------------------------

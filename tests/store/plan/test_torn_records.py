@@ -274,6 +274,7 @@ def test_units_that_name_more_than_a_record_has_are_not_read(
     position = np.array([0, 100, 100 + RECORD_BYTES_MAX], np.int64)
     sizes = np.array([100, RECORD_BYTES_MAX, 3 * RECORD_BYTES_MAX - 100], np.int64)
     rest = [np.zeros(3, np.int64)] * 3
-    found = all_put_right(log, LostUnits([QueueId("orders", 0)], position, sizes, *rest), 0, None)
+    units = LostUnits([QueueId("orders", 0)], position, sizes, *rest)
+    found = all_put_right(log, units, rest[0], rest[0], None)
     assert not found
     assert asked == [100 + RECORD_BYTES_MAX]
