@@ -42,6 +42,7 @@ class Operation(IntEnum):
     GO_ON = 10
     LINES = 11
     LINK = 12
+    TALLY = 13
 
 
 def is_wanted(rows: int = _MANY) -> bool:

@@ -33,6 +33,7 @@ fn call(operation: i64, n: usize, table: usize) -> (Vec<usize>, Vec<i64>) {
         10 => (vec![n8, n8, n8, BYTES, BYTES, n8], vec![]),
         11 => (vec![n8, 3, BYTES, 24, 6 * n8, n8, BYTES], vec![0]),
         12 => (vec![4 * n, 4 * n, BYTES], vec![1]),
+        13 => (vec![n8, 2 * n8, n8, 40 * 12], vec![12]),
         NOTED => {
             (vec![table, 48, BYTES, 8 + 6 * n8, 5, 32, 16 + 19 * n8, n], vec![3, 0, 0, 1, rows, 0, 1, 4, 2, 31, 32])
         }
@@ -63,7 +64,7 @@ fn spoilt() -> impl Strategy<Value = (usize, bool, i64)> {
 proptest! {
     #[test]
     fn any_call(
-        operation in prop_oneof![-1..14i64, 1..3i64, NOTED..NOTED + 3],
+        operation in prop_oneof![-1..15i64, 1..3i64, NOTED..NOTED + 3],
         n in 0..24usize,
         mut words in vec(word(), 1600),
         table in table(),
