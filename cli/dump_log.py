@@ -97,7 +97,8 @@ def _items(
     from ..store.log.commit_log import Batch
 
     asks = selection.asks
-    for item in log.scan(_begin(log, at), reuse=True):
+    crc = not asks or selection.asks_crc  # else that of what is wanted
+    for item in log.scan(_begin(log, at), crc=crc, reuse=True, noting=selection.noting):
         if isinstance(item, Batch):
             progress.advance(item.end - int(item.position[0]))
             batch = item
@@ -106,7 +107,7 @@ def _items(
             batch = selection.wanted(batch)
             if len(batch):
                 around = _around(log, int(batch.position[0]))
-                yield Messages(batch, raw, selection.max_body_bytes, around)
+                yield Messages(batch.checked(), raw, selection.max_body_bytes, around)
         else:
             progress.advance(item.size)
             if (at is None or item.end > at) and not _is_usual(log, what, item):

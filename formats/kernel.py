@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-VERSION = 6
+VERSION = 7
 """What the operations of the library are, by a number that changes with them."""
 NAME = "_kernel.so"
 _MANY = 256
@@ -42,6 +42,7 @@ class Operation(IntEnum):
     GO_ON = 10
     LINES = 11
     LINK = 12
+    TALLY = 13
 
 
 def is_wanted(rows: int = _MANY) -> bool:

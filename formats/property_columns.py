@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from . import kernel
 from . import message_properties as names
+from .derive.program import Noting
 from .derive.ragged import Bytes, Flags, Ints, Noted, Ragged, overlapping, ragged_copy
 from .message_properties import (
     CRC32,
@@ -64,6 +65,8 @@ NAMES = tuple(
     )
 )
 """Names that the native kernel looks for at once."""
+NAMES_MAX = 64
+"""So many at most."""
 VALUES = 3
 """The first of them, whose values it tells at once, too."""
 
@@ -73,10 +76,15 @@ class _NativeItems:
 
     _NUL, _MALFORMED, _RUN_TOGETHER, _REPEATED, _OPEN = (1 << bit for bit in range(5))
 
-    def __init__(self, texts: Ragged) -> None:
+    def __init__(self, texts: Ragged, wanted: Sequence[bytes] = ()) -> None:
         self._texts = texts
-        found, self._odd, self._names = texts.noted.items or self._scan(NAMES, VALUES)
-        self._found = dict(zip(NAMES, found, strict=False))
+        if texts.noted.items is None:
+            names, values = (tuple(wanted), len(wanted)) if wanted else (NAMES, VALUES)
+            found, self._odd, self._names = self._scan(names, values)
+        else:
+            found, self._odd, self._names, names = texts.noted.items
+        self._known = names
+        self._found = dict(zip(names, found, strict=False))
         self._all_odd = int(np.bitwise_or.reduce(self._odd)) if len(texts) else 0
 
     def _scan(self, names: Sequence[bytes], values: int) -> tuple[Ints, Bytes, int]:
@@ -93,7 +101,8 @@ class _NativeItems:
         """Start, length and number of the values of a name, int64[3, n]; None: no text has it."""
         wanted = name.encode()
         found: Ints | None = self._found.get(wanted)
-        if found is None and (wanted not in NAMES or self._names >> NAMES.index(wanted) & 1):
+        known = self._known
+        if found is None and (wanted not in known or self._names >> known.index(wanted) & 1):
             found = self._found[wanted] = self._scan([wanted], 1)[0][0]
         return found
 
@@ -108,9 +117,10 @@ class _NativeItems:
 
     def _noted(self, name: bytes) -> Noted:
         """What was noted of the values of a name: the sum of the first one, hashes of some."""
-        noted, number = self._texts.noted, NAMES.index(name) if name in NAMES else VALUES
-        if number >= VALUES or noted.items is None:
+        noted = self._texts.noted
+        if noted.items is None or name not in self._known[: len(noted.items[0])]:
             return Noted()
+        number = self._known.index(name)
         hashes = None if noted.hashes is None else noted.hashes[number]
         return Noted(sums=None if number else noted.sums, hashes=hashes)
 
@@ -150,14 +160,18 @@ class Items:
 
     Names are compared as bytes. Memory: one copy of the texts and 8 bytes an item; of the native kernel
     80 bytes a text. What it finds lies in the buffer of the texts.
+
+    wanted: the names that will be asked for, where they are known: one pass finds them all.
     """
 
-    def __init__(self, properties: Ragged) -> None:
+    def __init__(self, properties: Ragged, wanted: Iterable[str] = ()) -> None:
         length = np.maximum(properties.length, 0)
         self._texts = Ragged(properties.buffer, properties.start, length, properties.noted)
         self._count = len(self._texts)
         self._found: dict[str, Ragged] = {}
-        self._native = _NativeItems(self._texts) if kernel.is_wanted(self._count) else None
+        native = kernel.is_wanted(self._count)
+        names = [name.encode() for name in wanted][:NAMES_MAX]
+        self._native = _NativeItems(self._texts, names) if native else None
 
     @cached_property
     def _copy(self) -> tuple[Bytes, Ints, bool]:
@@ -426,7 +440,19 @@ def crc_values(texts: Ragged) -> Ints:
 
 def find(properties: Ragged, name: str) -> Ragged:
     """Value of one name in each property text, see `Items.find`."""
-    return Items(properties).find(name)
+    return Items(properties, [name]).find(name)
+
+
+def noting_values(field: str, wanted: Iterable[str]) -> Noting | None:
+    """What is noted for who asks the texts of a field for these names, and for nothing else; None: they
+    are none, or too many.
+    """
+    names = tuple(name.encode() for name in sorted(set(wanted)))
+    return (
+        Noting(itemized=field, names=names, values=len(names))
+        if 0 < len(names) <= NAMES_MAX
+        else None
+    )
 
 
 def joined(parts: Sequence[Ragged]) -> Ragged:

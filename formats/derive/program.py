@@ -60,15 +60,16 @@ class Noting(NamedTuple):
 
     numbered: a field whose different values are numbered. itemized: one of items with names, of the first
     `values` of which the values are told; of that of the very first the sum is made. words, factor: of such
-    a sum. apart: values are hashed, but for those that have this byte; -1: they are not.
+    a sum; without words there is none. apart: values are hashed, but for those that have this byte; -1: they
+    are not. Each field may be left out.
     """
 
-    numbered: str
-    itemized: str
-    names: tuple[bytes, ...]
-    values: int
-    words: int
-    factor: int
+    numbered: str = ""
+    itemized: str = ""
+    names: tuple[bytes, ...] = ()
+    values: int = 0
+    words: int = 0
+    factor: int = 0
     apart: int = -1
 
 
@@ -143,27 +144,38 @@ class _Notes:
         self._noting, self._room = noting, room
         names = np.frombuffer(b"".join(noting.names), np.uint8)
         lengths = np.array([len(name) for name in noting.names], np.int64)
-        self._hashed = noting.values if noting.apart >= 0 else 0
-        self._out = np.empty(2 + (3 + 3 * noting.values + self._hashed) * room, np.int64)
+        self._parts = (
+            2 if noting.numbered else 0,
+            1 if noting.words else 0,
+            3 * noting.values,
+            noting.values if noting.apart >= 0 else 0,
+        )
+        self._out = np.empty(2 + sum(self._parts) * room, np.int64)
         self._odd = np.empty(room, np.uint8)
         self.arrays = (names, lengths, self._out, self._odd)
-        places = (program.columns[noting.numbered], program.columns[noting.itemized])
+        fields = (noting.numbered, noting.itemized)
+        places = (program.columns[field] if field else -1 for field in fields)
         self.numbers = (*places, noting.values, noting.words, noting.factor, noting.apart)
 
     def tell(self, columns: Columns, count: int) -> None:
         """Give the strings of the records what was noted of them."""
-        noting, (found, names), rows = self._noting, self._out[:2].tolist(), self._out[2:]
-        table = rows.reshape(-1, self._room)[:, :count]
-        text = columns.ragged(noting.numbered)
-        text.noted = Noted(numbers=(table[0], table[1][:found]))
-        text = columns.ragged(noting.itemized)
-        end = 3 + 3 * noting.values
-        values = rows[3 * self._room : end * self._room].reshape(noting.values, 3, self._room)
-        text.noted = Noted(
-            items=(values[:, :, :count], self._odd[:count], names),
-            sums=table[2].view(np.uint64),
-            hashes=table[end:] if self._hashed else None,
-        )
+        noting, (found, names) = self._noting, self._out[:2].tolist()
+        table = self._out[2:].reshape(-1, self._room)
+        numbers, sums, values, hashes = np.split(table[:, :count], np.cumsum(self._parts)[:-1])
+        if noting.numbered:
+            text = columns.ragged(noting.numbered)
+            text.noted = Noted(numbers=(numbers[0], numbers[1][:found]))
+        if noting.itemized:
+            columns.ragged(noting.itemized).noted = Noted(
+                items=(
+                    values.reshape(noting.values, 3, count),
+                    self._odd[:count],
+                    names,
+                    noting.names,
+                ),
+                sums=sums[0].view(np.uint64) if noting.words else None,
+                hashes=hashes if len(hashes) else None,
+            )
 
 
 @lru_cache(maxsize=64)

@@ -32,13 +32,13 @@ class Noted(NamedTuple):
     """What was noted of n strings while their bytes were at hand; None: they were not asked.
 
     numbers: of the different ones, int64[n], and the first string of each number. items: values of names
-    int64[names, 3, n], what is odd of each text, the names as bits (`property_columns`). sums: of their
-    words, uint64[n], hashes: `String.hashCode`, int64[n], of values all of the same names as items,
-    -1 where it takes a closer look (`hashing_columns`).
+    int64[names, 3, n], what is odd of each text, which names there are as bits, all names that were looked
+    for (`property_columns`). sums: of their words, uint64[n], hashes: `String.hashCode`, int64[n], of values
+    all of the same names as items, -1 where it takes a closer look (`hashing_columns`).
     """
 
     numbers: tuple[Ints, Ints] | None = None
-    items: tuple[Ints, Bytes, int] | None = None
+    items: tuple[Ints, Bytes, int, tuple[bytes, ...]] | None = None
     sums: npt.NDArray[np.uint64] | None = None
     hashes: Ints | None = None
 

@@ -74,13 +74,14 @@ pub struct Chain<'a> {
 
 /// What is noted of two strings of each record while its bytes are at hand: one has its different values
 /// numbered, of the other the items are told, and numbers made of their values: `rows::sum` of the first
-/// one, `text::plain_hash` of each without the byte `apart`. told: how many are numbered, and which names there are.
+/// one, `text::plain_hash` of each without the byte `apart`. One of the strings, and a sum of no words, may be left
+/// out. told: how many are numbered, and which names there are.
 pub struct Notes<'a> {
-    numbered: usize,
+    numbered: Option<usize>,
     numbering: Numbering<'a>,
     ids: &'a mut [i64],
     leaders: &'a mut [i64],
-    itemized: usize,
+    itemized: Option<usize>,
     items: Items<'a>,
     values: Values<'a>,
     odd: &'a mut [u8],
@@ -92,14 +93,23 @@ pub struct Notes<'a> {
 }
 
 impl<'a> Notes<'a> {
-    /// numbers: columns of both strings, names with values, words and factor of a sum, byte of a hash, or -1: none is
-    /// made. out: the numbers of `told`, then ids, leaders, sums, values, hashes. None: they make no sense.
+    /// numbers: columns of both strings, -1 for one that is left out, names with values, words and factor of a sum,
+    /// byte of a hash, or -1: none is made. out: the numbers of `told`, then ids, leaders, sums, values, hashes, as far
+    /// as they are made. None: they make no sense.
     pub fn of(
         table: &Table, names: &'a Names, numbers: &[i64], out: &'a mut [i64], odd: &'a mut [u8],
     ) -> Option<Notes<'a>> {
         let size = |i: usize| usize::try_from(*numbers.get(i)?).ok();
-        let column = |i: usize| size(i).filter(|&c| c + 1 < table.columns);
-        let (stride, named, mut out) = (odd.len(), size(2).filter(|&n| n > 0)?, out);
+        let column = |i: usize| match *numbers.get(i)? {
+            -1 => Some(None),
+            number => usize::try_from(number).ok().filter(|&c| c + 1 < table.columns).map(Some),
+        };
+        let (stride, named, words, mut out) = (odd.len(), size(2)?, size(3)?, out);
+        let (numbered, itemized) = (column(0)?, column(1)?);
+        let rows = |made: bool| Some(if made { stride } else { 0 });
+        if named == 0 && words > 0 {
+            return None;
+        }
         let mut cut = |size: Option<usize>| {
             let (part, rest) = std::mem::take(&mut out).split_at_mut_checked(size?)?;
             out = rest;
@@ -107,15 +117,15 @@ impl<'a> Notes<'a> {
         };
         let apart = u8::try_from(*numbers.get(5)?);
         let notes = Notes {
-            numbered: column(0)?,
+            numbered,
             numbering: Numbering::default(),
             told: cut(Some(2))?,
-            ids: cut(Some(stride))?,
-            leaders: cut(Some(stride))?,
-            itemized: column(1)?,
+            ids: cut(rows(numbered.is_some()))?,
+            leaders: cut(rows(numbered.is_some()))?,
+            itemized,
             items: Items::of(names),
-            sums: cut(Some(stride))?,
-            sum: (size(3)?, *numbers.get(4)? as u64),
+            sums: cut(rows(words > 0))?,
+            sum: (words, *numbers.get(4)? as u64),
             values: Values { columns: cut(named.checked_mul(3 * stride))?, names: named, texts: stride },
             hashes: cut(if apart.is_ok() { named.checked_mul(stride) } else { Some(0) })?,
             apart: apart.unwrap_or(0),
@@ -125,17 +135,22 @@ impl<'a> Notes<'a> {
     }
 
     fn add(&mut self, buf: &'a [u8], columns: &Columns, rows: Range<usize>) -> Option<()> {
-        let (texts, row) = (columns.texts(buf, self.numbered, rows.clone())?, rows.start);
-        self.told[0] = self.numbering.add(texts, row, &mut self.ids[rows.clone()], self.leaders)?;
-        let texts = columns.texts(buf, self.itemized, rows.clone())?;
-        self.items.add(texts, row, &mut self.values, &mut self.odd[rows.clone()])?;
+        if let Some(column) = self.numbered {
+            let (texts, ids) = (columns.texts(buf, column, rows.clone())?, &mut self.ids[rows.clone()]);
+            self.told[0] = self.numbering.add(texts, rows.start, ids, self.leaders)?;
+        }
+        let Some(column) = self.itemized else { return Some(()) };
+        let texts = columns.texts(buf, column, rows.clone())?;
+        self.items.add(texts, rows.start, &mut self.values, &mut self.odd[rows.clone()])?;
         self.told[1] = self.items.all as i64;
         let stride = self.values.texts;
         let value = |i: usize| {
             let (starts, lengths) = self.values.columns[3 * i * stride..].split_at(stride);
             Texts::of(buf, &starts[rows.clone()], &lengths[rows.clone()])
         };
-        each(value(0)?, &mut self.sums[rows.clone()], |_, text| rows::sum(text, self.sum.0, self.sum.1) as i64)?;
+        if !self.sums.is_empty() {
+            each(value(0)?, &mut self.sums[rows.clone()], |_, text| rows::sum(text, self.sum.0, self.sum.1) as i64)?;
+        }
         for (i, hashes) in self.hashes.chunks_exact_mut(stride.max(1)).enumerate() {
             text::plain_hashes(value(i)?, self.apart, &mut hashes[rows.clone()])?;
         }

@@ -15,7 +15,7 @@ use std::cell::Cell;
 use table::{each, Texts};
 
 /// Changes when an operation does: Python uses no library of another number.
-pub const VERSION: i64 = 6;
+pub const VERSION: i64 = 7;
 /// The answer to arguments that make no sense.
 pub const WRONG: i64 = -1;
 
@@ -170,6 +170,8 @@ fn run(operation: i64, args: &Args) -> Option<i64> {
         }
         // hashes, previous, newest; number of the first
         12 => rows::link(args.get(0)?, args.get(1)?, args.get_mut(2)?, args.number(0)?),
+        // groups, columns to add up, columns whose ends are told, out; how many groups
+        13 => rows::tally(args.get(0)?, args.get(1)?, args.get(2)?, args.get_mut(3)?, args.size(0)?),
         _ => None,
     }
 }

@@ -170,6 +170,31 @@ pub fn go_on(
     Some(rows as i64)
 }
 
+/// Rows counted in groups. added, ended: columns of as many numbers as there are rows. out: of each group how many rows
+/// it has, the sum of each column of `added`, the least and the greatest of each of `ended`, besides what stands there.
+/// Returns how many rows. None: a row is in none of the groups, or there is not room for so many.
+pub fn tally(group: &[i64], added: &[i64], ended: &[i64], out: &mut [i64], groups: usize) -> Option<i64> {
+    let rows = group.len();
+    let columns = |all: &[i64]| (all.len() % rows.max(1) == 0).then_some(all.len() / rows.max(1));
+    let sums = columns(added)?;
+    let width = 1 + sums + 2 * columns(ended)?;
+    if width.checked_mul(groups)? != out.len() {
+        return None;
+    }
+    for (row, &group) in group.iter().enumerate() {
+        let group = usize::try_from(group).ok().filter(|&group| group < groups)?;
+        let (counted, ends) = out[group * width..][..width].split_at_mut(1 + sums);
+        counted[0] += 1;
+        for (sum, column) in counted[1..].iter_mut().zip(added.chunks_exact(rows)) {
+            *sum = sum.wrapping_add(column[row]);
+        }
+        for (ends, column) in ends.chunks_exact_mut(2).zip(ended.chunks_exact(rows)) {
+            (ends[0], ends[1]) = (ends[0].min(column[row]), ends[1].max(column[row]));
+        }
+    }
+    Some(rows as i64)
+}
+
 /// Items with numbers from `first` on: each is put in front of the chain of its slot, whose newest item so far it names as
 /// the one before it. Returns how many do, up to one that does not, or has a negative hash.
 pub fn link(hashes: &[i32], previous: &[i32], newest: &mut [i32], first: i64) -> Option<i64> {

@@ -16,7 +16,8 @@ const TABLE: [i64; 18] = [1, 16, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 4, 1, 0, 0, 0, 0]
 const FRAME: [i64; 6] = [0, 4, 8, 0, 16, 7];
 const NOTED: i64 = 20;
 
-/// Bytes of each array, and the numbers, of an operation over n rows. `NOTED` is the first one with notes.
+/// Bytes of each array, and the numbers, of an operation over n rows. `NOTED` is the first one with notes, the
+/// next two are those with items alone, with numbers alone.
 fn call(operation: i64, n: usize, table: usize) -> (Vec<usize>, Vec<i64>) {
     let (n8, rows) = (8 * n, n as i64);
     match operation {
@@ -32,9 +33,12 @@ fn call(operation: i64, n: usize, table: usize) -> (Vec<usize>, Vec<i64>) {
         10 => (vec![n8, n8, n8, BYTES, BYTES, n8], vec![]),
         11 => (vec![n8, 3, BYTES, 24, 6 * n8, n8, BYTES], vec![0]),
         12 => (vec![4 * n, 4 * n, BYTES], vec![1]),
+        13 => (vec![n8, 2 * n8, n8, 40 * 12], vec![12]),
         NOTED => {
             (vec![table, 48, BYTES, 8 + 6 * n8, 5, 32, 16 + 19 * n8, n], vec![3, 0, 0, 1, rows, 0, 1, 4, 2, 31, 32])
         }
+        21 => (vec![table, 48, BYTES, 8 + 6 * n8, 5, 32, 16 + 12 * n8, n], vec![3, 0, 0, 1, rows, -1, 1, 4, 0, 0, -1]),
+        22 => (vec![table, 48, BYTES, 8 + 6 * n8, 5, 32, 16 + 2 * n8, n], vec![3, 0, 0, 1, rows, 1, -1, 0, 0, 0, -1]),
         _ => (vec![n8; 3], vec![rows; 3]),
     }
 }
@@ -60,7 +64,7 @@ fn spoilt() -> impl Strategy<Value = (usize, bool, i64)> {
 proptest! {
     #[test]
     fn any_call(
-        operation in prop_oneof![-1..14i64, 1..3i64, Just(NOTED)],
+        operation in prop_oneof![-1..15i64, 1..3i64, NOTED..NOTED + 3],
         n in 0..24usize,
         mut words in vec(word(), 1600),
         table in table(),
@@ -77,13 +81,13 @@ proptest! {
             1 => &[(0, &table), (1, &FRAME)],
             2 => &[(0, &table)],
             4 => &[(0, &names), (1, &lengths)],
-            NOTED => &[(0, &table), (1, &FRAME), (4, &names), (5, &lengths)],
+            NOTED.. => &[(0, &table), (1, &FRAME), (4, &names), (5, &lengths)],
             _ => &[],
         };
         for &(array, known) in known {
             words[places[array] / 8..][..known.len()].copy_from_slice(known);
         }
-        if matches!(operation, 1 | NOTED) { // an item to begin with: its size, magic code and position
+        if matches!(operation, 1 | NOTED..) { // an item to begin with: its size, magic code and position
             let item = [i64::from_le_bytes([0, 0, 0, 24, 0, 0, 0, 7]), 0];
             words[places[2] / 8..][..2].copy_from_slice(&item);
         }
@@ -101,7 +105,7 @@ proptest! {
         let first: *mut u8 = after.as_mut_ptr().cast();
         let spans: Vec<Span> =
             places.iter().zip(&sizes).map(|(&at, &bytes)| Span { at: first.wrapping_add(at), bytes }).collect();
-        let operation = if operation == NOTED { 1 } else { operation };
+        let operation = if operation >= NOTED { 1 } else { operation };
         std::panic::set_hook(Box::new(|_| PANICKED.store(true, Ordering::Relaxed)));
         // SAFETY: the spans lie in `after`, which nobody else touches meanwhile
         let answer = unsafe { mqstore_run(operation, spans.as_ptr(), spans.len(), numbers.as_ptr(), numbers.len()) };

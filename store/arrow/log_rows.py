@@ -22,6 +22,7 @@ from typing import Any, Protocol, Self, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from ...formats.derive.program import Noting
 from ...formats.derive.ragged import Flags
 from ..broker.filter import Where
 from ..disk.byte_reader import Noted, each_noting, noting
@@ -29,6 +30,7 @@ from ..disk.layout import is_uri
 from ..disk.workers import Forked, cores
 from ..errors import InvalidInput, Unreadable
 from ..inspect.stats import Stats
+from ..inspect.stats_dimensions import noting_of
 from ..log.commit_log import (
     Batch,
     CommitLog,
@@ -183,14 +185,20 @@ def rows_of(
 
 
 def messages_of(
-    ask: Ask, part: LogPart, tell: Tell, pushed: Pushed = NOTHING_PUSHED, *, crc: bool = False
+    ask: Ask,
+    part: LogPart,
+    tell: Tell,
+    pushed: Pushed = NOTHING_PUSHED,
+    *,
+    crc: bool = False,
+    noting: Noting | None = None,
 ) -> Iterator[Batch]:
     """The messages of one split that are asked for; a batch is valid until the next one is asked for.
 
-    Raises as `rows_of`.
+    crc, noting: as of `CommitLog.scan`. Raises as `rows_of`.
     """
     conditions = _conditions(ask, pushed)
-    for item in items_of(ask, part, crc=crc):
+    for item in items_of(ask, part, crc=crc, noting=noting):
         if isinstance(item, Damage):
             tell(item)
         elif len(wanted := _wanted(item, conditions)):
@@ -202,14 +210,16 @@ def damage_of(ask: Ask, part: LogPart) -> Iterator[Damage]:
     return (item for item in items_of(ask, part, crc=False) if isinstance(item, Damage))
 
 
-def items_of(ask: Ask, part: LogPart, *, crc: bool = False) -> Iterator[Batch | Damage]:
+def items_of(
+    ask: Ask, part: LogPart, *, crc: bool = False, noting: Noting | None = None
+) -> Iterator[Batch | Damage]:
     """Messages that a broker would find, and damage, of one split. Raises as `rows_of`."""
     if part.split is not None and part.split.start >= part.split.stop:
         return
     log = open_log(part.store, ask.broker_config)
     noted = Noted(around=True)
     with log.queue:
-        for item in each_noting(_scan(log, part.split, crc=crc), noted):
+        for item in each_noting(_scan(log, part.split, crc, noting), noted):
             if not isinstance(item, Batch):
                 if item.kind in _DAMAGE_KINDS:
                     if ask.fails:
@@ -222,10 +232,12 @@ def items_of(ask: Ask, part: LogPart, *, crc: bool = False) -> Iterator[Batch | 
             raise unread.error()
 
 
-def _scan(log: CommitLog, split: Split | None, *, crc: bool) -> Iterator[Batch | Extent]:
+def _scan(
+    log: CommitLog, split: Split | None, crc: bool, noting: Noting | None
+) -> Iterator[Batch | Extent]:
     if split is None:
-        return log.scan(crc=crc, reuse=True)
-    return scan_split(log, split, crc=crc)
+        return log.scan(crc=crc, reuse=True, noting=noting)
+    return scan_split(log, split, crc=crc, noting=noting)
 
 
 def _conditions(ask: Ask, pushed: Pushed) -> list[list[Condition]]:
@@ -282,7 +294,7 @@ def count_part(ask: Ask, part: LogPart, by: Sequence[str]) -> Counted:
     """
     starts = _file_starts(ask, part) if "file" in by else ()
     found = Counted(Stats(by, starts=starts))
-    for batch in messages_of(ask, part, found.damage.append):
+    for batch in messages_of(ask, part, found.damage.append, noting=noting_of(by)):
         found.stats.add(batch)
     return found
 

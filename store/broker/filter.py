@@ -110,8 +110,8 @@ def _is_one_of(strings: Ragged, texts: Sequence[str], yes: int, no: int) -> Ints
         return None
     found = np.zeros(len(strings), np.bool_)
     for text in texts:
-        same = strings.length == len(text)
-        found |= same & _starts(strings, text.encode()) if text else same
+        rows = np.flatnonzero(strings.length == len(text))
+        found[_rows_with(strings, rows, strings.start, text.encode())] = True
     return np.where(_there(strings), np.where(found, yes, no), _UNKNOWN)
 
 
@@ -125,11 +125,21 @@ def _ends(strings: Ragged, text: bytes) -> Flags:
 
 def _have(strings: Ragged, at: Ints, text: bytes) -> Flags:
     """bool[n]: which strings are long enough for a text, and have it at a place of their own."""
-    found = strings.length >= len(text)
-    rows = np.flatnonzero(found)
-    item = np.dtype((np.void, len(text)))
-    found[rows] = overlapping(strings.buffer, item)[at[rows]] == np.frombuffer(text, item)[0]
+    found = np.zeros(len(strings), np.bool_)
+    found[_rows_with(strings, np.flatnonzero(strings.length >= len(text)), at, text)] = True
     return found
+
+
+def _rows_with(strings: Ragged, rows: Ints, at: Ints, text: bytes) -> Ints:
+    """Those of some rows, all long enough, that have a text at a place of their own: word by word, for the
+    first one tells most of them apart.
+    """
+    width = next((width for width in (8, 4, 2) if width <= len(text)), 1)
+    words = overlapping(strings.buffer, np.dtype(f"u{width}"))
+    for place in (*range(0, len(text) - width, width), len(text) - width) if text else ():
+        word = np.frombuffer(text, words.dtype, 1, place)[0]
+        rows = rows[words[at[rows] + place] == word]
+    return rows
 
 
 def _contain(strings: Ragged, text: bytes) -> Flags:
@@ -215,6 +225,11 @@ class Where:
 
         self._node, self.ignored = parse(text)
         """ignored: what stands behind the first complete expression; a broker does not read it."""
+        asked = _names(self._node)
+        self.properties = tuple(sorted(name.name for name in asked if not name.field))
+        """Those that it asks for."""
+        self.asks_crc = Name(CRC_OK, field=True) in asked
+        """It asks for the field that tells of the CRC of bodies."""
 
     @property
     def read(self) -> str:
@@ -255,7 +270,14 @@ class Where:
     def mask(self, batch: Batch) -> Flags:
         """bool[n]: which records of a batch are wanted; equal to `takes` of each."""
 
-        return states(self._node, Source(batch))
+        return states(self._node, Source(batch, self.properties))
+
+
+def _names(node: Node) -> set[Name]:
+    """The names in an expression."""
+    if isinstance(node, Apply):
+        return set[Name]().union(*map(_names, node.operands))
+    return {node} if isinstance(node, Name) else set()
 
 
 def _value(node: Node, named: Callable[[Name], Value]) -> Value:
@@ -285,10 +307,10 @@ class Coded(NamedTuple):
 
 
 class Source:
-    """The properties and fields of a batch as coded columns, each made once."""
+    """The properties and fields of a batch as coded columns, each made once; `properties` will be asked for."""
 
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
+    def __init__(self, batch: Batch, properties: Sequence[str] = ()) -> None:
+        self._batch, self._properties = batch, properties
         self._items: Items | None = None
         self._made: dict[Name, Coded] = {}
 
@@ -307,7 +329,7 @@ class Source:
     def strings(self, name: str) -> Ragged:
         """The values of a property as they are stored."""
         if self._items is None:
-            self._items = Items(self._batch.columns.ragged("properties"))
+            self._items = Items(self._batch.columns.ragged("properties"), self._properties)
         return self._items.find(name)
 
 

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from ...formats import kernel
 from ...formats.derive.ragged import Ints
 from ...formats.message import SysFlag
 from ..disk.file_queue import MappedFileQueue
@@ -171,11 +173,12 @@ class Measured(NamedTuple):
 class _Pending(NamedTuple):
     """Rows that wait to be counted with others: grouping many at once costs little more than a few.
 
-    numbers: of each dimension, whose values `Stats` numbers. special: 1 retries, 2 a broker's own topics.
+    numbers: of each dimension, whose values `Stats` numbers. special: 1 retries, 2 a broker's own topics; None:
+    there are no such records.
     """
 
     numbers: tuple[Ints, ...]
-    special: Ints
+    special: Ints | None
     measured: Measured
 
 
@@ -233,7 +236,8 @@ class Stats:
             numbered = np.array([known.setdefault(one, len(known)) for one in values], np.int64)
             numbers.append(numbered[ids])
         ids, kinds = columns.kinds()
-        special = np.array([_SPECIAL.get(kind, _OF_BROKER) for kind in kinds], np.int64)[ids]
+        of_kinds = np.array([_SPECIAL.get(kind, _OF_BROKER) for kind in kinds], np.int64)
+        special = of_kinds[ids] if of_kinds.any() else None
         self._pending.append(_Pending(tuple(numbers), special, measured))
         self._waiting += count
         if self._waiting >= _ROWS_AT_ONCE:
@@ -247,18 +251,17 @@ class Stats:
         numbers = [
             np.concatenate([one.numbers[place] for one in pending]) for place in range(len(self.by))
         ]
-        special = np.concatenate([one.special for one in pending])
         measured = _joined([one.measured for one in pending])
-        group = _grouped(numbers, [len(known) for known in self._numbers], len(special))
-        order = np.argsort(group, kind="stable")
-        begins = np.flatnonzero(np.diff(group[order].astype(np.int64), prepend=-1))
+        special = _column(
+            [one.special for one in pending], [len(one.measured.size) for one in pending]
+        )
+        group, span = _grouped(numbers, [len(known) for known in self._numbers], len(measured.size))
         values = [list(known) for known in self._numbers]
-        rows = order[begins]
+        rows, counted = _counted(measured, special, group, span)
         keys = zip(
             *([v[n] for n in ns[rows].tolist()] for v, ns in zip(values, numbers, strict=True)),
             strict=True,
         )
-        counted = _counted(measured, special, group, order, begins)
         for key, one in zip(keys if self.by else [()], counted, strict=True):
             self._merge(key, one)
 
@@ -298,25 +301,29 @@ class Stats:
 
 def _joined(parts: Sequence[Measured]) -> Measured:
     """All of them together. A column that some lack is zero there, times excepted."""
+    sizes = [len(part.size) for part in parts]
 
     def column(name: str) -> Ints | None:
-        found = [getattr(part, name) for part in parts]
-        if all(one is None for one in found):
-            return None
         nothing = 0 if name != "time_ms" else NEVER_FIRST_MS
-        sizes = [len(part.size) for part in parts]
-        return np.concatenate(
-            [
-                np.full(size, nothing, np.int64) if one is None else one
-                for one, size in zip(found, sizes, strict=True)
-            ]
-        )
+        return _column([getattr(part, name) for part in parts], sizes, nothing)
 
     return Measured(*map(column, Measured._fields))  # type: ignore[arg-type]
 
 
-def _grouped(numbers: Sequence[Ints], counts: Sequence[int], rows: int) -> Ints:
-    """A number for each row, the same for those that are alike in all dimensions, from 0 on."""
+def _column(parts: Sequence[Ints | None], sizes: Sequence[int], nothing: int = 0) -> Ints | None:
+    """Parts of these sizes as one column; None: nothing tells in any of them."""
+    if all(one is None for one in parts):
+        return None
+    return np.concatenate(
+        [
+            np.full(size, nothing, np.int64) if one is None else one
+            for one, size in zip(parts, sizes, strict=True)
+        ]
+    )
+
+
+def _grouped(numbers: Sequence[Ints], counts: Sequence[int], rows: int) -> tuple[Ints, int]:
+    """A number for each row, the same for those that are alike in all dimensions, below the second value."""
     key, span = np.zeros(rows, np.int64), 1
     for number, count in zip(numbers, counts, strict=True):
         if span * count > _WIDEST:
@@ -326,47 +333,85 @@ def _grouped(numbers: Sequence[Ints], counts: Sequence[int], rows: int) -> Ints:
     if span > rows:
         key = np.unique(key, return_inverse=True)[1]
         span = int(key.max()) + 1
-    # numpy sorts small numbers without comparing them
-    return key.astype(np.uint16) if span <= _SMALL else key
+    return key, span
 
 
 def _counted(
-    measured: Measured, special: Ints, group: Ints, order: Ints, begins: Ints
-) -> list[Group]:
-    """Groups in the order of their numbers. order: rows by group, which begin at `begins`."""
-    size = measured.size[order]
-    lengths = np.diff(np.append(begins, len(order)))
-    place = np.repeat(np.arange(len(begins)), lengths)
-    bins, counts = _tallied(place << BIN_BITS | size_bin(size), len(begins) << BIN_BITS)
-    special = special[order]
-    nothing = np.zeros(len(begins), np.int64)
-
-    def total(values: Ints | None) -> Ints:
-        return nothing if values is None else np.add.reduceat(values[order], begins)
-
-    def total_of(wanted: int) -> Ints:
-        found = special == wanted
-        return np.add.reduceat(np.where(found, size, 0), begins) if found.any() else nothing
-
-    sums = np.column_stack(
+    measured: Measured, special: Ints | None, group: Ints, span: int
+) -> tuple[Ints, list[Group]]:
+    """The groups in the order of their numbers, and a row of each."""
+    size, time_ms = measured.size, measured.time_ms
+    parts = (_AGAIN, _OF_BROKER)
+    added = [measured.messages, size, measured.body, measured.properties]
+    added += [measured.compressed, measured.compressed_body]
+    added += [None if special is None else np.where(special == one, size, 0) for one in parts]
+    ended = [size]
+    if time_ms is not None:
+        ended.append(time_ms)
+        if int(time_ms.max()) == NEVER_FIRST_MS:  # of these no time is known
+            ended.append(np.where(time_ms == NEVER_FIRST_MS, NEVER_LAST_MS, time_ms))
+    tally = _tally_natively if kernel.is_wanted(len(group)) else _tally
+    rows, lengths, sums, least, greatest = tally(
+        group, span, [one for one in added if one is not None], ended
+    )
+    of_columns = iter(sums)
+    none = np.zeros(len(rows), np.int64)
+    first, last = none + NEVER_FIRST_MS, none + NEVER_LAST_MS
+    if time_ms is not None:
+        first, last = least[1], greatest[-1]
+    table = np.column_stack(
         [
             lengths,
-            total(measured.messages),
-            np.add.reduceat(size, begins),
-            total(measured.body),
-            total(measured.properties),
-            total(measured.compressed),
-            total(measured.compressed_body),
-            total_of(_AGAIN),
-            total_of(_OF_BROKER),
-            np.maximum.reduceat(size, begins),
-            *_times(measured.time_ms, order, begins),
+            *(none if one is None else next(of_columns) for one in added),
+            *(greatest[0], first, last),
         ]
     )
-    groups = [Group(*row) for row in sums.tolist()]
+    groups = [Group(*row) for row in table.tolist()]
+    place = np.zeros(span, np.int64)
+    place[group[rows]] = np.arange(len(rows))
+    bins, counts = _tallied(place[group] << BIN_BITS | _bins(size), len(rows) << BIN_BITS)
     for number, count in zip(bins.tolist(), counts.tolist(), strict=True):
         groups[number >> BIN_BITS].sizes[number & ((1 << BIN_BITS) - 1)] = count
-    return groups
+    return rows, groups
+
+
+class _Tally(NamedTuple):
+    """Of each group that has a row: one of its rows, how many there are, sums of columns, their ends."""
+
+    rows: Ints
+    lengths: Ints
+    sums: Sequence[Ints]
+    least: Sequence[Ints]
+    greatest: Sequence[Ints]
+
+
+def _tally(group: Ints, span: int, added: Sequence[Ints], ended: Sequence[Ints]) -> _Tally:
+    # numpy sorts small numbers without comparing them
+    order = np.argsort(group.astype(np.uint16) if span <= _SMALL else group, kind="stable")
+    begins = np.flatnonzero(np.diff(group[order], prepend=-1))
+    ends = [one[order] for one in ended]
+    return _Tally(
+        order[begins],
+        np.diff(np.append(begins, len(order))),
+        [np.add.reduceat(one[order], begins) for one in added],
+        [np.minimum.reduceat(one, begins) for one in ends],
+        [np.maximum.reduceat(one, begins) for one in ends],
+    )
+
+
+def _tally_natively(group: Ints, span: int, added: Sequence[Ints], ended: Sequence[Ints]) -> _Tally:
+    """The same in one pass. A row of each group: its first one."""
+    sums = 1 + len(added)
+    out = np.zeros((span, sums + 2 * len(ended)), np.int64)
+    out[:, sums::2], out[:, sums + 1 :: 2] = NEVER_FIRST_MS, NEVER_LAST_MS
+    arrays = (group, np.concatenate(added), np.concatenate(ended), out.reshape(-1))
+    kernel.run(kernel.Operation.TALLY, arrays, (span,))
+    first = np.zeros(span, np.int64)
+    first[group[::-1]] = np.arange(len(group) - 1, -1, -1)
+    there = np.flatnonzero(out[:, 0])
+    found = out[there].T
+    ends = [*found[sums::2]], [*found[sums + 1 :: 2]]
+    return _Tally(first[there], found[0], [*found[1:sums]], *ends)
 
 
 def _tallied(numbers: Ints, span: int) -> tuple[Ints, Ints]:
@@ -378,21 +423,20 @@ def _tallied(numbers: Ints, span: int) -> tuple[Ints, Ints]:
     return there, counts[there]
 
 
-def _times(time_ms: Ints | None, order: Ints, begins: Ints) -> tuple[Ints, Ints]:
-    """First and last of each group."""
-    if time_ms is None:
-        none = np.zeros(len(begins), np.int64)
-        return none + NEVER_FIRST_MS, none + NEVER_LAST_MS
-    time = time_ms[order]
-    first, last = np.minimum.reduceat(time, begins), np.maximum.reduceat(time, begins)
-    if int(last.max()) != NEVER_FIRST_MS:
-        return first, last
-    known = np.where(time == NEVER_FIRST_MS, NEVER_LAST_MS, time)  # of these no time is known
-    return first, np.maximum.reduceat(known, begins)
-
-
 def _wide(values: Ints) -> Ints:
     return values.astype(np.int64)
+
+
+def _bins(size: Ints) -> Ints:
+    """Number of the bin of each size: those that most records have are looked up."""
+    if int(size.min()) < 0 or int(size.max()) >= _SMALL:
+        return size_bin(size)
+    return _bins_of_small()[size]
+
+
+@cache
+def _bins_of_small() -> Ints:
+    return size_bin(np.arange(_SMALL))
 
 
 def size_bin(size: Ints) -> Ints:

@@ -13,18 +13,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import Self
 
 import numpy as np
 
 from ...formats import message_properties as names
+from ...formats.derive.program import Noting
 from ...formats.derive.ragged import Ints, Ragged
 from ...formats.hashing import java_string
 from ...formats.host import host_text
 from ...formats.message_properties import RETRY_PREFIX
-from ...formats.property_columns import find
+from ...formats.property_columns import find, noting_values
 from ..broker.system_topics import (
     CHECKED_TOO_OFTEN,
     DEAD_LETTER_PREFIX,
@@ -38,6 +39,7 @@ from ..broker.system_topics import (
 from ..columns import dictionary
 from ..disk.file_queue import file_name
 from ..log.batch import Batch
+from ..log.window import NOTING_TOPICS
 
 Values = list[str] | list[int]
 Dimension = tuple[Ints, Values]
@@ -55,6 +57,7 @@ _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 
 
+@lru_cache(maxsize=1 << 14)
 def topic_kind(topic: str) -> str:
     """What a topic is for.
 
@@ -68,6 +71,13 @@ def topic_kind(topic: str) -> str:
     if topic.startswith(DEAD_LETTER_PREFIX):
         return DEAD_LETTER
     return SYSTEM if is_system_topic(topic) else USER
+
+
+def noting_of(by: Sequence[str]) -> Noting:
+    """What a scan of the log notes for these dimensions."""
+    asked = [name for name, of in ((names.TAGS, "tag"), (names.PGROUP, "group")) if of in by]
+    found = noting_values("properties", asked)
+    return NOTING_TOPICS if found is None else found._replace(numbered=NOTING_TOPICS.numbered)
 
 
 class Columns:
@@ -148,7 +158,12 @@ def _joined(ids: Ints, values: list[str]) -> Dimension:
 
 def _texts(strings: Ragged) -> Dimension:
     found = dictionary(strings)
-    return found.ids, [java_string(value) for value in found.values]
+    return found.ids, list(map(_text, found.values))
+
+
+@lru_cache(maxsize=1 << 14)
+def _text(value: bytes) -> str:
+    return java_string(value)
 
 
 def _numbers(values: Ints) -> Dimension:
@@ -166,8 +181,11 @@ def _hosts(batch: Batch) -> Dimension:
 
 def _span(length_ms: int) -> Callable[[Batch], Dimension]:
     def of(batch: Batch) -> Dimension:
-        times = batch.columns.ints("store_timestamp").astype(np.int64)
-        ids, spans = _numbers(times // length_ms)
+        times = batch.columns.ints("store_timestamp")
+        low, high = int(times.min()) // length_ms, int(times.max()) // length_ms
+        if low == high:
+            return np.zeros(len(times), np.int64), [low * length_ms]
+        ids, spans = _numbers(times.astype(np.int64) // length_ms)
         return ids, [int(span) * length_ms for span in spans]
 
     return of

@@ -39,6 +39,7 @@ from .message import (
     is_batch_record,
     unpack,
 )
+from .window import body_crc_ok
 
 if TYPE_CHECKING:
     from ...formats.commit_log import Frame
@@ -128,6 +129,18 @@ class Batch(Rows):
         crc_ok = None if self.body_crc_ok is None else self.body_crc_ok.copy()
         columns = decode(MESSAGE, packed.buffer, packed.start)
         return self.replace(columns=columns, position=self.position.copy(), body_crc_ok=crc_ok)
+
+    def checked(self) -> Batch:
+        """The same with the CRC of its bodies computed, that of a record for each message inside of it."""
+        if self.body_crc_ok is not None:
+            return self
+        if self.inner is None:
+            every = np.ones(len(self), np.bool_)
+            return self.replace(body_crc_ok=body_crc_ok(self.columns, every))
+        records = self.inner.records.checked()
+        assert records.body_crc_ok is not None
+        inner = self.inner.replace(records=records)
+        return self.replace(body_crc_ok=records.body_crc_ok[self.inner.row], inner=inner)
 
     def __repr__(self) -> str:
         if not len(self):

@@ -270,9 +270,14 @@ def split_bytes_for(total_bytes: int, cores: int) -> int:
 
 
 def scan_split(
-    log: CommitLog, split: Split, look_back_bytes: int = LOOK_BACK_BYTES, *, crc: bool = False
+    log: CommitLog,
+    split: Split,
+    look_back_bytes: int = LOOK_BACK_BYTES,
+    *,
+    crc: bool = False,
+    noting: Noting | None = None,
 ) -> Iterator[Batch | Extent]:
-    """What begins in a split; missing files first, then in log order. crc: as of `CommitLog.scan`.
+    """What begins in a split; missing files first, then in log order. crc, noting: as of `CommitLog.scan`.
 
     A reader of the middle of the log cannot see what a record is worth: whether it stands behind
     damage of another split, or behind the log's end (end the last split there). A batch is valid
@@ -283,7 +288,7 @@ def scan_split(
             yield Extent(ExtentKind.MISSING, gap.position, gap.size, NO_FILE)
     file = log.queue.file_at(split.start)
     begin = max(file.start, split.start - look_back_bytes) if file else split.start
-    for item in log.scan(begin, split.stop, crc=crc, reuse=True):
+    for item in log.scan(begin, split.stop, crc=crc, reuse=True, noting=noting):
         if isinstance(item, Extent):
             if item.position >= split.start and item.kind is not ExtentKind.MISSING:
                 yield item

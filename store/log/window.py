@@ -30,6 +30,8 @@ _FARTHEST = np.iinfo(np.int64).max
 #: What is noted of topics and properties for checks of the log, and for who asks what records add to queues and index.
 NOTING = Noting("topic", "properties", NAMES, VALUES, WORDS, WORD_FACTOR - (1 << 64))
 NOTING_HASHES = NOTING._replace(apart=ord(KEY_SEPARATOR))
+#: For who counts records by topic.
+NOTING_TOPICS = Noting("topic")
 #: Rows that there is room for beyond those that are expected of a window.
 _SPARE_ROWS = 1024
 

@@ -95,8 +95,9 @@ def _scan(
 ) -> Iterator[Batch]:
     damage: list[Extent] = []
     left = most
+    crc, noting = selection.asks_crc, selection.noting
     for start, stop in ranges:
-        for item in store.log.scan(start, stop, reuse=True):
+        for item in store.log.scan(start, stop, crc=crc, reuse=True, noting=noting):
             if isinstance(item, Extent):
                 store.scanned(item.size)
                 if item.kind in (ExtentKind.DAMAGE, ExtentKind.MISSING):
@@ -129,7 +130,7 @@ def _about(damage: list[Extent]) -> str:
 
 def found_in(batch: Batch, via: Via) -> Iterator[Found]:
     """The records of a batch as messages."""
-    for message in messages(batch):
+    for message in messages(batch.checked()):
         yield Found(message, via)
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from datetime import date, datetime
 
     from ...formats.derive import Ragged
+    from ...formats.derive.program import Noting
     from ...formats.derive.ragged import Flags
     from ...formats.property_columns import Items
     from ..broker.filter import Where
@@ -171,6 +172,27 @@ class Selection(NamedTuple):
         return self._replace(max_body_bytes=MAX_BODY_BYTES, whole=False) != Selection()
 
     @property
+    def asks_crc(self) -> bool:
+        """Whether it takes the CRC of bodies to tell what is wanted."""
+        return self.where is not None and self.where.asks_crc
+
+    @property
+    def _properties(self) -> set[str]:
+        """The properties that it asks for."""
+        asked = set(self.where.properties) if self.where is not None else set()
+        asked |= {names.TAGS} if self.tags else set()
+        asked |= {names.UNIQ_KEY} if (self.key, self.unique_key) != (None, None) else set()
+        return asked | ({names.KEYS} if self.key is not None else set())
+
+    @property
+    def noting(self) -> Noting | None:
+        """What a scan notes for `wanted`: nothing where few records are asked for their properties."""
+        from ...formats.property_columns import noting_values
+
+        few = (self.topic, self.queue_id) != (None, None) or self.times.bounded
+        return None if few else noting_values("properties", self._properties)
+
+    @property
     def asks_more(self) -> bool:
         """Whether there is a condition besides topic and queue."""
         return self._replace(topic=None, queue_id=None).asks
@@ -284,11 +306,11 @@ class Selection(NamedTuple):
 
         from ...formats.property_columns import Items
 
-        items = Items(batch.columns.ragged("properties"))
+        items = Items(batch.columns.ragged("properties"), self._properties)
         mask = self._keys_mask(items, len(batch))
         if batch.inner is not None:
             records = batch.inner.records
-            of_records = Items(records.columns.ragged("properties"))
+            of_records = Items(records.columns.ragged("properties"), self._properties)
             mask |= self._keys_mask(of_records, len(records))[batch.inner.row]
         if self.tags:
             found = items.find(names.TAGS)

@@ -67,7 +67,7 @@ def decode(root: str, strings: str = "views") -> dict[str, Any]:
 
 
 def where(root: str, expression: str) -> dict[str, Any]:
-    """Scan the log for the messages that an expression lets pass, CRC checked."""
+    """Scan the log for the messages that an expression lets pass; the CRC of those is checked."""
     from mqstore.store.broker.filter import Where
     from mqstore.store.search.log_search import search_log
     from mqstore.store.search.selection import Selection

@@ -19,6 +19,7 @@ from mqstore.formats.hashing_columns import crc31_column, index_hash_column, jav
 from mqstore.formats.json_lines import JsonLines
 from mqstore.formats.property_columns import Items
 from mqstore.store.columns import dictionary
+from mqstore.store.inspect.stats import _tally, _tally_natively
 from mqstore.store.verify import index_files, log_order
 
 pytestmark = pytest.mark.skipif(not kernel.is_wanted(), reason=kernel.describe())
@@ -225,6 +226,31 @@ def test_queues_go_on(rows: list[tuple[int, int, int]], begin: list[int]) -> Non
 
 
 ITEMS = st.lists(st.tuples(st.integers(-1, 9), st.sampled_from([0, 0, 0, 1, -1])), max_size=40)
+
+
+NUMBERS = st.integers(-(1 << 62), 1 << 62)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), NUMBERS, NUMBERS), min_size=1), st.integers(1, 2))
+def test_rows_are_counted_in_groups(rows: list[tuple[int, int, int]], columns: int) -> None:
+    group, *both = (np.array(column, np.int64) for column in zip(*rows, strict=True))
+    span = int(group.max()) + 2
+    arguments = group, span, both[:columns], both[2 - columns :]
+    found, expected = _tally_natively(*arguments), _tally(*arguments)
+    assert found.rows.tolist() == expected.rows.tolist()
+    assert found.lengths.tolist() == expected.lengths.tolist()
+    for of, to in zip(found[2:], expected[2:], strict=True):
+        assert [one.tolist() for one in of] == [one.tolist() for one in to]
+
+
+@pytest.mark.parametrize("group", [-1, 2])
+def test_rows_of_no_group_are_refused(group: int) -> None:
+    column, out = np.zeros(1, np.int64), np.zeros(2 * 4, np.int64)
+    arrays = np.array([group], np.int64), column, column, out
+    with pytest.raises(ValueError, match="no sense"):
+        kernel.run(kernel.Operation.TALLY, arrays, (2,))
+    kernel.run(kernel.Operation.TALLY, (column, *arrays[1:]), (2,))
+    assert out.tolist() == [1, 0, 0, 0, 0, 0, 0, 0]
 
 
 @given(ITEMS, st.integers(1, 4), st.integers(1, 3))

@@ -51,6 +51,7 @@ def test_each_queue_is_known_to_be_in_a_row_or_not(times: int, tmp_path: Path) -
             for item in store.log.scan(reuse=True):
                 if isinstance(item, Batch):
                     pending.add(item, dispatch(item, OWN_QUEUES))
-    found = [each.in_a_row for each in (queues := list(pending.take()))]
+    queues = list(pending.take())
+    found = [each.in_a_row for each in queues]
     assert found == [each.replace().in_a_row for each in queues]
     assert all(found) is (times == 1) and len(found) > 2

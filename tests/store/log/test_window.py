@@ -15,11 +15,12 @@ from mqstore.formats.derive.ragged import Noted, Ragged
 from mqstore.formats.hashing import crc31
 from mqstore.formats.hashing_columns import index_hash_column, java_hash_column, word_sums
 from mqstore.formats.message import MESSAGE
-from mqstore.formats.property_columns import Items
+from mqstore.formats.property_columns import Items, noting_values
 from mqstore.store.broker.dispatch import split_keys
 from mqstore.store.columns import dictionary
 from mqstore.store.log.window import (
     NOTING_HASHES,
+    NOTING_TOPICS,
     PlainChain,
     Window,
     check,
@@ -254,6 +255,36 @@ def test_what_is_noted_on_the_way_is_what_a_look_at_the_strings_finds() -> None:
         assert index_hash_column(before, told).tolist() == expected
         rows, keys = split_keys(told)
         assert (rows.tolist(), keys.tolist()) == _split(some)
+
+
+def test_one_of_the_two_is_noted_alone() -> None:
+    data = bytearray()
+    for number in range(300):
+        text = f"KEYS\x01k{number % 7}\x02" + (f"price\x01{number}\x02" if number % 3 else "")
+        data += record(len(data), b"body", topic=b"T%d" % (number % 4), properties=text.encode())
+    window = Window(data, len(data), 0)
+    by_name = noting_values("properties", ["price", "nobody", "price"])
+    assert by_name is not None and by_name.names == (b"nobody", b"price")
+    for noting in (NOTING_TOPICS, by_name):
+        checked = PlainChain(noting=noting).checked(window, PLAIN, crc=False)
+        if checked is None:  # there is no kernel
+            return
+        topics, texts = (checked.columns.ragged(name) for name in ("topic", "properties"))
+        assert (topics.noted.numbers is None) == (noting is by_name)
+        assert (texts.noted.items is None) == (noting is NOTING_TOPICS)
+        assert texts.noted.sums is None and texts.noted.hashes is None
+        found = dictionary(Ragged(*topics.arrays))
+        assert dictionary(topics).ids.tolist() == found.ids.tolist()
+        noted, looked = Items(texts), Items(Ragged(*texts.arrays))
+        for name in ("price", "nobody", "KEYS", "TAGS"):
+            assert noted.find(name).tolist() == looked.find(name).tolist()
+            assert noted.has_name(name) == looked.has_name(name)
+
+
+def test_no_names_and_too_many_are_not_noted() -> None:
+    assert noting_values("properties", []) is None
+    assert noting_values("properties", map(str, range(65))) is None
+    assert noting_values("properties", map(str, range(64))) is not None
 
 
 def _split(keys: Ragged) -> tuple[list[int], list[bytes]]:

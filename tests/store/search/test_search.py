@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mqstore.store.broker.filter import Where
 from mqstore.store.errors import NotFound
 from mqstore.store.log.batch import messages as messages_of
 from mqstore.store.log.commit_log import Batch
@@ -238,6 +239,28 @@ def test_damaged_stores_answer_all_the_same(name: str, store: Callable[[str], Pa
             assert positions(search_key(opened, Selection(key=key), note=notes)) == expected
         expected = wanted(records, lambda r: r["topic"] == "orders")
         assert positions(search_log(opened, Selection(topic="orders"), note=notes)) == expected
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_checksum_of_what_is_found_is_computed(
+    store: Callable[[str], Path], known: list[Record], reverse: bool
+) -> None:
+    root = store(NAME)
+    victim = next(r for r in known if r["topic"] == "orders" and r["body_length"])
+    path = root / "commitlog" / ("0" * 20)
+    data = bytearray(path.read_bytes())
+    with Store(root) as opened:
+        body = read_message(opened.log_files, victim["physical_offset"]).stored_body
+    data[data.index(body, victim["physical_offset"])] ^= 1
+    path.write_bytes(data)
+    with Store(root) as opened:
+        for text in ("TAGS IS NOT NULL OR TAGS IS NULL", "@body_crc_ok = FALSE"):
+            selection = Selection(where=Where(text))
+            found = list(search_log(opened, selection, reverse=reverse, note=Notes()))
+            states = {one.message.position: one.message.body_crc_ok for one in found}
+            assert states[victim["physical_offset"]] is False
+            assert list(states.values()).count(False) == 1
+            assert len(states) == (1 if "@" in text else len(known))
 
 
 def test_damage_in_the_log_is_told_once(store: Callable[[str], Path], known: list[Record]) -> None:
