@@ -92,11 +92,11 @@ def mapped(stretches: Iterable[bytes]) -> memoryview:
 
 T = TypeVar("T", bound="npt.NDArray[Any]")
 
-_IN_MEMORY_BYTES = 8 << 20
+_IN_MEMORY_BYTES = 2 << 20
 _PIECE_BYTES = 256 << 20
 """Mapped at once: each piece keeps a descriptor, and its room on the disk until nobody has an array of it."""
 _ALIGNED = 16
-_SMALL_BYTES = 4096
+_SMALL_BYTES = 1024
 """Smaller ones take less in memory than to be found again."""
 _NEVER = 1 << 62
 
@@ -116,8 +116,8 @@ class Spill:
         """The array, or the same in the file: nobody is to write to either."""
         if os.getpid() != self._owner:
             return array
-        if array.nbytes < _SMALL_BYTES:  # the others of an array are no longer in memory
-            return array if self._left >= 0 or array.base is None else array.copy()
+        if array.nbytes < _SMALL_BYTES:  # a view would keep all of its array
+            return array if array.base is None else array.copy()
         self._left -= array.nbytes
         if self._left >= 0:
             return array

@@ -45,6 +45,16 @@ def test_it_takes_no_memory() -> None:
     assert held < 8 * size * number // 20, f"{held:,} bytes for {8 * size * number:,}"
 
 
+def test_a_small_view_does_not_keep_the_array_that_it_is_of() -> None:
+    own, number, size = Spill(), 200, 50_000
+    tracemalloc.start()
+    kept = [own.keep(np.full(size, each, np.int64)[-2:]) for each in range(number)]
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert [int(array[-1]) for array in kept] == list(range(number))
+    assert held < 2 * 8 * size, f"{held:,} bytes for {number} small arrays"
+
+
 def test_without_room_arrays_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
