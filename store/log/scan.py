@@ -408,12 +408,12 @@ class LogScan:
             batch = self._batch(checked)
             last = int(checked.position[-1]) - items.frame.payload - window.position
             at += last + number_at(window, last + items.frame.size_offset)
+            left = begin + window.size - at if is_plain else 0
             if len(batch):
                 yield batch
-            del checked, batch  # the columns of the next window need the room
+            del checked, batch, window  # the next one needs the room
             if not goes_on:
                 break
-            left = begin + window.size - at if is_plain else 0
             if is_plain or not kernel.is_wanted():
                 self._widen()
         return at
@@ -421,6 +421,7 @@ class LogScan:
     def _widen(self) -> None:
         """The next window may be larger: columns of few large records take little."""
         enough = self._plain.record_bytes * _RECORDS_AT_ONCE
+        enough -= enough % WINDOW_BYTES  # else the buffer is made anew for a few bytes more
         most = max(WINDOW_BYTES, min(enough, _WIDEST_BYTES))
         self._reach = min(most, self._reach * WIDEN)
 
@@ -526,6 +527,7 @@ class LogScan:
         """Up to `size` bytes from byte `at` in the buffer of the scan; the last window is gone."""
         size = min(size, file.size - at)
         if not size <= len(self._buffer) <= max(size, 2 * _WIDEST_BYTES):
+            self._buffer = bytearray()  # first the old one goes
             self._buffer = bytearray(max(size, min(WINDOW_BYTES, file.size)))
         got, unread = self._log.read_around(memoryview(self._buffer)[:size], file, at)
         return Window(self._buffer, got, file.start + at, places_in(unread, at))
