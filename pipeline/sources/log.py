@@ -8,7 +8,6 @@ splits; all of them together give what one walk over it gives.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -22,12 +21,10 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from ...store.arrow.log_columns import COLUMNS, USUAL
-from ...store.arrow.log_rows import Damage, LogPart, Pushed, ddl_of, parts_of, rows_of
+from ...store.arrow.log_rows import LogPart, Pushed, ddl_of, parts_of, rows_of
 from ...store.arrow.stores import Ask
-from ...store.counted import counted
-from ...store.search.log_search import DamageWarning
 from .log_stream import LogStream, StreamAsk, without_stream_options
-from .parts import PartsReader
+from .parts import PartsReader, PassedOver
 from .pushed import take_filters
 
 
@@ -77,30 +74,7 @@ class LogReader(PartsReader):
     def _rows_of(self, part: LogPart) -> Iterator[pa.RecordBatch]:
         passed_over = PassedOver()
         yield from rows_of(self._ask, part, passed_over.add, self._pushed)
-        if passed_over.places:
-            warnings.warn(str(passed_over), DamageWarning, stacklevel=1)
-
-
-class PassedOver:
-    """What one task has not read of a log. first: what it met first."""
-
-    def __init__(self) -> None:
-        self.places = 0
-        self.bytes = 0
-        self.first: Damage | None = None
-
-    def add(self, damage: Damage) -> None:
-        """One more range."""
-        self.first = self.first or damage
-        self.places += 1
-        self.bytes += damage.size or 0
-
-    def __str__(self) -> str:
-        if self.first is None:
-            return "nothing"
-        much = f"{counted(self.bytes, 'byte')} in {counted(self.places, 'place')} passed over"
-        at, why = self.first.position, self.first.reason
-        return f"{self.first.store}: {much}, from {at} on ({why}); rocketmq-damage has all of them"
+        passed_over.tell()
 
 
 class PushingLogReader(LogReader):

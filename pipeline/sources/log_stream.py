@@ -34,7 +34,7 @@ from ...store.log.commit_log import SPLIT_BYTES_MAX, splits
 from ...store.search.follow import LiveEnd
 from ...store.search.log_search import DamageWarning, time_bounds
 from ...store.search.store import Store
-from .parts import Part
+from .parts import Part, PassedOver
 
 EARLIEST, LATEST = "earliest", "latest"
 OPTIONS = ("starting_offset", "max_bytes_per_trigger", "fail_on_data_loss")
@@ -146,16 +146,13 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one part. Raises Missing where its file expires meanwhile."""
         assert isinstance(partition, Part)
-        from .log import PassedOver
-
         part, passed_over = partition.part, PassedOver()
         yield from rows_of(self._ask, part, passed_over.add)
         assert part.split is not None
         if self._how.fails and (first := self._start(part.store)) > part.split.start:
             told = f"log files before {first} have expired while they were read"
             raise Missing(told, path=part.store)
-        if passed_over.places:
-            warnings.warn(str(passed_over), DamageWarning, stacklevel=1)
+        passed_over.tell()
 
     def _first(self, root: str) -> int:
         """Where a new query begins in one store."""

@@ -1,12 +1,17 @@
-"""What all sources have in common: something is read part by part, a part a task."""
+"""What all sources have in common: something is read part by part, a part a task, and damage passed over."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from ...store.arrow.log_rows import Damage
+from ...store.counted import counted
+from ...store.search.log_search import DamageWarning
 
 
 class Part(InputPartition):
@@ -36,3 +41,27 @@ class PartsReader(DataSourceReader):
         """The rows of one part."""
         assert isinstance(partition, Part)
         return iter(()) if partition.part is None else self._rows(partition.part)
+
+
+class PassedOver:
+    """What one task has not read of a log. first: what it met first."""
+
+    def __init__(self) -> None:
+        self.places = 0
+        self.bytes = 0
+        self.first: Damage | None = None
+
+    def add(self, damage: Damage) -> None:
+        """One more range."""
+        self.first = self.first or damage
+        self.places += 1
+        self.bytes += damage.size or 0
+
+    def tell(self) -> None:
+        """A warning, which Spark prints on the stderr of the task."""
+        if self.first is None:
+            return
+        much = f"{counted(self.bytes, 'byte')} in {counted(self.places, 'place')} passed over"
+        at, why = self.first.position, self.first.reason
+        told = f"{self.first.store}: {much}, from {at} on ({why}); rocketmq-damage has all of them"
+        warnings.warn(told, DamageWarning, stacklevel=1)
