@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from .plan_text import folded
+
 if TYPE_CHECKING:
     from ..store.recover.recovery import Recovery
     from ..store.start.config import ConfigStart
@@ -32,8 +34,6 @@ def back_unsettled(found: Recovery, left: ConfigStart | None) -> str:
 
 def config_lines(found: Recovery, rows: int | None) -> list[str]:
     """Files that are not taken as they are, and what is lost with them."""
-    from .recover_text import folded
-
     config = found.config
     if config.bare:
         return []

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..store.counted import counted
+from .plan_text import ROWS, folded
 from .terminal import time_text
 
 if TYPE_CHECKING:
     from ..store.recover.recovery import Recovery
     from .options import Common
 
-ROWS = 12
-"""Lines of a list before it is folded."""
 _WORDS_MAX = 60
 
 
@@ -109,7 +107,7 @@ def cut_lines(found: Recovery, rows: int | None) -> list[str]:
         for c in cut
     )
     title = "A torn write cut the properties of these; body and header are whole:"
-    return ["", title, *_folded(lines, len(cut), rows)]
+    return ["", title, *folded(lines, len(cut), rows)]
 
 
 def replica_lines(found: Recovery, rows: int | None) -> list[str]:
@@ -123,7 +121,7 @@ def replica_lines(found: Recovery, rows: int | None) -> list[str]:
         f" {counted(p.records, 'record', form=',')}"
         for p in brought.parts
     )
-    lines += _folded(parts, len(brought.parts), rows)
+    lines += folded(parts, len(brought.parts), rows)
     if not brought.parts:
         lines.append("  nothing")
     if brought.lacks:
@@ -132,18 +130,10 @@ def replica_lines(found: Recovery, rows: int | None) -> list[str]:
             f"  {counted(m.size, 'byte', form=',')} at {m.position:,}: {m.reason}"
             for m in brought.lacks
         )
-        lines += _folded(lacks, len(brought.lacks), rows)
+        lines += folded(lacks, len(brought.lacks), rows)
     if brought.goes_on:
         lines.append("It goes on behind the end of this log, which ends in order.")
     if brought.earlier_bytes:
         bytes_ = counted(brought.earlier_bytes, "byte", form=",")
         lines.append(f"It has {bytes_} in front of this log, whose first files may have expired.")
     return lines
-
-
-def _folded(lines: Iterator[str], count: int, rows: int | None) -> Iterator[str]:
-    for number, line in enumerate(lines):
-        if rows is not None and number == rows and count > rows + 1:
-            yield f"  … {count - rows} more (--verbose shows all)"
-            return
-        yield line

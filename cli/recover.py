@@ -179,7 +179,7 @@ def _analyze(
 
 def _rows_of(common: Common) -> tuple[int, ...]:
     """How many lost messages are named: for a folded list on a terminal not many."""
-    from .loss_text import ROWS
+    from .plan_text import ROWS
 
     return (ROWS + 1,) if common.format is Format.TEXT and not common.verbose else ()
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..store.counted import bytes_text, counted
@@ -20,27 +19,19 @@ from ..store.findings.next_commands import (
 from ..store.verify.verdict import Status, first_sentence
 from .config_text import back_unsettled, bare_lines, config_lines, left_lost
 from .loss_text import cut_lines, lost_lines, replica_lines, timer_lines
+from .plan_text import ROWS, folded, steps_text
 from .terminal import escape, time_text
 from .verdict_text import error_lines
 
 if TYPE_CHECKING:
     from ..store.audit.messages import Share, Tally
-    from ..store.disk.files import Edit
-    from ..store.disk.layout import Layout
     from ..store.recover.predict import FileChange
     from ..store.recover.recovery import Recovery
     from ..store.session.apply import Applied
-    from ..store.session.journal import Step
     from ..store.verify.judged import Judged
     from .options import Common
 
-ROWS = 12
-"""Lines of a list before it is folded."""
-_NAMED = 3
-"""Files of one change that are named before they are counted."""
 _PLAN = "The plan (nothing is written without --apply):"
-_COUNTED = re.compile(r"(\d+) (unit|tick|offset|position|byte)s?\b", re.ASCII)
-"""How the reason of a change begins that is told once for all files."""
 
 
 def recovery_text(
@@ -184,15 +175,6 @@ def _change(change: FileChange) -> str:
     return f"  {change.change:<10} {change.path}  [{change.begin:,}, {change.end:,})"
 
 
-def folded(lines: Iterable[str], count: int, rows: int | None) -> Iterator[str]:
-    """The first `rows` of `count` lines, and how many more there are; None: all."""
-    for number, line in enumerate(lines):
-        if rows is not None and number == rows and count > rows + 1:
-            yield f"  … {count - rows} more (--verbose shows all)"
-            return
-        yield line
-
-
 def _losses(found: Recovery, rows: int | None) -> list[str]:
     """What is lost of each topic, by a start and by the plan."""
     start, plan = found.prediction.lost.by_topic(), Counter[str]()
@@ -267,32 +249,6 @@ def _plan(found: Recovery, applied: Applied | None, rows: int | None, asking: bo
     if applied is not None:
         lines.append(f"  what was there before is in {found.layout.journal / applied.session}")
     return lines
-
-
-def steps_text(edits: Iterable[Edit | Step], layout: Layout, one_by_one: bool) -> Iterator[str]:
-    """A line for each edit, or two for all of a kind that have the same reason but for a number; each
-    names its files, as long as they are few.
-    """
-    files: dict[tuple[str, str, str], dict[str, None]] = {}
-    counts: Counter[tuple[str, str, str]] = Counter()
-    for edit in edits:
-        if one_by_one:
-            yield f"  {edit.kind:<8} {edit.path.removeprefix(f'{layout.root}/')}: {edit.reason}"
-            continue
-        told = _COUNTED.match(edit.reason)
-        rest = edit.reason[told.end() :] if told else edit.reason
-        key: tuple[str, str, str] = (edit.kind, told[2] if told else "", rest)
-        files.setdefault(key, {})[edit.path.removeprefix(f"{layout.root}/")] = None
-        counts[key] += int(told[1]) if told else 0
-    for key, paths in files.items():
-        kind, thing, rest = key
-        reason = f"{counted(counts[key], thing, form=',')}{rest}" if thing else rest
-        names, more = list(paths)[:_NAMED], len(paths) - _NAMED
-        if more == 1 - _NAMED:
-            yield f"  {kind:<8} {names[0]}: {reason}"
-            continue
-        yield f"  {kind:<8} {len(paths)} files: {reason}"
-        yield f"             {', '.join(names)}{f' and {more} more' if more > 0 else ''}"
 
 
 def _next(seen: Judged, given: Given) -> list[str]:

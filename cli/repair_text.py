@@ -10,7 +10,7 @@ from ..store.counted import counted
 from ..store.findings.next_commands import Command, next_commands, renumbering, repair_command
 from ..store.search.selection import queue_text
 from ..store.verify.verdict import CUT_OFF, Status, first_sentence
-from .recover_text import ROWS, folded, steps_text
+from .plan_text import ROWS, folded, steps_text
 from .terminal import escape
 from .verdict_text import error_lines
 

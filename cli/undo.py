@@ -174,7 +174,7 @@ def _purge(layout: Layout, name: str, yes: bool, files: Files, common: Common) -
 
 def _changes_text(layout: Layout, journal: Journal, common: Common) -> str:
     """What a session did, a line each, in its order."""
-    from .recover_text import ROWS, folded, steps_text
+    from .plan_text import ROWS, folded, steps_text
 
     steps = list(steps_text(journal.steps, layout, one_by_one=True))
     rows = None if common.verbose else ROWS

@@ -50,9 +50,9 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("store/put/new_message.py", "properties_bytes"): "more than PROPERTIES_BYTES_MAX",
     ("store/put/queue_kinds.py", "kinds[0]"): "a word",
     ("cli/arrow_input.py", "form"): "a word",
+    ("cli/plan_text.py", "len(paths)"): "a change of one file names it",
     ("cli/put.py", "record['total_size']"): "a whole record",
     ("cli/record_text.py", "len(text)"): "more than _BODY_CHARS",
-    ("cli/recover_text.py", "len(paths)"): "a change of one file names it",
     ("cli/repair_text.py", "row.findings"): "told of two or more",
     ("cli/store_text.py", "len(group)"): "a topic of one queue is told otherwise",
 }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.cli.recover_text import steps_text
+from mqstore.cli.plan_text import steps_text
 from mqstore.store.disk.files import Edit
 from mqstore.store.disk.layout import Layout
 
