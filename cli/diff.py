@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .declared import App
-from .diff_options import INDEX, MESSAGES, A, B, Looks, compared
+from .diff_options import INDEX, MESSAGES, A, B, Looks
 from .options import Common, shared
 from .pipeline_options import Spark
 
@@ -57,6 +57,7 @@ def diff(a: A, b: B, *, looks: Looks, spark: Spark, common: Common) -> None:
     require_arrow("no comparison")
     from ..pipeline.diff import here
     from ..store.disk.byte_reader import at_rate
+    from .diff_answer import compared
 
     with (
         compared(a, b, looks.partial, common) as pair,

@@ -1,37 +1,14 @@
-"""The answer of `diff`: records, and how they look as text."""
+"""What `diff` found, as text: a record of its answer, a line or two."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from ..store.counted import bytes_text, counted
 from .json_text import dumps
 from .unread import UNREAD, unread_text
 
-if TYPE_CHECKING:
-    from ..store.compare.both import Comparison
-    from .diff_options import Sides
-
-COLUMNS = (
-    *("type", "store", "topic", "queue_id", "queue_offset", "how", "only_a", "only_b", "changed"),
-    *("part", "name", "a", "b", "position", "count", "same", "same_log", "quick", "samples"),
-    *(
-        "first_difference",
-        "a_start",
-        "a_end",
-        "b_start",
-        "b_end",
-        "bytes",
-        "expired_a",
-        "expired_b",
-    ),
-    *("differences", "unread"),
-)
-_SHOWN = 12
-"""Differences of a part before they are folded, for people."""
 _THINGS = {
     "log": ("range of the log", "ranges of the log"),
     "record": ("field of a record", "fields of records"),
@@ -43,45 +20,6 @@ _THINGS = {
     "config": ("entry of the configuration", "entries of the configuration"),
     "timer": ("hour of timers", "hours of timers"),
 }
-
-
-def records(sides: Sides, *, every: bool) -> Iterator[Mapping[str, Any]]:
-    """Each pair, then what of its parts differs, then its messages. every: of what is one of many, too."""
-    for name, found in sides.parts.items():
-        rows = [row for row in sides.rows if row["store"] == name]
-        yield _comparison(name, found, len(rows))
-        seen = Counter[str]()
-        for one in found.differs:
-            seen[one.part] += 1
-            if every or seen[one.part] <= _SHOWN:
-                yield {"type": "part_difference", "store": name, **asdict(one)}
-            if not every and seen[one.part] == _SHOWN + 1:
-                yield {"type": "more", "part": one.part, "count": found.counts[one.part] - _SHOWN}
-        yield from ({"type": "difference", **row} for row in rows)
-    others = (row for row in sides.rows if row["store"] not in sides.parts)
-    yield from ({"type": "difference", **row} for row in others)
-
-
-def _comparison(name: str, found: Comparison, queues: int) -> dict[str, Any]:
-    logs = found.logs
-    return {
-        "type": "comparison",
-        "store": name,
-        "same": found.same and not queues,
-        "same_log": logs.same,
-        "quick": found.quick,
-        "samples": logs.samples,
-        "first_difference": logs.first,
-        "a_start": logs.a.start if logs.a else None,
-        "a_end": logs.a.stop if logs.a else None,
-        "b_start": logs.b.start if logs.b else None,
-        "b_end": logs.b.stop if logs.b else None,
-        "bytes": logs.compared,
-        "expired_a": sum(each.size for each in logs.expired_a),
-        "expired_b": sum(each.size for each in logs.expired_b),
-        "differences": {**found.counts, **({"message": queues} if queues else {})},
-        "unread": found.unread,
-    }
 
 
 def text_of(row: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..store.counted import counted
-from .diff_options import INDEX, MESSAGES, A, B, Looks, compared
+from .diff_options import INDEX, MESSAGES, A, B, Looks
 from .local_first import tell_local
 from .options import Common, shared
 from .pipeline_options import Spark, session_showing
@@ -33,6 +33,7 @@ def compared_on_spark(a: str, b: str, looks: Looks, spark: Spark, common: Common
     looks.refuse_nothing(INDEX | {MESSAGES} if looks.quick else INDEX, "Spark or --quick")
     master, settings = spark.place(common)
     from ..pipeline.diff import on_spark
+    from .diff_answer import compared
 
     with compared(a, b, looks.partial, common) as pair:
         pair.compare_parts(common.config(), lambda size: None, looks.parts, quick=True)
