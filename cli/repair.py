@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from .broker_version import BrokerVersion, tell_nearest
 from .change_options import Change, agree, files_of, half_rate, reading_the_log
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
     from ..store.repair.database import Kind as QueueKind
     from ..store.repair.parts import Choice
-    from ..store.repair.recheck import Beyond
+    from ..store.repair.recheck import Judged
     from ..store.repair.repair import Repair
     from ..store.session.apply import Applied
-    from ..store.verify.verdict import Verdict
 
 app = App()
 
@@ -182,21 +181,6 @@ def repair(
     raise Exit(_code(before, after))
 
 
-class Judged(NamedTuple):
-    """A store as `repair` sees it: the plan, and the verdict on the whole store."""
-
-    repair: Repair
-    verdict: Verdict
-
-    def beyond(self, given: Given) -> list[Beyond]:
-        """What stays wrong of that which was asked for, where nothing is left to do."""
-        from ..store.repair.recheck import beyond_of
-
-        if not self.repair.nothing_to_do:
-            return []
-        return beyond_of(self.verdict, self.repair.layout, self.repair.request.choice, given)
-
-
 def _analyze(
     layout: Layout,
     judged: Layout,
@@ -206,6 +190,7 @@ def _analyze(
     kind: QueueKind | None,
 ) -> Judged:
     """judged: the store as it is now, before its queues go elsewhere."""
+    from ..store.repair.recheck import Judged
     from ..store.repair.repair import analyze, is_bare
     from ..store.verify.judged import verified_before, verified_beside
 
@@ -225,7 +210,7 @@ def _analyze(
 
 def _analyze_again(found: Repair, version: str | None, common: Common) -> Judged:
     from ..store.disk.layout import Layout
-    from ..store.repair.recheck import analyze_again, is_compared
+    from ..store.repair.recheck import Judged, analyze_again, is_compared
     from ..store.verify.judged import verified_before, verified_beside
 
     layout = Layout.open(found.layout.root, found.layout.broker_config)

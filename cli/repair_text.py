@@ -16,11 +16,10 @@ from .verdict_text import error_lines
 
 if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
-    from ..store.repair.recheck import Beyond
+    from ..store.repair.recheck import Beyond, Judged
     from ..store.repair.repair import Repair
     from ..store.session.apply import Applied
     from .options import Common
-    from .repair import Judged
 
 
 _OPTIONS = {

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from .declared import App, Argument, Exit, Option, Options
 from .exit_codes import ExitCode
 from .options import PASSED_OVER, Common, shared
+
+if TYPE_CHECKING:
+    from ..store.findings.next_commands import Given
+    from ..store.trace.trace import Question
 
 app = App()
 
@@ -67,6 +71,27 @@ class Tracing(Options):
         ),
     ] = 10
 
+    def question(self, text: str, given: Given) -> Question:
+        """What is asked of a store. given: as of `Common`. Raises InvalidInput."""
+        from ..store.errors import InvalidInput
+        from ..store.search.selection import parse_time
+        from ..store.trace.groups import given as subscribed
+        from ..store.trace.locate import Asked, By
+        from ..store.trace.trace import Question
+
+        if (self.tags is not None or self.sql is not None) and self.group is None:
+            raise InvalidInput(
+                "--tags and --sql need --group: they are what one group subscribes to"
+            )
+        return Question(
+            Asked(text, By(self.by.value) if self.by else None, self.topic),
+            parse_time("now" if self.now is None else self.now),
+            self.group,
+            subscribed(self.tags, self.sql),
+            self.next_start,
+            given,
+        )
+
 
 @app.command()
 @shared(unread=PASSED_OVER)
@@ -114,5 +139,6 @@ def trace(
     """
     from .trace_answer import answer
 
-    if not answer(store, text, tracing, common):
+    question = tracing.question(text, common.given())
+    if not answer(store, question, tracing.limit, common):
         raise Exit(ExitCode.NO)

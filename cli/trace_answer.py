@@ -14,7 +14,6 @@ from .terminal import escape, time_text
 
 if TYPE_CHECKING:
     from ..store.trace.trace import Question
-    from .trace import Tracing
 
 Record = Mapping[str, Any]
 COLUMNS = (
@@ -31,51 +30,31 @@ _SHOWN = 20
 _PLACE = 12
 
 
-def answer(store: Path, text: str, tracing: Tracing, common: Common) -> bool:
-    """Print the answer; whether there is one. Raises InvalidInput, Unreadable."""
+def answer(store: Path, question: Question, limit: int, common: Common) -> bool:
+    """Print the answer; whether there is one. limit: of messages. Raises Unreadable."""
     from ..store.search.store import Store
     from ..store.trace.trace import trace
 
-    question = _question(text, tracing, common)
     with (
         Store(store, common.config(), rate_bytes=common.rate) as opened,
         common.progress("scanning", _log_bytes(opened)) as progress,
     ):
         opened.scanned = progress.advance
         found = trace(opened, question, common.warn)
-        shown = list(islice(found, tracing.limit))
+        shown = list(islice(found, limit))
         more = next(found, None) is not None
         said = "" if shown else searched_text(opened, common.utc)
     if not shown:
-        say(f"nothing has the key, id or place {text!r}: {said}")
+        say(f"nothing has the key, id or place {question.asked.text!r}: {said}")
         return False
     if more:
-        common.warn(f"more messages than {tracing.limit} have it: --limit shows more of them")
+        common.warn(f"more messages than {limit} have it: --limit shows more of them")
     _print([one.to_json() for one in shown], common)
     return True
 
 
 def _log_bytes(store: Any) -> int:
     return sum(file.size for file in store.log_files.files)
-
-
-def _question(text: str, tracing: Tracing, common: Common) -> Question:
-    from ..store.errors import InvalidInput
-    from ..store.search.selection import parse_time
-    from ..store.trace.groups import given
-    from ..store.trace.locate import Asked, By
-    from ..store.trace.trace import Question
-
-    if (tracing.tags is not None or tracing.sql is not None) and tracing.group is None:
-        raise InvalidInput("--tags and --sql need --group: they are what one group subscribes to")
-    return Question(
-        Asked(text, By(tracing.by.value) if tracing.by else None, tracing.topic),
-        parse_time("now" if tracing.now is None else tracing.now),
-        tracing.group,
-        given(tracing.tags, tracing.sql),
-        tracing.next_start,
-        common.given(),
-    )
 
 
 def _print(records: list[Record], common: Common) -> None:

@@ -131,6 +131,20 @@ class Beyond(NamedTuple):
         }
 
 
+class Judged(NamedTuple):
+    """A store as `repair` sees it: the plan, and the verdict on the whole store."""
+
+    repair: Repair
+    verdict: Verdict
+
+    def beyond(self, given: Given) -> list[Beyond]:
+        """What stays wrong of that which was asked for, where nothing is left to do."""
+        found = self.repair
+        if not found.nothing_to_do:
+            return []
+        return beyond_of(self.verdict, found.layout, found.request.choice, given)
+
+
 def beyond_repair(
     layout: Layout, version: str, tell: Callable[[int], None] | None = None
 ) -> list[Beyond]:
