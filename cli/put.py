@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from enum import StrEnum
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
-from .broker_version import AsBroker, tell_nearest
-from .damage_option import OnDamage, OnDamageOption
-from .declared import App, Argument, Exit, Option, Options, path_text
+from .broker_version import tell_nearest
+from .declared import App, Argument, Exit
 from .exit_codes import ExitCode
-from .options import Common, parse_bytes, shared, stdin_descriptor
+from .options import Common, shared, stdin_descriptor
+from .put_options import Flush, Message, Source, Transaction, Writing
+from .put_target import Target, answers_of, held_interrupts, new_reader
 
 if TYPE_CHECKING:
-    from ..store.put.message_json import MessageReader
     from ..store.put.producer import ProducerOptions
-    from ..store.put.writer import Stored, StoreWriter, WriterOptions
     from .output import Output
 
 app = App()
@@ -30,200 +26,6 @@ COLUMNS = (
 )
 _LARGEST_BODY = 1 << 30
 """More than any broker takes is not read."""
-
-
-class Flush(StrEnum):
-    """When a message is brought to the disk; an answer always means that it is there."""
-
-    SYNC = "sync"
-    ASYNC = "async"
-
-
-class InputFormat(StrEnum):
-    """What `--from` reads."""
-
-    NDJSON = "ndjson"
-    CSV = "csv"
-    PARQUET = "parquet"
-    ARROW = "arrow"
-    AVRO = "avro"
-
-
-class Transaction(StrEnum):
-    """What a producer does with a transaction."""
-
-    HALF = "half"
-    COMMIT = "commit"
-    ROLLBACK = "rollback"
-
-
-class Compression(StrEnum):
-    """How a client compresses a body."""
-
-    ZLIB = "zlib"
-    LZ4 = "lz4"
-    ZSTD = "zstd"
-
-
-class Source(Options):
-    """Many messages out of a file; the annotations are the declaration of the options."""
-
-    path: Annotated[
-        str | None,
-        Option(
-            "--from",
-            metavar="FILE|DIR|-",
-            parser=path_text,
-            help="Many: NDJSON or CSV as `mqstore dump` prints it, Parquet, Arrow, Avro, a directory.",
-        ),
-    ] = None
-    form: Annotated[
-        InputFormat | None,
-        Option("--from-format", help="Format of --from; default: by its suffix, or ndjson."),
-    ] = None
-    resume: Annotated[
-        bool,
-        Option(
-            "--resume",
-            help="With --from: leave out what the store has, by topic, queue, unique key.",
-        ),
-    ] = False
-    no_answers: Annotated[
-        bool, Option("--no-answers", help="With --from: no answer for each message.")
-    ] = False
-    keep_times: Annotated[
-        bool, Option("--keep-times", help="With --from: take store_timestamp as it is.")
-    ] = False
-    on_damage: OnDamageOption = OnDamage.FAIL
-
-
-class Message(Options):
-    """One message; the annotations are the declaration of the options."""
-
-    queue: Annotated[int, Option("--queue", metavar="N", min=0, help="Queue id.")] = 0
-    tag: Annotated[str | None, Option("--tag", metavar="TAG", help="Tag (property TAGS).")] = None
-    keys: Annotated[
-        str | None,
-        Option("--keys", metavar="'K1 K2'", help="Keys (property KEYS), separated by spaces."),
-    ] = None
-    properties: Annotated[
-        list[str] | None, Option("--property", metavar="K=V", help="A property; repeatable.")
-    ] = None
-    body_file: Annotated[
-        Path | None, Option("--body-file", metavar="FILE", help="Read the body from FILE.")
-    ] = None
-    delay_level: Annotated[
-        int | None,
-        Option("--delay-level", metavar="N", min=1, help="Deliver after delay level N."),
-    ] = None
-    deliver_at: Annotated[
-        str | None,
-        Option(
-            "--deliver-at", metavar="TIME", help="Delivered at this time (5.x): RFC 3339, +10m."
-        ),
-    ] = None
-    transaction: Annotated[
-        Transaction | None,
-        Option(
-            "--transaction",
-            help="Begin one (PGROUP=GROUP is whom a broker asks), or end that of --half.",
-        ),
-    ] = None
-    half: Annotated[
-        str | None,
-        Option(
-            "--half", metavar="KEY", help="Unique key or message id of a half message to decide."
-        ),
-    ] = None
-    compress: Annotated[
-        Compression | None, Option("--compress", help="Compress the body as a client does.")
-    ] = None
-    compress_over: Annotated[
-        int,
-        Option(
-            "--compress-over",
-            metavar="BYTES",
-            parser=parse_bytes,
-            help="Compress only larger bodies.",
-        ),
-    ] = 4096
-
-    @property
-    def is_given(self) -> bool:
-        """Something is said of it."""
-        default = Message(transaction=self.transaction, half=self.half)
-        return Message(**vars(self) | {"compress_over": default.compress_over}) != default
-
-    @property
-    def ends_transaction(self) -> bool:
-        """It is a half message that is to be decided."""
-        return self.half is not None or self.transaction in (
-            Transaction.COMMIT,
-            Transaction.ROLLBACK,
-        )
-
-    def record(self, topic: str) -> dict[str, Any]:
-        """It as a JSON object, but for its body. Raises InvalidInput."""
-        return {
-            "topic": topic,
-            "queue_id": self.queue,
-            "properties": _properties(self.properties),
-            "tags": self.tag,
-            "keys": self.keys,
-        }
-
-    def wishes(self) -> ProducerOptions:
-        """What is asked of a broker. Raises InvalidInput."""
-        from ..store.errors import InvalidInput
-        from ..store.put.producer import ProducerOptions
-        from ..store.search.selection import parse_time
-
-        try:
-            deliver_ms = None if self.deliver_at is None else parse_time(self.deliver_at)
-        except InvalidInput as error:
-            raise InvalidInput(f"--deliver-at: {error}") from None
-        kind, half = self.compress, self.transaction is Transaction.HALF
-        wishes = ProducerOptions(
-            self.delay_level, deliver_ms, kind.value if kind else "", self.compress_over
-        )
-        return wishes._replace(half=half)
-
-
-class Writing(Options):
-    """How the store is written; the annotations are the declaration of the options."""
-
-    as_broker: AsBroker = None
-    store_host: Annotated[
-        str | None,
-        Option(
-            "--store-host",
-            metavar="IP:PORT",
-            help="Address of the broker; default: that of the last record, or 127.0.0.1:10911.",
-        ),
-    ] = None
-    flush: Annotated[
-        Flush | None,
-        Option("--flush", help="sync: at once (default for one message); async: every second."),
-    ] = None
-    wait: Annotated[
-        float, Option("--wait", metavar="SECONDS", min=0, help="Wait so long for the store's lock.")
-    ] = 10
-    no_topic_config: Annotated[
-        bool, Option("--no-topic-config", help="Leave config/topics.json alone.")
-    ] = False
-    follow_links: Annotated[
-        bool, Option("--follow-links", help="STORE's directories may be links elsewhere.")
-    ] = False
-
-    def options(self) -> WriterOptions:
-        """The same for `StoreWriter`. Raises InvalidInput."""
-        from ..store.put.message_json import parse_host
-        from ..store.put.writer import WriterOptions
-
-        host = None if self.store_host is None else parse_host(self.store_host, "--store-host")
-        return WriterOptions(
-            self.as_broker, host, not self.no_topic_config, self.wait, self.follow_links
-        )
 
 
 @app.command()
@@ -289,9 +91,7 @@ def put(
         elif message.ends_transaction:
             if said:
                 raise InvalidInput("a half message is decided as it is: there is only STORE")
-            from .put_decision import decide
-
-            answers = decide(target, message.transaction, message.half, out)
+            answers = _decide(target, message.transaction, message.half, out)
         else:
             record = message.record(topic or "")
             if topic is None:
@@ -306,67 +106,6 @@ def put(
             out.records(answers, text=_text, columns=COLUMNS)
     if corrupted.met:
         raise Exit(ExitCode.NO)
-
-
-class Target(NamedTuple):
-    """The store that messages go to, and how."""
-
-    store: Path
-    options: WriterOptions
-    common: Common
-
-    @contextmanager
-    def writer(self, reader: MessageReader) -> Iterator[StoreWriter]:
-        """The open store; it is closed whole, whatever ends the command.
-
-        `reader` then makes messages as the store's broker does.
-        """
-        from ..store.counted import counted
-        from ..store.put.writer import StoreWriter
-
-        writer = StoreWriter.open(self.store, self.common.config(), self.options)
-        reader.final_separator = writer.profile.final_separator
-        reader.is_batch_topic = writer.is_batch_topic
-        try:
-            yield writer
-        finally:
-            with held_interrupts():
-                writer.close()
-        for topic, queue_id, count in writer.unserved:
-            self.common.warn(
-                f"{topic} has {counted(count, 'queue')} in topics.json:"
-                f" a broker does not serve queue {queue_id}"
-            )
-
-
-@contextmanager
-def held_interrupts() -> Iterator[None]:
-    """Ctrl-C waits until what is inside is done: no record is left half written."""
-    came = False
-
-    def note(number: int, frame: object) -> None:
-        nonlocal came
-        came = True
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if came:
-        raise KeyboardInterrupt
-
-
-def new_reader(keep_times: bool = False, *, new_keys: bool = True) -> MessageReader:
-    """Makes messages of JSON objects; keys for those without are this process's own.
-
-    new_keys: False refuses a message without a key.
-    """
-    from ..store.put.message_json import MessageReader
-    from ..store.put.new_message import NewMessage, NoKeys, UniqueKeys
-
-    keys = UniqueKeys(NewMessage.born_host[0]) if new_keys else NoKeys()
-    return MessageReader(keys, keep_times=keep_times)
 
 
 def _put_one(
@@ -387,17 +126,27 @@ def _put_one(
         out.flush()
 
 
-def _properties(options: list[str] | None) -> dict[str, str]:
-    """`K=V` texts as properties; the last of a name wins."""
-    found = {}
-    for option in options or ():
-        name, equals, value = option.partition("=")
-        if not equals:
-            from ..store.errors import InvalidInput
+def _decide(
+    target: Target, transaction: Transaction | None, name: str | None, out: Output
+) -> Iterator[dict[str, Any]]:
+    """End a transaction: the real message where it is a commit, and the op record."""
+    from ..store.disk.layout import Layout
+    from ..store.errors import InvalidInput
+    from ..store.put.producer import committed, decided, open_half
 
-            raise InvalidInput(f"--property: not K=V: {option}")
-        found[name] = value
-    return found
+    if name is None or transaction not in (Transaction.COMMIT, Transaction.ROLLBACK):
+        raise InvalidInput("--transaction commit and rollback go together with --half KEY")
+    Layout.open(target.store, target.common.config())  # what is no store is not made one
+    with target.writer(new_reader()) as writer:
+        prepared = open_half(writer.layout, name)
+        found = [decided(prepared, writer.profile, writer.rules.store_host, writer.clock())]
+        if transaction is Transaction.COMMIT:
+            found.insert(0, committed(prepared, writer.profile))
+        with held_interrupts():
+            stored = [writer.append(message) for message in found]
+            writer.sync()
+        yield from answers_of(stored, [message.properties for message in found])
+        out.flush()
 
 
 def _body(text: str | None, path: Path | None) -> bytes:
@@ -416,24 +165,6 @@ def _body(text: str | None, path: Path | None) -> bytes:
             return stdin.read(_LARGEST_BODY)
     except OSError as error:
         raise from_os_error(error, path or "stdin") from error
-
-
-def answers_of(stored: Iterable[Stored], properties: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """The records that tell where messages with these properties are."""
-    from ..formats.message_id import message_id
-    from ..formats.message_properties import UNIQ_KEY, parse
-
-    for at, text in zip(stored, properties, strict=True):
-        yield {
-            "type": "stored",
-            "physical_offset": at.physical_offset,
-            "total_size": at.total_size,
-            "topic": at.topic,
-            "queue_id": at.queue_id,
-            "queue_offset": at.queue_offset,
-            "message_id": message_id(*at.store_host, at.physical_offset),
-            "unique_key": parse(text).get(UNIQ_KEY),
-        }
 
 
 def _text(record: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from ..formats.quick import OFFSET_DIGITS, broker_digits
 from ..store.output.escaped import RANGES
 from ..store.put.bulk import StoredColumns
 from .json_text import dumps
-from .put import answers_of
+from .put_target import answers_of
 
 _FEW = 32
 """So few answers are made one by one."""

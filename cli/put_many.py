@@ -21,8 +21,9 @@ from ..store.put.writer import Stored, StoreWriter
 from .arrow_input import Rows, read_directory, read_rows
 from .joined_batches import Portion, joined
 from .ndjson_input import Line
-from .put import InputFormat, Target, answers_of, held_interrupts, new_reader
 from .put_lines import lines_of
+from .put_options import InputFormat
+from .put_target import Target, answers_of, held_interrupts, new_reader
 
 if TYPE_CHECKING:
     from ..store.put.message_columns import PresentKeys

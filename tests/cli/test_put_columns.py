@@ -15,7 +15,7 @@ import pytest
 
 from mqstore.cli import arrow_input
 from mqstore.cli.arrow_input import read_rows
-from mqstore.cli.put import new_reader
+from mqstore.cli.put_target import new_reader
 from mqstore.cli.terminal import escape_lines
 from mqstore.store.arrow.messages import columns_of_rows
 

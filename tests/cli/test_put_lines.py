@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.cli.json_text import line_of
-from mqstore.cli.put import answers_of
 from mqstore.cli.put_lines import lines_of
+from mqstore.cli.put_target import answers_of
 from mqstore.formats import kernel
 from mqstore.store.put.bulk import StoredColumns
 

@@ -1,0 +1,223 @@
+"""What `put` is given: many messages or one, and how the store is written."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from .broker_version import AsBroker
+from .damage_option import OnDamage, OnDamageOption
+from .declared import Option, Options, path_text
+from .options import parse_bytes
+
+if TYPE_CHECKING:
+    from ..store.put.producer import ProducerOptions
+    from ..store.put.writer import WriterOptions
+
+
+class Flush(StrEnum):
+    """When a message is brought to the disk; an answer always means that it is there."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+
+
+class InputFormat(StrEnum):
+    """What `--from` reads."""
+
+    NDJSON = "ndjson"
+    CSV = "csv"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+    AVRO = "avro"
+
+
+class Transaction(StrEnum):
+    """What a producer does with a transaction."""
+
+    HALF = "half"
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+
+
+class Compression(StrEnum):
+    """How a client compresses a body."""
+
+    ZLIB = "zlib"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Source(Options):
+    """Many messages out of a file; the annotations are the declaration of the options."""
+
+    path: Annotated[
+        str | None,
+        Option(
+            "--from",
+            metavar="FILE|DIR|-",
+            parser=path_text,
+            help="Many: NDJSON or CSV as `mqstore dump` prints it, Parquet, Arrow, Avro, a directory.",
+        ),
+    ] = None
+    form: Annotated[
+        InputFormat | None,
+        Option("--from-format", help="Format of --from; default: by its suffix, or ndjson."),
+    ] = None
+    resume: Annotated[
+        bool,
+        Option(
+            "--resume",
+            help="With --from: leave out what the store has, by topic, queue, unique key.",
+        ),
+    ] = False
+    no_answers: Annotated[
+        bool, Option("--no-answers", help="With --from: no answer for each message.")
+    ] = False
+    keep_times: Annotated[
+        bool, Option("--keep-times", help="With --from: take store_timestamp as it is.")
+    ] = False
+    on_damage: OnDamageOption = OnDamage.FAIL
+
+
+class Message(Options):
+    """One message; the annotations are the declaration of the options."""
+
+    queue: Annotated[int, Option("--queue", metavar="N", min=0, help="Queue id.")] = 0
+    tag: Annotated[str | None, Option("--tag", metavar="TAG", help="Tag (property TAGS).")] = None
+    keys: Annotated[
+        str | None,
+        Option("--keys", metavar="'K1 K2'", help="Keys (property KEYS), separated by spaces."),
+    ] = None
+    properties: Annotated[
+        list[str] | None, Option("--property", metavar="K=V", help="A property; repeatable.")
+    ] = None
+    body_file: Annotated[
+        Path | None, Option("--body-file", metavar="FILE", help="Read the body from FILE.")
+    ] = None
+    delay_level: Annotated[
+        int | None,
+        Option("--delay-level", metavar="N", min=1, help="Deliver after delay level N."),
+    ] = None
+    deliver_at: Annotated[
+        str | None,
+        Option(
+            "--deliver-at", metavar="TIME", help="Delivered at this time (5.x): RFC 3339, +10m."
+        ),
+    ] = None
+    transaction: Annotated[
+        Transaction | None,
+        Option(
+            "--transaction",
+            help="Begin one (PGROUP=GROUP is whom a broker asks), or end that of --half.",
+        ),
+    ] = None
+    half: Annotated[
+        str | None,
+        Option(
+            "--half", metavar="KEY", help="Unique key or message id of a half message to decide."
+        ),
+    ] = None
+    compress: Annotated[
+        Compression | None, Option("--compress", help="Compress the body as a client does.")
+    ] = None
+    compress_over: Annotated[
+        int,
+        Option(
+            "--compress-over",
+            metavar="BYTES",
+            parser=parse_bytes,
+            help="Compress only larger bodies.",
+        ),
+    ] = 4096
+
+    @property
+    def is_given(self) -> bool:
+        """Something is said of it."""
+        default = Message(transaction=self.transaction, half=self.half)
+        return Message(**vars(self) | {"compress_over": default.compress_over}) != default
+
+    @property
+    def ends_transaction(self) -> bool:
+        """It is a half message that is to be decided."""
+        return self.half is not None or self.transaction in (
+            Transaction.COMMIT,
+            Transaction.ROLLBACK,
+        )
+
+    def record(self, topic: str) -> dict[str, Any]:
+        """It as a JSON object, but for its body. Raises InvalidInput."""
+        return {
+            "topic": topic,
+            "queue_id": self.queue,
+            "properties": _properties(self.properties),
+            "tags": self.tag,
+            "keys": self.keys,
+        }
+
+    def wishes(self) -> ProducerOptions:
+        """What is asked of a broker. Raises InvalidInput."""
+        from ..store.errors import InvalidInput
+        from ..store.put.producer import ProducerOptions
+        from ..store.search.selection import parse_time
+
+        try:
+            deliver_ms = None if self.deliver_at is None else parse_time(self.deliver_at)
+        except InvalidInput as error:
+            raise InvalidInput(f"--deliver-at: {error}") from None
+        kind, half = self.compress, self.transaction is Transaction.HALF
+        wishes = ProducerOptions(
+            self.delay_level, deliver_ms, kind.value if kind else "", self.compress_over
+        )
+        return wishes._replace(half=half)
+
+
+class Writing(Options):
+    """How the store is written; the annotations are the declaration of the options."""
+
+    as_broker: AsBroker = None
+    store_host: Annotated[
+        str | None,
+        Option(
+            "--store-host",
+            metavar="IP:PORT",
+            help="Address of the broker; default: that of the last record, or 127.0.0.1:10911.",
+        ),
+    ] = None
+    flush: Annotated[
+        Flush | None,
+        Option("--flush", help="sync: at once (default for one message); async: every second."),
+    ] = None
+    wait: Annotated[
+        float, Option("--wait", metavar="SECONDS", min=0, help="Wait so long for the store's lock.")
+    ] = 10
+    no_topic_config: Annotated[
+        bool, Option("--no-topic-config", help="Leave config/topics.json alone.")
+    ] = False
+    follow_links: Annotated[
+        bool, Option("--follow-links", help="STORE's directories may be links elsewhere.")
+    ] = False
+
+    def options(self) -> WriterOptions:
+        """The same for `StoreWriter`. Raises InvalidInput."""
+        from ..store.put.message_json import parse_host
+        from ..store.put.writer import WriterOptions
+
+        host = None if self.store_host is None else parse_host(self.store_host, "--store-host")
+        return WriterOptions(
+            self.as_broker, host, not self.no_topic_config, self.wait, self.follow_links
+        )
+
+
+def _properties(options: list[str] | None) -> dict[str, str]:
+    """`K=V` texts as properties; the last of a name wins."""
+    found = {}
+    for option in options or ():
+        name, equals, value = option.partition("=")
+        if not equals:
+            from ..store.errors import InvalidInput
+
+            raise InvalidInput(f"--property: not K=V: {option}")
+        found[name] = value
+    return found

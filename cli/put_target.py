@@ -1,0 +1,94 @@
+"""What every way of `put` does alike: the store that is open for it, its messages, its answers."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .options import Common
+
+if TYPE_CHECKING:
+    from ..store.put.message_json import MessageReader
+    from ..store.put.writer import Stored, StoreWriter, WriterOptions
+
+
+class Target(NamedTuple):
+    """The store that messages go to, and how."""
+
+    store: Path
+    options: WriterOptions
+    common: Common
+
+    @contextmanager
+    def writer(self, reader: MessageReader) -> Iterator[StoreWriter]:
+        """The open store; it is closed whole, whatever ends the command.
+
+        `reader` then makes messages as the store's broker does.
+        """
+        from ..store.counted import counted
+        from ..store.put.writer import StoreWriter
+
+        writer = StoreWriter.open(self.store, self.common.config(), self.options)
+        reader.final_separator = writer.profile.final_separator
+        reader.is_batch_topic = writer.is_batch_topic
+        try:
+            yield writer
+        finally:
+            with held_interrupts():
+                writer.close()
+        for topic, queue_id, count in writer.unserved:
+            self.common.warn(
+                f"{topic} has {counted(count, 'queue')} in topics.json:"
+                f" a broker does not serve queue {queue_id}"
+            )
+
+
+@contextmanager
+def held_interrupts() -> Iterator[None]:
+    """Ctrl-C waits until what is inside is done: no record is left half written."""
+    came = False
+
+    def note(number: int, frame: object) -> None:
+        nonlocal came
+        came = True
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
+
+
+def new_reader(keep_times: bool = False, *, new_keys: bool = True) -> MessageReader:
+    """Makes messages of JSON objects; keys for those without are this process's own.
+
+    new_keys: False refuses a message without a key.
+    """
+    from ..store.put.message_json import MessageReader
+    from ..store.put.new_message import NewMessage, NoKeys, UniqueKeys
+
+    keys = UniqueKeys(NewMessage.born_host[0]) if new_keys else NoKeys()
+    return MessageReader(keys, keep_times=keep_times)
+
+
+def answers_of(stored: Iterable[Stored], properties: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """The records that tell where messages with these properties are."""
+    from ..formats.message_id import message_id
+    from ..formats.message_properties import UNIQ_KEY, parse
+
+    for at, text in zip(stored, properties, strict=True):
+        yield {
+            "type": "stored",
+            "physical_offset": at.physical_offset,
+            "total_size": at.total_size,
+            "topic": at.topic,
+            "queue_id": at.queue_id,
+            "queue_offset": at.queue_offset,
+            "message_id": message_id(*at.store_host, at.physical_offset),
+            "unique_key": parse(text).get(UNIQ_KEY),
+        }
