@@ -1,4 +1,4 @@
-"""What a command says of itself, without typer: its options, how it ends, what is wrong.
+"""What a command says of itself, without typer: options, forms of its answer, how it ends, what is wrong.
 
 The start of a command is held to a budget, in CPU of `python -c pass`, whole processes, modules
 compiled: 7 times for `get` of a message by its place, and for `--help`. typer alone takes 5. So a
@@ -10,6 +10,7 @@ start` measures it, `.ci/run` warns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar, dataclass_transform, get_type_hints
 
 PROGRAM = "mqstore"
@@ -84,6 +85,15 @@ class App:
             return function
 
         return add
+
+
+class Format(StrEnum):
+    """How data is printed. Text is for people and may change, the others are stable."""
+
+    TEXT = "text"
+    JSON = "json"
+    NDJSON = "ndjson"
+    CSV = "csv"
 
 
 class Exit(Exception):

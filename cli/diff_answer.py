@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..store.counted import counted
-from .declared import Exit
+from .declared import Exit, Format
 from .diff_options import MESSAGES
 from .diff_text import text_of
 from .exit_codes import ExitCode
-from .options import Common, Format
+from .options import Common
 from .pipeline_options import damage_text
 from .unread import tell_unread
 

@@ -16,11 +16,11 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import Enum, StrEnum
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
-from .declared import REQUIRED, Exit, Option, Options, Parameter, Stopped, bad_parameter
+from .declared import REQUIRED, Exit, Format, Option, Options, Parameter, Stopped, bad_parameter
 
 if TYPE_CHECKING:
     from ..store.disk.broker_conf import BrokerConfig
@@ -32,18 +32,8 @@ if TYPE_CHECKING:
 
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
-
 REFUSED, PASSED_OVER, FOUND = "refused", "passed over", "found"
 """Bytes that a disk does not give end a command at once, or at its end, or are part of its answer."""
-
-
-class Format(StrEnum):
-    """How data is printed. Text is for people and may change, the others are stable."""
-
-    TEXT = "text"
-    JSON = "json"
-    NDJSON = "ndjson"
-    CSV = "csv"
 
 
 FORMAT_HELP = "Text is for people, the others are stable."
@@ -136,7 +126,15 @@ class Common(Options):
         """Where the data goes, as a context manager. growing, mode: as of an `Output`."""
         from .output import Output
 
-        return Output(self, growing=growing, mode=mode)
+        return Output(
+            self.format,
+            self.fields,
+            self.output,
+            no_color=self.no_color,
+            utc=self.utc,
+            growing=growing,
+            mode=mode,
+        )
 
     def progress(self, what: str, total_bytes: int) -> Progress:
         """A progress bar on stderr, as a context manager; it shows only where it makes sense."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 import errno
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from itertools import chain
+from pathlib import Path
 from typing import IO, Any, Self
 
+from .declared import Format
 from .exit_codes import ExitCode
-from .options import Common, Format
 from .output_file import OutputFile
 from .progress import SCREEN
 from .terminal import colour_wanted, escape, escape_lines, is_terminal, time_text
@@ -38,32 +40,46 @@ class Output:
     it alone.
     """
 
-    def __init__(self, common: Common, *, growing: bool = False, mode: int | None = None) -> None:
-        """growing: what was written counts, though the command does not come to its end. mode: of the
+    def __init__(
+        self,
+        form: Enum,
+        fields: str | None = None,
+        path: Path | None = None,
+        *,
+        no_color: bool = False,
+        utc: bool = False,
+        growing: bool = False,
+        mode: int | None = None,
+    ) -> None:
+        """form: a `Format`, or one of a command's own. fields: of `--fields`. path: of `--output`.
+        growing: what was written counts, though the command does not come to its end. mode: of the
         file, whoever runs the command.
         """
-        self._mode = mode
-        self._common = common
+        self._form = form
+        self._fields = [f.strip() for f in fields.split(",")] if fields else None
+        self._path = path
+        self._no_color = no_color
+        self._utc = utc
         self._growing = growing
+        self._mode = mode
         self._file: OutputFile | None = None
         self._stream: IO[bytes] | None = None
         self._shown = False
-        self._fields = [f.strip() for f in common.fields.split(",")] if common.fields else None
 
     @property
     def format(self) -> str:
         """The name of the format asked for."""
-        return str(self._common.format.value)
+        return str(self._form.value)
 
     @property
     def colour(self) -> bool:
         """Whether the data may be coloured."""
-        return self._common.output is None and colour_wanted(sys.stdout, self._common.no_color)
+        return self._path is None and colour_wanted(sys.stdout, self._no_color)
 
     @property
     def on_terminal(self) -> bool:
         """Whether the data goes straight to a terminal."""
-        return self._common.output is None and is_terminal(sys.stdout)
+        return self._path is None and is_terminal(sys.stdout)
 
     def check(self, columns: Columns) -> None:
         """Raise InvalidInput where `--fields` names one that will not be there, before it takes long."""
@@ -75,11 +91,11 @@ class Output:
         text: a record as one or more lines, without the last line end; it is escaped here.
         columns: the columns of a CSV, and all that `--fields` may name.
         """
-        if self._common.format in _JSON:
+        if self._form in _JSON:
             from .json_text import line_of
 
             self.lines(map(line_of, self._chosen(records, columns)))
-        elif self._common.format == Format.CSV:
+        elif self._form == Format.CSV:
             self._csv(records, self._known(columns) or _names(columns))
         elif self._fields is not None:
             self._lines(self._plain_rows(records, self._known(columns) or ()))
@@ -95,14 +111,14 @@ class Output:
         notes: other records behind them, where there is room for such: `text` shows one; a CSV, and
         whoever wants certain fields only, has none.
         """
-        if self._common.format == Format.TEXT:
+        if self._form == Format.TEXT:
             names = self._known(columns) or _names(columns)
             self._lines(
                 self._plain_rows(chain([dict(zip(names, names, strict=True))], records), names)
             )
             self._lines(escape_lines(text(note)) for note in notes)
             return
-        behind = () if self._fields or self._common.format == Format.CSV else notes
+        behind = () if self._fields or self._form == Format.CSV else notes
         self.records(chain(records, behind), text=text, columns=columns)
 
     def record(
@@ -118,7 +134,7 @@ class Output:
         verdict: the text is a page that begins with one, and this exit code goes with it.
         """
         columns = tuple(record) if columns is None else columns
-        if self._common.format == Format.JSON:
+        if self._form == Format.JSON:
             from .json_text import lines_wide
 
             for chosen in self._chosen([record], columns):
@@ -133,16 +149,16 @@ class Output:
 
     @property
     def _is_page(self) -> bool:
-        return self._common.format.value == Format.TEXT and self._fields is None
+        return self._form.value == Format.TEXT and self._fields is None
 
     @property
     def is_lines(self) -> bool:
         """Each record is wanted with all of its fields as JSON: `lines` takes them as well."""
-        return self._common.format in _JSON and self._fields is None
+        return self._form in _JSON and self._fields is None
 
     def lines(self, lines: Iterable[bytes | memoryview]) -> None:
         """Lines of NDJSON, some at a time; as JSON they are one array."""
-        if self._common.format == Format.NDJSON:
+        if self._form == Format.NDJSON:
             for some in lines:
                 self._write(some)
             return
@@ -187,8 +203,8 @@ class Output:
         self._stream.write(data)
 
     def _opened(self) -> IO[bytes]:
-        if self._common.output is not None:
-            self._file = OutputFile(self._common.output, growing=self._growing, mode=self._mode)
+        if self._path is not None:
+            self._file = OutputFile(self._path, growing=self._growing, mode=self._mode)
             return self._file.stream
         if sys.stdout is None:
             raise OSError(errno.EBADF, "stdout is closed")
@@ -234,7 +250,7 @@ class Output:
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, int):
-            return time_text(value, self._common.utc) if name.endswith(_TIMES) else str(value)
+            return time_text(value, self._utc) if name.endswith(_TIMES) else str(value)
         from .json_text import dumps
 
         return dumps(value)

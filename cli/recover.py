@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from .broker_version import BrokerVersion
 from .change_options import Change, agree, files_of, reading_the_log
-from .declared import App, Argument, Exit, Option, Options, bad_parameter, path_text
+from .declared import App, Argument, Exit, Format, Option, Options, bad_parameter, path_text
 from .exit_codes import ExitCode, exit_code_of_status
-from .options import Common, Format, shared
+from .options import Common, shared
 from .slave import AsSlave, tell_cut
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ..store.counted import counted
-from .declared import Exit, Option, Options, bad_parameter
-from .options import Common, Format
+from .declared import Exit, Format, Option, Options, bad_parameter
+from .options import Common
 from .selection_options import Since, Until
 from .unread import Partial, tell_lacking, unread_text
 

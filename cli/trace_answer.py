@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..store.counted import counted
-from .options import Common, Format, say
+from .declared import Format
+from .options import Common, say
 from .searched_text import searched_text
 from .terminal import escape, time_text
 

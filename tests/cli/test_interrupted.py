@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from mqstore.cli.options import Common, Format
-from mqstore.cli.output import Output
+from mqstore.cli.declared import Format
+from mqstore.cli.options import Common
 
 from .. import stores
 from .at_a_terminal import Terminal
@@ -85,7 +85,7 @@ def test_no_half_file(error: BaseException, before: str | None, tmp_path: Path) 
     if before is not None:
         path.write_text(before)
     common = Common(format=Format.NDJSON, output=path)
-    with pytest.raises(type(error)), Output(common) as out:
+    with pytest.raises(type(error)), common.open_output() as out:
         out.records(_records(error), text=str, columns=("a",))
     assert [each.name for each in tmp_path.iterdir()] == ([] if before is None else ["out"])
     assert before is None or path.read_text() == before
@@ -95,7 +95,7 @@ def test_what_counts_as_it_comes_stays(tmp_path: Path) -> None:
     """Answers of put, new messages of get --follow."""
     path = tmp_path / "out"
     common = Common(format=Format.NDJSON, output=path)
-    with pytest.raises(KeyboardInterrupt), Output(common, growing=True) as out:
+    with pytest.raises(KeyboardInterrupt), common.open_output(growing=True) as out:
         out.records(_records(KeyboardInterrupt()), text=str, columns=("a",))
     assert json.loads(path.read_text()) == {"a": 1}
 
@@ -105,7 +105,7 @@ def test_a_file_keeps_its_mode_and_a_link_its_target(tmp_path: Path) -> None:
     target.write_text("old")
     target.chmod(0o640)
     link.symlink_to(target)
-    with Output(Common(format=Format.NDJSON, output=link)) as out:
+    with Common(format=Format.NDJSON, output=link).open_output() as out:
         out.records([{"a": 1}], text=str, columns=("a",))
     assert link.is_symlink() and "1" in target.read_text()
     assert target.stat().st_mode & 0o777 == 0o640

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from mqstore.cli.options import Common, Format
-from mqstore.cli.output import Output
+from mqstore.cli.declared import Format
+from mqstore.cli.options import Common
 from mqstore.store.errors import InvalidInput
 
 from ..stores import unpack
@@ -30,7 +30,7 @@ def print_records(capfdbinary: Any) -> Callable[..., str]:
     """Write RECORDS with the given options and give what reached stdout."""
 
     def write(**options: Any) -> str:
-        with Output(Common(utc=True, **options)) as out:
+        with Common(utc=True, **options).open_output() as out:
             out.records(iter(RECORDS), text=_text, columns=COLUMNS)
         return str(capfdbinary.readouterr().out.decode())
 
@@ -55,14 +55,14 @@ def test_json_of_a_stream_is_one_array(print_records: Callable[..., str]) -> Non
 
 def test_json_of_an_empty_stream(capfdbinary: Any) -> None:
     """An empty array, not nothing."""
-    with Output(Common(format=Format.JSON)) as out:
+    with Common(format=Format.JSON).open_output() as out:
         out.records([], text=_text, columns=COLUMNS)
     assert json.loads(capfdbinary.readouterr().out) == []
 
 
 def test_json_of_one_record_is_an_object(capfdbinary: Any) -> None:
     """As `inspect` and `recover` print it."""
-    with Output(Common(format=Format.JSON)) as out:
+    with Common(format=Format.JSON).open_output() as out:
         out.record(RECORDS[1], text=_text)
     assert json.loads(capfdbinary.readouterr().out) == RECORDS[1]
 
@@ -90,7 +90,7 @@ def test_csv_is_safe_for_spreadsheets(print_records: Callable[..., str]) -> None
 @pytest.mark.parametrize("cell", ["=1", "+1", "-1", "@x", "\tx", "\rx"])
 def test_every_formula_sign_is_neutralised(cell: str, capfdbinary: Any) -> None:
     """Also those that hide behind a tab or a return."""
-    with Output(Common(format=Format.CSV)) as out:
+    with Common(format=Format.CSV).open_output() as out:
         out.records([{"topic": cell}], text=_text, columns=("topic",))
     shown = capfdbinary.readouterr().out.decode().splitlines()[1]
     assert shown.strip('"')[0] in "'\\"
@@ -117,7 +117,7 @@ def test_unknown_field_is_named(print_records: Callable[..., str]) -> None:
 def test_output_file_gets_the_data(tmp_path: Path, capfdbinary: Any) -> None:
     """And stdout nothing."""
     path = tmp_path / "out.ndjson"
-    with Output(Common(format=Format.NDJSON, output=path)) as out:
+    with Common(format=Format.NDJSON, output=path).open_output() as out:
         out.records(RECORDS, text=_text, columns=COLUMNS)
     assert [json.loads(line) for line in path.read_text().splitlines()] == RECORDS
     assert capfdbinary.readouterr().out == b""
@@ -132,7 +132,7 @@ def test_a_command_that_fails_leaves_the_output_file_alone(tmp_path: Path) -> No
 
     path = tmp_path / "kept"
     path.write_text("kept")
-    with pytest.raises(InvalidInput), Output(Common(output=path)) as out:
+    with pytest.raises(InvalidInput), Common(output=path).open_output() as out:
         out.records(failing(), text=_text, columns=COLUMNS)
     assert path.read_text() == "kept"
 
@@ -154,7 +154,7 @@ def test_streams_are_lazy(capfdbinary: Any) -> None:
             raise Stop
         return str(record["number"])
 
-    with pytest.raises(Stop), Output(Common()) as out:
+    with pytest.raises(Stop), Common().open_output() as out:
         out.records(records(), text=stop_at_second, columns=())
     assert taken == [0, 1]
     assert capfdbinary.readouterr().out == b"0\n"
@@ -173,7 +173,10 @@ def test_a_file_of_a_store_is_never_replaced(tmp_path: Path, name: str) -> None:
         (root / "commitlog").symlink_to(tmp_path / "elsewhere")
         path = tmp_path / "elsewhere" / "00000000000000000000"
     before = path.read_bytes()
-    with pytest.raises(InvalidInput, match="a file of a store"), Output(Common(output=path)) as out:
+    with (
+        pytest.raises(InvalidInput, match="a file of a store"),
+        Common(output=path).open_output() as out,
+    ):
         out.records([{"number": 1}], text=lambda row: str(row["number"]), columns=("number",))
     assert path.read_bytes() == before
 
@@ -181,6 +184,6 @@ def test_a_file_of_a_store_is_never_replaced(tmp_path: Path, name: str) -> None:
 def test_other_files_are_replaced_wherever_they_lie(tmp_path: Path) -> None:
     path = unpack("5.1.4-clean", tmp_path) / "notes.txt"
     path.write_text("old")
-    with Output(Common(output=path)) as out:
+    with Common(output=path).open_output() as out:
         out.records([{"number": 1}], text=lambda row: str(row["number"]), columns=("number",))
     assert path.read_text() != "old"
