@@ -142,13 +142,6 @@ def reading_the_log(
     """
     from ..store.disk.byte_reader import at_rate
 
-    total = sum(file.size for file in layout.commit_log_files().files)
-    done = 0
-    with at_rate(rate_bytes), common.progress("reading the log", total) as bar:
-
-        def tell(position: int) -> None:
-            nonlocal done
-            bar.advance(max(0, position - done))
-            done = max(done, position)
-
-        yield tell
+    files = layout.commit_log_files()
+    with at_rate(rate_bytes), common.progress("reading the log", files.size) as bar:
+        yield bar.positions(files.start)

@@ -27,7 +27,7 @@ def convert(store: Path, to: Path | None, version: str | None, common: Common) -
         raise bad_parameter("--convert needs --to DIR: a new directory")
     tell_nearest(version, common)
     layout = Layout.open(store, common.config())
-    total = sum(file.size for file in layout.commit_log_files().files)
+    total = layout.commit_log_files().size
     with at_rate(common.rate), common.progress("converting", total) as bar:
         done = make(layout, to, version, Files(), bar.advance)
     code = ExitCode.DONE if done.complete else ExitCode.NO

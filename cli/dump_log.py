@@ -77,7 +77,7 @@ def commit_log(
     With a selection only the messages that it takes, and damage for the line at the end.
     """
     logs = open_logs(what, common)
-    total = sum(file.size for log in logs for file in log.files)
+    total = sum(log.queue.size for log in logs)
     with common.progress("reading", total) as progress:
         for log in logs:
             yield from _items(log, what, at, raw, selection, progress)

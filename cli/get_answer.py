@@ -12,7 +12,7 @@ from ..store.log.message import is_batch_record
 from ..store.search.find import find, is_unique_key, offset_at
 from ..store.search.selection import Selection, is_pattern, parse_time
 from ..store.search.store import Found, Store, Via
-from .searched_text import searched_text
+from .searched_text import scanning, searched_text
 from .selection_options import Conditions
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from .file_kinds.chunks import Piece
     from .options import Common
     from .output import Output
-    from .progress import Progress
 
 _ADDRESSES = ("offset", "at", "message_id", "unique_key", "key")
 """Of these a question has one at most."""
@@ -95,7 +94,7 @@ def answer(path: Path, question: Question, raw: bool, common: Common) -> None:
     """Print the messages. Raises NotFound where there are none."""
     question.check()
     selection = question.selection()
-    with Store(path, common.config(), rate_bytes=common.rate) as store, _progress(store, common):
+    with Store(path, common.config(), rate_bytes=common.rate) as store, scanning(store, common):
         found = _Count(islice(_find(store, question, selection, common), question.limit))
         print_found(store, found, question, raw, common)
         if found.scanned and question.by_key:
@@ -103,13 +102,6 @@ def answer(path: Path, question: Question, raw: bool, common: Common) -> None:
         if not found.all:
             hint = searched_text(store, common.utc)
             raise NotFound("no such message", path=path, hint=hint)
-
-
-def _progress(store: Store, common: Common) -> Progress:
-    """A bar for scans of the log, on a terminal and after a second."""
-    progress = common.progress("scanning", sum(file.size for file in store.log_files.files))
-    store.scanned = progress.advance
-    return progress
 
 
 class _Count:

@@ -17,6 +17,8 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from .terminal import is_terminal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import rich.progress
 
 QUIET_SECONDS = 1.0
@@ -98,6 +100,17 @@ class Progress:
             return
         if time.monotonic() >= self._draw_at:
             self._draw()
+
+    def positions(self, start: int) -> Callable[[int], None]:
+        """What is told positions that were reached, in any order, in the place of sizes; the first is `start`."""
+        done = start
+
+        def tell(position: int) -> None:
+            nonlocal done
+            self.advance(max(0, position - done))
+            done = max(done, position)
+
+        return tell
 
     @property
     def begun(self) -> bool:

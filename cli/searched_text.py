@@ -1,4 +1,4 @@
-"""What a search looked at, for those to whom it has no answer."""
+"""What a search looks at: a bar meanwhile, and a line for those to whom it has no answer."""
 
 from __future__ import annotations
 
@@ -10,12 +10,21 @@ from .terminal import time_text
 
 if TYPE_CHECKING:
     from ..store.search.store import Store
+    from .options import Common
+    from .progress import Progress
 
 _WAYS = {
     Via.SCAN: "in the log, by a scan",
     Via.QUEUE: "that queues name",
     Via.INDEX: "that the index names",
 }
+
+
+def scanning(store: Store, common: Common) -> Progress:
+    """A bar for scans of the log, on a terminal and after a second."""
+    progress = common.progress("scanning", store.log_files.size)
+    store.scanned = progress.advance
+    return progress
 
 
 def searched_text(store: Store, utc: bool) -> str:

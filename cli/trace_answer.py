@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..store.counted import counted
 from .declared import Format
 from .options import Common, say
-from .searched_text import searched_text
+from .searched_text import scanning, searched_text
 from .terminal import escape, time_text
 
 if TYPE_CHECKING:
@@ -38,9 +38,8 @@ def answer(store: Path, question: Question, limit: int, common: Common) -> bool:
 
     with (
         Store(store, common.config(), rate_bytes=common.rate) as opened,
-        common.progress("scanning", _log_bytes(opened)) as progress,
+        scanning(opened, common),
     ):
-        opened.scanned = progress.advance
         found = trace(opened, question, common.warn)
         shown = list(islice(found, limit))
         more = next(found, None) is not None
@@ -52,10 +51,6 @@ def answer(store: Path, question: Question, limit: int, common: Common) -> bool:
         common.warn(f"more messages than {limit} have it: --limit shows more of them")
     _print([one.to_json() for one in shown], common)
     return True
-
-
-def _log_bytes(store: Any) -> int:
-    return sum(file.size for file in store.log_files.files)
 
 
 def _print(records: list[Record], common: Common) -> None:

@@ -310,16 +310,9 @@ def _verify(path: Path, asked: Asked, common: Common, stop: list[bool]) -> Verdi
 @contextmanager
 def log_progress(store: Store, common: Common) -> Iterator[Callable[[int], None]]:
     """A bar for the pass over the log of a store; told of the log positions that are reached."""
-    total = sum(file.size for file in store.log_files.files)
-    done = store.log_files.start
-    with common.progress("checking the log", total) as bar:
-
-        def tell(position: int) -> None:
-            nonlocal done
-            bar.advance(max(0, position - done))
-            done = max(done, position)
-
-        yield tell
+    files = store.log_files
+    with common.progress("checking the log", files.size) as bar:
+        yield bar.positions(files.start)
 
 
 def _tell(

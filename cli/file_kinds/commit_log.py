@@ -18,7 +18,7 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
     messages, damaged, reasons = 0, 0, dict[str, int]()
     times: list[int] = []
     end = log.min_offset
-    with common.progress("walking", sum(file.size for file in log.files)) as progress:
+    with common.progress("walking", log.queue.size) as progress:
         for item in log.scan(crc=False, reuse=True):
             if isinstance(item, Batch):
                 messages += len(item)

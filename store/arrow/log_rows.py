@@ -133,7 +133,7 @@ def _parts_of(ask: Ask, within: Mapping[str, Split]) -> list[LogPart]:
     for root in ask.stores:
         log = open_log(root, ask.broker_config)
         with log.queue:
-            sizes[root] = sum(file.size for file in log.files)
+            sizes[root] = log.queue.size
     size = ask.split_bytes or split_bytes_for(sum(sizes.values()), os.cpu_count() or 1)
     found: list[LogPart] = []
     for root, log_bytes in sizes.items():

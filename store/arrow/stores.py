@@ -277,7 +277,7 @@ def log_sizes(
         try:
             log = open_log(root, config)
             with log.queue:
-                sizes[root] = sum(file.size for file in log.files)
+                sizes[root] = log.queue.size
         except StoreError as error:
             unread[root] = error
     return sizes, unread

@@ -278,6 +278,11 @@ class MappedFileQueue(Windows):
         return cls((os.path.dirname(path),), [file], size, [])  # noqa: PTH120
 
     @property
+    def size(self) -> int:
+        """Bytes of all files; what is missing between two of them does not count."""
+        return sum(file.size for file in self.files)
+
+    @property
     def start(self) -> int:
         """Position of the first byte there is; 0 for an empty queue."""
         return self.files[0].start if self.files else 0

@@ -96,7 +96,7 @@ def _compaction(layout: Layout) -> Iterator[Part]:
     for topic, queues in topics.items():
         streams = [MappedFileQueue.open(queue.path) for queue in queues]
         text = f"{topic}: {counted(len(queues), 'queue')}"
-        if sum(file.size for files in streams for file in files.files) <= _WALKED_BYTES:
+        if sum(files.size for files in streams) <= _WALKED_BYTES:
             left = damaged = 0
             for files in streams:
                 with files:
@@ -352,7 +352,7 @@ def _summaries(
 def _log(layout: Layout, queues: list[_Queue], foreign: list[Foreign]) -> Log:
     log = commit_log_of(layout)
     foreign += log.queue.foreign
-    total = sum(file.size for file in log.files)
+    total = log.queue.size
     first = next(
         (item for item in log.scan(crc=False, reuse=True) if isinstance(item, Batch)), None
     )

@@ -149,7 +149,7 @@ def _facts(store: Store, verdict: Verdict, picture: LogPicture) -> Iterator[tupl
     yield "broker", f"{generation.version}{maybe}: {generation.reason}"
     exit_kind, why = last_exit(layout.abort, holder(layout.lock))
     yield "last exit", f"{exit_kind}: {why}"
-    size = bytes_text(sum(file.size for file in files.files))
+    size = bytes_text(files.size)
     number = counted(len(files.files), "file")
     yield "log", f"{number}, {size}, from {files.start:,} to {verdict.facts.end:,}"
     yield "in", ", ".join(map(fspath, layout.commit_log_directories))

@@ -246,7 +246,7 @@ def start_beside(context: VerifyContext, groups: frozenset[str]) -> Iterator[Non
 
 def worth_a_process(layout: Layout) -> bool:
     """A log is so large that another process is done sooner than this one."""
-    return sum(file.size for file in layout.commit_log_files().files) > _SMALL_BYTES
+    return layout.commit_log_files().size > _SMALL_BYTES
 
 
 @after("I-180", "I-181", "I-182", "I-183", "I-184", "I-185", "I-186", "I-187", "I-188")
