@@ -14,8 +14,11 @@ from .exit_codes import ExitCode, exit_code_of_status
 from .options import Common, shared
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..store.disk.layout import Layout
     from ..store.findings.next_commands import Given
+    from ..store.recover.recovery import Proved
     from ..store.repair.database import Kind as QueueKind
     from ..store.repair.parts import Choice
     from ..store.repair.recheck import Judged
@@ -190,39 +193,52 @@ def _analyze(
     kind: QueueKind | None,
 ) -> Judged:
     """judged: the store as it is now, before its queues go elsewhere."""
-    from ..store.repair.recheck import Judged
     from ..store.repair.repair import analyze, is_bare
-    from ..store.verify.judged import verified_before, verified_beside
 
-    now_ms, jobs = time.time_ns() // 1_000_000, common.jobs
-    if kind is None and is_bare(layout):
-        with reading_the_log(layout, common, common.rate) as tell:
-            judgement, proved = verified_before(
-                layout, version, anew=True, rate_bytes=common.rate, jobs=jobs, tell=tell
-            )
-            found = analyze(layout, choice, version, now_ms, tell, jobs, proved=proved)
-            return Judged(found, judgement)
-    beside = verified_beside(judged, version, rate_bytes=half_rate(common))
-    with beside as verdict, reading_the_log(layout, common, half_rate(common)) as tell:
-        found = analyze(layout, choice, version, now_ms, tell, jobs, kind)
-        return Judged(found, verdict())
+    now_ms = time.time_ns() // 1_000_000
+
+    def look(tell: Callable[[int], None], proved: Proved | None) -> Repair:
+        return analyze(layout, choice, version, now_ms, tell, common.jobs, kind, proved)
+
+    first = kind is None and is_bare(layout)
+    return _judged(judged, version, common, look, verified_first=first)
 
 
 def _analyze_again(found: Repair, version: str | None, common: Common) -> Judged:
     from ..store.disk.layout import Layout
-    from ..store.repair.recheck import Judged, analyze_again, is_compared
-    from ..store.verify.judged import verified_before, verified_beside
+    from ..store.repair.recheck import analyze_again, is_compared
 
     layout = Layout.open(found.layout.root, found.layout.broker_config)
-    if is_compared(found):
+
+    def look(tell: Callable[[int], None], proved: Proved | None) -> Repair:
+        return analyze_again(found, tell, common.jobs)
+
+    return _judged(layout, version, common, look, verified_first=is_compared(found))
+
+
+def _judged(
+    layout: Layout,
+    version: str | None,
+    common: Common,
+    look: Callable[[Callable[[int], None], Proved | None], Repair],
+    *,
+    verified_first: bool,
+) -> Judged:
+    """The plan of `look`, and the verdict on the store. verified_first: what the verdict has read of the
+    log, `look` need not read; else another process comes to the verdict meanwhile.
+    """
+    from ..store.repair.recheck import Judged
+    from ..store.verify.judged import verified_before, verified_beside
+
+    if verified_first:
         with reading_the_log(layout, common, common.rate) as tell:
-            judgement, _ = verified_before(
+            judgement, proved = verified_before(
                 layout, version, anew=True, rate_bytes=common.rate, jobs=common.jobs, tell=tell
             )
-            return Judged(analyze_again(found, tell, common.jobs), judgement)
+            return Judged(look(tell, proved), judgement)
     beside = verified_beside(layout, version, rate_bytes=half_rate(common))
     with beside as verdict, reading_the_log(layout, common, half_rate(common)) as tell:
-        return Judged(analyze_again(found, tell, common.jobs), verdict())
+        return Judged(look(tell, None), verdict())
 
 
 def _code(before: Judged, after: Judged | None) -> ExitCode:
