@@ -1,4 +1,4 @@
-"""The checkpoint: one record."""
+"""The checkpoint, and other files that begin with one record."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """The fields; what a short file lacks is zero, as for a broker."""
-    from ...formats.checkpoint import FIELDS, PAGE_BYTES
     from ...formats.derive import columns_of
+    from ...formats.kinds import KINDS
 
-    data = read_head(what.path, PAGE_BYTES)
-    fields = FIELDS.parse(data[: FIELDS.sizeof()].ljust(FIELDS.sizeof(), b"\0"))
-    record = {"type": "checkpoint", **{c.name: fields[c.name] for c in columns_of(FIELDS)}}
-    yield Single(record, data[: FIELDS.sizeof()], FIELDS)
+    kind = KINDS[what.kind]
+    ((_, schema),) = kind.layouts
+    data = read_head(what.path, schema.sizeof())
+    fields = schema.parse(data.ljust(schema.sizeof(), b"\0"))
+    record = {"type": kind.record_type, **{c.name: fields[c.name] for c in columns_of(schema)}}
+    yield Single(record, data, schema)
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:

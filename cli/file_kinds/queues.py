@@ -26,6 +26,11 @@ def ends(found: Sequence[QueueSummary]) -> dict[str, Any]:
             "max_offset": one.max_offset,
             **unit,
         }
+    return sums(found)
+
+
+def sums(found: Sequence[QueueSummary]) -> dict[str, Any]:
+    """Of several queues."""
     return {
         "topics": len({queue.topic for queue in found}),
         "queues": len(found),

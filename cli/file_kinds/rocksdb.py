@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .chunks import Chunk, Piece, Texts
+from .queues import sums
 
 if TYPE_CHECKING:
     from ...store.inspect.recognise import Recognised
@@ -54,10 +55,4 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
     queues = RocksdbConsumeQueues.at(what.path)
     found = queues.summaries()
     queues.close()
-    return {
-        "column_families": families,
-        "topics": len({queue.topic for queue in found}),
-        "queues": len(found),
-        "messages": sum(queue.max_offset - queue.min_offset for queue in found),
-        "highest_position": max((q.end_position for q in found if q.end_position), default=0),
-    }
+    return {"column_families": families, **sums(found)}

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 from .chunks import Chunk, Range, Record, Single, Units
 
 if TYPE_CHECKING:
+    from construct import Construct
+
     from ...store.inspect.recognise import Recognised
+    from ...store.tiered.segments import Items
     from ..options import Common
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """Header and items of each segment; `at`: number of the first item."""
-    from ...formats.tiered_index import HEADER, HEADER_BYTES, ITEM, ITEM_BYTES, items_offset
-    from ...store.tiered.segments import Extent, items, open_segments, read_index, slot_of
+    from ...formats.tiered_index import HEADER, HEADER_BYTES, ITEM, items_offset
+    from ...store.tiered.segments import Extent, items, open_segments, read_index
 
     with open_segments(what.path) as files:
         for file in files.files:
@@ -30,22 +33,40 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
             extent = Extent(index)
             for part in items(files, index):
                 extent.add(part)
-                begin = int((part.number < (at or 0)).sum())
-                numbers, found = part.number[begin:], part.items[begin:]
-                yield Units(
-                    "tiered_index_item",
-                    ITEM,
-                    found,
-                    "number",
-                    numbers.tolist(),
-                    (items_offset(index.slots) + numbers * ITEM_BYTES).tolist(),
-                    {"file": name},
-                    {"slot": slot_of(found["hash_code"], index.slots).tolist()},
-                    marks=partial(_item_state, set(part.number[~part.linked].tolist())),
-                )
+                begin = items_offset(index.slots)
+                yield item_units("tiered_index_item", ITEM, name, part, at or 0, begin, index.slots)
             if problem := extent.problem():
                 place = {"position": file.start, "size": HEADER_BYTES}
                 yield Range({"type": "damage", **place, "reason": f"{name}: {problem}"})
+
+
+def item_units(
+    record_type: str,
+    schema: Construct[Any, Any],
+    name: str,
+    part: Items,
+    at: int,
+    begin: int,
+    slots: int,
+) -> Units:
+    """Items of the file `name`, from number `at` on. begin: byte of the file where that of number 0 has its
+    room. slots: of the file.
+    """
+    from ...store.tiered.segments import slot_of
+
+    first = int((part.number < at).sum())
+    numbers, found = part.number[first:], part.items[first:]
+    return Units(
+        record_type,
+        schema,
+        found,
+        "number",
+        numbers.tolist(),
+        (begin + numbers * schema.sizeof()).tolist(),
+        {"file": name},
+        {"slot": slot_of(found["hash_code"], slots).tolist()},
+        marks=partial(_item_state, set(part.number[~part.linked].tolist())),
+    )
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:

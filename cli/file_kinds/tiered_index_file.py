@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .chunks import Chunk, Range, Record, Single, Units
+from .chunks import Chunk, Range, Single
+from .tiered_index import item_units
 
 if TYPE_CHECKING:
     from ...store.inspect.recognise import Recognised
@@ -19,13 +19,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
     from ...formats.tiered_index import HEADER_BYTES
     from ...formats.tiered_index_file import HEADER, ITEM, OPEN_ITEM_BYTES, items_offset
     from ...store.counted import counted
-    from ...store.tiered.segments import (
-        index_items,
-        odd_slots,
-        open_index_files,
-        read_index_file,
-        slot_of,
-    )
+    from ...store.tiered.segments import index_items, odd_slots, open_index_files, read_index_file
 
     with open_index_files(what.path) as files:
         for file in files.files:
@@ -38,19 +32,9 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
             there = 0
             for part in index_items(files, index):
                 there += len(part.number)
-                begin = int((part.number < (at or 0)).sum())
-                numbers, found = part.number[begin:], part.items[begin:]
-                yield Units(
-                    "tiered_index_file_item",
-                    ITEM,
-                    found,
-                    "number",
-                    numbers.tolist(),
-                    (items_offset(index.slots or 0) + numbers * OPEN_ITEM_BYTES).tolist(),
-                    {"file": name},
-                    {"slot": slot_of(found["hash_code"], index.slots or 1).tolist()},
-                    marks=partial(_item_state, set(part.number[~part.linked].tolist())),
-                )
+                slots = index.slots or 1
+                begin = items_offset(slots)
+                yield item_units("tiered_index_file_item", ITEM, name, part, at or 0, begin, slots)
             if there < index.items:
                 place = {"position": file.start, "size": (index.items - there) * OPEN_ITEM_BYTES}
                 reason = f"{name}: of {counted(index.items, 'item')} {there} are written"
@@ -87,7 +71,3 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
         "damaged_files": damaged,
         "last_store_timestamp": max(times, default=None),
     }
-
-
-def _item_state(lost: set[int], record: dict[str, Any]) -> Record:
-    return {"state": "unlinked"} if record["number"] in lost else {}
