@@ -1,42 +1,18 @@
 //! Columns of texts and numbers: numbering the different ones, copying them, what was met before.
 
+use std::collections::HashMap;
 use std::hash::BuildHasher;
 
+// has another secret each time: producers choose texts and numbers, and not which of them meet in one place
+use foldhash::fast::RandomState;
+
 use crate::table::{same, word, Texts};
-
-/// A quick hash with a secret that is another one each time: both halves of a product with it are kept, so
-/// that no difference of texts cancels out whatever the secret is.
-struct Mixer(u64, u64);
-
-impl Default for Mixer {
-    fn default() -> Mixer {
-        let secret = std::collections::hash_map::RandomState::new();
-        Mixer(secret.hash_one(0) | 1, secret.hash_one(1))
-    }
-}
-
-impl Mixer {
-    fn number(&self, number: u64) -> u64 {
-        let product = u128::from(number ^ self.1) * u128::from(self.0);
-        product as u64 ^ (product >> 64) as u64
-    }
-
-    fn of(&self, text: &[u8]) -> u64 {
-        let mut hash = text.len() as u64;
-        for part in text.chunks(8) {
-            hash = self.number(hash ^ word(part));
-        }
-        self.number(hash)
-    }
-}
 
 /// The different texts of a column so far, numbered by first appearance.
 #[derive(Default)]
 pub struct Numbering<'a> {
-    mixer: Mixer,
-    slots: Vec<u32>,
-    known: Vec<&'a [u8]>,
-    latest: usize,
+    known: HashMap<&'a [u8], i64, RandomState>,
+    latest: (&'a [u8], i64),
 }
 
 impl<'a> Numbering<'a> {
@@ -47,44 +23,17 @@ impl<'a> Numbering<'a> {
             return None;
         }
         for (i, id) in ids.iter_mut().enumerate() {
-            let text = texts.get(i)?;
-            if !self.known.get(self.latest).is_some_and(|known| same(known, text)) {
-                self.latest = self.find(text)?;
-                if self.latest == self.known.len() {
-                    *leaders.get_mut(self.latest)? = (row + i) as i64;
-                    self.known.push(text);
+            let (text, next) = (texts.get(i)?, self.known.len());
+            if next == 0 || !same(self.latest.0, text) {
+                self.latest = (text, *self.known.entry(text).or_insert(next as i64));
+                if self.known.len() > next {
+                    *leaders.get_mut(next)? = (row + i) as i64;
                 }
             }
-            *id = self.latest as i64;
+            *id = self.latest.1;
         }
         Some(self.known.len() as i64)
     }
-
-    fn find(&mut self, text: &[u8]) -> Option<usize> {
-        let Numbering { mixer, slots, known, .. } = self;
-        if known.len() * 2 >= slots.len() {
-            *slots = vec![u32::MAX; (slots.len() * 4).max(64)];
-            for (id, text) in known.iter().enumerate() {
-                let at = free(slots, mixer.of(text), |_| false);
-                slots[at] = id as u32;
-            }
-        }
-        let at = free(slots, mixer.of(text), |id| same(known[id as usize], text));
-        if slots[at] == u32::MAX {
-            slots[at] = u32::try_from(known.len()).ok()?;
-        }
-        Some(slots[at] as usize)
-    }
-}
-
-/// The slot of a hash, or the first free one behind it.
-fn free(slots: &[u32], hash: u64, same: impl Fn(u32) -> bool) -> usize {
-    let mask = slots.len() - 1;
-    let mut at = hash as usize & mask;
-    while slots[at] != u32::MAX && !same(slots[at]) {
-        at = (at + 1) & mask;
-    }
-    at
 }
 
 /// Copy texts to places of another buffer. None: one of them does not fit.
@@ -122,19 +71,20 @@ pub fn meet(numbers: &[i64], marks: &mut [i32], told: &mut [u8]) -> Option<i64> 
         let stands = marks[place(number as u64)];
         *told = if stands == 0 { 0 } else { 1 + (stands == mark(number as u64)) as u8 };
     }
-    // these among themselves: a table of all of them, half empty
-    let mut slots = vec![u32::MAX; (2 * numbers.len() + 2).next_power_of_two()];
-    let mixer = Mixer::default(); // a producer chooses numbers, and none of their slots
+    // these among themselves: a table of all of them, half empty, with as few bytes as it can have
+    let (mut slots, mixer) = (vec![u32::MAX; (2 * numbers.len() + 2).next_power_of_two()], RandomState::default());
     let mut again = 0;
-    for (row, told) in told.iter_mut().enumerate() {
-        let number = numbers[row] as u64;
-        let at = free(&slots, mixer.number(number), |other| numbers[other as usize] == numbers[row]);
+    for (row, (&number, told)) in numbers.iter().zip(told).enumerate() {
+        let mut at = mixer.hash_one(number) as usize & (slots.len() - 1);
+        while slots[at] != u32::MAX && numbers[slots[at] as usize] != number {
+            at = (at + 1) & (slots.len() - 1);
+        }
         if slots[at] == u32::MAX {
             slots[at] = u32::try_from(row).ok()?;
         } else {
             *told = 2;
         }
-        marks[place(number)] = mark(number);
+        marks[place(number as u64)] = mark(number as u64);
         again += i64::from(*told == 2);
     }
     Some(again)
