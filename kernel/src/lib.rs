@@ -133,7 +133,7 @@ fn run(operation: i64, args: &Args) -> Option<i64> {
         // names, their lengths, texts, values, odd, all; names with values
         4 => {
             let (texts, known) = (texts(2)?, text::Names::of(args.get(0)?, args.get(1)?)?);
-            let mut values = text::Values { columns: args.get_mut(5)?, names: args.size(0)?, texts: texts.len() };
+            let mut values = text::Values { columns: args.get_mut(5)?, names: args.size(0)?, texts: texts.count() };
             let mut items = text::Items::of(&known);
             items.add(texts, 0, &mut values, args.get_mut(6)?)?;
             args.get_mut::<i64>(7)?.first_mut().map(|all| *all = items.all as i64).map(done)

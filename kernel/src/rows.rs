@@ -19,7 +19,7 @@ impl<'a> Numbering<'a> {
     /// Number the texts of further rows, the first of which is `row`. leaders: the first row of each number.
     /// Returns how many numbers there are now. A text of negative length counts as an empty one.
     pub fn add(&mut self, texts: Texts<'a, '_>, row: usize, ids: &mut [i64], leaders: &mut [i64]) -> Option<i64> {
-        if texts.len() != ids.len() {
+        if texts.count() != ids.len() {
             return None;
         }
         for (i, id) in ids.iter_mut().enumerate() {
@@ -45,7 +45,7 @@ pub fn copy(texts: Texts, target: &mut [u8], places: &[i64]) -> Option<i64> {
             target.get_mut(place..place.checked_add(text.len())?)?.copy_from_slice(text);
         }
     }
-    (places.len() == texts.len()).then_some(places.len() as i64)
+    (places.len() == texts.count()).then_some(places.len() as i64)
 }
 
 /// The first `words` words of eight bytes of a text, the last one filled up with zeros, each multiplied with
@@ -97,10 +97,8 @@ pub fn go_on(
     (group, value, count): (&[i64], &[i64], &[i64]), next: &mut [i64], first: &mut [i64], before: &mut [i64],
 ) -> Option<i64> {
     let rows = group.len();
-    if value.len() != rows || count.len() != rows || before.len() != rows || first.len() != next.len() {
-        return None;
-    }
-    if group.iter().any(|&g| usize::try_from(g).map_or(true, |g| g >= next.len())) {
+    let fits = value.len() == rows && count.len() == rows && before.len() == rows && first.len() == next.len();
+    if !fits || group.iter().any(|&g| usize::try_from(g).map_or(true, |g| g >= next.len())) {
         return None;
     }
     for row in 0..rows {
@@ -153,8 +151,7 @@ pub fn link(hashes: &[i32], previous: &[i32], newest: &mut [i32], first: i64) ->
         return None;
     }
     for (row, (&hash, &previous)) in hashes.iter().zip(previous).enumerate() {
-        let slot = u32::try_from(hash).map(|hash| &mut newest[(hash % slots) as usize]);
-        match slot {
+        match u32::try_from(hash).map(|hash| &mut newest[(hash % slots) as usize]) {
             Ok(slot) if *slot == previous => *slot = first.wrapping_add(row as i64) as i32,
             _ => return Some(row as i64),
         }

@@ -284,8 +284,7 @@ impl<'a, 'b> Texts<'a, 'b> {
     }
 
     /// How many they are.
-    #[allow(clippy::len_without_is_empty)]
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.starts.len()
     }
 
@@ -331,7 +330,7 @@ pub fn same(one: &[u8], other: &[u8]) -> bool {
 
 /// A number of each text, by its row. None: one of them is not inside.
 pub fn each<T>(texts: Texts, out: &mut [T], make: impl Fn(usize, &[u8]) -> T) -> Option<()> {
-    if texts.len() != out.len() {
+    if texts.count() != out.len() {
         return None;
     }
     for (row, out) in out.iter_mut().enumerate() {

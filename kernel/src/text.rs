@@ -145,7 +145,7 @@ impl<'a> Items<'a> {
     /// columns for other names or rows.
     pub fn add(&mut self, texts: Texts, row: usize, values: &mut Values, odd: &mut [u8]) -> Option<()> {
         let room = values.names.min(self.names.0.len()).checked_mul(3)?.checked_mul(values.texts)?;
-        if values.columns.len() != room || texts.len() != odd.len() {
+        if values.columns.len() != room || texts.count() != odd.len() {
             return None;
         }
         for (i, column) in values.columns.chunks_exact_mut(values.texts.max(1)).enumerate() {
@@ -245,22 +245,30 @@ impl<'a> Items<'a> {
 const FOLDS: [(u32, u64, u64); 3] =
     [(8, 0x00FF_00FF_00FF_00FF, 31), (16, 0x0000_FFFF_0000_FFFF, 31 * 31), (32, 0xFFFF_FFFF, 31 * 31 * 31 * 31)];
 
-/// `String.hashCode` of a text behind what `seed` is the hash of. None: it is not all ASCII.
-pub fn ascii_hash(seed: u32, text: &[u8]) -> Option<u32> {
+/// `String.hashCode` of a text behind what `seed` is the hash of. see: is given its words. None: it is not all ASCII.
+#[inline]
+fn ascii_hash(seed: u32, text: &[u8], mut see: impl FnMut(u64)) -> Option<u32> {
     let (mut hash, mut seen) = (seed, 0);
-    for part in text.chunks(8) {
-        let word = table::word(part);
+    let mut add = |word: u64, length: usize| {
+        see(word);
         seen |= word;
-        let last = word << (8 * (8 - part.len()));
+        let last = word << (8 * (8 - length));
         let sum = FOLDS.iter().fold(last, |sum, &(bits, mask, weight)| (sum & mask) * weight + (sum >> bits & mask));
-        hash = hash.wrapping_mul(31u32.wrapping_pow(part.len() as u32)).wrapping_add(sum as u32);
+        let power = if length == 8 { const { 31u32.wrapping_pow(8) } } else { 31u32.wrapping_pow(length as u32) };
+        hash = hash.wrapping_mul(power).wrapping_add(sum as u32);
+    };
+    let words = text.chunks_exact(8);
+    let rest = words.remainder();
+    words.for_each(|part| add(table::word(part), 8));
+    if !rest.is_empty() {
+        add(table::word(rest), rest.len());
     }
     (seen & !SEVEN == 0).then_some(hash)
 }
 
 /// The same of any text. None: it is no UTF-8.
 pub fn java_hash(seed: u32, text: &[u8]) -> Option<u32> {
-    ascii_hash(seed, text).or_else(|| {
+    ascii_hash(seed, text, |_| ()).or_else(|| {
         let units = std::str::from_utf8(text).ok()?.encode_utf16();
         Some(units.fold(seed, |hash, unit| hash.wrapping_mul(31).wrapping_add(u32::from(unit))))
     })
@@ -271,7 +279,7 @@ pub fn plain_hashes(texts: Texts, apart: u8, out: &mut [i64]) -> Option<()> {
     let (ones, apart) = (u64::MAX / 255, u64::from(apart) * (u64::MAX / 255));
     let has = |word: u64| (word ^ apart).wrapping_sub(ones) & !(word ^ apart) & !SEVEN;
     each(texts, out, |_, text| {
-        let found = text.chunks(8).fold(0, |found, part| found | has(table::word(part)));
-        ascii_hash(0, text).filter(|_| found == 0).map_or(-1, i64::from)
+        let mut found = 0;
+        ascii_hash(0, text, |word| found |= has(word)).filter(|_| found == 0).map_or(-1, i64::from)
     })
 }
