@@ -519,18 +519,21 @@ class Readability:
 
     def messages(self, messages: Messages) -> None:
         """Count messages of one queue."""
-        self.damaged += int((~messages.good & ~messages.lost).sum())
-        self.tombstones += int(messages.lost.sum())
-        messages = messages.take(messages.good)
+        if not messages.good.all():
+            self.damaged += int((~messages.good & ~messages.lost).sum())
+            self.tombstones += int(messages.lost.sum())
+            messages = messages.take(messages.good)
         if not len(messages.offset) or not self.expected(messages.queue):
             return
         self.total += len(messages.offset)
         kept = self._in_log(messages)
-        gone = messages.take(~kept)
-        self._count(self.lost, gone, "")
-        if self.on_lost is not None:
-            self.on_lost(gone)
-        messages = messages.take(kept)
+        if not kept.all():
+            gone, messages = messages.take(~kept), messages.take(kept)
+            self._count(self.lost, gone, "")
+            if self.on_lost is not None:
+                self.on_lost(gone)
+        if not len(messages.offset):
+            return
         queue = self.queues.get(messages.queue)
         if queue is None:
             self._count(self.invisible, messages, NO_UNIT)
@@ -542,6 +545,8 @@ class Readability:
         self.readable += int(readable.sum())
         if self.seen is not None:
             self.seen(messages.take(readable))
+        if readable.all():
+            return
         absent = kinds == Kind.NOTHING
         self.without_first += int(((absent | hidden) & (messages.position == 0)).sum())
         self._count(self.invisible, messages.take(hidden), HIDDEN)

@@ -131,6 +131,7 @@ class Prover:
         self._found = Found(proof.log, start, proof.light.version if proof.light else "")
         self._windows: list[_Window] = []
         self._waiting = 0
+        self._reach = 0
         #: Of queues in files, what messages were laid beside last, where all were in order.
         self.laid: dict[QueueId, Laid] = {}
 
@@ -146,6 +147,8 @@ class Prover:
             return
         for batch in _without_damaged(item):
             rest = batch
+            if item.mark <= Mark.AFTER_DAMAGE:
+                self._reach = max(self._reach, batch.end)
             if self._first_apart and int(batch.position[0]) == 0:
                 self._add(batch.take(slice(1)), None)
                 self._settle()
@@ -158,7 +161,7 @@ class Prover:
         """What is in order in the part that was seen. Raises Unreadable."""
         self._settle()
         found = VerifiedLog(*self._found.done(), self._index, units_by(self._making), self._copied)
-        return found.of_long_runs()
+        return replace(found.of_long_runs(), reach=self._reach)
 
     def _add(self, batch: Batch, dispatched: Dispatched | None) -> None:
         """Let records wait until there are enough of each queue; others end what waits."""

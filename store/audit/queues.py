@@ -111,18 +111,13 @@ class QueueAudit:
         if self.first < 0:
             self.first = self.next = int(offsets[0])
             self.first_position = self.last_position = int(positions[0])
-        expected = np.concatenate([np.array([self.next], np.int64), offsets[:-1] + 1])
-        before = np.concatenate([np.array([self.last_position], np.int64), positions[:-1]])
-        impossible = (offsets < expected) | (offsets < 0) | (offsets > LARGEST_OFFSET)
-        impossible |= offsets - expected > (positions - before) // SMALLEST
+        if self._goes_on(messages):
+            there = self.stream.read(self.next, len(offsets))
+        else:
+            self._note_breaks(offsets, positions)
+            there = self.stream.lookup(np.maximum(offsets, 0))
         self.last_position = int(positions[-1])
-        if impossible.any():
-            self.irregular = True
-        for at in np.flatnonzero((offsets > expected) & ~impossible).tolist():
-            near = int(before[at]), int(positions[at])
-            self.holes.append(Hole(int(expected[at]), int(offsets[at]), *near))
         self.next = max(self.next, int(offsets[-1]) + 1)
-        there = self.stream.lookup(np.maximum(offsets, 0))
         kinds = compare(there, messages)
         wrong, tags = kinds > Kind.ADDRESS, np.zeros(0, np.bool_)
         if self.retag:
@@ -143,6 +138,24 @@ class QueueAudit:
         units["tags_code"] = messages.tags_code[wrong]
         self._fill_offsets.append(self.spill.keep(offsets[wrong]))
         self._fill_units.append(self.spill.keep(units))
+
+    def _goes_on(self, messages: Messages) -> bool:
+        """One message behind the other, and behind those before."""
+        offset, behind = int(messages.offset[0]), int(messages.offset[-1]) + 1
+        begins = offset == self.next and int(messages.position[0]) >= self.last_position
+        return begins and offset >= 0 and behind <= LARGEST_OFFSET + 1 and messages.in_a_row
+
+    def _note_breaks(self, offsets: Ints, positions: Ints) -> None:
+        """Queue offsets that are left out, or that cannot be."""
+        expected = np.concatenate([np.array([self.next], np.int64), offsets[:-1] + 1])
+        before = np.concatenate([np.array([self.last_position], np.int64), positions[:-1]])
+        impossible = (offsets < expected) | (offsets < 0) | (offsets > LARGEST_OFFSET)
+        impossible |= offsets - expected > (positions - before) // SMALLEST
+        if impossible.any():
+            self.irregular = True
+        for at in np.flatnonzero((offsets > expected) & ~impossible).tolist():
+            near = int(before[at]), int(positions[at])
+            self.holes.append(Hole(int(expected[at]), int(offsets[at]), *near))
 
     def without_exact(self) -> QueueAudit:
         """The same as if not every field counted."""

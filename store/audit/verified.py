@@ -193,7 +193,8 @@ class VerifiedLog:
     From the log's first byte up to `end` there is nothing else. index: the index files, which tell
     what `unindexed` is. made_by: the rules by which units of queues without any were made. copied: the
     queues of a RocksDB, where they were held against those. tagged: units carry the tags codes of their
-    records, too. queues: those in files that are known to have nothing else in them.
+    records, too. queues: those in files that are known to have nothing else in them. reach: the end of the
+    last good record that was seen, also behind what is in order.
     """
 
     items: list[VerifiedRun | Extent]
@@ -203,6 +204,7 @@ class VerifiedLog:
     copied: CopiedQueues | None = None
     tagged: bool = False
     queues: Mapping[QueueId, SoundQueue] = field(default_factory=dict)
+    reach: int = 0
 
     def is_exact(self, run: VerifiedRun) -> bool:
         """All fields of the units of a run are those that its records ask for."""
@@ -246,7 +248,8 @@ class VerifiedLog:
         for queue, (first, _) in self.offsets().items() if goes_on else ():
             goes_on = goes_on and reached.get(queue, first) == first
         end = self.end if goes_on else before.end
-        return replace(before, items=[*before.items, *self.items], end=end)
+        reach = max(before.reach, self.reach)
+        return replace(before, items=[*before.items, *self.items], end=end, reach=reach)
 
     def of_long_runs(self) -> VerifiedLog:
         """Without the short runs but the first, if there are many runs: a look at their records costs less

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -108,6 +109,7 @@ class QueueId(NamedTuple):
         return f"{self.topic}/{self.queue_id}"
 
 
+@lru_cache(maxsize=1 << 12)
 def can_have_files(queue: QueueId) -> bool:
     """Whether a topic-queue can be a directory; a damaged record can name any text (B24)."""
     try:

@@ -327,14 +327,14 @@ class PlanBuilder(LogObserver):
         if not can_have_files(messages.queue):
             self.nameless.append(messages.position)
             return
-        inside = messages.position < self.log.end
-        gone = messages.take(~inside & messages.good & (not self.log.again))
-        self.groups.add(gone)
-        self.lost.add(messages.queue, "", gone.size, gone.store_timestamp, gone.offset)
-        if not inside.any():
-            return
-        if not self.batches.has(messages.queue):
-            self._audit(messages.queue).add(messages.take(inside))
+        count = int(np.searchsorted(messages.position, self.log.end))
+        if count < len(messages):
+            behind, messages = messages.take(slice(count, None)), messages.take(slice(count))
+            gone = behind.take(behind.good & (not self.log.again))
+            self.groups.add(gone)
+            self.lost.add(gone.queue, "", gone.size, gone.store_timestamp, gone.offset)
+        if count and not self.batches.has(messages.queue):
+            self._audit(messages.queue).add(messages)
 
     def extent(self, extent: Extent) -> None:
         pass

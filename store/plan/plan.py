@@ -419,11 +419,14 @@ def _keep(
     finder = gap_finder(snapshot, verify=verifies)
     finder.files |= {file.start for file in queue.files}
     as_it_is = LogPlan(outcome.log_start, outcome.log_end, False, [], 0)
-    guess = PlanBuilder(snapshot, as_it_is, groups, profile, wish, sound)
     commit_log = commit_log_of(snapshot.layout, queue)
+    # where the broker cuts before good records their queues count, too
+    cuts = sound is not None and sound.reach > as_it_is.end
+    whole = as_it_is._replace(end=sound.reach) if sound and cuts else as_it_is
+    guess = PlanBuilder(snapshot, whole, GroupLoss({}) if cuts else groups, profile, wish, sound)
     look(commit_log, [finder, guess, *auditors], sound=sound)
-    if finder.end > as_it_is.end:  # the broker cuts before good records: their queues count, too
-        whole = as_it_is._replace(end=finder.end)
+    if max(finder.end, as_it_is.end) != whole.end:
+        cuts, whole = True, as_it_is._replace(end=max(finder.end, as_it_is.end))
         guess = PlanBuilder(snapshot, whole, GroupLoss({}), profile, wish, sound)
         look(commit_log, [guess], crc=False, sound=sound)
     guess = _without_dead_tail(guess, finder, commit_log, profile, wish, look, sound)
@@ -437,7 +440,7 @@ def _keep(
     changed = kept.fills or kept.restored or kept.cut or kept.numbered
     same_ends = (kept.plan.start, kept.plan.end) == (as_it_is.start, as_it_is.end)
     kept = kept._replace(exact_alone=guess.exact_alone)
-    return kept, None if changed or not same_ends else guess, brought
+    return kept, None if changed or cuts or not same_ends else guess, brought
 
 
 def _keep_entries(

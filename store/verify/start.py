@@ -40,10 +40,11 @@ if TYPE_CHECKING:
 
 
 class _Left(NamedTuple):
-    """What a part leaves: its runs and BLANKs, and how far they go without a hole."""
+    """What a part leaves: its runs and BLANKs, how far they go without a hole, and its good records."""
 
     items: list[VerifiedRun | Extent]
     end: int
+    reach: int
 
 
 class ProofOfLog(Mergeable):
@@ -99,7 +100,7 @@ class ProofOfLog(Mergeable):
     def export(self) -> _Left:
         """What is in order of this part."""
         sound = self.done()
-        return _Left([], -1) if sound is None else _Left(sound.items, sound.end)
+        return _Left([], -1, 0) if sound is None else _Left(sound.items, sound.end, sound.reach)
 
     def merge(self, context: VerifyContext, left: _Left) -> None:
         """That of the part, too."""
@@ -108,10 +109,13 @@ class ProofOfLog(Mergeable):
 
         del context
         before = self.done()
-        if self._proof is None or not left.items:
-            return
         proof = self._proof
-        part = VerifiedLog(left.items, left.end, proof.index, units_by(proof.making), proof.copied)
+        if proof is None or not (left.items or before):
+            return
+        making = units_by(proof.making)
+        part = VerifiedLog(
+            left.items, left.end, proof.index, making, proof.copied, reach=left.reach
+        )
         self._sound = part if before is None else part.after(before)
 
 
