@@ -201,22 +201,34 @@ class PlainChain:
         """What of a window has to be judged at once: `size` bytes, then the kernel goes on."""
         return window._replace(size=min(window.size, size)) if kernel.is_wanted() else window
 
-    def checked(self, window: Window, frame: Frame, *, crc: bool) -> Checked | None:
-        """The records from the first byte of a window on; None: the first one is odd, or there is no
-        kernel. What stops the chain is for others to judge.
+    def checked(
+        self, window: Window, frame: Frame, at: int = 0, *, crc: bool, in_place: bool = True
+    ) -> Checked | None:
+        """The records from byte `at` of a window on; None: the first one is odd, or there is no kernel.
+        What stops the chain is for others to judge. in_place: each has to name its own position.
         """
         if not kernel.is_wanted() or window.end > _FARTHEST:  # a name of a file can be any number
             return None
         program = program_of(MESSAGE, IN_ENTRY if frame.payload else IN_FRAME)
-        return program and self._follow(program, window, frame, crc)
+        return program and self._follow(program, window, frame, at, crc=crc, in_place=in_place)
 
-    def _follow(self, program: Program, window: Window, frame: Frame, crc: bool) -> Checked | None:
+    def _follow(
+        self,
+        program: Program,
+        window: Window,
+        frame: Frame,
+        at: int,
+        *,
+        crc: bool,
+        in_place: bool,
+    ) -> Checked | None:
         size = min([first for first, _ in window.unread], default=window.size)
         most = size // frame.smallest + 1
         room = min(most, size // self.record_bytes + _SPARE_ROWS)
         while True:
             columns, fits, end = program.follow(
-                *(frame.numbers, window.array[:size], window.position, 0),
+                frame.numbers if in_place else frame.sizes,
+                *(window.array[:size], window.position, at),
                 crc=crc,
                 room=room,
                 noting=self.noting,
@@ -227,10 +239,10 @@ class PlainChain:
             room = min(most, 4 * room)
         if not count:
             return None
-        self.record_bytes = max(frame.smallest, end * 3 // (4 * count))
-        yes = np.ones(count, np.bool_)
-        position = columns.starts + window.position
-        return Checked(columns, position, yes, yes, fits if crc else None)
+        self.record_bytes = max(frame.smallest, (end - at) * 3 // (4 * count))
+        position, yes = columns.starts + window.position, np.ones(count, np.bool_)
+        there = yes if in_place else columns.ints("physical_offset") == position
+        return Checked(columns, position, yes, there, fits if crc else None)
 
 
 def _verdict(columns: Columns, position: Ints, whole: Flags, crc: bool) -> Checked:

@@ -22,10 +22,10 @@ import numpy as np
 from ...formats.blank import BLANK, MAGIC_BLANK
 from ...formats.commit_log import HEAD, PLAIN
 from ...formats.derive import Columns, decode
-from ...formats.derive.ragged import Bytes, Ints
+from ...formats.derive.ragged import Bytes, Flags, Ints
 from ...formats.message import BYTES_AROUND_BODY_MAX, MESSAGE, PROPERTIES_BYTES_MAX, SMALLEST
 from ..log.scan import WINDOW_BYTES
-from ..log.window import Window, check, number_at, walk
+from ..log.window import PlainChain, Window, check, number_at, walk
 from . import runs
 from .runs import Grade, Run, Source, Sources, append, grades, plausible, runs_of, structural
 
@@ -106,6 +106,7 @@ class _Carver:
         self._found = found
         self._buffer = bytearray(0)
         self._need = 0
+        self._plain = PlainChain()
         #: Where the window begins in the source, its bytes, and whether the source ends with it.
         self._at = self._size = 0
         self._last = False
@@ -142,19 +143,20 @@ class _Carver:
             return at
         own = int(columns.ints("physical_offset")[0])
         window = Window(self._buffer, self._size, own - at)
-        starts, _ = walk(window, PLAIN, at)
-        checked = check(window, PLAIN, starts, crc=False)
+        checked = self._plain.checked(window, PLAIN, at, crc=True, in_place=False)
+        if checked is None:
+            checked = check(window, PLAIN, walk(window, PLAIN, at)[0])
         good = checked.whole & structural(checked.columns)
         count = len(good) if good.all() else int(np.argmin(good))
         if not count:
             return at
         columns = checked.columns.take(slice(0, count))
-        self._take(columns)
+        self._take(columns, checked.body_crc_ok)
         return int(columns.ends[-1])
 
-    def _take(self, columns: Columns) -> Ints:
-        """Add records; returns their grades."""
-        grade = grades(columns)
+    def _take(self, columns: Columns, body_crc_ok: Flags | None = None) -> Ints:
+        """Add records; returns their grades. body_crc_ok: of the first ones, where it is known."""
+        grade = grades(columns, body_crc_ok)
         at, position = columns.starts, columns.ints("physical_offset")
         runs = runs_of(
             self._number,

@@ -232,12 +232,16 @@ def structural(columns: Columns) -> Flags:
     return found
 
 
-def grades(columns: Columns) -> Ints:
-    """`Grade` of each of the records, which are structural, int64[n]."""
+def grades(columns: Columns, body_fits: Flags | None = None) -> Ints:
+    """`Grade` of each of the records, which are structural, int64[n]. body_fits: of the first ones, that their
+    bodies have their CRC, where it is known.
+    """
     count = len(columns)
-    body = body_crc_ok(columns, np.ones(count, np.bool_))
+    if body_fits is None:
+        body_fits = body_crc_ok(columns, np.ones(count, np.bool_))
     # an empty body has no CRC, and a broker writes 0
-    body &= (columns.ints("body_length") > 0) | (columns.ints("body_crc") == 0)
+    odd = (columns.ints("body_length") <= 0) & (columns.ints("body_crc") != 0)
+    body = body_fits[:count] & ~odd
     torn = _torn(columns.ragged("properties"))
     for row in _with_crc(columns.ragged("properties")).tolist():
         torn[row] |= crc_ok(_bytes_of(columns, row)) is False
