@@ -180,12 +180,17 @@ class Prover:
             self._settle()
 
     def _window(self, batch: Batch, dispatched: Dispatched | None) -> _Window | None:
-        """The messages of a batch; None if some record is of a queue that is not there."""
-        light, making, named = self._light, self._making, False
-        how = making
-        if light is not None:
+        """The messages of a batch; None if some record is of a queue that is not there, or names further
+        queues where there are none: some brokers stumble over such a record all the same (spec 2.9, B11).
+        """
+        light, making = self._light, self._making
+        if dispatched is not None:
+            named = dispatched.properties.has_name(INNER_MULTI_DISPATCH)
+        else:
             named = _NAMES_QUEUES in batch.columns.ragged("properties").buffer.tobytes()
-            how = how or (light.further if named else None)
+        if named and light is None:
+            return None
+        how = making or (light.further if named and light is not None else None)
         made = None
         if how is not None:
             known = dispatched is not None and dispatched.is_as(how, named=named)

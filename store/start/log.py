@@ -178,7 +178,7 @@ class LogWalk:
         ghosts_allowed = self.profile.record.unequal_is_data and self.crashed
         shift = 0
         while True:
-            run = self._run_at(file, offset)
+            run = self.run_at(file, offset)
             if run is not None and not shift:
                 offset = run.end - file.start
                 continue
@@ -194,7 +194,7 @@ class LogWalk:
                 offset = item.read_to
                 shift += item.size - (item.read_to - item.offset)
 
-    def _run_at(self, file: LoadedFile, offset: int) -> VerifiedRun | None:
+    def run_at(self, file: LoadedFile, offset: int) -> VerifiedRun | None:
         """The run that begins there, if this generation takes all its records for good."""
         run, rules = self.runs.get(file.start + offset), self.profile.record
         if run is None or file.entry is None or run.path != file.entry.path:

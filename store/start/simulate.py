@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...formats.derive import Columns
-from ..audit.verified import VerifiedLog
+from ..audit.verified import VerifiedLog, VerifiedRun
 from ..broker.dispatch import unannounceable
+from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import BodyCheck, Failure, LoadedFile, Refusal, load_files, truncate, walk
 from ..broker.profiles import DLEDGER_LOAD, LoadRules, Profile, QueueCut, ReputStart
 from ..broker.snapshot import Entry, QueueId, Snapshot
@@ -91,7 +92,7 @@ def simulate(
         _load_timer(outcome, now_ms)
     if outcome.refusal is None:
         try:
-            _dispatch_after_start(outcome)
+            _dispatch_after_start(outcome, sound)
         except UndispatchableRecord as poison:
             outcome.hangs = poison.reason
     return outcome
@@ -253,8 +254,7 @@ def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
         further = DatabaseDispatch(outcome.stores, database, how, profile.version, tells=tells)
     if sound is not None:
         scan.runs, since = {run.begin: run for run in sound.runs}, None if crashed else behind
-        made_by = None if profile.dispatch.confirmed_only else sound.made_by
-        made = made_by == switches.dispatching(profile.dispatch)
+        made_by, made = _made_by(outcome, sound)
         scan.passes = lambda run: (
             not dispatches
             or (further is not None and further.takes(run, since, made_by))
@@ -278,6 +278,13 @@ def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
     if further is not None and further.poisoned is not None:
         outcome.hangs = UndispatchableRecord(further.poisoned).reason
     _cut_at(outcome, end, sound)
+
+
+def _made_by(outcome: Outcome, sound: VerifiedLog) -> tuple[Dispatching | None, bool]:
+    """By which rules units were made where there were no queues, and whether they are this broker's."""
+    rules = outcome.profile.dispatch
+    made_by = None if rules.confirmed_only else sound.made_by
+    return made_by, made_by == outcome.switches.dispatching(rules)
 
 
 def _cut_at(outcome: Outcome, end: int, sound: VerifiedLog | None) -> None:
@@ -338,20 +345,38 @@ def _correct_min_offsets(outcome: Outcome) -> None:
             return
 
 
-def _dispatch_after_start(outcome: Outcome) -> None:
+def _dispatch_after_start(outcome: Outcome, sound: VerifiedLog | None) -> None:
     """4.9: dispatch what lies behind the queues, without checking bodies (spec 7.5)."""
     if outcome.profile.dispatch.reput is not ReputStart.QUEUES_END or not outcome.log.files:
         return
     position = max(outcome.log_start, _queues_end(outcome))
     end = outcome.log_end
+    size, files = outcome.snapshot.log_file_bytes, list(outcome.log.files)
+    known = LogWalk(outcome.snapshot, files, outcome.profile, crashed=False)
     with Waiting(outcome) as waiting:
+        if sound is not None:
+            known.runs, made = {run.begin: run for run in sound.runs}, _made_by(outcome, sound)[1]
+            known.passes = lambda run: (
+                run.end <= min(end, _written(outcome, run)) and waiting.takes(run, made=made)
+            )
         while position < end:
             file = _file_at(outcome, position)
             if file is None:
                 outcome.hangs = f"dispatch waits for ever at {position}: no file holds it"
                 return
-            position = _reput_file(outcome, waiting, file, position, end)
+            # a file of an odd number is read at another place
+            run = None if file.start % size else known.run_at(file, position - file.start)
+            if run is not None:
+                position = run.end
+            else:
+                position = _reput_file(outcome, waiting, file, position, end)
     _correct_min_offsets(outcome)
+
+
+def _written(outcome: Outcome, run: VerifiedRun) -> int:
+    """Up to where the file of a run is written."""
+    file = _file_at(outcome, run.begin)
+    return file.start + file.wrote if file is not None else run.begin
 
 
 def _file_at(outcome: Outcome, position: int) -> LoadedFile | None:

@@ -25,6 +25,7 @@ from mqstore.store.plan.observer import Policy
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.recover import recovery
 from mqstore.store.search.store import Store
+from mqstore.store.start import simulate
 from mqstore.store.start.log import proof_of, switches_of
 from mqstore.store.verify import log_pass
 from mqstore.store.verify.context import Scope
@@ -302,6 +303,51 @@ def test_all_real_stores(name: str, tmp_path: Path) -> None:
         return
     for version in VERSIONS:
         same(root, BrokerConfig({}), version, Policy.KEEP)
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("version", ["4.3.1", "4.9.7", "5.3.3"])
+@pytest.mark.parametrize("name", ["4.9.7-killed", "5.3.3-clean", "5.3.3-lmq"])
+def test_stores_without_queues(name: str, version: str, tmp_path: Path) -> None:
+    """A start makes the queues anew: brokers up to 4.9 once the log is recovered."""
+    root = stores.unpack(name, tmp_path)
+    for part in ("consumequeue", "index"):
+        shutil.rmtree(root / part, ignore_errors=True)
+    for policy in Policy:
+        same(root, BrokerConfig({}), version, policy)
+
+
+def test_what_a_start_dispatches_at_last_is_not_walked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of runs whose units are made a broker up to 4.9 takes these."""
+    walked = list[int]()
+
+    def reput(outcome: object, waiting: object, file: object, position: int, end: int) -> int:
+        walked.append(position)
+        return _reput_file(outcome, waiting, file, position, end)  # type: ignore[arg-type]
+
+    _reput_file = simulate._reput_file
+    monkeypatch.setattr(simulate, "_reput_file", reput)
+    root = stores.unpack("4.9.7-clean", tmp_path)
+    shutil.rmtree(root / "consumequeue")
+    shutil.rmtree(root / "index")
+    recovery.analyze(Layout.open(root), "4.9.7", policy=Policy.BROKER)
+    proof = proof_of(Layout.open(root), "4.9.7")
+    assert proof is not None
+    begins = {run.begin for run in prove.prove_log(proof, 1).runs}
+    assert 0 in begins and begins.isdisjoint(walked)
+
+
+def test_where_good_records_go_on_is_known_behind_damage(tmp_path: Path) -> None:
+    """The end of the last one, wherever runs are too short to be kept."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    end = commit_log_of(Layout.open(root)).end().position
+    for at in (1000, end // 2):
+        _spoiled(root, at)
+    assert proved(root).reach == proved(root, 3).reach == end
+    found = verified_before(Layout.open(root), None, jobs=3)[1]
+    assert found is not None and found.sound.reach == end
 
 
 def test_nothing_is_proved_of_a_store_that_has_changed(tmp_path: Path) -> None:
