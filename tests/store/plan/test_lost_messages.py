@@ -14,6 +14,7 @@ from mqstore.formats.hashing import index_hash
 from mqstore.formats.message_properties import KEYS, UNIQ_KEY
 from mqstore.formats.message_properties import parse as parse_properties
 from mqstore.store.audit.messages import Messages
+from mqstore.store.audit.verified import QueueRange, VerifiedRun
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
@@ -29,6 +30,7 @@ from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
 
 from ... import stores
+from ..made_log import MadeLog
 from ..recover.recovered import content, units_of
 
 STORE = "5.3.3-killed"
@@ -197,6 +199,27 @@ def test_a_bounded_number_is_named(tmp_path: Path) -> None:
     kept = np.sort(np.concatenate([part.position for part in lost.messages(log, MOST)]))
     assert MOST <= len(kept) < 2 * MOST + count
     assert kept[:MOST].tolist() == list(range(MOST))
+
+
+def test_of_a_run_those_are_named_that_count(tmp_path: Path) -> None:
+    """A topic that was deleted fills the log up to the first message that is lost."""
+    log = MadeLog(1 << 16)
+    places = [
+        log.append(b"x", topic=topic, queue_offset=k)
+        for topic in (b"gone", b"a")
+        for k in range(30)
+    ]
+    queue = QueueId("a", 0)
+    messages = QueueRange(0, 30, places[30], places[-1], log.end - places[-1])
+    path, no = str(tmp_path / file_name(0)), np.zeros(0, np.int64)
+    begin, last = places[0], places[-1]
+    run = VerifiedRun(
+        path, begin, log.end, last, 0, False, True, None, no, {queue: messages}, {}, []
+    )
+    lost = LostMessages()
+    lost.add_run(run, run.queues)
+    found = list(lost.messages(log.log(tmp_path), 5))
+    assert [(part.queue, part.offset.tolist()) for part in found] == [(queue, [0, 1, 2, 3, 4])]
 
 
 # -- groups -----------------------------------------------------------------------------------------
