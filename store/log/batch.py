@@ -185,8 +185,10 @@ LOOK_BACK = 512
 class NamesRecords(Protocol):
     """The queues of a store, as far as they name records of its log."""
 
-    def names(self, begin: int, end: int) -> bool:
-        """A unit names a record at log position `begin` that ends at or before `end`."""
+    def names(self, begin: int, end: int, *, unknown: bool = True) -> bool:
+        """A unit names a record at log position `begin` that ends at or before `end`. unknown: what is said
+        where no queue has a unit.
+        """
 
 
 class ScannedLog(Protocol):
@@ -221,21 +223,34 @@ class TailHistory:
         self.remember(position, int(columns.ints("store_timestamp")[-1]))
 
     def remember(self, position: Ints, store_timestamp: int) -> None:
-        """Remember the last of the records at `position`; when the very last one was stored."""
+        """Remember the last of the records at `position`, and as many before them as there is room for; when
+        the very last one was stored.
+        """
         self._store_timestamp = store_timestamp
-        self._position = position[-LOOK_BACK:].copy()
+        self._position = last_of(self._position, position)
 
     def is_dead(self, columns: Columns, log: ScannedLog, gap: tuple[int, int]) -> bool:
-        """The records behind a gap were cut off by a broker before. gap: its log positions."""
+        """The records behind a gap were cut off by a broker before: they are older than those before it, or
+        have queue offsets that those have taken. gap: its log positions. Where a unit names a record in its
+        place that was lost there, and a record before it with a spoilt time or number proves nothing.
+        """
         if not len(self._position):
             return False
         older = int(columns.ints("store_timestamp")[0]) < self._store_timestamp
         if older and not (log.naming and log.naming.names(*gap)):
             return True
         taken = _queue_offsets(log.records(self._position).columns)
-        return any(
+        again = any(
             offset <= taken.get(queue, -1) for queue, offset in _queue_offsets(columns).items()
         )
+        return again and not (log.naming and log.naming.names(*gap, unknown=False))
+
+
+def last_of(before: Ints, position: Ints) -> Ints:
+    """The last of the records at `position`, and of those before them: so many as are looked back at."""
+    if len(position) >= LOOK_BACK:
+        return position[-LOOK_BACK:].copy()
+    return np.concatenate([before[before < position[0]], position])[-LOOK_BACK:]
 
 
 def _queue_offsets(columns: Columns) -> dict[tuple[bytes, int], int]:

@@ -15,6 +15,7 @@ from mqstore.formats.blank import BLANK, MAGIC_BLANK
 from mqstore.formats.commit_log import DLEDGER, PLAIN
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.errors import Missing, NotFound
+from mqstore.store.log import scan
 from mqstore.store.log.batch import Batch, ExtentKind
 from mqstore.store.log.batch import messages as each
 from mqstore.store.log.commit_log import CommitLog
@@ -343,6 +344,20 @@ def test_a_dead_tail(tmp_path: Path) -> None:
 def test_a_dead_tail_by_its_queue_offsets(tmp_path: Path) -> None:
     """Not older, but at queue offsets that are taken."""
     log = plain_log(10)
+    dead = dead_tail(log, 33, 4, store_timestamp=START_MS + 10**6)
+    found = account(log.log(tmp_path))
+    assert found.with_mark(Mark.DEAD_TAIL) == dead
+
+
+def test_a_dead_tail_by_queue_offsets_of_earlier_windows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last window has no message of that queue: what is dead must not hang on where windows end."""
+    for name in ("NARROW_BYTES", "WINDOW_BYTES", "_WIDEST_BYTES"):
+        monkeypatch.setattr(scan, name, 256)
+    log = plain_log(10)
+    for _ in range(6):
+        log.append(bytes(200), queue_id=1)
     dead = dead_tail(log, 33, 4, store_timestamp=START_MS + 10**6)
     found = account(log.log(tmp_path))
     assert found.with_mark(Mark.DEAD_TAIL) == dead

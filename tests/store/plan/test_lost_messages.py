@@ -35,6 +35,8 @@ from ..recover.recovered import content, units_of
 
 STORE = "5.3.3-killed"
 PAGE, PAGE_BYTES = 61440, 4096
+QUEUE_OFFSET_AT = 20
+"""Bytes of a record before its queue offset."""
 
 
 @pytest.fixture
@@ -101,6 +103,24 @@ def test_a_lost_page_message_by_message(root: Path) -> None:
         assert set(row["key_hashes"]) <= hashes
         hashed += len(row["key_hashes"])
     assert hashed > 3
+
+
+def test_a_spoilt_number_before_a_gap_gives_nothing_up_behind_it(root: Path) -> None:
+    """Behind a lost record that a unit names the log is no older one, whatever a record before it says: one
+    flipped bit in its queue offset, and all that followed counted as given up by a start before.
+    """
+    found = truth(root)
+    positions = sorted(found)
+    queues = [found[position]["topic"] for position in positions]
+    number = next(n for n in range(30, 90) if queues[n] in queues[n + 4 : n + 8])
+    damage(root, positions[number] + QUEUE_OFFSET_AT, b"\0\0\1")
+    lost = positions[number + 3]
+    damage(root, lost, bytes(positions[number + 4] - lost))
+    assert units_of(root, config_of(root))
+    recovery = examined(root)
+    assert recovery.dead == 0
+    assert recovery.plan is not None and recovery.plan.log_end > positions[-1]
+    assert {row["position"] for row in recovery.named["plan"]} == {lost}
 
 
 def test_a_broken_body_leaves_the_rest(root: Path) -> None:
