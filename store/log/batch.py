@@ -5,8 +5,9 @@ keys and tags are not. No broker checks properties (spec 01, 1.6; 7.12, B27): a 
 leaves zero bytes there, which no writer does. *Dead* (spec 7.4, step 4): a broker that cuts the log leaves the
 bytes behind the cut as they are, then writes new records over the first of them. What remains is whole and in
 place, but older than the records before it, or of a queue offset that has been given again. A clock that was
-set back makes good records behind damage look old, too: there a queue names the record that stood where the
-damage begins, while nothing names what a broker has written over (`references.py`).
+set back makes good records behind damage look old, too, and a spoilt queue offset before it makes them look given
+again: there a queue names the record that stood where the damage begins, while nothing names what a broker has
+written over (`references.py`).
 
 Messages inside of batch records are as consumers get them (spec 01, 1.9). In a topic with queue.type=BatchCQ a
 broker stores what a client sent together as one record. A client of 5.x takes it apart: each message has its
@@ -239,9 +240,11 @@ class TailHistory:
         older = int(columns.ints("store_timestamp")[0]) < self._store_timestamp
         if older and not (log.naming and log.naming.names(*gap)):
             return True
+        # the last of each queue tells: the highest may be spoilt, as those behind it then show
         taken = _queue_offsets(log.records(self._position).columns)
         again = any(
-            offset <= taken.get(queue, -1) for queue, offset in _queue_offsets(columns).items()
+            queue in taken and max(offsets) <= taken[queue][-1]
+            for queue, offsets in _queue_offsets(columns).items()
         )
         return again and not (log.naming and log.naming.names(*gap, unknown=False))
 
@@ -253,11 +256,11 @@ def last_of(before: Ints, position: Ints) -> Ints:
     return np.concatenate([before[before < position[0]], position])[-LOOK_BACK:]
 
 
-def _queue_offsets(columns: Columns) -> dict[tuple[bytes, int], int]:
-    """Highest queue offset by (topic, queue id), of records that have one of their own."""
+def _queue_offsets(columns: Columns) -> dict[tuple[bytes, int], list[int]]:
+    """Queue offsets by (topic, queue id), of records that have one of their own, in their order."""
     state = columns.ints("sys_flag") & TRANSACTION_MASK
     counted = (state == 0) | (state == SysFlag.COMMIT)
-    found: dict[tuple[bytes, int], int] = {}
+    found: dict[tuple[bytes, int], list[int]] = {}
     rows = zip(
         columns.ragged("topic")[counted].tolist(),
         columns.ints("queue_id")[counted].tolist(),
@@ -265,7 +268,7 @@ def _queue_offsets(columns: Columns) -> dict[tuple[bytes, int], int]:
         strict=True,
     )
     for topic, queue_id, offset in rows:
-        found[topic, queue_id] = max(offset, found.get((topic, queue_id), -1))
+        found.setdefault((topic, queue_id), []).append(offset)
     return found
 
 

@@ -363,6 +363,18 @@ def test_a_dead_tail_by_queue_offsets_of_earlier_windows(
     assert found.with_mark(Mark.DEAD_TAIL) == dead
 
 
+@pytest.mark.parametrize("number", [3, 10, 18])
+def test_a_spoilt_queue_offset_kills_nothing_behind_it(number: int, tmp_path: Path) -> None:
+    """Later ones of the queue tell what it has given out; no queue is there to tell of the lost record."""
+    log = plain_log(30)
+    folder = log.write(tmp_path)
+    spoil(folder, log.spans[number][0] + 20, (1 << 40).to_bytes(8, "big"))
+    position, size = log.spans[20]
+    spoil(folder, position, bytes(size))
+    found = account(log_of(folder))
+    assert found.with_mark(Mark.AFTER_DAMAGE) == [p for p, _ in log.spans[21:]]
+
+
 def with_blank_in_front(size: int | None, tmp_path: Path, time_ms: int) -> tuple[MadeLog, Account]:
     """A BLANK in the first file with whole records behind it, and good records in the next file."""
     log = plain_log(10)
