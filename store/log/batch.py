@@ -27,7 +27,7 @@ import numpy as np
 from ...formats import message_properties as names
 from ...formats.derive import Columns, Ragged, decode
 from ...formats.derive.ragged import Flags, Ints
-from ...formats.message import MESSAGE, TRANSACTION_MASK, SysFlag
+from ...formats.message import MESSAGE, SMALLEST, TRANSACTION_MASK, SysFlag
 from ...formats.property_columns import find as find_property
 from ..columns import Key, Rows
 from ..counted import counted
@@ -240,13 +240,29 @@ class TailHistory:
         older = int(columns.ints("store_timestamp")[0]) < self._store_timestamp
         if older and not (log.naming and log.naming.names(*gap)):
             return True
-        # the last of each queue tells: the highest may be spoilt, as those behind it then show
-        taken = _queue_offsets(log.records(self._position).columns)
-        again = any(
-            queue in taken and max(offsets) <= taken[queue][-1]
-            for queue, offsets in _queue_offsets(columns).items()
-        )
+        taken, highest = _given_out(log.records(self._position)), dict[_Queue, int]()
+        for _, queue, offset in _queue_offsets(columns):
+            highest[queue] = max(offset, highest.get(queue, -1))
+        again = any(offset <= taken.get(queue, -1) for queue, offset in highest.items())
         return again and not (log.naming and log.naming.names(*gap, unknown=False))
+
+
+_Queue = tuple[bytes, int]
+"""Topic and queue id."""
+
+
+def _given_out(records: Batch) -> dict[_Queue, int]:
+    """The last queue offset of each queue, if there is room for so many messages behind the one before it: else
+    it is spoilt. One that is spoilt and has others behind it does not count either.
+    """
+    found, at = dict[_Queue, int](), dict[_Queue, int]()
+    places = records.position.tolist()
+    several = is_batch_record(records.columns.ints("sys_flag")).tolist()
+    for row, queue, offset in _queue_offsets(records.columns):
+        least = 1 if several[row] else SMALLEST
+        if queue not in found or offset - found[queue] <= (places[row] - at[queue]) // least:
+            found[queue], at[queue] = offset, places[row]
+    return found
 
 
 def last_of(before: Ints, position: Ints) -> Ints:
@@ -256,20 +272,14 @@ def last_of(before: Ints, position: Ints) -> Ints:
     return np.concatenate([before[before < position[0]], position])[-LOOK_BACK:]
 
 
-def _queue_offsets(columns: Columns) -> dict[tuple[bytes, int], list[int]]:
-    """Queue offsets by (topic, queue id), of records that have one of their own, in their order."""
+def _queue_offsets(columns: Columns) -> Iterator[tuple[int, _Queue, int]]:
+    """Row, queue and queue offset of the records that have one of their own."""
     state = columns.ints("sys_flag") & TRANSACTION_MASK
-    counted = (state == 0) | (state == SysFlag.COMMIT)
-    found: dict[tuple[bytes, int], list[int]] = {}
-    rows = zip(
-        columns.ragged("topic")[counted].tolist(),
-        columns.ints("queue_id")[counted].tolist(),
-        columns.ints("queue_offset")[counted].tolist(),
-        strict=True,
-    )
-    for topic, queue_id, offset in rows:
-        found.setdefault((topic, queue_id), []).append(offset)
-    return found
+    rows = np.flatnonzero((state == 0) | (state == SysFlag.COMMIT))
+    topics, queue_ids = columns.ragged("topic")[rows].tolist(), columns.ints("queue_id")[rows]
+    offsets = columns.ints("queue_offset")[rows].tolist()
+    queues = zip(topics, queue_ids.tolist(), strict=True)
+    return zip(rows.tolist(), queues, offsets, strict=True)
 
 
 def unwrapped(batch: Batch, max_bytes: int = MAX_BODY_BYTES) -> Batch:
