@@ -352,7 +352,8 @@ class _Beside:
         run = self._runs.pop(position, None)
         if run is None or not self._takes(run):
             return False
-        self._at, self._recent = run.end, run.remembered()
+        self._at = run.end
+        self._recent.remember(run.recent, run.store_timestamp)
         return True
 
 

@@ -27,7 +27,7 @@ from ..broker.dispatch_record import Dispatching
 from ..broker.snapshot import Entry, QueueId
 from ..disk.temporary import Spill
 from ..index.compare import IndexFiles
-from ..log.batch import LOOK_BACK, Batch, Extent, ExtentKind, TailHistory
+from ..log.batch import Batch, Extent, ExtentKind, TailHistory, last_of
 from ..log.commit_log import CommitLog
 from ..queues.units import UNIT_DTYPE, Units
 
@@ -179,12 +179,6 @@ class VerifiedRun(NamedTuple):
         messages = sum(queue_range.messages for queue_range in self.queues.values())
         return is_long(len(self.queues), messages, self.end - self.begin)
 
-    def remembered(self) -> TailHistory:
-        """What a scan that goes on behind it has to know of the records before."""
-        recent = TailHistory()
-        recent.remember(self.recent, self.store_timestamp)
-        return recent
-
 
 @dataclass(frozen=True)
 class VerifiedLog:
@@ -218,8 +212,11 @@ class VerifiedLog:
     @property
     def recent(self) -> TailHistory:
         """What a scan that begins at `end` has to know of the records before."""
-        before = [run for run in self.runs if run.end <= self.end]
-        return before[-1].remembered() if before else TailHistory()
+        recent = TailHistory()
+        for run in self.runs:
+            if run.end <= self.end:
+                recent.remember(run.recent, run.store_timestamp)
+        return recent
 
     def ranges(self) -> dict[QueueId, QueueRange]:
         """The messages of each queue up to `end`."""
@@ -314,7 +311,7 @@ class Facts(NamedTuple):
         return cls(
             int(batch.position[0]),
             batch.end,
-            batch.position[-LOOK_BACK:].copy(),
+            last_of(batch.position[:0], batch.position),
             int(columns.ints("store_timestamp")[-1]),
             ends_with_crc(columns.ragged("properties")[len(batch) - 1]),
             plain and not (columns.ints("sys_flag") & _LONG_HOSTS).any(),
@@ -327,6 +324,7 @@ class Facts(NamedTuple):
         """Both together."""
         return later._replace(
             begin=self.begin,
+            recent=last_of(self.recent, later.recent),
             first_timestamp=self.first_timestamp,
             with_crc=self.with_crc or later.with_crc,
             plain=self.plain and later.plain,

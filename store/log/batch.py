@@ -5,8 +5,9 @@ keys and tags are not. No broker checks properties (spec 01, 1.6; 7.12, B27): a 
 leaves zero bytes there, which no writer does. *Dead* (spec 7.4, step 4): a broker that cuts the log leaves the
 bytes behind the cut as they are, then writes new records over the first of them. What remains is whole and in
 place, but older than the records before it, or of a queue offset that has been given again. A clock that was
-set back makes good records behind damage look old, too: there a queue names the record that stood where the
-damage begins, while nothing names what a broker has written over (`references.py`).
+set back makes good records behind damage look old, too, and a spoilt queue offset before it makes them look given
+again: there a queue names the record that stood where the damage begins, while nothing names what a broker has
+written over (`references.py`).
 
 Messages inside of batch records are as consumers get them (spec 01, 1.9). In a topic with queue.type=BatchCQ a
 broker stores what a client sent together as one record. A client of 5.x takes it apart: each message has its
@@ -26,7 +27,7 @@ import numpy as np
 from ...formats import message_properties as names
 from ...formats.derive import Columns, Ragged, decode
 from ...formats.derive.ragged import Flags, Ints
-from ...formats.message import MESSAGE, TRANSACTION_MASK, SysFlag
+from ...formats.message import MESSAGE, SMALLEST, TRANSACTION_MASK, SysFlag
 from ...formats.property_columns import find as find_property
 from ..columns import Key, Rows
 from ..counted import counted
@@ -185,8 +186,10 @@ LOOK_BACK = 512
 class NamesRecords(Protocol):
     """The queues of a store, as far as they name records of its log."""
 
-    def names(self, begin: int, end: int) -> bool:
-        """A unit names a record at log position `begin` that ends at or before `end`."""
+    def names(self, begin: int, end: int, *, unknown: bool = True) -> bool:
+        """A unit names a record at log position `begin` that ends at or before `end`. unknown: what is said
+        where no queue has a unit.
+        """
 
 
 class ScannedLog(Protocol):
@@ -221,37 +224,62 @@ class TailHistory:
         self.remember(position, int(columns.ints("store_timestamp")[-1]))
 
     def remember(self, position: Ints, store_timestamp: int) -> None:
-        """Remember the last of the records at `position`; when the very last one was stored."""
+        """Remember the last of the records at `position`, and as many before them as there is room for; when
+        the very last one was stored.
+        """
         self._store_timestamp = store_timestamp
-        self._position = position[-LOOK_BACK:].copy()
+        self._position = last_of(self._position, position)
 
     def is_dead(self, columns: Columns, log: ScannedLog, gap: tuple[int, int]) -> bool:
-        """The records behind a gap were cut off by a broker before. gap: its log positions."""
+        """The records behind a gap were cut off by a broker before: they are older than those before it, or
+        have queue offsets that those have taken. gap: its log positions. Where a unit names a record in its
+        place that was lost there, and a record before it with a spoilt time or number proves nothing.
+        """
         if not len(self._position):
             return False
         older = int(columns.ints("store_timestamp")[0]) < self._store_timestamp
         if older and not (log.naming and log.naming.names(*gap)):
             return True
-        taken = _queue_offsets(log.records(self._position).columns)
-        return any(
-            offset <= taken.get(queue, -1) for queue, offset in _queue_offsets(columns).items()
-        )
+        taken, highest = _given_out(log.records(self._position)), dict[_Queue, int]()
+        for _, queue, offset in _queue_offsets(columns):
+            highest[queue] = max(offset, highest.get(queue, -1))
+        again = any(offset <= taken.get(queue, -1) for queue, offset in highest.items())
+        return again and not (log.naming and log.naming.names(*gap, unknown=False))
 
 
-def _queue_offsets(columns: Columns) -> dict[tuple[bytes, int], int]:
-    """Highest queue offset by (topic, queue id), of records that have one of their own."""
-    state = columns.ints("sys_flag") & TRANSACTION_MASK
-    counted = (state == 0) | (state == SysFlag.COMMIT)
-    found: dict[tuple[bytes, int], int] = {}
-    rows = zip(
-        columns.ragged("topic")[counted].tolist(),
-        columns.ints("queue_id")[counted].tolist(),
-        columns.ints("queue_offset")[counted].tolist(),
-        strict=True,
-    )
-    for topic, queue_id, offset in rows:
-        found[topic, queue_id] = max(offset, found.get((topic, queue_id), -1))
+_Queue = tuple[bytes, int]
+"""Topic and queue id."""
+
+
+def _given_out(records: Batch) -> dict[_Queue, int]:
+    """The last queue offset of each queue, if there is room for so many messages behind the one before it: else
+    it is spoilt. One that is spoilt and has others behind it does not count either.
+    """
+    found, at = dict[_Queue, int](), dict[_Queue, int]()
+    places = records.position.tolist()
+    several = is_batch_record(records.columns.ints("sys_flag")).tolist()
+    for row, queue, offset in _queue_offsets(records.columns):
+        least = 1 if several[row] else SMALLEST
+        if queue not in found or offset - found[queue] <= (places[row] - at[queue]) // least:
+            found[queue], at[queue] = offset, places[row]
     return found
+
+
+def last_of(before: Ints, position: Ints) -> Ints:
+    """The last of the records at `position`, and of those before them: so many as are looked back at."""
+    if len(position) >= LOOK_BACK:
+        return position[-LOOK_BACK:].copy()
+    return np.concatenate([before[before < position[0]], position])[-LOOK_BACK:]
+
+
+def _queue_offsets(columns: Columns) -> Iterator[tuple[int, _Queue, int]]:
+    """Row, queue and queue offset of the records that have one of their own."""
+    state = columns.ints("sys_flag") & TRANSACTION_MASK
+    rows = np.flatnonzero((state == 0) | (state == SysFlag.COMMIT))
+    topics, queue_ids = columns.ragged("topic")[rows].tolist(), columns.ints("queue_id")[rows]
+    offsets = columns.ints("queue_offset")[rows].tolist()
+    queues = zip(topics, queue_ids.tolist(), strict=True)
+    return zip(rows.tolist(), queues, offsets, strict=True)
 
 
 def unwrapped(batch: Batch, max_bytes: int = MAX_BODY_BYTES) -> Batch:

@@ -271,12 +271,12 @@ class _Range(NamedTuple):
         """The first `most` of them."""
         left = min(most, self.most)
         for item in log.scan(self.begin, self.end, crc=False, reuse=True):
-            if isinstance(item, Extent) or not left:
+            if isinstance(item, Extent) or left <= 0:
                 break
-            for messages in messages_of(item.take(slice(0, left))):
-                if messages.queue in self.queues and left:
-                    yield messages.take(np.arange(min(left, len(messages.offset))))
-                    left -= min(left, len(messages.offset))
+            mine = (part for part in messages_of(item) if part.queue in self.queues)
+            for messages in _first(mine, left)[0]:
+                yield messages
+                left -= len(messages.offset)
 
 
 @dataclass

@@ -63,10 +63,11 @@ class QueueReferences:
         self._region = range(0)
         self._named = _Named()
 
-    def names(self, begin: int, end: int) -> bool:
+    def names(self, begin: int, end: int, *, unknown: bool = True) -> bool:
         """A unit names a record that begins at log position `begin` and ends at or before `end`.
 
-        Where no queue has a unit none can deny it: true. A queue that cannot be read names nothing.
+        unknown: what is said where no queue has a unit, and none can deny it. A queue that cannot be read
+        names nothing.
         """
         if begin not in self._region:
             start = begin - begin % REGION_BYTES
@@ -76,7 +77,7 @@ class QueueReferences:
                 for position, size in queue.names(self._region):
                     self._named.add(position, size)
         if all(queue.empty for queue in self._queues):
-            return True
+            return unknown
         size = self._named.sizes(begin)
         return bool(((size >= SMALLEST) & (size <= end - begin)).any())
 

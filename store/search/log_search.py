@@ -247,8 +247,8 @@ def selected(
 ) -> Iterator[Batch]:
     """The records of a store that are wanted, those behind the end of the log left out.
 
-    topics: names or patterns as a shell's, none for all. crc: compute the CRC of bodies. inner:
-    messages inside of batch records in the place of these (spec 01, 1.9). A batch is valid until the
+    topics: names or patterns as a shell's, none for all. crc: compute the CRC of bodies, which `where` may
+    ask for, too. inner: messages inside of batch records in the place of these (spec 01, 1.9). A batch is valid until the
     next one is asked for. Raises InvalidInput, Unreadable, and Corrupted for damage where that is
     asked for, UnreadableRange for bytes that the disk does not give.
     """
@@ -259,7 +259,7 @@ def selected(
     one = Selection(times=times, where=condition)
     names = [topics] if isinstance(topics, str) else topics
     either = [one._replace(topic=name) for name in names] or [one]
-    around = on_damage != "raise"
+    around, crc = on_damage != "raise", crc or one.asks_crc
     with noting(around=around):
         start, stop = time_bounds(store, times)
         end = store.log_end.position

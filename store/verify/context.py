@@ -38,6 +38,7 @@ from ..disk.lock import holder
 from ..errors import UnreadableRange
 from ..findings.catalogue import Severity
 from ..findings.findings import Finding, Findings
+from ..log.batch import last_of
 from ..search.store import Store
 
 if TYPE_CHECKING:
@@ -99,7 +100,10 @@ class LogFacts:
         self.first_offset = other.first_offset | self.first_offset
         for queue, offset in other.next_offset.items():
             self.next_offset[queue] = max(self.next_offset.get(queue, 0), offset)
-        self.last, self.last_timestamp = other.last, other.last_timestamp
+        if other.last:
+            before, behind = (np.array(last, np.int64) for last in (self.last, other.last))
+            self.last = last_of(before, behind).tolist()
+            self.last_timestamp = other.last_timestamp
         for queue, gaps in other.missing.items():
             note_gaps(self.missing.setdefault(queue, array("q")), gaps)
 

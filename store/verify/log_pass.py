@@ -18,7 +18,7 @@ import numpy as np
 
 from ..errors import NotFound
 from ..findings.catalogue import GROUPS
-from ..log.batch import LOOK_BACK, TailHistory
+from ..log.batch import TailHistory, last_of
 from ..log.commit_log import Batch, CommitLog, Extent, record_behind
 from ..log.message import Mark
 from ..log.window import NOTING, NOTING_HASHES
@@ -285,7 +285,8 @@ class LogPass:
         log.bytes += batch.end - int(batch.position[0])
         times = records.ints("store_timestamp")
         log.newest = max(log.newest, int(times.max()))
-        log.last, log.last_timestamp = batch.position[-LOOK_BACK:].tolist(), int(times[-1])
+        log.last = last_of(np.array(log.last, np.int64), batch.position).tolist()
+        log.last_timestamp = int(times[-1])
 
         self._prove(batch, dispatched)
         if self._watcher is not None:

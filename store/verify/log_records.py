@@ -28,6 +28,7 @@ from ...formats.tombstone import FILLER_TOPIC
 from ..broker.dispatch import java_split
 from ..broker.dispatch_record import Dispatching
 from ..counted import counted
+from ..errors import UnreadableRange
 from ..findings.catalogue import Severity
 from .context import LOOK, Mergeable, Records, VerifyContext, add_rows
 from .register import after, of_records
@@ -252,19 +253,56 @@ def _items(context: VerifyContext, records: Records, odd: Flags) -> None:
 _NAMED = re.compile(rb"[^\x01]+\x01")
 
 
+@dataclass
+class _LastText(Mergeable):
+    """Whether the last record that was seen lacks the separator behind its last property."""
+
+    open_end: bool = False
+
+    def merge(self, context: VerifyContext, left: _LastText) -> None:
+        """The part's last record is the last one."""
+        del context
+        self.open_end = left.open_end
+
+
 def _final_separator(context: VerifyContext, records: Records, zero: Flags) -> None:
     """A record that alone lacks the last separator was damaged; a run of them came from a client."""
-    if records.properties.ended or context.profile.version not in _ENDED_BY:
+    if context.profile.version not in _ENDED_BY:
         return
-    texts = records.columns.ragged("properties")
-    open_end = texts.length > 0
-    open_end &= texts.buffer[np.maximum(texts.start + texts.length - 1, 0)] != _SEPARATOR
-    if not open_end.any():
+    before = context.kept(_LastText, _LastText)
+    open_before, before.open_end = before.open_end, False
+    if records.properties.ended:
         return
+    open_end = _open_ends(records)
+    before.open_end = bool(open_end[-1])
     alone = open_end & ~zero
     alone[1:] &= ~open_end[:-1]
     alone[:-1] &= ~open_end[1:]
+    alone[0] &= not open_before
+    if alone[-1]:
+        following = _record_behind(context, records)
+        alone[-1] = not (len(following) and _open_ends(following)[0])
     add_rows(context, records, "I-055", alone, "no separator behind the last property")
+
+
+def _open_ends(records: Records) -> Flags:
+    """bool[n]: some properties, and no separator behind the last one."""
+    texts = records.columns.ragged("properties")
+    ends = texts.buffer[np.maximum(texts.start + texts.length - 1, 0)]
+    open_end: Flags = (texts.length > 0) & (ends != _SEPARATOR)
+    return open_end
+
+
+def _record_behind(context: VerifyContext, records: Records) -> Records:
+    """The record right behind a batch, which the next one begins with, or the next file; or none."""
+    store, end = context.store, records.batch.end
+    file = store.log_files.file_at(end - 1)
+    places = [place + store.payload_at(place) for place in (end, file.end if file else end)]
+    try:
+        found = store.log.records(np.array(places, np.int64))
+    except UnreadableRange:  # whoever comes there tells it
+        found = records.batch.take(slice(0))
+    return Records(found.take(slice(1)))
 
 
 _SEPARATOR = names.ITEM_SEPARATOR[0]

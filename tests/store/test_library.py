@@ -20,6 +20,8 @@ from mqstore.store.errors import Corrupted, InvalidInput, NotFound
 from .. import stores
 
 Unpack = Callable[[str], Path]
+BODY_AT = 88
+"""Bytes of a record before its body, with 4-byte hosts."""
 
 
 @pytest.fixture
@@ -63,6 +65,24 @@ def test_columns_are_the_fields_of_the_messages(name: str, store: Unpack) -> Non
         assert dict(record["properties"]) == message.properties
         assert record["body"] == message.body().data
         assert record["body_crc_ok"] == message.body_crc_ok
+
+
+def test_a_condition_on_the_crc_of_bodies_computes_it(clean: Path) -> None:
+    with Store(clean) as opened:
+        positions = [message.position for message in opened.messages()]
+        spoilt = positions[5]
+        first = Path(opened.log.files[0].path)
+    with first.open("r+b") as file:
+        file.seek(spoilt + BODY_AT)
+        byte = file.read(1)[0]
+        file.seek(spoilt + BODY_AT)
+        file.write(bytes([byte ^ 1]))
+    with Store(clean) as opened:
+        for text, wanted in (("FALSE", [spoilt]), ("TRUE", [p for p in positions if p != spoilt])):
+            where = f"@body_crc_ok = {text}"
+            assert [m.position for m in opened.messages(where=where)] == wanted
+            found = opened.to_arrow(["position"], where=where).read_all()  # none of bodies is shown
+            assert found.column("position").to_pylist() == wanted
 
 
 def test_some_of_the_messages(clean: Path) -> None:

@@ -15,6 +15,7 @@ from mqstore.formats.blank import BLANK, MAGIC_BLANK
 from mqstore.formats.commit_log import DLEDGER, PLAIN
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.errors import Missing, NotFound
+from mqstore.store.log import scan
 from mqstore.store.log.batch import Batch, ExtentKind
 from mqstore.store.log.batch import messages as each
 from mqstore.store.log.commit_log import CommitLog
@@ -346,6 +347,32 @@ def test_a_dead_tail_by_its_queue_offsets(tmp_path: Path) -> None:
     dead = dead_tail(log, 33, 4, store_timestamp=START_MS + 10**6)
     found = account(log.log(tmp_path))
     assert found.with_mark(Mark.DEAD_TAIL) == dead
+
+
+def test_a_dead_tail_by_queue_offsets_of_earlier_windows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last window has no message of that queue: what is dead must not hang on where windows end."""
+    for name in ("NARROW_BYTES", "WINDOW_BYTES", "_WIDEST_BYTES"):
+        monkeypatch.setattr(scan, name, 256)
+    log = plain_log(10)
+    for _ in range(6):
+        log.append(bytes(200), queue_id=1)
+    dead = dead_tail(log, 33, 4, store_timestamp=START_MS + 10**6)
+    found = account(log.log(tmp_path))
+    assert found.with_mark(Mark.DEAD_TAIL) == dead
+
+
+@pytest.mark.parametrize("number", [3, 18, 19])
+def test_a_spoilt_queue_offset_kills_nothing_behind_it(number: int, tmp_path: Path) -> None:
+    """Later ones of its queue tell, or that there is no room for so many before it; no unit does."""
+    log = plain_log(30)
+    folder = log.write(tmp_path)
+    spoil(folder, log.spans[number][0] + 20, (1 << 40).to_bytes(8, "big"))
+    position, size = log.spans[20]
+    spoil(folder, position, bytes(size))
+    found = account(log_of(folder))
+    assert found.with_mark(Mark.AFTER_DAMAGE) == [p for p, _ in log.spans[21:]]
 
 
 def with_blank_in_front(size: int | None, tmp_path: Path, time_ms: int) -> tuple[MadeLog, Account]:

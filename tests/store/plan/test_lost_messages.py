@@ -14,6 +14,7 @@ from mqstore.formats.hashing import index_hash
 from mqstore.formats.message_properties import KEYS, UNIQ_KEY
 from mqstore.formats.message_properties import parse as parse_properties
 from mqstore.store.audit.messages import Messages
+from mqstore.store.audit.verified import QueueRange, VerifiedRun
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
@@ -29,10 +30,13 @@ from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
 
 from ... import stores
+from ..made_log import MadeLog
 from ..recover.recovered import content, units_of
 
 STORE = "5.3.3-killed"
 PAGE, PAGE_BYTES = 61440, 4096
+QUEUE_OFFSET_AT = 20
+"""Bytes of a record before its queue offset."""
 
 
 @pytest.fixture
@@ -99,6 +103,24 @@ def test_a_lost_page_message_by_message(root: Path) -> None:
         assert set(row["key_hashes"]) <= hashes
         hashed += len(row["key_hashes"])
     assert hashed > 3
+
+
+def test_a_spoilt_number_before_a_gap_gives_nothing_up_behind_it(root: Path) -> None:
+    """Behind a lost record that a unit names the log is no older one, whatever a record before it says: one
+    flipped bit in its queue offset, and all that followed counted as given up by a start before.
+    """
+    found = truth(root)
+    positions = sorted(found)
+    queues = [found[position]["topic"] for position in positions]
+    number = next(n for n in range(30, 90) if queues[n] in queues[n + 4 : n + 8])
+    damage(root, positions[number] + QUEUE_OFFSET_AT, b"\0\0\1")
+    lost = positions[number + 3]
+    damage(root, lost, bytes(positions[number + 4] - lost))
+    assert units_of(root, config_of(root))
+    recovery = examined(root)
+    assert recovery.dead == 0
+    assert recovery.plan is not None and recovery.plan.log_end > positions[-1]
+    assert {row["position"] for row in recovery.named["plan"]} == {lost}
 
 
 def test_a_broken_body_leaves_the_rest(root: Path) -> None:
@@ -197,6 +219,27 @@ def test_a_bounded_number_is_named(tmp_path: Path) -> None:
     kept = np.sort(np.concatenate([part.position for part in lost.messages(log, MOST)]))
     assert MOST <= len(kept) < 2 * MOST + count
     assert kept[:MOST].tolist() == list(range(MOST))
+
+
+def test_of_a_run_those_are_named_that_count(tmp_path: Path) -> None:
+    """A topic that was deleted fills the log up to the first message that is lost."""
+    log = MadeLog(1 << 16)
+    places = [
+        log.append(b"x", topic=topic, queue_offset=k)
+        for topic in (b"gone", b"a")
+        for k in range(30)
+    ]
+    queue = QueueId("a", 0)
+    messages = QueueRange(0, 30, places[30], places[-1], log.end - places[-1])
+    path, no = str(tmp_path / file_name(0)), np.zeros(0, np.int64)
+    begin, last = places[0], places[-1]
+    run = VerifiedRun(
+        path, begin, log.end, last, 0, False, True, None, no, {queue: messages}, {}, []
+    )
+    lost = LostMessages()
+    lost.add_run(run, run.queues)
+    found = list(lost.messages(log.log(tmp_path), 5))
+    assert [(part.queue, part.offset.tolist()) for part in found] == [(queue, [0, 1, 2, 3, 4])]
 
 
 # -- groups -----------------------------------------------------------------------------------------

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.formats.message_properties import format_properties
+from mqstore.formats.message_properties import ITEM_SEPARATOR, format_properties
 from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.findings import Finding
+from mqstore.store.log import scan
+from mqstore.store.log.batch import Batch
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter, WriterOptions
 from mqstore.store.search.store import Store
@@ -38,7 +40,7 @@ def _written(root: Path, messages: list[NewMessage], levels: str = "7s 20s") -> 
     return root
 
 
-def _found(root: Path, code: str, jobs: int = 1, **scope: float) -> list[Finding]:
+def _found(root: Path, code: str, jobs: int = 1, **scope: float | str) -> list[Finding]:
     with Store(root, _SIZES) as store:
         found = verify(store, Scope(**scope), now_ms=_NOW_MS, jobs=jobs)  # type: ignore[arg-type]
     return [finding for finding in found.findings if finding.code == code]
@@ -87,6 +89,39 @@ def test_a_commit_of_nothing_far_in_front_is_told(tmp_path: Path, jobs: int) -> 
     )
     root = _written(tmp_path / "commit", [*_APART, commit, *_APART])
     assert len(_found(root, "I-047", jobs)) == 1
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+@pytest.mark.parametrize("alone", [False, True])
+def test_two_records_of_a_client_without_a_separator_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int, alone: bool
+) -> None:
+    """Wherever a window or a file ends between them; one that stands alone was damaged."""
+    for name in ("NARROW_BYTES", "WINDOW_BYTES", "_WIDEST_BYTES"):
+        monkeypatch.setattr(scan, name, 1 << 12)
+    message = NewMessage(b"orders", bytes(1000), properties=format_properties({"a": "b"}))
+    root = _written(tmp_path / "s", [message] * 251)
+    with Store(root, _SIZES) as store:
+        batches = [item for item in store.log.scan(crc=False) if isinstance(item, Batch)]
+        ends = [
+            end
+            for batch in batches
+            for end in (batch.position + batch.columns.ints("total_size")).tolist()
+        ]
+        files = [(file.start, Path(file.path)) for file in store.log_files.files]
+    assert len(files) > 1 and len(batches) > 20
+    wanted = [
+        number for number in range(len(ends)) if number % 3 == 0 or (number % 3 == 1 and not alone)
+    ]
+    for start, path in files:
+        data = bytearray(path.read_bytes())
+        for end in (ends[number] - start for number in wanted):
+            if 0 < end <= len(data):
+                assert data[end - 1] == ITEM_SEPARATOR[0]
+                data[end - 1] = ord("x")
+        path.write_bytes(data)
+    found = _found(root, "I-055", jobs, broker_version="5.3")
+    assert sum(finding.count for finding in found) == (len(wanted) if alone else 0)
 
 
 def test_a_sample_does_not_miss_what_it_has_not_read(
