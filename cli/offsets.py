@@ -259,10 +259,10 @@ def _edit(edit: dict[str, Any], layout: Layout) -> dict[str, Any]:
 
 
 def _planned(layout: Layout, moving: Moving, wanted: Wanted, common: Common) -> Moves:
-    from ..store.offsets.move import Merge, Only, Take, open_side, parse_wish, plan_moves
+    from ..store.offsets.move import Merge, Only, Take, open_side, parse_reset, plan_moves
     from ..store.search.store import Store
 
-    wishes = [parse_wish(text) for text in moving.reset or ()]
+    resets = [parse_reset(text) for text in moving.reset or ()]
     merge = None
     if moving.merge is not None:
         other = open_side(moving.merge, common.config())
@@ -270,7 +270,7 @@ def _planned(layout: Layout, moving: Moving, wanted: Wanted, common: Common) -> 
             common.warn(note)
         merge = Merge(other.positions.rows, Take(moving.take or ""))
     with Store(layout, common.config()) as store:
-        return plan_moves(store, wishes, merge, wanted.now_ms, Only(wanted.group, wanted.topic))
+        return plan_moves(store, resets, merge, wanted.now_ms, Only(wanted.group, wanted.topic))
 
 
 def _apply(
