@@ -43,7 +43,7 @@ class Parts(Options):
         Option("--queue", metavar="TOPIC[/ID]", help="Queues of a topic, or one of them."),
     ] = None
     queues: Annotated[
-        bool, Option("--queues", help="All queues; those of a RocksDB are built anew as a whole.")
+        bool, Option("--queues", help="All queues; those in a RocksDB are rebuilt as a whole.")
     ] = False
     as_: Annotated[
         Queues | None,
@@ -123,8 +123,7 @@ def repair(
     log itself is damaged, mqstore recover comes first. What stays wrong with a whole store is named,
     with the reason why no repair mends it, and what is left to do.
 
-    --queues builds a RocksDB of queues anew as a whole, where a unit or a row of it differs from the
-    log. --as rocksdb moves queues in files into a RocksDB, --as files back, each queue with its
+    --queues rebuilds a RocksDB of queues as a whole where a unit or a row of it differs from the log. --as rocksdb moves queues in files into a RocksDB, --as files back, each queue with its
     offsets; then storeType is to be changed in broker.conf before the broker starts.
 
     --convert plain reads a DLedger store and makes a plain one of it in another directory, with every
