@@ -1,4 +1,8 @@
-"""The command line: one module per command."""
+"""The command line: one module per command, each a thin shell over `store` or `pipeline`.
+
+`declared` says what a command line is, `options` which options commands share; what is printed as text
+stands in modules that end in `_text`. It may use everything, and imports what is heavy in functions.
+"""
 
 import gc
 

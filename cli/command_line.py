@@ -133,7 +133,7 @@ def _program(
         bool, typer.Option("--version", is_eager=True, help="Show the version.")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("-v", help="With --version: also what reads bulk bytes.")
+        bool, typer.Option("-v", help="With --version: also whether the native kernel is used.")
     ] = False,
 ) -> None:
     if version:

@@ -16,8 +16,8 @@ def diff(a: A, b: B, *, looks: Looks, spark: Spark, common: Common) -> None:
     """Tell where two copies of a store differ: log, messages, queues, index, positions, configuration, timers.
 
     Logs are compared byte by byte where both have them: whether they are one log, the first place where they
-    part, what one side alone has, and of records that differ each field. What is the same is not decoded: whether
-    it is sound `mqstore verify` says. Messages of the rest, or of logs that are no copies of each other, are
+    part, what one side alone has, and of records that differ each field. What is the same is not decoded:
+    `mqstore verify` says whether it is in order. Messages of the rest, or of logs that are no copies of each other, are
     matched by topic, queue and queue offset, and compared by what the producer gave: body as it is stored (one
     that was compressed again may differ), properties, flag, time and host of birth. Their place in the log does
     not count. What has expired on one side is left out. Of several stores those are compared whose paths

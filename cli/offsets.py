@@ -121,21 +121,21 @@ def offsets(
 ) -> None:
     """Tell how far each consumer group is: messages, bytes and time behind, and what is out of range.
 
-    Positions are those that a broker takes when it starts: of config/, in files or in a RocksDB, or of
-    the .bak where a broker takes that; pull and POP groups, light queues and delay levels (which have no
-    group) alike. lag counts messages up to the queue's end; its age is that of the oldest unread one. A
-    position that is out of range is told with what a consumer would do then; so are groups without a
-    subscription, queues of a topic in which a group has no position, groups that never committed
-    (broadcast consumers keep their own), and positions lower than in the .bak.
+    Positions are those that a broker takes when it starts: from config/, in files or in a RocksDB, or
+    from the .bak where a broker takes that; also those of pull and POP groups, of LMQs (light message
+    queues), and of delay levels, which have no group. lag counts messages up to the queue's end; its age
+    is that of the oldest unread one. A position out of range is shown with what a consumer would do then.
+    Also shown: groups without a subscription, queues of a topic in which a group has no position, groups
+    that never committed (broadcast consumers keep their own), and positions lower than in the .bak.
 
-    --compare tells who is ahead in two stores. --reset and --merge plan new positions, inside of the
+    --compare shows who is ahead in two stores. --reset and --merge plan new positions, inside the
     queues, and show them; --apply writes them. What was there is kept in STORE/.mqstore, or in DIR, and
     mqstore undo takes it back. Stop the broker first: a running one writes its own positions over them.
     --group and --topic keep a plan to these; groups of brokers' own are merged only where --group names
-    them. Queues that are behind the log are to be recovered first.
-    What POP consumers have and did not acknowledge comes back besides: mqstore inspect --pop.
+    them. Queues that are behind the log have to be recovered first. Messages that POP consumers have and
+    did not acknowledge come back as well: mqstore inspect --pop.
 
-    Exit code: 0 told, or nothing to move, or moved; 1 --compare found a difference, or there is no such
+    Exit code: 0 shown, moved, or nothing to move; 1 --compare found a difference, or there is no such
     group or queue; 3 without --apply: positions would move, or queues are behind the log.
 
     \b
@@ -259,10 +259,10 @@ def _edit(edit: dict[str, Any], layout: Layout) -> dict[str, Any]:
 
 
 def _planned(layout: Layout, moving: Moving, wanted: Wanted, common: Common) -> Moves:
-    from ..store.offsets.move import Merge, Only, Take, open_side, parse_wish, plan_moves
+    from ..store.offsets.move import Merge, Only, Take, open_side, parse_reset, plan_moves
     from ..store.search.store import Store
 
-    wishes = [parse_wish(text) for text in moving.reset or ()]
+    resets = [parse_reset(text) for text in moving.reset or ()]
     merge = None
     if moving.merge is not None:
         other = open_side(moving.merge, common.config())
@@ -270,7 +270,7 @@ def _planned(layout: Layout, moving: Moving, wanted: Wanted, common: Common) -> 
             common.warn(note)
         merge = Merge(other.positions.rows, Take(moving.take or ""))
     with Store(layout, common.config()) as store:
-        return plan_moves(store, wishes, merge, wanted.now_ms, Only(wanted.group, wanted.topic))
+        return plan_moves(store, resets, merge, wanted.now_ms, Only(wanted.group, wanted.topic))
 
 
 def _apply(

@@ -96,8 +96,8 @@ def put(
             record = message.record(topic or "")
             if topic is None:
                 raise InvalidInput("TOPIC is missing", hint="or take messages with --from FILE")
-            wishes = message.wishes()
-            answers = _put_one(target, record, _body(body, message.body_file), wishes, out)
+            asked = message.producer_options()
+            answers = _put_one(target, record, _body(body, message.body_file), asked, out)
         if out.is_lines:
             from .json_text import line_of
 
@@ -109,7 +109,7 @@ def put(
 
 
 def _put_one(
-    target: Target, record: dict[str, Any], body: bytes, wishes: ProducerOptions, out: Output
+    target: Target, record: dict[str, Any], body: bytes, asked: ProducerOptions, out: Output
 ) -> Iterator[dict[str, Any]]:
     """Append one message and answer it."""
     from ..store.put.producer import as_stored, check_producer_topic
@@ -118,7 +118,7 @@ def _put_one(
     # what makes no sense is refused before anything is touched
     check_producer_topic(reader.with_body(record, body).topic)
     with target.writer(reader) as writer:
-        message = as_stored(reader.with_body(record, body), wishes, writer)
+        message = as_stored(reader.with_body(record, body), asked, writer)
         with held_interrupts():
             stored = writer.append(message)
             writer.sync()

@@ -156,7 +156,7 @@ class Message(Options):
             "keys": self.keys,
         }
 
-    def wishes(self) -> ProducerOptions:
+    def producer_options(self) -> ProducerOptions:
         """What is asked of a broker. Raises InvalidInput."""
         from ..store.errors import InvalidInput
         from ..store.put.producer import ProducerOptions
@@ -167,10 +167,10 @@ class Message(Options):
         except InvalidInput as error:
             raise InvalidInput(f"--deliver-at: {error}") from None
         kind, half = self.compress, self.transaction is Transaction.HALF
-        wishes = ProducerOptions(
+        asked = ProducerOptions(
             self.delay_level, deliver_ms, kind.value if kind else "", self.compress_over
         )
-        return wishes._replace(half=half)
+        return asked._replace(half=half)
 
 
 class Writing(Options):

@@ -188,7 +188,7 @@ def _apply(layout: Layout, before: Judged, change: Change, common: Common) -> Ap
     """Carry the plan out. Raises Refused and all that `apply` does."""
     from ..store.disk.byte_reader import at_rate
     from ..store.disk.layout import Layout
-    from ..store.repair.repair import recovery_again
+    from ..store.repair.repair import replan_with_parts
     from ..store.session.apply import apply
 
     found = before.recovery
@@ -203,7 +203,9 @@ def _apply(layout: Layout, before: Judged, change: Change, common: Common) -> Ap
     version = found.main_version
 
     def again() -> Any:
-        return recovery_again(Layout.open(layout.root, layout.broker_config), version, found.wish)
+        return replan_with_parts(
+            Layout.open(layout.root, layout.broker_config), version, found.options
+        )
 
     shown = None if found.interrupted else found.plan
     files = files_of(layout, change.follow_links)

@@ -149,14 +149,14 @@ def next_steps(seen: Judged, given: Given) -> list[Command]:
 def _command(found: Recovery, given: Given) -> Command:
     """The command that carries the plan out."""
     words = ["--apply"]
-    if found.wish.policy != "keep":
-        words += ["--policy", found.wish.policy]
-    if found.wish.lost_tag:
-        words += ["--lost-tag", found.wish.lost_tag]
-    if found.wish.force_empty_log:
+    if found.options.policy != "keep":
+        words += ["--policy", found.options.policy]
+    if found.options.lost_tag:
+        words += ["--lost-tag", found.options.lost_tag]
+    if found.options.force_empty_log:
         words.append("--force-empty-log")
-    if found.wish.replica:
-        words += ["--replica", found.wish.replica]
+    if found.options.replica:
+        words += ["--replica", found.options.replica]
     return command("recover", found.layout.root, *words, given=given)
 
 
@@ -183,7 +183,7 @@ def _losses(found: Recovery, rows: int | None) -> list[str]:
     topics = sorted(start | plan, key=lambda topic: (-start[topic], -plan[topic], topic))
     if not topics:
         return []
-    if not start and found.wish.policy == "keep":
+    if not start and found.options.policy == "keep":
         gone = (f"  {plan[t]:>9,}  {t}" for t in topics)
         return ["", f"  {'gone':>9}  messages of topic", *folded(gone, len(topics), rows)]
     if found.not_by_files:  # the plan changes nothing, and so saves nothing
@@ -202,7 +202,7 @@ def _given_up(found: Recovery, common: Common, rows: int | None) -> list[str]:
     """
     if found.plan is None or not found.plan.lost.messages:
         return []
-    if found.wish.policy != "keep":
+    if found.options.policy != "keep":
         return _tally("Messages that the plan gives up:", found.plan.lost, common, rows)
     shares = list(found.plan.lost)
     lines = (_size_of(share) for share in shares)

@@ -43,7 +43,7 @@ class Parts(Options):
         Option("--queue", metavar="TOPIC[/ID]", help="Queues of a topic, or one of them."),
     ] = None
     queues: Annotated[
-        bool, Option("--queues", help="All queues; those of a RocksDB are built anew as a whole.")
+        bool, Option("--queues", help="All queues; those in a RocksDB are rebuilt as a whole.")
     ] = False
     as_: Annotated[
         Queues | None,
@@ -123,8 +123,7 @@ def repair(
     log itself is damaged, mqstore recover comes first. What stays wrong with a whole store is named,
     with the reason why no repair mends it, and what is left to do.
 
-    --queues builds a RocksDB of queues anew as a whole, where a unit or a row of it differs from the
-    log. --as rocksdb moves queues in files into a RocksDB, --as files back, each queue with its
+    --queues rebuilds a RocksDB of queues as a whole where a unit or a row of it differs from the log. --as rocksdb moves queues in files into a RocksDB, --as files back, each queue with its
     offsets; then storeType is to be changed in broker.conf before the broker starts.
 
     --convert plain reads a DLedger store and makes a plain one of it in another directory, with every
@@ -178,7 +177,7 @@ def repair(
     applied = after = None
     if change.apply and not before.repair.nothing_to_do:
         applied = _apply(layout, before, change, common)
-        after = _analyze_again(before.repair, broker_version, common)
+        after = _reanalyze(before.repair, broker_version, common)
     given = change.given(broker_version, common)
     _print(before, applied, after, given, common)
     raise Exit(_code(before, after))
@@ -204,14 +203,14 @@ def _analyze(
     return _judged(judged, version, common, look, verified_first=first)
 
 
-def _analyze_again(found: Repair, version: str | None, common: Common) -> Judged:
+def _reanalyze(found: Repair, version: str | None, common: Common) -> Judged:
     from ..store.disk.layout import Layout
-    from ..store.repair.recheck import analyze_again, is_compared
+    from ..store.repair.recheck import is_compared, reanalyze
 
     layout = Layout.open(found.layout.root, found.layout.broker_config)
 
     def look(tell: Callable[[int], None], proved: Proved | None) -> Repair:
-        return analyze_again(found, tell, common.jobs)
+        return reanalyze(found, tell, common.jobs)
 
     return _judged(layout, version, common, look, verified_first=is_compared(found))
 
@@ -258,7 +257,7 @@ def _apply(layout: Layout, before: Judged, change: Change, common: Common) -> Ap
     from ..store.counted import counted
     from ..store.disk.byte_reader import at_rate
     from ..store.disk.layout import Layout
-    from ..store.repair.repair import plan_again
+    from ..store.repair.repair import replan
     from ..store.session.apply import apply
 
     found = before.repair
@@ -272,7 +271,7 @@ def _apply(layout: Layout, before: Judged, change: Change, common: Common) -> Ap
         agree(what, plan, common, _code(before, None))
 
     def again() -> Any:
-        return plan_again(Layout.open(layout.root, layout.broker_config), found.request)
+        return replan(Layout.open(layout.root, layout.broker_config), found.request)
 
     shown = None if found.interrupted else found.plan
     files = files_of(layout, change.follow_links)

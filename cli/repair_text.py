@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..store.broker.profiles import LIGHT_QUEUE_OPTIONS
+from ..store.broker.profiles import LMQ_OPTIONS
 from ..store.counted import counted
 from ..store.findings.next_commands import Command, next_commands, renumbering, repair_command
 from ..store.search.selection import queue_text
@@ -65,8 +65,8 @@ def _after_the_move(found: Repair) -> Iterator[str]:
     """What is to be done before a broker starts on queues of another kind."""
     kind = found.request.kind or ""
     told = found.layout.broker_config
-    light = [f"{name}=true" for name in LIGHT_QUEUE_OPTIONS if told.get_bool(name)]
-    also = f"; for light queues {', '.join(light)}" if kind == "files" and light else ""
+    lmq = [f"{name}=true" for name in LMQ_OPTIONS if told.get_bool(name)]
+    also = f"; for light queues {', '.join(lmq)}" if kind == "files" and lmq else ""
     yield _OPTIONS[kind] + also
 
 
@@ -161,7 +161,7 @@ def next_steps(seen: Judged, given: Given) -> list[Command]:
         kind = found.request.kind or ""
         return [repair_command(found.layout.root, parts, queues, given, kind)]
     steps = next_commands(seen.verdict.findings, found.layout.root, given)
-    mended = found.request.choice.everything  # what that could do is done, a recovery has more
-    if mended and found.plan.shifted:
+    repaired = found.request.choice.everything  # what that could do is done, a recovery has more
+    if repaired and found.plan.shifted:
         return renumbering(found.layout.root, steps, found.plan.shifted, given)
-    return [step for step in steps if step.by_hand or not mended or CUT_OFF in step.codes]
+    return [step for step in steps if step.by_hand or not repaired or CUT_OFF in step.codes]

@@ -36,15 +36,15 @@ class AsSlave(Options):
     ] = None
 
 
-def tell_cut(layout: Layout, wish: AsSlave, common: Common) -> NoReturn:
+def tell_cut(layout: Layout, asked: AsSlave, common: Common) -> NoReturn:
     """Print what is cut off. Raises Exit, BadParameter, and as `slave_cut`."""
     from ..store.disk.byte_reader import at_rate
     from ..store.recover.predict import slave_cut
 
-    if wish.role is None or wish.epoch is None:
+    if asked.role is None or asked.epoch is None:
         raise bad_parameter("--role slave and --epoch FILE belong together")
     with at_rate(common.rate):
-        found = slave_cut(layout, wish.epoch)
+        found = slave_cut(layout, asked.epoch)
     bad = found.outcome == "refuses" or bool(found.lost.messages)
     with common.open_output() as out:
         out.record(found.to_json(), text=_text)

@@ -41,8 +41,7 @@ def stats(
 ) -> None:
     """Count what fills the logs: bytes, records, messages, sizes and times, group by group.
 
-    Bytes and sizes are those of records in the commit log, with their share of all that was counted; a
-    batch record counts as its messages besides. queue is a topic with its number; group the consumer
+    Bytes and sizes are those of records in the commit log, with their share of all that was counted; batch record also counts each of its messages. queue is a topic with its number; group the consumer
     group of retries and dead letters, else the producer group of transactions; kind what a topic is for
     (user, retry, dead_letter, delay, transaction, system); host the producer's address; hour and day
     those of storing, in UTC (ms since 1970); size a power of 2; file the log's. Percentiles of sizes are

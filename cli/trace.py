@@ -111,7 +111,7 @@ def trace(
     """Tell the life of one message, and why a group has got it or not.
 
     The story has every record of the message in order: sent, half message and what decided it, delay
-    level or timer and when it fires, each queue and light queue that names it, index items, POP,
+    level or timer and when it fires, each queue and LMQ (light message queue) that names it, index items, POP,
     retries and dead letters of each group, what superseded it, what was sent again with the same unique
     key. Each line has its place, so that it can be looked at.
 

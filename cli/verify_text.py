@@ -177,10 +177,10 @@ def _commands(commands: list[Command]) -> Iterator[str]:
 def _beyond(about: list[Finding], commands: list[Command], *, no_plan: bool) -> Iterator[str]:
     """Why no command mends what is left. no_plan: of this store, whatever is wrong with it."""
     from ..store.findings.next_commands import MENDS, cure_of, refused
-    from ..store.repair.recheck import why_beyond
+    from ..store.repair.recheck import why_unrepairable
 
     mended = {code for each in commands if each.changes for code in each.codes}
     left = {finding.code: finding for finding in reversed(about) if finding.code not in mended}
     for code, finding in sorted(left.items()):
         if not no_plan or (cure_of(finding) not in MENDS and not refused([finding])):
-            yield f"  {code} is beyond repair: {why_beyond(code)}"
+            yield f"  {code} is beyond repair: {why_unrepairable(code)}"

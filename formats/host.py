@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from .quick_tables import IPV4_BYTES, IPV6_BYTES
+from .quick import IPV4_BYTES, IPV6_BYTES
 
 
 @lru_cache(maxsize=4096)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from construct import Bytes, IfThenElse, Int8sb, Int16sb, Int32sb, Int32ub, Int64sb, Rebuild, Struct
 from construct import this as _record
 
-from . import quick_tables
+from . import quick
 from .host import host_of, host_text
 from .primitives import HOST_V4, HOST_V6, record_size_field, size_
 from .sys_flag import COMPRESSION_MASK, TRANSACTION_MASK, SysFlag
@@ -67,7 +67,7 @@ MESSAGE = Struct(
 
 
 #: The smallest record a broker passes: empty topic, body and properties (spec 1.14).
-SMALLEST: int = quick_tables.SMALLEST
+SMALLEST: int = quick.SMALLEST
 #: Longest topic of version 1 and longest property text, by the width of their length fields.
 TOPIC_BYTES_MAX_V1 = 127
 PROPERTIES_BYTES_MAX = 32767

@@ -17,6 +17,8 @@ PRE_FILL: tuple[int, ...] = quick_tables.PRE_FILL
 EXT_ADDRESS_MAX: int = quick_tables.EXT_ADDRESS_MAX
 MAGICS: tuple[int, ...] = quick_tables.MAGICS
 SMALLEST: int = quick_tables.SMALLEST
+IPV4_BYTES: int = quick_tables.IPV4_BYTES
+IPV6_BYTES: int = quick_tables.IPV6_BYTES
 Steps = tuple[Any, ...]
 
 _struct = lru_cache(maxsize=64)(Struct)
@@ -30,8 +32,8 @@ def fixed(steps: Steps) -> Struct:
 
 UNIT = fixed(quick_tables.UNIT)
 _MESSAGE_IDS = {
-    quick_tables.IPV4_BYTES: fixed(quick_tables.MESSAGE_ID_V4),
-    quick_tables.IPV6_BYTES: fixed(quick_tables.MESSAGE_ID_V6),
+    IPV4_BYTES: fixed(quick_tables.MESSAGE_ID_V4),
+    IPV6_BYTES: fixed(quick_tables.MESSAGE_ID_V6),
 }
 OFFSET_DIGITS = 2 * quick_tables.OFFSET_BYTES
 _OFFSET_MASK = (1 << 4 * OFFSET_DIGITS) - 1

@@ -1,4 +1,4 @@
-"""Records that a recovery writes in the place of what was lost (design, "Plans"; not RocketMQ's own).
+"""Records that a recovery writes in the place of what was lost (not RocketMQ's own).
 
 A **tombstone** is an ordinary record at the place and of the size of a lost one, for the same topic,
 queue and queue offset; the property LOST marks it. A **filler** closes bytes that belong to no queue

@@ -1,4 +1,6 @@
-"""The Spark data pipeline.
+"""The Spark data pipeline: data sources, and tasks over stores and parts of logs.
+
+It may use `store` and `formats`.
 
 `session()` starts a Spark that knows the data sources, on a machine without Java, too. Sessions that
 others start find the sources by themselves (the modules `pyspark_rocketmq_…` beside this package);

@@ -20,7 +20,7 @@ import numpy as np
 
 from mqstore.store.damage.scenario import write
 from mqstore.store.damage.scenarios import (
-    Spoil,
+    Corrupt,
     Spot,
     flip_bit,
     garbage,
@@ -95,7 +95,7 @@ class Damage:
         return f"{self.kind} at {self.path.name}:{self.offset}+{self.length}"
 
 
-KINDS: dict[str, Spoil | None] = {
+KINDS: dict[str, Corrupt | None] = {
     **{
         spoil.__name__: spoil
         for spoil in (flip_bit, zero_page, garbage, truncate, torn_tail, wrong_size)

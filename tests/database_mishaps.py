@@ -87,7 +87,7 @@ class Entries:
         self.change[BOUNDS][ROW] = CHECKPOINT.build({"physical_offset": position})
 
 
-Spoil = Callable[[Entries, Queue, random.Random], None]
+Corrupt = Callable[[Entries, Queue, random.Random], None]
 
 
 def units_lost(entries: Entries, queue: Queue, chance: random.Random) -> None:
@@ -210,7 +210,7 @@ def lost_row(entries: Entries, queue: Queue, chance: random.Random) -> None:
     entries.change[BOUNDS][ROW] = chance.choice((None, None, b"", b"\0" * 3, b"\0" * 16))
 
 
-ENTRIES: tuple[Spoil, ...] = (
+ENTRIES: tuple[Corrupt, ...] = (
     *(units_lost, tail_lost, queue_lost, earlier, unit_wrong, units_beyond, max_row, min_row),
     *(no_row, odd_row, ghost, other_row, lost_row),
 )

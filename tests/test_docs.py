@@ -188,8 +188,18 @@ def test_links_of_the_specification_lead_somewhere() -> None:
             assert (path.parent / link).exists(), f"{path.name}: {link}"
 
 
-@pytest.mark.parametrize("words", ["the contract", "repair answers", "shared/", "stop 9"])
+@pytest.mark.parametrize(
+    "words", ["the contract", "repair answers", "shared/", "stop 9", "(design"]
+)
 def test_code_speaks_of_nothing_that_a_reader_does_not_have(words: str) -> None:
     """What the project was made from lies elsewhere; what of it a reader needs is in docs/."""
     paths = [p for f in ("formats", "store", "pipeline", "cli") for p in (ROOT / f).rglob("*.py")]
     assert [str(path) for path in paths if words in text(path).lower()] == []
+
+
+@pytest.mark.parametrize("words", ["is told", "are told", "anew", "takes on", "taken on"])
+def test_help_has_no_words_of_our_own(words: str) -> None:
+    """The manual is made of the help of the commands."""
+    pages = sorted((ROOT / "man/man1").glob("*.1"))
+    assert pages
+    assert [page.name for page in pages if re.search(rf"\b{words}\b", text(page))] == []

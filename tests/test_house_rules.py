@@ -468,3 +468,16 @@ def test_no_function_of_the_cli_takes_more_than_eight_parameters() -> None:
                 count = sum(each.arg not in ("self", "cls") for each in taken)
                 long += [f"{path.name}: {node.name} takes {count}"] if count > 8 else []
     assert not long
+
+
+def test_tables_of_a_quick_start_have_one_door() -> None:
+    """`formats/quick.py`, whose results a test holds to construct's."""
+    wrong = [
+        place(path, node)
+        for path in modules(*PACKAGES)
+        if path != ROOT / "formats/quick.py"
+        for node in nodes(path)
+        if isinstance(node, ast.ImportFrom)
+        if "quick_tables" in {(node.module or "").rpartition(".")[2], *(n.name for n in node.names)}
+    ]
+    assert not wrong

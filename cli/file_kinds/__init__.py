@@ -1,7 +1,8 @@
 """What `dump` and `inspect` say of each kind of file: one module per kind, named as the kind.
 
 A module has `chunks` and `summary` (see `chunks.FileKind`). It is imported when its kind is asked
-for; files whose content `formats` tells as tables share `config_json`. A new kind is a new module, a line in `formats.kinds`, and what tells it in `store.recognise`.
+for; files whose content `formats` describes as tables share `config_json`. A new kind is a new
+module, a line in `formats/kinds.py`, and what recognises it in `store/inspect/recognise.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Stores as Arrow: messages, units, items, offsets and findings as columns, with the names of the JSON.
 
 One declaration of columns and types for local commands, the library and the data sources of Spark.
-Needs pyarrow (extra `arrow`), and is imported only by what makes or takes Arrow.
+Needs pyarrow (extra `arrow`), and is imported only by what makes or takes Arrow. It may use
+`verify`, `offsets` and all below them.
 """
 
 from __future__ import annotations

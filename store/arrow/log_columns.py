@@ -30,7 +30,7 @@ from ...formats.host import host_text
 from ...formats.message import MESSAGE
 from ...formats.message_id import MESSAGE_ID_V4, MESSAGE_ID_V6
 from ...formats.property_columns import Items, ends_with_crc_item
-from ...formats.quick_tables import IPV4_BYTES, IPV6_BYTES
+from ...formats.quick import IPV4_BYTES, IPV6_BYTES
 from ...formats.sys_flag import SysFlag
 from ..columns import dictionary
 from ..errors import LimitExceeded

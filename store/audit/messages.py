@@ -251,51 +251,51 @@ class LogObserver(Protocol):
 
 def scan_messages(
     log: CommitLog,
-    auditors: list[LogObserver],
+    observers: list[LogObserver],
     how: Dispatching,
     *,
     start: int | None = None,
     crc: bool = True,
     progress: Callable[[int], None] | None = None,
     items: Iterable[Batch | Extent] | None = None,
-    sound: VerifiedLog | None = None,
+    verified: VerifiedLog | None = None,
 ) -> None:
     """Scan the log once for all auditors. Raises Unreadable.
 
     how: what is dispatched. start: position of a record to begin at. crc: check the
     bodies. progress: called with the position reached. items: a scan to take instead of one of the
-    whole log. sound: what is in order; the scan
+    whole log. verified: what is in order; the scan
     leaves out those of its runs whose records no auditor has to see.
     """
     pending = _Pending()
 
     def can_skip(run: VerifiedRun) -> bool:
-        _hand_out(pending, auditors)
-        return _hand_out_run(run, auditors)
+        _hand_out(pending, observers)
+        return _hand_out_run(run, observers)
 
-    if items is None and sound is not None:
-        items = _Beside(log, crc, sound, can_skip)
+    if items is None and verified is not None:
+        items = _Beside(log, crc, verified, can_skip)
     elif items is None:
         items = log.scan(start, crc=crc, reuse=True, noting=NOTING_HASHES)
     for item in items:
         if isinstance(item, Extent):
-            for auditor in auditors:
-                auditor.extent(item)
+            for observer in observers:
+                observer.extent(item)
             continue
         if progress is not None:
             progress(item.end)
         if item.mark > Mark.AFTER_DAMAGE:
-            for auditor in auditors:
-                auditor.stale(item)
+            for observer in observers:
+                observer.stale(item)
             continue
         dispatched = dispatch_columns(item.columns, how)
-        for auditor in auditors:
-            auditor.records(item, dispatched)
+        for observer in observers:
+            observer.records(item, dispatched)
         pending.add(item, dispatched)
         del item, dispatched  # while the next window is read nobody holds the columns of the last
         if pending.count >= AT_ONCE:
-            _hand_out(pending, auditors)
-    _hand_out(pending, auditors)
+            _hand_out(pending, observers)
+    _hand_out(pending, observers)
 
 
 class _Beside:
@@ -305,12 +305,16 @@ class _Beside:
     """
 
     def __init__(
-        self, log: CommitLog, crc: bool, sound: VerifiedLog, can_skip: Callable[[VerifiedRun], bool]
+        self,
+        log: CommitLog,
+        crc: bool,
+        verified: VerifiedLog,
+        can_skip: Callable[[VerifiedRun], bool],
     ) -> None:
         self._log, self._crc, self._takes = log, crc, can_skip
-        self._runs = {run.begin: run for run in sound.runs}
+        self._runs = {run.begin: run for run in verified.runs}
         self._begins = np.array(sorted(self._runs), np.int64)
-        self._blanks = {item.position: item for item in sound.items if isinstance(item, Extent)}
+        self._blanks = {item.position: item for item in verified.items if isinstance(item, Extent)}
         self._at = log.min_offset
         self._recent = TailHistory()
 
@@ -357,22 +361,22 @@ class _Beside:
         return True
 
 
-def _hand_out_run(run: VerifiedRun, auditors: list[LogObserver]) -> bool:
+def _hand_out_run(run: VerifiedRun, observers: list[LogObserver]) -> bool:
     """Give all auditors a run without its records; False: some want to see these."""
-    from .verified import TakesRuns
+    from .verified import SkipsRuns
 
-    takers = [auditor for auditor in auditors if isinstance(auditor, TakesRuns)]
-    if len(takers) < len(auditors) or not all(taker.can_skip(run) for taker in takers):
+    takers = [observer for observer in observers if isinstance(observer, SkipsRuns)]
+    if len(takers) < len(observers) or not all(taker.can_skip(run) for taker in takers):
         return False
     for taker in takers:
         taker.skip(run)
     return True
 
 
-def _hand_out(pending: _Pending, auditors: list[LogObserver]) -> None:
+def _hand_out(pending: _Pending, observers: list[LogObserver]) -> None:
     for messages in pending.take():
-        for auditor in auditors:
-            auditor.messages(messages)
+        for observer in observers:
+            observer.messages(messages)
 
 
 def messages_of(batch: Batch) -> Iterator[Messages]:

@@ -37,7 +37,7 @@ from ..log.commit_log import CommitLog, record_behind, used_bytes
 from ..log.message import Mark
 from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, FileUnits, Numbers, QueueNumbers, Units
 from .messages import AT_ONCE, points_at
-from .verified import Facts, Found, PackedItems, QueueRange, SoundQueue, VerifiedLog, is_long
+from .verified import Facts, Found, PackedItems, QueueRange, VerifiedLog, VerifiedQueue, is_long
 
 if TYPE_CHECKING:
     from ..queues.rocksdb_copy import CopiedQueues
@@ -49,7 +49,7 @@ _LONG_PROPERTIES = 4096
 _NAMES_QUEUES = INNER_MULTI_DISPATCH.encode()
 
 
-class Light(NamedTuple):
+class Lmq(NamedTuple):
     """Records that name further queues. version: whose rules count. further: None: they get no units."""
 
     version: str
@@ -98,7 +98,7 @@ class Laid(NamedTuple):
 class Proof:
     """What it takes to prove any part of a log.
 
-    queues: those that a message may belong to. tagged: tags are indexed, too. light: None where no
+    queues: those that a message may belong to. tagged: tags are indexed, too. lmq: None where no
     message is of several queues. making: no queue has anything on disk: by these rules the units are made,
     and the items of an index that has nothing either. copied: whose files the queues are, if they are in a
     RocksDB. first_apart: the record at position 0 is a run of its own.
@@ -108,7 +108,7 @@ class Proof:
     queues: QueueNumbers
     index: IndexFiles
     tagged: bool
-    light: Light | None = None
+    lmq: Lmq | None = None
     making: Dispatching | None = None
     copied: CopiedQueues | None = None
     first_apart: bool = False
@@ -124,11 +124,11 @@ class Prover:
     def __init__(self, proof: Proof, start: int) -> None:
         self._queues, self._index = proof.queues, proof.index
         self._covered, self._tagged = proof.index.ranges, proof.tagged
-        self._light, self._making = proof.light, proof.making
+        self._lmq, self._making = proof.lmq, proof.making
         self._copied, self._first_apart = proof.copied, proof.first_apart
         self._next = np.full(len(proof.queues), -1, np.int64)
         self._unindexed: int | None = None
-        self._found = Found(proof.log, start, proof.light.version if proof.light else "")
+        self._found = Found(proof.log, start, proof.lmq.version if proof.lmq else "")
         self._windows: list[_Window] = []
         self._waiting = 0
         self._reach = 0
@@ -183,14 +183,14 @@ class Prover:
         """The messages of a batch; None if some record is of a queue that is not there, or names further
         queues where there are none: some brokers stumble over such a record all the same (spec 2.9, B11).
         """
-        light, making = self._light, self._making
+        lmq, making = self._lmq, self._making
         if dispatched is not None:
             named = dispatched.properties.has_name(INNER_MULTI_DISPATCH)
         else:
             named = _NAMES_QUEUES in batch.columns.ragged("properties").buffer.tobytes()
-        if named and light is None:
+        if named and lmq is None:
             return None
-        how = making or (light.further if named and light is not None else None)
+        how = making or (lmq.further if named and lmq is not None else None)
         made = None
         if how is not None:
             known = dispatched is not None and dispatched.is_as(how, named=named)
@@ -365,19 +365,19 @@ _TAIL_BYTES = 1 << 18
 """So much behind the last unit of a queue is looked at, to its end."""
 
 
-def with_sound_queues(sound: VerifiedLog, snapshot: Snapshot) -> VerifiedLog:
+def with_verified_queues(verified: VerifiedLog, snapshot: Snapshot) -> VerifiedLog:
     """The same, and in which queues there is nothing else: nobody has to read these again.
 
     Of a queue with much behind its last message, zeros or not, others have to see.
     """
-    if sound.copied is not None:
-        return sound
+    if verified.copied is not None:
+        return verified
     found = {}
-    for name, messages in sound.ranges().items():
+    for name, messages in verified.ranges().items():
         entries = snapshot.queues.get(name, ())
         if entries and _has_nothing_else(messages, entries, snapshot.queue_file_bytes):
-            found[name] = SoundQueue(messages, entries)
-    return replace(sound, queues=found)
+            found[name] = VerifiedQueue(messages, entries)
+    return replace(verified, queues=found)
 
 
 def _has_nothing_else(messages: QueueRange, entries: tuple[Entry, ...], file_bytes: int) -> bool:
@@ -450,13 +450,13 @@ def in_parts(
             stack.enter_context(Forked(partial(part, begin, end, None)))
             for begin, end in bounds[1:]
         ]
-        sound = part(*bounds[0], _of_all(bounds, tell))
+        verified = part(*bounds[0], _of_all(bounds, tell))
         for child, (begin, end) in zip(children, bounds[1:], strict=True):
             found = child.result() or part(begin, end, tell)
-            sound = found.after(sound)
+            verified = found.after(verified)
             if tell is not None:
-                tell(sound.items[-1].end if sound.items else end)
-    return sound
+                tell(verified.items[-1].end if verified.items else end)
+    return verified
 
 
 def _of_all(

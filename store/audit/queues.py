@@ -34,7 +34,7 @@ from ..queues.units import (
     pre_fill,
 )
 from .messages import Kind, Messages, compare
-from .verified import QueueRange, SoundQueue
+from .verified import QueueRange, VerifiedQueue
 
 _LOOKED_UP_AT_ONCE = 1000
 _WINDOW = 4096
@@ -60,7 +60,7 @@ class QueueAudit:
     #: A shifted queue gets the numbers of its records.
     renumber: bool = False
     spill: Spill = field(default_factory=Spill)
-    known: SoundQueue | None = None
+    known: VerifiedQueue | None = None
     #: Something is wrong only because of `exact`.
     exact_alone: bool = False
     first: int = -1
@@ -89,7 +89,7 @@ class QueueAudit:
         room = (queue_range.first_position - self.last_position) // SMALLEST
         return self.first < 0 or 0 <= queue_range.first - self.next <= room
 
-    def add_sound(self, queue_range: QueueRange, made: Sequence[Units] = ()) -> None:
+    def add_verified(self, queue_range: QueueRange, made: Sequence[Units] = ()) -> None:
         """Messages that stay in the log, in order; with their units, unless these are `made`."""
         if self.first < 0:
             self.first, self.first_position = queue_range.first, queue_range.first_position
@@ -186,7 +186,7 @@ class QueueAudit:
         front = 0 < self.first <= self.first_position // SMALLEST and not self.log_start
         return [*([Hole(0, self.first, 0, self.first_position)] if front else []), *self.holes]
 
-    def unnamed(self) -> Ints:
+    def unreferenced(self) -> Ints:
         """Positions of the messages that their unit does not name."""
         return np.concatenate(
             [np.zeros(0, np.int64), *(u["physical_offset"] for u in self._fill_units)]
@@ -202,7 +202,7 @@ class QueueAudit:
         units = joined([self._read(offset, 1) for offset in beside if offset >= 0])
         return bool(((units["physical_offset"] >= self.log_start) & is_used(units)).any())
 
-    def is_misnamed_at(self, log: CommitLog, offset: int) -> bool:
+    def has_wrong_offset_at(self, log: CommitLog, offset: int) -> bool:
         """A unit names a record by its size, and the queue is not shifted: the units beside it
         name the records of their own places.
 

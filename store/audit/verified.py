@@ -118,7 +118,7 @@ class QueueRange(NamedTuple):
         )
 
 
-class SoundQueue(NamedTuple):
+class VerifiedQueue(NamedTuple):
     """A queue whose files hold the units of these messages, from the first file's first unit on, and
     zeros behind them. entries: its files.
     """
@@ -197,7 +197,7 @@ class VerifiedLog:
     made_by: Dispatching | None = None
     copied: CopiedQueues | None = None
     tagged: bool = False
-    queues: Mapping[QueueId, SoundQueue] = field(default_factory=dict)
+    queues: Mapping[QueueId, VerifiedQueue] = field(default_factory=dict)
     reach: int = 0
 
     def is_exact(self, run: VerifiedRun) -> bool:
@@ -232,7 +232,7 @@ class VerifiedLog:
         """Of each queue, up to `end`: the first offset, and the one behind the last."""
         return {queue: (found.first, found.next) for queue, found in self.ranges().items()}
 
-    def queue_of(self, name: QueueId, entries: tuple[Entry, ...]) -> SoundQueue | None:
+    def queue_of(self, name: QueueId, entries: tuple[Entry, ...]) -> VerifiedQueue | None:
         """The queue if it has these files, and nothing but what is in order in them."""
         found = self.queues.get(name)
         return found if found is not None and found.entries == entries else None
@@ -277,7 +277,7 @@ class VerifiedLog:
 
 
 @runtime_checkable
-class TakesRuns(Protocol):
+class SkipsRuns(Protocol):
     """An auditor that need not see the records of a run."""
 
     def can_skip(self, run: VerifiedRun) -> bool:

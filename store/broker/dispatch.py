@@ -76,7 +76,7 @@ class Dispatched:
     """What a batch adds to queues and index.
 
     topics: names that `units.topic_id` counts, LMQ among them, as Java reads them. count: number
-    of records of the batch. poisoned: rows of records whose LMQ offsets a broker cannot read: it
+    of records of the batch. undispatchable: rows of records whose LMQ offsets a broker cannot read: it
     throws there for ever (spec 2.9, B11); here only the bad name is left out. stored_topics, properties:
     what was made of these columns on the way. how: what was asked for.
     """
@@ -85,7 +85,7 @@ class Dispatched:
     units: Units
     items: IndexItems
     count: int
-    poisoned: Ints
+    undispatchable: Ints
     stored_topics: Dictionary
     properties: Items
     how: Dispatching
@@ -94,9 +94,9 @@ class Dispatched:
         """The same would be made if that was asked for. named: records may name further queues."""
         own, record = self.how, self.units.record
         items = not how.items or (own.items and own.index_tags == how.index_tags)
-        light = how.multi_dispatch and named
+        lmq = how.multi_dispatch and named
         alone = bool((record[1:] > record[:-1]).all())  # no record has a unit besides its own
-        return items and alone and not light and own.delay_levels == how.delay_levels
+        return items and alone and not lmq and own.delay_levels == how.delay_levels
 
 
 def dispatch(batch: HasColumns, how: Dispatching) -> Dispatched:
@@ -126,18 +126,18 @@ def dispatch_columns(
         codes = _deliver_times(columns, scheduled, hashes, properties, levels)
     own = np.flatnonzero(transaction & SysFlag.PREPARED == 0)
     units = _units(columns, own, topics.ids, codes)
-    poisoned = np.zeros(0, np.int64)
+    undispatchable = np.zeros(0, np.int64)
     if how.multi_dispatch:
-        light = _LightQueues(texts, how)
+        lmq = _LmqQueues(texts, how)
         closed = how.lmq_closed
         for row, queues, offsets in _named_queues(properties, own, topics.ids, texts, closed):
-            light.add(row, queues, offsets, int(columns.ints("queue_id")[row]))
-        units = light.merge(units, columns, hashes)
-        texts, poisoned = light.topics, np.array(light.poisoned, np.int64)
+            lmq.add(row, queues, offsets, int(columns.ints("queue_id")[row]))
+        units = lmq.merge(units, columns, hashes)
+        texts, undispatchable = lmq.topics, np.array(lmq.undispatchable, np.int64)
     items, with_tags = _NO_ITEMS, tags if how.index_tags else None
     if how.items:
         items = _items(columns, topics.ids, topics.values, properties, with_tags)
-    return Dispatched(texts, units, items, len(columns), poisoned, topics, properties, how)
+    return Dispatched(texts, units, items, len(columns), undispatchable, topics, properties, how)
 
 
 def _int64(column: npt.NDArray[np.generic]) -> Ints:
@@ -193,12 +193,12 @@ def _named_queues(
     return list(zip(rows.tolist(), queues[rows].tolist(), offsets[rows].tolist(), strict=True))
 
 
-class _LightQueues:
+class _LmqQueues:
     """Units of records that name further queues, made row by row: they are rare."""
 
     def __init__(self, texts: list[str], how: Dispatching) -> None:
         self.topics = list(texts)
-        self.poisoned: list[int] = []
+        self.undispatchable: list[int] = []
         self._ids = {text: i for i, text in enumerate(texts)}
         self._how = how
         self._rows: list[tuple[int, int, int, int]] = []
@@ -214,7 +214,7 @@ class _LightQueues:
                 continue
             offset = int(text) if re.fullmatch(r"\+?[0-9]{1,19}", text) else -1
             if not 0 <= offset <= _LARGEST_OFFSET:
-                self.poisoned.append(row)
+                self.undispatchable.append(row)
             elif self._has_queue(name):
                 topic_id = self._ids.setdefault(name, len(self._ids))
                 if topic_id == len(self.topics):
@@ -227,8 +227,8 @@ class _LightQueues:
 
     def _has_queue(self, name: str) -> bool:
         """A broker makes a unit for this name, if it does not skip it."""
-        light = name.startswith(LMQ_PREFIX) and not name.startswith(LITE_PREFIX)
-        return bool(name) and not (light and self._how.lite_alone)
+        lmq = name.startswith(LMQ_PREFIX) and not name.startswith(LITE_PREFIX)
+        return bool(name) and not (lmq and self._how.lite_alone)
 
     def merge(self, units: Units, columns: Columns, hashes: Ints) -> Units:
         """The own units and these, record by record, each record's own unit first."""

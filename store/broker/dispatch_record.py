@@ -13,7 +13,7 @@ from ...formats.message_properties import RETRY_PREFIX
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
 from .system_topics import LOWER_PREFIX, SCHEDULE_TOPIC, delay_ms
 
-LIGHT_CLOSED = (RETRY_PREFIX, LOWER_PREFIX, SCHEDULE_TOPIC)
+LMQ_CLOSED = (RETRY_PREFIX, LOWER_PREFIX, SCHEDULE_TOPIC)
 """How topics begin whose messages go to no light queues, since 5.3 (spec 2.9)."""
 _TAG_MARK = "T#"
 
@@ -22,8 +22,8 @@ class Dispatching(NamedTuple):
     """What a broker makes of a batch of records.
 
     items: index items are made; index_tags: of tags, too, as since 5.4. multi_dispatch: units for the names in
-    INNER_MULTI_DISPATCH. slash_names: also for names with a `/`, as 4.9 does. light_closed: how topics begin
-    whose messages get none. light_zero: light queues have the number 0, not that of the message's queue
+    INNER_MULTI_DISPATCH. slash_names: also for names with a `/`, as 4.9 does. lmq_closed: how topics begin
+    whose messages get none. lmq_zero: light queues have the number 0, not that of the message's queue
     (enableLmq). delay_levels: ms of levels 1, 2, …; None: the broker's default. lite_alone: of light queues
     those of LITE topics get units, as a broker with rocksdbCQSelectiveDoubleWriteEnable keeps no others.
     """
@@ -32,7 +32,7 @@ class Dispatching(NamedTuple):
     items: bool = True
     multi_dispatch: bool = True
     slash_names: bool = False
-    lmq_closed: tuple[str, ...] = LIGHT_CLOSED
+    lmq_closed: tuple[str, ...] = LMQ_CLOSED
     lmq_zero: bool = True
     delay_levels: tuple[int, ...] | None = None
     lite_alone: bool = False

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ...formats.message_properties import RETRY_PREFIX
 from ..errors import InvalidInput
-from .dispatch_record import LIGHT_CLOSED, Dispatching
+from .dispatch_record import LMQ_CLOSED, Dispatching
 from .system_topics import (
     CHECKED_TOO_OFTEN,
     DEAD_LETTER_PREFIX,
@@ -154,7 +154,7 @@ class DispatchRules(NamedTuple):
     #: names with a slash get units, too (B12)
     slash_names: bool = False
     #: how topics begin whose messages go to no further queues
-    lmq_closed: tuple[str, ...] = LIGHT_CLOSED
+    lmq_closed: tuple[str, ...] = LMQ_CLOSED
     #: hashSlotCount of an index counts puts, not slots (up to 4.7.0)
     counts_puts: bool = False
     #: after a crash only what ends at or before the confirmed offset (`duplicationEnable`, by source)
@@ -192,7 +192,7 @@ class DatabaseRules(NamedTuple):
     hybrid: bool
     #: knows useSeparateStorePathForRocksdbCQ and combineCQUseRocksdbForLmq (since 5.5.0); these have to
     #: be together with the double write
-    light: bool
+    lmq: bool
     #: a database that has nothing yet is not waited for when the first file is looked for (since 5.5.0)
     skips_new: bool
     #: the first record of a file has to pass the check, and to have a store time (since 5.4.0)
@@ -317,7 +317,7 @@ PROFILES: dict[str, Profile] = {
             ),
             DispatchRules(True, ReputStart.LOG_END, index_tags=False, multi_dispatch=True),
             TimerRules(clamps=True, any_size=False),
-            DatabaseRules(hybrid=False, light=False, skips_new=False, checks_first=False),
+            DatabaseRules(hybrid=False, lmq=False, skips_new=False, checks_first=False),
         ),
         Profile(
             "5.4",
@@ -341,7 +341,7 @@ PROFILES: dict[str, Profile] = {
             TimerRules(clamps=True, any_size=True),
             DatabaseRules(
                 hybrid=True,
-                light=False,
+                lmq=False,
                 skips_new=False,
                 checks_first=True,
                 accelerated_when_clean=True,
@@ -367,7 +367,7 @@ PROFILES: dict[str, Profile] = {
             DispatchRules(True, ReputStart.LOG_END, index_tags=True, multi_dispatch=True),
             TimerRules(clamps=True, any_size=True),
             DatabaseRules(
-                hybrid=True, light=True, skips_new=True, checks_first=True, looks_ahead=True
+                hybrid=True, lmq=True, skips_new=True, checks_first=True, looks_ahead=True
             ),
         ),
     )
@@ -430,7 +430,7 @@ def _number(version: str) -> tuple[int, int, int]:
     return int(match[1]), int(match[2]), int(match[3] or 0)
 
 
-class LightQueueRules(NamedTuple):
+class LmqRules(NamedTuple):
     """How a generation names offsets of light queues (spec 2.9; measured).
 
     options: all have to be on. undecided: PREPARED and ROLLBACK messages get offsets, too;
@@ -463,7 +463,7 @@ class WriterProfile(NamedTuple):
     __transactionId__; keeps_real_topic: a committed one keeps REAL_TOPIC and REAL_QID; op_lists: an op
     record ends its offsets with commas (spec 1.10). closed_topics: nobody may send to these;
     long_topics: how topics begin that may have 255 characters, not 127.
-    whole_records: maxMessageSize limits records, not bodies (spec 1.4). light_queues: None in a
+    whole_records: maxMessageSize limits records, not bodies (spec 1.4). lmq_queues: None in a
     generation without them.
     """
 
@@ -485,7 +485,7 @@ class WriterProfile(NamedTuple):
     closed_topics: frozenset[str]
     long_topics: tuple[str, ...]
     whole_records: bool
-    lmq_queues: LightQueueRules | None
+    lmq_queues: LmqRules | None
 
     @property
     def version(self) -> str:
@@ -528,7 +528,7 @@ _4_9 = _OLDEST._replace(
     batch_properties=True,
     closed_topics=_CLOSED,
     whole_records=False,
-    lmq_queues=LightQueueRules(
+    lmq_queues=LmqRules(
         options=("enableMultiDispatch",),
         undecided=True,
         undecided_count=False,
@@ -546,7 +546,7 @@ _5_1 = _4_9._replace(
     timer=True,
     transaction_ids=True,
     op_lists=True,
-    lmq_queues=LightQueueRules(
+    lmq_queues=LmqRules(
         options=("enableMultiDispatch", "enableLmq"),
         undecided=False,
         undecided_count=False,
@@ -560,7 +560,7 @@ _5_3 = _5_1._replace(
     start=profile_of("5.3"),
     final_separator=True,
     property_crc=True,
-    lmq_queues=LightQueueRules(
+    lmq_queues=LmqRules(
         options=("enableLmq",),
         undecided=True,
         undecided_count=True,
@@ -583,8 +583,8 @@ _5_5_1 = _5_5._replace(start=profile_of("5.5.1"))
 
 _ALL = (_OLDEST, _4_9, _5_1, _5_3, _5_4, _5_5, _5_5_1)
 _WRITERS = {writer.version: writer for writer in _ALL}
-_LIGHT = [writer.lmq_queues for writer in _WRITERS.values() if writer.lmq_queues]
-LIGHT_QUEUE_OPTIONS = tuple(sorted({option for rules in _LIGHT for option in rules.options}))
+_LMQ = [writer.lmq_queues for writer in _WRITERS.values() if writer.lmq_queues]
+LMQ_OPTIONS = tuple(sorted({option for rules in _LMQ for option in rules.options}))
 """All switches without which a broker of some generation keeps no light queues."""
 
 

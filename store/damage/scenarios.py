@@ -74,7 +74,7 @@ class Spot(NamedTuple):
         return self.begin + rng.randrange(len(self.data))
 
 
-Spoil = Callable[[Spot, random.Random], Edit]
+Corrupt = Callable[[Spot, random.Random], Edit]
 
 
 def flip_bit(spot: Spot, rng: random.Random) -> Edit:

@@ -1,5 +1,5 @@
 """Index files: read, look up, write, compare with the log, and what a start makes of them.
 
-One reader, `read`, says what an item and a slot are and which are valid. It may use `queues`, `broker` and all
-below them.
+One reader, `read`, says what an item and a slot are and which are valid. It may use `broker` and
+all below it.
 """

@@ -75,26 +75,26 @@ _CHECKED_BYTES = 64 << 20
 
 
 class IndexFiles(NamedTuple):
-    """The index files of a store, oldest first. sound: how many of the first ones are sound."""
+    """The index files of a store, oldest first. good: how many of the first ones are sound."""
 
     files: list[StoredIndex]
     geometry: Geometry
-    sound: int
+    good: int
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> IndexFiles:
         """Look at the index files of a store. Raises Unreadable."""
         geometry = sizes_of(snapshot.layout).of_index
         files = list(stored_files(snapshot.index))
-        sound = 0
+        good = 0
         for file in files:
             newest = file is files[-1]
             if not (newest and _waits(files, geometry, snapshot)):
                 checked = newest or file.entry.size <= _CHECKED_BYTES
-                if not is_sound(file, geometry, snapshot, content=checked):
+                if not is_good(file, geometry, snapshot, content=checked):
                     break
-            sound += 1
-        return cls(files, geometry, sound)
+            good += 1
+        return cls(files, geometry, good)
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
@@ -103,7 +103,7 @@ class IndexFiles(NamedTuple):
             (header.begin_physical_offset, header.end_physical_offset)
             if header.index_count > 1
             else _NOTHING
-            for _, header in self.files[: self.sound]
+            for _, header in self.files[: self.good]
         ]
 
     def fix(self, kept: list[StoredIndex]) -> IndexFix:
@@ -131,12 +131,12 @@ def uncovered(ranges: Sequence[tuple[int, int]], batch: Batch, *, tagged: bool) 
 class IndexAudit:
     """The index while the log is read.
 
-    sound: how many of the first files are sound and lie before the log end. tagged: tags are
+    good: how many of the first files are sound and lie before the log end. tagged: tags are
     indexed, too.
     """
 
     files: IndexFiles
-    sound: int
+    good: int
     log_end: int
     tagged: bool
     #: First record with keys that no sound file covers, None: all are covered.
@@ -150,9 +150,9 @@ class IndexAudit:
     def of(cls, files: IndexFiles, log_end: int, *, tagged: bool) -> IndexAudit:
         """Take those index files that lie before the log end."""
         ends = [end for _, end in files.ranges]
-        sound = next((i for i, end in enumerate(ends) if end >= log_end), files.sound)
-        ranges, given_up = files.ranges[:sound], files.ranges[sound:]
-        return cls(files, sound, log_end, tagged, ranges=ranges, given_up=given_up)
+        good = next((i for i, end in enumerate(ends) if end >= log_end), files.good)
+        ranges, given_up = files.ranges[:good], files.ranges[good:]
+        return cls(files, good, log_end, tagged, ranges=ranges, given_up=given_up)
 
     def records(self, batch: Batch) -> None:
         """Records of the log, in order."""
@@ -179,14 +179,14 @@ class IndexAudit:
         """Stretches of the log, begin and end, that a plan closes with BLANKs. Files with an item in one
         are not sound any more: a query would read what no record is. Nor are those that cannot be read.
         """
-        for number, file in enumerate(self.files.files[: self.sound]):
+        for number, file in enumerate(self.files.files[: self.good]):
             if _names_some(file, self.files.geometry, blanks):
-                self.sound, self.ranges = number, self.ranges[:number]
+                self.good, self.ranges = number, self.ranges[:number]
                 return
 
     def finish(self) -> IndexFix | None:
         """What is to be done, None: nothing."""
-        kept, all_files = self.files.files[: self.sound], self.files.files
+        kept, all_files = self.files.files[: self.good], self.files.files
         if self.uncovered is not None:
             kept = [file for file in kept if file.header.end_physical_offset < self.uncovered]
         elif len(kept) == len(all_files):
@@ -235,7 +235,7 @@ def index_edits(snapshot: Snapshot, fix: IndexFix) -> list[Edit]:
     return [*edits, Edit("rebuild", str(snapshot.layout.index), reason, ("I-101",), begin)]
 
 
-def is_sound(file: StoredIndex, geometry: Geometry, snapshot: Snapshot, *, content: bool) -> bool:
+def is_good(file: StoredIndex, geometry: Geometry, snapshot: Snapshot, *, content: bool) -> bool:
     """The file has its length and a header that makes sense; with `content`, good items and slots."""
     header = file.header
     if file.entry.size != file_size(*geometry) or not 1 < header.index_count <= geometry.items:

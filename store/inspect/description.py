@@ -314,7 +314,7 @@ def _queues(
     found, in_database = list(_in_files(layout, foreign)), 0
     in_files = len(found)
     if isinstance(queues, HybridConsumeQueues):
-        found += _in_database(queues, queues.light)
+        found += _in_database(queues, queues.lmq)
         in_database = len(list(queues.in_database))
     return found, QueueStorage("both", layout.queue_database, in_files, in_database)
 

@@ -1,4 +1,4 @@
-"""One message, as the library and `--format json` show it (design, "One message as JSON").
+"""One message, as the library and `--format json` show it.
 
 What a record is worth is its mark, and what readers say of records and ranges that are not simply
 messages is told here for people; some records stand for lost messages (formats.tombstone): they are no

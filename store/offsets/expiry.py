@@ -33,7 +33,7 @@ from ..queues.read import QueueSummary, first_at
 from ..queues.units import is_used, is_valid
 from ..search.store import Store
 from ..settings.rocksdb import stand_ins
-from ..start.config_load import LIGHT_OFFSETS, OFFSETS
+from ..start.config_load import LMQ_OFFSETS, OFFSETS
 from .lag import Ends, Lag, behind_log, lags_of, queue_ends
 from .positions import DELAYED, PULLED, Positions, groups_of, positions_of
 
@@ -474,7 +474,7 @@ def _unknown(store: Store, found: Positions, ends: Ends) -> Iterator[str]:
         yield f"the queues are behind the log, from {behind} on"
     config = store.layout.config
     there = OFFSETS in stand_ins(config, store.layout.broker_config)
-    there |= any((config / name).exists() for name in (OFFSETS, LIGHT_OFFSETS))
+    there |= any((config / name).exists() for name in (OFFSETS, LMQ_OFFSETS))
     told = any(one.table not in (DELAYED, PULLED) for one in found.rows)
     if not told and not there:
         yield "config/ has no positions of groups"

@@ -37,12 +37,12 @@ from ..search.selection import matches, parse_time, queue_of
 from ..search.store import Store
 from ..settings.read import BACKUP, FILES
 from ..settings.rocksdb import POSITIONS, SECOND, SEPARATE, SINGLE, stand_ins
-from ..start.config_load import DELAYS, LIGHT_OFFSETS, OFFSETS, Start, config_rules, load_config
+from ..start.config_load import DELAYS, LMQ_OFFSETS, OFFSETS, Start, config_rules, load_config
 from .lag import Ends, Queue, behind_log, queue_ends
 from .positions import (
     CONSUMED,
     DELAYED,
-    LIGHT,
+    LMQ,
     MEMBER_OF,
     TABLES,
     Entries,
@@ -58,7 +58,7 @@ from .positions import (
 
 EARLIEST, LATEST = "earliest", "latest"
 _SYNTAX = "TOPIC[/QUEUE]@GROUP=OFFSET, =earliest, =latest or =TIME"
-_MOVED = (CONSUMED, LIGHT)
+_MOVED = (CONSUMED, LMQ)
 _Key = tuple[str, str, int]
 """Group, topic, queue id."""
 
@@ -181,7 +181,7 @@ class Take(StrEnum):
     MIN = "min"
 
 
-class Wish(NamedTuple):
+class Reset(NamedTuple):
     """Where a group is to go on. queue_id: None for all queues of the topic, which may be a pattern."""
 
     group: str
@@ -276,23 +276,23 @@ class Moves:
         return bool(self.database) and (self.moves, self.database) == (other.moves, other.database)
 
 
-def parse_wish(text: str) -> Wish:
+def parse_reset(text: str) -> Reset:
     """`orders/3@billing=latest`. Raises InvalidInput.
 
-    >>> parse_wish("orders/3@billing=17")
-    Wish(group='billing', topic='orders', queue_id=3, to='17')
+    >>> parse_reset("orders/3@billing=17")
+    Reset(group='billing', topic='orders', queue_id=3, to='17')
     """
     place, equals, to = text.rpartition("=")
     queue, at, group = place.rpartition("@")
     if not (equals and at and queue and group and to):
         raise InvalidInput(f"not a position: {text!r}", hint=_SYNTAX)
     topic, queue_id = queue_of(queue)
-    return Wish(group, topic, queue_id, to)
+    return Reset(group, topic, queue_id, to)
 
 
 def plan_moves(
     store: Store,
-    wishes: Iterable[Wish] = (),
+    resets: Iterable[Reset] = (),
     merge: Merge | None = None,
     now_ms: int | None = None,
     only: Only = EVERY,
@@ -309,11 +309,11 @@ def plan_moves(
         raise Refused(found.unsure, path=store.layout.config, hint="move one of them away")
     own = {(p.group, p.topic, p.queue_id): p.offset for p in found.rows if p.table in _MOVED}
     wanted: dict[_Key, int] = {}
-    for wish in wishes:
+    for reset in resets:
         known = groups_of(store.layout, version).subscribed or frozenset()
-        _check_group(wish, own, known)
-        for queue in _queues_of(wish, own, ends):
-            wanted[wish.group, *queue] = _offset_of(store, wish, ends[queue], now_ms)
+        _check_group(reset, own, known)
+        for queue in _queues_of(reset, own, ends):
+            wanted[reset.group, *queue] = _offset_of(store, reset, ends[queue], now_ms)
     left_out = 0
     if merge is not None:
         for key, offset in _merged(own, merge, only):
@@ -345,45 +345,47 @@ def _known_ends(store: Store) -> Ends:
     return ends
 
 
-def _check_group(wish: Wish, own: Mapping[_Key, int], subscribed: frozenset[str]) -> None:
+def _check_group(reset: Reset, own: Mapping[_Key, int], subscribed: frozenset[str]) -> None:
     known = subscribed | {group for group, _, _ in own}
-    if wish.group not in known:
+    if reset.group not in known:
         proper = {group for group in known if not is_system_group(group)}
         some = ", ".join(sorted(proper or known)[:5])
         hint = f"there are {some}" if known else "config/ names no group"
-        raise NotFound(f"no group {wish.group}", hint=hint)
+        raise NotFound(f"no group {reset.group}", hint=hint)
 
 
-def _queues_of(wish: Wish, own: Mapping[_Key, int], ends: Ends) -> list[Queue]:
+def _queues_of(reset: Reset, own: Mapping[_Key, int], ends: Ends) -> list[Queue]:
     """The queues that are meant. Raises NotFound for none."""
-    consumed = {topic for group, topic, _ in own if group == wish.group}
+    consumed = {topic for group, topic, _ in own if group == reset.group}
     found = [
         queue
         for queue in sorted(ends)
-        if wish.queue_id in (None, queue[1])
-        and (queue[0] == wish.topic or (queue[0] in consumed and fnmatchcase(queue[0], wish.topic)))
+        if reset.queue_id in (None, queue[1])
+        and (
+            queue[0] == reset.topic or (queue[0] in consumed and fnmatchcase(queue[0], reset.topic))
+        )
     ]
     if not found:
-        place = wish.topic if wish.queue_id is None else f"{wish.topic}/{wish.queue_id}"
+        place = reset.topic if reset.queue_id is None else f"{reset.topic}/{reset.queue_id}"
         raise NotFound(f"no queue {place} in the store", hint="mqstore offsets lists them by group")
     return found
 
 
-def _offset_of(store: Store, wish: Wish, queue: QueueSummary, now_ms: int | None) -> int:
+def _offset_of(store: Store, reset: Reset, queue: QueueSummary, now_ms: int | None) -> int:
     """The offset in this queue. Raises InvalidInput for one outside of it, or no time."""
     place = f"{queue.topic}/{queue.queue_id}"
-    if wish.to == EARLIEST:
+    if reset.to == EARLIEST:
         return queue.min_offset
-    if wish.to == LATEST:
+    if reset.to == LATEST:
         return queue.max_offset
-    if wish.to.isascii() and wish.to.isdigit():
+    if reset.to.isascii() and reset.to.isdigit():
         # 20 digits are outside of every queue, and int() has a bound of its own
-        offset = int(wish.to.lstrip("0")[:20] or "0")
+        offset = int(reset.to.lstrip("0")[:20] or "0")
         if not queue.min_offset <= offset <= queue.max_offset:
             bounds = f"{place} goes from {queue.min_offset} to {queue.max_offset}"
-            raise InvalidInput(f"{bounds}: {wish.to} is outside", hint="or say earliest, latest")
+            raise InvalidInput(f"{bounds}: {reset.to} is outside", hint="or say earliest, latest")
         return offset
-    time_ms = parse_time(wish.to, now_ms)
+    time_ms = parse_time(reset.to, now_ms)
     if not store.has_log:
         raise InvalidInput("times need the commit log, and it is not here", path=store.layout.root)
     path = store.layout.root / BATCH_CONSUME_QUEUE / queue.topic / str(queue.queue_id)
@@ -510,8 +512,8 @@ def _content(path: Path, layout: Layout, version: str) -> dict[Any, Any]:
 def _set(content: dict[Any, Any], name: str, move: Move) -> None:
     """Set a position in the table that its queue belongs into; keys that are there stay as they are."""
     key = f"{move.topic}@{move.group}"
-    if name == LIGHT_OFFSETS and move.topic.startswith(LMQ_PREFIX):
-        content.setdefault(MEMBER_OF[LIGHT], {})[key] = move.after
+    if name == LMQ_OFFSETS and move.topic.startswith(LMQ_PREFIX):
+        content.setdefault(MEMBER_OF[LMQ], {})[key] = move.after
         return
     row = content[MEMBER_OF[CONSUMED]].setdefault(key, {})
     row[str(move.queue_id) if str(move.queue_id) in row else move.queue_id] = move.after

@@ -23,7 +23,7 @@ from ..start.config import files_in_use
 from ..start.config_load import (
     DELAYS,
     GROUPS,
-    LIGHT_OFFSETS,
+    LMQ_OFFSETS,
     MODES,
     OFFSETS,
     Loaded,
@@ -33,14 +33,14 @@ from ..start.config_load import (
     load_table,
 )
 
-CONSUMED, PULLED, LIGHT, DELAYED = "offset", "pull", "lmq", "delay"
-TABLES = (CONSUMED, PULLED, LIGHT, DELAYED)
+CONSUMED, PULLED, LMQ, DELAYED = "offset", "pull", "lmq", "delay"
+TABLES = (CONSUMED, PULLED, LMQ, DELAYED)
 """What has positions in queues, of groups and of delay levels."""
 _DELAY, _VERSION = "delay_offset", "data_version"
 _MEMBERS = {
     ("consumer_offset", "offsetTable"): CONSUMED,
     ("consumer_offset", "pullOffsetTable"): PULLED,
-    ("consumer_offset", "lmqOffsetTable"): LIGHT,
+    ("consumer_offset", "lmqOffsetTable"): LMQ,
     (_DELAY, "offsetTable"): DELAYED,
 }
 MEMBER_OF = {name: member for (_, member), name in _MEMBERS.items()}
@@ -160,8 +160,8 @@ def positions_of(layout: Layout, version: str) -> Positions:
             _either(found, force)
     for name in names:
         _add_file(found, layout.config / name, load_config(layout.config, name, rules))
-    if {OFFSETS, LIGHT_OFFSETS} <= set(names):
-        text = f"config/ has {OFFSETS} and {LIGHT_OFFSETS}: a broker reads one of them"
+    if {OFFSETS, LMQ_OFFSETS} <= set(names):
+        text = f"config/ has {OFFSETS} and {LMQ_OFFSETS}: a broker reads one of them"
         found.notes.append(f"{text}, --set enableLmq=true or false says which")
     return found
 
@@ -180,9 +180,9 @@ def offset_files(layout: Layout) -> tuple[str, ...]:
     """Names of the files with positions that a broker reads, both of groups where nothing says which one."""
     if OFFSETS in stand_ins(layout.config, layout.broker_config):
         return (DELAYS,)
-    both = all((layout.config / name).exists() for name in (OFFSETS, LIGHT_OFFSETS))
+    both = all((layout.config / name).exists() for name in (OFFSETS, LMQ_OFFSETS))
     if both and "enableLmq" not in layout.broker_config:
-        return OFFSETS, LIGHT_OFFSETS, DELAYS
+        return OFFSETS, LMQ_OFFSETS, DELAYS
     return files_in_use(layout, (OFFSETS, DELAYS))
 
 
@@ -244,8 +244,8 @@ class Groups:
         """The group has an entry, or needs none."""
         if self.subscribed is None:
             return None
-        light = group.startswith(LMQ_PREFIX)
-        return group in self.subscribed or is_system_group(group) or light
+        lmq = group.startswith(LMQ_PREFIX)
+        return group in self.subscribed or is_system_group(group) or lmq
 
     def mode(self, group: str, topic: str) -> str:
         """`pop` or `pull` as messageRequestMode.json has it, "" for nothing."""

@@ -1,5 +1,5 @@
 """What to change in a store so that nothing more is lost, as a list of edits. Nothing is written.
 
 Under the policy `keep` damage in the middle of a log costs the damaged records, nothing else: holes
-are closed with tombstones, fillers and BLANKs. May use `start`, `audit` and all below them.
+are closed with tombstones, fillers and BLANKs. It may use `start`, `search` and all below them.
 """

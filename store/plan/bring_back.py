@@ -330,17 +330,17 @@ def with_replica(
     *,
     verify: bool,
     look: Look,
-    auditors: tuple[LogObserver, ...],
+    observers: tuple[LogObserver, ...],
 ) -> tuple[Brought, MappedFileQueue]:
     """What the replica `name` gives, and the log's files with that over them.
 
-    look: makes a pass over a log; `auditors` see the log as it lies there. Raises Refused, Missing,
+    look: makes a pass over a log; `observers` see the log as it lies there. Raises Refused, Missing,
     NotAStore, Unreadable, Unsupported, InvalidInput.
     """
     replica = Replica.open(name, snapshot.layout, snapshot.log_file_bytes)
     starts = frozenset(int(entry.name) for entry in snapshot.log)
     finder = DamageFinder(snapshot.log_file_bytes, starts, min(starts), verify)
-    look(commit_log_of(snapshot.layout, queue), [finder, *auditors])
+    look(commit_log_of(snapshot.layout, queue), [finder, *observers])
     brought = bring_back(snapshot, commit_log_of(snapshot.layout, queue), finder, replica)
     while brought.parts:
         chain = QueueChain(brought.parts)

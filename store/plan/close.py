@@ -38,7 +38,7 @@ from .torn_records import (
     lmq_items,
     put_right,
 )
-from .unreferenced import Place, Unplaced, op_bodies, with_unnamed
+from .unreferenced import Place, Unplaced, op_bodies, with_unreferenced
 
 
 class KeptLog(NamedTuple):
@@ -73,15 +73,15 @@ def keep_log(
     forms: Forms,
     finder: GapFinder,
     elsewhere: LostUnits,
-    unnamed: Iterator[Place],
+    unreferenced: Iterator[Place],
     audits: Mapping[QueueId, QueueAudit],
     brought: Sequence[Piece] = (),
-    sound: VerifiedLog | None = None,
+    verified: VerifiedLog | None = None,
 ) -> KeptLog:
     """Plan the log of a store that `finder` has looked at. Raises Refused, Unreadable.
 
-    elsewhere: what units say of good records that claim other places. unnamed: queue offsets
-    without a message. audits: of the queues, which have seen the log. brought: what a replica gives; `queue` has it already. sound: what is in order.
+    elsewhere: what units say of good records that claim other places. unreferenced: queue offsets
+    without a message. audits: of the queues, which have seen the log. brought: what a replica gives; `queue` has it already. verified: what is in order.
     """
     if finder.end < 0 <= finder.stale_end:
         raise renamed(snapshot)
@@ -89,7 +89,7 @@ def keep_log(
     size, start = snapshot.log_file_bytes, min(entries)
     dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
     end = max(finder.end, start)
-    behind = _tail(snapshot, end, max(entries) + size, dead, finder.queue_ends, sound)
+    behind = _tail(snapshot, end, max(entries) + size, dead, finder.queue_ends, verified)
     if len(behind):
         finder.covered = max(end, finder.end)
         finder.gaps = [gap for gap in finder.gaps if gap.begin < finder.covered]
@@ -97,7 +97,7 @@ def keep_log(
         finder.close(end)
     gaps = finder.all_gaps(end)
     forms = forms._replace(append_crc=forms.append_crc or finder.crc_items)
-    lost = lost_units(snapshot, gaps, finder.torn, dead, finder.queue_ends, sound)
+    lost = lost_units(snapshot, gaps, finder.torn, dead, finder.queue_ends, verified)
     levels = options_of(snapshot.layout).delay_waits()
     gaps, lost, saved, restored = _put_right(queue, gaps, lost, levels)
     for row in np.flatnonzero(elsewhere.position < end).tolist():
@@ -105,7 +105,7 @@ def keep_log(
         if piece is not None and not _is_there(queue, piece):
             restored.append(piece)
     closed = [fill for fill in fills(gaps, lost, forms) if not _is_closed(fill, queue)]
-    closed, unplaced = with_unnamed(closed, unnamed, (elsewhere, saved), forms)
+    closed, unplaced = with_unreferenced(closed, unreferenced, (elsewhere, saved), forms)
     bodies = op_bodies(commit_log_of(snapshot.layout, queue), lost, closed, forms)
     stale = finder.stale_end > end
     pieces = list(encoded(closed, forms, bodies))
@@ -123,17 +123,17 @@ def keep_log(
     cut = cut_properties(queue, whole, further, with_crc=forms.append_crc)
     edits += edits_of_cut(entries, size, cut)
     taken |= {record.position for record in cut}
-    whole = [r for r in finder.poisoned if r.position < end and r.position not in taken]
-    light = list(lmq_items(queue, whole, audits))
-    edits += _numbered(entries, size, light)
+    whole = [r for r in finder.undispatchable if r.position < end and r.position not in taken]
+    lmq = list(lmq_items(queue, whole, audits))
+    edits += _numbered(entries, size, lmq)
     twins = [e for e in snapshot.log if e is not entries[int(e.name)] and int(e.name) > end]
     files = [*_loaded(entries, size), *(LoadedFile(int(e.name), size, e) for e in twins)]
     tail = list(tail_edits(snapshot, files, end, stale))
-    over = [*brought, *pieces, *restored, *light, *((c.position, c.data) for c in cut)]
+    over = [*brought, *pieces, *restored, *lmq, *((c.position, c.data) for c in cut)]
     patched = patched_queue(snapshot, queue, entries, over, end)
     plan = LogPlan(start, end, stale, [*edits, *tail], written(tail), finder.given_up)
     ranges = [(position, position + len(data)) for position, data in over]
-    return KeptLog(plan, patched, closed, len(restored), cut, ranges, unplaced, len(light))
+    return KeptLog(plan, patched, closed, len(restored), cut, ranges, unplaced, len(lmq))
 
 
 _BROUGHT = "brought back from the replica"
@@ -153,7 +153,7 @@ def _tail(
     files_end: int,
     dead: np.ndarray,
     ends: Mapping[QueueId, int],
-    sound: VerifiedLog | None,
+    verified: VerifiedLog | None,
 ) -> LostUnits:
     """The records behind the last good one that units name: lost, but known."""
     size = snapshot.log_file_bytes
@@ -162,7 +162,7 @@ def _tail(
         behind = min(files_end, (begin // size + 1) * size)
         gaps.append(Gap(begin, behind, True, 0))
         begin = behind
-    found = lost_units(snapshot, gaps, (), dead, ends, sound)
+    found = lost_units(snapshot, gaps, (), dead, ends, verified)
     # a unit that stands alone somewhere behind the end is no proof that there was a record
     next_file = -(-end // size) * size
     begins_there = len(found) and int(found.position[0]) in (end, next_file)

@@ -308,17 +308,17 @@ def database_edits(
     log: CommitLog,
     log_end: int,
     how: Dispatching,
-    sound: VerifiedLog | None = None,
+    verified: VerifiedLog | None = None,
 ) -> tuple[list[Edit], DatabaseFix | None]:
     """The edits that bring the database in line with the messages of a log that ends at `log_end`; none
     where it is. The database that is built, where it is lost, or more of it has to go than memory should hold.
 
-    sound: what is in order. Raises Unsupported, Unreadable.
+    verified: what is in order. Raises Unsupported, Unreadable.
     """
     place = stores.database
     assert place is not None
     how = how._replace(slash_names=True)
-    audit = _audited(stores, database, log, log_end, how, sound)
+    audit = _audited(stores, database, log, log_end, how, verified)
     if database is not None:
         changes = after = None
         with suppress(Unreadable):
@@ -342,7 +342,7 @@ def database_touched(
     log: CommitLog,
     log_end: int,
     how: Dispatching,
-    sound: VerifiedLog | None = None,
+    verified: VerifiedLog | None = None,
 ) -> list[Edit]:
     """One edit that stands for those of `database_edits`, none where there are none.
 
@@ -354,7 +354,7 @@ def database_touched(
     if database is not None:
         with suppress(Unreadable):
             how = how._replace(slash_names=True)
-            audit = _audited(stores, database, log, log_end, how, sound)
+            audit = _audited(stores, database, log, log_end, how, verified)
             changes = None if audit.broken else audit.changes()
             if changes is not None and not any(changes):
                 return []
@@ -367,11 +367,11 @@ def _audited(
     log: CommitLog,
     log_end: int,
     how: Dispatching,
-    sound: VerifiedLog | None,
+    verified: VerifiedLog | None,
 ) -> DatabaseAudit:
     audit = DatabaseAudit(database, stores, log_end)
     audit.log_start = log.min_offset if how.multi_dispatch else None
-    scan_messages(log, [audit], how, crc=False, sound=sound)
+    scan_messages(log, [audit], how, crc=False, verified=verified)
     audit.fill_holes()
     return audit
 

@@ -232,7 +232,7 @@ def keep_entries(
     queue: MappedFileQueue,
     forms: Forms,
     finder: EntryFinder,
-    unnamed: Iterator[Place],
+    unreferenced: Iterator[Place],
 ) -> KeptLog:
     """The log with all its good records, every entry following the one before. Raises Refused."""
     size, entries = snapshot.log_file_bytes, {int(entry.name): entry for entry in snapshot.log}
@@ -259,7 +259,7 @@ def keep_entries(
     lost.sort(key=lambda gap: gap.begin)
     nothing = np.zeros(0, np.int64)
     named = lost_units(snapshot, lost, finder.torn, nothing, finder.queue_ends)
-    fills = list(_fills(lost, named, unnamed, forms))
+    fills = list(_fills(lost, named, unreferenced, forms))
     tiles += finder.heads
     pieces = [*encoded(fills, forms, {}), *((t.position, t.head) for t in tiles), *blanks]
     log = sorted(pieces, key=_place)
@@ -298,11 +298,11 @@ def _good_records(queue: MappedFileQueue, tiles: Sequence[Tile]) -> set[int]:
 
 
 def _fills(
-    gaps: Sequence[Gap], named: LostUnits, unnamed: Iterator[Place], forms: Forms
+    gaps: Sequence[Gap], named: LostUnits, unreferenced: Iterator[Place], forms: Forms
 ) -> Iterator[Fill]:
     """One record for each entry: for the message that a unit names, for one that is missing, or none's."""
     queues = named.queues
-    waiting = sorted(unnamed, key=lambda place: (place.low, place.queue_offset))
+    waiting = sorted(unreferenced, key=lambda place: (place.low, place.queue_offset))
     for gap in gaps:
         room = gap.end - gap.begin
         rows = np.flatnonzero(named.position == gap.begin)

@@ -212,7 +212,7 @@ class GapFinder:
     #: Good records that have lost properties.
     cut: list[TornRecord] = field(default_factory=list)
     #: Good records that name light queues without a number for each.
-    poisoned: list[TornRecord] = field(default_factory=list)
+    undispatchable: list[TornRecord] = field(default_factory=list)
     #: Positions of good records that get no unit: prepared ones, and those rolled back.
     silent: list[Ints] = field(default_factory=list)
     #: What BLANKs close; a gap only if units name records in it.
@@ -328,7 +328,7 @@ class GapFinder:
         if cut.any():
             self._note(self.cut, batch, np.flatnonzero(cut))
         if _NAMES_QUEUES in batch.columns.ragged("properties").buffer.tobytes():
-            self._note(self.poisoned, batch, _poisoned(dispatched.properties, good))
+            self._note(self.undispatchable, batch, _undispatchable(dispatched.properties, good))
         state = batch.columns.ints("sys_flag") & TRANSACTION_MASK
         silent = good & np.isin(state, (SysFlag.PREPARED, SysFlag.ROLLBACK))
         if silent.any():
@@ -382,13 +382,13 @@ class GapFinder:
             )
 
 
-def is_poison(queue_names: bytes, queue_offsets: bytes) -> bool:
+def is_undispatchable(queue_names: bytes, queue_offsets: bytes) -> bool:
     """A broker makes no units of these light queues, or throws at them (spec 2.9)."""
     wanted, given = java_split(queue_names), java_split(queue_offsets)
     return len(wanted) != len(given) or not all(map(_NUMBER.fullmatch, given))
 
 
-def _poisoned(properties: Items, good: Flags) -> Ints:
+def _undispatchable(properties: Items, good: Flags) -> Ints:
     """Rows of good records whose light queues no broker can read. One by one: few name any.
 
     Without any offset nobody dispatches: the option was off, or the message waits for its delay.
@@ -396,7 +396,7 @@ def _poisoned(properties: Items, good: Flags) -> Ints:
     queues = properties.find(INNER_MULTI_DISPATCH)
     offsets = properties.find(INNER_MULTI_QUEUE_OFFSET)
     rows = np.flatnonzero(good & (queues.length > 0) & (offsets.length > 0))
-    wrong = [is_poison(queues[row], offsets[row]) for row in rows.tolist()]
+    wrong = [is_undispatchable(queues[row], offsets[row]) for row in rows.tolist()]
     return rows[np.array(wrong, np.bool_)]
 
 

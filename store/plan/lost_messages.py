@@ -77,21 +77,21 @@ def lost_units(
     torn: Sequence[TornRecord],
     dead: Ints,
     ends: Mapping[QueueId, int],
-    sound: VerifiedLog | None = None,
+    verified: VerifiedLog | None = None,
 ) -> LostUnits:
     """The units that name a record inside a gap; each record once, none over another.
 
     torn: records that tell their own queue, for those that no unit names. dead: positions of
-    records that are no loss. ends: behind the last message of each queue in the log. sound: what is
+    records that are no loss. ends: behind the last message of each queue in the log. verified: what is
     in order: its units are not read. Raises Unreadable.
     """
-    proved = sound.offsets() if sound and gaps and sound.end <= gaps[0].begin else {}
+    proved = verified.offsets() if verified and gaps and verified.end <= gaps[0].begin else {}
     queues = sorted(snapshot.queues, key=lambda q: (q.topic.startswith(LMQ_PREFIX), q))
     parts: list[Ints] = []
     limits = np.array([(gap.begin, gap.end) for gap in gaps], np.int64).reshape(-1, 2).T
     for number, name in enumerate(queues if gaps else ()):
         entries = snapshot.queues[name]
-        if sound and name in proved and sound.queue_of(name, entries):
+        if verified and name in proved and verified.queue_of(name, entries):
             continue  # it has nothing but units of records before the gaps
         stream = FileUnits.of(entries, snapshot.queue_file_bytes)
         parts += _of_queue(stream, number, limits, ends.get(name, 0), proved.get(name, (0, 0)))
@@ -114,10 +114,8 @@ def _own_queue_first(snapshot: Snapshot, units: LostUnits) -> LostUnits:
     """Of the units of one record that of its own topic is the first: a message may name any queue as a
     further one (spec 2.9). What the record says of its topic decides, as far as it can be read.
     """
-    light = np.array([queue.topic.startswith(LMQ_PREFIX) for queue in units.queues], np.bool_)
-    again = (
-        np.flatnonzero((units.position[1:] == units.position[:-1]) & ~light[units.queue[1:]]) + 1
-    )
+    lmq = np.array([queue.topic.startswith(LMQ_PREFIX) for queue in units.queues], np.bool_)
+    again = np.flatnonzero((units.position[1:] == units.position[:-1]) & ~lmq[units.queue[1:]]) + 1
     if not len(again):
         return units
     log = snapshot.layout.commit_log_files()
@@ -336,7 +334,7 @@ def named(
     damaged = [row for row in rows if row["known_from"] == "queue_unit"]
     if damaged:
         _add_times(damaged, log, gaps)
-        _mark_unnamed(damaged, snapshot)
+        _mark_unreferenced(damaged, snapshot)
         damaged = [row for row in damaged if row["known_from"] == "queue_unit"]
     rows = [*rows, *_of_index(snapshot, damaged, log, gaps, reach)] if gaps else rows
     rows = sorted(rows, key=_place)[:most]
@@ -395,7 +393,7 @@ def _add_times(rows: list[dict[str, Any]], log: CommitLog, gaps: Sequence[Gap]) 
             row["not_after"] = behind[at]
 
 
-def _mark_unnamed(rows: list[dict[str, Any]], snapshot: Snapshot) -> None:
+def _mark_unreferenced(rows: list[dict[str, Any]], snapshot: Snapshot) -> None:
     """Of some only the offsets beside theirs tell: no unit names the place of their tombstone."""
     queues: dict[QueueId, list[dict[str, Any]]] = {}
     for row in rows:
@@ -504,14 +502,16 @@ def _of_index(
             if at >= 0 and position < inside[at][1]:
                 continue  # it points into a record: it is damaged itself
             if position not in more and len(more) < MOST:
-                more[position] = _unnamed(position, ordered, behind)
+                more[position] = _unreferenced(position, ordered, behind)
             rows = [more[position]] if position in more else []
         for row in rows:
             _add_item(row, key_hash, time)
     return list(more.values())
 
 
-def _unnamed(position: int, gaps: Sequence[Gap], behind: Sequence[int | None]) -> dict[str, Any]:
+def _unreferenced(
+    position: int, gaps: Sequence[Gap], behind: Sequence[int | None]
+) -> dict[str, Any]:
     """A message of which only index items tell."""
     at = bisect_right([gap.begin for gap in gaps], position) - 1
     nothing = dict.fromkeys(("topic", "queue_id", "queue_offset", "size", "store_timestamp"))

@@ -45,7 +45,7 @@ LARGEST_FILE_BYTES = (1 << 31) - 1
 """mappedFileSizeCommitLog is an int, and so is the size of a filler."""
 
 
-def mend(
+def normalize(
     snapshot: Snapshot, *, any_length: bool = False, empty_log: bool = False
 ) -> tuple[Snapshot, list[Edit]]:
     """The snapshot without entries that no version should meet, and the edits that remove them.
@@ -221,7 +221,9 @@ def ext_edits(snapshot: Snapshot) -> Iterator[Edit]:
             files.remove(entry)
             yield Edit("remove", entry.path, "empty file behind the last unit of the queue", ())
         for entry in files:
-            yield from _mended(snapshot.bytes_of(entry)[:], entry, named, last=entry is files[-1])
+            yield from _normalized(
+                snapshot.bytes_of(entry)[:], entry, named, last=entry is files[-1]
+            )
 
 
 def _spare(files: list[Entry], named: Ints) -> list[Entry]:
@@ -232,18 +234,18 @@ def _spare(files: list[Entry], named: Ints) -> list[Entry]:
     return [entry for entry in files if int(entry.name) > end and not last_byte(entry, 0)]
 
 
-def _mended(data: Bytes, entry: Entry, named: Ints, *, last: bool) -> Iterator[Edit]:
+def _normalized(data: Bytes, entry: Entry, named: Ints, *, last: bool) -> Iterator[Edit]:
     """Let the units of a file lead from one to the next, up to the last that the queue names."""
-    start, mended = int(entry.name), data
-    while (offset := _damaged(mended, entry.path)) is not None:
+    start, normalized = int(entry.name), data
+    while (offset := _damaged(normalized, entry.path)) is not None:
         here = named[(named >= start + offset) & (named < start + len(data))] - start
         size = int(here[here > offset].min(initial=offset)) - offset
         if not size and offset in here:
             size = min(UNIT_BYTES_MIN, len(data) - offset)
         if size and _fits(size):
-            new = _unit(mended[offset:], size)
-            mended = mended.copy()
-            mended[offset : offset + len(new)] = np.frombuffer(new, np.uint8)
+            new = _unit(normalized[offset:], size)
+            normalized = normalized.copy()
+            normalized[offset : offset + len(new)] = np.frombuffer(new, np.uint8)
         elif last and not len(here):
             # nothing is named here, and new units begin here: zeros take the place of the noise
             length = last_byte(entry, offset) - offset

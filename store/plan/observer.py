@@ -45,7 +45,7 @@ from .unreferenced import Unplaced
 
 _LARGEST_BYTES = 256 << 20
 _PLAIN = "consumerOffset.json"
-_LIGHT = "lmqConsumerOffset.json"
+_LMQ = "lmqConsumerOffset.json"
 
 Progress = Mapping[QueueId, Mapping[str, int]]
 """Per queue and group the next queue offset to consume."""
@@ -63,7 +63,7 @@ def read_progress(config: Path, options: Mapping[str, str] | None = None) -> Pro
 
     Of two files that name the same group the one written later counts. options: of the broker.
     """
-    tables = [table for name in (_PLAIN, _LIGHT) if (table := _read(config, name)) is not None]
+    tables = [table for name in (_PLAIN, _LMQ) if (table := _read(config, name)) is not None]
     tables.sort(key=lambda table: table.written_ms)
     tables += _of_rocksdb(config, options)
     progress: dict[QueueId, dict[str, int]] = {}
@@ -89,7 +89,7 @@ def _read(config: Path, file_name: str) -> _Table | None:
 def _parse(data: bytes) -> _Table | None:
     try:
         table = loads(data.decode("utf-8", "replace"))
-        rows = [*_rows(table["offsetTable"]), *_light_rows(table.get("lmqOffsetTable") or {})]
+        rows = [*_rows(table["offsetTable"]), *_lmq_rows(table.get("lmqOffsetTable") or {})]
         version = table.get("dataVersion")
         written_ms = int(version["timestamp"]) if isinstance(version, dict) else 0
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
@@ -107,7 +107,7 @@ def _rows(table: Mapping[str, Any]) -> Iterator[tuple[QueueId, str, int]]:
             yield QueueId(topic, int(queue_id)), group, int(offset)
 
 
-def _light_rows(table: Mapping[str, Any]) -> Iterator[tuple[QueueId, str, int]]:
+def _lmq_rows(table: Mapping[str, Any]) -> Iterator[tuple[QueueId, str, int]]:
     """A light queue has one queue, number 0."""
     for name, offset in table.items():
         topic, _, group = name.rpartition("@")
@@ -232,14 +232,14 @@ class PlanBuilder(LogObserver):
         log: LogPlan,
         groups: GroupLoss,
         profile: Profile,
-        wish: RecoveryOptions,
-        sound: VerifiedLog | None = None,
+        options: RecoveryOptions,
+        verified: VerifiedLog | None = None,
     ) -> None:
         rules, tagged = profile.queues, profile.dispatch.index_tags
-        self._index_files = sound.index if sound else IndexFiles.of(snapshot)
-        self._sound = sound
-        self.snapshot, self.log, self.retag = snapshot, log, bool(wish.lost_tag)
-        self.exact, self.renumber = wish.exact, wish.renumber
+        self._index_files = verified.index if verified else IndexFiles.of(snapshot)
+        self._verified = verified
+        self.snapshot, self.log, self.retag = snapshot, log, bool(options.lost_tag)
+        self.exact, self.renumber = options.exact, options.renumber
         self.index = IndexAudit.of(self._index_files, log.end, tagged=tagged)
         self.queues: dict[QueueId, QueueAudit] = {}
         self._spill = Spill()
@@ -258,7 +258,7 @@ class PlanBuilder(LogObserver):
     def _audit(self, name: QueueId) -> QueueAudit:
         if name not in self.queues:
             entries = self.snapshot.queues.get(name, ())
-            known = self._sound.queue_of(name, entries) if self._sound else None
+            known = self._verified.queue_of(name, entries) if self._verified else None
             self.queues[name] = QueueAudit(
                 name,
                 FileUnits.of(entries, self.snapshot.queue_file_bytes),
@@ -286,7 +286,7 @@ class PlanBuilder(LogObserver):
         """All of it stays in the log, as it is, and goes on with the queues; or all of it is gone."""
         if run.begin >= self.log.end:
             return not run.further_by
-        exact = self._sound.is_exact(run) if self._sound else bool(run.units)
+        exact = self._verified.is_exact(run) if self._verified else bool(run.units)
         if (self.exact and not exact) or run.end > self.log.end or not self.index.takes_runs:
             return False
         audits = self.queues
@@ -302,7 +302,7 @@ class PlanBuilder(LogObserver):
         self.last_record, self.last_timestamp = run.last, run.store_timestamp
         self.index.note_run(run.unindexed)
         for name, queue_range in run.queues.items():
-            self._audit(name).add_sound(queue_range, run.units.get(name, ()))
+            self._audit(name).add_verified(queue_range, run.units.get(name, ()))
         self._items += run.items
         self._knows_items = self._knows_items and bool(run.items)
 
@@ -355,9 +355,9 @@ class PlanBuilder(LogObserver):
 
 
 def expected_queues(
-    snapshot: Snapshot, rules: ConfigRules, *, light: bool = False
+    snapshot: Snapshot, rules: ConfigRules, *, lmq: bool = False
 ) -> Callable[[QueueId], bool]:
-    """Whether a queue's messages count. light: light queues need no directory, as those of a RocksDB.
+    """Whether a queue's messages count. lmq: light queues need no directory, as those of a RocksDB.
 
     A deleted topic has no queue directory and no entry in topics.json any more. Nor do those count of
     a topic that cannot be a directory. Where no table can be read every topic may be one that is there.
@@ -368,7 +368,7 @@ def expected_queues(
     names = {str(name) for name in table} if table is not None and known else set()
 
     def expected(queue: QueueId) -> bool:
-        if light and queue.topic.startswith(LMQ_PREFIX):
+        if lmq and queue.topic.startswith(LMQ_PREFIX):
             return True
         there = not known or queue in snapshot.queues or queue.topic in names
         return there and can_have_files(queue)

@@ -48,9 +48,9 @@ from .entries import EntryFinder, cut_log, entry_index_edits, keep_entries
 from .fill import Fill, tombstoned
 from .gaps import GapFinder
 from .log import DeadTail, LogPlan, named_messages, plan_log, put_away
-from .normalize import check_kinds, ext_edits, mend, what_a_log_left
+from .normalize import check_kinds, ext_edits, normalize, what_a_log_left
 from .observer import GroupLoss, PlanBuilder, Policy, Progress, RecoveryOptions
-from .torn_records import CutProperties, misnamed
+from .torn_records import CutProperties, wrong_offsets
 from .unreferenced import places
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Plan:
     items: list[PackedItems] | None = None
     checkpoint: Checkpoint | None = None
     #: What the checkpoint of this store says when it is complete.
-    sound_checkpoint: Checkpoint | None = None
+    complete_checkpoint: Checkpoint | None = None
     #: Tags are indexed; the index counts puts (spec 3.1): as the generation does it.
     index_tags: bool = False
     counts_puts: bool = False
@@ -172,34 +172,34 @@ def make_plan(
     profile: Profile,
     outcome: Outcome,
     *,
-    wish: RecoveryOptions | None = None,
-    auditors: tuple[LogObserver, ...] = (),
+    options: RecoveryOptions | None = None,
+    observers: tuple[LogObserver, ...] = (),
     progress: Progress | None = None,
     tell: Callable[[int], None] | None = None,
-    sound: VerifiedLog | None = None,
+    verified: VerifiedLog | None = None,
     twin: bool = False,
 ) -> Plan:
     """Plan the recovery: under `broker` to the state that this generation would reach, under `keep`
     to one in which every good record is where it was.
 
-    wish: what was asked for, default: the policy `broker`. auditors: others that want to see the log in the same pass. progress: of the consumer groups.
-    tell: called with the log position reached. sound: what is in order. twin: with `Plan.inexact`.
+    options: what was asked for, default: the policy `broker`. observers: others that want to see the log in the same pass. progress: of the consumer groups.
+    tell: called with the log position reached. verified: what is in order. twin: with `Plan.inexact`.
     Raises Refused, Unreadable.
     """
-    wish = wish or RecoveryOptions()
+    options = options or RecoveryOptions()
     stores = queue_stores(snapshot.layout, profile)
-    copied = sound.copied if sound else None
+    copied = verified.copied if verified else None
     with queues_as_files(snapshot, stores, copied) as (with_files, database):
         return _plan(
             with_files,
             profile,
             outcome,
             _Database(stores, database),
-            wish=wish,
-            auditors=auditors,
+            options=options,
+            observers=observers,
             progress=progress,
             tell=tell,
-            sound=sound,
+            verified=verified,
             twin=twin,
         )
 
@@ -215,18 +215,18 @@ class _Database(NamedTuple):
         log: CommitLog,
         log_end: int,
         how: Dispatching,
-        sound: VerifiedLog | None,
+        verified: VerifiedLog | None,
         *,
         applicable: bool,
     ) -> tuple[list[Edit], DatabaseFix | None]:
-        """What brings the RocksDB in line with a log, if the broker has one. sound: what is in order.
+        """What brings the RocksDB in line with a log, if the broker has one. verified: what is in order.
         applicable: as in `RecoveryOptions`.
         """
         if self.stores.database is None:
             return [], None
         if applicable:
-            return database_edits(self.stores, self.source, log, log_end, how, sound)
-        return database_touched(self.stores, self.source, log, log_end, how, sound), None
+            return database_edits(self.stores, self.source, log, log_end, how, verified)
+        return database_touched(self.stores, self.source, log, log_end, how, verified), None
 
 
 def _plan(
@@ -235,20 +235,22 @@ def _plan(
     outcome: Outcome,
     database: _Database,
     *,
-    wish: RecoveryOptions,
-    auditors: tuple[LogObserver, ...],
+    options: RecoveryOptions,
+    observers: tuple[LogObserver, ...],
     progress: Progress | None,
     tell: Callable[[int], None] | None,
-    sound: VerifiedLog | None,
+    verified: VerifiedLog | None,
     twin: bool,
 ) -> Plan:
     """`make_plan` with the queues of a RocksDB as files."""
-    policy, keep = wish.policy, wish.policy is Policy.KEEP
-    switches, sound = _kept_light(snapshot, outcome, sound) if keep else (outcome.switches, sound)
+    policy, keep = options.policy, options.policy is Policy.KEEP
+    switches, verified = (
+        _kept_lmq(snapshot, outcome, verified) if keep else (outcome.switches, verified)
+    )
     typed, wrong_type = of_right_type(snapshot, profile.queues)
-    mended, edits = mend(typed, any_length=keep, empty_log=wish.force_empty_log)
+    normalized, edits = normalize(typed, any_length=keep, empty_log=options.force_empty_log)
     edits += wrong_type
-    if not mended.log:
+    if not normalized.log:
         if edits and database.source is not None:
             raise Refused(
                 "the log is gone, and queues are in a RocksDB: there is nothing to bring it in line with",
@@ -256,45 +258,45 @@ def _plan(
                 hint="move both aside",
             )
         return _without_log(snapshot, policy, profile, edits, GroupLoss(progress or {}))
-    sound = None if edits else sound
-    queue, maker = _files_of(mended), None
+    verified = None if edits else verified
+    queue, builder = _files_of(normalized), None
     how = database.stores.making(switches.dispatching(profile.dispatch))
     look = partial(scan_messages, how=how, progress=tell)
     groups, brought = GroupLoss(progress or {}), None
     if keep:
-        kept, maker, brought = _keep(
-            mended, queue, profile, outcome, wish, look, auditors, groups, sound
+        kept, builder, brought = _keep(
+            normalized, queue, profile, outcome, options, look, observers, groups, verified
         )
     else:
         if edits or outcome.refusal or outcome.log.hidden:
             outcome = simulate(
-                mended,
+                normalized,
                 profile,
                 switches._replace(consume_queue_ext=False, timer_wheel_enable=False),
             )
         in_entries = snapshot.layout.dledger is not None
-        log = cut_log(mended, outcome) if in_entries else plan_log(mended, outcome)
+        log = cut_log(normalized, outcome) if in_entries else plan_log(normalized, outcome)
         kept = KeptLog(log, queue, [])
-    untouched = sound and sound.beside(kept.written)
-    if maker is None:
+    untouched = verified and verified.beside(kept.written)
+    if builder is None:
         commit_log = commit_log_of(snapshot.layout, kept.queue)
         groups = GroupLoss(progress or {})
-        maker = PlanBuilder(mended, kept.plan, groups, profile, wish, sound)
+        builder = PlanBuilder(normalized, kept.plan, groups, profile, options, verified)
         if keep:
-            look(commit_log, [maker], crc=False, progress=None, sound=untouched)
+            look(commit_log, [builder], crc=False, progress=None, verified=untouched)
         else:
-            look(commit_log, [maker, *auditors], sound=sound)
-    maker.note_lost(tombstoned(mended, kept.fills), kept.unplaced)
+            look(commit_log, [builder, *observers], verified=verified)
+    builder.note_lost(tombstoned(normalized, kept.fills), kept.unplaced)
     beyond = sum(int((fill.lost.position >= outcome.log_end).sum()) for fill in kept.fills)
     plan = Plan(policy, kept.plan.start, kept.plan.end, edits, brought=brought, beyond=beyond)
     completed = partial(_completed, plan, snapshot, profile, switches)
-    found = completed(wish, kept, maker, database, untouched)
-    if not (twin and found.exact_alone) or kept.exact_alone or maker.batches.queues:
+    found = completed(options, kept, builder, database, untouched)
+    if not (twin and found.exact_alone) or kept.exact_alone or builder.batches.queues:
         return found
     if database.stores.database is not None:
         return found
-    other, maker = wish._replace(exact=False), maker.without_exact()
-    return replace(found, inexact=completed(other, kept, maker, database, untouched))
+    other, builder = options._replace(exact=False), builder.without_exact()
+    return replace(found, inexact=completed(other, kept, builder, database, untouched))
 
 
 def _completed(
@@ -302,39 +304,41 @@ def _completed(
     snapshot: Snapshot,
     profile: Profile,
     switches: Switches,
-    wish: RecoveryOptions,
+    options: RecoveryOptions,
     kept: KeptLog,
-    maker: PlanBuilder,
+    builder: PlanBuilder,
     database: _Database,
-    sound: VerifiedLog | None,
+    verified: VerifiedLog | None,
 ) -> Plan:
     """A plan with what becomes of the log, of the queues, the index and all the rest."""
     log, rules = kept.plan, profile.dispatch
     left = commit_log_of(snapshot.layout, kept.queue)
-    queues = _queue_edits(snapshot, maker, left, profile, database.stores)
+    queues = _queue_edits(snapshot, builder, left, profile, database.stores)
     of_log = (edit._replace(phase=Phase.LOG) for edit in log.edits)
     edits = [*plan.edits, *of_log, *queues.edits]
     if snapshot.layout.dledger is not None:
         made = entry_index_edits(snapshot, kept.queue, log.end)
         edits += (edit._replace(phase=Phase.LOG) for edit in made)
     fix = None
-    if wish.queues_in_database:
+    if options.queues_in_database:
         how = switches.dispatching(rules)
-        of_database, fix = database.edits(left, log.end, how, sound, applicable=wish.applicable)
+        of_database, fix = database.edits(
+            left, log.end, how, verified, applicable=options.applicable
+        )
         edits += of_database
     if switches.consume_queue_ext:
         edits += ext_edits(snapshot)
     if profile.timer and switches.timer_wheel_enable:
         edits += timer_edits(snapshot)
     index = None
-    indexed, asked = _wants_index(snapshot, switches, wish)
+    indexed, asked = _wants_index(snapshot, switches, options)
     if indexed:
         blanks = [fill.blank for fill in kept.fills if fill.blank is not None]
-        maker.index.note_blanks([(begin, begin + size) for begin, size in blanks])
-        index = maker.index.finish()
+        builder.index.note_blanks([(begin, begin + size) for begin, size in blanks])
+        index = builder.index.finish()
     if index is not None:
         edits += index_edits(snapshot, index)
-    checkpoint = _checkpoint(snapshot, index, maker, profile)
+    checkpoint = _checkpoint(snapshot, index, builder, profile)
     changed = bool(edits) or snapshot.abort  # a store with nothing to do keeps its checkpoint
     if changed:
         edits += ending(snapshot, checkpoint)
@@ -343,12 +347,12 @@ def _completed(
         plan,
         edits=edits,
         queues=queues.rows,
-        lost=maker.lost,
-        groups=maker.groups,
+        lost=builder.lost,
+        groups=builder.groups,
         index=index,
-        items=maker.all_items,
+        items=builder.all_items,
         checkpoint=checkpoint if changed else None,
-        sound_checkpoint=checkpoint,
+        complete_checkpoint=checkpoint,
         index_tags=rules.index_tags,
         counts_puts=rules.counts_puts,
         completed=queues.completed,
@@ -361,32 +365,32 @@ def _completed(
         fills=kept.fills,
         cut=kept.cut,
         database=fix,
-        exact_alone=asked or kept.exact_alone or maker.exact_alone,
+        exact_alone=asked or kept.exact_alone or builder.exact_alone,
     )
 
 
 def _wants_index(
-    snapshot: Snapshot, switches: Switches, wish: RecoveryOptions
+    snapshot: Snapshot, switches: Switches, options: RecoveryOptions
 ) -> tuple[bool, bool]:
     """Whether the index is mended, and whether it is only because all is asked for. One that may never have
     been is for `repair --index` to make: a broker without one has lost nothing.
     """
     missed = not options_of(snapshot.layout).message_index.is_guess or snapshot.abort
-    wanted = switches.message_index_enable and (missed or wish.exact)
+    wanted = switches.message_index_enable and (missed or options.exact)
     return wanted, wanted and not missed
 
 
-def _kept_light(
-    snapshot: Snapshot, outcome: Outcome, sound: VerifiedLog | None
+def _kept_lmq(
+    snapshot: Snapshot, outcome: Outcome, verified: VerifiedLog | None
 ) -> tuple[Switches, VerifiedLog | None]:
     """Light queues that are there stay where the option is off, too: a broker leaves them.
 
     What is in order is not known with their units then.
     """
-    light = [queue for queue in snapshot.queues if queue.topic.startswith(LMQ_PREFIX)]
-    if not light or outcome.switches.multi_dispatch:
-        return outcome.switches, sound
-    at_zero = all(queue.queue_id == 0 for queue in light)
+    lmq = [queue for queue in snapshot.queues if queue.topic.startswith(LMQ_PREFIX)]
+    if not lmq or outcome.switches.multi_dispatch:
+        return outcome.switches, verified
+    at_zero = all(queue.queue_id == 0 for queue in lmq)
     return outcome.switches._replace(multi_dispatch=True, lmq_zero=at_zero), None
 
 
@@ -395,47 +399,57 @@ def _keep(
     queue: MappedFileQueue,
     profile: Profile,
     outcome: Outcome,
-    wish: RecoveryOptions,
+    options: RecoveryOptions,
     look: Callable[..., None],
-    auditors: tuple[LogObserver, ...],
+    observers: tuple[LogObserver, ...],
     groups: GroupLoss,
-    sound: VerifiedLog | None,
+    verified: VerifiedLog | None,
 ) -> tuple[KeptLog, PlanBuilder | None, Brought | None]:
     """Look at the log and plan it under `keep`. Where nothing is damaged, one pass does: then what
     has looked at it for the plan is there, too. Raises Refused, Unreadable.
     """
     if snapshot.layout.dledger is not None:
-        return _keep_entries(snapshot, queue, profile, wish, look, auditors, groups)
+        return _keep_entries(snapshot, queue, profile, options, look, observers, groups)
     body_check = outcome.switches.body_check
     verifies = body_check is BodyCheck.PROPERTY_CRC and profile.record.property_crc
     brought = None
-    if wish.replica:
+    if options.replica:
         from .bring_back import with_replica
 
         brought, queue = with_replica(
-            snapshot, queue, wish.replica, verify=verifies, look=look, auditors=auditors
+            snapshot, queue, options.replica, verify=verifies, look=look, observers=observers
         )
-        auditors, sound = (), None
+        observers, verified = (), None
     finder = gap_finder(snapshot, verify=verifies)
     finder.files |= {file.start for file in queue.files}
     as_it_is = LogPlan(outcome.log_start, outcome.log_end, False, [], 0)
     commit_log = commit_log_of(snapshot.layout, queue)
     # where the broker cuts before good records their queues count, too
-    cuts = sound is not None and sound.reach > as_it_is.end
-    whole = as_it_is._replace(end=sound.reach) if sound and cuts else as_it_is
-    guess = PlanBuilder(snapshot, whole, GroupLoss({}) if cuts else groups, profile, wish, sound)
-    look(commit_log, [finder, guess, *auditors], sound=sound)
+    cuts = verified is not None and verified.reach > as_it_is.end
+    whole = as_it_is._replace(end=verified.reach) if verified and cuts else as_it_is
+    guess = PlanBuilder(
+        snapshot, whole, GroupLoss({}) if cuts else groups, profile, options, verified
+    )
+    look(commit_log, [finder, guess, *observers], verified=verified)
     if max(finder.end, as_it_is.end) != whole.end:
         cuts, whole = True, as_it_is._replace(end=max(finder.end, as_it_is.end))
-        guess = PlanBuilder(snapshot, whole, GroupLoss({}), profile, wish, sound)
-        look(commit_log, [guess], crc=False, sound=sound)
-    guess = _without_dead_tail(guess, finder, commit_log, profile, wish, look, sound)
+        guess = PlanBuilder(snapshot, whole, GroupLoss({}), profile, options, verified)
+        look(commit_log, [guess], crc=False, verified=verified)
+    guess = _without_dead_tail(guess, finder, commit_log, profile, options, look, verified)
     silent = [*guess.nameless, *finder.silent]
-    elsewhere = misnamed(commit_log, guess.queues, finder.misplaced, silent)
+    elsewhere = wrong_offsets(commit_log, guess.queues, finder.misplaced, silent)
     pieces = brought.pieces if brought else ()
-    unnamed = places(guess.queues)
+    unreferenced = places(guess.queues)
     kept = keep_log(
-        snapshot, queue, wish.forms, finder, elsewhere, unnamed, guess.queues, pieces, sound
+        snapshot,
+        queue,
+        options.forms,
+        finder,
+        elsewhere,
+        unreferenced,
+        guess.queues,
+        pieces,
+        verified,
     )
     changed = kept.fills or kept.restored or kept.cut or kept.numbered
     same_ends = (kept.plan.start, kept.plan.end) == (as_it_is.start, as_it_is.end)
@@ -447,20 +461,20 @@ def _keep_entries(
     snapshot: Snapshot,
     queue: MappedFileQueue,
     profile: Profile,
-    wish: RecoveryOptions,
+    options: RecoveryOptions,
     look: Callable[..., None],
-    auditors: tuple[LogObserver, ...],
+    observers: tuple[LogObserver, ...],
     groups: GroupLoss,
 ) -> tuple[KeptLog, PlanBuilder | None, Brought | None]:
     """The same of a DLedger log. Raises Refused, Unreadable."""
-    if wish.replica:
+    if options.replica:
         raise Refused("a DLedger log takes nothing from a replica", path=snapshot.layout.dledger)
     log, finder = commit_log_of(snapshot.layout, queue), EntryFinder()
-    look(log, [finder, *auditors])
+    look(log, [finder, *observers])
     as_it_is = LogPlan(queue.start, finder.end, False, [], 0)
-    guess = PlanBuilder(snapshot, as_it_is, groups, profile, wish, None)
+    guess = PlanBuilder(snapshot, as_it_is, groups, profile, options, None)
     look(log, [guess], crc=False, progress=None)
-    kept = keep_entries(snapshot, queue, wish.forms, finder, places(guess.queues))
+    kept = keep_entries(snapshot, queue, options.forms, finder, places(guess.queues))
     return kept, None if kept.written else guess, None
 
 
@@ -469,23 +483,23 @@ def _without_dead_tail(
     finder: GapFinder,
     log: CommitLog,
     profile: Profile,
-    wish: RecoveryOptions,
+    options: RecoveryOptions,
     look: Callable[..., None],
-    sound: VerifiedLog | None,
+    verified: VerifiedLog | None,
 ) -> PlanBuilder:
     """What has looked at the log up to the records that end it and are of no use, if there are any."""
     counted_again = any(audit.irregular for audit in guess.queues.values())
     if not counted_again or guess.snapshot.batch_queues:
         return guess
     tail = DeadTail(guess.queues)
-    look(log, [tail], crc=False, sound=sound)
+    look(log, [tail], crc=False, verified=verified)
     end = tail.begin(log)
     if end is None:
         return guess
     finder.give_up(end)
     shorter = guess.log._replace(end=end, again=True)
-    again = PlanBuilder(guess.snapshot, shorter, GroupLoss({}), profile, wish)
-    look(log, [again], crc=False, sound=sound)
+    again = PlanBuilder(guess.snapshot, shorter, GroupLoss({}), profile, options)
+    look(log, [again], crc=False, verified=verified)
     return again
 
 
@@ -504,7 +518,9 @@ def _without_log(
     new = new_checkpoint(old, profile, -1, 0, 0)
     edits = [*edits, *put_away(snapshot), *ending(snapshot, new)]
     check_kinds(edits)
-    return Plan(policy, 0, 0, edits, lost=lost, groups=groups, checkpoint=new, sound_checkpoint=new)
+    return Plan(
+        policy, 0, 0, edits, lost=lost, groups=groups, checkpoint=new, complete_checkpoint=new
+    )
 
 
 def _files_of(snapshot: Snapshot) -> MappedFileQueue:
@@ -527,11 +543,11 @@ class _Queues:
 
 
 def _queue_edits(
-    snapshot: Snapshot, maker: PlanBuilder, log: CommitLog, profile: Profile, stores: QueueStores
+    snapshot: Snapshot, builder: PlanBuilder, log: CommitLog, profile: Profile, stores: QueueStores
 ) -> _Queues:
     found = _Queues()
-    for name in sorted(maker.queues):
-        audit = maker.queues[name]
+    for name in sorted(builder.queues):
+        audit = builder.queues[name]
         fix = audit.finish(log)
         if audit.holes and profile.queues.batches and name in snapshot.batch_queues:
             raise Refused(
@@ -548,7 +564,7 @@ def _queue_edits(
         found.beyond += fix.beyond
         if fix.shifted:
             found.shifted.append(name)
-    for batches, of_batch, its_edits in maker.batches.finish():
+    for batches, of_batch, its_edits in builder.batches.finish():
         found.edits += its_edits
         found.rows.append(QueueRow(batches.queue, batches.min_offset, batches.max_offset))
         found.completed += of_batch.missing
@@ -564,13 +580,13 @@ def _min_offset(audit: QueueAudit, fix: QueueFix, profile: Profile) -> int:
 
 
 def _checkpoint(
-    snapshot: Snapshot, fix: IndexFix | None, maker: PlanBuilder, profile: Profile
+    snapshot: Snapshot, fix: IndexFix | None, builder: PlanBuilder, profile: Profile
 ) -> Checkpoint:
     """The checkpoint of the store that a plan leads to."""
-    old, index = Checkpoint(**snapshot.checkpoint), maker.index.files
+    old, index = Checkpoint(**snapshot.checkpoint), builder.index.files
     kept = index.files[: len(index.files) - len(fix.gone)] if fix else index.files
     items = index.geometry.items
     full = [file.header.end_timestamp for file in kept if file.header.index_count >= items]
     return new_checkpoint(
-        old, profile, maker.last_record, maker.last_timestamp, full[-1] if full else 0
+        old, profile, builder.last_record, builder.last_timestamp, full[-1] if full else 0
     )

@@ -295,9 +295,9 @@ def _denied(batch: Batch, behind: Ints, units: LostUnits) -> Flags:
     row = np.searchsorted(batch.position, mine.position, side="right") - 1
     offset = batch.columns.ints("queue_offset").astype(np.int64)[row]
     size = batch.columns.ints("total_size").astype(np.int64)[row]
-    light = np.array([queue.topic.startswith(LMQ_PREFIX) for queue in mine.queues])[mine.queue]
+    lmq = np.array([queue.topic.startswith(LMQ_PREFIX) for queue in mine.queues])[mine.queue]
     wrong = (batch.position[row] != mine.position) | (size != mine.size)
-    wrong |= ~light & (offset != mine.queue_offset)
+    wrong |= ~lmq & (offset != mine.queue_offset)
     denied[row[wrong]] = True
     return denied
 

@@ -78,7 +78,7 @@ from ..log.message import Mark
 from ..queues.units import is_used, is_valid
 from ..settings.options import options_of
 from .fill import Piece
-from .gaps import TornRecord, is_for_service, is_poison
+from .gaps import TornRecord, is_for_service, is_undispatchable
 from .lost_messages import RECORD_BYTES_MAX, LostUnits, units_at
 
 NamedQueues = Sequence[tuple[bytes, int]]
@@ -113,8 +113,8 @@ def further_queues(snapshot: Snapshot, records: Sequence[TornRecord]) -> Mapping
 def _may_name(record: TornRecord, queue: QueueId) -> bool:
     """A further queue has the number of the record's own, a light one 0."""
     topic = record.topic.decode("utf-8", "surrogateescape")
-    light = queue.topic.startswith(LMQ_PREFIX)
-    return queue.topic != topic and queue.queue_id == (0 if light else record.queue_id)
+    lmq = queue.topic.startswith(LMQ_PREFIX)
+    return queue.topic != topic and queue.queue_id == (0 if lmq else record.queue_id)
 
 
 def with_further(text: bytes, further: NamedQueues, room: int, *, ended: bool) -> bytes:
@@ -125,7 +125,7 @@ def with_further(text: bytes, further: NamedQueues, room: int, *, ended: bool) -
     items = [item for item in text.split(ITEM_SEPARATOR) if item]
     known = dict(item.split(NAME_VALUE_SEPARATOR, 1) for item in items)
     names, offsets = known.get(_NAMES, b""), known.get(_OFFSETS, b"")
-    if not further or (names and offsets and not is_poison(names, offsets)):
+    if not further or (names and offsets and not is_undispatchable(names, offsets)):
         return text
     known[_NAMES] = _COMMA.join(name for name, _ in further)
     known[_OFFSETS] = _COMMA.join(b"%d" % offset for _, offset in further)
@@ -482,7 +482,7 @@ Place = tuple[int, int, int, int, int]
 """Position, size, number of the queue, queue offset, tags code."""
 
 
-def misnamed(
+def wrong_offsets(
     log: CommitLog,
     audits: Mapping[QueueId, QueueAudit],
     misplaced: Sequence[TornRecord],
@@ -496,8 +496,8 @@ def misnamed(
     queues = sorted(queue for queue in audits if not queue.topic.startswith(LMQ_PREFIX))
     rows: list[Place] = []
     if any(audits[queue].is_odd() for queue in queues):
-        unnamed = [audits[queue].unnamed() for queue in queues]
-        wanted = np.unique(np.concatenate([*unnamed, *silent, np.zeros(0, np.int64)]))
+        unreferenced = [audits[queue].unreferenced() for queue in queues]
+        wanted = np.unique(np.concatenate([*unreferenced, *silent, np.zeros(0, np.int64)]))
         for number, queue in enumerate(queues):
             rows += _named_elsewhere(log, audits[queue], number, wanted)
     known = {row[0] for row in rows}
@@ -528,6 +528,6 @@ def _named_elsewhere(
         position = units["physical_offset"].astype(np.int64)
         used = is_valid(units) & np.isin(position, wanted)
         for at in np.flatnonzero(used).tolist():
-            if audit.is_misnamed_at(log, first + at):
+            if audit.has_wrong_offset_at(log, first + at):
                 size, tags = int(units["size"][at]), int(units["tags_code"][at])
                 yield int(position[at]), size, number, first + at, tags

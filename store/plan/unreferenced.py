@@ -97,7 +97,7 @@ class _Room:
         return max(0, min(most, left - self.rest))
 
 
-def with_unnamed(
+def with_unreferenced(
     closed: Sequence[Fill], wanted: Iterator[Place], known: Sequence[LostUnits], forms: Forms
 ) -> tuple[list[Fill], list[Unplaced]]:
     """The fills with tombstones in the place of fillers, as far as there is room; and who has none.

@@ -88,9 +88,9 @@ class OpenStore:
         self.topics = Topics.read(layout.config) if in_file else None
         self.kinds = QueueKinds(layout, self.topics, profile)
         self.batch_queues = BatchQueuesWriter(files, layout, tail.next_offsets)
-        light = profile.lmq_queues
+        lmq = profile.lmq_queues
         #: the broker names the offsets of light queues; where it does, it may leave out their units
-        self.names_lmq_queues = light is not None and all(map(config.get_bool, light.options))
+        self.names_lmq_queues = lmq is not None and all(map(config.get_bool, lmq.options))
         self.lmq_units = not self.names_lmq_queues or config.get_bool("enableMultiDispatch")
         self.lmq_units |= database is not None
         #: next offsets of light queues, as far as they are not those of their units

@@ -297,24 +297,24 @@ class ProducerOptions(NamedTuple):
     half: bool = False
 
 
-def as_stored(message: NewMessage, wishes: ProducerOptions, writer: StoreWriter) -> NewMessage:
+def as_stored(message: NewMessage, options: ProducerOptions, writer: StoreWriter) -> NewMessage:
     """The message that the broker of `writer` stores for what a producer asks.
 
     Properties ask, too, as they do with a broker: DELAY, TIMER_DELIVER_MS, TIMER_DELAY_SEC,
     TIMER_DELAY_MS, TRAN_MSG. Raises InvalidInput, LimitExceeded.
     """
     check_producer(message, writer)
-    if wishes.compress:
-        message = compressed(message, wishes.compress, writer.profile, wishes.over_bytes)
+    if options.compress:
+        message = compressed(message, options.compress, writer.profile, options.over_bytes)
     found = names.parse(message.properties)
     now_ms = writer.clock()
-    level = wishes.delay_level
+    level = options.delay_level
     if level is None and _LEVEL.fullmatch(found.get(names.DELAY, "")):
         level = int(found[names.DELAY]) or None
-    deliver_ms = wishes.deliver_ms if wishes.deliver_ms is not None else _asked_ms(found, now_ms)
+    deliver_ms = options.deliver_ms if options.deliver_ms is not None else _asked_ms(found, now_ms)
     if level is not None and deliver_ms is not None:
         raise InvalidInput("a message has a delay level or a time, not both")
-    asks_half = wishes.half or is_half(message)
+    asks_half = options.half or is_half(message)
     if asks_half and (level is not None or deliver_ms is not None):
         raise InvalidInput("a half message cannot be delayed")
     if asks_half and writer.layout.broker_config.get_bool("rejectTransactionMessage"):

@@ -27,7 +27,7 @@ from .new_message import NewMessage, Rules
 if TYPE_CHECKING:
     from ...formats.derive import Ragged
     from ...formats.derive.ragged import Ints
-    from ..broker.profiles import LightQueueRules
+    from ..broker.profiles import LmqRules
     from ..columns import Dictionary
 
 
@@ -180,8 +180,8 @@ def name_offsets(
     counters: where they stand, if not at `next_offsets`. Raises InvalidInput for a name at which the
     brokers of the generation would stop to dispatch for ever (B11).
     """
-    light = rules.profile.lmq_queues
-    if light is None or not occurs(_MARK, columns["properties"]):
+    lmq = rules.profile.lmq_queues
+    if lmq is None or not occurs(_MARK, columns["properties"]):
         return None
     import numpy as np
 
@@ -192,11 +192,11 @@ def name_offsets(
     for row in np.flatnonzero(queues.length > 0).tolist():
         state = int(columns["sys_flag"][row]) & TRANSACTION_MASK
         undecided = state in _UNDECIDED
-        if texts[int(topics.ids[row])].startswith(light.closed_topics):
+        if texts[int(topics.ids[row])].startswith(lmq.closed_topics):
             continue
-        if undecided and not light.undecided:
+        if undecided and not lmq.undecided:
             continue
-        wanted = _queues(queues[row], int(columns["queue_id"][row]), light)
+        wanted = _queues(queues[row], int(columns["queue_id"][row]), lmq)
         counts = found.counters
         offsets = [counts.get(q, counters.get(q, next_offsets.get(q, 0))) for q in wanted]
         found.rows.append(row)
@@ -208,9 +208,9 @@ def name_offsets(
                 final_separator=rules.profile.final_separator,
             )
         )
-        if not undecided or light.undecided_count:
+        if not undecided or lmq.undecided_count:
             for queue, offset in zip(wanted, offsets, strict=True):
-                again = counts.get(queue, offset) if light.twice else offset
+                again = counts.get(queue, offset) if lmq.twice else offset
                 counts[queue] = again + 1
     return found if found.rows else None
 
@@ -220,11 +220,11 @@ def set_texts(columns: dict[str, Any], found: Named, rules: Rules) -> None:
     from ...formats.derive import Ragged
 
     texts = columns["properties"].tolist()
-    light = rules.profile.lmq_queues
+    lmq = rules.profile.lmq_queues
     for row, text in zip(found.rows, found.texts, strict=True):
         grown = len(text) - len(texts[row])
         size = int(columns["total_size"][row]) + grown
-        if light is not None and light.whole_records and size > rules.max_body_bytes:
+        if lmq is not None and lmq.whole_records and size > rules.max_body_bytes:
             raise LimitExceeded(
                 f"a record of {counted(size, 'byte')} that names light queues,"
                 " more than maxMessageSize "
@@ -235,12 +235,12 @@ def set_texts(columns: dict[str, Any], found: Named, rules: Rules) -> None:
     columns["properties"] = Ragged.of(texts)
 
 
-def _queues(text: bytes, queue_id: int, light: LightQueueRules) -> list[Queue]:
+def _queues(text: bytes, queue_id: int, lmq: LmqRules) -> list[Queue]:
     from ..broker.dispatch import java_split
 
     found = []
     for name in java_split(text):
-        if not name.startswith(LMQ_PREFIX) and (not light.other_names or not name):
+        if not name.startswith(LMQ_PREFIX) and (not lmq.other_names or not name):
             raise InvalidInput(
                 f"{names.INNER_MULTI_DISPATCH}: {name!r} does not begin with {LMQ_PREFIX}: brokers"
                 " stop to dispatch for ever at such a message (B11)"

@@ -25,7 +25,7 @@ def has_database(layout: Layout) -> bool:
     return asked or layout.queue_database is not None
 
 
-def light_in_database(layout: Layout) -> bool | None:
+def lmq_in_database(layout: Layout) -> bool | None:
     """The RocksDB of queues has light queues; None: it has no queue, or cannot be read."""
     if layout.queue_database is None:
         return None
@@ -60,8 +60,8 @@ def parents_of_lite(layout: Layout) -> set[str]:
         topics = [queue.topic for queue in RocksdbConsumeQueues(layout)]
     except (Unsupported, Unreadable):
         return set()
-    light = (topic for topic in topics if topic.startswith(LITE_PREFIX))
-    return {topic.removeprefix(LITE_PREFIX).partition("$")[0] for topic in light}
+    lmq = (topic for topic in topics if topic.startswith(LITE_PREFIX))
+    return {topic.removeprefix(LITE_PREFIX).partition("$")[0] for topic in lmq}
 
 
 class HybridConsumeQueues(ConsumeQueues):
@@ -74,41 +74,41 @@ class HybridConsumeQueues(ConsumeQueues):
         self.in_database = database
 
     @property
-    def light(self) -> list[QueueDirectory]:
+    def lmq(self) -> list[QueueDirectory]:
         """Light queues that are in the database alone."""
-        return list(self._light.values())
+        return list(self._lmq.values())
 
     @cached_property
-    def _light(self) -> dict[str, QueueDirectory]:
+    def _lmq(self) -> dict[str, QueueDirectory]:
         """The only queue of each light topic that is in the database alone."""
         if not self.layout.broker_config.get_bool("combineCQUseRocksdbForLmq", True):
             return {}
-        light = (each for each in self.in_database if each.topic.startswith(LMQ_PREFIX))
+        lmq = (each for each in self.in_database if each.topic.startswith(LMQ_PREFIX))
         root = self.layout.consume_queue
-        return {each.topic: each for each in light if not has_topic(root, each.topic)}
+        return {each.topic: each for each in lmq if not has_topic(root, each.topic)}
 
     def __iter__(self) -> Iterator[QueueDirectory]:
-        yield from merge(super().__iter__(), self._light.values())
+        yield from merge(super().__iter__(), self._lmq.values())
 
     def open(self, topic: str, queue_id: int) -> ConsumeQueue:
         """One queue. Raises NotFound, Unreadable."""
-        light = topic in self._light
-        return self.in_database.open(topic, queue_id) if light else super().open(topic, queue_id)
+        lmq = topic in self._lmq
+        return self.in_database.open(topic, queue_id) if lmq else super().open(topic, queue_id)
 
     def has_topic(self, topic: str) -> bool:
         """Whether the topic has queues, or a directory for them."""
-        return topic in self._light or super().has_topic(topic)
+        return topic in self._lmq or super().has_topic(topic)
 
     def of_topic(self, topic: str) -> list[QueueDirectory]:
         """The queues of one topic, by number; empty where the topic has none."""
-        return [self._light[topic]] if topic in self._light else super().of_topic(topic)
+        return [self._lmq[topic]] if topic in self._lmq else super().of_topic(topic)
 
     def summaries(
         self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False
     ) -> list[QueueSummary]:
         """What each queue holds, sorted; see `ConsumeQueue.summary`."""
         found = super().summaries(log_start, log_end, broker_4=broker_4)
-        for topic, queue_id, _ in self._light.values():
+        for topic, queue_id, _ in self._lmq.values():
             opened = self.open(topic, queue_id)
             found.append(opened.summary(log_start, log_end, broker_4=broker_4))
         return sorted(found, key=lambda each: (each.topic, each.queue_id))

@@ -385,7 +385,7 @@ class DatabaseState:
         self.rows.clear()
         self._added.clear()
 
-    def compare(self, files: Mapping[QueueId, FileQueue], *, light: bool, topics: Topics) -> bool:
+    def compare(self, files: Mapping[QueueId, FileQueue], *, lmq: bool, topics: Topics) -> bool:
         """Rows of queues that end elsewhere than those in files begin at the end of these.
 
         light: queues of light topics are left alone. topics: which of them are kept here. Returns
@@ -399,7 +399,7 @@ class DatabaseState:
             if wanted == there or (wanted <= 0 and there <= 0):
                 continue
             if there > 0:
-                if light and queue.topic.startswith(LMQ_PREFIX):
+                if lmq and queue.topic.startswith(LMQ_PREFIX):
                     continue
                 same = False
             self._put_bound(queue, MAX, Bound(0, wanted - 1))

@@ -531,7 +531,7 @@ class QueueNumbers:
     def of_dispatched(self, dispatched: Dispatched) -> QueueMessages | None:
         """Each unit that records would add as a message; None if one has no queue among these."""
         units = dispatched.units
-        if len(dispatched.poisoned) or not len(units):
+        if len(dispatched.undispatchable) or not len(units):
             return None
         keys, key = np.unique(units.topic_id << 32 | units.queue_id, return_inverse=True)
         names = [QueueId(dispatched.topics[k >> 32], k & _LOW) for k in keys.tolist()]

@@ -36,7 +36,7 @@ class Facts(NamedTuple):
         return self.outcome.refusal.case if self.outcome.refusal else ""
 
     @property
-    def poisoned(self) -> bool:
+    def undispatchable(self) -> bool:
         """A record cannot be dispatched."""
         return self.refused == "poison-record" or POISON in self.outcome.hangs
 
@@ -59,9 +59,9 @@ class Facts(NamedTuple):
         return any(f.entry and not is_whole_file(f.entry, size) for f in self.loaded)
 
     @property
-    def ghost(self) -> bool:
+    def phantom(self) -> bool:
         """A record was taken for data that is none."""
-        return self.outcome.walk is not None and self.outcome.walk.ghosts > 0
+        return self.outcome.walk is not None and self.outcome.walk.phantoms > 0
 
     @property
     def tail_used(self) -> bool:
@@ -259,7 +259,7 @@ CASES: tuple[Case, ...] = (
         "a record names queues without a number for one of them; its dispatch throws",
         "throws at it in load and refuses to start, or waits for ever",
         "completes all queues, steps over the bad name",
-        lambda facts: facts.poisoned,
+        lambda facts: facts.undispatchable,
         ("B11",),
         ("I-048",),
     ),
@@ -315,7 +315,7 @@ CASES: tuple[Case, ...] = (
         "a record whose fields do not add up to its size",
         "takes it for data: ghost units, a log end that is off",
         "ends the log before it",
-        lambda facts: facts.ghost,
+        lambda facts: facts.phantom,
         ("B26",),
         ("I-022",),
         keep="a tombstone in its place, if a queue names it",

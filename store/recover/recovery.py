@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..audit.messages import Readability, scan_messages
-from ..audit.prove import prove_log, with_sound_queues
+from ..audit.prove import prove_log, with_verified_queues
 from ..audit.verified import VerifiedLog
 from ..broker.dispatch_record import Dispatching
 from ..broker.profiles import Profile, is_exact, profile_of
@@ -81,7 +81,7 @@ class Recovery:
     #: A start barrier of a finished session is still there: no broker loads before it is gone.
     barrier: bool
     #: What the plan was asked for.
-    wish: RecoveryOptions
+    options: RecoveryOptions
     #: What it was all read from; None: it may change without a trace.
     seen: Fingerprint | None = None
     #: How the start was played, for a plan that is made next.
@@ -220,7 +220,7 @@ class Proved(NamedTuple):
     proved it answers for that.
     """
 
-    sound: VerifiedLog
+    verified: VerifiedLog
     seen: Fingerprint | None
     files: Fingerprint | None = None
 
@@ -230,7 +230,7 @@ class Played(NamedTuple):
 
     snapshot: Snapshot
     outcome: Outcome
-    sound: VerifiedLog | None
+    verified: VerifiedLog | None
 
 
 @refusing()
@@ -270,16 +270,16 @@ def analyze(
     main = profile_of(version or (generation.version if generation else ""))
     main = as_configured(main, config)
     switches = switches_of(snapshot)
-    sound = proved.sound if proved else _sound(snapshot, main, switches, jobs, tell)
-    sound = sound and with_sound_queues(sound, snapshot)
+    verified = proved.verified if proved else _verified(snapshot, main, switches, jobs, tell)
+    verified = verified and with_verified_queues(verified, snapshot)
     outcomes = [
         outcome
         for profile in profiles
-        for outcome in all_outcomes(snapshot, profile, switches, sound=sound)
+        for outcome in all_outcomes(snapshot, profile, switches, verified=verified)
     ]
     chosen = next(outcome for outcome in outcomes if outcome.profile == main)
     generations = tuple(profile.version for profile in profiles)
-    wish = RecoveryOptions(
+    options = RecoveryOptions(
         policy,
         int(time.time() * 1000),
         generations,
@@ -289,34 +289,37 @@ def analyze(
         applicable=applicable,
     )
     progress = read_progress(layout.config, layout.broker_config)
-    light = chosen.database is not None
-    expected = expected_queues(snapshot, config_rules(main), light=light)
+    lmq = chosen.database is not None
+    expected = expected_queues(snapshot, config_rules(main), lmq=lmq)
     # else its runs would not be taken as a plan takes them that is not exact
-    exact = exact and (sound is None or all(map(sound.is_exact, sound.runs)))
-    planned = partial(make_plan, snapshot, main, chosen, progress=progress, sound=sound)
+    exact = exact and (verified is None or all(map(verified.is_exact, verified.runs)))
+    planned = partial(make_plan, snapshot, main, chosen, progress=progress, verified=verified)
     plan, refusal, exact_plan = None, None, None
     for exactly in (True, False) if exact else (False,):  # refused, it is asked without
         watched = _watched(outcomes, progress, expected)
-        auditors = tuple(after for _, after, _ in watched)
+        observers = tuple(after for _, after, _ in watched)
         try:
             first = planned(
-                wish=wish._replace(exact=exactly), auditors=auditors, tell=tell, twin=exactly
+                options=options._replace(exact=exactly),
+                observers=observers,
+                tell=tell,
+                twin=exactly,
             )
             plan, exact_plan = (
-                _both(first, partial(planned, wish=wish)) if exactly else (first, None)
+                _both(first, partial(planned, options=options)) if exactly else (first, None)
             )
             break
         except Refused as error:
             refusal = None if exactly else error
     if refusal is not None:
-        for auditor in auditors:
-            auditor.reset()
+        for observer in observers:
+            observer.reset()
         if snapshot.log:
             scan_messages(
-                commit_log_of(layout), [*auditors], how=_every_message(layout, switches, main)
+                commit_log_of(layout), [*observers], how=_every_message(layout, switches, main)
             )
-    found = _recovery(snapshot, generation, version, watched, main, plan, refusal, wish, seen)
-    return replace(found, played=Played(snapshot, chosen, sound), exact_plan=exact_plan)
+    found = _recovery(snapshot, generation, version, watched, main, plan, refusal, options, seen)
+    return replace(found, played=Played(snapshot, chosen, verified), exact_plan=exact_plan)
 
 
 _Watched = tuple[Outcome, Readability, GroupLoss]
@@ -344,10 +347,10 @@ def _both(exact: Plan, without: Callable[[], Plan]) -> tuple[Plan, Plan]:
 
 
 @refusing()
-def plan_again(
+def replan(
     layout: Layout,
     version: str,
-    wish: RecoveryOptions | None = None,
+    options: RecoveryOptions | None = None,
     played: Played | None = None,
 ) -> Plan:
     """The plan that `analyze` made, made again. Raises as `analyze`.
@@ -359,21 +362,23 @@ def plan_again(
     if played is None:
         snapshot = Snapshot.of(layout)
         switches = switches_of(snapshot)
-        sound = _sound(snapshot, profile, switches)
-        sound = sound and with_sound_queues(sound, snapshot)
-        played = Played(snapshot, simulate(snapshot, profile, switches, sound=sound), sound)
+        verified = _verified(snapshot, profile, switches)
+        verified = verified and with_verified_queues(verified, snapshot)
+        played = Played(
+            snapshot, simulate(snapshot, profile, switches, verified=verified), verified
+        )
     progress = read_progress(layout.config, layout.broker_config)
     return make_plan(
         played.snapshot,
         profile,
         played.outcome,
-        wish=wish,
+        options=options,
         progress=progress,
-        sound=played.sound,
+        verified=played.verified,
     )
 
 
-def _sound(
+def _verified(
     snapshot: Snapshot,
     profile: Profile,
     switches: Switches,
@@ -457,7 +462,7 @@ def _recovery(
     main: Profile,
     plan: Plan | None,
     refusal: Refused | None,
-    wish: RecoveryOptions,
+    options: RecoveryOptions,
     seen: Fingerprint | None,
 ) -> Recovery:
     layout = snapshot.layout
@@ -501,7 +506,7 @@ def _recovery(
         cut_off.session if cut_off else "",
         main.version,
         bool(barriers(layout)),
-        wish,
+        options,
         seen,
     )
 

@@ -78,7 +78,7 @@ class Proven(NamedTuple):
     profile: WriterProfile
 
 
-def mend_entries(name: str, content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
+def repair_entries(name: str, content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
     """Put the entries of the file of this name right: (code, what was done), one by one."""
     mend = _FILES.get(name)
     if mend is not None:
@@ -196,7 +196,7 @@ _FILES: dict[str, Callable[[Json, Proven], Iterator[tuple[str, str]]]] = {
 
 
 Ranges = Mapping[QueueId, tuple[int, int]]
-_CONSUMER_OFFSETS, _LIGHT_OFFSETS = "offsetTable", "lmqOffsetTable"
+_CONSUMER_OFFSETS, _LMQ_OFFSETS = "offsetTable", "lmqOffsetTable"
 _DELAYS = "delayOffset.json"
 _CONSUMERS = ("consumerOffset.json", "lmqConsumerOffset.json")
 _DIGITS = 10
@@ -235,9 +235,9 @@ class Bounds(NamedTuple):
 
 def clamp(name: str, content: Json, bounds: Bounds) -> Iterator[Clamped]:
     """Bring the offsets of the file of this name inside their queues."""
-    light = content.get(_LIGHT_OFFSETS)
-    if isinstance(light, dict):
-        yield from _light(light, bounds)
+    lmq = content.get(_LMQ_OFFSETS)
+    if isinstance(lmq, dict):
+        yield from _lmq(lmq, bounds)
     if name == _DELAYS and isinstance(table := content.get(_CONSUMER_OFFSETS), dict):
         yield from _delays(table, bounds)
     for member in OFFSET_TABLES if name in _CONSUMERS else ():
@@ -258,14 +258,14 @@ def _clamp_groups(table: Json, bounds: Bounds) -> Iterator[Clamped]:
                 yield from _inside(group, row, place, queue, ends)
 
 
-def _light(table: Json, bounds: Bounds) -> Iterator[Clamped]:
+def _lmq(table: Json, bounds: Bounds) -> Iterator[Clamped]:
     for key in list(table):
         topic, _, group = str(key).rpartition("@")
-        queue, light = QueueId(topic, 0), topic.startswith(LMQ_PREFIX)
-        if not light and queue not in bounds.ranges and _is_int(table[key]):
+        queue, lmq = QueueId(topic, 0), topic.startswith(LMQ_PREFIX)
+        if not lmq and queue not in bounds.ranges and _is_int(table[key]):
             yield Clamped(group, queue, table.pop(key), None)
             continue
-        yield from _inside(group, table, key, queue, bounds.of(queue, known=light))
+        yield from _inside(group, table, key, queue, bounds.of(queue, known=lmq))
 
 
 def _delays(table: Json, bounds: Bounds) -> Iterator[Clamped]:
@@ -348,17 +348,17 @@ def config_repair(
         if content is None:
             continue
         moved = list(clamp(name, content, bounds))
-        mended = list(mend_entries(name, content, proven))
+        repaired = list(repair_entries(name, content, proven))
         reasons = [reason, f"{counted(len(moved), 'offset')} outside of a queue" if moved else ""]
-        reasons += [what for _, what in mended[:_TOLD]]
+        reasons += [what for _, what in repaired[:_TOLD]]
         reasons += (
-            [counted(len(mended) - _TOLD, "more entry", "more entries")]
-            if len(mended) > _TOLD
+            [counted(len(repaired) - _TOLD, "more entry", "more entries")]
+            if len(repaired) > _TOLD
             else []
         )
         if any(reasons):
             data = json_bytes(content)
-            edit = _edit(path, data, reasons, moved, mended)
+            edit = _edit(path, data, reasons, moved, repaired)
             if not judge(name, data, rules).problem:
                 made.edits.append(edit)
                 made.clamped += moved
@@ -377,10 +377,10 @@ def _levels(layout: Layout, from_zero: bool) -> int | None:
 
 
 def _edit(
-    path: Path, data: bytes, reasons: list[str], moved: list[Clamped], mended: list[Mended]
+    path: Path, data: bytes, reasons: list[str], moved: list[Clamped], repaired: list[Mended]
 ) -> Edit:
     """A file that is rewritten."""
-    codes = {code for code, _ in mended} | ({_OFFSET_CODES[path.name]} if moved else set())
+    codes = {code for code, _ in repaired} | ({_OFFSET_CODES[path.name]} if moved else set())
     reason = "; ".join(filter(None, reasons))
     codes = codes if codes and not reasons[0] else {"I-140", *codes}
     pieces = ((0, data),)

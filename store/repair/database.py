@@ -26,7 +26,7 @@ from ...formats.rocksdb_consume_queue import BOUNDS, MAX
 from ..audit.messages import LogObserver, Messages, scan_messages
 from ..broker.dispatch import Dispatched
 from ..broker.dispatch_record import Dispatching
-from ..broker.profiles import LIGHT_QUEUE_OPTIONS, PROFILES, Profile
+from ..broker.profiles import LMQ_OPTIONS, PROFILES, Profile
 from ..broker.snapshot import QueueId, unmendable
 from ..broker.system_topics import LITE_PREFIX, LMQ_PREFIX
 from ..broker.topics import json_bytes
@@ -63,7 +63,7 @@ from ..queues.rocksdb_write import (
 from ..settings.generation import generation_of
 from ..settings.options import options_of
 from ..settings.rocksdb import Form, InForce, in_force, table_of
-from ..start.config_load import LIGHT_OFFSETS, OFFSETS
+from ..start.config_load import LMQ_OFFSETS, OFFSETS
 from ..start.queue_stores import lite_topics
 
 _IN_ORDER = (ExtentKind.BLANK, ExtentKind.ZEROS)
@@ -417,7 +417,7 @@ def as_kind(layout: Layout, kind: Kind) -> Layout:
     if kind is Kind.ROCKSDB:
         told.append(f"storeType={ROCKSDB_STORE_TYPE}")
     else:
-        told += ["storeType=default", *_light_options(layout)]
+        told += ["storeType=default", *_lmq_options(layout)]
     # what is proposed for the store as it is now, as a recovery first, goes with the options given
     options, words = layout.broker_config.with_set(told), layout.broker_config.words
     found = Layout.open(layout.root, BrokerConfig(options, words))
@@ -449,19 +449,19 @@ def refuse_kind(layout: Layout, kind: Kind | None, version: str | None) -> None:
     )
 
 
-def _light_options(layout: Layout) -> Iterator[str]:
+def _lmq_options(layout: Layout) -> Iterator[str]:
     """A database has light queues; files are to have them, too."""
     if layout.queue_database is None:
         return
     queues = RocksdbConsumeQueues.at(layout.queue_database)
     try:
-        light = any(queue.topic.startswith(LMQ_PREFIX) for queue in queues)
+        lmq = any(queue.topic.startswith(LMQ_PREFIX) for queue in queues)
     except Unreadable:  # they are made of the log
-        light = True
+        lmq = True
     finally:
         queues.close()
-    if light:
-        yield from (f"{name}=true" for name in LIGHT_QUEUE_OPTIONS)
+    if lmq:
+        yield from (f"{name}=true" for name in LMQ_OPTIONS)
 
 
 def database_gone(layout: Layout) -> Iterator[Edit]:
@@ -529,7 +529,7 @@ def _stands_for_files(layout: Layout) -> InForce:
 
 def _other_positions(layout: Layout, name: str) -> Iterator[Edit]:
     """A broker reads one file of positions: an older one of the other kind goes."""
-    other = layout.config / (OFFSETS if name == LIGHT_OFFSETS else LIGHT_OFFSETS)
+    other = layout.config / (OFFSETS if name == LMQ_OFFSETS else LMQ_OFFSETS)
     if other.is_file():
         yield Edit("move", str(other), f"older than what {name} has now", _CODES)
 
@@ -543,9 +543,7 @@ def _positions(layout: Layout, content: dict[str, Any]) -> tuple[str, dict[str, 
     content = {**content, "groupTopicMap": topics}
     if not layout.broker_config.get_bool("enableLmq"):
         return OFFSETS, content
-    light = {
-        key: row for key, row in table.items() if key.rpartition("@")[2].startswith(LMQ_PREFIX)
-    }
-    rest = {key: row for key, row in table.items() if key not in light}
-    light = {key: row[0] for key, row in light.items() if 0 in row}
-    return LIGHT_OFFSETS, {**content, "offsetTable": rest, "lmqOffsetTable": light}
+    lmq = {key: row for key, row in table.items() if key.rpartition("@")[2].startswith(LMQ_PREFIX)}
+    rest = {key: row for key, row in table.items() if key not in lmq}
+    lmq = {key: row[0] for key, row in lmq.items() if 0 in row}
+    return LMQ_OFFSETS, {**content, "offsetTable": rest, "lmqOffsetTable": lmq}

@@ -60,7 +60,7 @@ def damaged_ranges(files: MappedFileQueue) -> list[ExtRange]:
     return [part for part in parts if part.kind == "damage"]
 
 
-def mend_range(
+def repair_range(
     files: MappedFileQueue, part: ExtRange, named: Mapping[int, Wanted]
 ) -> Iterator[tuple[int | None, Edit]]:
     """The edits of one range, each with the place of the unit that is named, None for all others.
@@ -227,20 +227,20 @@ def ext_repair(
         whole = [e for e in entries if is_whole_file(e, snapshot.queue_file_bytes)]
         with MappedFileQueue.open(os.fspath(path)) as ext:
             ext.files[:] = [file for file in ext.files if file.path not in gone]
-            damaged, mended = damaged_ranges(ext), set[int]()
+            damaged, repaired = damaged_ranges(ext), set[int]()
             named = _named(whole, damaged, log, lost, levels) if damaged else {}
             places = sorted(named)
             for part in damaged:
                 first = bisect_left(places, part.position)
                 end = bisect_left(places, part.position + part.size, first)
                 inside = {place: named[place] for place in places[first:end]}
-                for place, edit in mend_range(ext, part, inside):
+                for place, edit in repair_range(ext, part, inside):
                     if place is not None:
-                        mended.add(place)
+                        repaired.add(place)
                     yield edit
             left = [-1]
             for entry in whole:
-                yield from _file(entry, ext, log, mended, lost, left, levels)
+                yield from _file(entry, ext, log, repaired, lost, left, levels)
             behind = [file for file in ext.files if file.start > max(left) >= 0]
             there = {entry.path: entry for entry in snapshot.ext.get(queue, ())}
             for file in behind:  # `recover` looks at what the queue names before it is mended
@@ -303,12 +303,12 @@ def _file(
     entry: Entry,
     ext: MappedFileQueue,
     log: CommitLog,
-    mended: set[int],
+    repaired: set[int],
     lost: Ints,
     left: list[int],
     levels: Levels,
 ) -> Iterator[Edit]:
-    """Units of a queue file with an address of none. mended: addresses that will be right.
+    """Units of a queue file with an address of none. repaired: addresses that will be right.
 
     left: gets the highest place that is named still.
     """
@@ -317,7 +317,7 @@ def _file(
         codes = dict.fromkeys(numbers[gone].tolist(), _NO_TAGS)
         numbers = numbers[~gone]
         places = _places(units)[~gone]
-        wrong = dict(_wrong(units[~gone], ext, log, mended, levels))
+        wrong = dict(_wrong(units[~gone], ext, log, repaired, levels))
         left += [int(np.delete(places, list(wrong)).max(initial=-1))]
         codes |= {int(numbers[row]): code for row, code in wrong.items()}
         if codes:
@@ -337,7 +337,7 @@ def _tags_edit(entry: Entry, numbers: Ints, codes: Mapping[int, int]) -> Edit:
 
 
 def _wrong(
-    units: Units, ext: MappedFileQueue, log: CommitLog, mended: set[int], levels: Levels
+    units: Units, ext: MappedFileQueue, log: CommitLog, repaired: set[int], levels: Levels
 ) -> Iterator[tuple[int, int]]:
     """Rows whose entry is none of their message's, and the hash to write."""
     known, places = _records(units, log, levels), _places(units)
@@ -345,7 +345,7 @@ def _wrong(
     position = units["physical_offset"].astype(np.int64)
     for row, (at, place) in enumerate(zip(position.tolist(), places.tolist(), strict=True)):
         unit, wanted = found.get(place), known.get(at)
-        if wanted is None or place in mended:
+        if wanted is None or place in repaired:
             continue
         there = None if unit is None else Wanted(unit.tags_code, unit.msg_store_time)
         if there != wanted:

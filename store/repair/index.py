@@ -140,20 +140,20 @@ def with_checkpoint(snapshot: Snapshot, plan: Plan, *, only_index: bool) -> Plan
 
     only_index: nothing but the time of the index, which goes with the index files.
     """
-    sound, path = plan.sound_checkpoint, snapshot.layout.checkpoint
-    if sound is None:
+    complete, path = plan.complete_checkpoint, snapshot.layout.checkpoint
+    if complete is None:
         return plan
     if plan.index is not None:
-        sound = sound._replace(index_msg_timestamp=_full_time(snapshot, plan.index))
+        complete = complete._replace(index_msg_timestamp=_full_time(snapshot, plan.index))
     old = plan.checkpoint or Checkpoint(**snapshot.checkpoint)
-    highest = sound._asdict() | {"confirm_phy_offset": plan.log_end}
+    highest = complete._asdict() | {"confirm_phy_offset": plan.log_end}
     lowered = {
-        # what the version does not know of is in `sound` as it was
-        name: min(max(0, getattr(sound, name)), max(0, highest[name]))
+        # what the version does not know of is in `complete` as it was
+        name: min(max(0, getattr(complete, name)), max(0, highest[name]))
         for name in ((_INDEX_TIME,) if only_index else _BOUNDED)
         if not 0 <= getattr(old, name) <= max(0, highest[name])
     }
-    wiped = not any(old) and any(sound) and not only_index
+    wiped = not any(old) and any(complete) and not only_index
     whole = path.exists() and path.stat().st_size == PAGE_BYTES
     if whole and not only_index and any(read_regular(path, PAGE_BYTES)[FIELDS.sizeof() :]):
         rest = PAGE_BYTES - FIELDS.sizeof()
@@ -163,7 +163,7 @@ def with_checkpoint(snapshot: Snapshot, plan: Plan, *, only_index: bool) -> Plan
     if not only_index:
         lowered |= _flushed(snapshot, old, lowered)
     if wiped or lowered or not (whole or only_index or plan.checkpoint):
-        new = sound if wiped else old._replace(**lowered)
+        new = complete if wiped else old._replace(**lowered)
         others = [e for e in plan.edits if e.path != str(path) or e.phase is Phase.PAGE]
         plan = replace(plan, checkpoint=new, edits=[*others, checkpoint_edit(path, new)])
     return plan

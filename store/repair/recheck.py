@@ -40,7 +40,7 @@ _MADE = {Part.QUEUE, Part.INDEX, Part.CHECKPOINT}
 """What is made of a log, besides files of config/ that were not there."""
 
 
-def analyze_again(
+def reanalyze(
     found: Repair, tell: Callable[[int], None] | None = None, jobs: int | None = None
 ) -> Repair:
     """The store now that `found.plan` was carried out. Writes nothing. Raises as `analyze`."""
@@ -142,10 +142,10 @@ class Judged(NamedTuple):
         found = self.repair
         if not found.nothing_to_do:
             return []
-        return beyond_of(self.verdict, found.layout, found.request.choice, given)
+        return unrepairable_of(self.verdict, found.layout, found.request.choice, given)
 
 
-def beyond_repair(
+def find_unrepairable(
     layout: Layout, version: str, tell: Callable[[int], None] | None = None
 ) -> list[Beyond]:
     """Errors of a store that has nothing left to repair. Reads all of it. Raises Unreadable.
@@ -153,10 +153,10 @@ def beyond_repair(
     version: the generation of brokers. tell: called with the log position reached.
     """
     with Store(layout) as store:
-        return beyond_of(verify(store, Scope(broker_version=version), progress=tell), layout)
+        return unrepairable_of(verify(store, Scope(broker_version=version), progress=tell), layout)
 
 
-def beyond_of(
+def unrepairable_of(
     verdict: Verdict, layout: Layout, choice: Choice = EVERYTHING, given: Given | None = None
 ) -> list[Beyond]:
     """The same of a verdict, as far as it is about what a repair was confined to. What a start does
@@ -170,7 +170,7 @@ def beyond_of(
     for first in errors:
         if first.code in told:
             continue
-        texts = beyond_texts().get(first.code) or beyond_texts()[_OTHER]
+        texts = unrepairable_texts().get(first.code) or unrepairable_texts()[_OTHER]
         command = _by_hand(first, errors, layout, given)
         told[first.code] = Beyond(
             first.code,
@@ -189,7 +189,9 @@ def beyond_of(
 
 def _by_hand(first: Finding, errors: list[Finding], layout: Layout, given: Given) -> Command | None:
     """The command that is told of the first finding of a code. Of a queue: one that an error names."""
-    template = (beyond_texts().get(first.code) or beyond_texts()[_OTHER]).get("command", "")
+    template = (unrepairable_texts().get(first.code) or unrepairable_texts()[_OTHER]).get(
+        "command", ""
+    )
     queues = (finding for finding in errors if finding.topic is not None)
     if "{queue}" in template and first.topic is None and (named := next(queues, None)) is not None:
         first = replace(first, topic=named.topic, queue_id=named.queue_id)
@@ -208,12 +210,12 @@ def _asked_for(finding: Finding, choice: Choice) -> bool:
     return any(covers(named, queue) for named in choice.queues)
 
 
-def why_beyond(code: str) -> str:
+def why_unrepairable(code: str) -> str:
     """Why no repair mends findings of this code."""
-    return (beyond_texts().get(code) or beyond_texts()[_OTHER])["why"]
+    return (unrepairable_texts().get(code) or unrepairable_texts()[_OTHER])["why"]
 
 
 @cache
-def beyond_texts() -> dict[str, dict[str, str]]:
+def unrepairable_texts() -> dict[str, dict[str, str]]:
     """Code, or OTHER, → why no repair mends it, and what is left to do."""
     return tomllib.loads(files(__package__).joinpath("unrepairable.toml").read_text("utf-8"))

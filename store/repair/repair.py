@@ -38,13 +38,13 @@ from ..queues.hybrid import has_database
 from ..queues.references import commit_log_of
 from ..recover.cases import Case, case_named
 from ..recover.recovery import Proved, Recovery
-from ..recover.recovery import plan_again as plan_recovery_again
+from ..recover.recovery import replan as replan_recovery
 from ..search.selection import queue_text
 from ..search.store import Store
 from ..session.journal import Fingerprint, unfinished
 from ..settings.generation import generation_of
 from ..start.config_load import STATISTICS
-from ..start.log import Switches, as_configured, proof_anew, switches_of
+from ..start.log import Switches, as_configured, proof_for_rebuild, switches_of
 from ..start.outcome import Outcome
 from .compaction import compaction_repair
 from .config import Clamped, ConfigRepair, config_repair
@@ -165,8 +165,8 @@ def analyze(
     if proved is not None and not (proved.files and proved.files.still_holds(layout)):
         proved = None
     seen = proved.seen if proved is not None else Fingerprint.of(layout)
-    sound = proved.sound if proved is not None else None
-    plan, config = _plan(layout, request, tell, jobs or cores(), sound)
+    verified = proved.verified if proved is not None else None
+    plan, config = _plan(layout, request, tell, jobs or cores(), verified)
     cut_off = unfinished(layout.root, layout.journal)
     crashed = layout.abort.exists()
     session = cut_off.session if cut_off else ""
@@ -174,7 +174,7 @@ def analyze(
 
 
 @refusing()
-def plan_again(layout: Layout, request: Request) -> Plan:
+def replan(layout: Layout, request: Request) -> Plan:
     """The same plan, made again from what is on disk now. Raises as `analyze`."""
     return _plan(layout, request, None, cores())[0]
 
@@ -194,15 +194,15 @@ def _plan(
     snapshot = Snapshot.of(layout)
     named = frozenset((t, q) for t, q in choice.queues if q is not None)
     versions = (request.version,)
-    wish = RecoveryOptions(
+    options = RecoveryOptions(
         Policy.KEEP, request.made_ms, versions, exact=True, renumber=named, queues_in_database=False
     )
     switches = switches_of(snapshot)
-    sound = made_anew(snapshot, profile, switches, jobs, tell, proved)
-    outcome = _as_it_lies(snapshot, profile, switches, sound)
-    whole = make_plan(snapshot, profile, outcome, wish=wish, tell=tell, sound=sound)
+    verified = proved_for_rebuild(snapshot, profile, switches, jobs, tell, proved)
+    outcome = _as_it_lies(snapshot, profile, switches, verified)
+    whole = make_plan(snapshot, profile, outcome, options=options, tell=tell, verified=verified)
     _check_named(layout, choice, whole)
-    plan, config = mend_parts(snapshot, profile, switches, whole, request)
+    plan, config = repair_parts(snapshot, profile, switches, whole, request)
     if request.kind is Kind.FILES:
         settings = config_in_files(layout, request.made_ms)
         plan = replace(plan, edits=[*database_gone(layout), *settings, *plan.edits])
@@ -224,7 +224,7 @@ def is_bare(layout: Layout) -> bool:
         return False
 
 
-def made_anew(
+def proved_for_rebuild(
     snapshot: Snapshot,
     profile: Profile,
     switches: Switches,
@@ -237,7 +237,7 @@ def made_anew(
     proved: what somebody has just found, taken where the rules are the same. None where queues or index
     have files: these are compared with the log first. Raises Unreadable.
     """
-    proof = proof_anew(snapshot, profile, switches)
+    proof = proof_for_rebuild(snapshot, profile, switches)
     if proof is None:
         return None
     rules = units_by(proof.making)
@@ -246,7 +246,7 @@ def made_anew(
     return prove_log(proof, jobs, tell)
 
 
-def mend_parts(
+def repair_parts(
     snapshot: Snapshot,
     profile: Profile,
     switches: Switches,
@@ -282,9 +282,9 @@ def mend_parts(
         tombs = np.sort(np.concatenate([np.zeros(0, np.int64), *lost]))
         gone = {edit.path for edit in edits if edit.kind in ("move", "remove")}
         units = list(ext_repair(snapshot, commit_log_of(layout), tombs, gone))
-        mended = {edit.path for edit in units if edit.codes == ("I-079",)}
+        repaired = {edit.path for edit in units if edit.codes == ("I-079",)}
         # `recover` sees to it that a start can read the file; here its units are mended
-        edits = [*units, *(e for e in edits if e.path not in mended or e.kind != "write")]
+        edits = [*units, *(e for e in edits if e.path not in repaired or e.kind != "write")]
     if Part.TIMER in choice.parts and profile.timer:
         paths = {path: part_of(layout, Path(path)) for path in {e.path for e in edits}}
         first = [e for e in edits if paths[e.path] is Part.TIMER]
@@ -321,13 +321,13 @@ def _check_named(layout: Layout, choice: Choice, whole: Plan) -> None:
 
 
 def _as_it_lies(
-    snapshot: Snapshot, profile: Profile, switches: Switches, sound: VerifiedLog | None
+    snapshot: Snapshot, profile: Profile, switches: Switches, verified: VerifiedLog | None
 ) -> Outcome:
     """The log as it is, without a start: whoever keeps everything needs to know no more."""
     log, layout = load_files(snapshot.log, snapshot.log_file_bytes, profile.load), snapshot.layout
     if log.files:
-        if sound is not None and sound.runs:
-            end = commit_log_of(layout).end(sound.end, sound.recent)
+        if verified is not None and verified.runs:
+            end = commit_log_of(layout).end(verified.end, verified.recent)
         else:
             with Store(layout) as store:
                 end = store.log_end
@@ -386,7 +386,7 @@ def widened(found: Recovery, findings: Sequence[Finding]) -> Recovery:
     played, exact_plan = found.played, found.exact_plan
     found = replace(found, played=None, exact_plan=None)
     plan = found.plan
-    if plan is None or found.interrupted or found.wish.policy is not Policy.KEEP:
+    if plan is None or found.interrupted or found.options.policy is not Policy.KEEP:
         return found
     parts = _parts(found, findings)
     if not all(_AFTER_ANY_KILL.issuperset(edit.codes) for edit in plan.edits):
@@ -395,39 +395,39 @@ def widened(found: Recovery, findings: Sequence[Finding]) -> Recovery:
         return found
     beside = parts <= _BESIDE_THE_LOG
     names = tuple(sorted(parts if beside else Part))
-    wish = found.wish._replace(exact=not beside, parts=names)
+    options = found.options._replace(exact=not beside, parts=names)
     if beside:
-        again = _with_parts(found.layout, found.main_version, wish, plan, findings)
+        again = _with_parts(found.layout, found.main_version, options, plan, findings)
     else:
-        whole = exact_plan or plan_recovery_again(found.layout, found.main_version, wish, played)
-        again = _with_parts(found.layout, found.main_version, wish, whole, findings)
-    wide = replace(found, plan=again, wish=wish)
+        whole = exact_plan or replan_recovery(found.layout, found.main_version, options, played)
+        again = _with_parts(found.layout, found.main_version, options, whole, findings)
+    wide = replace(found, plan=again, options=options)
     if not again.edits or plan.edits:
         return wide
     predictions = [replace(each, case=_beside(each.case)) for each in found.predictions]
     return replace(wide, predictions=predictions, plan_case=_beside(found.plan_case))
 
 
-def recovery_again(layout: Layout, version: str, wish: RecoveryOptions) -> Plan:
+def replan_with_parts(layout: Layout, version: str, options: RecoveryOptions) -> Plan:
     """The plan of a recovery, widened or not, made again from what is on disk now. Raises as `analyze`."""
-    return _with_parts(layout, version, wish, plan_recovery_again(layout, version, wish))
+    return _with_parts(layout, version, options, replan_recovery(layout, version, options))
 
 
 def _with_parts(
     layout: Layout,
     version: str,
-    wish: RecoveryOptions,
+    options: RecoveryOptions,
     plan: Plan,
     findings: Sequence[Finding] | None = None,
 ) -> Plan:
     """The plan of a recovery and what is mended besides in the parts that the wish names."""
     snapshot = Snapshot.of(layout)
-    if not wish.parts or not snapshot.log:
+    if not options.parts or not snapshot.log:
         return plan
     profile = as_configured(profile_of(version), layout.broker_config)
-    choice = Choice(frozenset(Part(name) for name in wish.parts) | {Part.LOG, Part.ABORT})
-    request = Request(choice, profile.version, wish.made_ms)
-    return mend_parts(snapshot, profile, switches_of(snapshot), plan, request, findings)[0]
+    choice = Choice(frozenset(Part(name) for name in options.parts) | {Part.LOG, Part.ABORT})
+    request = Request(choice, profile.version, options.made_ms)
+    return repair_parts(snapshot, profile, switches_of(snapshot), plan, request, findings)[0]
 
 
 def _parts(found: Recovery, findings: Iterable[Finding]) -> frozenset[Part]:

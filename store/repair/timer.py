@@ -43,9 +43,9 @@ from ..verify.context import Records, Scope, VerifyContext
 from ..verify.timer_log import TimerColumns, TimerFiles, timer_columns
 from ..verify.timer_wheel import chains, counts
 from .timer_log import (
-    MendedEntries,
+    RepairedEntries,
     closing_blanks,
-    mended_entries,
+    repaired_entries,
     timer_messages,
     unknown_beginning,
 )
@@ -213,12 +213,12 @@ def timer_edits(
 class _Ahead(NamedTuple):
     """The files as they are behind the edits `before`, and what their entries are to be like.
 
-    mended: None without a timer log. records: of the messages that the timer has.
+    repaired: None without a timer log. records: of the messages that the timer has.
     """
 
     before: list[Edit]
     files: PredictedTimer
-    mended: MendedEntries | None
+    repaired: RepairedEntries | None
     records: TimerColumns
 
 
@@ -232,38 +232,38 @@ def _ahead(scene: VerifyContext, before: Sequence[Edit], queue: PlannedQueue) ->
     files, records = PredictedTimer(scene, loads), timer_columns(scene)
     if files.log.files:
         records = timer_messages(scene.store, scene, files.log.entries, queue.places)
-    mended = _mended(files, records)
-    if not all(_is_covered(blank, files, mended) for blank in blanks):
+    repaired = _repaired(files, records)
+    if not all(_is_covered(blank, files, repaired) for blank in blanks):
         loads, files = list(before), PredictedTimer(scene, before)
-        mended = _mended(files, records)  # a BLANK names no other messages
+        repaired = _repaired(files, records)  # a BLANK names no other messages
     if queue.complete and (gone := list(unknown_beginning(files.log))):
         paths = {edit.path for edit in gone}
         loads = [*(edit for edit in loads if edit.path not in paths), *gone]
         files = PredictedTimer(scene, loads)
-        mended = _mended(files, records)
-    return _Ahead(loads, files, mended, records)
+        repaired = _repaired(files, records)
+    return _Ahead(loads, files, repaired, records)
 
 
-def _mended(files: TimerFiles, records: TimerColumns) -> MendedEntries | None:
+def _repaired(files: TimerFiles, records: TimerColumns) -> RepairedEntries | None:
     """The entries rebuilt; what follows is held against them."""
     log = files.log
     if not log.files:
         return None
-    mended = mended_entries(files, records)
-    log.entries = mended.entries
-    if len(mended.position):
-        log.end = max(log.end, int(mended.position[-1]) + UNIT_BYTES)
-    return mended
+    repaired = repaired_entries(files, records)
+    log.entries = repaired.entries
+    if len(repaired.position):
+        log.end = max(log.end, int(repaired.position[-1]) + UNIT_BYTES)
+    return repaired
 
 
-def _is_covered(blank: Edit, files: TimerFiles, mended: MendedEntries | None) -> bool:
+def _is_covered(blank: Edit, files: TimerFiles, repaired: RepairedEntries | None) -> bool:
     """The repair writes something else where a BLANK would be."""
     start = next((file.start for file in files.log.files if file.path == blank.path), None)
-    if start is None or mended is None:
+    if start is None or repaired is None:
         return False
     place = np.array([start + blank.offset], np.int64)
     row, found = files.log.entries.at(place)
-    if found[0] and mended.changed[row[0]]:
+    if found[0] and repaired.changed[row[0]]:
         return True
     more = [edit for edit in (*closing_blanks(files.log), *_tail(files)) if edit.path == blank.path]
     return any(edit.offset <= blank.offset < edit.offset + edit.length for edit in more)
@@ -273,14 +273,14 @@ def _repair(
     scene: VerifyContext, ranges: Mapping[QueueId, tuple[int, int]], ahead: _Ahead
 ) -> Iterator[Edit]:
     """What is wrong inside of the files. Raises Unreadable."""
-    files, mended, linked = ahead.files, ahead.mended, dict[int, int]()
+    files, repaired, linked = ahead.files, ahead.repaired, dict[int, int]()
     check, wheel = files.check, files.wheel_bytes == FILE_BYTES
     if files.has_check or (wheel and files.log.files):
         files.check = _right_check(files, ranges, scene.store, ahead.records, scene.now_ms)
     if wheel:
         yield from _wheel(files, scene, linked)
-    if mended is not None:
-        yield from _entries(files, mended, linked)
+    if repaired is not None:
+        yield from _entries(files, repaired, linked)
         yield from closing_blanks(files.log)
     yield from _tail(files)
     if files.check != check:
@@ -332,14 +332,16 @@ def _slots(tick: Ints, order: ByTick, entries: TimerEntries) -> npt.NDArray[np.v
     return new
 
 
-def _entries(files: TimerFiles, mended: MendedEntries, linked: dict[int, int]) -> Iterator[Edit]:
+def _entries(
+    files: TimerFiles, repaired: RepairedEntries, linked: dict[int, int]
+) -> Iterator[Edit]:
     """Entries rebuilt, and links to the entry before."""
-    units, position = mended.units, mended.position
+    units, position = repaired.units, repaired.position
     rows = files.log.entries.at(np.array(list(linked), np.int64))[0]
     units["prev_pos"][rows] = np.array(list(linked.values()), np.int64)
     for file in files.log.files:
         inside = (position >= file.start) & (position < file.end)
-        renewed = inside & mended.changed
+        renewed = inside & repaired.changed
         link = np.zeros(len(position), np.bool_)
         link[rows] = True
         link &= inside & ~renewed

@@ -47,7 +47,7 @@ _ENOUGH = 3
 """One of them may be what is damaged."""
 
 
-class MendedEntries(NamedTuple):
+class RepairedEntries(NamedTuple):
     """n entries as they are to be, in log order. units: their bytes. changed: bool[n]."""
 
     position: Ints
@@ -85,7 +85,7 @@ def timer_messages(
     return records.take(~records.lost)
 
 
-def mended_entries(files: TimerFiles, records: TimerColumns) -> MendedEntries:
+def repaired_entries(files: TimerFiles, records: TimerColumns) -> RepairedEntries:
     """All entries, those that are damaged with what record and neighbours tell. Raises Unreadable."""
     position, units = _places(files)
     whole = is_entry(units)
@@ -99,7 +99,7 @@ def mended_entries(files: TimerFiles, records: TimerColumns) -> MendedEntries:
     changed = _bytes_differ(units, fresh)
     _link(position, fresh, changed, files)
     changed |= _bytes_differ(units, fresh)
-    return MendedEntries(position, fresh, changed)
+    return RepairedEntries(position, fresh, changed)
 
 
 def _places(files: TimerFiles) -> tuple[Ints, Array]:

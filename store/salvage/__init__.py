@@ -2,8 +2,8 @@
 
     sources ▶ carve (search, grade) ▶ runs ▶ arrange ▶ layers ▶ original or compact, manifest
 
-A record is known by its magic code, and proven by its own lengths and checksums; neither file names nor
-a file system are asked. Records that follow one another in a source and in the log are one run, so
-memory grows with the number of pieces, not with that of records.
-It may use `verify`, `put` and all below them.
+A record is known by its magic code, and proven by its own lengths and checksums; neither file names
+nor a file system are asked. Records that follow one another in a source and in the log are one run,
+so memory grows with the number of pieces, not with that of records. It may use `recover`, `put` and
+all below them.
 """

@@ -31,7 +31,7 @@ from ...formats.message_properties import ends_with_crc
 from ..audit.messages import Messages, scan_messages
 from ..broker.dispatch import Dispatched
 from ..broker.dispatch_record import Dispatching
-from ..broker.profiles import LIGHT_QUEUE_OPTIONS, writer_profile
+from ..broker.profiles import LMQ_OPTIONS, writer_profile
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX
 from ..broker.topics import Topics, now_ms
@@ -77,7 +77,7 @@ class MissingOffsets:
     """Looks at a scan of the log (an auditor of `scan_messages`).
 
     hole_begins: sorted, int64[n]. neighbours: by where a hole begins. highest_queue: of each topic.
-    first_timestamp: when the first record was stored, 0 without records. light: records have a number
+    first_timestamp: when the first record was stored, 0 without records. lmq: records have a number
     in a light queue, which only a broker that keeps these gives.
     """
 
@@ -87,7 +87,7 @@ class MissingOffsets:
     highest_queue: dict[str, int] = field(default_factory=dict)
     crc_items: bool = False
     first_timestamp: int = 0
-    light: bool = False
+    lmq: bool = False
     _last: dict[QueueId, tuple[int, int]] = field(default_factory=dict)
     _batches: set[bytes] = field(default_factory=set)
     _begin_lost: bool = field(init=False)
@@ -115,7 +115,7 @@ class MissingOffsets:
             queue.queue_id, self.highest_queue.get(queue.topic, 0)
         )
         if queue.topic.startswith(LMQ_PREFIX):
-            self.light = True
+            self.lmq = True
             return
         # a header has no checksum: an offset above one that follows is none
         later = np.minimum.accumulate(messages.offset[::-1])[::-1]
@@ -371,8 +371,8 @@ def complete(
     give up a record, unless it is known that some are `damaged`. Raises as `recover` does.
     """
     told = [f"mappedFileSizeCommitLog={restored.file_bytes}"]
-    if offsets.light:
-        told += [f"{name}=true" for name in LIGHT_QUEUE_OPTIONS if config.get(name) is None]
+    if offsets.lmq:
+        told += [f"{name}=true" for name in LMQ_OPTIONS if config.get(name) is None]
     if config.get(_INDEX_OPTION) is None:  # no file here says whether there was one
         told.append(f"{_INDEX_OPTION}=true")
     layout = Layout.open(root, config.with_set(told))

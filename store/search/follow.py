@@ -286,16 +286,16 @@ class Follower:
             return None
         self._reopen()
         payload = self._log.frame_of(file).payload
-        spoiled: Batch | None = None
+        damaged: Batch | None = None
         for item in self._log.scan(self.position, crc=True):
             if not isinstance(item, Batch) or item.mark > Mark.AFTER_DAMAGE:
                 continue
             found = int(item.position[0]) - payload
-            if spoiled is None and found == self.position:
-                spoiled = item.take(slice(0, 1))
+            if damaged is None and found == self.position:
+                damaged = item.take(slice(0, 1))
                 if len(item) == 1:
                     continue
-            return self._go_on(found) if spoiled is None else self._deliver(spoiled)
+            return self._go_on(found) if damaged is None else self._deliver(damaged)
         ended = time.monotonic()
         self._broken = (self.position, head, ended + max(_BROKEN_SECONDS, _REST * (ended - now)))
         return None
@@ -312,11 +312,11 @@ class Follower:
         self._note(f"{bytes_are} no records: passed over")
         self.position, self._broken = end, None
 
-    def _deliver(self, spoiled: Batch) -> Batch:
+    def _deliver(self, damaged: Batch) -> Batch:
         """A record with good ones behind it is not being written, whatever its body's checksum says."""
         self._note(f"the record at {self.position} is damaged inside")
-        self.position, self._broken = spoiled.end, None
-        return spoiled
+        self.position, self._broken = damaged.end, None
+        return damaged
 
 
 def _written(properties: Ragged) -> Flags:

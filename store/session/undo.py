@@ -1,4 +1,4 @@
-"""Taking a repair back, byte for byte, from what its journal kept (design, "Plans").
+"""Taking a repair back, byte for byte, from what its journal kept.
 
 The order is that of `apply`: barrier, lock, then everything that is kept is proven by its hash
 before anything is touched. `undoing` is published first: from then on the session can only be taken

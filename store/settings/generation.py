@@ -120,12 +120,12 @@ def _has_names_of_brokers(layout: Layout) -> bool:
     return any(not _BY_BROKERS.isdisjoint(names) for names in found)
 
 
-def has_light_offsets(layout: Layout) -> bool:
+def has_lmq_offsets(layout: Layout) -> bool:
     """Some of the newest records have the offsets that a broker gave them in light queues. Raises Unreadable."""
-    return layout.once(_has_light_offsets)
+    return layout.once(_has_lmq_offsets)
 
 
-def _has_light_offsets(layout: Layout) -> bool:
+def _has_lmq_offsets(layout: Layout) -> bool:
     found = (parse(text) for text in _Evidence(layout).properties)
     return any(INNER_MULTI_QUEUE_OFFSET in names for names in found)
 
@@ -355,7 +355,7 @@ def _closed_5(evidence: _Evidence) -> str:
     return _ends_closed(evidence) if is_5 else ""
 
 
-def _light_queues(evidence: _Evidence) -> str:
+def _lmq_queues(evidence: _Evidence) -> str:
     """Of the brokers of 4.x only those from 4.9.3 on make them (spec 2.9)."""
     queues = list_entries(evidence.layout.consume_queue)
     found = any(entry.directory and entry.name.startswith(LMQ_PREFIX) for entry in queues)
@@ -439,7 +439,7 @@ SIGNS = (
     Sign("4.9", NEWEST, _ipv6),
     Sign("4.9", NEWEST, _cluster),
     Sign("4.9", NEWEST, _dledger),
-    Sign("4.9", NEWEST, _light_queues),
+    Sign("4.9", NEWEST, _lmq_queues),
     Sign("4.9", "5.1", _ends_open),
     Sign("5.1", "5.4", _batch_keys),
     Sign("4.3", "4.9", _empty_abort),

@@ -39,7 +39,7 @@ from .config_load import (
     DELAYS,
     FILTERS,
     GROUPS,
-    LIGHT_OFFSETS,
+    LMQ_OFFSETS,
     MAPPING,
     MODES,
     OFFSETS,
@@ -268,7 +268,7 @@ class Lost:
 
     @property
     def _offsets(self) -> Loaded:
-        return self.loaded.get(LIGHT_OFFSETS) or self.loaded[OFFSETS]
+        return self.loaded.get(LMQ_OFFSETS) or self.loaded[OFFSETS]
 
     def _offsets_proved(self) -> dict[_Key, int]:
         return self._rests(self._offsets) | self._taken(self._offsets)
@@ -367,7 +367,7 @@ class ConfigStart(NamedTuple):
     @property
     def forgotten(self) -> frozenset[str]:
         """Files of which something is lost."""
-        offsets = {file.file for file in self.files} & {OFFSETS, LIGHT_OFFSETS}
+        offsets = {file.file for file in self.files} & {OFFSETS, LMQ_OFFSETS}
         named = (
             (self.lost_topics, {TOPICS}),
             (self.lost_groups, {GROUPS}),
@@ -461,7 +461,7 @@ def still_lost(before: ConfigStart, layout: Layout, profile: Profile) -> ConfigS
         taken = load_table(layout, file.file, rules).taken
         keys = entries_of(file.file, taken) if taken is not None else {}
         back |= {(file.file, key[1:]) for key in keys}
-    offsets = next(iter({file.file for file in before.files} & {OFFSETS, LIGHT_OFFSETS}), OFFSETS)
+    offsets = next(iter({file.file for file in before.files} & {OFFSETS, LMQ_OFFSETS}), OFFSETS)
 
     def lacks(name: str, *key: Any) -> bool:
         return (name, key) not in back
@@ -504,11 +504,11 @@ def files_in_use(layout: Layout, needed: tuple[str, ...]) -> tuple[str, ...]:
     config = layout.broker_config
     if OFFSETS in stand_ins(layout.config, config):
         return needed
-    light = config.get_bool("enableLmq")
+    lmq = config.get_bool("enableLmq")
     if "enableLmq" not in config:
-        plain, own = (_is_there(layout.config, name) for name in (OFFSETS, LIGHT_OFFSETS))
-        light = own and not plain
-    return tuple(LIGHT_OFFSETS if light and name == OFFSETS else name for name in needed)
+        plain, own = (_is_there(layout.config, name) for name in (OFFSETS, LMQ_OFFSETS))
+        lmq = own and not plain
+    return tuple(LMQ_OFFSETS if lmq and name == OFFSETS else name for name in needed)
 
 
 def _is_there(directory: Path, name: str) -> bool:

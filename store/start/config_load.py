@@ -28,7 +28,7 @@ from ..settings.read import BACKUP, FILES, ConfigFile, read_content
 from ..settings.rocksdb import SECOND, in_force, rows_of, stand_ins
 
 TOPICS, GROUPS = "topics.json", "subscriptionGroup.json"
-OFFSETS, LIGHT_OFFSETS = "consumerOffset.json", "lmqConsumerOffset.json"
+OFFSETS, LMQ_OFFSETS = "consumerOffset.json", "lmqConsumerOffset.json"
 DELAYS, FILTERS = "delayOffset.json", "consumerFilter.json"
 ORDER, MAPPING, MODES = (
     "consumerOrderInfo.json",
@@ -91,7 +91,7 @@ class ConfigRules(NamedTuple):
     def counter_needed(self, name: str) -> bool:
         """A `null` for the counter of its dataVersion is refused."""
         named = any(name in names for names, _ in self.version_refused)
-        return named and name not in (OFFSETS, LIGHT_OFFSETS)
+        return named and name not in (OFFSETS, LMQ_OFFSETS)
 
 
 _OF_4 = (TOPICS, OFFSETS, GROUPS, FILTERS, DELAYS)
@@ -100,11 +100,11 @@ _NULL_4 = frozenset({TOPICS, GROUPS, DELAYS})
 _NULL_5 = _NULL_4 | {MAPPING, TIMERS, TRANSACTIONS, ORDER}
 _ALL_TYPES = (str, type(None), list, int)
 _LISTS = (list, type(None))
-_PARTS = frozenset({OFFSETS, LIGHT_OFFSETS, DELAYS})
+_PARTS = frozenset({OFFSETS, LMQ_OFFSETS, DELAYS})
 _METRICS = frozenset({MAPPING, TIMERS, TRANSACTIONS})
 
 _BLANK_4_3 = frozenset(_OF_4)
-_BLANK_4_9 = frozenset({TOPICS, OFFSETS, LIGHT_OFFSETS, FILTERS, DELAYS})
+_BLANK_4_9 = frozenset({TOPICS, OFFSETS, LMQ_OFFSETS, FILTERS, DELAYS})
 _BLANK_5 = frozenset({TOPICS, GROUPS, FILTERS, ORDER, MAPPING, MODES, DELAYS, TIMERS, TRANSACTIONS})
 
 _FASTJSON_2 = ConfigRules(
@@ -115,7 +115,7 @@ _FASTJSON_2 = ConfigRules(
     list_is_empty=False,
     null_refused=_NULL_5,
     null_fails=frozenset({OFFSETS}),
-    no_text_is_null=frozenset({OFFSETS, LIGHT_OFFSETS, FILTERS, MODES}),
+    no_text_is_null=frozenset({OFFSETS, LMQ_OFFSETS, FILTERS, MODES}),
     table_needed=frozenset({MAPPING}),
     version_refused=((_METRICS | {TOPICS, GROUPS}, _ALL_TYPES), (_PARTS, (str, int, list))),
     topics_of_group=(*_LISTS, dict, str),
@@ -148,7 +148,7 @@ RULES: dict[str, ConfigRules] = {
         no_text_is_empty=_BLANK_5,
         null_refused=_NULL_5,
         null_fails=frozenset({OFFSETS}),
-        no_text_is_null=frozenset({OFFSETS, LIGHT_OFFSETS}),
+        no_text_is_null=frozenset({OFFSETS, LMQ_OFFSETS}),
         table_needed=frozenset({MAPPING}),
         version_refused=((_METRICS | {TOPICS}, _ALL_TYPES), (_PARTS, (str, int))),
         topics_of_group=_LISTS,
@@ -161,7 +161,7 @@ RULES: dict[str, ConfigRules] = {
         no_text_is_empty=_BLANK_5,
         null_refused=_NULL_5,
         null_fails=frozenset({OFFSETS}),
-        no_text_is_null=frozenset({OFFSETS, LIGHT_OFFSETS}),
+        no_text_is_null=frozenset({OFFSETS, LMQ_OFFSETS}),
         table_needed=frozenset({MAPPING}),
         version_refused=((_METRICS | {TOPICS, GROUPS}, _ALL_TYPES), (_PARTS, (str, int))),
         topics_of_group=_LISTS,
@@ -416,7 +416,7 @@ def _misfit(name: str, value: dict[Any, Any], rules: ConfigRules) -> str:
             return text
     if name == FILTERS and (text := _misfit_bits(value)):
         return text
-    noted = value.get(_TOPICS_OF_GROUPS, {}) if name in (OFFSETS, LIGHT_OFFSETS) else {}
+    noted = value.get(_TOPICS_OF_GROUPS, {}) if name in (OFFSETS, LMQ_OFFSETS) else {}
     if text := _misfit_topics(noted, rules):
         return text
     if rules.strange_constants_refused and (text := next(_strange_constants(name, value), "")):

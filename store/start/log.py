@@ -18,7 +18,7 @@ import numpy as np
 from ...formats.commit_log import DLEDGER
 from ...formats.derive import Columns, decode
 from ...formats.message import MAGIC_V1
-from ..audit.prove import Light, Proof
+from ..audit.prove import Lmq, Proof
 from ..audit.verified import VerifiedRun
 from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import BodyCheck, Failure, LoadedFile, knows, passes, schema_of, walk
@@ -28,10 +28,10 @@ from ..broker.system_topics import LMQ_PREFIX
 from ..disk.broker_conf import BrokerConfig
 from ..disk.layout import Layout
 from ..index.compare import IndexFiles
-from ..queues.hybrid import has_database, light_in_database, selective_double_write
+from ..queues.hybrid import has_database, lmq_in_database, selective_double_write
 from ..queues.references import commit_log_of
 from ..queues.units import NewQueues, QueueNumbers
-from ..settings.generation import generation_of, has_light_offsets
+from ..settings.generation import generation_of, has_lmq_offsets
 from ..settings.options import options_of
 from .queue_stores import DatabaseSearch, queue_stores
 
@@ -47,7 +47,7 @@ LAST_LOOKED_AT = "the last file that is looked at"
 class Switches(NamedTuple):
     """Options of a broker.conf that change where a recovery begins and what it does.
 
-    multi_dispatch: messages go to the queues that they name besides. light_zero: those of them that
+    multi_dispatch: messages go to the queues that they name besides. lmq_zero: those of them that
     are light queues have the number 0; lite_alone: those of LITE topics alone are kept. consume_queue_ext:
     the queues have units in consumequeue_ext. delay_levels: ms of levels 1, 2, …; None for the usual ones.
     """
@@ -147,7 +147,7 @@ class LogWalk:
     end: int = 0
     reason: str = ""
     end_file: int = 0
-    ghosts: int = 0
+    phantoms: int = 0
     failure: Failure | None = field(default=None)
     #: Records that are known to be good, by the log position of the first.
     runs: dict[int, VerifiedRun] = field(default_factory=dict)
@@ -175,7 +175,7 @@ class LogWalk:
         """Walk one file; returns what ended it. A ghost shifts all that follows in the file."""
         assert file.entry is not None
         buffer = self.snapshot.bytes_of(file.entry)
-        ghosts_allowed = self.profile.record.unequal_is_data and self.crashed
+        phantoms_allowed = self.profile.record.unequal_is_data and self.crashed
         shift = 0
         while True:
             run = self.run_at(file, offset)
@@ -187,9 +187,9 @@ class LogWalk:
                     yield Records(file, item)
                     continue
                 self.end = file.start + item.offset + shift
-                if item.passed or item.size <= 0 or not ghosts_allowed:
+                if item.passed or item.size <= 0 or not phantoms_allowed:
                     return item
-                self.ghosts += 1
+                self.phantoms += 1
                 yield PhantomRecord(item.size)
                 offset = item.read_to
                 shift += item.size - (item.read_to - item.offset)
@@ -396,18 +396,18 @@ def switches_of(snapshot: Snapshot) -> Switches:
     switches, options = Switches.of(config), options_of(snapshot.layout)
     multi_dispatch = options.multi_dispatch.value
     if has_database(snapshot.layout):
-        shown = light_in_database(snapshot.layout)
-        shown = has_light_offsets(snapshot.layout) if shown is None else shown
+        shown = lmq_in_database(snapshot.layout)
+        shown = has_lmq_offsets(snapshot.layout) if shown is None else shown
         multi_dispatch = config.get_bool("enableLmq", shown)
-    light = [name for name in snapshot.queues if name.topic.startswith(LMQ_PREFIX)]
-    at_zero = all(name.queue_id == 0 for name in light)
+    lmq = [name for name in snapshot.queues if name.topic.startswith(LMQ_PREFIX)]
+    at_zero = all(name.queue_id == 0 for name in lmq)
     ext = "enableConsumeQueueExt" not in config and any(snapshot.ext.values())
     return switches._replace(
         multi_dispatch=multi_dispatch,
         lmq_zero=True
         if has_database(snapshot.layout)
         else at_zero
-        if light and "enableLmq" not in config
+        if lmq and "enableLmq" not in config
         else switches.lmq_zero,
         consume_queue_ext=switches.consume_queue_ext or ext,
         delay_levels=options.delay_waits(),
@@ -425,18 +425,18 @@ def proof_of(
     """What proves a part of the log, as `analyze` wants it proved; None where that would be of no use.
 
     version: the broker's, None: the guess. copied: as of `proof_in`. anew: where it can be that of
-    `proof_anew`, take that. Raises Unreadable, Unsupported.
+    `proof_for_rebuild`, take that. Raises Unreadable, Unsupported.
     """
     profile = as_configured(
         profile_of(version or generation_of(layout).version), layout.broker_config
     )
     snapshot = Snapshot.of(layout)
     switches = switches_of(snapshot)
-    making = proof_anew(snapshot, profile, switches) if anew else None
+    making = proof_for_rebuild(snapshot, profile, switches) if anew else None
     return making or proof_in(snapshot, profile, switches, copied)
 
 
-def proof_anew(snapshot: Snapshot, profile: Profile, switches: Switches) -> Proof | None:
+def proof_for_rebuild(snapshot: Snapshot, profile: Profile, switches: Switches) -> Proof | None:
     """What makes the units and index items of a log while it proves it; None where queues or index have
     files. Raises Unreadable.
     """
@@ -464,14 +464,14 @@ def proof_in(
             return None
         named = {name: each for name, each in copied.entries.items() if can_have_files(name)}
         snapshot = replace(snapshot, queues=named)
-    light = None
+    lmq = None
     if switches.multi_dispatch:
         rules = profile.dispatch
         levels = switches.delay_levels
         further = rules.how(items=False, lmq_zero=switches.lmq_zero, delay_levels=levels)
         if in_database:  # any name will do
             further = further._replace(slash_names=True)
-        light = Light(profile.version, further if rules.multi_dispatch else None)
+        lmq = Lmq(profile.version, further if rules.multi_dispatch else None)
     log, index = commit_log_of(snapshot.layout), IndexFiles.of(snapshot)
     bare = not (in_database or any(snapshot.queues.values()) or snapshot.batch_topics)
     queues = NewQueues() if bare else QueueNumbers.of(snapshot)
@@ -479,5 +479,5 @@ def proof_in(
     copied = copied if in_database else None
     # a start after a clean end gives the record at 0 no unit in a RocksDB that is new: its run differs
     first_apart = bare and not stores.files
-    proof = Proof(log, queues, index, profile.dispatch.index_tags, light, making, copied)
+    proof = Proof(log, queues, index, profile.dispatch.index_tags, lmq, making, copied)
     return replace(proof, first_apart=first_apart)

@@ -34,7 +34,7 @@ from .log import (
 )
 from .queue_stores import (
     DispatchedUnits,
-    LightThrows,
+    LmqThrows,
     QueueStores,
 )
 
@@ -184,11 +184,11 @@ class Waiting:
         if not len(columns):
             return
         outcome, dispatched = self._outcome, dispatch_columns(columns, self._how)
-        if len(dispatched.poisoned) and not outcome.stores.light_in_database:
-            row = int(dispatched.poisoned[0])
+        if len(dispatched.undispatchable) and not outcome.stores.lmq_in_database:
+            row = int(dispatched.undispatchable[0])
             raise UndispatchableRecord(int(columns.ints("physical_offset")[row]))
-        if outcome.stores.throws_at_light:
-            LightThrows.check(dispatched.topics)
+        if outcome.stores.throws_at_lmq:
+            LmqThrows.check(dispatched.topics)
         self._units.add(dispatched)
         if outcome.profile.queues.batches and outcome.snapshot.batch_topics:
             record = dispatched.units.record
@@ -230,10 +230,10 @@ class Waiting:
                 first += len(units)
         return True
 
-    def put_ghost(self, ghost: PhantomRecord) -> None:
+    def put_phantom(self, phantom: PhantomRecord) -> None:
         """4.3 dispatches a record whose fields do not add up as a message of topic ""."""
         self._hand_out()
         outcome, unit = self._outcome, np.zeros(1, UNIT_DTYPE)
-        unit["size"] = ghost.size
+        unit["size"] = phantom.size
         ext_bytes = outcome.ext.unit_bytes("") if outcome.ext else 0
         outcome.queue(QueueId("", 0)).put(unit, np.zeros(1, np.int64), ext_bytes)

@@ -65,7 +65,7 @@ class QueueStores(NamedTuple):
     database: Path | None = None
     other: Path | None = None
     reads_database: bool = False
-    light_in_database: bool = False
+    lmq_in_database: bool = False
     selected: frozenset[str] | None = None
     extra_files: int = _EXTRA_FILES
     accelerated: bool = False
@@ -80,24 +80,24 @@ class QueueStores(NamedTuple):
         """The topic has queues in files."""
         if self.database is not None and "/" in topic:
             return False
-        return self.files and not (self.light_in_database and topic.startswith(LMQ_PREFIX))
+        return self.files and not (self.lmq_in_database and topic.startswith(LMQ_PREFIX))
 
     @property
-    def throws_at_light(self) -> bool:
+    def throws_at_lmq(self) -> bool:
         """A message of a light queue cannot be dispatched (5.4, B44)."""
-        return self.files and self.reads_database and not self.light_in_database
+        return self.files and self.reads_database and not self.lmq_in_database
 
     def making(self, how: Dispatching) -> Dispatching:
         """The units that count: a light queue that is read from the database may have a `/` in its name."""
-        read = self.light_in_database or self.reads_database
+        read = self.lmq_in_database or self.reads_database
         return how._replace(slash_names=True) if read else how
 
     def reads(self, queue: QueueId) -> bool:
         """Consumers get this queue from the database."""
         if self.database is None:
             return False
-        light = self.light_in_database and queue.topic.startswith(LMQ_PREFIX)
-        return light or self.reads_database
+        lmq = self.lmq_in_database and queue.topic.startswith(LMQ_PREFIX)
+        return lmq or self.reads_database
 
 
 def queue_stores(layout: Layout, profile: Profile) -> QueueStores:
@@ -110,21 +110,21 @@ def queue_stores(layout: Layout, profile: Profile) -> QueueStores:
     if layout.queues_for_rocksdb:
         place, other = _places(layout, rules)
         return QueueStores(False, place, other, True, True, accelerated=quick and rules.hybrid)
-    accelerated = quick and rules.light  # 5.4 does it with queues in a RocksDB alone
+    accelerated = quick and rules.lmq  # 5.4 does it with queues in a RocksDB alone
     asked = config.get_bool("rocksdbCQDoubleWriteEnable")
     shown = layout.queue_database is not None and not told
     if not rules.hybrid or not (asked or shown):
         return QueueStores(accelerated=accelerated)
     place, other = _places(layout, rules)
     assigns = config.get("combineAssignOffsetCQType") or _FILES
-    light = rules.light and config.get_bool("combineCQUseRocksdbForLmq", not asked)
+    lmq = rules.lmq and config.get_bool("combineCQUseRocksdbForLmq", not asked)
     reads = (config.get("combineCQPreferCQType") or _FILES) == ROCKSDB_STORE_TYPE
     selective = selective_double_write(layout)
     extra = config.get_int("combineCQMaxExtraSearchCommitLogFiles")
     wrong = ""
-    if rules.light and asked and not light:
+    if rules.lmq and asked and not lmq:
         wrong = "IllegalStateException: unexpected, rocksdbCQ is not ready for LMQ"
-    elif (light or selective) and assigns != _FILES:
+    elif (lmq or selective) and assigns != _FILES:
         wrong = "IllegalArgumentException: CombineConsumeQueueStore maybe incorrect config"
     selected = None
     if selective:
@@ -133,14 +133,14 @@ def queue_stores(layout: Layout, profile: Profile) -> QueueStores:
         selected = selected or frozenset()
     extra = _EXTRA_FILES if extra is None else extra
     return QueueStores(
-        True, place, other, reads, light, selected, extra, accelerated=accelerated, wrong=wrong
+        True, place, other, reads, lmq, selected, extra, accelerated=accelerated, wrong=wrong
     )
 
 
 def _places(layout: Layout, rules: DatabaseRules) -> tuple[Path, Path | None]:
     """The directory of the database, and the one where none may be."""
     beside, separate = layout.consume_queue, layout.root / ROCKSDB_CONSUME_QUEUE
-    if not rules.light:
+    if not rules.lmq:
         return beside, None
     config = layout.broker_config
     usual = layout.queue_database == separate
@@ -240,7 +240,7 @@ class DispatchedUnits:
             yield QueueUnits(QueueId(topics[key >> 32], queue_id), offsets[rows], units[rows], rows)
 
 
-class LightThrows(Exception):
+class LmqThrows(Exception):
     """5.4 looks for the file of a light queue among the queues that consumers read (B44)."""
 
     def __init__(self) -> None:
@@ -299,7 +299,7 @@ def search_for(stores: QueueStores, database: DatabaseState, profile: Profile) -
         alone=not stores.files,
         skips_new=rules.skips_new,
         checks_first=rules.checks_first,
-        never_skips=stores.light_in_database,
+        never_skips=stores.lmq_in_database,
         reads=stores.reads_database,
         extra_files=stores.extra_files,
     )
@@ -317,8 +317,8 @@ def against_files(
         database.commit()
     try:
         if stores.files:
-            light, topics = stores.light_in_database, stores.in_database
-            same = database.compare(queues, light=light, topics=topics)
+            lmq, topics = stores.lmq_in_database, stores.in_database
+            same = database.compare(queues, lmq=lmq, topics=topics)
         database.commit()
     except RowDamage as damage:
         return Refusal("queue-database-row", damage.reason, str(stores.database))
@@ -347,7 +347,7 @@ class DatabaseDispatch:
         # topics are selected, not names
         self._how = how._replace(slash_names=True, lite_alone=False)
         #: Position of a record that the thread tries to put for ever (B11); nothing comes behind it.
-        self.poisoned: int | None = None
+        self.undispatchable: int | None = None
         self._version = version
         self._tells = tells and not how.multi_dispatch
         self._units, self._end, self._last = DispatchedUnits(), 0, 0
@@ -360,16 +360,16 @@ class DatabaseDispatch:
         if self._stores.selected is not None:
             wanted &= self._selected(columns)
         columns = columns.take(wanted)
-        if not len(columns) or self.poisoned is not None:
+        if not len(columns) or self.undispatchable is not None:
             return
         dispatched = dispatch_columns(columns, self._how)
-        if len(dispatched.poisoned):
-            self.poisoned = int(columns.ints("physical_offset")[dispatched.poisoned[0]])
+        if len(dispatched.undispatchable):
+            self.undispatchable = int(columns.ints("physical_offset")[dispatched.undispatchable[0]])
             return
         if self._tells:  # its units are put, again and again
             told = dispatch_columns(columns, self._how._replace(multi_dispatch=True))
-            for row in told.poisoned[:1]:
-                self.poisoned = int(columns.ints("physical_offset")[row])
+            for row in told.undispatchable[:1]:
+                self.undispatchable = int(columns.ints("physical_offset")[row])
         self._units.add(dispatched)
         ends = columns.ints("physical_offset") + columns.ints("total_size")
         self._end, self._last = max(self._end, int(ends.max())), int(ends[-1])
@@ -403,7 +403,7 @@ class DatabaseDispatch:
             return False
         if not run.units and database.source is None:
             return False
-        if self.poisoned is not None or (behind is not None and run.last <= behind):
+        if self.undispatchable is not None or (behind is not None and run.last <= behind):
             return True
         if run.units:
             self._put_made(run, -1 if behind is None else behind)

@@ -25,7 +25,7 @@ from .log import LogWalk, PhantomRecord, Switches, confirmed, start_file
 from .outcome import Outcome, UndispatchableRecord, Waiting
 from .queue_stores import (
     DatabaseDispatch,
-    LightThrows,
+    LmqThrows,
     NotReadable,
     against_files,
     load_database,
@@ -33,7 +33,7 @@ from .queue_stores import (
     search_for,
 )
 
-_REFUSED = {LightThrows: "light", NotReadable: "behind", RowDamage: "row"}
+_REFUSED = {LmqThrows: "light", NotReadable: "behind", RowDamage: "row"}
 
 
 def simulate(
@@ -42,12 +42,12 @@ def simulate(
     switches: Switches | None = None,
     now_ms: int = 0,
     *,
-    sound: VerifiedLog | None = None,
+    verified: VerifiedLog | None = None,
     commit: Commit = Commit.BEFORE_CUT,
 ) -> Outcome:
     """Play a broker's start through. Raises Unreadable, Unsupported.
 
-    now_ms: the broker's clock: from when on an old timer reads. sound: what need not be walked. commit:
+    now_ms: the broker's clock: from when on an old timer reads. verified: what need not be walked. commit:
     when units of queues in a RocksDB are written.
     """
     switches = switches or Switches()
@@ -66,7 +66,7 @@ def simulate(
     crashed = snapshot.abort
     outcome.index = load_index(snapshot.index, crashed, snapshot.checkpoint["index_msg_timestamp"])
     try:
-        _recover_queues(outcome, sound)
+        _recover_queues(outcome, verified)
     except ExtDamage as damage:
         outcome.refusal = Refusal("ext-unreadable", damage.reason, damage.path)
         return outcome
@@ -74,14 +74,14 @@ def simulate(
         if outcome.log.files and snapshot.layout.dledger is not None:
             recover_dledger(outcome, Waiting(outcome))
         elif outcome.log.files:
-            _recover_log(outcome, sound)
+            _recover_log(outcome, verified)
         else:
             _without_log(outcome)
-    except UndispatchableRecord as poison:
+    except UndispatchableRecord as error:
         path = str(snapshot.layout.commit_log_directories[0])
-        outcome.refusal = Refusal("poison-record", poison.reason, path)
+        outcome.refusal = Refusal("poison-record", error.reason, path)
         return outcome
-    except (LightThrows, NotReadable, RowDamage) as error:
+    except (LmqThrows, NotReadable, RowDamage) as error:
         case = "queue-database-" + _REFUSED[type(error)]
         outcome.refusal = Refusal(case, str(error), str(outcome.stores.database))
         return outcome
@@ -92,9 +92,9 @@ def simulate(
         _load_timer(outcome, now_ms)
     if outcome.refusal is None:
         try:
-            _dispatch_after_start(outcome, sound)
-        except UndispatchableRecord as poison:
-            outcome.hangs = poison.reason
+            _dispatch_after_start(outcome, verified)
+        except UndispatchableRecord as error:
+            outcome.hangs = error.reason
     return outcome
 
 
@@ -109,12 +109,12 @@ def all_outcomes(
     switches: Switches | None = None,
     now_ms: int = 0,
     *,
-    sound: VerifiedLog | None = None,
+    verified: VerifiedLog | None = None,
 ) -> Iterator[Outcome]:
     """What one start can come to: where a thread that writes units races with the recovery, several
     (B42). The usual one first. Raises as `simulate`.
     """
-    usual = simulate(snapshot, profile, switches, now_ms, sound=sound)
+    usual = simulate(snapshot, profile, switches, now_ms, verified=verified)
     yield usual
     database = usual.database
     if database is None or not database.wrote:
@@ -124,7 +124,7 @@ def all_outcomes(
     seen = [_ends(usual)]
     others = [commit for commit in Commit if commit is not usual.commit]
     for commit in others if database.backwards else others[:-1]:
-        other = simulate(snapshot, profile, switches, now_ms, sound=sound, commit=commit)
+        other = simulate(snapshot, profile, switches, now_ms, verified=verified, commit=commit)
         if (ends := _ends(other)) not in seen:
             seen.append(ends)
             yield other
@@ -205,10 +205,10 @@ def _refusal(prefix: str, refusal: Refusal) -> Refusal:
     return Refusal(prefix + refusal.case, refusal.reason, refusal.path)
 
 
-def _recover_queues(outcome: Outcome, sound: VerifiedLog | None) -> None:
-    valid = sound.offsets() if sound else {}
+def _recover_queues(outcome: Outcome, verified: VerifiedLog | None) -> None:
+    valid = verified.offsets() if verified else {}
     for name, queue in outcome.queues.items():
-        if sound and (known := sound.queue_of(name, outcome.snapshot.queues.get(name, ()))):
+        if verified and (known := verified.queue_of(name, outcome.snapshot.queues.get(name, ()))):
             queue.known = known.units
         queue.recover(valid.get(name, (0, 0)))
     outcome.queues_end = _queues_end(outcome)
@@ -228,7 +228,7 @@ def _without_log(outcome: Outcome) -> None:
             outcome.database.destroy()
 
 
-def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
+def _recover_log(outcome: Outcome, verified: VerifiedLog | None) -> None:
     snapshot, profile, files = outcome.snapshot, outcome.profile, outcome.log.files
     switches, database = outcome.switches, outcome.database
     crashed = snapshot.abort
@@ -252,9 +252,9 @@ def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
         tells = snapshot.layout.broker_config.get_bool("enableMultiDispatch")
         how = switches.dispatching(profile.dispatch)
         further = DatabaseDispatch(outcome.stores, database, how, profile.version, tells=tells)
-    if sound is not None:
-        scan.runs, since = {run.begin: run for run in sound.runs}, None if crashed else behind
-        made_by, made = _made_by(outcome, sound)
+    if verified is not None:
+        scan.runs, since = {run.begin: run for run in verified.runs}, None if crashed else behind
+        made_by, made = _made_by(outcome, verified)
         scan.passes = lambda run: (
             not dispatches
             or (further is not None and further.takes(run, since, made_by))
@@ -265,7 +265,7 @@ def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
             if not dispatches:
                 continue
             if isinstance(batch, PhantomRecord):
-                waiting.put_ghost(batch)
+                waiting.put_phantom(batch)
                 continue
             held = confirmed(snapshot, profile, batch) if crashed else batch
             if outcome.stores.files:
@@ -275,19 +275,19 @@ def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
     end = scan.end
     if further is not None:
         further.hand_out()
-    if further is not None and further.poisoned is not None:
-        outcome.hangs = UndispatchableRecord(further.poisoned).reason
-    _cut_at(outcome, end, sound)
+    if further is not None and further.undispatchable is not None:
+        outcome.hangs = UndispatchableRecord(further.undispatchable).reason
+    _cut_at(outcome, end, verified)
 
 
-def _made_by(outcome: Outcome, sound: VerifiedLog) -> tuple[Dispatching | None, bool]:
+def _made_by(outcome: Outcome, verified: VerifiedLog) -> tuple[Dispatching | None, bool]:
     """By which rules units were made where there were no queues, and whether they are this broker's."""
     rules = outcome.profile.dispatch
-    made_by = None if rules.confirmed_only else sound.made_by
+    made_by = None if rules.confirmed_only else verified.made_by
     return made_by, made_by == outcome.switches.dispatching(rules)
 
 
-def _cut_at(outcome: Outcome, end: int, sound: VerifiedLog | None) -> None:
+def _cut_at(outcome: Outcome, end: int, verified: VerifiedLog | None) -> None:
     """Queues and log end where the last record does."""
     database = outcome.database
     if database is not None:
@@ -295,7 +295,7 @@ def _cut_at(outcome: Outcome, end: int, sound: VerifiedLog | None) -> None:
             database.commit(in_parts=outcome.commit is Commit.IN_PARTS)
         database.cut(end)
     if _is_cut(outcome, end):
-        valid = sound.offsets() if sound and sound.end <= end else {}
+        valid = verified.offsets() if verified and verified.end <= end else {}
         for name, queue in outcome.queues.items():
             queue.cut(end, valid.get(name, (0, 0)))
     outcome.log_removed = truncate(outcome.log.files, end, outcome.snapshot.log_file_bytes)
@@ -345,7 +345,7 @@ def _correct_min_offsets(outcome: Outcome) -> None:
             return
 
 
-def _dispatch_after_start(outcome: Outcome, sound: VerifiedLog | None) -> None:
+def _dispatch_after_start(outcome: Outcome, verified: VerifiedLog | None) -> None:
     """4.9: dispatch what lies behind the queues, without checking bodies (spec 7.5)."""
     if outcome.profile.dispatch.reput is not ReputStart.QUEUES_END or not outcome.log.files:
         return
@@ -354,8 +354,11 @@ def _dispatch_after_start(outcome: Outcome, sound: VerifiedLog | None) -> None:
     size, files = outcome.snapshot.log_file_bytes, list(outcome.log.files)
     known = LogWalk(outcome.snapshot, files, outcome.profile, crashed=False)
     with Waiting(outcome) as waiting:
-        if sound is not None:
-            known.runs, made = {run.begin: run for run in sound.runs}, _made_by(outcome, sound)[1]
+        if verified is not None:
+            known.runs, made = (
+                {run.begin: run for run in verified.runs},
+                _made_by(outcome, verified)[1],
+            )
             known.passes = lambda run: (
                 run.end <= min(end, _written(outcome, run)) and waiting.takes(run, made=made)
             )

@@ -3,5 +3,5 @@
 What is told is read by the rooms below (`search` finds the records of a message, `inspect` knows
 transactions, delays, timers, POP); here they are put together, and each statement has its place and
 its evidence beside it. Verdicts are a closed list, and where evidence is missing the verdict is
-`unknown`. May use `recover`, `inspect`, `search` and all below them.
+`unknown`. It may use `offsets` and all below it.
 """

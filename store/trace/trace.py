@@ -27,7 +27,7 @@ from .family import Family, Named, Naming, Place, named, naming, places_of
 from .groups import FILTERS, TOPICS, Groups, Subscription, read_groups
 from .locate import Asked, By, Gone, judgement_of, locate
 from .story import story, tiered_copies
-from .verdicts import Scene, for_all, judge
+from .verdicts import Known, for_all, judge
 from .waiting import Waiting
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class _About:
         of_group: dict[str, list[Popped]] = {}
         for popped in pops:
             of_group.setdefault(popped.group, []).append(popped)
-        scene = Scene(
+        known = Known(
             family,
             family.place,
             self._groups,
@@ -144,9 +144,9 @@ class _About:
         found = self._of(family, chosen or family.records[-1])
         found.events = events
         found.topic, found.queue_id, found.queue_offset = family.place
-        found.for_all = for_all(scene)
-        self._judge(found, scene, units)
-        self._ends(found, scene, chosen or family.records[-1])
+        found.for_all = for_all(known)
+        self._judge(found, known, units)
+        self._ends(found, known, chosen or family.records[-1])
         return found
 
     def _of(self, family: Family, message: Message) -> Trace:
@@ -177,41 +177,41 @@ class _About:
         place = PopPlace(message.topic, message.queue_id, message.queue_offset, message.position)
         return given_out(store, place, self._question.now_ms, self._note)
 
-    def _judge(self, found: Trace, scene: Scene, units: list[Named]) -> None:
+    def _judge(self, found: Trace, known: Known, units: list[Named]) -> None:
         """A verdict for each group that something connects with the message, or for the one asked."""
-        groups, family = self._groups, scene.family
-        connected = groups.of_topic(scene.place.topic) | set(scene.pops)
+        groups, family = self._groups, known.family
+        connected = groups.of_topic(known.place.topic) | set(known.pops)
         if family is not None:
             every = (*family.retries, *family.dead_letters, *family.waiting_retries)
             connected |= {group for group, _ in every}
-        light = {unit.place: unit for unit in units[1:]}
-        for place in light:
+        lmq = {unit.place: unit for unit in units[1:]}
+        for place in lmq:
             connected |= groups.of_topic(place.topic)
         wanted = self._question.group
         names = sorted(connected) if wanted is None else [wanted]
         found.other_groups = len(groups.known - connected) if wanted is None else 0
         for group in names:
-            mine = self._at(scene, group, light)
+            mine = self._at(known, group, lmq)
             judgement = judge(mine, group)
             given = self._question.given
             next_ = command_for(judgement, mine.place, self._store.layout, given, group)
             found.groups.append(GroupVerdict(group, judgement, *mine.place, next_))
 
-    def _at(self, scene: Scene, group: str, light: dict[Place, Named]) -> Scene:
+    def _at(self, known: Known, group: str, lmq: dict[Place, Named]) -> Known:
         """The scene of the queue that the group reads: a light queue, if only that."""
         from dataclasses import replace
 
         groups = self._groups
-        if group in groups.of_topic(scene.place.topic):
-            return scene
-        for place, unit in light.items():
+        if group in groups.of_topic(known.place.topic):
+            return known
+        for place, unit in lmq.items():
             if group in groups.of_topic(place.topic):
-                return replace(scene, place=place, unit=unit)
-        return scene
+                return replace(known, place=place, unit=unit)
+        return known
 
-    def _ends(self, found: Trace, scene: Scene, message: Message) -> None:
+    def _ends(self, found: Trace, known: Known, message: Message) -> None:
         """The next start, and the commands that help."""
-        found.next_start = self._fate(found, message.position, scene.place, scene.unit)
+        found.next_start = self._fate(found, message.position, known.place, known.unit)
         found.next_commands = commands_of(found, self._store.layout, self._question.given)
 
     def _fate(self, found: Trace, position: int, place: Place, unit: Named | None) -> NextStart:
@@ -248,9 +248,9 @@ class _About:
             found.found_by, found.via = "key", "index"
         found.events = events
         found.for_all = judged
-        scene = Scene(None, place, self._groups, gone=judged)
+        known = Known(None, place, self._groups, gone=judged)
         if place.topic:
-            self._judge(found, scene, [])
+            self._judge(found, known, [])
         elif question.group is not None:
             found.groups.append(GroupVerdict(question.group, judged, *place))
         if gone.position is not None:

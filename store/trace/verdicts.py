@@ -38,7 +38,7 @@ _KEPT = (Mark.NONE, Mark.AFTER_DAMAGE)
 
 
 @dataclass(frozen=True)
-class Scene:
+class Known:
     """What is known of one message when groups are judged.
 
     unit: of the place that is judged. waiting: why the message is not in its topic, None where it
@@ -66,34 +66,34 @@ class Scene:
         return self.family.chosen if self.family is not None else None
 
 
-def judge(scene: Scene, group: str) -> Judgement:
+def judge(known: Known, group: str) -> Judgement:
     """The verdict on one group."""
     found = (
-        _given_back(scene, group)
-        or _popped(scene, group)
-        or scene.gone
-        or _absent(scene)
-        or _passed(scene, group)
-        or _unserved(scene, group)
-        or scene.superseded
-        or _undispatched(scene)
-        or _filtered(scene, group)
-        or _set_back(scene, group)
-        or _waiting(scene, group)
+        _given_back(known, group)
+        or _popped(known, group)
+        or known.gone
+        or _absent(known)
+        or _passed(known, group)
+        or _unserved(known, group)
+        or known.superseded
+        or _undispatched(known)
+        or _filtered(known, group)
+        or _set_back(known, group)
+        or _waiting(known, group)
     )
-    more = scene.not_read if found.verdict in (Verdict.PASSED, Verdict.UNKNOWN) else ()
-    return found.with_evidence(*_offset_facts(scene, group), *more)
+    more = known.not_read if found.verdict in (Verdict.PASSED, Verdict.UNKNOWN) else ()
+    return found.with_evidence(*_offset_facts(known, group), *more)
 
 
-def for_all(scene: Scene) -> Judgement | None:
+def for_all(known: Known) -> Judgement | None:
     """What keeps a message from every group, None where nothing does."""
-    found = scene.gone or _absent(scene) or _unserved(scene, "") or scene.superseded
-    return found or _undispatched(scene)
+    found = known.gone or _absent(known) or _unserved(known, "") or known.superseded
+    return found or _undispatched(known)
 
 
-def _given_back(scene: Scene, group: str) -> Judgement | None:
+def _given_back(known: Known, group: str) -> Judgement | None:
     """The group had it, and gave it back: a dead letter, a retry that waits, a retry it can have."""
-    family = scene.family
+    family = known.family
     if family is None:
         return None
     dead = [m for owner, m in family.dead_letters if owner == group]
@@ -113,7 +113,7 @@ def _given_back(scene: Scene, group: str) -> Judgement | None:
     if not there:
         return None
     last = there[-1]
-    reached = scene.groups.progress.get(QueueId(last.topic, last.queue_id), {}).get(group)
+    reached = known.groups.progress.get(QueueId(last.topic, last.queue_id), {}).get(group)
     fact = Evidence(f"offset of the group in {last.topic}/{last.queue_id}: {reached}", _OFFSETS)
     evidence = (_record(last), fact)
     if reached is not None and reached > last.queue_offset:
@@ -123,9 +123,9 @@ def _given_back(scene: Scene, group: str) -> Judgement | None:
     return Judgement(Verdict.RETRY, "it waits in the retry topic of the group", evidence)
 
 
-def _popped(scene: Scene, group: str) -> Judgement | None:
+def _popped(known: Known, group: str) -> Judgement | None:
     """The group consumes by POP, and was given the message."""
-    times = scene.pops.get(group)
+    times = known.pops.get(group)
     if not times:
         return None
     from ..inspect.pop import State as PopState
@@ -150,12 +150,12 @@ def _popped(scene: Scene, group: str) -> Judgement | None:
     return Judgement(Verdict.UNKNOWN, reason, evidence, until)
 
 
-def _absent(scene: Scene) -> Judgement | None:
+def _absent(known: Known) -> Judgement | None:
     """The message is not in its topic, or not in the log that counts."""
-    message = scene.message
+    message = known.message
     if message is None:
-        if scene.waiting is not None:
-            return scene.waiting
+        if known.waiting is not None:
+            return known.waiting
         reason = "its record in the topic is not in the log, and nothing tells why"
         return Judgement(Verdict.UNKNOWN, reason)
     if message.mark not in _KEPT:
@@ -165,67 +165,67 @@ def _absent(scene: Scene) -> Judgement | None:
     return None
 
 
-def _reached(scene: Scene, group: str) -> tuple[int | None, int | None]:
+def _reached(known: Known, group: str) -> tuple[int | None, int | None]:
     """The next offset of the group in the queue, and the one that the .bak has."""
-    topic, queue_id, _ = scene.place
+    topic, queue_id, _ = known.place
     if queue_id is None:
         return None, None
     queue = QueueId(topic, queue_id)
-    before = scene.groups.before.get(queue, {}).get(group)
-    return scene.groups.progress.get(queue, {}).get(group), before
+    before = known.groups.before.get(queue, {}).get(group)
+    return known.groups.progress.get(queue, {}).get(group), before
 
 
-def _passed(scene: Scene, group: str) -> Judgement | None:
+def _passed(known: Known, group: str) -> Judgement | None:
     """The group's offset is beyond the message."""
-    reached, before = _reached(scene, group)
-    offset = scene.place.queue_offset
+    reached, before = _reached(known, group)
+    offset = known.place.queue_offset
     if reached is None or offset is None or reached <= offset:
         return None
-    if (found := _filtered(scene, group)) is not None:
+    if (found := _filtered(known, group)) is not None:
         return found
-    if (jumped := _jumped(scene, reached)) is not None:
+    if (jumped := _jumped(known, reached)) is not None:
         return jumped
-    if scene.unit is not None and scene.unit.state in (Naming.HOLE, Naming.ELSEWHERE):
+    if known.unit is not None and known.unit.state in (Naming.HOLE, Naming.ELSEWHERE):
         reason = "its queue does not name it, and the group's offset has gone over the place"
-        return Judgement(Verdict.NOT_DISPATCHED, reason, (scene.unit.evidence,))
-    doubt, evidence = _doubt(scene, reached, before, offset)
+        return Judgement(Verdict.NOT_DISPATCHED, reason, (known.unit.evidence,))
+    doubt, evidence = _doubt(known, reached, before, offset)
     return Judgement(Verdict.PASSED, f"the group's offset is beyond it{doubt}", evidence)
 
 
-def _filtered(scene: Scene, group: str) -> Judgement | None:
+def _filtered(known: Known, group: str) -> Judgement | None:
     """The group's subscription does not let it through."""
-    if scene.message is None:
+    if known.message is None:
         return None
-    return filtered(scene.message, scene.unit, scene.groups, group, scene.asked)
+    return filtered(known.message, known.unit, known.groups, group, known.asked)
 
 
-def _set_back(scene: Scene, group: str) -> Judgement | None:
+def _set_back(known: Known, group: str) -> Judgement | None:
     """The group was beyond the message when the offsets were written before."""
-    reached, before = _reached(scene, group)
-    offset = scene.place.queue_offset
+    reached, before = _reached(known, group)
+    offset = known.place.queue_offset
     if reached is None or offset is None or before is None or before <= offset:
         return None
     reason = f"the offset was set back from {before} to {reached}: the group gets it once more"
     return Judgement(Verdict.OFFSET_MOVED, reason)
 
 
-def _jumped(scene: Scene, reached: int) -> Judgement | None:
+def _jumped(known: Known, reached: int) -> Judgement | None:
     """The offset cannot have passed the message by reading it, and more than one file shows that."""
-    unit, beside = scene.unit, scene.groups.written_beside
-    if (early := _written_before(scene)) and beside:
+    unit, beside = known.unit, known.groups.written_beside
+    if (early := _written_before(known)) and beside:
         reason = "the group's offset was beyond it before the message was stored: it is jumped over"
         evidence = (early, Evidence("written within minutes of that, too", beside))
         return Judgement(Verdict.OFFSET_MOVED, reason, evidence)
-    ends = unit is not None and unit.state is Naming.NAMES and scene.settled
+    ends = unit is not None and unit.state is Naming.NAMES and known.settled
     if ends and unit is not None and reached > unit.max_offset:
         reason = f"the group's offset {reached} is ahead of the queue, which ends before {unit.max_offset}"
         return Judgement(Verdict.OFFSET_MOVED, reason)
     return None
 
 
-def _written_before(scene: Scene) -> Evidence | None:
+def _written_before(known: Known) -> Evidence | None:
     """The offsets were written before the message, by the time of their file alone."""
-    message, written_ms = scene.message, scene.groups.written_ms
+    message, written_ms = known.message, known.groups.written_ms
     if message is None or written_ms is None:
         return None
     if message.store_timestamp <= written_ms + _CLOCK_SLACK_MS:
@@ -240,10 +240,10 @@ def _time_text(epoch_ms: int) -> str:
 
 
 def _doubt(
-    scene: Scene, reached: int, before: int | None, offset: int
+    known: Known, reached: int, before: int | None, offset: int
 ) -> tuple[str, tuple[Evidence, ...]]:
     """What speaks against the group having read the message, and does not prove it; "" for nothing."""
-    if early := _written_before(scene):
+    if early := _written_before(known):
         doubt = "its file is older than the message, but no other file was written then"
         return f"; perhaps jumped over: {doubt}", (early,)
     if before is not None and before <= offset and reached - before > AT_ONCE:
@@ -252,10 +252,10 @@ def _doubt(
     return "", ()
 
 
-def _unserved(scene: Scene, group: str) -> Judgement | None:
+def _unserved(known: Known, group: str) -> Judgement | None:
     """The topic or its queue is not served, or not to this group (spec 05, 5.3)."""
-    topic, queue_id, _ = scene.place
-    groups = scene.groups
+    topic, queue_id, _ = known.place
+    groups = known.groups
     entry = groups.entries.get(group)
     if entry is not None and entry.get("consume_enable") is False:
         fact = Evidence("consumeEnable is false", f"config/{GROUPS}")
@@ -280,9 +280,9 @@ def _unserved(scene: Scene, group: str) -> Judgement | None:
     return None
 
 
-def _undispatched(scene: Scene) -> Judgement | None:
+def _undispatched(known: Known) -> Judgement | None:
     """No unit of the queue leads to the record."""
-    unit = scene.unit
+    unit = known.unit
     if unit is None or unit.state is Naming.NAMES:
         return None
     if unit.state is Naming.UNREAD:
@@ -292,10 +292,10 @@ def _undispatched(scene: Scene) -> Judgement | None:
     return Judgement(Verdict.NOT_DISPATCHED, reason, (unit.evidence,))
 
 
-def _waiting(scene: Scene, group: str) -> Judgement:
+def _waiting(known: Known, group: str) -> Judgement:
     """The group has not come to it yet, as far as the store tells."""
-    reached, _ = _reached(scene, group)
-    offset = scene.place.queue_offset
+    reached, _ = _reached(known, group)
+    offset = known.place.queue_offset
     if reached is None or offset is None:
         reason = (
             "the group has no offset in the queue: never consumed here, or by broadcast, or its"
@@ -303,23 +303,23 @@ def _waiting(scene: Scene, group: str) -> Judgement:
         )
         return Judgement(Verdict.UNKNOWN, reason)
     lag = ""
-    if scene.unit is not None and scene.unit.max_offset > reached:
-        lag = f", {counted(scene.unit.max_offset - reached, 'message', form=',')} behind the end"
+    if known.unit is not None and known.unit.max_offset > reached:
+        lag = f", {counted(known.unit.max_offset - reached, 'message', form=',')} behind the end"
     if offset == reached:
         return Judgement(Verdict.WAITING, f"it is the next one that the group reads{lag}")
     before = counted(offset - reached, "message", form=",")
     return Judgement(Verdict.WAITING, f"the group has {before} to read before it{lag}")
 
 
-def _offset_facts(scene: Scene, group: str) -> list[Evidence]:
+def _offset_facts(known: Known, group: str) -> list[Evidence]:
     """The offsets, and the unit, whatever the verdict is."""
     found = []
-    topic, queue_id, offset = scene.place
-    reached, before = _reached(scene, group)
-    if queue_id is not None and scene.message is not None:
+    topic, queue_id, offset = known.place
+    reached, before = _reached(known, group)
+    if queue_id is not None and known.message is not None:
         said = "none" if reached is None else reached
         found.append(Evidence(f"offset of the group in {topic}/{queue_id}: {said}", _OFFSETS))
-        pulled = scene.groups.pulled.get(QueueId(topic, queue_id), {}).get(group)
+        pulled = known.groups.pulled.get(QueueId(topic, queue_id), {}).get(group)
         if pulled is not None and pulled != reached:
             found.append(Evidence(f"it has fetched up to {pulled}", _OFFSETS))
         if before is not None and before != reached:
@@ -328,8 +328,8 @@ def _offset_facts(scene: Scene, group: str) -> list[Evidence]:
             if over:
                 text += ": the group went over it in the last seconds, reading or not"
             found.append(Evidence(text, f"{_OFFSETS}.bak"))
-    if scene.unit is not None:
-        found.append(scene.unit.evidence)
+    if known.unit is not None:
+        found.append(known.unit.evidence)
     return found
 
 

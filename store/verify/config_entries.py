@@ -35,7 +35,7 @@ from .queue_state import queue_bounds
 from .register import after, before
 
 _CLAMPS_SINCE = "4.9"
-_LIGHT_TABLE = "lmqOffsetTable"
+_LMQ_TABLE = "lmqOffsetTable"
 _VALUE = "config_value"
 
 
@@ -45,7 +45,7 @@ def consumers_are_inside_their_queues(context: VerifyContext) -> None:
     tables, told = config_tables(context), Told(context, "I-144")
     topics = tables.names("topic_config", "topic")
     for row in tables.entries("consumer_offset", context.scope.topic):
-        if row.values.get("table") == _LIGHT_TABLE:
+        if row.values.get("table") == _LMQ_TABLE:
             continue
         queue = QueueId(row.values["topic"], row.values["queue_id"])
         if context.scope.queue_id not in (None, queue.queue_id):
@@ -136,18 +136,18 @@ def lmq_consumers_are_inside_their_queues(context: VerifyContext) -> None:
     """An offset of a light queue names one, and is not behind its end."""
     told = Told(context, "I-152")
     for row in config_tables(context).entries("consumer_offset", context.scope.topic):
-        if row.values.get("table") != _LIGHT_TABLE:
+        if row.values.get("table") != _LMQ_TABLE:
             continue
         topic, offset = row.values["topic"], row.values["offset"]
-        bounds, light = queue_bounds(context).of(QueueId(topic, 0)), topic.startswith(LMQ_PREFIX)
+        bounds, lmq = queue_bounds(context).of(QueueId(topic, 0)), topic.startswith(LMQ_PREFIX)
         end = 0 if bounds is None else bounds[1]
-        if not light and bounds is None:
+        if not lmq and bounds is None:
             told.add(row.path, f"{topic!r} is no light queue: its name has no {LMQ_PREFIX}")
         elif offset < 0 or (
             offset > end and context.log.complete and (bounds or not context.log.start)
         ):
             told.add(row.path, f"{topic}: offset {offset} is behind the end of the queue, {end}")
-        elif not light:
+        elif not lmq:
             text = f"{topic!r} is no light queue, and a group for light queues consumes it"
             told.add(row.path, text, Severity.INFO)
     told.tell()

@@ -127,7 +127,7 @@ class Told:
     """Like findings of one code, one for each file: the first is told, all are counted."""
 
     def __init__(self, context: VerifyContext, code: str) -> None:
-        self._scene, self._code = context, code
+        self._context, self._code = context, code
         self._found: dict[tuple[str, Severity | None], list[str]] = {}
 
     def add(self, path: str, text: str, severity: Severity | None = None) -> None:
@@ -137,7 +137,7 @@ class Told:
     def tell(self, repair: str | None = None) -> None:
         """Hand them over. repair: what mends them, if not what the catalogue says."""
         for (path, severity), texts in self._found.items():
-            add = self._scene.findings.add
+            add = self._context.findings.add
             count = len(texts)
             add(self._code, path, texts[0], count=count, severity=severity, repair=repair)
 

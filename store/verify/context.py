@@ -138,7 +138,7 @@ class Scope(NamedTuple):
     that time. sample_percent: so much of the log. start: log position to begin at; earlier: what
     the runs before it have shown of the log up to there. max_duration_s: reading ends after it.
     broker_version: take the store for one of it. proof: tell what of the log is in order for a start,
-    too (`Verdict.sound`); anew: and of a log without queues and index what these are to hold. watch: what else looks at the log in the same pass (`Verdict.watched`).
+    too (`Verdict.verified`); anew: and of a log without queues and index what these are to hold. watch: what else looks at the log in the same pass (`Verdict.watched`).
     """
 
     quick: bool = False
@@ -490,7 +490,7 @@ class Going:
     def __init__(
         self, context: VerifyContext, moment: dict[str, Any], checks: list[Callable[..., None]]
     ) -> None:
-        self._scene = context
+        self._context = context
         self._moment = moment
         self._checks = checks
 
@@ -498,12 +498,12 @@ class Going:
         """Hand an item to all of them."""
         for check in self._checks:
             try:
-                check(self._scene, item)
+                check(self._context, item)
             except UnreadableRange as error:
                 self._leave_out(check, error)
 
     def _leave_out(self, check: Callable[..., None], error: UnreadableRange) -> None:
         codes = [code for code, registered in self._moment.items() if registered is check]
-        with going_on(self._scene, codes):
+        with going_on(self._context, codes):
             raise error
         self._checks = [other for other in self._checks if other is not check]

@@ -217,7 +217,7 @@ class _Chains:
     """One file. newest: number of the newest item so far by slot, int32[slots]."""
 
     def __init__(self, context: VerifyContext, file: IndexFile) -> None:
-        self._scene = context
+        self._context = context
         self._file = file
         self._newest = np.zeros(file.slots, np.int32)
         self._position = file.header.begin_physical_offset
@@ -341,7 +341,7 @@ class _Chains:
         told = file.header.hash_slot_count
         if told not in (used, file.last):  # up to 4.7.0 a broker counts puts
             text = f"its header counts {counted(told, 'slot')} in use, not {used}"
-            header_only(self._scene, "I-093", file, text)
+            header_only(self._context, "I-093", file, text)
 
     def _slot(self, slot: int, item: int, newest: int, count: int) -> None:
         """A slot that names another item than its newest."""
@@ -350,9 +350,9 @@ class _Chains:
 
         def tell(code: str, text: str, **more: Any) -> None:
             text = f"slot {slot}: {text}"
-            add(self._scene, code, file, text, offset=at, length=SLOT_BYTES, **more)
+            add(self._context, code, file, text, offset=at, length=SLOT_BYTES, **more)
 
-        if item == count and self._scene.crashed:
+        if item == count and self._context.crashed:
             text = f"it names item {item}, which was being put when the broker died"
             tell("I-094", text, severity=Severity.INFO, unclean=True)
             return
@@ -372,7 +372,7 @@ class _Chains:
             return
         starts = items_offset(self._file.slots) + numbers * ITEM_BYTES
         name = self._file.path.rpartition("/")[2]
-        self._scene.findings.add_rows(
+        self._context.findings.add_rows(
             code,
             self._file.path,
             wrong,
@@ -385,7 +385,7 @@ class _Chains:
         more: dict[str, Any] = {} if severity is None else {"severity": severity}
         at = items_offset(self._file.slots) + number * ITEM_BYTES
         text = f"item {number}: {text}"
-        add(self._scene, code, self._file, text, offset=at, length=ITEM_BYTES, **more)
+        add(self._context, code, self._file, text, offset=at, length=ITEM_BYTES, **more)
 
 
 def links_of(newest: npt.NDArray[np.int32], numbers: Ints, slots: Ints) -> npt.NDArray[np.int32]:

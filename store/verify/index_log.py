@@ -49,7 +49,7 @@ class IndexCompare(Mergeable):
     """The index while the log is read."""
 
     def __init__(self, context: VerifyContext) -> None:
-        self._scene = context
+        self._context = context
         files = index_files(context)
         ends = [0, *(file.header.end_timestamp for file in files)]
         self._cursors = [
@@ -66,7 +66,7 @@ class IndexCompare(Mergeable):
 
     def _first_of(self, file: IndexFile) -> int:
         """Where the items of this run begin."""
-        return 1 if self._scene.behind is None else item_from(file, self._scene.behind)
+        return 1 if self._context.behind is None else item_from(file, self._context.behind)
 
     @classmethod
     def fresh(cls, context: VerifyContext) -> Self:
@@ -117,7 +117,7 @@ class IndexCompare(Mergeable):
         wanted = Wanted.of(records)
         if len(wanted.record) == len(picked) and self._same(wanted, picked):
             self._times(picked, wanted.store_timestamp)
-            if not self._tags_seen and self._scene.profile.dispatch.index_tags:
+            if not self._tags_seen and self._context.profile.dispatch.index_tags:
                 self._tags_seen = bool((records.properties.find(names.TAGS).length > 0).any())
             return
         if not len(picked) and not 0 <= self.first < end:
@@ -143,10 +143,10 @@ class IndexCompare(Mergeable):
         if tag_items.any():
             found = among(allowed[tag_items], keys)
             self._tags_seen |= bool(found.any())
-            if self._tags_seen and self._scene.profile.dispatch.index_tags:
+            if self._tags_seen and self._context.profile.dispatch.index_tags:
                 lacking.append(tagged.take(np.flatnonzero(tag_items)[~found]))
         self._report_lacking(records, Wanted.concat(lacking))
-        if self._scene.scope.topic is not None:
+        if self._context.scope.topic is not None:
             return
         extra = surplus(keys, allowed)
         known = among(keys, allowed)
@@ -187,8 +187,8 @@ class IndexCompare(Mergeable):
         late = ~early & (lacking.position >= self.last)
         between = ~early & ~late & ~self._in_some_file(lacking.position)
         dying: dict[str, Any] = {}
-        if self._scene.crashed or self._scene.live:
-            dying = {"severity": Severity.INFO, "unclean": not self._scene.live}
+        if self._context.crashed or self._context.live:
+            dying = {"severity": Severity.INFO, "unclean": not self._context.live}
         for rows, told, more in (
             (early, _NEVER_INDEXED, {"severity": Severity.INFO}),
             (late, _NOT_INDEXED, dying),
@@ -198,7 +198,7 @@ class IndexCompare(Mergeable):
             wrong = np.zeros(len(records), np.bool_)
             wrong[lacking.record[rows & kept]] = True
             message = _of_record(records.position, told)
-            self._scene.log_rows("I-101", wrong, records.position, records.ends, message, **more)
+            self._context.log_rows("I-101", wrong, records.position, records.ends, message, **more)
 
     def _in_some_file(self, position: Ints) -> Flags:
         """bool[n]: some index file begins before and ends behind these."""
@@ -210,7 +210,7 @@ class IndexCompare(Mergeable):
 
     def _asked_for(self, records: Records, rows: Ints) -> Flags:
         """bool[n]: these records are of the queue, or topic, that this run is about."""
-        scope, kept = self._scene.scope, np.ones(len(rows), np.bool_)
+        scope, kept = self._context.scope, np.ones(len(rows), np.bool_)
         if scope.topic is not None:
             kept &= among(rows, records.of_topic(scope.topic))
             if scope.queue_id is not None:
@@ -242,26 +242,26 @@ class IndexCompare(Mergeable):
     def _add_strays(self, strays: Picked) -> None:
         """Items between batches, or out of order: where the pass has been, they are looked at."""
         self._strayed |= bool(len(strays))
-        inside = strays.position >= self._scene.log.start
-        inside &= covered_of(self._scene).has(strays.position)
+        inside = strays.position >= self._context.log.start
+        inside &= covered_of(self._context).has(strays.position)
         self._strays.append(strays.take(inside))
         if sum(map(len, self._strays)) >= _STRAYS_AT_ONCE:
             self._look_at_strays()
 
     def _look_at_strays(self) -> None:
         strays, self._strays = Picked.concat(self._strays), []
-        if self._scene.scope.topic is not None:
+        if self._context.scope.topic is not None:
             return
         for begin in range(0, len(strays), _RECORDS_AT_ONCE):
             part = strays.take(np.arange(begin, min(begin + _RECORDS_AT_ONCE, len(strays))))
-            part = part.take(~is_gone(self._scene, part.position))
-            wrong = part.take(~asked_for(self._scene.store.log, part))
+            part = part.take(~is_gone(self._context, part.position))
+            wrong = part.take(~asked_for(self._context.store.log, part))
             self._report_items("I-100", wrong, _no_record(wrong))
 
     def finish(self) -> None:
         """What is left when the log has been read."""
         self._look_at_strays()
-        context = self._scene
+        context = self._context
         if not self._cursors and self._with_keys:
             _report_no_index(context, self._with_keys)
         if context.live or context.scope.topic is not None or not context.log.complete:
@@ -295,7 +295,7 @@ class IndexCompare(Mergeable):
                 text = f"index file {name}: item {numbers[begin]}: {message(int(rows[begin]))}"
                 offset = items_offset(cursor.file.slots) + int(numbers[begin]) * ITEM_BYTES
                 length = (end - begin) * ITEM_BYTES
-                self._scene.findings.add(
+                self._context.findings.add(
                     code,
                     path,
                     text,

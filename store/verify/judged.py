@@ -80,11 +80,11 @@ def verified_before(
     verdict = _verified(layout, scope, rate_bytes, jobs or cores(), tell)
     from ..recover.recovery import Proved  # with all that plans: behind the pass over the log
 
-    sound = verdict.sound
-    if sound is not None and sound.copied is None and _tags_are_right(verdict, groups):
-        sound = replace(sound, tagged=True)
-    proved = Proved(sound, seen, files) if sound and files else None
-    return replace(verdict, sound=None), proved
+    verified = verdict.verified
+    if verified is not None and verified.copied is None and _tags_are_right(verdict, groups):
+        verified = replace(verified, tagged=True)
+    proved = Proved(verified, seen, files) if verified and files else None
+    return replace(verdict, verified=None), proved
 
 
 def _tags_are_right(verdict: Verdict, groups: frozenset[str] | None) -> bool:

@@ -123,12 +123,12 @@ def _queues(
 
 def _odd_queue(context: VerifyContext, topic: str, queue: Entry) -> None:
     """A directory beside the queues of a topic, with another name."""
-    light = context.profile.version == _SLASH_NAMES and topic.startswith(LMQ_PREFIX)
-    if light:
+    lmq = context.profile.version == _SLASH_NAMES and topic.startswith(LMQ_PREFIX)
+    if lmq:
         text = f"of a light queue {topic}/{queue.name}: 4.9 makes it, and forgets it (B12)"
     else:
         text = f"{queue.name!r} is no number of a queue of {topic}"
-    severity = Severity.INFO if light else None
+    severity = Severity.INFO if lmq else None
     context.findings.add("I-011", queue.path, text, severity=severity)
 
 

@@ -227,10 +227,10 @@ def read(
     from ..start.queue_stores import queue_stores
 
     layout, rules = context.store.layout, context.profile.dispatch
-    light = options_of(layout).multi_dispatch
+    lmq = options_of(layout).multi_dispatch
     how = Dispatching(
         rules.index_tags,
-        multi_dispatch=rules.multi_dispatch and not (light.is_given and not light.value),
+        multi_dispatch=rules.multi_dispatch and not (lmq.is_given and not lmq.value),
         delay_levels=options_of(layout).delay_waits(),
         lite_alone=selective_double_write(layout),
     )
@@ -246,7 +246,7 @@ class LogPass:
 
     def __init__(self, context: VerifyContext, groups: frozenset[str]) -> None:
         self.of_log_alone = groups <= LOG_GROUPS
-        self._scene = context
+        self._context = context
         self._covered = covered_of(context)
         self._proof = (
             context.kept(ProofOfLog, partial(ProofOfLog.fresh, context))
@@ -277,7 +277,7 @@ class LogPass:
 
     def records(self, batch: Batch, dispatched: Dispatched | None) -> None:
         """Good records of this log."""
-        records, log = Records(batch, dispatched), self._scene.log
+        records, log = Records(batch, dispatched), self._context.log
         self._covered.add(int(batch.position[0]), batch.end)
         self._records(records)
         log.end = batch.end
@@ -298,15 +298,15 @@ class LogPass:
         self._note(messages.queue, messages)
 
     def _note(self, queue: QueueId, messages: Messages) -> None:
-        log, last = self._scene.log, int(messages.offset[-1])
+        log, last = self._context.log, int(messages.offset[-1])
         log.first_offset.setdefault(queue, int(messages.offset[0]))
         log.next_offset[queue] = max(log.next_offset.get(queue, 0), last + 1)
 
     def extent(self, extent: Extent) -> None:
         """What is no record."""
-        self._scene.log.bytes += extent.size
+        self._context.log.bytes += extent.size
         if extent.unread:
-            self._scene.gone.append((extent.position, extent.end))
+            self._context.gone.append((extent.position, extent.end))
         self._covered.add(extent.position, extent.end)
         self._extents(extent)
         self._prove(extent)
@@ -315,9 +315,9 @@ class LogPass:
 
     def stale(self, batch: Batch) -> None:
         """Whole records that are none of this log, or no longer."""
-        self._scene.log.bytes += batch.end - int(batch.position[0])
+        self._context.log.bytes += batch.end - int(batch.position[0])
         self._covered.add(int(batch.position[0]), batch.end)
-        records, log = Records(batch), self._scene.log
+        records, log = Records(batch), self._context.log
         if batch.mark is Mark.DEAD_TAIL:
             log.newest_dead = max(log.newest_dead, int(records.ints("store_timestamp").max()))
         self._stale(records)

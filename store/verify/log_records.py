@@ -364,7 +364,7 @@ def lmq_queues(context: VerifyContext, records: Records) -> None:
     queues = records.properties.find(names.INNER_MULTI_DISPATCH)
     rows = np.flatnonzero(queues.length > 0)
     offsets = records.properties.find(names.INNER_MULTI_QUEUE_OFFSET)
-    poison = context.kept(_UndispatchableRecord, _UndispatchableRecord)
+    undispatchable = context.kept(_UndispatchableRecord, _UndispatchableRecord)
     in_database = context.store.layout.queue_database is not None
     how = Dispatching(slash_names=in_database or context.profile.dispatch.slash_names)
     for row in rows.tolist():
@@ -374,17 +374,17 @@ def lmq_queues(context: VerifyContext, records: Records) -> None:
             continue
         throws = (bad and not how.skips(name) for name, bad in zip(wanted, wrong, strict=False))
         harm = _Harm.BLOCKS if len(wanted) == len(given) and any(throws) else _Harm.LEFT_OUT
-        light = counted(len(wanted), "light queue")
-        text = f"{light} with the offsets {','.join(given)[:60]!r}"
+        lmq = counted(len(wanted), "light queue")
+        text = f"{lmq} with the offsets {','.join(given)[:60]!r}"
         if offsets.length[row] <= 0:
             harm = _Harm.NONE
-            text = f"{light}, none of them told to the broker that stored it"
+            text = f"{lmq}, none of them told to the broker that stored it"
         size = int(records.ends[row] - records.position[row])
-        poison.found.append((int(records.position[row]), size, text, harm))
+        undispatchable.found.append((int(records.position[row]), size, text, harm))
 
 
 @after("I-048")
-def poison_records(context: VerifyContext) -> None:
+def undispatchable_records(context: VerifyContext) -> None:
     """A record that dispatch throws at blocks it for ever, if it was not dispatched before."""
     for position, size, text, harm in context.kept(
         _UndispatchableRecord, _UndispatchableRecord

@@ -37,7 +37,7 @@ _BREAKS_MAX = 4
 """With more that is wrong in it the rest of a part is left to the run in front."""
 
 
-class _Unsound(Exception):
+class _OutOfOrder(Exception):
     """What begins at a log position has to be looked at by somebody who knows what is before it."""
 
     def __init__(self, position: int, *, at_all: bool = False) -> None:
@@ -60,13 +60,13 @@ class PartResult(NamedTuple):
     states: dict[Any, tuple[type[Mergeable], Any]]
 
 
-class _SoundPass(LogPass):
+class _PartPass(LogPass):
     """The pass over a part: it ends at the first thing that is wrong."""
 
     def records(self, batch: Batch, dispatched: Dispatched | None) -> None:
         begin = int(batch.position[0])
         if batch.mark is not Mark.NONE:
-            raise _Unsound(begin, at_all=True)
+            raise _OutOfOrder(begin, at_all=True)
         super().records(batch, dispatched)
         self._judge(begin)
 
@@ -75,8 +75,8 @@ class _SoundPass(LogPass):
         queue = (
             messages.queue
         )  # where it has no files at all, what is missing needs nothing before it
-        if self._scene.log.missing.get(queue) and queue in queues_of(self._scene).paths:
-            raise _Unsound(int(messages.position[0]))
+        if self._context.log.missing.get(queue) and queue in queues_of(self._context).paths:
+            raise _OutOfOrder(int(messages.position[0]))
         self._judge(int(messages.position[0]))
 
     def extent(self, extent: Extent) -> None:
@@ -84,16 +84,16 @@ class _SoundPass(LogPass):
             extent.kind is ExtentKind.BLANK and extent.reason
         )
         if not usual:
-            raise _Unsound(extent.position, at_all=True)
+            raise _OutOfOrder(extent.position, at_all=True)
         super().extent(extent)
         self._judge(extent.position)
 
     def stale(self, batch: Batch) -> None:
-        raise _Unsound(int(batch.position[0]), at_all=True)
+        raise _OutOfOrder(int(batch.position[0]), at_all=True)
 
     def _judge(self, position: int) -> None:
-        if self._scene.findings:
-            raise _Unsound(position)
+        if self._context.findings:
+            raise _OutOfOrder(position)
 
 
 class _Work(NamedTuple):
@@ -134,7 +134,7 @@ class _Work(NamedTuple):
             try:
                 found += self._left(begin, self.stop, last=self.last)
                 break
-            except _Unsound as wrong:
+            except _OutOfOrder as wrong:
                 number = bisect_right(cuts, wrong.position)
                 found += self._up_to(begin, _record_behind_cut(log, cuts, number - 1))
                 behind = None if wrong.at_all else _record_behind_cut(log, cuts, number)
@@ -146,7 +146,7 @@ class _Work(NamedTuple):
         """What is in front of the cut before something that is wrong."""
         try:
             return [] if stop is None or stop <= begin else self._left(begin, stop, last=False)
-        except _Unsound:
+        except _OutOfOrder:
             return []
 
     def _left(self, begin: int, stop: int | None, *, last: bool) -> list[PartResult]:
@@ -156,7 +156,7 @@ class _Work(NamedTuple):
         with Store(told.store.layout.root, told.store.config) as store:
             context = VerifyContext(store, scope, told.now_ms, changing=told.live, behind=begin)
             crc = wants_crc(context, self.groups)
-            read(context, _SoundPass(context, self.groups), scan(context, begin, stop, crc=crc))
+            read(context, _PartPass(context, self.groups), scan(context, begin, stop, crc=crc))
             for key, state in context.states().items():
                 if isinstance(state, Mergeable):
                     states[key] = type(state), state.export()
@@ -183,7 +183,7 @@ class Beside:
         jobs: int,
         looked_at: Sequence[PartResult] = (),
     ) -> None:
-        self._scene = context
+        self._context = context
         self._crc = wants_crc(context, groups)
         self._part = parts[0]
         self._left = {left.begin: left for left in looked_at}
@@ -208,7 +208,7 @@ class Beside:
 
     def run(self, log_pass: LogPass, progress: Callable[[int], None] | None) -> None:
         """Read what no other process has found in order, and take on the rest."""
-        context = self._scene
+        context = self._context
         context.begin_reading()
         tell = progress and partial(self._tell, progress)
         at: int | None = self._part.start
@@ -217,7 +217,7 @@ class Beside:
             read(context, log_pass, self._stretch(at), tell)
             at = None
             if self._met is not None:
-                self._take_on(self._met)
+                self._merge(self._met)
                 at = None if self._met.last else self._met.end
                 if tell:
                     tell(context.log.end)
@@ -226,13 +226,13 @@ class Beside:
         """How far all are: up to the first of the others they are as far as this one."""
         start, first = self._part.start, self._begins[0]
         if reached < first:
-            end = self._part.stop or self._scene.store.log_files.end
+            end = self._part.stop or self._context.store.log_files.end
             reached = start + (reached - start) * (end - start) // (first - start)
         progress(reached)
 
     def _stretch(self, at: int) -> Iterator[Batch | Extent]:
         """Items from a log position on, up to where a part is taken on."""
-        context = self._scene
+        context = self._context
         for item in scan(context, at, self._part.stop, crc=self._crc):
             if isinstance(item, Batch) and item.mark is Mark.NONE:
                 self._met = self._of_others(int(item.position[0]))
@@ -242,7 +242,7 @@ class Beside:
 
     def _of_others(self, position: int) -> PartResult | None:
         """The part that begins at a log position, if it is to be taken on."""
-        context = self._scene
+        context = self._context
         if chain_of(context).lost:
             return None  # no part fits behind damage
         while self._children and self._children[0][0] <= position:
@@ -259,13 +259,13 @@ class Beside:
     def _pairs(self, left: PartResult) -> Iterator[tuple[Mergeable, Any]]:
         """The states of this run, and what the part leaves of the same."""
         for key, (kind, state) in left.states.items():
-            yield self._scene.kept(key, partial(kind.fresh, self._scene)), state
+            yield self._context.kept(key, partial(kind.fresh, self._context)), state
 
-    def _take_on(self, left: PartResult) -> None:
+    def _merge(self, left: PartResult) -> None:
         """Go on as if this run had read the part."""
         for own, state in self._pairs(left):
-            own.merge(self._scene, state)
-        self._scene.log.merge(left.log)
+            own.merge(self._context, state)
+        self._context.log.merge(left.log)
 
 
 def look(

@@ -220,7 +220,7 @@ class _Sequence:
     """The units of one batch queue in order."""
 
     def __init__(self, context: VerifyContext, check: BatchCheck) -> None:
-        self._scene = context
+        self._context = context
         self._check = check
         self._end: int | None = None
         self._whole = context.log.complete and not context.scope.quick and not context.live
@@ -243,23 +243,23 @@ class _Sequence:
         for row in np.flatnonzero(wrong & named).tolist():
             messages = counted(int(count[row]), "message")
             text = f"it begins at {base[row]} with {messages}, the one before ends at"
-            _report(self._scene, self._check, "I-081", first + row, f"{text} {before[row]}")
-        dead = named & (position + units["size"] > self._scene.log.end)
+            _report(self._context, self._check, "I-081", first + row, f"{text} {before[row]}")
+        dead = named & (position + units["size"] > self._context.log.end)
         if not self._whole or not dead.any():
             self._end = int(base[-1] + count[-1])
             return
         live = np.flatnonzero(named & ~dead)
         for row in np.flatnonzero(dead).tolist():
             at_end = not len(live) or row > live[-1]
-            text = f"it lies behind the log's end {self._scene.log.end}"
+            text = f"it lies behind the log's end {self._context.log.end}"
             text += ": dead, a broker cuts it" if at_end else ", but units follow"
             more = {"severity": Severity.INFO} if at_end else {}
-            _report(self._scene, self._check, "I-067", first + row, text, **more)
+            _report(self._context, self._check, "I-067", first + row, text, **more)
         if len(live):
             self._end = int(base[live[-1]] + count[live[-1]])
 
     def _at_end(self) -> None:
-        context, check = self._scene, self._check
+        context, check = self._context, self._check
         if not self._whole or not check.end or self._end == check.end:
             return
         text = f"{check.queue} ends at {self._end or 0}, the log has messages up to {check.end - 1}"

@@ -159,8 +159,8 @@ def lmq_queues(context: VerifyContext) -> None:
     """A light queue has the number 0, and no `/` in its name."""
     queues = queues_of(context)
     for queue, path in sorted(queues.paths.items()):
-        light = queue.topic.startswith(LMQ_PREFIX) and queues.wanted(queue)
-        if light and queue.queue_id and any(list_entries(path)):
+        lmq = queue.topic.startswith(LMQ_PREFIX) and queues.wanted(queue)
+        if lmq and queue.queue_id and any(list_entries(path)):
             text, mend = "a light queue has no other number than 0", "mv {path} {aside}"
             _add(context, queue, "I-078", path, text, repair=mend)
     if context.store.layout.rocksdb_queues:

@@ -365,7 +365,7 @@ class Queues(Mergeable):
 
     def __init__(self, context: VerifyContext) -> None:
         layout = context.store.layout
-        self._scene = context
+        self._context = context
         self.checks: dict[QueueId, QueueCheck] = {}
         self.batch_checks: dict[QueueId, BatchCheck] = {}
         self.paths = {QueueId(d.topic, d.queue_id): d.path for d in context.store.queues}
@@ -408,7 +408,7 @@ class Queues(Mergeable):
         """Position of the log before which a queue has its units: by the farthest unit of any queue in
         files, or by the row that a RocksDB has for all of its own (spec 2.10).
         """
-        found = self._scene.log.dispatched
+        found = self._context.log.dispatched
         if self.database is None:
             return found
         row = self.database.dispatched
@@ -418,13 +418,13 @@ class Queues(Mergeable):
         """Brokers go by the files of the queue, whatever a RocksDB says of it besides (spec 2.10)."""
         if self.database is None:
             return True
-        hybrid = isinstance(self._scene.store.queues, HybridConsumeQueues)
+        hybrid = isinstance(self._context.store.queues, HybridConsumeQueues)
         return hybrid and not queue.topic.startswith(LMQ_PREFIX)
 
     @cached_property
     def database(self) -> RocksdbConsumeQueues | None:
         """The queues in a RocksDB, None where there is none that can be read."""
-        found = self._scene.store.queues
+        found = self._context.store.queues
         if isinstance(found, HybridConsumeQueues):
             return found.in_database
         readable = isinstance(found, RocksdbConsumeQueues) and not self.unreadable
@@ -432,7 +432,7 @@ class Queues(Mergeable):
 
     def wanted(self, queue: QueueId) -> bool:
         """The queue is one that is asked for."""
-        scope = self._scene.scope
+        scope = self._context.scope
         if scope.topic is not None and queue.topic != scope.topic:
             return False
         return scope.queue_id is None or queue.queue_id == scope.queue_id
@@ -441,19 +441,19 @@ class Queues(Mergeable):
         """The state of one queue, on disk or not. Raises Unreadable."""
         found = self.checks.get(queue)
         if found is None:
-            gaps = self._scene.log.missing.setdefault(queue, array("q"))
+            gaps = self._context.log.missing.setdefault(queue, array("q"))
             found = self.checks[queue] = QueueCheck(self.reader(queue), gaps)
         return found
 
     def reader(self, queue: QueueId) -> QueueReader:
         """A queue as it is now, there or not. Raises Unreadable."""
-        root = self._scene.store.layout.consume_queue
+        root = self._context.store.layout.consume_queue
         path = self.paths.get(queue) or os.fspath(root / queue.topic / str(queue.queue_id))
         try:
-            opened = self._scene.store.queues.open(queue.topic, queue.queue_id)
+            opened = self._context.store.queues.open(queue.topic, queue.queue_id)
         except NotFound:
             return QueueReader(queue, path, None)
-        return QueueReader(queue, path, opened, self._scene.store.rate_bytes)
+        return QueueReader(queue, path, opened, self._context.store.rate_bytes)
 
     def batch_check(self, queue: QueueId) -> BatchCheck:
         """The state of one queue of batches, on disk or not. Raises Unreadable."""
@@ -466,9 +466,9 @@ class Queues(Mergeable):
 
     def batch_reader(self, queue: QueueId) -> BatchConsumeQueue:
         """A queue of batches as it is now. Raises Unreadable."""
-        root = self._scene.store.layout.batch_consume_queue
+        root = self._context.store.layout.batch_consume_queue
         path = self.batch_paths.get(queue) or root / queue.topic / str(queue.queue_id)
-        size, origin = self._scene.store.config.size("mapperFileSizeBatchConsumeQueue")
+        size, origin = self._context.store.config.size("mapperFileSizeBatchConsumeQueue")
         files = MappedFileQueue.open(path, size if origin == "configuration" else None)
         return BatchConsumeQueue(queue.topic, queue.queue_id, files)
 
@@ -482,7 +482,7 @@ class Queues(Mergeable):
     def topics(self) -> Topics | None:
         """topics.json, None where it cannot be read or names no topic."""
         try:
-            topics = Topics.read(self._scene.store.layout.config)
+            topics = Topics.read(self._context.store.layout.config)
         except StoreError:
             return None
         return topics if topics.known else None
@@ -535,20 +535,20 @@ def queues_of(context: VerifyContext) -> Queues:
 
 def may_have_none(context: VerifyContext, queue: QueueId) -> bool:
     """A light queue of a store that has no such queue: perhaps its broker makes none."""
-    light = queue.topic.startswith(LMQ_PREFIX)
-    return light and options_of(context.store.layout).multi_dispatch.is_guess
+    lmq = queue.topic.startswith(LMQ_PREFIX)
+    return lmq and options_of(context.store.layout).multi_dispatch.is_guess
 
 
 class QueueBounds:
     """First and next queue offset of each queue; asked for after the pass over the log."""
 
     def __init__(self, context: VerifyContext) -> None:
-        self._scene = context
+        self._context = context
         self._found: dict[QueueId, tuple[int, int] | None] = {}
 
     @cached_property
     def _batches(self) -> dict[QueueId, str]:
-        found = queue_directories(self._scene.store.layout.batch_consume_queue)
+        found = queue_directories(self._context.store.layout.batch_consume_queue)
         return {QueueId(queue.topic, queue.queue_id): queue.path for queue in found}
 
     def of(self, queue: QueueId) -> tuple[int, int] | None:
@@ -561,7 +561,7 @@ class QueueBounds:
         return self._found[queue]
 
     def _of(self, queue: QueueId) -> tuple[int, int] | None:
-        log = self._scene.log
+        log = self._context.log
         bounds = self._in_files(queue)
         if queue in log.next_offset:
             first, end = log.first_offset[queue], log.next_offset[queue]
@@ -576,14 +576,14 @@ class QueueBounds:
             with BatchConsumeQueue(queue.topic, queue.queue_id, files) as batches:
                 ends = batches.summary()
                 return ends.min_offset, ends.max_offset
-        check = queues_of(self._scene).checks.get(queue)
+        check = queues_of(self._context).checks.get(queue)
         if check is not None and check.bounds is not None:
             return check.bounds
-        queues = self._scene.store.queues
+        queues = self._context.store.queues
         if all(found.queue_id != queue.queue_id for found in queues.of_topic(queue.topic)):
             return None
         with queues.open(queue.topic, queue.queue_id) as opened:
-            summary = opened.summary(self._scene.log.start)
+            summary = opened.summary(self._context.log.start)
             return summary.min_offset, summary.max_offset
 
 

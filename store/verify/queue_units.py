@@ -152,12 +152,12 @@ class _Named:
         """The record is of another queue: right only if it names this one besides."""
         topic, queue_id = self._topics[at], self._numbers["queue_id"][at]
         of = f"the record at {self._position[at]} is of {topic}/{queue_id}"
-        light = self._queue.topic.startswith(LMQ_PREFIX)
-        mine = 0 if light else queue_id
+        lmq = self._queue.topic.startswith(LMQ_PREFIX)
+        mine = 0 if lmq else queue_id
         queues, offsets = java_split(self._queues[at]), java_split(self._offsets[at])
         if self._queue.topic not in queues or mine != self._queue.queue_id:
             yield "I-063", of
-            if light:
+            if lmq:
                 yield "I-078", f"{of} and goes to no light queue of that name"
             return
         if len(queues) == len(offsets):
@@ -181,7 +181,7 @@ class QueuePass:
     """
 
     def __init__(self, context: VerifyContext, queues: Queues, check: QueueCheck) -> None:
-        self._scene = context
+        self._context = context
         self._check = check
         self._queues = queues
         self._reader = check.reader
@@ -211,7 +211,7 @@ class QueuePass:
     def run(self) -> None:
         """Look at all units, but for those of messages in a row: they were seen with these."""
         row = self._check.row
-        if row is not None and row.first == self._expected and not self._scene.live:
+        if row is not None and row.first == self._expected and not self._context.live:
             self._expected = self.live_end = row.end
             self.real, self._in_log, self._last_position = row.end - row.first, True, row.last
             if not self._queues.in_database(self._check.queue):
@@ -244,19 +244,19 @@ class QueuePass:
         self.real += int(real.sum())
         unknown = self._settle(offsets, live, ~valid, beyond, behind)
         self._order(offsets, positions, live)
-        if self._scene.scope.quick:
+        if self._context.scope.quick:
             return
         unknown |= live & ~matched
         unknown &= offsets < self._known_end
         unknown &= (positions >= self._log_start) & self._read(offsets, positions)
         unknown |= self._changed(offsets, behind, units)
         if unknown.any():
-            resolve(self._scene, self._reader, offsets[unknown], units[unknown])
+            resolve(self._context, self._reader, offsets[unknown], units[unknown])
 
     def _read(self, offsets: Ints, positions: Ints) -> Flags:
         """bool[n]: the pass has been there; or an earlier run, which could not judge the unit yet."""
-        read = covered_of(self._scene).has(positions)
-        scope = self._scene.scope
+        read = covered_of(self._context).has(positions)
+        scope = self._context.scope
         if scope.earlier is not None and scope.start is not None:
             judged = scope.earlier.next_offset.get(self._check.queue, 0)
             read |= (offsets >= judged) & (positions < scope.start)
@@ -271,7 +271,7 @@ class QueuePass:
         rows = np.flatnonzero(behind)[:_BEHIND_AT_ONCE]
         if len(rows):
             found[rows] = are_of_changed_records(
-                self._scene, self._queues, self._check.queue, offsets[rows], units[rows]
+                self._context, self._queues, self._check.queue, offsets[rows], units[rows]
             )
         return found
 
@@ -299,7 +299,7 @@ class QueuePass:
 
     def _report_inside(self, code: str, wrong: Ranges, text: str) -> None:
         for first, end in wrong.ranges():
-            self._reader.report_range(self._scene.findings, code, first, end, text)
+            self._reader.report_range(self._context.findings, code, first, end, text)
 
     def _pre_fill(self, offsets: Ints, filled: Flags, real: Flags) -> None:
         """Pre-fill units stand only before the first real one, and only in the first file (I-071)."""
@@ -313,7 +313,7 @@ class QueuePass:
         rows = offsets[wrong]
         queue = self._check.queue
         self._reader.report(
-            self._scene.findings,
+            self._context.findings,
             "I-071",
             rows,
             lambda row: f"{queue} unit {rows[row]} fills a front, but it is not in the front",
@@ -331,7 +331,7 @@ class QueuePass:
         fallen = offsets[rows[wrong]]
         pairs = np.stack([where[wrong], before[wrong]], axis=1)
         self._reader.report(
-            self._scene.findings,
+            self._context.findings,
             "I-066",
             fallen,
             lambda row: (
@@ -343,7 +343,7 @@ class QueuePass:
         seen = np.append(np.bool_(self._in_log), inside[:-1])
         hiding = offsets[rows[~inside & np.logical_or.accumulate(seen)]]
         self._reader.report(
-            self._scene.findings,
+            self._context.findings,
             "I-068",
             hiding,
             lambda row: (
@@ -410,7 +410,7 @@ def _report_no_queue(context: VerifyContext, queues: Queues, check: QueueCheck) 
     topic, queue_id = check.queue
     if not check.reader.exists and may_have_none(context, check.queue):
         if _was_numbered(context, check.queue, int(positions[0])):
-            text += f"; where a broker has it, its options tell: {_WHERE_LIGHT_QUEUES_ARE}"
+            text += f"; where a broker has it, its options tell: {_WHERE_LMQS_ARE}"
             more = more or {"repair": _WITH_OPTIONS}
         else:
             more = {"severity": Severity.WARNING}
@@ -419,7 +419,7 @@ def _report_no_queue(context: VerifyContext, queues: Queues, check: QueueCheck) 
     context.findings.add("I-070", check.reader.directory, text, **more)
 
 
-_WHERE_LIGHT_QUEUES_ARE = (
+_WHERE_LMQS_ARE = (
     "storeType, rocksdbCQDoubleWriteEnable, combineCQUseRocksdbForLmq,"
     " useSeparateStorePathForRocksdbCQ, enableMultiDispatch"
 )

@@ -310,7 +310,7 @@ def _of_description(seen: Description) -> Iterator[Finding]:
 
 def _of_lengths(seen: Description, root: str) -> Iterator[Finding]:
     """What keeps a plan or a timer off by the lengths and names of files alone."""
-    from ..plan.normalize import mend  # a run of few checks asks for neither plan nor start
+    from ..plan.normalize import normalize  # a run of few checks asks for neither plan nor start
     from ..timer.start import load_timer
 
     try:
@@ -318,7 +318,7 @@ def _of_lengths(seen: Description, root: str) -> Iterator[Finding]:
     except Unsupported:
         return
     try:
-        mend(snapshot, any_length=True)
+        normalize(snapshot, any_length=True)
     except Refused as error:
         yield Finding.of("I-187", root, f"no recovery is possible yet: {error}")
     except UnreadableRange:

@@ -53,7 +53,7 @@ class ProofOfLog(Mergeable):
     def __init__(self, proof: Proof | None) -> None:
         self._proof = proof
         self._prover: Prover | None = None
-        self._sound: VerifiedLog | None = None
+        self._verified: VerifiedLog | None = None
 
     @classmethod
     def fresh(cls, context: VerifyContext) -> ProofOfLog:
@@ -91,16 +91,20 @@ class ProofOfLog(Mergeable):
             except StoreError:
                 self._give_up()
             else:
-                self._sound = part if self._sound is None else part.after(self._sound)
-        return self._sound
+                self._verified = part if self._verified is None else part.after(self._verified)
+        return self._verified
 
     def _give_up(self) -> None:
-        self._proof = self._prover = self._sound = None
+        self._proof = self._prover = self._verified = None
 
     def export(self) -> _Left:
         """What is in order of this part."""
-        sound = self.done()
-        return _Left([], -1, 0) if sound is None else _Left(sound.items, sound.end, sound.reach)
+        verified = self.done()
+        return (
+            _Left([], -1, 0)
+            if verified is None
+            else _Left(verified.items, verified.end, verified.reach)
+        )
 
     def merge(self, context: VerifyContext, left: _Left) -> None:
         """That of the part, too."""
@@ -116,7 +120,7 @@ class ProofOfLog(Mergeable):
         part = VerifiedLog(
             left.items, left.end, proof.index, making, proof.copied, reach=left.reach
         )
-        self._sound = part if before is None else part.after(before)
+        self._verified = part if before is None else part.after(before)
 
 
 def proved_of(context: VerifyContext) -> VerifiedLog | None:
@@ -184,15 +188,15 @@ def forgotten(root: str, config: ConfigStart) -> Iterator[Finding]:
         yield Finding.of("I-188", root, text)
 
 
-def predict(layout: Layout, version: str | None, sound: VerifiedLog | None) -> Predicted:
-    """Simulate the start. version: of the broker, None: the guess. sound: as `analyze` takes it.
+def predict(layout: Layout, version: str | None, verified: VerifiedLog | None) -> Predicted:
+    """Simulate the start. version: of the broker, None: the guess. verified: as `analyze` takes it.
 
     Raises Unreadable.
     """
     from ..plan.observer import Policy
     from ..recover.recovery import Proved, analyze, facts_of
 
-    proved = None if sound is None else Proved(sound, None)
+    proved = None if verified is None else Proved(verified, None)
     try:
         found = analyze(layout, version, policy=Policy.KEEP, proved=proved, applicable=False)
     except StoreError as error:

@@ -61,7 +61,7 @@ class Verdict:
     #: Why neither `recover` nor `repair` takes a store of this kind.
     unmendable: str = ""
     #: What of the log is in order for a start, where it was asked for.
-    sound: VerifiedLog | None = field(default=None, compare=False, repr=False)
+    verified: VerifiedLog | None = field(default=None, compare=False, repr=False)
     #: What the next start does, line by line, each with a label; nothing where it was not predicted.
     start: Sequence[tuple[str, str]] = field(default=(), compare=False, repr=False)
     #: What `Scope.watch` has seen.

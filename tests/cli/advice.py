@@ -11,7 +11,7 @@ from typing import Any
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity, catalogue
 from mqstore.store.findings.next_commands import Given, refused, settings
-from mqstore.store.repair.recheck import why_beyond
+from mqstore.store.repair.recheck import why_unrepairable
 from mqstore.store.search.store import Store
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict, findings_json
@@ -62,7 +62,7 @@ def followed(root: Path, config: dict[str, str]) -> tuple[list[dict[str, Any]], 
 def _named(row: dict[str, Any], beyond: set[str]) -> bool:
     """It is told as beyond repair: by `repair`, or by `verify`, which has no command but a look at it."""
     looks = not row["repair"] or row["repair"].startswith(LOOKS)
-    return row["code"] in beyond or (looks and bool(why_beyond(row["code"])))
+    return row["code"] in beyond or (looks and bool(why_unrepairable(row["code"])))
 
 
 def _run(command: str) -> set[str]:

@@ -19,7 +19,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import NotFound
 from mqstore.store.findings.findings import Finding
 from mqstore.store.findings.next_commands import Given, settings
-from mqstore.store.repair.recheck import beyond_of
+from mqstore.store.repair.recheck import unrepairable_of
 from mqstore.store.verify.verdict import Status, Verdict, findings_json
 
 from .. import slices, stores
@@ -70,7 +70,7 @@ def proposed(root: Path, config: dict[str, str]) -> Iterator[str]:
     verdict = verified(root, config)
     yield from (row["repair"] for row in findings_json(verdict, root, given) if row["repair"])
     layout = Layout.open(root, BrokerConfig(config))
-    yield from (row.command for row in beyond_of(verdict, layout) if row.command)
+    yield from (row.command for row in unrepairable_of(verdict, layout) if row.command)
     options = shlex.split(" ".join(shlex.quote(word) for word in settings(config)))
     for command in ("recover", "repair"):
         result = run_here([command, fspath(root), *options, "--format", "json"])

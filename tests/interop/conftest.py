@@ -22,7 +22,7 @@ FAST_VERSIONS = ("5.3.3",)
 HERE = f"{Path(__file__).parent}/"
 #: A loaded store stays mapped until a collection: after some thousand files nothing loads any more.
 STORES_PER_JVM = 50
-#: A start that takes longer never ends (design, "hangs").
+#: A start that takes longer never ends.
 TIMEOUT_SECONDS = 20
 
 

@@ -361,7 +361,7 @@ def takes_heap(outcome: Outcome) -> bool:
     walk = outcome.walk
     if outcome.profile.record.bounded or walk is None or walk.failure is None:
         return False
-    if walk.ghosts:
+    if walk.phantoms:
         return True
     entry = walk.files[walk.end_file].entry
     assert entry is not None

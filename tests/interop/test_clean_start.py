@@ -19,7 +19,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Refused
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
-from mqstore.store.recover.recovery import plan_again
+from mqstore.store.recover.recovery import replan
 from mqstore.store.session.apply import apply
 from tests.recovery_cases import sparse_copy
 from tests.slices import DEFAULT_SEED, SEED, rng, share
@@ -166,9 +166,9 @@ def kept(root: Path, case: RandomCase, policy: Policy) -> Plan:
     """Recover a store under a policy. Raises Refused."""
 
     def plan() -> Plan:
-        return plan_again(Layout.open(root, case.config), case.version, wish)
+        return replan(Layout.open(root, case.config), case.version, options)
 
-    wish = RecoveryOptions(policy, MADE_MS, (case.version.rpartition(".")[0],))
+    options = RecoveryOptions(policy, MADE_MS, (case.version.rpartition(".")[0],))
     made = plan()
     apply(Layout.open(root, case.config), made, plan, Files())
     return made

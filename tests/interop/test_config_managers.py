@@ -18,7 +18,7 @@ import pytest
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.settings.parse import parse
 from mqstore.store.start.config import entries_of
-from mqstore.store.start.config_load import LIGHT_OFFSETS, RULES, Loaded, Start, Text, load_config
+from mqstore.store.start.config_load import LMQ_OFFSETS, RULES, Loaded, Start, Text, load_config
 
 from .. import stores
 from ..slices import SEED, share
@@ -69,7 +69,7 @@ def managers() -> Iterator[Callable[[str], Managers]]:
 def _texts(version: str) -> dict[str, list[bytes]]:
     """Real texts of each file that the version knows."""
     found: dict[str, list[bytes]] = {}
-    known = {*RULES[profile_of(version).version].known, LIGHT_OFFSETS}
+    known = {*RULES[profile_of(version).version].known, LMQ_OFFSETS}
     with tempfile.TemporaryDirectory() as work:
         for name in STORES[version]:
             for path in sorted((stores.unpack(name, Path(work)) / "config").iterdir()):

@@ -17,7 +17,7 @@ from mqstore.store.broker.system_topics import SCHEDULE_TOPIC
 from .conftest import Judge
 from .served import Row, body_sha1, loaded
 from .test_brokers import LEVEL_MS, SIZES
-from .test_system_topics import Spoil, delivered, ends, recovered, spoilt, zeros
+from .test_system_topics import Corrupt, delivered, ends, recovered, spoilt, zeros
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -39,7 +39,7 @@ def life(judge: Judge, root: Path) -> list[Row]:
 @spoilt
 @pytest.mark.parametrize("old", ["4.3.1", "4.9.7"])
 def test_delay_levels_go_on(
-    oracle: Callable[[str], Judge], old: str, spoil: Spoil, tmp_path: Path
+    oracle: Callable[[str], Judge], old: str, spoil: Corrupt, tmp_path: Path
 ) -> None:
     judge, root = oracle(old), tmp_path / "store"
     bodies = [f"level {level}, {number}" for level in LEVELS for number in range(4)]

@@ -18,7 +18,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Refused
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
-from mqstore.store.recover.recovery import plan_again
+from mqstore.store.recover.recovery import replan
 from mqstore.store.session.apply import apply
 from tests import recovery_cases
 from tests.recovery_cases import CONFIG, Case
@@ -38,9 +38,9 @@ Place = tuple[str, int]
 
 def kept(root: Path, version: str) -> Plan:
     """Recover a store under the policy."""
-    wish = RecoveryOptions(Policy.KEEP, 1_795_300_000_000, (version.rpartition(".")[0],))
-    plan = plan_again(Layout.open(root, CONFIG), version, wish)
-    again = lambda: plan_again(Layout.open(root, CONFIG), version, wish)
+    options = RecoveryOptions(Policy.KEEP, 1_795_300_000_000, (version.rpartition(".")[0],))
+    plan = replan(Layout.open(root, CONFIG), version, options)
+    again = lambda: replan(Layout.open(root, CONFIG), version, options)
     apply(Layout.open(root, CONFIG), plan, again, Files())
     return plan
 
@@ -195,10 +195,10 @@ def test_a_log_that_is_gone(judge: Judge, tmp_path: Path) -> None:
     shutil.copytree(recovery_cases.base(some_case(judge.version)["base"], tmp_path), root)
     for path in (root / "commitlog").iterdir():
         path.unlink()
-    wish = RecoveryOptions(Policy.KEEP, 0, (), force_empty_log=True)
+    options = RecoveryOptions(Policy.KEEP, 0, (), force_empty_log=True)
 
     def again() -> Plan:
-        return plan_again(Layout.open(root, CONFIG), judge.version, wish)
+        return replan(Layout.open(root, CONFIG), judge.version, options)
 
     apply(Layout.open(root, CONFIG), again(), again, Files())
     new = {"topic": "TopicA", "queue_id": 0, "body": "after", "store_timestamp": 1_795_400_000_000}

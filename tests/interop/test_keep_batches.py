@@ -16,7 +16,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.queues.batches import BATCH_UNIT_DTYPE
-from mqstore.store.recover.recovery import plan_again
+from mqstore.store.recover.recovery import replan
 from mqstore.store.session.apply import apply
 from tests import recovery_cases
 
@@ -37,12 +37,12 @@ def opened(base: str, root: Path) -> tuple[BrokerConfig, dict[str, Any]]:
 
 
 def kept(root: Path, config: BrokerConfig, version: str) -> Plan:
-    wish = RecoveryOptions(Policy.KEEP, 1_795_300_000_000, (version.rpartition(".")[0],))
-    plan = plan_again(Layout.open(root, config), version, wish)
+    options = RecoveryOptions(Policy.KEEP, 1_795_300_000_000, (version.rpartition(".")[0],))
+    plan = replan(Layout.open(root, config), version, options)
     apply(
         Layout.open(root, config),
         plan,
-        lambda: plan_again(Layout.open(root, config), version, wish),
+        lambda: replan(Layout.open(root, config), version, options),
         Files(),
     )
     return plan

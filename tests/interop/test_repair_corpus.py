@@ -24,8 +24,8 @@ from mqstore.store.errors import Refused, Unsupported
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.log.message import Mark
 from mqstore.store.repair.parts import Choice
-from mqstore.store.repair.recheck import Beyond, analyze_again, beyond_repair
-from mqstore.store.repair.repair import Repair, analyze, plan_again
+from mqstore.store.repair.recheck import Beyond, find_unrepairable, reanalyze
+from mqstore.store.repair.repair import Repair, analyze, replan
 from mqstore.store.salvage.runs import Grade, grades
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
@@ -112,11 +112,11 @@ def repaired(root: Path, config: BrokerConfig, version: str) -> tuple[str, Repai
     done = apply(
         Layout.open(root, config),
         found.plan,
-        lambda: plan_again(Layout.open(root, config), found.request),
+        lambda: replan(Layout.open(root, config), found.request),
         Files(),
         command="repair",
     )
-    return done.session, analyze_again(found)
+    return done.session, reanalyze(found)
 
 
 def check(case: Case, work: Path, tally: Tally) -> Path | None:
@@ -133,7 +133,7 @@ def check(case: Case, work: Path, tally: Tally) -> Path | None:
     tally.cases += 1
     for edit in after.plan.edits[:2]:
         tally.wrong.append(f"{name}: left to do: {edit.path}: {edit.codes} {edit.reason}")
-    note_beyond(beyond_repair(Layout.open(root, config), case["version"]), name, tally)
+    note_beyond(find_unrepairable(Layout.open(root, config), case["version"]), name, tally)
     truth = whole_messages(recovery_cases.base(case["base"], work), config)
     left = whole_messages(root, config)
     lost = [at for at, it in held.items() if left.get(at) not in (it, truth.get(at, it))]

@@ -12,7 +12,7 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
-from mqstore.store.recover.recovery import plan_again
+from mqstore.store.recover.recovery import replan
 from mqstore.store.session.apply import apply
 from tests import recovery_cases, stores
 from tests.damage import ALL_KINDS, Victim, damage
@@ -30,12 +30,12 @@ MADE_MS = 1_795_300_000_000
 
 
 def recovered(root: Path, config: BrokerConfig, version: str, replica: Path | str = "") -> Plan:
-    wish = RecoveryOptions(
+    options = RecoveryOptions(
         Policy.KEEP, MADE_MS, (version.rpartition(".")[0],), replica=str(replica)
     )
 
     def again() -> Plan:
-        return plan_again(Layout.open(root, config), version, wish)
+        return replan(Layout.open(root, config), version, options)
 
     plan = again()
     apply(Layout.open(root, config), plan, again, Files())

@@ -11,7 +11,7 @@ import pytest
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.plan.observer import Policy
-from mqstore.store.recover.recovery import analyze, plan_again
+from mqstore.store.recover.recovery import analyze, replan
 from mqstore.store.session.apply import apply
 
 from ..rocks_cases import Case, cases, damaged
@@ -40,7 +40,7 @@ def test_everything_is_served(case: Case, oracle: Any, tmp_path: Path) -> None:
     found = analyze(Layout.open(root, config), case["version"], policy=Policy.KEEP)
     assert found.plan is not None
     layout = Layout.open(root, config)
-    apply(layout, found.plan, lambda: plan_again(layout, found.main_version, found.wish), Files())
+    apply(layout, found.plan, lambda: replan(layout, found.main_version, found.options), Files())
     after = analyze(Layout.open(root, config), case["version"], policy=Policy.KEEP)
     queues = [list(queue) for queue in QUEUES]
     steps = ({"do": "get"},)

@@ -61,11 +61,11 @@ def parked(topic: str, queue_id: int, body: str, **properties: str) -> Row:
     return message(topic, body, real_place | properties, queue_id)
 
 
-Spoil = Callable[[bytearray], None]
+Corrupt = Callable[[bytearray], None]
 spoilt = pytest.mark.parametrize("spoil", [garbage, zeros])
 
 
-def recovered(root: Path, spoil: Spoil, *lost: Row) -> None:
+def recovered(root: Path, spoil: Corrupt, *lost: Row) -> None:
     """Kill the store, break records of it, recover it."""
     for row in lost:
         path = min((root / "commitlog").iterdir())
@@ -119,7 +119,7 @@ def until(running: Broker, count: int) -> list[Row]:
 
 @of_all
 @spoilt
-def test_delay_levels_go_on(version: str, spoil: Spoil, tmp_path: Path) -> None:
+def test_delay_levels_go_on(version: str, spoil: Corrupt, tmp_path: Path) -> None:
     root, now = tmp_path / "store", int(time.time() * 1000)
     put(root, [message("orders", "at once")], SIZES, *as_broker(version))
     due: dict[str, int] = {}
@@ -145,7 +145,7 @@ def test_delay_levels_go_on(version: str, spoil: Spoil, tmp_path: Path) -> None:
 
 @of_5
 @spoilt
-def test_timer_goes_on(version: str, spoil: Spoil, tmp_path: Path) -> None:
+def test_timer_goes_on(version: str, spoil: Corrupt, tmp_path: Path) -> None:
     root, now = tmp_path / "store", int(time.time()) * 1000
     put(root, [message("orders", "at once")], SIZES, *as_broker(version))
     due: dict[str, int] = {}
@@ -172,7 +172,7 @@ def test_timer_goes_on(version: str, spoil: Spoil, tmp_path: Path) -> None:
 @of_all
 @spoilt
 @pytest.mark.parametrize("topic", [HALF, OP])
-def test_transactions_go_on(version: str, spoil: Spoil, topic: str, tmp_path: Path) -> None:
+def test_transactions_go_on(version: str, spoil: Corrupt, topic: str, tmp_path: Path) -> None:
     """The record of a transaction is lost: the half message, or what says that it has ended."""
     root = tmp_path / "store"
     put(root, [message("orders", "at once")], SIZES, *as_broker(version))
@@ -220,7 +220,7 @@ def _op_of(root: Path, offset: int) -> Row:
 
 @of_all
 @spoilt
-def test_retries_go_on(version: str, spoil: Spoil, tmp_path: Path) -> None:
+def test_retries_go_on(version: str, spoil: Corrupt, tmp_path: Path) -> None:
     root = tmp_path / "store"
     lines = [message("orders", "at once")]
     lines += [
@@ -281,7 +281,7 @@ def revived(version: str, root: Path, count: int) -> Counter[str]:
 @of_5
 @spoilt
 @pytest.mark.parametrize("tag", [pop.CHECK_POINT_TAG, pop.ACK_TAG])
-def test_pop_goes_on(version: str, spoil: Spoil, tag: str, tmp_path: Path) -> None:
+def test_pop_goes_on(version: str, spoil: Corrupt, tag: str, tmp_path: Path) -> None:
     """Popped and not acknowledged: comes back. A lost check point forgets its message, a lost
     acknowledgement is none.
     """

@@ -14,7 +14,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.repair.parts import Choice
-from mqstore.store.repair.repair import analyze, plan_again
+from mqstore.store.repair.repair import analyze, replan
 from mqstore.store.session.apply import apply
 
 from .. import stores
@@ -42,7 +42,7 @@ def repaired(root: Path, config: BrokerConfig) -> None:
     found = analyze(layout, Choice(), None, NOW_MS)
 
     def again() -> object:
-        return plan_again(Layout.open(root, config), found.request)
+        return replan(Layout.open(root, config), found.request)
 
     apply(layout, found.plan, again, Files(), command="repair")  # type: ignore[arg-type]
 

@@ -125,13 +125,13 @@ def test_a_path_that_is_no_text(tmp_path: Path, short_parts: list[PartResult]) -
 def short_parts(monkeypatch: pytest.MonkeyPatch) -> list[PartResult]:
     """Logs of some hundred kilobytes are cut, too. What of them is taken on."""
     taken: list[PartResult] = []
-    merge = Beside._take_on
+    merge = Beside._merge
 
     def noting(self: Beside, left: PartResult) -> None:
         taken.append(left)
         merge(self, left)
 
-    monkeypatch.setattr(Beside, "_take_on", noting)
+    monkeypatch.setattr(Beside, "_merge", noting)
     monkeypatch.setattr(log_pass, "CUT_BYTES", 1 << 15)
     monkeypatch.setattr(pipeline_verify, "PART_BYTES", 1 << 16)
     return taken
@@ -281,18 +281,18 @@ def in_workers(taken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             return iter(shortly(lambda: list(read(share))))
 
     def judged(rows: pa.Table, tasks: list[dict[str, Any]]) -> pa.Table:
-        merge = Beside._take_on
+        merge = Beside._merge
 
         def noting(self: Beside, left: PartResult) -> None:
             with taken.open("a") as file:
                 print(left.log.records, file=file)
             merge(self, left)
 
-        Beside._take_on = noting  # type: ignore[method-assign]
+        Beside._merge = noting  # type: ignore[method-assign]
         try:
             return shortly(lambda: judged_rows(rows, tasks))
         finally:
-            Beside._take_on = merge  # type: ignore[method-assign]
+            Beside._merge = merge  # type: ignore[method-assign]
 
     monkeypatch.setattr(pipeline_tasks, "TaskReader", Reader)
     monkeypatch.setattr(pipeline_verify, "judged_rows", judged)

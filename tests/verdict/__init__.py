@@ -28,8 +28,8 @@ from mqstore.store.recover import recovery
 from mqstore.store.recover.recovery import Recovery
 from mqstore.store.repair import repair
 from mqstore.store.repair.parts import Choice
-from mqstore.store.repair.recheck import beyond_of, beyond_texts
-from mqstore.store.repair.repair import Repair, recovery_again, widened
+from mqstore.store.repair.recheck import unrepairable_of, unrepairable_texts
+from mqstore.store.repair.repair import Repair, replan_with_parts, widened
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
 from mqstore.store.verify.context import Scope
@@ -120,8 +120,8 @@ def _said_of(root: Path, config: BrokerConfig, version: str | None) -> Said:
         with Store(root, config) as store:
             verdict = verify(store, Scope(broker_version=version), now_ms=NOW_MS)
         refused = str(error)
-    texts = beyond_texts()
-    beyond = frozenset(row.code for row in beyond_of(verdict, layout) if row.code in texts)
+    texts = unrepairable_texts()
+    beyond = frozenset(row.code for row in unrepairable_of(verdict, layout) if row.code in texts)
     return Said(root, verdict, _first_sight(layout), found, refused, beyond)
 
 
@@ -143,7 +143,7 @@ def apply_recovery(said: Said, config: BrokerConfig) -> str:
         _again,
         said.root,
         config,
-        partial(recovery_again, version=found.main_version, wish=found.wish),
+        partial(replan_with_parts, version=found.main_version, options=found.options),
     )
     shown = None if found.interrupted else found.plan
     return apply(Layout.open(said.root, config), shown, again, Files()).session
@@ -155,7 +155,7 @@ def apply_repair(root: Path, config: BrokerConfig, version: str | None) -> tuple
     if found.nothing_to_do:
         return found, ""
     again: Callable[[], Plan] = partial(
-        _again, root, config, partial(repair.plan_again, request=found.request)
+        _again, root, config, partial(repair.replan, request=found.request)
     )
     shown = None if found.interrupted else found.plan
     return found, apply(Layout.open(root, config), shown, again, Files(), command="repair").session

@@ -15,8 +15,8 @@ import pytest
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.store.audit import prove
 from mqstore.store.audit.messages import Messages
-from mqstore.store.audit.prove import Laid, prove_log, with_sound_queues
-from mqstore.store.audit.verified import SoundQueue
+from mqstore.store.audit.prove import Laid, prove_log, with_verified_queues
+from mqstore.store.audit.verified import VerifiedQueue
 from mqstore.store.broker.snapshot import QueueId, Snapshot
 from mqstore.store.disk.file_queue import MappedFile, MappedFileQueue
 from mqstore.store.disk.layout import Layout
@@ -64,12 +64,12 @@ def test_messages_of_one_record_are_in_no_row() -> None:
     assert not messages.replace(position=np.array([5, 5])).in_a_row
 
 
-def _sound_queues(root: Path) -> Mapping[QueueId, SoundQueue]:
+def _sound_queues(root: Path) -> Mapping[QueueId, VerifiedQueue]:
     layout = Layout.open(root)
     snapshot = Snapshot.of(layout)
     proof = proof_of(layout, "5.3.3")
     assert proof is not None
-    return with_sound_queues(prove_log(proof), snapshot).queues
+    return with_verified_queues(prove_log(proof), snapshot).queues
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def told(
         named.append(found.to_json())
     edits = [] if found.plan is None else found.plan.edits
     if found.plan is not None:
-        again = recovery.plan_again(Layout.open(root, config), found.main_version, found.wish)
+        again = recovery.replan(Layout.open(root, config), found.main_version, found.options)
         assert digest(again.edits) == digest(edits), "another plan, where nobody predicts"
     return json.dumps([*named, [len(edit.to_json()) for edit in edits]], indent=1)
 
@@ -74,7 +74,7 @@ def told(
 def same(root: Path, config: BrokerConfig, version: str | None, policy: Policy) -> None:
     """The same is told with the proof, with that of `verify`, and without any."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recovery, "_sound", lambda *_: None)
+        patch.setattr(recovery, "_verified", lambda *_: None)
         expected = told(root, config, version, policy, 1)
     assert told(root, config, version, policy, 3) == expected
     proved = verified_before(Layout.open(root, config), version, jobs=2)[1]
@@ -119,22 +119,23 @@ def test_damaged_databases(case: Case, tmp_path: Path) -> None:
 def test_a_log_is_proved_with_the_queues_of_a_database(tmp_path: Path) -> None:
     root = stores.unpack(IN_DATABASE[0], tmp_path)
     found = verified_before(Layout.open(root), None)[1]
-    assert found is not None and found.sound.copied is not None
+    assert found is not None and found.verified.copied is not None
     log_end = commit_log_of(Layout.open(root)).end().position
-    assert found.sound.end == log_end, "the proof ends before the log does"
-    copied = found.sound.copied
-    assert all(copied.entries[name] for run in found.sound.runs for name in run.queues)
+    assert found.verified.end == log_end, "the proof ends before the log does"
+    copied = found.verified.copied
+    assert all(copied.entries[name] for run in found.verified.runs for name in run.queues)
 
 
 def test_a_whole_store_is_proved_to_its_end(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-clean", tmp_path)
-    sound = proved(root)
-    assert sound.end == commit_log_of(Layout.open(root)).end().position
+    verified = proved(root)
+    assert verified.end == commit_log_of(Layout.open(root)).end().position
     assert (
-        sum(queue_range.messages for run in sound.runs for queue_range in run.queues.values()) > 0
+        sum(queue_range.messages for run in verified.runs for queue_range in run.queues.values())
+        > 0
     )
     parts = proved(root, 3)
-    assert (parts.end, len(parts.runs) > len(sound.runs)) == (sound.end, True)
+    assert (parts.end, len(parts.runs) > len(verified.runs)) == (verified.end, True)
 
 
 def test_what_is_told_on_the_way_reaches_the_end(tmp_path: Path) -> None:
@@ -152,33 +153,33 @@ def test_verify_proves_what_it_reads(jobs: int, tmp_path: Path) -> None:
     """The runs are those of a pass of their own, whichever process has seen them."""
     root = stores.unpack("5.3.3-clean", tmp_path)
     expected, (_, found) = proved(root), verified_before(Layout.open(root), None, jobs=jobs)
-    assert found is not None and found.sound.end == expected.end
-    assert found.sound.offsets() == expected.offsets()
-    assert len(found.sound.runs) >= jobs
+    assert found is not None and found.verified.end == expected.end
+    assert found.verified.offsets() == expected.offsets()
+    assert len(found.verified.runs) >= jobs
 
 
 def test_parts_that_do_not_meet_are_not_one(tmp_path: Path) -> None:
-    sound = proved(stores.unpack("5.3.3-clean", tmp_path), 3)
-    first, *_, last = (VerifiedLog([run], run.end, sound.index) for run in sound.runs)
+    verified = proved(stores.unpack("5.3.3-clean", tmp_path), 3)
+    first, *_, last = (VerifiedLog([run], run.end, verified.index) for run in verified.runs)
     together = last.after(first)
     assert (together.items, together.end) == ([*first.items, *last.items], first.end)
     assert together.offsets() == first.offsets()
 
 
 def test_short_runs_are_left_out_where_there_are_many(tmp_path: Path) -> None:
-    sound = proved(stores.unpack("5.3.3-clean", tmp_path))
-    run = max(sound.runs, key=lambda run: len(run.queues))
+    verified = proved(stores.unpack("5.3.3-clean", tmp_path))
+    run = max(verified.runs, key=lambda run: len(run.queues))
     large = 1 << 20
     size = [1000, len(run.queues) * (64 << 10), *[1000] * 98]
     runs = [run._replace(begin=n * large, end=n * large + size[n]) for n in range(100)]
-    few = VerifiedLog([*runs[:3]], runs[2].end, sound.index)
+    few = VerifiedLog([*runs[:3]], runs[2].end, verified.index)
     assert few.of_long_runs() is few
-    many = VerifiedLog([*runs], runs[-1].end, sound.index).of_long_runs()
+    many = VerifiedLog([*runs], runs[-1].end, verified.index).of_long_runs()
     assert (many.items, many.end) == (
         [*runs[:2]],
         runs[2].begin,
     )  # the first one stays, however short
-    later = VerifiedLog([*runs[1:]], runs[-1].end, sound.index).of_long_runs()
+    later = VerifiedLog([*runs[1:]], runs[-1].end, verified.index).of_long_runs()
     assert (later.items, later.end) == ([runs[1]], runs[2].begin)
 
 
@@ -226,10 +227,10 @@ def test_the_proof_ends_before_a_wrong_byte(part: int, tmp_path: Path) -> None:
 def test_light_queues_are_proved_with_the_others(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-lmq", tmp_path)
     snapshot, profile = Snapshot.of(Layout.open(root)), profile_of("5.3")
-    sound = recovery._sound(snapshot, profile, switches_of(snapshot), 1)
-    assert sound is not None and sound.end == commit_log_of(Layout.open(root)).end().position
-    assert {run.further_by for run in sound.runs} == {profile.version}
-    assert any(queue.topic.startswith(LMQ_PREFIX) for run in sound.runs for queue in run.queues)
+    verified = recovery._verified(snapshot, profile, switches_of(snapshot), 1)
+    assert verified is not None and verified.end == commit_log_of(Layout.open(root)).end().position
+    assert {run.further_by for run in verified.runs} == {profile.version}
+    assert any(queue.topic.startswith(LMQ_PREFIX) for run in verified.runs for queue in run.queues)
     for version in (None, profile.version):
         same(root, BrokerConfig({}), version, Policy.KEEP)
 
@@ -262,10 +263,10 @@ def test_the_proof_goes_on_behind_damage(
     root = stores.unpack(name, tmp_path)
     whole = sum(run.end - run.begin for run in proved(root).runs)
     spoiled = [_spoiled(root, at) for at in places]
-    sound = proved(root)
-    assert not any(run.begin <= at < run.end for run in sound.runs for at in spoiled)
-    assert sum(run.end - run.begin for run in sound.runs) > whole * 0.5
-    assert sound.end <= spoiled[0] < sound.runs[-1].begin
+    verified = proved(root)
+    assert not any(run.begin <= at < run.end for run in verified.runs for at in spoiled)
+    assert sum(run.end - run.begin for run in verified.runs) > whole * 0.5
+    assert verified.end <= spoiled[0] < verified.runs[-1].begin
     for policy in Policy:
         same(root, BrokerConfig({}), None, policy)
 
@@ -347,7 +348,7 @@ def test_where_good_records_go_on_is_known_behind_damage(tmp_path: Path) -> None
         _spoiled(root, at)
     assert proved(root).reach == proved(root, 3).reach == end
     found = verified_before(Layout.open(root), None, jobs=3)[1]
-    assert found is not None and found.sound.reach == end
+    assert found is not None and found.verified.reach == end
 
 
 def test_nothing_is_proved_of_a_store_that_has_changed(tmp_path: Path) -> None:
@@ -366,5 +367,5 @@ def test_a_run_that_goes_on_proves_nothing(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-clean", tmp_path)
     with Store(root) as store:
         begin = int(next(b for b in store.log.scan() if isinstance(b, Batch)).position[1])
-        assert verify(store, Scope(proof=True)).sound is not None
-        assert verify(store, Scope(proof=True, start=begin)).sound is None
+        assert verify(store, Scope(proof=True)).verified is not None
+        assert verify(store, Scope(proof=True, start=begin)).verified is None

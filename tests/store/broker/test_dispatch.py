@@ -168,9 +168,9 @@ def test_light_queues() -> None:
     ]
     assert [unit[0] for unit in units] == [0, 0, 0, 0, 1, 1, 1, *range(2, 9)]
     assert {unit[6] for unit in units} == {tags_code("t")}
-    assert found.poisoned.tolist() == [1, 7]
+    assert found.undispatchable.tolist() == [1, 7]
     slashed = dispatch_columns(columns_for(rows), Dispatching(index_tags=False, slash_names=True))
-    assert "%LMQ%x/y" in slashed.topics and slashed.poisoned.tolist() == [1, 7, 8]
+    assert "%LMQ%x/y" in slashed.topics and slashed.undispatchable.tolist() == [1, 7, 8]
     plain = dispatch_columns(columns_for(rows), Dispatching(index_tags=False, multi_dispatch=False))
     assert len(plain.units) == len(rows)
 

@@ -21,7 +21,7 @@ from mqstore.store.offsets.move import (
     Take,
     compare,
     open_side,
-    parse_wish,
+    parse_reset,
     plan_moves,
     side_of,
 )
@@ -35,13 +35,13 @@ from ... import stores
 Places = dict[tuple[str, str, str, int], int]
 
 
-def planned(root: Path, *wishes: str, merge: Merge | None = None) -> Moves:
+def planned(root: Path, *resets: str, merge: Merge | None = None) -> Moves:
     with Store(root) as store:
-        return plan_moves(store, map(parse_wish, wishes), merge)
+        return plan_moves(store, map(parse_reset, resets), merge)
 
 
-def carried_out(root: Path, *wishes: str, merge: Merge | None = None) -> Moves:
-    found = planned(root, *wishes, merge=merge)
+def carried_out(root: Path, *resets: str, merge: Merge | None = None) -> Moves:
+    found = planned(root, *resets, merge=merge)
     apply(Layout.open(root), found.plan, lambda: found.plan, Files(), command="offsets")
     return found
 
@@ -140,7 +140,7 @@ def test_merge_takes_one_of_two_and_stays_inside(take: Take, tmp_path: Path) -> 
 @pytest.mark.parametrize("text", ["", "orders", "orders@g", "@g=1", "orders@=1", "=1", "orders=1@"])
 def test_what_is_no_position(text: str) -> None:
     with pytest.raises(InvalidInput):
-        parse_wish(text)
+        parse_reset(text)
 
 
 @pytest.mark.parametrize(
@@ -244,10 +244,10 @@ def test_merge_never_moves_the_other_way(take: Take, tmp_path: Path) -> None:
 
 def test_a_plan_is_kept_to_a_group_and_a_topic(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-clean", tmp_path)
-    wishes = [parse_wish("*@group-a_tags=earliest")]
+    resets = [parse_reset("*@group-a_tags=earliest")]
     with Store(root) as store:
-        assert plan_moves(store, wishes, only=Only("nobody")).moves == ()
-        found = plan_moves(store, wishes, only=Only("group-a*", "orders")).moves
+        assert plan_moves(store, resets, only=Only("nobody")).moves == ()
+        found = plan_moves(store, resets, only=Only("group-a*", "orders")).moves
     assert {move.topic for move in found} == {"orders"}
 
 

@@ -31,7 +31,7 @@ from mqstore.store.plan.plan import Plan
 from mqstore.store.plan.unreferenced import places
 from mqstore.store.queues.edits import Hole
 from mqstore.store.queues.references import commit_log_of
-from mqstore.store.recover.recovery import Recovery, analyze, plan_again
+from mqstore.store.recover.recovery import Recovery, analyze, replan
 from mqstore.store.session.apply import apply
 
 from ... import recovery_cases
@@ -46,10 +46,10 @@ FILE_BYTES = CONFIG.get_int("mappedFileSizeCommitLog") or 0
 
 def kept(root: Path, version: str) -> Plan:
     """Recover a store under the policy, twice: the second time nothing is left to do."""
-    wish = RecoveryOptions(Policy.KEEP, MADE_MS, (version.rpartition(".")[0],))
+    options = RecoveryOptions(Policy.KEEP, MADE_MS, (version.rpartition(".")[0],))
 
     def again() -> Plan:
-        return plan_again(Layout.open(root, CONFIG), version, wish)
+        return replan(Layout.open(root, CONFIG), version, options)
 
     plan = again()
     apply(Layout.open(root, CONFIG), plan, again, Files())
@@ -83,10 +83,12 @@ def check(case: Case, work: Path) -> None:
     knowing = ("4.9", "5.1", "5.3", "5.4", "5.5")
     versions = ("4.3", *knowing) if case["version"].startswith("4.3") else knowing
     assert changes_of_starts(root, CONFIG, plan, versions) == [], name
-    made_anew(root, case["version"], {place: truth[place][0] for place in whole}, name)
+    proved_for_rebuild(root, case["version"], {place: truth[place][0] for place in whole}, name)
 
 
-def made_anew(root: Path, version: str, positions: dict[tuple[str, int], int], name: str) -> None:
+def proved_for_rebuild(
+    root: Path, version: str, positions: dict[tuple[str, int], int], name: str
+) -> None:
     """A broker that makes all queues from the log gives every message the place it had."""
     shutil.rmtree(root / "consumequeue")
     (root / "abort").touch()
@@ -209,7 +211,7 @@ def test_a_header_is_put_right(kind: str, tmp_path: Path) -> None:
             assert (root / "commitlog" / path.name).read_bytes() == path.read_bytes(), path.name
     units = units_of(base, CONFIG).items()
     positions = {(str(q), o): u[0] for q, found in units for o, u in found.items()}
-    made_anew(root, case["version"], positions, kind)
+    proved_for_rebuild(root, case["version"], positions, kind)
 
 
 @pytest.mark.few(3)
@@ -226,10 +228,10 @@ def test_lost_messages_that_no_unit_names(count: int, tag: str, tmp_path: Path) 
         position, size, _ = units[queue][offset]
         overwrite(root / "commitlog", FILE_BYTES, position, bytes(size))
         overwrite(root / "consumequeue/TopicA/0", 400, offset * UNIT_BYTES, bytes(UNIT_BYTES))
-    wish = RecoveryOptions(Policy.KEEP, MADE_MS, ("5.3",), tag)
+    options = RecoveryOptions(Policy.KEEP, MADE_MS, ("5.3",), tag)
 
     def again() -> Plan:
-        return plan_again(Layout.open(root, CONFIG), "5.3.3", wish)
+        return replan(Layout.open(root, CONFIG), "5.3.3", options)
 
     plan = again()
     apply(Layout.open(root, CONFIG), plan, again, Files())
@@ -246,7 +248,7 @@ def test_lost_messages_that_no_unit_names(count: int, tag: str, tmp_path: Path) 
     assert marks == [{"LOST": "t", **({"TAGS": tag} if tag else {})}] * count
     positions = {(str(q), o): u[0] for q, us in units.items() for o, u in us.items()}
     positions = {place: at for place, at in positions.items() if at < plan.log_end}
-    made_anew(root, "5.3.3", positions, "unnamed")
+    proved_for_rebuild(root, "5.3.3", positions, "unnamed")
 
 
 def test_a_shifted_queue_is_no_damage(tmp_path: Path) -> None:
@@ -441,7 +443,7 @@ def test_a_record_whose_own_checksum_is_wrong(kind: str, lost: int, tmp_path: Pa
     assert before.plan.lost.messages == lost
 
     def again() -> Plan:
-        return plan_again(Layout.open(root, config), case["version"], before.wish)
+        return replan(Layout.open(root, config), case["version"], before.options)
 
     apply(Layout.open(root, config), before.plan, again, Files())
     after = found()

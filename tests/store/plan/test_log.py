@@ -14,7 +14,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Refused
 from mqstore.store.plan.observer import Policy
 from mqstore.store.plan.plan import Plan
-from mqstore.store.recover.recovery import Recovery, analyze, plan_again
+from mqstore.store.recover.recovery import Recovery, analyze, replan
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
 
@@ -43,7 +43,7 @@ def found(root: Path, policy: Policy = Policy.KEEP, *, force: bool = True) -> Re
 
 def carried_out(root: Path, before: Recovery, files: Files | None = None) -> None:
     def again() -> Plan:
-        return plan_again(Layout.open(root, CONFIG), VERSION, before.wish)
+        return replan(Layout.open(root, CONFIG), VERSION, before.options)
 
     apply(Layout.open(root, CONFIG), before.plan, again, files or Files())
 

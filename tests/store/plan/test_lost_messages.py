@@ -25,7 +25,7 @@ from mqstore.store.plan.lost_messages import MOST, LostMessages
 from mqstore.store.plan.observer import GroupLoss, Policy, read_progress
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.queues.rocksdb import readable
-from mqstore.store.recover.recovery import Recovery, analyze, plan_again
+from mqstore.store.recover.recovery import Recovery, analyze, replan
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
 
@@ -195,7 +195,7 @@ def test_damaged_bytes_are_kept_by_position(root: Path) -> None:
     assert found.plan is not None
     layout = Layout.open(root, config_of(root))
     log = (root / "commitlog" / file_name(0)).read_bytes()
-    applied = apply(layout, found.plan, lambda: plan_again(layout, "5.3", found.wish), Files())
+    applied = apply(layout, found.plan, lambda: replan(layout, "5.3", found.options), Files())
     folder = layout.journal / applied.session / "damaged"
     ranges = found.to_json()["plan"]["damaged"]
     assert any(r["position"] + r["size"] > PAGE for r in ranges)

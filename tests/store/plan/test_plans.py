@@ -18,7 +18,7 @@ from mqstore.store.log.commit_log import Batch
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.queues.references import commit_log_of
-from mqstore.store.recover.recovery import Recovery, analyze, plan_again
+from mqstore.store.recover.recovery import Recovery, analyze, replan
 from mqstore.store.session.apply import apply
 from mqstore.store.start.outcome import Outcome
 
@@ -44,10 +44,8 @@ def faults(case: dict[str, Any], work: Path) -> list[str]:
         return [] if found.refusal else ["no plan and no reason"]
     if not found.nothing_to_do:
         layout = Layout.open(root, config)
-        apply(layout, plan, lambda: plan_again(layout, case["version"]), Unflushed())
-    wrong = [
-        f"left to do: {e}" for e in plan_again(Layout.open(root, config), case["version"]).edits
-    ]
+        apply(layout, plan, lambda: replan(layout, case["version"]), Unflushed())
+    wrong = [f"left to do: {e}" for e in replan(Layout.open(root, config), case["version"]).edits]
     wrong += changes_of_starts(root, config, plan, _versions(case, found))
     start = started(root, config, case["version"])
     kept = [(file.start, file.start + file.wrote) for file in start.log.files]
@@ -165,7 +163,7 @@ def test_an_empty_file_behind_the_units_of_consumequeue_ext(policy: Policy, tmp_
     config = recovery_cases.config_of(case, root)
 
     def again() -> Plan:
-        return plan_again(Layout.open(root, config), case["version"], RecoveryOptions(policy, 0))
+        return replan(Layout.open(root, config), case["version"], RecoveryOptions(policy, 0))
 
     plan = again()
     apply(Layout.open(root, config), plan, again, Files())

@@ -26,7 +26,7 @@ from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.plan.replica import is_original
 from mqstore.store.queues.references import commit_log_of
-from mqstore.store.recover.recovery import analyze, plan_again
+from mqstore.store.recover.recovery import analyze, replan
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
 
@@ -60,8 +60,8 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Stores:
 
 
 def planned(root: Path, replica: Path | str, config: BrokerConfig = CONFIG) -> Plan:
-    wish = RecoveryOptions(Policy.KEEP, MADE_MS, ("5.3",), replica=str(replica))
-    return plan_again(Layout.open(root, config), "5.3", wish)
+    options = RecoveryOptions(Policy.KEEP, MADE_MS, ("5.3",), replica=str(replica))
+    return replan(Layout.open(root, config), "5.3", options)
 
 
 def recovered(root: Path, replica: Path | str, config: BrokerConfig = CONFIG) -> Plan:
@@ -274,10 +274,10 @@ def test_both_damaged_in_one_place(unpacked: Stores, torn: Path, tmp_path: Path)
 
 def test_tombstones_give_way_to_what_was_there(unpacked: Stores, torn: Path) -> None:
     """A recovery without the replica first: the messages can still come back."""
-    config, wish = CONFIG, RecoveryOptions(Policy.KEEP, MADE_MS, ("5.3",))
+    config, options = CONFIG, RecoveryOptions(Policy.KEEP, MADE_MS, ("5.3",))
 
     def without() -> Plan:
-        return plan_again(Layout.open(torn, config), "5.3", wish)
+        return replan(Layout.open(torn, config), "5.3", options)
 
     plan = without()
     apply(Layout.open(torn, config), plan, without, Files())
@@ -290,12 +290,12 @@ def test_tombstones_of_the_replica_are_not_taken(
     unpacked: Stores, torn: Path, tmp_path: Path
 ) -> None:
     peer = Path(shutil.copytree(torn, tmp_path / "peer"))
-    wish = RecoveryOptions(Policy.KEEP, MADE_MS, ("5.3",))
-    plan = plan_again(Layout.open(peer, CONFIG), "5.3", wish)
+    options = RecoveryOptions(Policy.KEEP, MADE_MS, ("5.3",))
+    plan = replan(Layout.open(peer, CONFIG), "5.3", options)
     apply(
         Layout.open(peer, CONFIG),
         plan,
-        lambda: plan_again(Layout.open(peer, CONFIG), "5.3", wish),
+        lambda: replan(Layout.open(peer, CONFIG), "5.3", options),
         Files(),
     )
     gaps = [(fill.gap.begin, fill.gap.end) for fill in plan.fills]
@@ -334,10 +334,10 @@ def test_a_lost_end_comes_back(unpacked: Stores, tmp_path: Path, units: bool) ->
 def test_a_sound_end_is_the_end(unpacked: Stores, tmp_path: Path) -> None:
     """A store that was shut down in order gets no more messages; that there are more is told."""
     root = Path(shutil.copytree(unpacked(SLAVE), tmp_path / "store"))
-    wish = RecoveryOptions(Policy.KEEP, MADE_MS, ("5.3",))
+    options = RecoveryOptions(Policy.KEEP, MADE_MS, ("5.3",))
 
     def without() -> Plan:
-        return plan_again(Layout.open(root, CONFIG), "5.3", wish)
+        return replan(Layout.open(root, CONFIG), "5.3", options)
 
     apply(Layout.open(root, CONFIG), without(), without, Files())
     plan = planned(root, unpacked(MASTER))

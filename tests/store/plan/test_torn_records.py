@@ -33,7 +33,7 @@ from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.plan.torn_records import all_put_right, mended
 from mqstore.store.queues.references import commit_log_of
-from mqstore.store.recover.recovery import plan_again
+from mqstore.store.recover.recovery import replan
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
@@ -109,8 +109,8 @@ def test_a_checksum_of_the_whole_is_made_anew() -> None:
 
 
 def planned(root: Path, version: str, config: BrokerConfig = CONFIG) -> Plan:
-    wish = RecoveryOptions(Policy.KEEP, MADE_MS, (version.rpartition(".")[0],))
-    return plan_again(Layout.open(root, config), version, wish)
+    options = RecoveryOptions(Policy.KEEP, MADE_MS, (version.rpartition(".")[0],))
+    return replan(Layout.open(root, config), version, options)
 
 
 def tear(root: Path, config: BrokerConfig = CONFIG, topic: str = "") -> tuple[int, int]:

@@ -16,7 +16,7 @@ from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.producer import ProducerOptions, as_stored, committed, decided, open_half
-from mqstore.store.recover.recovery import plan_again
+from mqstore.store.recover.recovery import replan
 from mqstore.store.session.apply import apply
 
 from ..put.test_producer_transaction import HOST, log_of
@@ -52,10 +52,10 @@ def lose(root: Path, op: Message, *, unit: bool) -> None:
 
 
 def kept(root: Path, version: str) -> Plan:
-    wish = RecoveryOptions(Policy.KEEP, NOW, (version,))
+    options = RecoveryOptions(Policy.KEEP, NOW, (version,))
 
     def again() -> Plan:
-        return plan_again(Layout.open(root, TINY), version, wish)
+        return replan(Layout.open(root, TINY), version, options)
 
     plan = again()
     apply(Layout.open(root, TINY), plan, again, Files())

@@ -134,26 +134,26 @@ def test_compression_of_4() -> None:
 
 
 @pytest.mark.parametrize(
-    "wishes",
+    "asked",
     [ProducerOptions(delay_level=3), ProducerOptions(deliver_ms=NOW_MS + 60_000)],
     ids=["level", "time"],
 )
-def test_the_real_topic_is_made_known(wishes: ProducerOptions, tmp_path: Path) -> None:
+def test_the_real_topic_is_made_known(asked: ProducerOptions, tmp_path: Path) -> None:
     """A broker delivers only to topics that it knows; the delay topic has a queue for each level."""
     root = tmp_path / "store"
     options = WriterOptions(as_broker="5.3")
     with StoreWriter.open(root, BrokerConfig(), options, clock=lambda: NOW_MS) as writer:
-        made = as_stored(MESSAGE, wishes, writer)
+        made = as_stored(MESSAGE, asked, writer)
         stored = writer.append(made)
         assert writer.topics is not None
     assert writer.topics.queues("orders") == 4
-    assert writer.topics.queues(SCHEDULE_TOPIC) == (18 if wishes.delay_level else None)
+    assert writer.topics.queues(SCHEDULE_TOPIC) == (18 if asked.delay_level else None)
     with Store(root) as store:
         assert store.message_at(stored.physical_offset).properties["REAL_TOPIC"] == "orders"
         with store.queues.open(stored.topic, stored.queue_id) as queue:
             unit = queue.unit(0)
         assert unit is not None
-        assert unit.tags_code == (NOW_MS + 10_000 if wishes.delay_level else 0)
+        assert unit.tags_code == (NOW_MS + 10_000 if asked.delay_level else 0)
 
 
 def test_properties_ask_as_options_do(tmp_path: Path) -> None:

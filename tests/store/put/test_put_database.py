@@ -22,7 +22,7 @@ from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import Stored, StoreWriter, WriterOptions
 from mqstore.store.queues.hybrid import open_queues
 from mqstore.store.queues.rocksdb import RocksdbConsumeQueues
-from mqstore.store.recover.recovery import analyze, plan_again
+from mqstore.store.recover.recovery import analyze, replan
 from mqstore.store.session.apply import apply
 
 from ... import slices
@@ -195,7 +195,7 @@ def assert_nothing_lost(
         found = analyze(layout, version)
         assert found.plan is not None, found.refusal
         apply(
-            layout, found.plan, lambda: plan_again(layout, found.main_version, found.wish), Files()
+            layout, found.plan, lambda: replan(layout, found.main_version, found.options), Files()
         )
     assert_there(root, options, done)
     with opened(root, options) as store:

@@ -12,7 +12,7 @@ import pytest
 from mqstore.store.broker.profiles import VERSIONS
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import StoreError
-from mqstore.store.recover.recovery import analyze, plan_again
+from mqstore.store.recover.recovery import analyze, replan
 from mqstore.store.session.apply import apply
 
 from ... import recovery_cases
@@ -55,8 +55,8 @@ def look(root: Path, version: str, *, carry_out: bool) -> list[str]:
         if found.plan is None or not carry_out:
             return []
         layout = Layout.open(root, CONFIG)
-        apply(layout, found.plan, lambda: plan_again(layout, version), Unflushed())
-        left = plan_again(Layout.open(root, CONFIG), version).edits
+        apply(layout, found.plan, lambda: replan(layout, version), Unflushed())
+        left = replan(Layout.open(root, CONFIG), version).edits
     except StoreError as error:
         return [] if "\n" not in str(error) else [f"more than a line: {error}"]
     return [f"left to do: {edit.kind} {edit.path}: {edit.reason}" for edit in left]

@@ -16,7 +16,7 @@ from mqstore.store.disk.temporary import temporary_files
 from mqstore.store.errors import NoSpace
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.plan import database
-from mqstore.store.recover.recovery import analyze, plan_again
+from mqstore.store.recover.recovery import analyze, replan
 from mqstore.store.session.apply import apply
 from mqstore.store.verify.verdict import Status
 
@@ -30,7 +30,7 @@ def recovered(root: Path, config: BrokerConfig) -> None:
     found = analyze(layout, None)
     assert found.plan is not None
     layout = Layout.open(root, config)
-    apply(layout, found.plan, lambda: plan_again(layout, found.main_version, found.wish), Files())
+    apply(layout, found.plan, lambda: replan(layout, found.main_version, found.options), Files())
 
 
 def errors(root: Path, config: BrokerConfig) -> set[str]:

@@ -17,7 +17,7 @@ from mqstore.store.errors import StoreError
 from mqstore.store.plan.observer import Policy
 from mqstore.store.plan.plan import Plan
 from mqstore.store.queues.rocksdb import RocksDb
-from mqstore.store.recover.recovery import analyze, plan_again
+from mqstore.store.recover.recovery import analyze, replan
 from mqstore.store.session.apply import apply
 from mqstore.store.session.journal import barriers, unfinished
 from mqstore.store.session.undo import session_to_undo, undo
@@ -61,7 +61,7 @@ def recovered(case: Case, work: Path, policy: Policy) -> list[str]:
     if found.plan.edits:
         layout = Layout.open(root, config)
         apply(
-            layout, found.plan, lambda: plan_again(layout, found.main_version, found.wish), Files()
+            layout, found.plan, lambda: replan(layout, found.main_version, found.options), Files()
         )
     again = analyze(Layout.open(root, config), case["version"], policy=policy)
     worst, plan = again.prediction, again.plan
@@ -127,7 +127,7 @@ def cut_off(case: Case, work: Path, files: Files | None) -> tuple[Path, BrokerCo
     counting = CountingFiles()
 
     def again() -> Plan:
-        return plan_again(Layout.open(root, config), found.main_version, found.wish)
+        return replan(Layout.open(root, config), found.main_version, found.options)
 
     try:
         apply(Layout.open(root, config), found.plan, again, files or counting)

@@ -14,9 +14,9 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import catalogue
 from mqstore.store.plan.observer import Policy, RecoveryOptions
-from mqstore.store.recover.recovery import plan_again
+from mqstore.store.recover.recovery import replan
 from mqstore.store.repair.parts import Choice, Part
-from mqstore.store.repair.recheck import beyond_repair, beyond_texts
+from mqstore.store.repair.recheck import find_unrepairable, unrepairable_texts
 from mqstore.store.repair.repair import analyze
 from mqstore.store.session.apply import apply
 
@@ -37,7 +37,7 @@ def repaired(case: Case, work: Path) -> Layout:
 def test_what_no_repair_mends_is_named(tmp_path: Path) -> None:
     """Without wheel and timercheck a broker reads all again: nothing is lost, some comes twice."""
     case = case_of("wheel_and_check_missing")
-    (found,) = beyond_repair(repaired(case, tmp_path), case["version"])
+    (found,) = find_unrepairable(repaired(case, tmp_path), case["version"])
     assert (found.code, found.path, found.findings) == ("I-131", "config/timercheck", 1)
     assert "not known" in found.why and "delivered again" in found.now
 
@@ -47,7 +47,7 @@ def test_what_no_repair_mends_is_named(tmp_path: Path) -> None:
 def test_a_timercheck_that_is_lost_is_made_from_the_timer_log(kind: str, tmp_path: Path) -> None:
     case = case_of(kind)
     layout = repaired(case, tmp_path)
-    assert not beyond_repair(layout, case["version"])
+    assert not find_unrepairable(layout, case["version"])
     name = "config/timercheck"
     whole = read_timer_check(recovery_cases.base(case["base"], tmp_path) / name)
     made = read_timer_check(layout.root / name)
@@ -57,7 +57,7 @@ def test_a_timercheck_that_is_lost_is_made_from_the_timer_log(kind: str, tmp_pat
 
 
 def test_texts_of_what_no_repair_mends() -> None:
-    texts = beyond_texts()
+    texts = unrepairable_texts()
     assert set(texts) - {"OTHER"} <= set(catalogue())
     for row in texts.values():
         assert {"why", "now"} <= set(row) <= {"why", "now", "command", "does"}
@@ -68,7 +68,7 @@ def test_texts_of_what_no_repair_mends() -> None:
 @pytest.mark.parametrize("code", ["I-070", "I-114", "I-117"])
 def test_a_message_without_a_unit_may_be_of_any_queue(code: str) -> None:
     """Light queues are one cause of several, a shifted queue is another."""
-    texts = beyond_texts()[code]
+    texts = unrepairable_texts()[code]
     assert "shifted the queue" in texts["why"] and "in a light one" in texts["why"]
     assert "light" in texts["now"] and "--queue" in texts["command"]
 
@@ -87,8 +87,8 @@ def test_a_queue_that_its_record_does_not_name_has_its_reason(lost: bytes, tmp_p
     layout = Layout.open(root, config)
     plan = analyze(layout, Choice(), None, NOW_MS).plan
     apply(layout, None, lambda: plan, Files(), command="repair")
-    told = {row.code: row for row in beyond_repair(layout, "4.9")}
-    assert "I-063" in told and set(told) <= set(beyond_texts())
+    told = {row.code: row for row in find_unrepairable(layout, "4.9")}
+    assert "I-063" in told and set(told) <= set(unrepairable_texts())
     assert told["I-063"].command.startswith("mqstore dump ") and told["I-063"].why
 
 
@@ -97,7 +97,7 @@ def test_a_queue_that_its_record_does_not_name_has_its_reason(lost: bytes, tmp_p
 def test_fillers_at_the_begin_of_a_log_have_a_time(kind: str, tmp_path: Path) -> None:
     """That of the first record that is left: a broker passes over a file that begins with none."""
     case = case_of(kind)
-    assert not beyond_repair(repaired(case, tmp_path), case["version"])
+    assert not find_unrepairable(repaired(case, tmp_path), case["version"])
 
 
 @pytest.mark.few(2)
@@ -127,7 +127,7 @@ def test_entries_of_a_file_that_was_cut_are_made_again(tmp_path: Path) -> None:
     """No BLANK takes their place: the timer delivers each message."""
     case = next(c for c in feature_cases() if c["kind"] == "log_short_middle")
     layout = repaired(case, tmp_path)
-    assert not beyond_repair(layout, case["version"])
+    assert not find_unrepairable(layout, case["version"])
     wanted = recovery_cases.base(case["base"], tmp_path) / "timerlog"
     for path in wanted.iterdir():
         assert (layout.timer_log / path.name).read_bytes() == path.read_bytes(), path.name
@@ -139,7 +139,7 @@ def test_a_first_timer_file_that_nothing_tells_of_goes(tmp_path: Path) -> None:
     layout = repaired(case, tmp_path)
     names = sorted(path.name for path in layout.timer_log.iterdir())
     assert names[0] == file_name(case["config"]["mappedFileSizeTimerLog"])
-    assert {found.code for found in beyond_repair(layout, case["version"])} <= {"I-133"}
+    assert {found.code for found in find_unrepairable(layout, case["version"])} <= {"I-133"}
 
 
 def test_a_first_timer_file_stays_until_the_queue_is_mended(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_light_queues_stay_where_the_option_is_off(policy: str, tmp_path: Path) 
     if policy == "repair":
         plan = analyze(layout, Choice(), case["version"], NOW_MS).plan
     else:
-        plan = plan_again(
+        plan = replan(
             layout, case["version"], RecoveryOptions(Policy.KEEP, NOW_MS, (case["version"],))
         )
     assert not [edit.to_json() for edit in plan.edits if "%LMQ%" in edit.path]

@@ -19,7 +19,7 @@ from mqstore.store.queues.rocksdb_write import database_files, rewritten
 from mqstore.store.repair import database
 from mqstore.store.repair.database import Kind, as_kind, refuse_kind
 from mqstore.store.repair.parts import Part, chosen
-from mqstore.store.repair.repair import Repair, analyze, plan_again
+from mqstore.store.repair.repair import Repair, analyze, replan
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import Applied, apply
 from mqstore.store.session.undo import session_to_undo, undo
@@ -58,7 +58,7 @@ def carried_out(layout: Layout, kind: Kind | None = None, files: Files | None = 
     found = examined(layout, kind)
     plan = found.plan
     return apply(
-        again(layout), plan, lambda: plan_again(again(layout), found.request), files or Files()
+        again(layout), plan, lambda: replan(again(layout), found.request), files or Files()
     )
 
 

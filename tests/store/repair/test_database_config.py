@@ -11,7 +11,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.repair.database import Kind, as_kind
 from mqstore.store.settings.read import FILES, read_config_file
 from mqstore.store.settings.rocksdb import in_force, rows_of
-from mqstore.store.start.config_load import LIGHT_OFFSETS, OFFSETS
+from mqstore.store.start.config_load import LMQ_OFFSETS, OFFSETS
 from tests.cli.datadriven import run_here
 
 from ... import stores
@@ -46,7 +46,7 @@ def test_every_entry_is_in_a_file(name: str, tmp_path: Path) -> None:
     files = as_kind(layout, Kind.FILES)
     done = carried_out(files, Kind.FILES)
     for file, rows in wanted.items():
-        made = _written(layout, file if (layout.config / file).exists() else LIGHT_OFFSETS)
+        made = _written(layout, file if (layout.config / file).exists() else LMQ_OFFSETS)
         assert [row for row in made if row in rows] == rows, file
         assert {row["type"] for row in made if row not in rows} <= {"data_version"}
     assert not in_force(layout.config).databases
@@ -60,7 +60,7 @@ def test_light_queues_have_a_file_of_positions_of_their_own(tmp_path: Path) -> N
     files = Layout.open(layout.root, layout.broker_config.with_set(["enableLmq=true"]))
     (layout.config / OFFSETS).write_text("{}")
     carried_out(as_kind(files, Kind.FILES), Kind.FILES)
-    assert (layout.config / LIGHT_OFFSETS).is_file()
+    assert (layout.config / LMQ_OFFSETS).is_file()
     assert not (layout.config / OFFSETS).exists()
 
 

@@ -13,7 +13,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, Refused, Unsupported
 from mqstore.store.findings.catalogue import Severity, catalogue
 from mqstore.store.repair.parts import CHOICES, Choice, part_of_code
-from mqstore.store.repair.recheck import beyond_texts
+from mqstore.store.repair.recheck import unrepairable_texts
 from mqstore.store.repair.repair import analyze
 from mqstore.store.session.apply import apply
 from mqstore.store.verify.start import GROUP
@@ -48,7 +48,7 @@ _BY_ALL = ("layout", "commit_log")
 
 def test_no_code_without_an_answer() -> None:
     """A named repair mends it, or a line says why none does; no line without need."""
-    lines = set(beyond_texts()) - {"OTHER"}
+    lines = set(unrepairable_texts()) - {"OTHER"}
     assert lines == NEVER | SOMETIMES
     for code, told_ in catalogue().items():
         wrong = told_.severity > Severity.INFO and not told_.unchecked
@@ -69,7 +69,7 @@ def _has_command(code: str) -> None:
     tests/verdict shows what becomes of it.
     """
     cure = catalogue()[code].repair
-    assert code not in beyond_texts()
+    assert code not in unrepairable_texts()
     if cure in CHOICES:
         assert part_of_code(code) == cure
         return

@@ -15,7 +15,7 @@ from mqstore.store.disk.file_queue import MappedFileQueue, file_name
 from mqstore.store.disk.files import Edit
 from mqstore.store.queues.ext import ext_unit, ext_units_at
 from mqstore.store.queues.start import units_end
-from mqstore.store.repair.ext import Wanted, damaged_ranges, mend_range
+from mqstore.store.repair.ext import Wanted, damaged_ranges, repair_range
 
 from ...slices import rng, share
 
@@ -50,7 +50,9 @@ def mend(folder: Path, named: dict[int, Wanted]) -> tuple[list[Edit], set[int]]:
     with MappedFileQueue.open(folder) as files:
         for part in damaged_ranges(files):
             inside = range(part.position, part.position + part.size)
-            for place, edit in mend_range(files, part, {p: named[p] for p in named if p in inside}):
+            for place, edit in repair_range(
+                files, part, {p: named[p] for p in named if p in inside}
+            ):
                 edits.append(edit)
                 places |= set() if place is None else {place}
     spans = sorted((edit.path, edit.offset, edit.offset + edit.length) for edit in edits)
@@ -151,7 +153,7 @@ def test_a_long_range_is_read_a_few_times(tmp_path: Path, monkeypatch: pytest.Mo
     with MappedFileQueue.open(tmp_path / "q") as files:
         (part,) = damaged_ranges(files)
         Counted.copied = 0
-        assert sum(1 for _ in mend_range(files, part, {0: wanted(0)})) > 200
+        assert sum(1 for _ in repair_range(files, part, {0: wanted(0)})) > 200
     assert 0 < Counted.copied < 4 * len(data)
 
 

@@ -17,7 +17,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.repair import compaction
 from mqstore.store.repair.parts import Choice, Part, chosen
-from mqstore.store.repair.recheck import beyond_repair
+from mqstore.store.repair.recheck import find_unrepairable
 from mqstore.store.search.queue_search import open_log
 from mqstore.store.search.store import Store
 
@@ -206,5 +206,5 @@ def test_a_tombstone_in_the_commit_log_takes_no_place(tmp_path: Path) -> None:
     config = BrokerConfig({})
     assert repaired(root, config, Choice()).session
     assert rows(root, ["compaction"]) == torn
-    (left,) = beyond_repair(Layout.open(root, config), "5.3")
+    (left,) = find_unrepairable(Layout.open(root, config), "5.3")
     assert left.code == "I-055" and "no whole copy" in left.why

@@ -15,7 +15,7 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, NotFound, Refused, Unsupported
 from mqstore.store.repair.parts import Choice, Part, chosen, part_of_code
-from mqstore.store.repair.repair import Repair, analyze, plan_again
+from mqstore.store.repair.repair import Repair, analyze, replan
 from mqstore.store.search.selection import queue_of, queue_text
 from mqstore.store.session.apply import Applied, apply
 from mqstore.store.session.undo import session_to_undo, undo
@@ -48,7 +48,7 @@ def repaired(root: Path, config: BrokerConfig, choice: Choice) -> Applied:
     done = apply(
         layout,
         found.plan,
-        lambda: plan_again(Layout.open(root, config), found.request),
+        lambda: replan(Layout.open(root, config), found.request),
         Files(),
         command="repair",
     )
@@ -163,11 +163,11 @@ def test_a_checkpoint_that_is_too_high_is_lowered(field: int, tmp_path: Path) ->
         of_another = field == 3 and high[0] < 0x80
         assert found.nothing_to_do == of_another, "masterFlushedOffset is another broker's"
         if not of_another:
-            sound = found.plan.sound_checkpoint
+            verified = found.plan.complete_checkpoint
             repaired(root, BrokerConfig({}), chosen([Part.CHECKPOINT], ()))
             written = Checkpoint.from_bytes(path.read_bytes())
-            assert sound is not None
-            assert written[field] == (0 if field == 3 else sound[field])
+            assert verified is not None
+            assert written[field] == (0 if field == 3 else verified[field])
             data[8 * field : 8 * field + 8] = whole[8 * field : 8 * field + 8]
             assert Checkpoint.from_bytes(bytes(data))[:field] == written[:field]
 

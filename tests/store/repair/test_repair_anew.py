@@ -19,7 +19,7 @@ from mqstore.store.log.message import Mark
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.repair import repair
 from mqstore.store.repair.parts import Choice
-from mqstore.store.repair.recheck import analyze_again
+from mqstore.store.repair.recheck import reanalyze
 from mqstore.store.repair.repair import Repair
 from mqstore.store.session.apply import apply
 from mqstore.store.verify import log_pass
@@ -67,7 +67,7 @@ def with_verify(root: Path) -> Repair:
 def slowly(root: Path, monkeypatch: pytest.MonkeyPatch) -> Repair:
     """Planned record by record."""
     with monkeypatch.context() as patch:
-        patch.setattr(repair, "made_anew", lambda *_, **__: None)
+        patch.setattr(repair, "proved_for_rebuild", lambda *_, **__: None)
         return examined(root)
 
 
@@ -145,7 +145,7 @@ def test_the_second_look_compares_what_was_written(tmp_path: Path) -> None:
     root = bare("4.9.7-clean", tmp_path)
     found = examined(root)
     apply(found.layout, None, lambda: found.plan, Files(), command="repair")
-    after = analyze_again(found)
+    after = reanalyze(found)
     assert after.nothing_to_do and after.plan.items is found.plan.items
     assert examined(root).nothing_to_do
     made = {edit.kind: edit for edit in found.plan.edits}
@@ -155,7 +155,7 @@ def test_the_second_look_compares_what_was_written(tmp_path: Path) -> None:
     path.write_bytes(data)
     index = next((root / "index").iterdir())
     index.rename(root / "elsewhere")
-    left = [(edit.kind, edit.path) for edit in analyze_again(found).plan.edits]
+    left = [(edit.kind, edit.path) for edit in reanalyze(found).plan.edits]
     assert left == [("create", str(path)), ("rebuild", made["rebuild"].path)]
 
 

@@ -19,10 +19,10 @@ from mqstore.store.findings.findings import Finding
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import Recovery, analyze
-from mqstore.store.recover.recovery import plan_again as plan_recovery_again
+from mqstore.store.recover.recovery import replan as replan_recovery
 from mqstore.store.repair.parts import Part, chosen
-from mqstore.store.repair.recheck import beyond_repair, beyond_texts
-from mqstore.store.repair.repair import Request, plan_again, recovery_again, widened
+from mqstore.store.repair.recheck import find_unrepairable, unrepairable_texts
+from mqstore.store.repair.repair import Request, replan, replan_with_parts, widened
 from mqstore.store.search.selection import queue_of
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
@@ -67,7 +67,7 @@ def recovered(
     layout = Layout.open(root, config)
 
     def again() -> Plan:
-        return recovery_again(Layout.open(root, config), found.main_version, found.wish)
+        return replan_with_parts(Layout.open(root, config), found.main_version, found.options)
 
     session = apply(layout, found.plan, again, Files()).session
     left = {f"{finding.code} {finding.message}" for finding in errors_of(root, config, version)}
@@ -178,9 +178,9 @@ def test_a_tail_that_a_queue_names_stays(tmp_path: Path) -> None:
     """A broker has started, and consumers know its messages."""
     root = _dead_tail(tmp_path)
     layout = Layout.open(root, recovery_cases.CONFIG)
-    plan = plan_recovery_again(layout, "5.3.3", RecoveryOptions(Policy.BROKER))
+    plan = replan_recovery(layout, "5.3.3", RecoveryOptions(Policy.BROKER))
     apply(layout, plan, lambda: plan, Files())
-    kept = plan_recovery_again(
+    kept = replan_recovery(
         Layout.open(root, recovery_cases.CONFIG), "5.3.3", RecoveryOptions(Policy.KEEP)
     )
     assert kept.log_end == plan.log_end
@@ -215,12 +215,12 @@ def test_a_shifted_queue_is_told_with_the_command_that_renumbers_it(tmp_path: Pa
     found = looked_at(root, recovery_cases.CONFIG, "5.3.3")
     assert found.plan is not None and found.plan.shifted
     (queue,) = found.plan.shifted
-    stays = beyond_repair(layout, "5.3.3")
-    assert {"I-064", "I-070", "I-075"} <= {row.code for row in stays} <= set(beyond_texts())
+    stays = find_unrepairable(layout, "5.3.3")
+    assert {"I-064", "I-070", "I-075"} <= {row.code for row in stays} <= set(unrepairable_texts())
     command = f"mqstore repair {root} --queue {queue} --apply"
     assert all(row.command.startswith(command) for row in stays)
     request = Request(chosen((), (queue_of(str(queue)),)), "5.3.3", 0)
-    apply(layout, None, lambda: plan_again(layout, request), Files(), command="repair")
+    apply(layout, None, lambda: replan(layout, request), Files(), command="repair")
     assert errors_of(root, recovery_cases.CONFIG, "5.3.3") == []
 
 
@@ -258,7 +258,7 @@ def test_a_sound_store_is_not_looked_at_twice(tmp_path: Path) -> None:
     case = recovery_cases.case_of("none")
     root = recovery_cases.damaged(case, tmp_path)
     found = looked_at(root, config_of(case, root), case["version"])
-    assert not found.wish.parts and found.nothing_to_do
+    assert not found.options.parts and found.nothing_to_do
 
 
 @pytest.mark.few(2)
@@ -278,9 +278,9 @@ def test_configuration_is_mended_without_the_log(tmp_path: Path) -> None:
 def _added_to_the_plan(root: Path, config: BrokerConfig, version: str) -> None:
     """The log is not read again, and the edits are those of a plan of all parts."""
     found = looked_at(root, config, version)
-    assert found.plan is not None and found.wish.parts and not found.wish.exact
-    every = found.wish._replace(exact=True, parts=tuple(Part))
-    whole = recovery_again(Layout.open(root, config), found.main_version, every)
+    assert found.plan is not None and found.options.parts and not found.options.exact
+    every = found.options._replace(exact=True, parts=tuple(Part))
+    whole = replan_with_parts(Layout.open(root, config), found.main_version, every)
     assert found.plan.edits and found.plan.edits == whole.edits
     recovered(root, config, version)
 
@@ -297,7 +297,7 @@ def test_a_warning_in_a_part_that_needs_the_log_is_mended_with_an_error_elsewher
     index.write_bytes(data)
     config = BrokerConfig(stores.config("5.3.3-clean", root))
     found = looked_at(root, config, "5.3.3")
-    assert found.plan is not None and found.wish.exact
+    assert found.plan is not None and found.options.exact
     assert any(edit.path.startswith(str(root / "index")) for edit in found.plan.edits)
 
 
@@ -318,6 +318,6 @@ def test_one_look_gives_both_plans(
         return widened(found, with_start(others, found).findings)
 
     one, two = looked(exact=True), looked(exact=False)
-    assert one.to_json() == two.to_json() and one.wish == two.wish
+    assert one.to_json() == two.to_json() and one.options == two.options
     edits = [found.plan.edits if found.plan else None for found in (one, two)]
     assert edits[0] == edits[1]

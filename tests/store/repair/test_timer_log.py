@@ -16,7 +16,7 @@ from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.layout import Layout
 from mqstore.store.repair import timer
 from mqstore.store.repair.parts import Choice
-from mqstore.store.repair.recheck import beyond_repair
+from mqstore.store.repair.recheck import find_unrepairable
 from mqstore.store.search.store import Store
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.timer_log import TimerLog, timer_files
@@ -130,7 +130,7 @@ def test_a_time_that_no_entry_can_hold_is_told_with_its_reason(tmp_path: Path) -
     put_time(root, lambda old: b"0" + old[1:])
     repaired(root, CONFIG, TIMER)
     assert files(root) == wanted
-    (found,) = beyond_repair(Layout.open(root, CONFIG), "5.3")
+    (found,) = find_unrepairable(Layout.open(root, CONFIG), "5.3")
     assert found.code == "I-129" and "goes by the entry" in found.now
     assert found.command == f"mqstore dump {root / found.path}"
 

@@ -74,9 +74,9 @@ class Job(NamedTuple):
 
         if self.policy is None:
             found = repair.analyze(layout, QUEUES, version, NOW_MS)
-            return found.plan, lambda: repair.plan_again(now(), found.request)
+            return found.plan, lambda: repair.replan(now(), found.request)
         told = recovery.analyze(layout, version, policy=self.policy)
-        return told.plan, lambda: recovery.plan_again(now(), told.main_version, told.wish)
+        return told.plan, lambda: recovery.replan(now(), told.main_version, told.options)
 
 
 JOBS = (

@@ -16,7 +16,7 @@ from mqstore.store.disk.lock import StoreLock
 from mqstore.store.errors import InUse, InvalidInput, NotFound, Refused, StoreError, Unreadable
 from mqstore.store.plan.observer import Policy
 from mqstore.store.plan.plan import Plan
-from mqstore.store.recover.recovery import analyze, plan_again
+from mqstore.store.recover.recovery import analyze, replan
 from mqstore.store.session.apply import apply
 from mqstore.store.session.journal import Journal, State, barriers, unfinished
 from mqstore.store.session.undo import (
@@ -179,7 +179,7 @@ def check_case(case: Case, work: Path, policy: Policy) -> None:
         return
 
     def again() -> Plan:
-        return plan_again(Layout.open(root, config), found.main_version, found.wish)
+        return replan(Layout.open(root, config), found.main_version, found.options)
 
     apply(Layout.open(root, config), found.plan, again, Files())
     assert not again().edits, label

@@ -222,6 +222,6 @@ def test_a_light_queue_in_a_database_may_have_a_slash_in_its_name(
     for table in layout.queue_database.glob("*.sst"):
         table.unlink()
     mend = repaired(again(layout))
-    redo = partial(repair.plan_again, again(layout), mend.request)
+    redo = partial(repair.replan, again(layout), mend.request)
     apply(again(layout), mend.plan, redo, Files())
     assert units(again(layout)) == before

@@ -12,7 +12,7 @@ from mqstore.store.log.message import Mark, Message
 from mqstore.store.trace.answer import Judgement, Verdict
 from mqstore.store.trace.family import Family, Named, Naming, Place
 from mqstore.store.trace.groups import TAG, Groups, Subscription
-from mqstore.store.trace.verdicts import Scene, for_all, judge
+from mqstore.store.trace.verdicts import Known, for_all, judge
 
 OFFSET = 50
 PLACE = Place("orders", 0, OFFSET)
@@ -30,7 +30,7 @@ def message(mark: Mark = Mark.NONE) -> Message:
 
 
 @st.composite
-def scenes(draw: st.DrawFn) -> Scene:
+def scenes(draw: st.DrawFn) -> Known:
     """What a store may tell of it and of the group g."""
     reached, before = draw(offsets), draw(offsets)
     groups = Groups(
@@ -40,7 +40,7 @@ def scenes(draw: st.DrawFn) -> Scene:
         topics=draw(st.none() | st.just({"orders": {"perm": 6, "read_queue_nums": 4}})),
     )
     unit = draw(st.none() | st.sampled_from(Naming))
-    return Scene(
+    return Known(
         Family([message(draw(st.sampled_from(Mark)))], "key", "index"),
         PLACE,
         groups,
@@ -50,36 +50,36 @@ def scenes(draw: st.DrawFn) -> Scene:
     )
 
 
-def reached_in(scene: Scene) -> int | None:
+def reached_in(known: Known) -> int | None:
     """The offset of the group."""
-    return scene.groups.progress.get(QUEUE, {}).get("g")
+    return known.groups.progress.get(QUEUE, {}).get("g")
 
 
 @given(scenes())
-def test_a_verdict_says_what_its_facts_say(scene: Scene) -> None:
-    found = judge(scene, "g")
-    reached = reached_in(scene)
+def test_a_verdict_says_what_its_facts_say(known: Known) -> None:
+    found = judge(known, "g")
+    reached = reached_in(known)
     assert found.evidence
     if found.verdict is Verdict.PASSED:
         assert reached is not None and reached > OFFSET
     if found.verdict is Verdict.WAITING:
         assert reached is not None and reached <= OFFSET
     if found.verdict is Verdict.FILTERED:
-        assert scene.asked is not None
+        assert known.asked is not None
     if reached is None:
         sure = (Verdict.UNKNOWN, Verdict.GONE, Verdict.NOT_DISPATCHED, Verdict.FILTERED)
         assert found.verdict in sure
 
 
 @given(scenes())
-def test_what_keeps_it_from_all_keeps_it_from_those_that_have_not_had_it(scene: Scene) -> None:
-    everybody = for_all(scene)
-    reached = reached_in(scene)
+def test_what_keeps_it_from_all_keeps_it_from_those_that_have_not_had_it(known: Known) -> None:
+    everybody = for_all(known)
+    reached = reached_in(known)
     if everybody is not None and (reached is None or reached <= OFFSET):
-        assert judge(scene, "g").verdict is everybody.verdict
+        assert judge(known, "g").verdict is everybody.verdict
 
 
 @given(scenes(), st.sampled_from([v for v in Verdict if v is not Verdict.PASSED]))
-def test_what_is_gone_is_gone_for_all(scene: Scene, verdict: Verdict) -> None:
-    gone = replace(scene, family=None, gone=Judgement(verdict, "because"))
+def test_what_is_gone_is_gone_for_all(known: Known, verdict: Verdict) -> None:
+    gone = replace(known, family=None, gone=Judgement(verdict, "because"))
     assert judge(gone, "g").verdict is verdict

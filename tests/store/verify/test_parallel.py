@@ -41,13 +41,13 @@ def _short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[PartResult]:
     """The parts that were taken on."""
     found: list[PartResult] = []
-    merge = Beside._take_on
+    merge = Beside._merge
 
     def noting(self: Beside, left: PartResult) -> None:
         found.append(left)
         merge(self, left)
 
-    monkeypatch.setattr(Beside, "_take_on", noting)
+    monkeypatch.setattr(Beside, "_merge", noting)
     return found
 
 
