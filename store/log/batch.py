@@ -17,7 +17,7 @@ the message id too, is the record's. A record whose body is no such batch stays 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
@@ -218,6 +218,8 @@ class TailHistory:
     def __init__(self) -> None:
         self._store_timestamp = 0
         self._position: Ints = np.empty(0, np.int64)
+        #: By position, of those that were asked for: each is read once, however many gaps there are.
+        self._numbers: dict[int, _Number | None] = {}
 
     def note(self, position: Ints, columns: Columns) -> None:
         """Remember the last records of a batch."""
@@ -240,29 +242,54 @@ class TailHistory:
         older = int(columns.ints("store_timestamp")[0]) < self._store_timestamp
         if older and not (log.naming and log.naming.names(*gap)):
             return True
-        taken, highest = _given_out(log.records(self._position)), dict[_Queue, int]()
+        highest = dict[_Queue, int]()
         for _, queue, offset in _queue_offsets(columns):
             highest[queue] = max(offset, highest.get(queue, -1))
+        taken = self._given_out(log, highest)
         again = any(offset <= taken.get(queue, -1) for queue, offset in highest.items())
         return again and not (log.naming and log.naming.names(*gap, unknown=False))
+
+    def _given_out(self, log: ScannedLog, queues: Container[_Queue]) -> dict[_Queue, int]:
+        """The last queue offset of some queues, if there is room for so many messages behind the one before it:
+        else it is spoilt. One that is spoilt and has others behind it does not count either.
+        """
+        known, places = self._numbers, self._position.tolist()
+        new = [place for place in places if place not in known]
+        if len(known) > 8 * LOOK_BACK:
+            known = self._numbers = {place: known[place] for place in places if place in known}
+        if new:
+            known |= dict.fromkeys(new) | _numbers(log.records(np.array(new, np.int64)))
+        found, at = dict[_Queue, int](), dict[_Queue, int]()
+        for place in places:
+            number = known[place]
+            if number is None or number.queue not in queues:
+                continue
+            queue, offset, least = number
+            if queue not in found or offset - found[queue] <= (place - at[queue]) // least:
+                found[queue], at[queue] = offset, place
+        return found
 
 
 _Queue = tuple[bytes, int]
 """Topic and queue id."""
 
 
-def _given_out(records: Batch) -> dict[_Queue, int]:
-    """The last queue offset of each queue, if there is room for so many messages behind the one before it: else
-    it is spoilt. One that is spoilt and has others behind it does not count either.
-    """
-    found, at = dict[_Queue, int](), dict[_Queue, int]()
+class _Number(NamedTuple):
+    """What a record says of its queue. least: bytes that a message of it takes."""
+
+    queue: _Queue
+    offset: int
+    least: int
+
+
+def _numbers(records: Batch) -> dict[int, _Number | None]:
+    """By position, of records that have a queue offset of their own."""
     places = records.position.tolist()
     several = is_batch_record(records.columns.ints("sys_flag")).tolist()
-    for row, queue, offset in _queue_offsets(records.columns):
-        least = 1 if several[row] else SMALLEST
-        if queue not in found or offset - found[queue] <= (places[row] - at[queue]) // least:
-            found[queue], at[queue] = offset, places[row]
-    return found
+    return {
+        places[row]: _Number(queue, offset, 1 if several[row] else SMALLEST)
+        for row, queue, offset in _queue_offsets(records.columns)
+    }
 
 
 def last_of(before: Ints, position: Ints) -> Ints:
