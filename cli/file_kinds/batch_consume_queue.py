@@ -50,5 +50,6 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
 
 def _unit_state(record: dict[str, Any]) -> Record:
     """What a unit is that names no batch."""
-    valid = record["physical_offset"] >= 0 and record["msg_base_offset"] >= 0
-    return {} if valid and record["size"] > 0 < record["batch_size"] else {"state": "invalid"}
+    from ...store.queues.read import is_valid_batch
+
+    return {} if is_valid_batch(record) else {"state": "invalid"}

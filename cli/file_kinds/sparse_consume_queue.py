@@ -61,8 +61,8 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
 def _unit_state(record: dict[str, Any]) -> Record:
     """What a unit is that names no message."""
     from ...formats.sparse_consume_queue import END
+    from ...store.queues.read import is_valid_batch
 
     if all(record[name] == value for name, value in END.items()):
         return {"state": "end"}
-    valid = record["physical_offset"] >= 0 and record["msg_base_offset"] >= 0
-    return {} if valid and record["size"] > 0 < record["batch_size"] else {"state": "invalid"}
+    return {} if is_valid_batch(record) else {"state": "invalid"}

@@ -15,11 +15,11 @@ and 5.5.0.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ...formats.quick import EXT_ADDRESS_MAX, PRE_FILL, UNIT, UNIT_BYTES
 from ..disk.byte_reader import data_ranges
@@ -68,6 +68,12 @@ class Unit(NamedTuple):
         if self.tags_code > EXT_ADDRESS_MAX:
             return None
         return self.tags_code + (1 << 63)
+
+
+def is_valid_batch(unit: Mapping[str, Any]) -> bool:
+    """The same of a unit of a batch queue, or of a sparse one: the fields of its schema (spec 2.7)."""
+    batch = unit["msg_base_offset"] >= 0 and unit["batch_size"] > 0
+    return bool(batch and unit["physical_offset"] >= 0 and unit["size"] > 0)
 
 
 class QueueSummary(NamedTuple):

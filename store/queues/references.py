@@ -15,15 +15,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ...formats.consume_queue import EXT_ADDRESS_MAX
-from ...formats.derive.ragged import Flags, Ints
+from ...formats.derive.ragged import Ints
 from ...formats.message import SMALLEST
+from ..columns import Rows
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import QueueDirectory, queue_directories
 from ..errors import StoreError
@@ -235,35 +235,17 @@ def _places(units: Units, region: range) -> tuple[Ints, Ints]:
     return position[inside].astype(np.int64), size.astype(np.int64)
 
 
-@dataclass(frozen=True)
-class Places:
+class Places(Rows):
     """n records: where they begin and how many bytes they have, as far as known (0: not)."""
 
     position: Ints
     size: Ints
-
-    def __len__(self) -> int:
-        return len(self.position)
 
     @classmethod
     def of(cls, positions: Iterable[int]) -> Places:
         """Places of unknown size."""
         found = np.fromiter(positions, np.int64)
         return cls(found, np.zeros_like(found))
-
-    @classmethod
-    def concat(cls, parts: list[Places]) -> Places:
-        """All parts, one behind the other."""
-        if not parts:
-            return cls(np.empty(0, np.int64), np.empty(0, np.int64))
-        return cls(
-            np.concatenate([part.position for part in parts]),
-            np.concatenate([part.size for part in parts]),
-        )
-
-    def take(self, key: slice | Flags | Ints) -> Places:
-        """Some of them."""
-        return Places(self.position[key], self.size[key])
 
     def sorted(self, *, reverse: bool = False) -> Places:
         """By position, each position once."""

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mqstore.formats import batch_consume_queue
 from mqstore.formats.consume_queue import PRE_FILL, UNIT_BYTES
+from mqstore.formats.derive import dtype_of
 from mqstore.store.disk.byte_reader import Unread, noting
 from mqstore.store.disk.file_queue import MappedFile, MappedFileQueue, file_name
 from mqstore.store.errors import UnreadableRange
-from mqstore.store.queues.read import Unit
+from mqstore.store.queues.read import Unit, is_valid_batch
 from mqstore.store.queues.units import (
     LARGEST_OFFSET,
     UNIT_DTYPE,
@@ -183,6 +185,18 @@ def test_one_unit_and_many_are_valid_alike(values: tuple[int, int, int]) -> None
     assert is_valid(units).tolist() == [unit.valid]
     assert is_pre_fill(units).tolist() == [unit.pre_fill]
     assert is_used(units).tolist() == [unit.valid and not unit.pre_fill]
+
+
+@given(*[st.integers(-1, 2)] * 4)
+def test_one_unit_of_a_batch_and_many_are_valid_alike(
+    physical_offset: int, size: int, msg_base_offset: int, batch_size: int
+) -> None:
+    units = np.zeros(1, dtype_of(batch_consume_queue.UNIT))
+    fields = ("physical_offset", "size", "msg_base_offset", "batch_size")
+    unit = dict(zip(fields, (physical_offset, size, msg_base_offset, batch_size), strict=True))
+    for name, value in unit.items():
+        units[name] = value
+    assert is_valid(units).tolist() == [is_valid_batch(unit)]
 
 
 def test_pre_fill_is_valid_and_names_nothing() -> None:
