@@ -425,8 +425,8 @@ def _keep(
     as_it_is = LogPlan(outcome.log_start, outcome.log_end, False, [], 0)
     commit_log = commit_log_of(snapshot.layout, queue)
     # where the broker cuts before good records their queues count, too
-    cuts = verified is not None and verified.reach > as_it_is.end
-    whole = as_it_is._replace(end=verified.reach) if verified and cuts else as_it_is
+    reach = 0 if verified is None else verified.reach
+    cuts, whole = reach > as_it_is.end, as_it_is._replace(end=max(reach, as_it_is.end))
     guess = PlanBuilder(
         snapshot, whole, GroupLoss({}) if cuts else groups, profile, options, verified
     )

@@ -355,10 +355,8 @@ def _dispatch_after_start(outcome: Outcome, verified: VerifiedLog | None) -> Non
     known = LogWalk(outcome.snapshot, files, outcome.profile, crashed=False)
     with Waiting(outcome) as waiting:
         if verified is not None:
-            known.runs, made = (
-                {run.begin: run for run in verified.runs},
-                _made_by(outcome, verified)[1],
-            )
+            made = _made_by(outcome, verified)[1]
+            known.runs = {run.begin: run for run in verified.runs}
             known.passes = lambda run: (
                 run.end <= min(end, _written(outcome, run)) and waiting.takes(run, made=made)
             )
