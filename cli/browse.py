@@ -144,9 +144,7 @@ class Messages(View):
         else:
             rows = self.browser.page(self.queue, self.first)
             self.next = self.first + PAGE
-        return [
-            (str(row.queue_offset), self._cells(row), partial(_message_of, row)) for row in rows
-        ]
+        return [(str(row.queue_offset), self._cells(row), partial(_message_of, row)) for row in rows]
 
     def _cells(self, row: Row) -> list[Text]:
         if row.message is None:

@@ -23,12 +23,8 @@ if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
 
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
-Wait = Annotated[
-    float, Option("--wait", metavar="SECONDS", min=0, help="Wait for the store's lock.")
-]
-FollowLinks = Annotated[
-    bool, Option("--follow-links", help="STORE's directories may be links elsewhere.")
-]
+Wait = Annotated[float, Option("--wait", metavar="SECONDS", min=0, help="Wait for the store's lock.")]
+FollowLinks = Annotated[bool, Option("--follow-links", help="STORE's directories may be links elsewhere.")]
 
 
 def can_ask() -> bool:
@@ -134,9 +130,7 @@ def half_rate(common: Common) -> int | None:
 
 
 @contextmanager
-def reading_the_log(
-    layout: Layout, common: Common, rate_bytes: int | None
-) -> Iterator[Callable[[int], None]]:
+def reading_the_log(layout: Layout, common: Common, rate_bytes: int | None) -> Iterator[Callable[[int], None]]:
     """A progress bar, and the limit of reading (bytes a second); what it gives is told the log position
     reached.
     """

@@ -46,9 +46,7 @@ class Command(TyperCommand):
         parser = super().make_parser(ctx)
         taken = options_of(self)
         for parameter in self.params:
-            old = [
-                name for name in OLD_SPELLINGS.get(parameter.name or "", ()) if name not in taken
-            ]
+            old = [name for name in OLD_SPELLINGS.get(parameter.name or "", ()) if name not in taken]
             if old:
                 hidden = copy(parameter)
                 hidden.opts = old
@@ -57,9 +55,7 @@ class Command(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Arguments, the command's own options, then those that every command has."""
-        sections: dict[str, list[tuple[str, str]]] = {
-            title: [] for title in ("Arguments", "Options", COMMON_OPTIONS)
-        }
+        sections: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Arguments", "Options", COMMON_OPTIONS)}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             own = "Arguments" if parameter.param_type_name == "argument" else "Options"
@@ -109,9 +105,7 @@ class Program(Group):
         """The commands with their summaries; none is imported for that."""
         limit = formatter.width - 6 - max(map(len, self.summaries))
         with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, _shortened(text, limit)) for name, text in self.summaries.items()]
-            )
+            formatter.write_dl([(name, _shortened(text, limit)) for name, text in self.summaries.items()])
 
 
 def _shortened(text: str, limit: int) -> str:
@@ -129,9 +123,7 @@ def program(help: str, summaries: Mapping[str, str], load: Callable[[str], App])
 
 def _program(
     context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", is_eager=True, help="Show the version.")
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", is_eager=True, help="Show the version.")] = False,
     verbose: Annotated[
         bool, typer.Option("-v", help="With --version: also whether the native kernel is used.")
     ] = False,
@@ -187,9 +179,7 @@ def _of_typer(parameter: Parameter) -> inspect.Parameter:
         info.click_type = PathType(readable=False)
     default = inspect.Parameter.empty if parameter.default is REQUIRED else parameter.default
     kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(
-        parameter.name, kind, default=default, annotation=Annotated[declared, info]
-    )
+    return inspect.Parameter(parameter.name, kind, default=default, annotation=Annotated[declared, info])
 
 
 def options_of(command: Any) -> set[str]:

@@ -99,9 +99,7 @@ def _of_table(table: Any) -> tuple[str, str, dict[str, Any], tuple[str, ...]]:
     return table.record_type, table.doc, {**head, **columns, "more": more}, required
 
 
-def _of_layouts(
-    record_type: str, layouts: tuple[str, ...]
-) -> tuple[str, str, dict[str, Any], tuple[str, ...]]:
+def _of_layouts(record_type: str, layouts: tuple[str, ...]) -> tuple[str, str, dict[str, Any], tuple[str, ...]]:
     from ..formats import pop
     from ..formats.derive import columns_of
     from ..formats.kinds import KINDS
@@ -128,9 +126,7 @@ def _of_layouts(
         }
     if record_type == "rocksdb_pop":  # its value is JSON
         del fields["name"]
-        fields |= {
-            field.column: {"type": field.type, "description": field.doc} for field in pop.KV_VALUE
-        }
+        fields |= {field.column: {"type": field.type, "description": field.doc} for field in pop.KV_VALUE}
     if record_type == "rocksdb_position":
         fields = {"column_family": _STRING, "name": _STRING, **fields}
     return record_type, f"{layouts[-1]}: an entry of a RocksDB", fields, tuple(fields)

@@ -19,9 +19,7 @@ app = App()
 @app.command()
 @shared()
 def damage(
-    store: Annotated[
-        Path | None, Argument(metavar="STORE", help="A store's root directory.")
-    ] = None,
+    store: Annotated[Path | None, Argument(metavar="STORE", help="A store's root directory.")] = None,
     to: Annotated[
         Path | None,
         Option("--to", metavar="COPY", help="The copy: a new or an empty directory."),
@@ -30,9 +28,7 @@ def damage(
         str | None,
         Option("--scenario", "-s", metavar="NAME", help="What happens; see --list."),
     ] = None,
-    seed: Annotated[
-        int, Option("--seed", metavar="N", help="Chance: the same seed, the same damage.")
-    ] = 1,
+    seed: Annotated[int, Option("--seed", metavar="N", help="Chance: the same seed, the same damage.")] = 1,
     list_: Annotated[bool, Option("--list", "-l", help="List the scenarios.")] = False,
     *,
     common: Common,

@@ -53,9 +53,7 @@ class Options:
 
     def __eq__(self, other: object) -> bool:
         names = type(self).__annotations__
-        return type(self) is type(other) and all(
-            getattr(self, name) == getattr(other, name) for name in names
-        )
+        return type(self) is type(other) and all(getattr(self, name) == getattr(other, name) for name in names)
 
     __hash__ = None  # type: ignore[assignment]
 

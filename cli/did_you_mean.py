@@ -45,9 +45,7 @@ COMMANDS: Mapping[str, str] = {
     **dict.fromkeys(("append", "write", "send", "produce", "publish", "insert"), _PUT),
     **dict.fromkeys(("du", "usage", "top", "count"), _STATS),
     **dict.fromkeys(("compare", "cmp"), "mqstore diff A B"),
-    **dict.fromkeys(
-        ("html", "page", "chart", "plot", "picture"), "mqstore report STORE --to FILE.html"
-    ),
+    **dict.fromkeys(("html", "page", "chart", "plot", "picture"), "mqstore report STORE --to FILE.html"),
     **dict.fromkeys(("select", "duckdb", "ask"), "mqstore sql QUERY STORE"),
     "import": "mqstore put STORE --from FILE, or mqstore pipeline import FILE --to DIR",
     "compact": "mqstore pipeline compact STORE --to DIR",
@@ -66,9 +64,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "--jsonl": ("--format ndjson",),
     "--format-json": ("--format json",),
     **dict.fromkeys(("--out", "--output-file", "--out-file", "--outfile"), ("--output FILE",)),
-    **dict.fromkeys(
-        ("--threads", "--parallel", "--workers", "--processes", "--cores"), ("--jobs N",)
-    ),
+    **dict.fromkeys(("--threads", "--parallel", "--workers", "--processes", "--cores"), ("--jobs N",)),
     **dict.fromkeys(("--debug", "--trace"), ("--verbose",)),
     "--silent": ("--quiet",),
     **dict.fromkeys(("--no-colour", "--nocolor", "--color=never", "--plain"), ("--no-color",)),
@@ -77,9 +73,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("--limit-rate", "--bwlimit", "--throttle", "--max-rate"), ("--rate BYTES",)),
     **dict.fromkeys(("--from", "--start", "--begin", "--after", "--start-time"), ("--since TIME",)),
     **dict.fromkeys(("--to", "--end", "--before", "--stop", "--end-time"), ("--until TIME",)),
-    **dict.fromkeys(
-        ("--head", "--max", "--max-count", "--top", "--lines"), ("--limit N", "--count N")
-    ),
+    **dict.fromkeys(("--head", "--max", "--max-count", "--top", "--lines"), ("--limit N", "--count N")),
     **dict.fromkeys(("--tail", "--watch", "--live"), ("--follow",)),
     **dict.fromkeys(("--last", "--desc", "--newest"), ("--reverse --limit N",)),
     **dict.fromkeys(("--id", "--msg-id", "--msgid", "--offset-msg-id"), ("--message-id HEX",)),
@@ -89,9 +83,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("--regex", "--body", "--search", "--pattern"), ("--grep REGEX",)),
     **dict.fromkeys(("--filter", "--sql", "--select"), ("--where SQL92",)),
     **dict.fromkeys(("--queue-id", "--queueid", "--partition"), ("--queue Q",)),
-    **dict.fromkeys(
-        ("--position", "--physical-offset", "--phy-offset"), ("--at N", "--at POSITION")
-    ),
+    **dict.fromkeys(("--position", "--physical-offset", "--phy-offset"), ("--at N", "--at POSITION")),
     **dict.fromkeys(("--kind", "--type"), ("--as KIND",)),
     **dict.fromkeys(("--force", "--assume-yes", "--no-confirm"), ("--yes",)),
     **dict.fromkeys(("--execute", "--commit", "--write", "--do", "--go"), ("--apply",)),

@@ -33,9 +33,9 @@ def diff(a: A, b: B, *, looks: Looks, spark: Spark, common: Common) -> None:
     difference, whatever CRC stands beside it. With --master Spark compares the messages, for
     logs that are large or many, and the rest as --quick does.
 
-    Exit code: 0 the same; 1 differences, damage in what differs, a part that cannot be compared (stderr
-    says which, and why), a store without a partner or, with --partial, one that cannot be read; 5 a store, or bytes of one on a
-    disk, cannot be read.
+    Exit code: 0 the same; 1 differences, damage in what differs, a part that cannot be compared (stderr says which, and
+    why), a store without a partner or, with --partial, one that cannot be read; 5 a store, or bytes of one on a disk,
+    cannot be read.
 
     \b
     Examples:

@@ -60,9 +60,7 @@ def _sentence(row: Mapping[str, Any]) -> str:
         parts = ", ".join(text.partition(":")[0] for text in row["unread"])
         return f"Not known to be the same: {parts} could not be compared ({looked})"
     told = [
-        counted(
-            number, *_THINGS.get(part, ("queue with other messages", "queues with other messages"))
-        )
+        counted(number, *_THINGS.get(part, ("queue with other messages", "queues with other messages")))
         for part, number in row["differences"].items()
     ]
     if row["same_log"] is None:

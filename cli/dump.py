@@ -25,9 +25,7 @@ app = App()
 class View(Options):
     """How much of a record is shown; the annotations are the declaration of the options."""
 
-    hex: Annotated[bool, Option("--hex", help="The bytes of each record beside its fields.")] = (
-        False
-    )
+    hex: Annotated[bool, Option("--hex", help="The bytes of each record beside its fields.")] = False
     raw: Annotated[
         bool,
         Option(
@@ -122,9 +120,7 @@ def _print_hex(chunks: Iterator[Chunk | Messages], count: int | None, common: Co
                 out.painted(line + "\n")
 
 
-def _print_records(
-    chunks: Iterator[Chunk | Messages], what: Recognised, count: int | None, common: Common
-) -> None:
+def _print_records(chunks: Iterator[Chunk | Messages], what: Recognised, count: int | None, common: Common) -> None:
     from .record_text import RecordText
     from .record_types import columns_of_kind
 

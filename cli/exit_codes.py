@@ -30,8 +30,7 @@ MEANINGS = {
     ExitCode.USAGE: "Wrong usage, or --apply in a script without --yes.",
     ExitCode.UNCLEAN: "Nothing lost, but not shut down cleanly: abort is there, a torn tail, queues "
     "behind the log. 1 beats 3.",
-    ExitCode.IN_USE: "The store is in use by a broker or another mqstore; only for commands that "
-    "write.",
+    ExitCode.IN_USE: "The store is in use by a broker or another mqstore; only for commands that write.",
     ExitCode.FAILED: "Cannot read or write: missing, no permission, disk full, I/O error, "
     "unsupported layout; or refused for safety.",
     ExitCode.INTERRUPTED: "Interrupted.",

@@ -31,9 +31,7 @@ _WHY = {
 class Expiring(Options):
     """What is asked of expiry; the annotations are the declaration of the options."""
 
-    expires: Annotated[
-        bool, Option("--expires", help="What goes next, when the disk is full, who loses what.")
-    ] = False
+    expires: Annotated[bool, Option("--expires", help="What goes next, when the disk is full, who loses what.")] = False
     within: Annotated[
         str | None,
         Option("--within", metavar="SPAN", help="--expires: look so far ahead (default: 7d)."),
@@ -48,13 +46,9 @@ class Expiring(Options):
     ] = None
     disk_used: Annotated[
         int | None,
-        Option(
-            "--disk-used", metavar="BYTES", parser=parse_bytes, help="--expires: how much is used."
-        ),
+        Option("--disk-used", metavar="BYTES", parser=parse_bytes, help="--expires: how much is used."),
     ] = None
-    now: Annotated[
-        str | None, Option("--now", metavar="TIME", help="--expires: as of then (default: now).")
-    ] = None
+    now: Annotated[str | None, Option("--now", metavar="TIME", help="--expires: as of then (default: now).")] = None
 
     def check(self, *others: bool) -> None:
         """Raises BadParameter for options that do not go together. others: of another kind of answer."""

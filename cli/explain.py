@@ -53,10 +53,7 @@ def explain(
 
     if list_ == bool(codes):
         raise InvalidInput("explain what?", hint="give a CODE or label, or --list")
-    if list_:
-        records = [record for _, record in _everything()]
-    else:
-        records = [_find(code) for code in codes or ()]
+    records = [record for _, record in _everything()] if list_ else [_find(code) for code in codes or ()]
     text = _line if list_ else _story if len(records) == 1 else _story_and_gap
     with common.open_output() as out:
         out.records(records, text=text, columns=_COLUMNS)
@@ -203,6 +200,4 @@ def _wrapped(text: str, indent: int) -> str:
     from textwrap import fill
 
     more = " " * indent
-    return fill(
-        text, _WIDTH, subsequent_indent=more, break_long_words=False, break_on_hyphens=False
-    )
+    return fill(text, _WIDTH, subsequent_indent=more, break_long_words=False, break_on_hyphens=False)

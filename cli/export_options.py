@@ -56,9 +56,7 @@ class ExportOptions(Options):
         BodyOption,
         Option("--body", help="plain: decompressed; stored: as stored; none: no bodies."),
     ] = BodyOption.PLAIN
-    columns: Annotated[
-        str | None, Option("--columns", metavar="A,B,C", help="Only these columns.")
-    ] = None
+    columns: Annotated[str | None, Option("--columns", metavar="A,B,C", help="Only these columns.")] = None
     topic: Annotated[
         list[str] | None,
         Option("--topic", "-t", metavar="T", help="Only these topics; patterns count."),
@@ -82,28 +80,20 @@ class ExportOptions(Options):
             help="Start another file at this size.",
         ),
     ] = "128M"  # type: ignore[assignment]
-    by_day: Annotated[
-        bool, Option("--by-day", help="A folder date=YYYY-MM-DD for each UTC day.")
-    ] = False
+    by_day: Annotated[bool, Option("--by-day", help="A folder date=YYYY-MM-DD for each UTC day.")] = False
     safe_csv: Annotated[
         bool,
         Option("--safe-csv", help="Put a quote before CSV cells that a spreadsheet would run."),
     ] = False
-    append: Annotated[bool, Option("--append", help="Add files to an export that is in DIR.")] = (
-        False
-    )
-    overwrite: Annotated[
-        bool, Option("--overwrite", help="Replace the export that is in DIR, at once.")
-    ] = False
+    append: Annotated[bool, Option("--append", help="Add files to an export that is in DIR.")] = False
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace the export that is in DIR, at once.")] = False
     since_last: Annotated[
         bool,
         Option("--since-last", help="Add what stands behind the end of the last export into DIR."),
     ] = False
     on_damage: OnDamageOption = OnDamage.MARK
     partial: Partial = False
-    answer_json: Annotated[
-        bool, Option("--json", help="Answer with one JSON object: counts, files, damage.")
-    ] = False
+    answer_json: Annotated[bool, Option("--json", help="Answer with one JSON object: counts, files, damage.")] = False
 
     def asked(self, common: Common) -> dict[str, str]:
         """The options of a read, but its stores. Raises InvalidInput."""
@@ -143,9 +133,7 @@ class ExportOptions(Options):
         return ExportHow(kind, self.timestamps, self.by_day, self.file_size, self.on_damage)
 
 
-def report_of(
-    to: Path, manifest: Mapping[str, Any], unread: Sequence[Mapping[str, Any]] = ()
-) -> dict[str, Any]:
+def report_of(to: Path, manifest: Mapping[str, Any], unread: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """The answer of `export`: counts, files, what could not be read. unread: stores left out."""
     lacks = manifest["damage"] or manifest["skipped"] or unread
     return {

@@ -38,9 +38,7 @@ class Place(Options):
     ] = None
     count: Annotated[
         int | None,
-        Option(
-            "--count", metavar="C", min=1, help="The first C messages, with --offset from there on."
-        ),
+        Option("--count", metavar="C", min=1, help="The first C messages, with --offset from there on."),
     ] = None
     at: Annotated[
         int | None,
@@ -59,9 +57,7 @@ class Place(Options):
 class Printing(Options):
     """How many of what is found are printed, and how; the annotations are the declaration."""
 
-    limit: Annotated[
-        int | None, Option("--limit", "-n", metavar="N", min=1, help="Print at most N messages.")
-    ] = None
+    limit: Annotated[int | None, Option("--limit", "-n", metavar="N", min=1, help="Print at most N messages.")] = None
     reverse: Annotated[bool, Option("--reverse", "-r", help="The last one first.")] = False
     raw: Raw = False
     max_body: MaxBody = MAX_BODY_BYTES
@@ -76,9 +72,7 @@ def get(
     place: Place,
     follow: Annotated[
         bool,
-        Option(
-            "--follow", "-f", help="Wait for new messages; with --since those of before come first."
-        ),
+        Option("--follow", "-f", help="Wait for new messages; with --since those of before come first."),
     ] = False,
     offset_at: Annotated[
         str | None,

@@ -39,9 +39,7 @@ class _Answer(NamedTuple):
     found: Found | NotFound
 
 
-def answer_addresses(
-    path: Path, source: str, question: Question, raw: bool, common: Common
-) -> None:
+def answer_addresses(path: Path, source: str, question: Question, raw: bool, common: Common) -> None:
     """Print a message, or that it is missing, for each line of a file, of stdin for `-`.
 
     Raises NotFound at the end where one is missing, InvalidInput for a line that is no address.

@@ -119,9 +119,7 @@ class _Count:
             yield one
 
 
-def _find(
-    store: Store, question: Question, selection: Selection, common: Common
-) -> Iterator[Found]:
+def _find(store: Store, question: Question, selection: Selection, common: Common) -> Iterator[Found]:
     if question.message_id is not None:
         return _by_id(store, question.message_id, selection, question, common)
     if question.at is not None:
@@ -137,9 +135,7 @@ def _find(
     )
 
 
-def _by_id(
-    store: Store, message_id: str, selection: Selection, question: Question, common: Common
-) -> Iterator[Found]:
+def _by_id(store: Store, message_id: str, selection: Selection, question: Question, common: Common) -> Iterator[Found]:
     """The message with an id of either kind: a broker's, which is an address, else a client's.
 
     Both may have the same form. Raises InvalidInput for what has the form of neither, NotFound.

@@ -39,9 +39,7 @@ class HexView:
             covered = span.offset + span.length
         if covered < len(piece.data):
             rest = piece.data[covered:]
-            yield from self._rows(
-                piece.position + covered, rest, "(rest)", "not part of the record"
-            )
+            yield from self._rows(piece.position + covered, rest, "(rest)", "not part of the record")
 
     def _field(self, piece: Piece, span: Span) -> Iterator[str]:
         data = piece.data[span.offset : span.offset + span.length]

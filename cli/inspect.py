@@ -19,16 +19,12 @@ app = App()
 class Views(Options):
     """What is to be told of the messages of a broker's own topics; the annotations are the declaration."""
 
-    delays: Annotated[
-        bool, Option("--delays", help="What waits in each delay level, and when it fires.")
-    ] = False
+    delays: Annotated[bool, Option("--delays", help="What waits in each delay level, and when it fires.")] = False
     timers: Annotated[
         bool,
         Option("--timers", help="Timer messages: due when, delivered, cancelled, lost."),
     ] = False
-    retries: Annotated[
-        bool, Option("--retries", help="Retries and dead letters by group and topic.")
-    ] = False
+    retries: Annotated[bool, Option("--retries", help="Retries and dead letters by group and topic.")] = False
     pop: Annotated[
         bool,
         Option("--pop", help="What POP consumers have: until when, what came back."),

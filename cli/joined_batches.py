@@ -55,11 +55,7 @@ def joined(portions: Iterable[Portion]) -> Iterator[Portion]:
 
 def _is_inner(line: Line) -> bool:
     record = line.record
-    return (
-        is_message(record)
-        and isinstance(record.get(_RECORD), dict)
-        and isinstance(record.get(_NUMBER), int)
-    )
+    return is_message(record) and isinstance(record.get(_RECORD), dict) and isinstance(record.get(_NUMBER), int)
 
 
 def _belongs(line: Line, before: Line) -> bool:

@@ -72,9 +72,7 @@ def timer_lines(found: Recovery) -> list[str]:
     if timers is None or timers.harmless:
         return lines
     why = f" ({', '.join(timers.bugs)})" if timers.bugs else ""
-    waiting = counted(
-        timers.pending, "timed message that waits", "timed messages that wait", form=","
-    )
+    waiting = counted(timers.pending, "timed message that waits", "timed messages that wait", form=",")
     lines += ["", f"Of {waiting}{why}:"]
     if timers.never_fired:
         lines.append(f"  {timers.never_fired:>9,}  would never fire")
@@ -89,9 +87,7 @@ def timer_lines(found: Recovery) -> list[str]:
         )
         lines.append(f"  {ticks}, and stop the timer")
     if timers.stuck_at is not None:
-        lines.append(
-            f"  none behind queue offset {timers.stuck_at:,} would be read: no number there"
-        )
+        lines.append(f"  none behind queue offset {timers.stuck_at:,} would be read: no number there")
     return lines
 
 
@@ -117,8 +113,7 @@ def replica_lines(found: Recovery, rows: int | None) -> list[str]:
         return []
     lines = ["", f"From the replica {brought.replica}:"]
     parts = (
-        f"  {counted(p.size, 'byte', form=',')} at {p.position:,}:"
-        f" {counted(p.records, 'record', form=',')}"
+        f"  {counted(p.size, 'byte', form=',')} at {p.position:,}: {counted(p.records, 'record', form=',')}"
         for p in brought.parts
     )
     lines += folded(parts, len(brought.parts), rows)
@@ -126,10 +121,7 @@ def replica_lines(found: Recovery, rows: int | None) -> list[str]:
         lines.append("  nothing")
     if brought.lacks:
         lines.append("It does not have; tombstones there make the two logs differ:")
-        lacks = (
-            f"  {counted(m.size, 'byte', form=',')} at {m.position:,}: {m.reason}"
-            for m in brought.lacks
-        )
+        lacks = (f"  {counted(m.size, 'byte', form=',')} at {m.position:,}: {m.reason}" for m in brought.lacks)
         lines += folded(lacks, len(brought.lacks), rows)
     if brought.goes_on:
         lines.append("It goes on behind the end of this log, which ends in order.")

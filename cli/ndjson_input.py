@@ -132,9 +132,7 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     if not line or line.isspace():
         return None
     try:
-        record = (
-            _decode(line.decode("utf-8", "surrogatepass")) if _SIMPLE(line) else json.loads(line)
-        )
+        record = _decode(line.decode("utf-8", "surrogatepass")) if _SIMPLE(line) else json.loads(line)
     except RecursionError:
         raise ValueError("JSON nested too deeply") from None
     if not isinstance(record, dict):

@@ -31,18 +31,10 @@ class Shown(Options):
         str | None,
         Option("--by", metavar="WHAT", help=f"A line for each {', '.join(_BY)} (default: topic)."),
     ] = None
-    group: Annotated[
-        str | None, Option("--group", "-g", metavar="NAME", help="Only this group, or a pattern.")
-    ] = None
-    topic: Annotated[
-        str | None, Option("--topic", "-t", metavar="NAME", help="Only this topic, or a pattern.")
-    ] = None
-    behind: Annotated[
-        bool, Option("--behind", help="Only what is behind, out of range or odd otherwise.")
-    ] = False
-    quick: Annotated[
-        bool, Option("--quick", help="No bytes and no ages: reads the ends of queues only.")
-    ] = False
+    group: Annotated[str | None, Option("--group", "-g", metavar="NAME", help="Only this group, or a pattern.")] = None
+    topic: Annotated[str | None, Option("--topic", "-t", metavar="NAME", help="Only this topic, or a pattern.")] = None
+    behind: Annotated[bool, Option("--behind", help="Only what is behind, out of range or odd otherwise.")] = False
+    quick: Annotated[bool, Option("--quick", help="No bytes and no ages: reads the ends of queues only.")] = False
     now: Annotated[
         str | None,
         Option("--now", metavar="TIME", help="What ages are counted to (default: now)."),
@@ -185,9 +177,7 @@ def _show(stores: list[Path], wanted: Wanted, common: Common) -> None:
 
     with common.open_output() as output:
         output.check(columns)
-        output.records(
-            rows(), text=lambda row: lag_text(row, common.utc, with_store=several), columns=columns
-        )
+        output.records(rows(), text=lambda row: lag_text(row, common.utc, with_store=several), columns=columns)
     if not total:
         common.warn(totals_text(wanted, named))
     if not named and (wanted.group is not None or wanted.topic is not None):
@@ -248,9 +238,7 @@ def _plan(path: Path, moving: Moving, wanted: Wanted, change: Change, common: Co
         "session": applied.session if applied is not None else None,
     }
     with common.open_output() as output:
-        output.record(
-            record, text=lambda _: moves_text(found, layout, applied, common.verbose), verdict=code
-        )
+        output.record(record, text=lambda _: moves_text(found, layout, applied, common.verbose), verdict=code)
     raise Exit(code)
 
 
@@ -291,6 +279,4 @@ def _apply(
         return found.plan if made.same_as(found) else made.plan
 
     files = files_of(layout, change.follow_links)
-    return apply(
-        layout, found.plan, again, files, seen=seen, wait_seconds=change.wait, command="offsets"
-    )
+    return apply(layout, found.plan, again, files, seen=seen, wait_seconds=change.wait, command="offsets")

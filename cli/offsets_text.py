@@ -112,9 +112,7 @@ def totals_text(wanted: Wanted, named: bool) -> str:
 
 def compared_text(row: Mapping[str, Any]) -> str:
     """One position in two stores, as a line."""
-    here, there = (
-        "-" if row[name] is None else f"{row[name]:,}" for name in ("offset", "other_offset")
-    )
+    here, there = ("-" if row[name] is None else f"{row[name]:,}" for name in ("offset", "other_offset"))
     by = "" if not row["difference"] else f" by {abs(row['difference']):,}"
     group = "(delay level)" if row["group"] is None else escape(row["group"])
     table = "" if row["table"] in ("offset", "delay") else f" (table {row['table']})"

@@ -59,22 +59,12 @@ class Common(Options):
         Path | None,
         Option("--output", "-o", metavar="FILE", help="Write data to FILE, not to stdout."),
     ] = None
-    quiet: Annotated[
-        bool, Option("--quiet", "-q", help="No warnings and no progress, errors only.")
-    ] = False
-    verbose: Annotated[
-        bool, Option("--verbose", "-v", help="Say more; a traceback with each error.")
-    ] = False
-    no_color: Annotated[
-        bool, Option("--no-color", help="No colours (so does the variable NO_COLOR).")
-    ] = False
-    utc: Annotated[
-        bool, Option("--utc", help="Times in UTC (text and CSV), not in local time.")
-    ] = False
+    quiet: Annotated[bool, Option("--quiet", "-q", help="No warnings and no progress, errors only.")] = False
+    verbose: Annotated[bool, Option("--verbose", "-v", help="Say more; a traceback with each error.")] = False
+    no_color: Annotated[bool, Option("--no-color", help="No colours (so does the variable NO_COLOR).")] = False
+    utc: Annotated[bool, Option("--utc", help="Times in UTC (text and CSV), not in local time.")] = False
     no_progress: Annotated[bool, Option("--no-progress", help="No progress bar.")] = False
-    jobs: Annotated[
-        int | None, Option("--jobs", "-j", metavar="N", min=1, help="Work on N cores.")
-    ] = None
+    jobs: Annotated[int | None, Option("--jobs", "-j", metavar="N", min=1, help="Work on N cores.")] = None
     rate: Annotated[
         int | None,
         Option(
@@ -86,9 +76,7 @@ class Common(Options):
     ] = None
     broker_config: Annotated[
         Path | None,
-        Option(
-            "--broker-config", metavar="FILE", help="The broker's broker.conf: sizes, directories."
-        ),
+        Option("--broker-config", metavar="FILE", help="The broker's broker.conf: sizes, directories."),
     ] = None
     set: Annotated[
         list[str] | None,
@@ -293,9 +281,7 @@ _TOLD = 20
 """Unreadable ranges that are named at the end of a command."""
 
 
-def _parameters(
-    function: Callable[..., None], hints: Mapping[str, Any], format: Parameter
-) -> Iterator[Parameter]:
+def _parameters(function: Callable[..., None], hints: Mapping[str, Any], format: Parameter) -> Iterator[Parameter]:
     """Those of a command, in its order: the options of a group instead of it."""
     code, last = function.__code__, function.__defaults__ or ()
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

@@ -102,9 +102,7 @@ class Output:
         else:
             self._lines(escape_lines(text(record)) for record in records)
 
-    def table(
-        self, records: Iterable[Record], columns: Columns, notes: Sequence[Record], text: TextOf
-    ) -> None:
+    def table(self, records: Iterable[Record], columns: Columns, notes: Sequence[Record], text: TextOf) -> None:
         """The same for records that have all one set of columns: as text their names, then a line each
         with tabs between the cells.
 
@@ -113,9 +111,7 @@ class Output:
         """
         if self._form == Format.TEXT:
             names = self._known(columns) or _names(columns)
-            self._lines(
-                self._plain_rows(chain([dict(zip(names, names, strict=True))], records), names)
-            )
+            self._lines(self._plain_rows(chain([dict(zip(names, names, strict=True))], records), names))
             self._lines(escape_lines(text(note)) for note in notes)
             return
         behind = () if self._fields or self._form == Format.CSV else notes

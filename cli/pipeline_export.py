@@ -30,9 +30,7 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
     export_on_spark(stores, to, options, spark, common)
 
 
-def export_on_spark(
-    stores: list[str], to: Path, options: ExportOptions, spark: Spark, common: Common
-) -> None:
+def export_on_spark(stores: list[str], to: Path, options: ExportOptions, spark: Spark, common: Common) -> None:
     """The command with the session that is asked for. Raises SparkUnavailable, Exit."""
     master, settings = spark.place(common)
     from ..pipeline.export import STAGES, on_spark

@@ -178,9 +178,7 @@ def damage_text(row: Mapping[str, Any]) -> str:
     return f"{row['store']}{at} ({row['reason']})"
 
 
-def source_options(
-    common: Common, since: str | None = None, until: str | None = None
-) -> dict[str, str]:
+def source_options(common: Common, since: str | None = None, until: str | None = None) -> dict[str, str]:
     """What `--set`, `--broker-config`, `--since` and `--until` mean to the sources.
 
     Raises InvalidInput.

@@ -83,9 +83,7 @@ def rebuild(
         raise Exit(ExitCode.NO)
 
 
-def report_of(
-    plan: Plan, to: Path, manifest: Mapping[str, Any], unreadable: Mapping[str, str]
-) -> dict[str, Any]:
+def report_of(plan: Plan, to: Path, manifest: Mapping[str, Any], unreadable: Mapping[str, str]) -> dict[str, Any]:
     """The answer of `rebuild`: counts, stores, queues, index files, damaged ranges.
 
     unreadable: stores that could not be read, and why.
@@ -94,10 +92,7 @@ def report_of(
     queues = [{**queue, "store": roots[queue["store"]]} for queue in manifest["queues"]]
     damage = [{**row, "store": roots[row["store"]]} for row in manifest["damage"]]
     index = [{**file, "store": roots[file["store"]]} for file in manifest["index"]]
-    sums = {
-        name: sum(queue[name] for queue in queues)
-        for name in ("files", "units", "missing", "duplicates")
-    }
+    sums = {name: sum(queue[name] for queue in queues) for name in ("files", "units", "missing", "duplicates")}
     whole = not (unreadable or damage or sums["missing"] or sums["duplicates"])
     return {
         "type": "rebuild",

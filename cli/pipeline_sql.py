@@ -33,9 +33,7 @@ def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, comm
     ask_spark(query, stores, options, spark, common)
 
 
-def ask_spark(
-    query: str, stores: list[str], given: SqlOptions, spark: Spark, common: Common
-) -> None:
+def ask_spark(query: str, stores: list[str], given: SqlOptions, spark: Spark, common: Common) -> None:
     """Answer a query on Spark. Raises Exit with the exit code, and what ends a command."""
     master, settings = spark.place(common)
     from ..pipeline import register

@@ -44,9 +44,7 @@ def _default(parameter: Parameter) -> Any:
     default = parameter.default
     if default is REQUIRED:
         raise _NotPlain
-    as_typed = (
-        isinstance(default, str) and "parser" in parameter.annotation.__metadata__[0].settings
-    )
+    as_typed = isinstance(default, str) and "parser" in parameter.annotation.__metadata__[0].settings
     return _value(parameter, default) if as_typed else default
 
 
@@ -117,9 +115,7 @@ def _value(parameter: Parameter, text: str | None) -> Any:
         value = settings.get("parser", _FROM_TEXT.get(kind, kind))(text)
     except Exception as error:
         raise _NotPlain from error
-    if (kind is Path and (not text or is_uri(text))) or (
-        "min" in settings and value < settings["min"]
-    ):
+    if (kind is Path and (not text or is_uri(text))) or ("min" in settings and value < settings["min"]):
         raise _NotPlain
     if not (kind in _FROM_TEXT or kind is Path or issubclass(kind, Enum)):
         raise _NotPlain

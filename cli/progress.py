@@ -80,9 +80,7 @@ SCREEN = _Screen()
 class Progress:
     """Count bytes done. Draws nothing where stderr is no terminal."""
 
-    def __init__(
-        self, what: str, total_bytes: int, wanted: bool = True, *, colour: bool = False
-    ) -> None:
+    def __init__(self, what: str, total_bytes: int, wanted: bool = True, *, colour: bool = False) -> None:
         self._what = what
         self._total_bytes = total_bytes
         self._done_bytes = 0

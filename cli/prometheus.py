@@ -33,18 +33,14 @@ _MODE = 0o644
 """The collector is another user."""
 
 
-def write_metrics(
-    verdicts: Iterable[tuple[Path | str, Verdict]], common: Common, *, quick: bool
-) -> None:
+def write_metrics(verdicts: Iterable[tuple[Path | str, Verdict]], common: Common, *, quick: bool) -> None:
     """Print the metrics of all stores, or replace the file of `--output`."""
     text = metrics(verdicts, time.time(), quick=quick)
     with common.open_output(mode=_MODE) as out:
         out.painted(text)
 
 
-def metrics(
-    verdicts: Iterable[tuple[Path | str, Verdict]], now_s: float, *, quick: bool = False
-) -> str:
+def metrics(verdicts: Iterable[tuple[Path | str, Verdict]], now_s: float, *, quick: bool = False) -> str:
     """The page: each metric once, with HELP and TYPE, and a line for each store and label.
 
     The mode is a label, so that quick and whole runs can have a file each, side by side.

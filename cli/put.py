@@ -33,9 +33,7 @@ _LARGEST_BODY = 1 << 30
 def put(
     store: Annotated[Path, Argument(metavar="STORE", help="A store; made where there is none.")],
     topic: Annotated[str | None, Argument(metavar="TOPIC", help="Topic of the message.")] = None,
-    body: Annotated[
-        str | None, Argument(metavar="BODY", help="Body; without it stdin is the body.")
-    ] = None,
+    body: Annotated[str | None, Argument(metavar="BODY", help="Body; without it stdin is the body.")] = None,
     *,
     source: Source,
     message: Message,
@@ -126,9 +124,7 @@ def _put_one(
         out.flush()
 
 
-def _decide(
-    target: Target, transaction: Transaction | None, name: str | None, out: Output
-) -> Iterator[dict[str, Any]]:
+def _decide(target: Target, transaction: Transaction | None, name: str | None, out: Output) -> Iterator[dict[str, Any]]:
     """End a transaction: the real message where it is a commit, and the op record."""
     from ..store.disk.layout import Layout
     from ..store.errors import InvalidInput

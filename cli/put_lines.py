@@ -19,9 +19,7 @@ _FEW = 32
 """So few answers are made one by one."""
 
 
-def lines_of(
-    stored: StoredColumns, properties: Iterable[bytes]
-) -> Iterator[dict[str, Any] | memoryview]:
+def lines_of(stored: StoredColumns, properties: Iterable[bytes]) -> Iterator[dict[str, Any] | memoryview]:
     """Where messages with these properties are; an answer of its own where its line is odd."""
     texts = properties if isinstance(properties, Ragged) else Ragged.of(properties)
     if len(texts) <= _FEW:

@@ -174,9 +174,7 @@ def _present_in(writer: StoreWriter) -> PresentKeys:
 class _Stream:
     """Messages on their way: appended, then on disk, then answered."""
 
-    def __init__(
-        self, writer: StoreWriter, reader: MessageReader, many: Many, *, as_lines: bool
-    ) -> None:
+    def __init__(self, writer: StoreWriter, reader: MessageReader, many: Many, *, as_lines: bool) -> None:
         self._skipped = self._known = 0
         self._corrupted = many.corrupted
         self._writer = writer
@@ -313,9 +311,7 @@ class _Stream:
                 except (InvalidInput, LimitExceeded) as error:
                     raise _told(error, line) from None
 
-    def _wait(
-        self, stored: Sequence[Stored] | StoredColumns, properties: Iterable[bytes], count: int
-    ) -> None:
+    def _wait(self, stored: Sequence[Stored] | StoredColumns, properties: Iterable[bytes], count: int) -> None:
         self._waiting.append((stored, properties))
         self._waiting_count += count
 

@@ -72,12 +72,8 @@ class Source(Options):
             help="With --from: leave out what the store has, by topic, queue, unique key.",
         ),
     ] = False
-    no_answers: Annotated[
-        bool, Option("--no-answers", help="With --from: no answer for each message.")
-    ] = False
-    keep_times: Annotated[
-        bool, Option("--keep-times", help="With --from: take store_timestamp as it is.")
-    ] = False
+    no_answers: Annotated[bool, Option("--no-answers", help="With --from: no answer for each message.")] = False
+    keep_times: Annotated[bool, Option("--keep-times", help="With --from: take store_timestamp as it is.")] = False
     on_damage: OnDamageOption = OnDamage.FAIL
 
 
@@ -90,21 +86,15 @@ class Message(Options):
         str | None,
         Option("--keys", metavar="'K1 K2'", help="Keys (property KEYS), separated by spaces."),
     ] = None
-    properties: Annotated[
-        list[str] | None, Option("--property", metavar="K=V", help="A property; repeatable.")
-    ] = None
-    body_file: Annotated[
-        Path | None, Option("--body-file", metavar="FILE", help="Read the body from FILE.")
-    ] = None
+    properties: Annotated[list[str] | None, Option("--property", metavar="K=V", help="A property; repeatable.")] = None
+    body_file: Annotated[Path | None, Option("--body-file", metavar="FILE", help="Read the body from FILE.")] = None
     delay_level: Annotated[
         int | None,
         Option("--delay-level", metavar="N", min=1, help="Deliver after delay level N."),
     ] = None
     deliver_at: Annotated[
         str | None,
-        Option(
-            "--deliver-at", metavar="TIME", help="Delivered at this time (5.x): RFC 3339, +10m."
-        ),
+        Option("--deliver-at", metavar="TIME", help="Delivered at this time (5.x): RFC 3339, +10m."),
     ] = None
     transaction: Annotated[
         Transaction | None,
@@ -115,13 +105,9 @@ class Message(Options):
     ] = None
     half: Annotated[
         str | None,
-        Option(
-            "--half", metavar="KEY", help="Unique key or message id of a half message to decide."
-        ),
+        Option("--half", metavar="KEY", help="Unique key or message id of a half message to decide."),
     ] = None
-    compress: Annotated[
-        Compression | None, Option("--compress", help="Compress the body as a client does.")
-    ] = None
+    compress: Annotated[Compression | None, Option("--compress", help="Compress the body as a client does.")] = None
     compress_over: Annotated[
         int,
         Option(
@@ -167,9 +153,7 @@ class Message(Options):
         except InvalidInput as error:
             raise InvalidInput(f"--deliver-at: {error}") from None
         kind, half = self.compress, self.transaction is Transaction.HALF
-        asked = ProducerOptions(
-            self.delay_level, deliver_ms, kind.value if kind else "", self.compress_over
-        )
+        asked = ProducerOptions(self.delay_level, deliver_ms, kind.value if kind else "", self.compress_over)
         return asked._replace(half=half)
 
 
@@ -189,15 +173,9 @@ class Writing(Options):
         Flush | None,
         Option("--flush", help="sync: at once (default for one message); async: every second."),
     ] = None
-    wait: Annotated[
-        float, Option("--wait", metavar="SECONDS", min=0, help="Wait so long for the store's lock.")
-    ] = 10
-    no_topic_config: Annotated[
-        bool, Option("--no-topic-config", help="Leave config/topics.json alone.")
-    ] = False
-    follow_links: Annotated[
-        bool, Option("--follow-links", help="STORE's directories may be links elsewhere.")
-    ] = False
+    wait: Annotated[float, Option("--wait", metavar="SECONDS", min=0, help="Wait so long for the store's lock.")] = 10
+    no_topic_config: Annotated[bool, Option("--no-topic-config", help="Leave config/topics.json alone.")] = False
+    follow_links: Annotated[bool, Option("--follow-links", help="STORE's directories may be links elsewhere.")] = False
 
     def options(self) -> WriterOptions:
         """The same for `StoreWriter`. Raises InvalidInput."""
@@ -205,9 +183,7 @@ class Writing(Options):
         from ..store.put.writer import WriterOptions
 
         host = None if self.store_host is None else parse_host(self.store_host, "--store-host")
-        return WriterOptions(
-            self.as_broker, host, not self.no_topic_config, self.wait, self.follow_links
-        )
+        return WriterOptions(self.as_broker, host, not self.no_topic_config, self.wait, self.follow_links)
 
 
 def _properties(options: list[str] | None) -> dict[str, str]:

@@ -41,8 +41,7 @@ class Target(NamedTuple):
                 writer.close()
         for topic, queue_id, count in writer.unserved:
             self.common.warn(
-                f"{topic} has {counted(count, 'queue')} in topics.json:"
-                f" a broker does not serve queue {queue_id}"
+                f"{topic} has {counted(count, 'queue')} in topics.json: a broker does not serve queue {queue_id}"
             )
 
 

@@ -98,11 +98,7 @@ def _body(record: Record) -> str:
 
 def _marks(record: Record) -> list[str]:
     """What is odd about a record."""
-    marks = [
-        name.replace("_", " ")
-        for name in ("after_damage", "tombstone", "filler")
-        if record.get(name)
-    ]
+    marks = [name.replace("_", " ") for name in ("after_damage", "tombstone", "filler") if record.get(name)]
     if "stale" in record:
         marks.append(f"stale: {record['stale'].replace('_', ' ')}")
     if record.get("body_crc_ok") is False:

@@ -59,8 +59,7 @@ def recover(
         Policy,
         Option(
             "--policy",
-            help="keep: nothing that can be read is given up; broker: the log ends where a broker"
-            " would end it.",
+            help="keep: nothing that can be read is given up; broker: the log ends where a broker would end it.",
         ),
     ] = Policy.KEEP,
     lost_tag: Annotated[
@@ -152,9 +151,7 @@ def _analyze(
     from ..store.verify.judged import Judged, verified_before, with_start
 
     with reading_the_log(layout, common, common.rate) as tell:
-        others, proved = verified_before(
-            layout, asked.version, rate_bytes=common.rate, jobs=common.jobs, tell=tell
-        )
+        others, proved = verified_before(layout, asked.version, rate_bytes=common.rate, jobs=common.jobs, tell=tell)
         # what plans comes behind the pass over the log
         from ..store.plan.observer import Policy as Planned
         from ..store.recover.recovery import analyze
@@ -203,9 +200,7 @@ def _apply(layout: Layout, before: Judged, change: Change, common: Common) -> Ap
     version = found.main_version
 
     def again() -> Any:
-        return replan_with_parts(
-            Layout.open(layout.root, layout.broker_config), version, found.options
-        )
+        return replan_with_parts(Layout.open(layout.root, layout.broker_config), version, found.options)
 
     shown = None if found.interrupted else found.plan
     files = files_of(layout, change.follow_links)

@@ -272,6 +272,4 @@ def _next(seen: Judged, given: Given) -> list[str]:
     return ["Next: start the broker."]
 
 
-_OTHER_NUMBERS = (
-    "Units of queues are not numbered as their messages are, and consumers know their numbers."
-)
+_OTHER_NUMBERS = "Units of queues are not numbered as their messages are, and consumers know their numbers."

@@ -42,24 +42,18 @@ class Parts(Options):
         list[str] | None,
         Option("--queue", metavar="TOPIC[/ID]", help="Queues of a topic, or one of them."),
     ] = None
-    queues: Annotated[
-        bool, Option("--queues", help="All queues; those in a RocksDB are rebuilt as a whole.")
-    ] = False
+    queues: Annotated[bool, Option("--queues", help="All queues; those in a RocksDB are rebuilt as a whole.")] = False
     as_: Annotated[
         Queues | None,
         Option("--as", help="With --queues: have them in a RocksDB, or in files, from now on."),
     ] = None
     index: Annotated[bool, Option("--index", help="The index files.")] = False
     checkpoint: Annotated[bool, Option("--checkpoint", help="The checkpoint.")] = False
-    config: Annotated[
-        bool, Option("--config", help="Broken files of config/, offsets outside a queue.")
-    ] = False
+    config: Annotated[bool, Option("--config", help="Broken files of config/, offsets outside a queue.")] = False
     timer: Annotated[bool, Option("--timer", help="Timer log and timer wheel.")] = False
     ext: Annotated[bool, Option("--ext", help="consumequeue_ext.")] = False
     compaction: Annotated[bool, Option("--compaction", help="Compaction topics.")] = False
-    all_: Annotated[
-        bool, Option("--all", help="All of that, and what `recover` does to the log.")
-    ] = False
+    all_: Annotated[bool, Option("--all", help="All of that, and what `recover` does to the log.")] = False
     finding: Annotated[
         list[str] | None,
         Option("--finding", metavar="CODE", help="The part that mends it, e.g. I-064."),
@@ -123,8 +117,9 @@ def repair(
     log itself is damaged, mqstore recover comes first. What stays wrong with a whole store is named,
     with the reason why no repair mends it, and what is left to do.
 
-    --queues rebuilds a RocksDB of queues as a whole where a unit or a row of it differs from the log. --as rocksdb moves queues in files into a RocksDB, --as files back, each queue with its
-    offsets; then storeType is to be changed in broker.conf before the broker starts.
+    --queues rebuilds a RocksDB of queues as a whole where a unit or a row of it differs from the log. --as rocksdb
+    moves queues in files into a RocksDB, --as files back, each queue with its offsets; then storeType is to be changed
+    in broker.conf before the broker starts.
 
     --convert plain reads a DLedger store and makes a plain one of it in another directory, with every
     message at its queue offset: the entries around the records go, so positions change, and message
@@ -147,9 +142,7 @@ def repair(
     choice = parts.choice()
     if conversion != Conversion():
         if parts != Parts() or change != type(change)():
-            raise bad_parameter(
-                "--convert makes a new store: nothing else can be asked for beside it"
-            )
+            raise bad_parameter("--convert makes a new store: nothing else can be asked for beside it")
         from .convert import convert
 
         convert(store, conversion.to, broker_version, common)
@@ -276,9 +269,7 @@ def _apply(layout: Layout, before: Judged, change: Change, common: Common) -> Ap
     shown = None if found.interrupted else found.plan
     files = files_of(layout, change.follow_links)
     with at_rate(common.rate):
-        return apply(
-            layout, shown, again, files, seen=found.seen, wait_seconds=change.wait, command="repair"
-        )
+        return apply(layout, shown, again, files, seen=found.seen, wait_seconds=change.wait, command="repair")
 
 
 def _print(

@@ -125,8 +125,7 @@ def _offsets(found: Repair, rows: int | None) -> Iterator[str]:
     yield ""
     yield "Offsets outside of their queue:"
     lines = (
-        f"  {row.before:>12,} -> {_after(row.after)} {escape(row.group or 'delay level')}"
-        f" in {escape(str(row.queue))}"
+        f"  {row.before:>12,} -> {_after(row.after)} {escape(row.group or 'delay level')} in {escape(str(row.queue))}"
         for row in found.clamped
     )
     yield from folded(lines, len(found.clamped), rows)

@@ -26,9 +26,7 @@ def report(
     stores: Annotated[list[Path], Argument(metavar="STORE...", help="Stores.")],
     *,
     to: Annotated[Path, Option("--to", metavar="FILE", help="The page, whole or not at all.")],
-    now: Annotated[
-        str | None, Option("--now", metavar="TIME", help="What is due then (default: now).")
-    ] = None,
+    now: Annotated[str | None, Option("--now", metavar="TIME", help="What is due then (default: now).")] = None,
     broker_version: BrokerVersion = None,
     common: Common,
 ) -> None:

@@ -84,9 +84,7 @@ def salvage(
             help="What the new store takes. whole: all that is proven; body: torn properties, too.",
         ),
     ] = GradeName.BODY,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Only say what is there. Writes nothing.")
-    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only say what is there. Writes nothing.")] = False,
     *,
     limits: Limits,
     broker_version: BrokerVersion = None,
@@ -122,18 +120,14 @@ def salvage(
     raise Exit(ExitCode.DONE if done.complete else ExitCode.NO)
 
 
-def _wanted(
-    layout: LayoutKind, grade: GradeName, limits: Limits, version: str | None, common: Common
-) -> Wanted:
+def _wanted(layout: LayoutKind, grade: GradeName, limits: Limits, version: str | None, common: Common) -> Wanted:
     from ..store.salvage.runs import Grade
     from ..store.salvage.salvage import LayoutKind as Kind
     from ..store.salvage.salvage import Wanted
 
     tell_nearest(version, common)
     taken = Grade[grade.name]
-    return Wanted(
-        Kind(layout.value), taken, limits.selection(), version, common.config(), common.rate
-    )
+    return Wanted(Kind(layout.value), taken, limits.selection(), version, common.config(), common.rate)
 
 
 def _salvage(images: list[Path], to: Path | None, wanted: Wanted, common: Common) -> Salvaged:
@@ -164,9 +158,7 @@ def _teller(advance: Any) -> Told:
     return lambda _step, size: advance(size)
 
 
-def _json(
-    done: Salvaged, images: list[Path], to: Path | None, layout: LayoutKind
-) -> dict[str, Any]:
+def _json(done: Salvaged, images: list[Path], to: Path | None, layout: LayoutKind) -> dict[str, Any]:
     found = done.found
     record: dict[str, Any] = {
         "type": "salvage",
@@ -216,9 +208,7 @@ def _text(record: Mapping[str, Any]) -> str:
             lines.append(f"  {record[name]:>9} {what}")
     if record["unreadable_bytes"]:
         lines.append(f"  {bytes_text(record['unreadable_bytes'])} could not be read")
-    lines.append(
-        f"  {record['in_log']:>9} for the log, from {record['log_start']} to {record['log_end']}"
-    )
+    lines.append(f"  {record['in_log']:>9} for the log, from {record['log_start']} to {record['log_end']}")
     if record["to"] is not None:
         lines += _made(record)
     return "\n".join(lines)
@@ -240,9 +230,7 @@ def _made(record: Mapping[str, Any]) -> list[str]:
             f" {counted(record['fillers'], 'filler')}"
         )
     if record["unplaced"]:
-        lines.append(
-            f"  {counted(record['unplaced'], 'queue offset is', 'queue offsets are')} missing"
-        )
+        lines.append(f"  {counted(record['unplaced'], 'queue offset is', 'queue offsets are')} missing")
     if record["left"]:
         lines.append(f"  not complete: {record['left']}")
     return lines

@@ -16,9 +16,7 @@ Topic = Annotated[
     str | None,
     Option("--topic", "-t", metavar="T", help="Messages of this topic, or of those like orders*."),
 ]
-Queue = Annotated[
-    int | None, Option("--queue", metavar="Q", min=0, help="Of this queue of the topic only.")
-]
+Queue = Annotated[int | None, Option("--queue", metavar="Q", min=0, help="Of this queue of the topic only.")]
 UniqueKey = Annotated[
     str | None,
     Option("--unique-key", metavar="HEX", help="Messages with this id of a client."),
@@ -54,9 +52,7 @@ Grep = Annotated[
 ]
 Raw = Annotated[
     bool,
-    Option(
-        "--raw", help="Bodies as stored, neither decompressed nor decoded; batches in one piece."
-    ),
+    Option("--raw", help="Bodies as stored, neither decompressed nor decoded; batches in one piece."),
 ]
 MaxBody = Annotated[
     int,

@@ -71,8 +71,5 @@ def _text(record: Mapping[str, Any]) -> str:
     }[record["outcome"]]
     own = "no epoch" if record["last_epoch"] is None else f"epoch {record['last_epoch']}"
     epochs = f"{own} here, {record['master_epoch']} at the master"
-    rows = [
-        f"  {row['messages']:>9,} of {escape(row['topic'])}/{row['queue_id']}"
-        for row in record["lost"]
-    ]
+    rows = [f"  {row['messages']:>9,} of {escape(row['topic'])}/{row['queue_id']}" for row in record["lost"]]
     return "\n".join([first, f"  {epochs} (by source: {record['by_source']})", *rows])

@@ -31,9 +31,7 @@ def shown_columns(columns: Mapping[str, bool], common: Common) -> list[str]:
     columns: names, and whether they are bytes, which are text where they can be (`NAME`, else
     `NAME_base64`).
     """
-    shown = [
-        name for column, raw in columns.items() for name in (column, *[f"{column}_base64"] * raw)
-    ]
+    shown = [name for column, raw in columns.items() for name in (column, *[f"{column}_base64"] * raw)]
     common.open_output().check(shown)
     return shown
 

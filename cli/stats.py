@@ -41,13 +41,13 @@ def stats(
 ) -> None:
     """Count what fills the logs: bytes, records, messages, sizes and times, group by group.
 
-    Bytes and sizes are those of records in the commit log, with their share of all that was counted; batch record also counts each of its messages. queue is a topic with its number; group the consumer
-    group of retries and dead letters, else the producer group of transactions; kind what a topic is for
-    (user, retry, dead_letter, delay, transaction, system); host the producer's address; hour and day
-    those of storing, in UTC (ms since 1970); size a power of 2; file the log's. Percentiles of sizes are
-    at most 1/16 too low. --since and --until are by store time. Parts of a log are counted on several
-    cores (--jobs); with --master Spark counts them. --quick reads the units of queues alone, a fiftieth
-    of the bytes: they tell topic, queue, group, kind, size and file, and neither bodies nor properties.
+    Bytes and sizes are those of records in the commit log, with their share of all that was counted; batch record also
+    counts each of its messages. queue is a topic with its number; group the consumer group of retries and dead letters,
+    else the producer group of transactions; kind what a topic is for (user, retry, dead_letter, delay, transaction,
+    system); host the producer's address; hour and day those of storing, in UTC (ms since 1970); size a power of 2; file
+    the log's. Percentiles of sizes are at most 1/16 too low. --since and --until are by store time. Parts of a log are
+    counted on several cores (--jobs); with --master Spark counts them. --quick reads the units of queues alone, a
+    fiftieth of the bytes: they tell topic, queue, group, kind, size and file, and neither bodies nor properties.
 
     --expires tells what a broker deletes next, and when: by fileReservedTime, deleteWhen and
     diskMaxUsedSpaceRatio of the options, of config/broker.properties, or by their defaults; when the disk
@@ -56,8 +56,9 @@ def stats(
 
     A store that cannot be read ends the command before anything is counted; damage is reported on stderr.
 
-    Exit code: 0 counted; 1 counted, without what is damaged or with --partial; --expires: a group loses
-    messages, that is not known, or the disk gets full; 5 some store, queues that --quick asks, or bytes of one on a disk, cannot be read.
+    Exit code: 0 counted; 1 counted, without what is damaged or with --partial; --expires: a group loses messages, that
+    is not known, or the disk gets full; 5 some store, queues that --quick asks, or bytes of one on a disk, cannot be
+    read.
 
     \b
     Examples:
@@ -148,9 +149,7 @@ def _unread_queues(roots: list[str], common: Common) -> dict[str, StoreError]:
             with Store(Path(root), common.config()) as store:
                 empty = store.has_log and store.log_end.position <= store.log_files.start
                 if store.queues_problem or not (store.topics or empty):
-                    found[root] = Unreadable(
-                        store.queues_problem or "there are no consume queues", path=root
-                    )
+                    found[root] = Unreadable(store.queues_problem or "there are no consume queues", path=root)
         except StoreError as error:
             found[root] = error
     return found

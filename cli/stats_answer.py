@@ -34,9 +34,7 @@ class StatsOptions(Options):
     ] = None
     quick: Annotated[
         bool,
-        Option(
-            "--quick", help="From the units of queues alone, where these tell what --by asks for."
-        ),
+        Option("--quick", help="From the units of queues alone, where these tell what --by asks for."),
     ] = False
     top: Annotated[
         int | None,
@@ -62,14 +60,8 @@ class StatsOptions(Options):
     @property
     def wanted(self) -> tuple[str, ...]:
         """What `--by` names, the store first; a queue is a topic and a number. Raises BadParameter."""
-        asked = [
-            name.strip()
-            for name in (self.by if self.by is not None else "topic").split(",")
-            if name.strip()
-        ]
-        names = [
-            one for name in asked for one in (("topic", "queue_id") if name == _QUEUE else (name,))
-        ]
+        asked = [name.strip() for name in (self.by if self.by is not None else "topic").split(",") if name.strip()]
+        names = [one for name in asked for one in (("topic", "queue_id") if name == _QUEUE else (name,))]
         if _QUEUE in asked:
             names = list(dict.fromkeys(names))
         unknown = [name for name in names if name not in _BY]
@@ -97,9 +89,7 @@ class StatsOptions(Options):
         )
 
 
-def answer(
-    found: Counted, left_out: Sequence[Mapping[str, Any]], options: StatsOptions, common: Common
-) -> None:
+def answer(found: Counted, left_out: Sequence[Mapping[str, Any]], options: StatsOptions, common: Common) -> None:
     """Print it, and tell what it lacks. left_out: stores that are not counted. Raises Exit."""
     rows = [{"type": "stats", **row} for row in found.stats.rows(options.top)]
 

@@ -78,16 +78,13 @@ def store_json(store: Description, verdict: Verdict, given: Given) -> dict[str, 
             "reason": restart.reason,
         },
         "index_files": [
-            {"file": i.file, "slots": i.slots, "items": i.items, **i.header._asdict()}
-            for i in store.index_files
+            {"file": i.file, "slots": i.slots, "items": i.items, **i.header._asdict()} for i in store.index_files
         ],
         "config": [found._asdict() for found in store.config],
         "config_form": {
             "form": str(store.config_form.form),
             "sure": store.config_form.sure,
-            "databases": {
-                name: path.name for name, path in sorted(store.config_form.databases.items())
-            },
+            "databases": {name: path.name for name, path in sorted(store.config_form.databases.items())},
             "others": list(store.config_form.others),
         },
         "parts": [part._asdict() for part in store.parts],
@@ -106,9 +103,7 @@ def _next(store: Description, verdict: Verdict, given: Given) -> list[Command]:
     return steps or [command("verify", root, given=given)]
 
 
-def store_text(
-    store: Description, verdict: Verdict, given: Given, utc: bool, all_topics: bool
-) -> str:
+def store_text(store: Description, verdict: Verdict, given: Given, utc: bool, all_topics: bool) -> str:
     """One screen, the verdict first; `all_topics` makes it longer."""
     sentence = escape(first_sentence(verdict, store.layout.root))
     steps = _next(store, verdict, given)
@@ -130,9 +125,7 @@ class _Page:
         yield _line("exit", f"{store.exit}: {store.exit_reason}")
         yield from self._log()
         yield _line("sizes", self._sizes())
-        yield from _listed(
-            "options", [_option(o) for o in store.options if o.value != o.usual or o.shown]
-        )
+        yield from _listed("options", [_option(o) for o in store.options if o.value != o.usual or o.shown])
         yield from self._checkpoint()
         yield from self._index()
         yield from self._queues()
@@ -151,15 +144,11 @@ class _Page:
         log = self._store.log
         files = f"{counted(log.files, 'file')}, {bytes_text(log.bytes)}"
         yield _line("log", f"{log.start} … {log.end}  ({bytes_text(log.end - log.start)}; {files})")
-        yield _line(
-            "", f"{self._time(log.first_store_timestamp)} … {self._time(log.last_store_timestamp)}"
-        )
+        yield _line("", f"{self._time(log.first_store_timestamp)} … {self._time(log.last_store_timestamp)}")
         yield _line("", f"end: {log.end_reason}")
         if log.damaged_ranges:
             ranges = counted(log.damaged_ranges, "range")
-            yield _line(
-                "", f"damage: {ranges}, {counted(log.damaged_bytes, 'byte')} (dump shows them)"
-            )
+            yield _line("", f"damage: {ranges}, {counted(log.damaged_bytes, 'byte')} (dump shows them)")
         if log.origin != "default":
             for path in log.directories:
                 yield _line("", f"in {path} ({log.origin})")

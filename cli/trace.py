@@ -36,9 +36,7 @@ class Tracing(Options):
     ] = None
     topic: Annotated[
         str | None,
-        Option(
-            "--topic", "-t", metavar="T", help="Messages of this topic, or of those like orders*."
-        ),
+        Option("--topic", "-t", metavar="T", help="Messages of this topic, or of those like orders*."),
     ] = None
     group: Annotated[
         str | None,
@@ -66,9 +64,7 @@ class Tracing(Options):
     ] = False
     limit: Annotated[
         int,
-        Option(
-            "--limit", "-n", metavar="N", min=1, help="At most N messages, where a key has more."
-        ),
+        Option("--limit", "-n", metavar="N", min=1, help="At most N messages, where a key has more."),
     ] = 10
 
     def question(self, text: str, given: Given) -> Question:
@@ -80,9 +76,7 @@ class Tracing(Options):
         from ..store.trace.trace import Question
 
         if (self.tags is not None or self.sql is not None) and self.group is None:
-            raise InvalidInput(
-                "--tags and --sql need --group: they are what one group subscribes to"
-            )
+            raise InvalidInput("--tags and --sql need --group: they are what one group subscribes to")
         return Question(
             Asked(text, By(self.by.value) if self.by else None, self.topic),
             parse_time("now" if self.now is None else self.now),

@@ -23,21 +23,13 @@ app = App()
 @shared()
 def undo(
     store: Annotated[Path, Argument(metavar="STORE", help="A store's root directory.")],
-    session: Annotated[
-        str | None, Argument(metavar="SESSION", help="Which one (default: the newest).")
-    ] = None,
+    session: Annotated[str | None, Argument(metavar="SESSION", help="Which one (default: the newest).")] = None,
     list_: Annotated[bool, Option("--list", "-l", help="List the sessions.")] = False,
-    purge: Annotated[
-        bool, Option("--purge", help="Delete what SESSION kept: it cannot be undone then.")
-    ] = False,
-    force: Annotated[
-        bool, Option("--force", help="Undo also where the store has changed since.")
-    ] = False,
+    purge: Annotated[bool, Option("--purge", help="Delete what SESSION kept: it cannot be undone then.")] = False,
+    force: Annotated[bool, Option("--force", help="Undo also where the store has changed since.")] = False,
     journal: Annotated[
         Path | None,
-        Option(
-            "--journal", metavar="DIR", help="Where the session is kept (of `recover --journal`)."
-        ),
+        Option("--journal", metavar="DIR", help="Where the session is kept (of `recover --journal`)."),
     ] = None,
     *,
     writing: Writing,
@@ -186,9 +178,7 @@ def _undone_text(record: Mapping[str, Any]) -> str:
     from .terminal import escape
 
     if not record["session"]:
-        return (
-            "Removed: the start barrier of a recovery that was cut off before it changed anything."
-        )
+        return "Removed: the start barrier of a recovery that was cut off before it changed anything."
     again = " (it had been cut off)" if record["resumed"] else ""
     result = "every byte, time and name is as it was before."
     if record["forced"]:

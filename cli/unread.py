@@ -26,9 +26,7 @@ Partial = Annotated[
 ]
 
 
-def tell_unread(
-    unread: Mapping[str, StoreError], *, others: bool, partial: bool
-) -> list[dict[str, Any]]:
+def tell_unread(unread: Mapping[str, StoreError], *, others: bool, partial: bool) -> list[dict[str, Any]]:
     """Tell each store that cannot be read, and end unless `partial`: records that name them.
 
     others: there are stores that can be read. Raises Exit.
@@ -39,9 +37,7 @@ def tell_unread(
         if others:
             say("nothing is done; --partial goes on without what cannot be read")
         raise Exit(max(map(exit_code_of, unread.values())))
-    return [
-        {"type": UNREAD, "store": root, "reason": error.message} for root, error in unread.items()
-    ]
+    return [{"type": UNREAD, "store": root, "reason": error.message} for root, error in unread.items()]
 
 
 def unread_text(record: Mapping[str, Any]) -> str:

@@ -86,9 +86,7 @@ class Limits(Options):
 
     quick: Annotated[
         bool,
-        Option(
-            "--quick/--deep", help="Structure and ends only, no CRC; or all of it (the default)."
-        ),
+        Option("--quick/--deep", help="Structure and ends only, no CRC; or all of it (the default)."),
     ] = False
     sample: Annotated[
         float | None,
@@ -262,9 +260,7 @@ def _stopping() -> Iterator[list[bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _verdict(
-    path: Path, asked: Asked, resume: Path | None, common: Common, stop: list[bool]
-) -> tuple[Path, Verdict]:
+def _verdict(path: Path, asked: Asked, resume: Path | None, common: Common, stop: list[bool]) -> tuple[Path, Verdict]:
     """The root of the store that `path` is, or is in, and what is found of `path`."""
     from ..store.errors import InvalidInput
     from .verify_part import part_of
@@ -302,9 +298,7 @@ def _verify(path: Path, asked: Asked, common: Common, stop: list[bool]) -> Verdi
 
         with log_progress(store, common) as tell:
             scope = Scope(**asked._asdict())
-            return verify(
-                store, scope, progress=tell, stop=lambda: bool(stop), jobs=common.jobs or 1
-            )
+            return verify(store, scope, progress=tell, stop=lambda: bool(stop), jobs=common.jobs or 1)
 
 
 @contextmanager
@@ -315,9 +309,7 @@ def log_progress(store: Store, common: Common) -> Iterator[Callable[[int], None]
         yield bar.positions(files.start)
 
 
-def _tell(
-    path: Path, verdict: Verdict, resume: Path | None, common: Common, *, whole: bool
-) -> None:
+def _tell(path: Path, verdict: Verdict, resume: Path | None, common: Common, *, whole: bool) -> None:
     """What belongs on stderr. whole: of a store, not of a part of one."""
     if verdict.stopped_at is not None and resume is not None:
         common.warn(f"{path}: not finished; run the same command again to go on")

@@ -134,9 +134,7 @@ def _part(root: Path, path: Path, whole: Path, config: BrokerConfig) -> Part | N
         return None
     logs, inside = layout.commit_log_directories, whole.relative_to(root).parts
     group = _GROUPS.get(inside[0].partition(".")[0])
-    if inside[0].startswith(DLEDGER_PREFIX) or any(
-        _inside(whole, log) or _inside(log, whole) for log in logs
-    ):
+    if inside[0].startswith(DLEDGER_PREFIX) or any(_inside(whole, log) or _inside(log, whole) for log in logs):
         group = _LOG
     elif whole.name.partition(".")[0] in _TIMER_FILES:
         group = "timer"

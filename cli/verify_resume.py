@@ -74,10 +74,7 @@ class Resume:
         if saved["asked"] != asked:
             hint = "go on with the options that the run began with, or name another file"
             raise InvalidInput("--resume: that run had other options", path=path, hint=hint)
-        findings = [
-            Finding(**{**row, "severity": Severity[row["severity"].upper()]})
-            for row in saved["findings"]
-        ]
+        findings = [Finding(**{**row, "severity": Severity[row["severity"].upper()]}) for row in saved["findings"]]
         facts = _facts_of(saved["facts"])
         return cls(path, root, asked, int(saved["position"]), findings, facts)
 
@@ -96,9 +93,7 @@ class Resume:
                 return (finding.topic, finding.queue_id) in verdict.facts.missing
             return told[finding.code].group in _READ_WHOLE
 
-        earlier = [
-            f for f in self.findings if not again(f) and (f.code, f.path, f.offset) not in here
-        ]
+        earlier = [f for f in self.findings if not again(f) and (f.code, f.path, f.offset) not in here]
         findings = [*verdict.findings, *earlier]
         findings.sort(key=order)
         return replace(verdict, status=status_of(findings), findings=findings)

@@ -124,9 +124,7 @@ def _what_now(path: Path | str, verdict: Verdict, given: Given, verbose: bool) -
         tidy = [] if verdict.live else tidying_commands(verdict.findings, path, given)
         yield from _nothing_urgent(verdict, [] if verdict.unmendable else tidy, verbose)
         return
-    commands = next_commands(
-        about, path, given, whole=not verdict.unread, unmendable=verdict.unmendable
-    )
+    commands = next_commands(about, path, given, whole=not verdict.unread, unmendable=verdict.unmendable)
     plan = any("--apply" in each.words for each in commands)
     now = "a start recovers it; so does this."
     if any(f.severity >= Severity.ERROR for f in about):

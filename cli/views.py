@@ -117,9 +117,7 @@ def _cancel(row: Record, common: Common) -> str:
     return f"  cancels nothing  {escape(row['cancels'])}  at {row['position']}: {row['reason']}"
 
 
-def _folded(
-    rows: list[Record], text: Callable[[Record, Common], str], common: Common
-) -> Iterator[str]:
+def _folded(rows: list[Record], text: Callable[[Record, Common], str], common: Common) -> Iterator[str]:
     """The first of the rows; all with --verbose."""
     shown = rows if common.verbose else rows[:_SHOWN]
     for row in shown:
@@ -157,8 +155,7 @@ def _pop_text(record: Record, common: Common) -> Iterator[str]:
     for row in record["revive_queues"]:
         read = "not known" if row["reached"] is None else f"{row['reached']:,}"
         yield (
-            f"  {escape(row['topic'])}/{row['queue_id']}: a broker reads on at {read},"
-            f" the newest is {row['newest']:,}"
+            f"  {escape(row['topic'])}/{row['queue_id']}: a broker reads on at {read}, the newest is {row['newest']:,}"
         )
     rows = [row for row in record["messages"] if common.verbose or row["state"] != "returned"]
     yield from _folded(rows, _popped, common)

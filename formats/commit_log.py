@@ -67,8 +67,7 @@ class Frame:
 
 
 _LATER = frozenset(
-    {"flag", "reconsume_times"}
-    | {f"{host}_host.{part}" for host in ("born", "store") for part in ("ip", "address")}
+    {"flag", "reconsume_times"} | {f"{host}_host.{part}" for host in ("born", "store") for part in ("ip", "address")}
 )
 #: What has to hold of a record in a plain log besides what the frame says. Spec 1.14.
 IN_FRAME = Rules(("body", "body_crc"), later=_LATER)

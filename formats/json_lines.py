@@ -171,9 +171,7 @@ class JsonLines:
         data = b"".join(line for line in lines if line is not None)
         return Part(some.start, np.frombuffer(data, np.uint8), ends)
 
-    def _piece(
-        self, piece: tuple[int, int, int, int], some: slice, constants: bytes
-    ) -> Iterable[str | None]:
+    def _piece(self, piece: tuple[int, int, int, int], some: slice, constants: bytes) -> Iterable[str | None]:
         """What a piece is in each of some rows; None: the row is odd."""
         kind, column, a, b = piece
         if kind == Kind.CONSTANT:

@@ -65,9 +65,7 @@ def describe() -> str:
     )
 
 
-def run(
-    operation: Operation, arrays: Sequence[npt.NDArray[Any]], numbers: Sequence[int] = ()
-) -> int:
+def run(operation: Operation, arrays: Sequence[npt.NDArray[Any]], numbers: Sequence[int] = ()) -> int:
     """Do one operation over arrays; those that are written are C-contiguous. Returns its answer.
 
     Raises ValueError for arguments that make no sense: a range outside its buffer, say.
@@ -113,9 +111,7 @@ class _Library:
             ctypes.c_size_t,
         )
 
-    def __call__(
-        self, operation: int, arrays: Sequence[npt.NDArray[Any]], numbers: Sequence[int]
-    ) -> int:
+    def __call__(self, operation: int, arrays: Sequence[npt.NDArray[Any]], numbers: Sequence[int]) -> int:
         places = [array.__array_interface__["data"][0] for array in arrays]
         spans = np.array([*zip(places, [array.nbytes for array in arrays], strict=True)], np.uint64)
         given = np.array(numbers, np.int64)

@@ -103,9 +103,7 @@ _ALL = (
     ),
     Kind("batch-consume-queue", "batch_consume_queue_unit", (("unit", batch_consume_queue.UNIT),)),
     Kind("compaction-log", "message", (("message", message.MESSAGE), ("blank", blank.BLANK))),
-    Kind(
-        "sparse-consume-queue", "sparse_consume_queue_unit", (("unit", sparse_consume_queue.UNIT),)
-    ),
+    Kind("sparse-consume-queue", "sparse_consume_queue_unit", (("unit", sparse_consume_queue.UNIT),)),
     Kind(
         "index-file",
         "index_item",

@@ -73,9 +73,5 @@ TOPIC_BYTES_MAX_V1 = 127
 PROPERTIES_BYTES_MAX = 32767
 #: Most bytes of a record around its body: two IPv6 hosts, the longest topic of version 2.
 BYTES_AROUND_BODY_MAX = (
-    SMALLEST
-    + 2 * (HOST_V6.sizeof() - HOST_V4.sizeof())
-    + Int16sb.sizeof()
-    - Int8sb.sizeof()
-    + 2 * PROPERTIES_BYTES_MAX
+    SMALLEST + 2 * (HOST_V6.sizeof() - HOST_V4.sizeof()) + Int16sb.sizeof() - Int8sb.sizeof() + 2 * PROPERTIES_BYTES_MAX
 )

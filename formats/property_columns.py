@@ -110,9 +110,7 @@ class _NativeItems:
         found = self._values(name)
         if found is None:
             count = len(self._texts)
-            return Ragged(
-                self._texts.buffer, np.zeros(count, np.int64), np.full(count, -1, np.int64)
-            )
+            return Ragged(self._texts.buffer, np.zeros(count, np.int64), np.full(count, -1, np.int64))
         return Ragged(self._texts.buffer, found[0], found[1], self._noted(name.encode()))
 
     def _noted(self, name: bytes) -> Noted:
@@ -229,9 +227,7 @@ class Items:
         return bool(len(self._items_named(name)[0]))
 
     def _find(self, name: str) -> Ragged:
-        out = Ragged(
-            self._blob, np.zeros(self._count, np.int64), np.full(self._count, -1, np.int64)
-        )
+        out = Ragged(self._blob, np.zeros(self._count, np.int64), np.full(self._count, -1, np.int64))
         item, record = self._items_named(name)
         skip = len(name.encode()) + 2
         begin = self._cuts[item] + skip
@@ -448,11 +444,7 @@ def noting_values(field: str, wanted: Iterable[str]) -> Noting | None:
     are none, or too many.
     """
     names = tuple(name.encode() for name in sorted(set(wanted)))
-    return (
-        Noting(itemized=field, names=names, values=len(names))
-        if 0 < len(names) <= NAMES_MAX
-        else None
-    )
+    return Noting(itemized=field, names=names, values=len(names)) if 0 < len(names) <= NAMES_MAX else None
 
 
 def joined(parts: Sequence[Ragged]) -> Ragged:

@@ -21,9 +21,7 @@ TABLES = (
             JsonField("groupRetryPolicy", "object", "when a message comes again; 5.x"),
             JsonField("brokerId", "integer", "broker that is consumed from"),
             JsonField("whichBrokerWhenConsumeSlowly", "integer", "broker for slow consumers"),
-            JsonField(
-                "notifyConsumerIdsChangedEnable", "boolean", "members are notified of changes"
-            ),
+            JsonField("notifyConsumerIdsChangedEnable", "boolean", "members are notified of changes"),
             JsonField("groupSysFlag", "integer", "flags; 5.x"),
             JsonField("consumeTimeoutMinute", "integer", "minutes; 5.x"),
             JsonField("subscriptionDataSet", "array", "what the group subscribes to; 5.x"),

@@ -78,9 +78,7 @@ def _zsh_lines(commands: list[Command]) -> Iterator[str]:
             yield "        '1: :->command' '*:: :->rest'"
             yield "    case $state in"
             yield "        command) _values command \\"
-            rows = [
-                f"            {_zsh_quoted(f'{c.word}[{_zsh_text(c.summary)}]')}" for c in below
-            ]
+            rows = [f"            {_zsh_quoted(f'{c.word}[{_zsh_text(c.summary)}]')}" for c in below]
             yield " \\\n".join(rows) + " ;;"
             yield "        rest) case $line[1] in"
             for c in below:
@@ -107,13 +105,7 @@ def _zsh_quoted(text: str) -> str:
 def _zsh_option(option: Parameter) -> Iterator[str]:
     value = ""
     if option.takes_value:
-        action = (
-            f"({' '.join(option.choices)})"
-            if option.choices
-            else "_files"
-            if option.is_path
-            else ""
-        )
+        action = f"({' '.join(option.choices)})" if option.choices else "_files" if option.is_path else ""
         value = f":{_zsh_text(option.metavar)}:{action}"
     for name in option.names:
         times = "*" if option.repeatable else ""

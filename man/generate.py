@@ -59,11 +59,7 @@ def contents() -> Iterator[tuple[Path, str]]:
 def stale() -> list[Path]:
     """Files that are not what would be written, and pages that nothing writes."""
     wanted = dict(contents())
-    different = [
-        path
-        for path, text in wanted.items()
-        if not path.exists() or path.read_text("utf-8") != text
-    ]
+    different = [path for path, text in wanted.items() if not path.exists() or path.read_text("utf-8") != text]
     pages = {path for number in (1, 5) for path in (ROOT / "man" / f"man{number}").glob("*.*")}
     return different + sorted(pages - wanted.keys())
 

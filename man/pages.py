@@ -53,8 +53,7 @@ def man1(command: Command, commands: list[Command]) -> str:
 
 def _synopsis(command: Command) -> Iterator[str]:
     words = " ".join(
-        f"\\fI{roff(a.metavar)}\\fR" if a.required else f"[\\fI{roff(a.metavar)}\\fR]"
-        for a in command.arguments
+        f"\\fI{roff(a.metavar)}\\fR" if a.required else f"[\\fI{roff(a.metavar)}\\fR]" for a in command.arguments
     )
     tail = "\\fICOMMAND\\fR \\&..." if command.is_group else words
     yield f"\\fB{roff(command.name)}\\fR [\\fIOPTIONS\\fR] {tail}".rstrip()

@@ -20,9 +20,7 @@ __all__ = ["register", "session"]
 
 
 @contextmanager
-def session(
-    master: str = "local[*]", settings: Mapping[str, str] | None = None
-) -> Iterator[SparkSession]:
+def session(master: str = "local[*]", settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """A Spark session on `master`, stopped at the end; what it kept on disk is removed then.
 
     settings: Spark options by name; they win over ours. Where there is no Java of 17 or later, that of

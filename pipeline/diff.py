@@ -35,9 +35,7 @@ Differences = list[dict[str, Any]]
 """A row for each queue that differs: where first, how, and how often."""
 
 
-def pairs_of(
-    a: Sequence[str], b: Sequence[str]
-) -> tuple[dict[str, str], dict[str, str], list[str]]:
+def pairs_of(a: Sequence[str], b: Sequence[str]) -> tuple[dict[str, str], dict[str, str], list[str]]:
     """The name of the pair of each store in `a` and in `b`, and the names that have no partner.
 
     One store is the partner of the other one; of several those whose paths, below what all of
@@ -73,8 +71,7 @@ def here(
     are passed over.
     """
     return _all(
-        compare(*_asks(pair, config), name, note, (within or {}).get(name))
-        for name, pair in _pairs(a, b).items()
+        compare(*_asks(pair, config), name, note, (within or {}).get(name)) for name, pair in _pairs(a, b).items()
     )
 
 
@@ -98,9 +95,7 @@ def _all(pairs: Iterable[Compared]) -> tuple[Differences, Unsound]:
     return rows, unsound
 
 
-def on_spark(
-    spark: SparkSession, a: Pairs, b: Pairs, config: Mapping[str, str]
-) -> tuple[Differences, Unsound]:
+def on_spark(spark: SparkSession, a: Pairs, b: Pairs, config: Mapping[str, str]) -> tuple[Differences, Unsound]:
     """The same by tasks. Raises the error that one met, or JobFailed."""
     from .tasks import run_tasks
 

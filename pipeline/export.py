@@ -81,12 +81,8 @@ def export(
             {
                 "job": what,
                 REPLACES: bool(found.files) and overwrites,
-                "files": sorted(
-                    (file for one in done for file in one["files"]), key=itemgetter("path")
-                ),
-                "damage": sorted(
-                    [*lost, *(lost for one in done for lost in one["damage"])], key=_place
-                ),
+                "files": sorted((file for one in done for file in one["files"]), key=itemgetter("path")),
+                "damage": sorted([*lost, *(lost for one in done for lost in one["damage"])], key=_place),
                 "skipped": sum(one["skipped"] for one in done),
                 "marked": sum(one["marked"] for one in done),
                 "ranges": [_range(root, one) for root, one in ranges.items()],
@@ -200,9 +196,7 @@ def tasks_of(asked: Asked, how: ExportHow, stage: Stage, parts: Sequence[LogPart
 def write(task: Task) -> Written:
     """One task, where it runs. Raises StoreError."""
     how = dict(task["how"])
-    made = ExportHow(
-        **how | {"kind": FileKind(**how["kind"]), "on_damage": OnDamage(how["on_damage"])}
-    )
+    made = ExportHow(**how | {"kind": FileKind(**how["kind"]), "on_damage": OnDamage(how["on_damage"])})
     parts = [LogPart.of(part) for part in task["parts"]]
     stage = Stage(Path(task["stage"]), Files())
     return _written(Ask.of(task["asked"]), parts, made, stage, task["number"])

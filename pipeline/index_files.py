@@ -63,9 +63,7 @@ def slices_of(counts: Sequence[int], items_per_file: int) -> Iterator[list[Slice
         ]
 
 
-def make_index_file(
-    place: Place, file: int, slices: Sequence[Slice], parts: Sequence[AnyPart]
-) -> IndexPart:
+def make_index_file(place: Place, file: int, slices: Sequence[Slice], parts: Sequence[AnyPart]) -> IndexPart:
     """Index file number `file` of a store from its items, as `slices_of` has them.
 
     Raises NoSpace, Unreadable.

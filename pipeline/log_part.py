@@ -143,10 +143,7 @@ class PartRows:
         names = list(self._topics)
         keys = zip(*(column[first].tolist() for column in columns), strict=True)
         places = zip(first.tolist(), ends.tolist(), strict=True)
-        found = {
-            FileKey(names[number], *queue): place
-            for (number, *queue), place in zip(keys, places, strict=True)
-        }
+        found = {FileKey(names[number], *queue): place for (number, *queue), place in zip(keys, places, strict=True)}
         return LogPart(rows, found, items)
 
 

@@ -35,9 +35,7 @@ def ships_code(master: str) -> bool:
 
 def stays_on_loopback(master: str) -> bool:
     """Whether no process of another machine takes part."""
-    return is_local(master) or (
-        bool(places_of(master)) and all(_is_loopback(host) for host, _ in places_of(master))
-    )
+    return is_local(master) or (bool(places_of(master)) and all(_is_loopback(host) for host, _ in places_of(master)))
 
 
 def places_of(master: str) -> list[tuple[str, int]]:
@@ -61,9 +59,7 @@ def check_reachable(master: str) -> None:
         else:
             return
     if failed:
-        raise SparkUnavailable(
-            f"no Spark answers at {failed}", hint="check --master, and that the cluster runs"
-        )
+        raise SparkUnavailable(f"no Spark answers at {failed}", hint="check --master, and that the cluster runs")
 
 
 def _is_loopback(host: str) -> bool:

@@ -131,9 +131,7 @@ def plan_of(
     return Plan(tuple(stores))
 
 
-def _store_plan(
-    root: Path, folder: str, config: BrokerConfig, broker_version: str | None
-) -> StorePlan:
+def _store_plan(root: Path, folder: str, config: BrokerConfig, broker_version: str | None) -> StorePlan:
     layout = Layout.open(root, config)
     if layout.rocksdb_queues:
         raise Unsupported("queues in RocksDB cannot be rebuilt", path=layout.consume_queue)

@@ -84,9 +84,7 @@ def make_queue_file(place: Place, key: FileKey, parts: Sequence[AnyPart]) -> Que
     path = (writer.directory / file_name(start)).relative_to(place.folder).as_posix()
     count = len(rows) - duplicates
     told = (count, end - first - count, duplicates)
-    return QueueFile(
-        place.attempt, path, place.number, key.topic, key.queue_id, start, first, end, *told
-    )
+    return QueueFile(place.attempt, path, place.number, key.topic, key.queue_id, start, first, end, *told)
 
 
 def _in_order(rows: Rows) -> tuple[Rows, Rows, int]:
@@ -108,9 +106,7 @@ def _in_order(rows: Rows) -> tuple[Rows, Rows, int]:
     return offset, units, duplicates
 
 
-def close_gaps(
-    files: Iterable[QueueFile], place_of: Callable[[QueueFile], Place]
-) -> list[QueueFile]:
+def close_gaps(files: Iterable[QueueFile], place_of: Callable[[QueueFile], Place]) -> list[QueueFile]:
     """The files in order, each filled up whose queue goes on behind it: a broker takes an empty
     unit for the end of the queue. place_of: where a file is. Raises NoSpace, Unreadable."""
     found = sorted(files, key=attrgetter("queue", "start"))

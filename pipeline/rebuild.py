@@ -150,9 +150,7 @@ def _share(store: StorePlan) -> int:
     return store.bytes // _BEHIND
 
 
-def _answers(
-    run: Run, name: str, tasks: Sequence[Task], sizes: Sequence[int]
-) -> Iterator[tuple[Task, dict[str, Any]]]:
+def _answers(run: Run, name: str, tasks: Sequence[Task], sizes: Sequence[int]) -> Iterator[tuple[Task, dict[str, Any]]]:
     """Each task with its answer. Raises the first error."""
     if not tasks:
         return

@@ -70,9 +70,7 @@ def complete(stage: Stage, plan: Plan, made: Made) -> None:
             "plan": asdict(plan),
             "queues": queues,
             "damage": _damage(plan, made.found),
-            "index": [
-                {"store": part.store, "path": path, "items": part.items} for part, path in index
-            ],
+            "index": [{"store": part.store, "path": path, "items": part.items} for part, path in index],
             "singles": singles,
         }
     )

@@ -80,9 +80,7 @@ def make(task: Task) -> dict[str, Any]:
     files: list[QueueFile] = []
     index = []
     if "bucket" in task:
-        parts: list[AnyPart] = [
-            _some(SavedPart.open(folder), task["bucket"], task["buckets"]) for folder in folders
-        ]
+        parts: list[AnyPart] = [_some(SavedPart.open(folder), task["bucket"], task["buckets"]) for folder in folders]
         files = [make_queue_file(place, key, parts) for key in keys_of(parts)]
     else:
         unopened = [SavedPart(folder, {}) for folder in folders]

@@ -136,9 +136,7 @@ def require_packages(master: str = "local") -> None:
             )
 
 
-def options(
-    master: str, folder: Path, settings: Mapping[str, str], java: str = _JAVA
-) -> dict[str, str]:
+def options(master: str, folder: Path, settings: Mapping[str, str], java: str = _JAVA) -> dict[str, str]:
     """The Spark options for `master`: ours, overridden by `settings`. Scratch is in `folder`.
 
     java: options of our JVM.
@@ -184,9 +182,7 @@ def find_java() -> Path:
 def java_version(java: str) -> int:
     """The feature version of a `java` executable (8, 17, 21 …), 0 where it does not tell."""
     try:
-        answer = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=60, check=True
-        )
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):
         return 0
     found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)

@@ -59,9 +59,7 @@ def answer(
         raise failure from error
 
 
-def _rows(
-    spark: SparkSession, needed: Needed, stores: Sequence[str], options: Mapping[str, str]
-) -> DataFrame:
+def _rows(spark: SparkSession, needed: Needed, stores: Sequence[str], options: Mapping[str, str]) -> DataFrame:
     """All columns of a view, null where they are not needed.
 
     A view that is read twice takes no filters from Spark, which keeps those of the last.
@@ -77,16 +75,11 @@ def _rows(
         reader = reader.option("on_damage", FAIL_UNREADABLE)
     rows = reader.option("fields", ",".join(fields)).load()
     return rows.select(
-        *(
-            col(name) if name in fields else lit(None).cast(sql).alias(name)
-            for name, sql in view.columns.items()
-        )
+        *(col(name) if name in fields else lit(None).cast(sql).alias(name) for name, sql in view.columns.items())
     )
 
 
-def lacking(
-    spark: SparkSession, asked: Asked, stores: Sequence[str], options: Mapping[str, str]
-) -> Lacking:
+def lacking(spark: SparkSession, asked: Asked, stores: Sequence[str], options: Mapping[str, str]) -> Lacking:
     """What a query's views have not read of these stores, and how many bodies there are not sound.
 
     The sources are read once more for it. Raises JobFailed, StoreError.

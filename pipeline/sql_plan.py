@@ -124,16 +124,9 @@ def needed_of(plan: str) -> tuple[Needed, ...]:
     ('topic',)
     """
     lines = [line for line in plan.splitlines() if line.strip()]
-    leaves = [
-        (number, view) for number, line in enumerate(lines) if (view := _view_of(line)) is not None
-    ]
+    leaves = [(number, view) for number, line in enumerate(lines) if (view := _view_of(line)) is not None]
     own = {number for number, _ in leaves}
-    used = {
-        ident
-        for number, line in enumerate(lines)
-        if number not in own
-        for ident in _USED.findall(line)
-    }
+    used = {ident for number, line in enumerate(lines) if number not in own for ident in _USED.findall(line)}
     times = Counter(view.name for _, view in leaves)
     columns: dict[str, set[str]] = {name: set() for name in times}
     for number, view in leaves:

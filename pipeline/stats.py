@@ -48,24 +48,18 @@ def count(task: Task) -> list[Any]:
     return count_part(ask, LogPart.of(task["part"]), task["by"]).to_json()
 
 
-def count_on(
-    spark: SparkSession, tasks: Sequence[Task], by: Sequence[str]
-) -> tuple[Counted, dict[str, StoreError]]:
+def count_on(spark: SparkSession, tasks: Sequence[Task], by: Sequence[str]) -> tuple[Counted, dict[str, StoreError]]:
     """All tasks together; with the store first where `by` begins with it. Raises JobFailed."""
     from .tasks import run_tasks
 
     return joined(tasks, run_tasks(spark, "stats:count", tasks), by)
 
 
-def joined(
-    tasks: Sequence[Task], answers: Sequence[Any], by: Sequence[str]
-) -> tuple[Counted, dict[str, StoreError]]:
+def joined(tasks: Sequence[Task], answers: Sequence[Any], by: Sequence[str]) -> tuple[Counted, dict[str, StoreError]]:
     """The answers added up, without stores that could not be read. Raises LimitExceeded."""
     total = Counted(Stats(by))
     unread = {
-        task["root"]: answer
-        for task, answer in zip(tasks, answers, strict=True)
-        if isinstance(answer, StoreError)
+        task["root"]: answer for task, answer in zip(tasks, answers, strict=True) if isinstance(answer, StoreError)
     }
     for task, answer in zip(tasks, answers, strict=True):
         if task["root"] not in unread:

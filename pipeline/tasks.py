@@ -1,9 +1,9 @@
 """Work that is a task per store: `mapInArrow` runs any of it, an answer a task. A data source in Python
 would have Spark start three more kinds of Python processes for its plan, and half a second of each.
 
-Small tasks share a task of Spark, by bytes, and large ones start first. What a task is given and what it answers are JSON, or bytes that stay where tasks run. A store that
-cannot be read is an answer, too: it ends nothing else. Rows name a store by its number: a path may
-have bytes that are no text in Arrow and in Java.
+Small tasks share a task of Spark, by bytes, and large ones start first. What a task is given and what it answers are
+JSON, or bytes that stay where tasks run. A store that cannot be read is an answer, too: it ends nothing else. Rows name
+a store by its number: a path may have bytes that are no text in Arrow and in Java.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 Task = dict[str, Any]
 """`root`: the store it is about; all else as its function wants it."""
-_SCHEMA = pa.schema(
-    {"task": pa.int32(), "store": pa.int32(), "answer": pa.string(), "data": pa.binary()}
-)
+_SCHEMA = pa.schema({"task": pa.int32(), "store": pa.int32(), "answer": pa.string(), "data": pa.binary()})
 _COLUMNS = "task int, store int, answer string, data binary"
 
 SHARE_BYTES = 256 << 20
@@ -46,9 +44,7 @@ class TaskReader:
     What goes to workers is the JSON of each share: number, number of the store, and the task, of some.
     """
 
-    def __init__(
-        self, function: str, tasks: Sequence[Task], shares: Sequence[Sequence[int]] | None = None
-    ) -> None:
+    def __init__(self, function: str, tasks: Sequence[Task], shares: Sequence[Sequence[int]] | None = None) -> None:
         self._function = function
         stores = stores_among(tasks)
         self.shares = [

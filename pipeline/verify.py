@@ -210,9 +210,7 @@ def judged_rows(rows: pa.Table, tasks: Sequence[Task]) -> pa.Table:
     return pa.table({"task": task, "answer": [json.dumps(answer)]})
 
 
-def joined(
-    roots: Iterable[str], answers: Iterable[tuple[str, Any]]
-) -> list[tuple[str, Verdict | StoreError]]:
+def joined(roots: Iterable[str], answers: Iterable[tuple[str, Any]]) -> list[tuple[str, Verdict | StoreError]]:
     """The answers about stores as verdicts, in the order of the stores."""
     found = dict(answers)
     return [(root, _verdict_of(found[root])) for root in dict.fromkeys(roots)]

@@ -46,9 +46,7 @@ class Rows:
         own = vars(self)
         own.update(zip(self.FIELDS, fields, strict=False), **named)
         wrong = len(fields) > len(self.FIELDS) or not named.keys() <= self.FIELDS.keys()
-        if wrong or (
-            len(own) < len(self.FIELDS) and not all(hasattr(self, n) for n in self.FIELDS)
-        ):
+        if wrong or (len(own) < len(self.FIELDS) and not all(hasattr(self, n) for n in self.FIELDS)):
             raise TypeError(f"{type(self).__name__} has the fields {', '.join(self.FIELDS)}")
 
     def __len__(self) -> int:
@@ -283,9 +281,7 @@ def _word(strings: Ragged, rows: Ints | slice, at: int) -> npt.NDArray[np.uint64
     return _keep_front(words, unused)
 
 
-def _keep_front(
-    words: npt.NDArray[np.uint64], unused_bits: npt.NDArray[np.uint64]
-) -> npt.NDArray[np.uint64]:
+def _keep_front(words: npt.NDArray[np.uint64], unused_bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Clear the last bytes in memory order, on machines of either byte order."""
     if np.little_endian:
         return words & (_ALL >> unused_bits)

@@ -121,9 +121,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 """What the system says of a disk or a quota that is full."""
 
 
-def from_os_error(
-    error: OSError, path: str | PathLike[str], doing: str = "cannot read"
-) -> StoreError:
+def from_os_error(error: OSError, path: str | PathLike[str], doing: str = "cannot read") -> StoreError:
     """The error of this tree that fits an `OSError` met at `path` while `doing`."""
     if error.errno == errno.ENOENT:
         return Missing("no such file or directory", path=path)
@@ -136,6 +134,4 @@ def one_line(text: str) -> str:
     """`text` with control characters escaped: a path or a topic may hold any of them."""
     if text.isprintable():
         return text
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
-    )
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)

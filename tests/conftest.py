@@ -22,9 +22,7 @@ from .stores import unpack
 
 # A fast run takes the same few examples every time. Slow ones follow MQSTORE_SEED: the scripts hand it
 # to hypothesis too (`--hypothesis-profile=seeded --hypothesis-seed=…`), for all tests that have examples.
-hypothesis.settings.register_profile(
-    "fixed", deadline=None, derandomize=True, database=None, max_examples=20
-)
+hypothesis.settings.register_profile("fixed", deadline=None, derandomize=True, database=None, max_examples=20)
 hypothesis.settings.register_profile("seeded", deadline=None, database=None)
 hypothesis.settings.load_profile("fixed")
 
@@ -40,9 +38,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--rewrite`: store what a command printed instead of comparing with it; and `--one-in`."""
-    parser.addoption(
-        "--rewrite", action="store_true", help="rewrite the expectations in tests/testdata"
-    )
+    parser.addoption("--rewrite", action="store_true", help="rewrite the expectations in tests/testdata")
     parser.addoption(
         "--one-in",
         type=int,

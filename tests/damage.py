@@ -96,10 +96,7 @@ class Damage:
 
 
 KINDS: dict[str, Corrupt | None] = {
-    **{
-        spoil.__name__: spoil
-        for spoil in (flip_bit, zero_page, garbage, truncate, torn_tail, wrong_size)
-    },
+    **{spoil.__name__: spoil for spoil in (flip_bit, zero_page, garbage, truncate, torn_tail, wrong_size)},
     "stale_record": None,
 }
 #: The file is gone, not its bytes.
@@ -107,9 +104,7 @@ DROP_FILE = "drop_file"
 ALL_KINDS = (*KINDS, DROP_FILE)
 
 
-def spoil_file(
-    path: Path, kind: str, rng: random.Random, records: Sequence[tuple[int, int]] = ()
-) -> None:
+def spoil_file(path: Path, kind: str, rng: random.Random, records: Sequence[tuple[int, int]] = ()) -> None:
     """Spoil one of the records (offset, size) of a file, or any bytes where it has none."""
     before = path.read_bytes()
     last = records[-1] if records and kind == torn_tail.__name__ else None
@@ -143,9 +138,7 @@ def _difference(before: bytes, after: bytes) -> tuple[int, int]:
     return (int(differing[0]), int(differing[-1]) + 1) if len(differing) else (0, 0)
 
 
-def damage(
-    victim: Victim, rng: random.Random, *, kind: str | None = None, path: Path | None = None
-) -> Damage:
+def damage(victim: Victim, rng: random.Random, *, kind: str | None = None, path: Path | None = None) -> Damage:
     """Damage one file (default: one of the log) in one way (default: any), and say what it cost."""
     kind = kind or rng.choice(ALL_KINDS)
     path = path or rng.choice(victim.log_files())
@@ -160,7 +153,6 @@ def damage(
     spoiled = frozenset(
         span.position
         for span in spans
-        if before[span.offset : span.offset + span.size]
-        != after[span.offset : span.offset + span.size]
+        if before[span.offset : span.offset + span.size] != after[span.offset : span.offset + span.size]
     )
     return Damage(kind, path, first, end - first, spoiled)

@@ -46,9 +46,7 @@ class Entries:
     log_end: int
     positions: list[int]
     units: dict[Queue, dict[int, tuple[int, int]]] = field(default_factory=dict)
-    change: dict[str, dict[bytes, bytes | None]] = field(
-        default_factory=lambda: {UNITS: {}, BOUNDS: {}}
-    )
+    change: dict[str, dict[bytes, bytes | None]] = field(default_factory=lambda: {UNITS: {}, BOUNDS: {}})
 
     @classmethod
     def of(cls, place: Path, victim: Victim) -> Entries:
@@ -245,9 +243,7 @@ class DatabaseMishap:
         place = str(found.relative_to(root))
         if chance.random() < 0.6:
             return cls("entries", chance.choice(ENTRIES).__name__, place)
-        there = {
-            kind: sorted(p.name for p in found.glob(pattern)) for kind, pattern in FILES.items()
-        }
+        there = {kind: sorted(p.name for p in found.glob(pattern)) for kind, pattern in FILES.items()}
         kinds = [kind for kind, names in there.items() if names]
         weights = [3 if kind in ("manifest", "table") else 1 for kind in kinds]
         where = chance.choices([*kinds, _DIRECTORY], [*weights, 2])[0]

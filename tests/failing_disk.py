@@ -2,8 +2,8 @@
 
     answers = run([["dump", str(store)]], [Bad(path, 8192, 4096)], tmp_path)
 
-All commands of one call run in one process, a fork of one that is kept. `fail_here` does the same to this process, for reads by
-pread(2) alone.
+All commands of one call run in one process, a fork of one that is kept. `fail_here` does the same to this process, for
+reads by pread(2) alone.
 """
 
 from __future__ import annotations
@@ -90,9 +90,7 @@ def library() -> Path:
     return made
 
 
-def run(
-    commands: Iterable[Sequence[str]], bad: Iterable[Bad], folder: Path, below: Path | None = None
-) -> list[Answer]:
+def run(commands: Iterable[Sequence[str]], bad: Iterable[Bad], folder: Path, below: Path | None = None) -> list[Answer]:
     """Run command lines on a disk with bad ranges. below: count what is read in it: see `counted`."""
     ranges = folder / "bad"
     ranges.write_text("".join(f"{b.offset} {b.length} {b.error} {b.path.resolve()}\n" for b in bad))

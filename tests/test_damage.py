@@ -35,9 +35,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pair]:
 @pytest.mark.few(16)
 @pytest.mark.parametrize("name", STORES)
 @pytest.mark.parametrize("kind", ALL_KINDS)
-def test_one_file_changes_and_spoils_records(
-    name: str, kind: str, pair: Callable[[str], Pair]
-) -> None:
+def test_one_file_changes_and_spoils_records(name: str, kind: str, pair: Callable[[str], Pair]) -> None:
     untouched, victim = pair(name)
     hurt = damage(victim, random.Random(kind), kind=kind)
     changed = []

@@ -188,9 +188,7 @@ def test_links_of_the_specification_lead_somewhere() -> None:
             assert (path.parent / link).exists(), f"{path.name}: {link}"
 
 
-@pytest.mark.parametrize(
-    "words", ["the contract", "repair answers", "shared/", "stop 9", "(design"]
-)
+@pytest.mark.parametrize("words", ["the contract", "repair answers", "shared/", "stop 9", "(design"])
 def test_code_speaks_of_nothing_that_a_reader_does_not_have(words: str) -> None:
     """What the project was made from lies elsewhere; what of it a reader needs is in docs/."""
     paths = [p for f in ("formats", "store", "pipeline", "cli") for p in (ROOT / f).rglob("*.py")]

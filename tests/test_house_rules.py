@@ -67,9 +67,7 @@ CHANGES_OF_PATH = {
 
 # Built from pieces, so that this file does not hold what it looks for.
 MACHINE_PATHS = re.compile("/" + r"(work|root|farm|home/\w+)/")
-REGISTRY_HOSTS = re.compile(
-    r"(pypi\.|pythonhosted\.|registry\.npm|repo1?\.maven|static\.crates|deb\.debian)" + r"\w"
-)
+REGISTRY_HOSTS = re.compile(r"(pypi\.|pythonhosted\.|registry\.npm|repo1?\.maven|static\.crates|deb\.debian)" + r"\w")
 LEFT_OPEN = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX)\b(?!X)")
 
 
@@ -196,9 +194,7 @@ def yields(node: ast.AST) -> bool:
     """Whether a statement hands something on, itself, not in a function that it makes."""
     if isinstance(node, ast.FunctionDef | ast.Lambda):
         return False
-    return isinstance(node, ast.Yield | ast.YieldFrom) or any(
-        map(yields, ast.iter_child_nodes(node))
-    )
+    return isinstance(node, ast.Yield | ast.YieldFrom) or any(map(yields, ast.iter_child_nodes(node)))
 
 
 def test_no_block_of_a_context_is_open_while_a_generator_waits() -> None:
@@ -209,9 +205,7 @@ def test_no_block_of_a_context_is_open_while_a_generator_waits() -> None:
         for function in nodes(path):
             if not isinstance(function, ast.FunctionDef):
                 continue
-            if any(
-                ast.unparse(mark).endswith("contextmanager") for mark in function.decorator_list
-            ):
+            if any(ast.unparse(mark).endswith("contextmanager") for mark in function.decorator_list):
                 continue
             wrong += [
                 place(path, block)

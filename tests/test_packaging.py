@@ -103,9 +103,7 @@ def test_there_is_one_version() -> None:
     assert version("mqstore") == VERSION
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"## [{VERSION}]" in changes
-    said = subprocess.run(
-        [sys.executable, "-m", "mqstore", "--version"], capture_output=True, text=True, check=True
-    )
+    said = subprocess.run([sys.executable, "-m", "mqstore", "--version"], capture_output=True, text=True, check=True)
     assert said.stdout == f"mqstore {VERSION}\n"
 
 

@@ -140,9 +140,7 @@ def only_record(chunks: Iterable[Chunk]) -> dict[str, Any]:
 class FileKind(Protocol):
     """A module of this package, named as its kind with underscores."""
 
-    def chunks(
-        self, what: Recognised, at: int | None, raw: bool, common: Common
-    ) -> Iterator[Chunk]:
+    def chunks(self, what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
         """The records of the file or directory; `at`: where to begin, in the kind's own numbers.
 
         raw: also what was never used, bytes as they are.

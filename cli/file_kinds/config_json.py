@@ -38,9 +38,7 @@ def file_chunks(path: Path, kind: str, at: int, common: Common) -> Iterator[Chun
         problem = file.problem
         common.warn(f"{path}: {summary_of(file).text}")
         reason, size = f"{path.name}: {problem.reason}", max(problem.size, 1)
-        yield Range(
-            {"type": "damage", "position": problem.position, "size": size, "reason": reason}
-        )
+        yield Range({"type": "damage", "position": problem.position, "size": size, "reason": reason})
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:

@@ -39,11 +39,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
                     list(range(first, first + len(items))),
                     range(start, start + len(items) * ITEM_BYTES, ITEM_BYTES),
                     {"file": name},
-                    {
-                        "slot": [
-                            key_hash % file.slots if file.slots > 0 else 0 for key_hash in hashes
-                        ]
-                    },
+                    {"slot": [key_hash % file.slots if file.slots > 0 else 0 for key_hash in hashes]},
                 )
         yield from unreadable(file.path)
         if is_compressed(file.path) and (content := plain_of(file.path)).problem:

@@ -56,9 +56,7 @@ Step = Run | Take | Fork | Lack
 Outcomes = frozenset[tuple[Branch, bool]]
 
 
-def decode(
-    schema: c.Construct[Any, Any], buffer: Bytes, starts: Ints, limit: int | Ints | None = None
-) -> Columns:
+def decode(schema: c.Construct[Any, Any], buffer: Bytes, starts: Ints, limit: int | Ints | None = None) -> Columns:
     """Decode the records that begin at `starts` (int64[n]) of `buffer` (uint8[m]) to columns.
 
     `limit` (one or per record) is the first byte that may not be read, default the buffer's end.
@@ -105,9 +103,7 @@ def _any(branch: Branch, columns: Columns) -> bool:
     return bool(np.any(branch.condition(Scope(columns.__getitem__, branch.scope))))
 
 
-def group_by_shape(
-    early: tuple[Early, ...], look_up: Callable[[str], Any], count: int
-) -> list[tuple[Ints, Outcomes]]:
+def group_by_shape(early: tuple[Early, ...], look_up: Callable[[str], Any], count: int) -> list[tuple[Ints, Outcomes]]:
     """Records by the outcomes of the early conditions: (index of the records, outcomes)."""
     shape = np.zeros(count, np.int64)
     for bit, one in enumerate(early):

@@ -78,9 +78,7 @@ class _Table:
             self.count = len(index)
             return
         lengths = {
-            len(column)
-            for column in (columns[path] for path in columns)
-            if isinstance(column, np.ndarray | Ragged)
+            len(column) for column in (columns[path] for path in columns) if isinstance(column, np.ndarray | Ragged)
         }
         if len(lengths) != 1:
             raise ValueError(f"columns of different length: {sorted(lengths)}")

@@ -184,9 +184,7 @@ def _struct(sub: Any, path: str) -> Iterator[Node]:
             yield Hole(_size_of(node)) if not member.name and isinstance(node, Blob) else node
 
 
-def _switch(
-    sub: Any, path: str, scope: str, doc: str, rebuild: Expression | None
-) -> Iterator[Node]:
+def _switch(sub: Any, path: str, scope: str, doc: str, rebuild: Expression | None) -> Iterator[Node]:
     rest = tuple(_walk(sub.default, path, scope, doc, rebuild))
     key = _as_expression(sub.keyfunc)
     for value, case in reversed(list(sub.cases.items())):
@@ -250,9 +248,7 @@ def _size_of(node: Node) -> int:
 
 def is_fixed(node: Node) -> bool:
     """The node always takes the same number of bytes, without a condition."""
-    return isinstance(node, Number | Hole) or (
-        isinstance(node, Blob) and isinstance(node.length, int)
-    )
+    return isinstance(node, Number | Hole) or (isinstance(node, Blob) and isinstance(node.length, int))
 
 
 def fixed_bytes(schema: c.Construct[Any, Any]) -> int:

@@ -191,9 +191,7 @@ def program_of(schema: c.Construct[Any, Any], rules: Rules | None = None) -> Pro
     if rules is not None:
         rows += _rule_rows(rules, made.columns)
     padded = np.array([[*row, *[0] * (_ROW - len(row))] for row in rows], np.int64)
-    return Program(
-        schema, padded, made.columns, frozenset(made.strings), made.width, tuple(made.later)
-    )
+    return Program(schema, padded, made.columns, frozenset(made.strings), made.width, tuple(made.later))
 
 
 def _rule_rows(rules: Rules, columns: dict[str, int]) -> list[list[int]]:

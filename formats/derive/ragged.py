@@ -65,9 +65,7 @@ class Ragged:
         """From Python strings; None becomes length -1."""
         items = list(strings)
         data = b"".join(item for item in items if item)
-        length = np.fromiter(
-            (-1 if item is None else len(item) for item in items), np.int64, len(items)
-        )
+        length = np.fromiter((-1 if item is None else len(item) for item in items), np.int64, len(items))
         taken = np.maximum(length, 0)
         return cls(np.frombuffer(data, np.uint8), np.cumsum(taken) - taken, length)
 
@@ -182,9 +180,7 @@ def _copy_blocks(target: Bytes, at: Ints, source: Bytes, start: Ints, block: int
         into[at[some]] = of[start[some]]
 
 
-def _copy_class(
-    target: Bytes, at: Ints, source: Bytes, start: Ints, length: Ints, block: int
-) -> None:
+def _copy_class(target: Bytes, at: Ints, source: Bytes, start: Ints, length: Ints, block: int) -> None:
     void = np.dtype((np.void, block))
     into, of = overlapping(target, void), overlapping(source, void)
     rest = length - block

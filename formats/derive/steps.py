@@ -114,9 +114,7 @@ def tables() -> str:
         "MESSAGE_ID_V4": message_id.MESSAGE_ID_V4,
         "MESSAGE_ID_V6": message_id.MESSAGE_ID_V6,
     }
-    lines = [
-        '"""Written by man/generate.py from the schemas; read by `quick`. Not to be edited."""'
-    ]
+    lines = ['"""Written by man/generate.py from the schemas; read by `quick`. Not to be edited."""']
     lines += ["", "# fmt: off", "# ruff: noqa"]
     lines += [f"{name} = {value!r}" for name, value in constants.items()]
     for name, schema in schemas.items():

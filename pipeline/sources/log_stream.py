@@ -63,9 +63,7 @@ class StreamAsk:
         given = {name.lower(): value for name, value in options.items()}
         start = given.get("starting_offset", EARLIEST).lower()
         if start not in (EARLIEST, LATEST) and not _is_number(start):
-            raise InvalidInput(
-                f"option starting_offset: not earliest, latest or a number: {start!r}"
-            )
+            raise InvalidInput(f"option starting_offset: not earliest, latest or a number: {start!r}")
         most = given.get("max_bytes_per_trigger")
         if most is not None and (not _is_number(most) or not int(most)):
             raise InvalidInput(f"option max_bytes_per_trigger: not a number above 0: {most!r}")

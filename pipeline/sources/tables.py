@@ -53,9 +53,7 @@ def reader_of(table: Table, ask: Ask, names: tuple[str, ...]) -> PartsReader:
     return PartsReader(partial(parts_of, table, ask), partial(_rows, table, ask, names))
 
 
-def _rows(
-    table: Table, ask: Ask, names: tuple[str, ...], part: TablePart
-) -> Iterator[pa.RecordBatch]:
+def _rows(table: Table, ask: Ask, names: tuple[str, ...], part: TablePart) -> Iterator[pa.RecordBatch]:
     """The rows of one part; what cannot be read is a warning."""
     unread: list[Damage] = []
     yield from table_rows(table, ask, names, part, unread.append)

@@ -71,9 +71,7 @@ def form_of(path: Path) -> str:
         raise InvalidInput(f"not a file of {', '.join(FORMS)}", path=path) from None
 
 
-def batches_of(
-    path: Path, form: str, columns: Sequence[str] | None = None
-) -> Iterator[tuple[pa.RecordBatch, float]]:
+def batches_of(path: Path, form: str, columns: Sequence[str] | None = None) -> Iterator[tuple[pa.RecordBatch, float]]:
     """Batches of a file, and which share of the file they end.
 
     form: `parquet` or `arrow` (file or stream). columns: only those, as far as they are there.
@@ -312,9 +310,7 @@ def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         return batch
     names = set(batch.schema.names)
     arrays = [
-        batch.column(column.name).cast(column.type)
-        if column.name in names
-        else pa.nulls(batch.num_rows, column.type)
+        batch.column(column.name).cast(column.type) if column.name in names else pa.nulls(batch.num_rows, column.type)
         for column in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -485,23 +481,17 @@ def make_store(folder: Path, how: NewStore, batches: Iterable[pa.RecordBatch]) -
     return made
 
 
-def import_store(
-    files: Sequence[Path], target: Path, how: NewStore, note: Callable[[int], None]
-) -> dict[str, Any]:
+def import_store(files: Sequence[Path], target: Path, how: NewStore, note: Callable[[int], None]) -> dict[str, Any]:
     """Make a store of the messages in files at `target`, a new or empty directory: the manifest.
 
     Their order is that of `sorted_batches`, which is told `note`, too. Raises as that, `make_store`,
     `publish_job`.
     """
     same = {"files": [str(path.absolute()) for path in files], "how": asdict(how)}
-    return publish_made(
-        target, same, lambda tree: make_store(tree, how, sorted_batches(files, note)).counts()
-    )
+    return publish_made(target, same, lambda tree: make_store(tree, how, sorted_batches(files, note)).counts())
 
 
-def _append(
-    writer: StoreWriter, reader: MessageReader, rows: pa.RecordBatch, first: int, made: Made
-) -> None:
+def _append(writer: StoreWriter, reader: MessageReader, rows: pa.RecordBatch, first: int, made: Made) -> None:
     if missing := [name for name in NEEDED if name not in rows.schema.names and name != BODY]:
         raise InvalidInput(f"no column {missing[0]!r}", hint=f"needed: {', '.join(NEEDED)}")
     numbers = pa.array(range(first, first + rows.num_rows))

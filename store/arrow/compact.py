@@ -65,9 +65,7 @@ def compact_stores(
     return publish_made(target, same, make)
 
 
-def fill(
-    root: str, topics: Sequence[str], folder: Path, how: NewStore, note: Note = lambda _: None
-) -> dict[str, Any]:
+def fill(root: str, topics: Sequence[str], folder: Path, how: NewStore, note: Note = lambda _: None) -> dict[str, Any]:
     """Make a store in a folder of what stays of a store.
 
     Returns how many messages there were, how many stay, what of the log could not be read.
@@ -82,10 +80,7 @@ def fill(
         "kept": counts["messages"],
         "skipped": counts["skipped"],
         "marked": counts["marked"],
-        "damage": [
-            {"position": lost.position, "size": lost.size, "reason": lost.reason}
-            for lost in first.damage
-        ],
+        "damage": [{"position": lost.position, "size": lost.size, "reason": lost.reason} for lost in first.damage],
     }
 
 

@@ -128,9 +128,7 @@ def _local(root: str, ask: Ask, last: LogEnded | None) -> LogRange:
         size = min(_LAST_BYTES, end - file.start) if file is not None and end > first else 0
         size, crc = _sum_of(log.queue, end, size)
     if ask.times.until_ms != ALWAYS.until_ms:
-        return LogRange(
-            Split(begin, end), lost, _ended(ask, None, "it took messages --until a time")
-        )
+        return LogRange(Split(begin, end), lost, _ended(ask, None, "it took messages --until a time"))
     return LogRange(Split(begin, end), lost, _ended(ask, end, "", size, crc), moved)
 
 
@@ -139,8 +137,7 @@ def _require_there(root: str, queue: MappedFileQueue, last: LogEnded, end: int) 
     assert last.position is not None
     if end < last.position:
         raise Refused(
-            f"the log ends at {end}, and was exported to {last.position}: a broker has cut it, or it "
-            "is another one",
+            f"the log ends at {end}, and was exported to {last.position}: a broker has cut it, or it is another one",
             path=root,
             hint=_NEW,
         )
@@ -168,9 +165,7 @@ def _ended(ask: Ask, position: int | None, why: str = "", size: int = 0, crc: in
 
 
 NOTE_FILE = f"_{NOTE.decode()}"
-_FILE = re.compile(
-    r"(?:date=\d{4}-\d\d-\d\d/)?part-(?:(?P<series>\d+)-)?(?:\d+|none)-\d+\.(?P<form>[a-z]+)"
-)
+_FILE = re.compile(r"(?:date=\d{4}-\d\d-\d\d/)?part-(?:(?P<series>\d+)-)?(?:\d+|none)-\d+\.(?P<form>[a-z]+)")
 _VERSION = 1
 
 

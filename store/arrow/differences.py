@@ -88,11 +88,7 @@ class Unsound:
     def cut(self) -> dict[str, tuple[int, int]]:
         """Ranges and bytes in all, of stores of which `first` has not everything."""
         told = Counter(damage.store for damage in self.first)
-        return {
-            store: (count, self.bytes[store])
-            for store, count in self.ranges.items()
-            if told[store] < count
-        }
+        return {store: (count, self.bytes[store]) for store, count in self.ranges.items() if told[store] < count}
 
     def add_bodies(self, store: str, count: int, position: int) -> None:
         """Bodies that failed their checksum, and where the first of them lies."""
@@ -146,9 +142,7 @@ def _parts(ask: Ask, within: Sequence[tuple[int, int]] | None) -> list[LogPart]:
     with Store(root, ask.broker_config) as store:
         end = store.log_end.position
     pieces = (Split(begin, min(stop, end)) for begin, stop in within)
-    return [
-        LogPart(root, each, bytes=each.stop - each.start) for each in pieces if each.start < end
-    ]
+    return [LogPart(root, each, bytes=each.stop - each.start) for each in pieces if each.start < end]
 
 
 def side_of(
@@ -198,9 +192,7 @@ class Firsts:
         queue, offset, _ = rows
         order = np.lexsort((offset, queue))
         first = np.flatnonzero(np.diff(queue[order], prepend=-1))
-        for number, value in zip(
-            queue[order][first].tolist(), offset[order][first].tolist(), strict=True
-        ):
+        for number, value in zip(queue[order][first].tolist(), offset[order][first].tolist(), strict=True):
             self.add_one(side, number, value)
 
     def add_one(self, side: int, queue: int, offset: int) -> None:

@@ -290,9 +290,7 @@ def write_empty(ask: Ask, how: ExportHow, folder: Path, files: Files) -> list[Ex
     return out.written
 
 
-def _taken(
-    rows: pa.RecordBatch, store: str, corrupted: CorruptedBodies
-) -> Iterator[pa.RecordBatch]:
+def _taken(rows: pa.RecordBatch, store: str, corrupted: CorruptedBodies) -> Iterator[pa.RecordBatch]:
     """Those that are written. Raises Corrupted."""
     if BODY_CRC_OK in rows.schema.names:
         sound = rows.column(BODY_CRC_OK).fill_null(True)

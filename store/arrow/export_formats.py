@@ -123,9 +123,7 @@ class _Arrow(Sink):
     def __init__(self, path: Path, schema: pa.Schema, kind: FileKind) -> None:
         super().__init__(path, schema, kind)
         codec = None if kind.codec == NO_COMPRESSION else kind.codec
-        self._writer = pa.ipc.new_file(
-            self._file, schema, options=pa.ipc.IpcWriteOptions(compression=codec)
-        )
+        self._writer = pa.ipc.new_file(self._file, schema, options=pa.ipc.IpcWriteOptions(compression=codec))
 
     def write(self, rows: pa.Table) -> None:
         self._writer.write_table(rows)

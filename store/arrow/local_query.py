@@ -36,9 +36,7 @@ class _End(Exception):
     """There is no more."""
 
 
-def in_thread(
-    items: Callable[[], Iterator[_Item]], stop: Callable[[], None]
-) -> Generator[_Item, None, None]:
+def in_thread(items: Callable[[], Iterator[_Item]], stop: Callable[[], None]) -> Generator[_Item, None, None]:
     """What `items` gives, a few ahead. stop: is called from here to end it before its end.
 
     Raises what `items` raises.
@@ -164,9 +162,7 @@ class LocalQuery:
                 if scan.failed is not None:
                     raise scan.failed from error
             if _NO_MEMORY in str(error):
-                raise LimitExceeded(
-                    "the query needs too much memory", hint="ask for less, or take --master"
-                ) from error
+                raise LimitExceeded("the query needs too much memory", hint="ask for less, or take --master") from error
             raise InvalidInput(f"the query: {_line(error)}") from error
 
     def _batches(self) -> Iterator[pa.RecordBatch]:

@@ -71,9 +71,7 @@ def text_of(strings: Ragged) -> pa.Array:
     except pa.ArrowInvalid:
         texts = [java_string(value) for value in strings.tolist()]
         given = (strings.length >= 0).tolist()
-        return pa.array(
-            [text if there else None for text, there in zip(texts, given, strict=True)], pa.string()
-        )
+        return pa.array([text if there else None for text, there in zip(texts, given, strict=True)], pa.string())
     return array
 
 
@@ -260,10 +258,7 @@ def _digest(taken: Taken) -> pa.Array:
         crc[wrong] = crc31_column(columns.ragged("body")[wrong])
     parts = (
         crc,
-        *(
-            columns.ints(name)
-            for name in ("body_length", "flag", "born_timestamp", "born_host.port")
-        ),
+        *(columns.ints(name) for name in ("body_length", "flag", "born_timestamp", "born_host.port")),
         digest_column(columns.ragged("born_host.ip")),
         digest_column(_given_properties(columns.ragged("properties"))),
     )
@@ -306,9 +301,7 @@ def _columns() -> dict[str, LogColumn]:
     }
     found = {
         STORE: _text(lambda taken: constant(taken.store, len(taken), pa.string())),
-        "position": LogColumn(
-            "bigint", pa.int64(), lambda taken: numbers(taken.batch.position, pa.int64())
-        ),
+        "position": LogColumn("bigint", pa.int64(), lambda taken: numbers(taken.batch.position, pa.int64())),
     }
     for name, sql in stored.items():
         field = name.partition(".")[0]
@@ -326,9 +319,7 @@ def _columns() -> dict[str, LogColumn]:
         "body_compression": _body_note("compression"),
         "body_error": _body_note("error"),
         DIGEST: LogColumn("bigint", pa.int64(), _digest, usual=False),
-        RAW: LogColumn(
-            "boolean", pa.bool_(), lambda t: constant(t.raw, len(t), pa.bool_()), usual=False
-        ),
+        RAW: LogColumn("boolean", pa.bool_(), lambda t: constant(t.raw, len(t), pa.bool_()), usual=False),
     }
 
 
@@ -340,9 +331,7 @@ CHECKED = frozenset({BODY_CRC_OK, DIGEST})
 _WITH_BODY = (BODY, "body_compression", "body_error")
 
 
-def rows_of_batch(
-    store: str, batch: Batch, fields: Sequence[str], *, raw: bool = False
-) -> Iterator[pa.RecordBatch]:
+def rows_of_batch(store: str, batch: Batch, fields: Sequence[str], *, raw: bool = False) -> Iterator[pa.RecordBatch]:
     """The records of a batch as rows of `fields`, which are names in `COLUMNS`.
 
     raw: bodies as stored, else decompressed. Memory: one batch of rows; with bodies some 64 MiB of

@@ -172,9 +172,7 @@ def _part(root: str, split: Split) -> LogPart:
     return LogPart(root, split, bytes=split.stop - split.start)
 
 
-def rows_of(
-    ask: Ask, part: LogPart, tell: Tell, pushed: Pushed = NOTHING_PUSHED
-) -> Iterator[pa.RecordBatch]:
+def rows_of(ask: Ask, part: LogPart, tell: Tell, pushed: Pushed = NOTHING_PUSHED) -> Iterator[pa.RecordBatch]:
     """The rows of one split, of the columns `ask.fields`.
 
     Raises StoreError where the log cannot be read any more; for damage, if that is to end the query.
@@ -210,9 +208,7 @@ def damage_of(ask: Ask, part: LogPart) -> Iterator[Damage]:
     return (item for item in items_of(ask, part, crc=False) if isinstance(item, Damage))
 
 
-def items_of(
-    ask: Ask, part: LogPart, *, crc: bool = False, noting: Noting | None = None
-) -> Iterator[Batch | Damage]:
+def items_of(ask: Ask, part: LogPart, *, crc: bool = False, noting: Noting | None = None) -> Iterator[Batch | Damage]:
     """Messages that a broker would find, and damage, of one split. Raises as `rows_of`."""
     if part.split is not None and part.split.start >= part.split.stop:
         return
@@ -232,9 +228,7 @@ def items_of(
             raise unread.error()
 
 
-def _scan(
-    log: CommitLog, split: Split | None, crc: bool, noting: Noting | None
-) -> Iterator[Batch | Extent]:
+def _scan(log: CommitLog, split: Split | None, crc: bool, noting: Noting | None) -> Iterator[Batch | Extent]:
     if split is None:
         return log.scan(crc=crc, reuse=True, noting=noting)
     return scan_split(log, split, crc=crc, noting=noting)
@@ -306,9 +300,7 @@ def _file_starts(ask: Ask, part: LogPart) -> list[int]:
         return [file.start for file in log.files]
 
 
-def count_here(
-    ask: Ask, by: Sequence[str], jobs: int | None, advance: Callable[[int], None]
-) -> Counted:
+def count_here(ask: Ask, by: Sequence[str], jobs: int | None, advance: Callable[[int], None]) -> Counted:
     """All logs, on so many cores. by: as above, with `store` before it or not; advance: is told of
     bytes that are done. Raises StoreError.
     """

@@ -85,10 +85,7 @@ def _pack_bodies(columns: dict[str, Any], table: dict[str, Any], *, raw: bool) -
         return
     errors = _texts(table, "body_error", count)
     bodies, flags_of = columns["body"], [None] * count if flags is None else flags.tolist()
-    packed = [
-        stored_body(bodies[row], flags_of[row], given[row], as_stored=bool(errors[row]))
-        for row in rows.tolist()
-    ]
+    packed = [stored_body(bodies[row], flags_of[row], given[row], as_stored=bool(errors[row])) for row in rows.tolist()]
     columns["body"] = _replaced(bodies, rows, [body for body, _ in packed])
     columns["sys_flag"] = np.zeros(count, np.int64) if flags is None else flags.copy()
     columns["sys_flag"][rows] = [flag for _, flag in packed]

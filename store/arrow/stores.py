@@ -267,9 +267,7 @@ def open_log(root: str, config: BrokerConfig) -> CommitLog:
     return CommitLog(RemoteFiles.at(root))
 
 
-def log_sizes(
-    roots: Iterable[str], config: BrokerConfig
-) -> tuple[dict[str, int], dict[str, StoreError]]:
+def log_sizes(roots: Iterable[str], config: BrokerConfig) -> tuple[dict[str, int], dict[str, StoreError]]:
     """Bytes of the log of each store, and why of the others none can be read."""
     sizes: dict[str, int] = {}
     unread: dict[str, StoreError] = {}
@@ -286,9 +284,7 @@ def log_sizes(
 class RemoteFiles(MappedFileQueue):
     """The files of a log in object storage, read by ranges."""
 
-    def __init__(
-        self, place: fs.FileSystem, files: list[MappedFile], foreign: list[Foreign]
-    ) -> None:
+    def __init__(self, place: fs.FileSystem, files: list[MappedFile], foreign: list[Foreign]) -> None:
         super().__init__((), files, size_of(files), foreign)
         self._place = place
         self._opened: dict[str, Any] = {}
@@ -474,9 +470,7 @@ class Ask:
             return tuple(usual)
         names = tuple(known)
         if unknown := [name for name in self.fields if name not in names]:
-            raise InvalidInput(
-                f"no column {unknown[0]!r} here", hint=f"there are {', '.join(names)}"
-            )
+            raise InvalidInput(f"no column {unknown[0]!r} here", hint=f"there are {', '.join(names)}")
         return tuple(dict.fromkeys(self.fields))
 
 

@@ -90,8 +90,8 @@ class Table(ABC):
 
     A table may have rows of `problem` alone: what of its files cannot be read.
 
-    of: what `Ask.of_what` calls it. needs: what of a store's directory is read, None for all; of a store in object storage that is
-    copied. tells_unread: what the disk does not give is among its rows already, and so is a store that
+    of: what `Ask.of_what` calls it. needs: what of a store's directory is read, None for all; of a store in object
+    storage that is copied. tells_unread: what the disk does not give is among its rows already, and so is a store that
     cannot be read, which is an error of all others.
     """
 
@@ -155,9 +155,7 @@ def parts_of(table: Table, ask: Ask) -> list[TablePart]:
     return found
 
 
-def table_rows(
-    table: Table, ask: Ask, names: tuple[str, ...], mine: TablePart, tell: Tell
-) -> Iterator[pa.RecordBatch]:
+def table_rows(table: Table, ask: Ask, names: tuple[str, ...], mine: TablePart, tell: Tell) -> Iterator[pa.RecordBatch]:
     """The rows of one part. Raises StoreError if the query is to fail."""
     if table.tells_unread:
         yield from _with_problems(table, ask, names, mine)
@@ -172,9 +170,7 @@ def table_rows(
             yield rows.select(names)
 
 
-def _with_problems(
-    table: Table, ask: Ask, names: tuple[str, ...], mine: TablePart
-) -> Iterator[pa.RecordBatch]:
+def _with_problems(table: Table, ask: Ask, names: tuple[str, ...], mine: TablePart) -> Iterator[pa.RecordBatch]:
     """The same, where a row may say in `problem` what cannot be read."""
     root = mine.root
     if mine.problem is not None:
@@ -203,18 +199,14 @@ def _rows(table: Table, ask: Ask, part: Any, folder: Path) -> Iterator[tuple[int
         yield from table.rows(layout, ask, one)
 
 
-def _lacking(
-    table: Table, ask: Ask, names: tuple[str, ...], root: str, error: StoreError
-) -> Iterator[pa.RecordBatch]:
+def _lacking(table: Table, ask: Ask, names: tuple[str, ...], root: str, error: StoreError) -> Iterator[pa.RecordBatch]:
     """What cannot be read as a row. Raises Unreadable if the query is to fail."""
     if ask.fails_at(error):
         raise Unreadable(str(error)) from error
     yield _batch(table, names, 1, root, table.unread(root, error))
 
 
-def _batch(
-    table: Table, names: tuple[str, ...], count: int, root: str, values: Values
-) -> pa.RecordBatch:
+def _batch(table: Table, names: tuple[str, ...], count: int, root: str, values: Values) -> pa.RecordBatch:
     values = {STORE: root, **values}
     types = {name: SQL_TYPES[sql] for name, sql in table.all_columns().items()}
     types |= {PROBLEM: pa.string()}

@@ -206,9 +206,7 @@ def _mask(expression: pc.Expression, rows: pa.Table) -> Flags:
     from pyarrow import acero  # which imports pandas
 
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(rows))
-    project = acero.Declaration(
-        "project", acero.ProjectNodeOptions([expression], [_KEPT]), inputs=[source]
-    )
+    project = acero.Declaration("project", acero.ProjectNodeOptions([expression], [_KEPT]), inputs=[source])
     kept = project.to_table(use_threads=False).column(_KEPT)
     found: Flags = pc.fill_null(kept, False).to_numpy()
     return found

@@ -160,9 +160,7 @@ class Tally:
         """Count messages of a queue that are in order."""
         times = (queue_range.first_timestamp, queue_range.last_timestamp)
         offsets = (queue_range.first, queue_range.next - 1)
-        self._share(queue, reason).add_all(
-            queue_range.messages, queue_range.bytes, *times, *offsets
-        )
+        self._share(queue, reason).add_all(queue_range.messages, queue_range.bytes, *times, *offsets)
 
     def _share(self, queue: QueueId, reason: str) -> Share:
         return self.shares.setdefault((queue, reason), Share(queue, reason))

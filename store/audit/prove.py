@@ -273,9 +273,7 @@ class Prover:
         self._take(group, messages, units, new, ends)
         return range(0)
 
-    def _take(
-        self, group: list[_Window], messages: _Messages, units: Units, new: Ints, ends: Ints
-    ) -> None:
+    def _take(self, group: list[_Window], messages: _Messages, units: Units, new: Ints, ends: Ints) -> None:
         """Messages are in order, queue by queue, from rows `new` to `ends`; `units` name them."""
         last, position, size, time = ends - 1, messages.position, messages.size, messages.time
         offset = messages.offset
@@ -414,9 +412,7 @@ _PART_BYTES = 32 << 20
 """A smaller part is not worth a process."""
 
 
-def prove_log(
-    proof: Proof, jobs: int = 1, tell: Callable[[int], None] | None = None
-) -> VerifiedLog:
+def prove_log(proof: Proof, jobs: int = 1, tell: Callable[[int], None] | None = None) -> VerifiedLog:
     """What of the log is in order. Raises Unreadable.
 
     tell: called with the log position reached. jobs: processes that work at the same time.
@@ -446,10 +442,7 @@ def in_parts(
     """
     bounds = _bounds(log, 1 if reading_rate() else jobs)  # several would read more
     with ExitStack() as stack:
-        children = [
-            stack.enter_context(Forked(partial(part, begin, end, None)))
-            for begin, end in bounds[1:]
-        ]
+        children = [stack.enter_context(Forked(partial(part, begin, end, None))) for begin, end in bounds[1:]]
         verified = part(*bounds[0], _of_all(bounds, tell))
         for child, (begin, end) in zip(children, bounds[1:], strict=True):
             found = child.result() or part(begin, end, tell)
@@ -459,9 +452,7 @@ def in_parts(
     return verified
 
 
-def _of_all(
-    bounds: list[tuple[int, int]], tell: Callable[[int], None] | None
-) -> Callable[[int], None] | None:
+def _of_all(bounds: list[tuple[int, int]], tell: Callable[[int], None] | None) -> Callable[[int], None] | None:
     """Tells how far all are, who got as far as the first one of them."""
     begin, end = bounds[0][0], bounds[-1][1]
     return tell and (lambda reached: tell(min(end, begin + (reached - begin) * len(bounds))))

@@ -94,9 +94,7 @@ class QueueAudit:
         if self.first < 0:
             self.first, self.first_position = queue_range.first, queue_range.first_position
         elif self.next < queue_range.first:
-            self.holes.append(
-                Hole(self.next, queue_range.first, self.last_position, queue_range.first_position)
-            )
+            self.holes.append(Hole(self.next, queue_range.first, self.last_position, queue_range.first_position))
         self.next, self.last_position = queue_range.next, queue_range.last_position
         first = queue_range.first
         for units in made:
@@ -188,9 +186,7 @@ class QueueAudit:
 
     def unreferenced(self) -> Ints:
         """Positions of the messages that their unit does not name."""
-        return np.concatenate(
-            [np.zeros(0, np.int64), *(u["physical_offset"] for u in self._fill_units)]
-        )
+        return np.concatenate([np.zeros(0, np.int64), *(u["physical_offset"] for u in self._fill_units)])
 
     def is_odd(self) -> bool:
         """The log has not the messages that the units tell of, and in their order."""
@@ -266,14 +262,10 @@ class QueueAudit:
             units = units[is_valid(units) & (positions > last) & (positions < self.log_end)]
             found = log.records(units["physical_offset"].astype(np.int64))
             mine = found.columns.ints("queue_id") == self.queue.queue_id
-            mine &= np.array(
-                [name == topic for name in found.columns.ragged("topic").tolist()], np.bool_
-            )
+            mine &= np.array([name == topic for name in found.columns.ragged("topic").tolist()], np.bool_)
             yield units[np.isin(units["physical_offset"], found.position[mine])]
 
-    def _fix(
-        self, offsets: Ints, units: Units, end: int, missing: int, *, shifted: bool
-    ) -> QueueFix:
+    def _fix(self, offsets: Ints, units: Units, end: int, missing: int, *, shifted: bool) -> QueueFix:
         rows, beyond = (offsets, units), self._beyond(end)
         if (offsets[1:] < offsets[:-1]).any():
             order = np.argsort(offsets, kind="stable")

@@ -104,9 +104,7 @@ def dispatch(batch: HasColumns, how: Dispatching) -> Dispatched:
     return dispatch_columns(batch.columns, how)
 
 
-def dispatch_columns(
-    columns: Columns, how: Dispatching, topics: Dictionary | None = None
-) -> Dispatched:
+def dispatch_columns(columns: Columns, how: Dispatching, topics: Dictionary | None = None) -> Dispatched:
     """Units and index items of n records.
 
     columns: at least topic, properties, queue_id, queue_offset, physical_offset, total_size,
@@ -246,10 +244,7 @@ class _LmqQueues:
             _int64(columns.ints("store_timestamp"))[record],
         )
         order = np.argsort(np.concatenate([units.record, record]), kind="stable")
-        both = (
-            np.concatenate([getattr(units, field), getattr(named, field)])[order]
-            for field in Units.FIELDS
-        )
+        both = (np.concatenate([getattr(units, field), getattr(named, field)])[order] for field in Units.FIELDS)
         return Units(*both)
 
 

@@ -84,6 +84,4 @@ def dispatch_record(
     if index_tags and tags:
         keys.append(_TAG_MARK + tags)
     indexed = [] if state == SysFlag.ROLLBACK else [index_hash(text, key) for key in keys if key]
-    return OneRecord(
-        text, not state & SysFlag.PREPARED, code, indexed, names.INNER_MULTI_DISPATCH in found
-    )
+    return OneRecord(text, not state & SysFlag.PREPARED, code, indexed, names.INNER_MULTI_DISPATCH in found)

@@ -423,9 +423,7 @@ def _pairs(left: Coded, right: Coded, node: Apply) -> Coded:
     different, ids = np.unique(pair, return_inverse=True)
     found = [
         operator(left.values[one], right.values[other])
-        for one, other in zip(
-            (different // width).tolist(), (different % width).tolist(), strict=True
-        )
+        for one, other in zip((different // width).tolist(), (different % width).tolist(), strict=True)
     ]
     return _coded(ids, found, node)
 

@@ -158,14 +158,10 @@ class _Build(Transformer[Token, Node]):
         return filter_values.condition(children[0])
 
     def either(self, children: list[Node]) -> Node:
-        return filter_values.apply(
-            filter_values.logical_or, *map(filter_values.condition, children)
-        )
+        return filter_values.apply(filter_values.logical_or, *map(filter_values.condition, children))
 
     def both(self, children: list[Node]) -> Node:
-        return filter_values.apply(
-            filter_values.logical_and, *map(filter_values.condition, children)
-        )
+        return filter_values.apply(filter_values.logical_and, *map(filter_values.condition, children))
 
     def equal(self, children: list[Node]) -> Node:
         return filter_values.equality(*children)
@@ -177,9 +173,7 @@ class _Build(Transformer[Token, Node]):
         return filter_values.apply(filter_values.is_null, children[0])
 
     def is_not_null(self, children: list[Node]) -> Node:
-        return filter_values.apply(
-            filter_values.logical_not, filter_values.apply(filter_values.is_null, children[0])
-        )
+        return filter_values.apply(filter_values.logical_not, filter_values.apply(filter_values.is_null, children[0]))
 
     greater = _ordered(filter_values.greater)
     greater_or_equal = _ordered(filter_values.greater_or_equal)

@@ -94,9 +94,7 @@ def load_files(entries: Sequence[Entry], file_bytes: int, rules: LoadRules) -> L
     return Loaded(files, [], deleted)
 
 
-def _fault_of(
-    entry: Entry, file_bytes: int, rules: LoadRules, last: bool
-) -> tuple[OnOddFile, Refusal] | None:
+def _fault_of(entry: Entry, file_bytes: int, rules: LoadRules, last: bool) -> tuple[OnOddFile, Refusal] | None:
     """What is done with an entry that is no whole file, None for one that is."""
     if entry.directory:
         if rules.directory is OnOddFile.HIDE and entry.size == file_bytes:
@@ -209,9 +207,7 @@ def check(
     columns = decode(schema_of(rules), buffer, starts)
     heads = overlapping(buffer, _HEAD_DTYPE)
     whole_head = left >= BLANK_BYTES
-    head = (
-        heads[np.where(whole_head, starts, 0)] if len(heads) else np.zeros(len(starts), heads.dtype)
-    )
+    head = heads[np.where(whole_head, starts, 0)] if len(heads) else np.zeros(len(starts), heads.dtype)
     total = np.where(whole_head, head["total_size"], -1).astype(np.int64)
     magic = np.where(whole_head, head["magic_code"], 0)
     fits = whole_head & (total <= left) if rules.bounded else whole_head

@@ -240,9 +240,7 @@ PROFILES: dict[str, Profile] = {
             "4.3.1",
             (0, 0, 0),
             _HIDING,
-            RecordRules(
-                v2=False, ipv6=False, bounded=False, property_crc=False, unequal_is_data=True
-            ),
+            RecordRules(v2=False, ipv6=False, bounded=False, property_crc=False, unequal_is_data=True),
             StartRules(NormalStart.LAST_THREE, AbnormalStart.TIMES, None, _SLACK_MS),
             QueueRules(False, QueueCut.AFTER_CRASH, MinOffset.LINEAR, False, False),
             DispatchRules(
@@ -258,9 +256,7 @@ PROFILES: dict[str, Profile] = {
             "4.9.7",
             (4, 5, 1),
             _STRICT,
-            RecordRules(
-                v2=False, ipv6=True, bounded=False, property_crc=False, unequal_is_data=False
-            ),
+            RecordRules(v2=False, ipv6=True, bounded=False, property_crc=False, unequal_is_data=False),
             StartRules(NormalStart.LAST_THREE, AbnormalStart.TIMES, None, _SLACK_MS),
             QueueRules(True, QueueCut.AHEAD_BEFORE, MinOffset.LINEAR, False, True),
             DispatchRules(
@@ -277,9 +273,7 @@ PROFILES: dict[str, Profile] = {
             "5.1.4",
             (5, 0, 0),
             _TOLERANT,
-            RecordRules(
-                v2=True, ipv6=True, bounded=False, property_crc=False, unequal_is_data=False
-            ),
+            RecordRules(v2=True, ipv6=True, bounded=False, property_crc=False, unequal_is_data=False),
             StartRules(NormalStart.LAST_THREE, AbnormalStart.TIMES, None, _SLACK_MS),
             QueueRules(
                 True,
@@ -325,9 +319,7 @@ PROFILES: dict[str, Profile] = {
             (5, 4, 0),
             _TOLERANT,
             RecordRules(v2=True, ipv6=True, bounded=True, property_crc=True, unequal_is_data=False),
-            StartRules(
-                NormalStart.FIRST_RECORD, AbnormalStart.CHECKED_TIMES, _LOOK_BACK, _SLACK_MS, True
-            ),
+            StartRules(NormalStart.FIRST_RECORD, AbnormalStart.CHECKED_TIMES, _LOOK_BACK, _SLACK_MS, True),
             QueueRules(
                 True,
                 QueueCut.AHEAD_AFTER,
@@ -366,9 +358,7 @@ PROFILES: dict[str, Profile] = {
             ),
             DispatchRules(True, ReputStart.LOG_END, index_tags=True, multi_dispatch=True),
             TimerRules(clamps=True, any_size=True),
-            DatabaseRules(
-                hybrid=True, lmq=True, skips_new=True, checks_first=True, looks_ahead=True
-            ),
+            DatabaseRules(hybrid=True, lmq=True, skips_new=True, checks_first=True, looks_ahead=True),
         ),
     )
 }
@@ -399,9 +389,7 @@ def profile_of(version: str) -> Profile:
         return PROFILES[version]
     wanted = _number(version)
     if not _is_near(wanted):
-        raise InvalidInput(
-            f"no profile is near a broker {version}", hint=f"use one of {', '.join(VERSIONS)}"
-        )
+        raise InvalidInput(f"no profile is near a broker {version}", hint=f"use one of {', '.join(VERSIONS)}")
     older = [profile for profile in PROFILES.values() if profile.since <= wanted]
     return older[-1] if older else PROFILES[VERSIONS[0]]
 
@@ -419,9 +407,7 @@ def is_exact(version: str) -> bool:
 
 
 def _number(version: str) -> tuple[int, int, int]:
-    match = re.fullmatch(
-        r"v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?(?:\.\w+)*(?:-\w+)?", version.strip()
-    )
+    match = re.fullmatch(r"v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?(?:\.\w+)*(?:-\w+)?", version.strip())
     if match is None:
         raise InvalidInput(
             f"not a broker version: {version or 'an empty word'}",
@@ -493,9 +479,7 @@ class WriterProfile(NamedTuple):
         return self.start.version
 
 
-_CLOSED = frozenset(
-    {SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, CHECKED_TOO_OFTEN, SELF_TEST, OFFSET_MOVED}
-)
+_CLOSED = frozenset({SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, CHECKED_TOO_OFTEN, SELF_TEST, OFFSET_MOVED})
 _ROCKSDB_TRANSACTIONS = frozenset({ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC})
 
 _OLDEST = WriterProfile(

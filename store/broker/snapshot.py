@@ -123,11 +123,10 @@ def can_have_files(queue: QueueId) -> bool:
 class Snapshot:
     """A store at rest.
 
-    log, index: entries sorted by name as a broker sorts them. queues: entries per topic-queue, none
-    where brokers read those of a RocksDB alone;
-    ext, batch_queues: the same of consumequeue_ext and batchconsumequeue. batch_topics: those whose
-    queue.type says so, and without a topics.json those that have batch queues. has_timer: there is a timer log, a wheel or a timercheck.
-    checkpoint: all fields of the schema, zeros where the file is missing or short. abort: the
+    log, index: entries sorted by name as a broker sorts them. queues: entries per topic-queue, none where brokers read
+    those of a RocksDB alone; ext, batch_queues: the same of consumequeue_ext and batchconsumequeue. batch_topics: those
+    whose queue.type says so, and without a topics.json those that have batch queues. has_timer: there is a timer log, a
+    wheel or a timercheck. checkpoint: all fields of the schema, zeros where the file is missing or short. abort: the
     file is there.
     """
 
@@ -179,9 +178,7 @@ class Snapshot:
             timer_log=timer_log,
             timer_file_bytes=usual_file_bytes(layout, "mappedFileSizeTimerLog", [timer_log]),
             batch_queues=batches,
-            batch_file_bytes=usual_file_bytes(
-                layout, "mapperFileSizeBatchConsumeQueue", batches.values()
-            ),
+            batch_file_bytes=usual_file_bytes(layout, "mapperFileSizeBatchConsumeQueue", batches.values()),
             batch_topics=topics_with_batches(layout, batches),
             has_timer=bool(timer_log) or layout.timer_wheel.exists() or check.exists(),
         )

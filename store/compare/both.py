@@ -96,9 +96,7 @@ def queues(a: Store, b: Store, *, units: bool) -> Iterator[Differs]:
             yield from _units(a, b, one, two, name)
 
 
-def _units(
-    a: Store, b: Store, one: QueueSummary, two: QueueSummary, name: str
-) -> Iterator[Differs]:
+def _units(a: Store, b: Store, one: QueueSummary, two: QueueSummary, name: str) -> Iterator[Differs]:
     """Units of offsets that both have: the first that differs, and how many do."""
     start, stop = max(one.min_offset, two.min_offset), min(one.max_offset, two.max_offset)
     first, count = None, 0
@@ -276,9 +274,7 @@ def epochs(a: Store, b: Store) -> Iterator[Differs]:
 
 def _epochs(layout: Layout) -> dict[str, Any]:
     try:
-        records: Iterable[dict[str, Any]] = list(
-            read_config_file(layout.root / _EPOCHS, "epoch-file").records()
-        )
+        records: Iterable[dict[str, Any]] = list(read_config_file(layout.root / _EPOCHS, "epoch-file").records())
     except Missing:
         return {}
     return {f"epoch {r['epoch']}": r["start_offset"] for r in records if r["type"] == "epoch"}
@@ -316,11 +312,9 @@ class Comparison:
             self.differs.append(one)
 
 
-def compare_stores(
-    a: Store, b: Store, only: frozenset[str] = WHAT, *, quick: bool = False, note: Note
-) -> Comparison:
-    """Everything but messages one by one. only: of `WHAT`; with `messages` the logs are read for those. note: told how many bytes of both logs were read. Raises Unreadable
-    where a log cannot be read.
+def compare_stores(a: Store, b: Store, only: frozenset[str] = WHAT, *, quick: bool = False, note: Note) -> Comparison:
+    """Everything but messages one by one. only: of `WHAT`; with `messages` the logs are read for those. note: told how
+    many bytes of both logs were read. Raises Unreadable where a log cannot be read.
 
     Bytes that a disk does not give are noted, and differ.
     """

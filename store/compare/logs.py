@@ -91,9 +91,7 @@ class LogsCompared:
 Note = Callable[[int], None]
 
 
-def compare_logs(
-    a: Store, b: Store, *, quick: bool = False, heads: bool = False, note: Note
-) -> LogsCompared:
+def compare_logs(a: Store, b: Store, *, quick: bool = False, heads: bool = False, note: Note) -> LogsCompared:
     """note: told how many bytes of both were read. quick: the ends of what both have, the beginnings of files, and
     `SAMPLES` samples. heads: no more than tells whether they are one log. Raises Unreadable.
     """
@@ -158,9 +156,7 @@ def _read(files: MappedFileQueue, position: int, size: int) -> bytes:
     return b"" if file is None else files.readable(file, position - file.start, size, 1)
 
 
-def _differing(
-    a: MappedFileQueue, b: MappedFileQueue, pieces: Iterable[Range], note: Note
-) -> Iterator[Range]:
+def _differing(a: MappedFileQueue, b: MappedFileQueue, pieces: Iterable[Range], note: Note) -> Iterator[Range]:
     """Ranges with bytes that differ, or that a disk does not give."""
     rooms = bytearray(_WINDOW_BYTES), bytearray(_WINDOW_BYTES)
     for piece in pieces:
@@ -178,9 +174,7 @@ def _differing(
             at += size
 
 
-def _window(
-    files: MappedFileQueue, position: int, size: int, room: bytearray
-) -> tuple[Bytes, list[Range]]:
+def _window(files: MappedFileQueue, position: int, size: int, room: bytearray) -> tuple[Bytes, list[Range]]:
     """Bytes of one file from a log position on, in `room`, and which of them cannot be read."""
     file = files.file_at(position)
     if file is None:
@@ -195,8 +189,7 @@ def _are_equal(a: Bytes, b: Bytes) -> bool:
     """Word by word, which is quick."""
     words = len(a) // 8 * 8
     return len(a) == len(b) and bool(
-        (a[:words].view(np.uint64) == b[:words].view(np.uint64)).all()
-        and (a[words:] == b[words:]).all()
+        (a[:words].view(np.uint64) == b[:words].view(np.uint64)).all() and (a[words:] == b[words:]).all()
     )
 
 
@@ -211,9 +204,7 @@ def _ranges(a: Bytes, b: Bytes, position: int) -> Iterator[Range]:
         yield Range(position + start, position + stop)
 
 
-def _joined(
-    ranges: Iterable[Range], most: int | None = None, near: int = _NEAR_BYTES
-) -> list[Range]:
+def _joined(ranges: Iterable[Range], most: int | None = None, near: int = _NEAR_BYTES) -> list[Range]:
     """Ranges in order, those near each other as one. most: of them; the last is as long as need be."""
     found: list[Range] = []
     for each in ranges:

@@ -123,9 +123,7 @@ class Copied:
     dead: int = 0
 
 
-def copy_log(
-    log: CommitLog, writer: LogWriter, moved: Moved, told: Callable[[int], None]
-) -> Copied:
+def copy_log(log: CommitLog, writer: LogWriter, moved: Moved, told: Callable[[int], None]) -> Copied:
     """Write the good records of a log. told: hears of so many more bytes. Raises Unreadable, NoSpace."""
     done = Copied()
     hole = 0
@@ -200,9 +198,7 @@ def _check_again(packed: Ragged, sizes: Ints) -> None:
     """A checksum over the whole record covers its position (spec 01, 1.7)."""
     view = packed.buffer.data
     ends = packed.start + sizes
-    maybe = np.flatnonzero(
-        overlapping(packed.buffer, np.dtype("S2"))[ends - CRC_ITEM_BYTES] == b"__"
-    )
+    maybe = np.flatnonzero(overlapping(packed.buffer, np.dtype("S2"))[ends - CRC_ITEM_BYTES] == b"__")
     for row in maybe.tolist():
         begin, end = int(packed.start[row]), int(ends[row])
         if ends_with_crc(bytes(view[begin:end])):
@@ -395,9 +391,7 @@ def _complete(
         scan_messages(CommitLog(queue), [offsets], Dispatching(index_tags=True), crc=False)
         restored = Restored(len(queue.files), file_bytes)
     damaged = bool(copied.damaged or copied.wrong)
-    return complete(
-        target, restored, offsets, config, version, files, damaged=damaged, command="repair"
-    )
+    return complete(target, restored, offsets, config, version, files, damaged=damaged, command="repair")
 
 
 def _ends(layout: Layout) -> dict[tuple[str, int], tuple[int, int]]:
@@ -405,8 +399,4 @@ def _ends(layout: Layout) -> dict[tuple[str, int], tuple[int, int]]:
     with layout.commit_log_files() as queue:
         start, end = queue.start, commit_log_of(layout, queue).end().position
     rows: list[QueueSummary] = ConsumeQueues(layout).summaries(start, end) + batch_summaries(layout)
-    return {
-        (row.topic, row.queue_id): (row.min_offset, row.max_offset)
-        for row in rows
-        if row.max_offset
-    }
+    return {(row.topic, row.queue_id): (row.min_offset, row.max_offset) for row in rows if row.max_offset}

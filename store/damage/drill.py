@@ -151,8 +151,7 @@ def drill(
         raise Unsupported("a log directory outside the store is not copied", path=outside[0])
     confine(Files(), store.layout, follow_links=True)
     edits = [
-        edit._replace(path=os.fspath(target / os.path.relpath(edit.path, root)))
-        for edit in plan(store, scenario, seed)
+        edit._replace(path=os.fspath(target / os.path.relpath(edit.path, root))) for edit in plan(store, scenario, seed)
     ]
     with new_directory(target, files):
         left_out = copy_store(root, target, files, told)

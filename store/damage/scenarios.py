@@ -550,9 +550,7 @@ def _tiered_index_end(scene: Scene) -> Iterator[Edit]:
         raise NotFound(text, path=scene.store.layout.root)
     path = scene.rng.choice(found)
     end = TIERED_HEADER.end_timestamp.build(_tiered_header(path)["begin_timestamp"])
-    yield write(
-        path, offset_of(TIERED_HEADER, "end_timestamp"), end, "end_timestamp is begin_timestamp"
-    )
+    yield write(path, offset_of(TIERED_HEADER, "end_timestamp"), end, "end_timestamp is begin_timestamp")
 
 
 def _has_length(path: Path) -> bool:

@@ -46,9 +46,7 @@ class BrokerConfig(Mapping[str, str]):
     8192
     """
 
-    def __init__(
-        self, options: Mapping[str, str] | None = None, words: tuple[str, ...] | None = None
-    ) -> None:
+    def __init__(self, options: Mapping[str, str] | None = None, words: tuple[str, ...] | None = None) -> None:
         self._options = {_canonical(name): value for name, value in (options or {}).items()}
         if words is None:
             settings = (f"{name}={value}" for name, value in self._options.items())

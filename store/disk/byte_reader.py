@@ -358,9 +358,7 @@ def read(descriptor: int, size: int, offset: int, path: str, *, end: int | None 
     return bytes(room[: fill(descriptor, memoryview(room), offset, path, end=end)])
 
 
-def fill(
-    descriptor: int, room: memoryview, offset: int, path: str, *, end: int | None = None
-) -> int:
+def fill(descriptor: int, room: memoryview, offset: int, path: str, *, end: int | None = None) -> int:
     """The same into `room`; returns the bytes there were."""
     got, unread = fill_any(descriptor, room, offset, path, end=end)
     if unread:

@@ -70,9 +70,7 @@ def at_last_record(
     new = Checkpoint(
         physic_msg_timestamp=store_timestamp,
         logics_msg_timestamp=store_timestamp,
-        index_msg_timestamp=before.index_msg_timestamp
-        if index_timestamp is None
-        else index_timestamp,
+        index_msg_timestamp=before.index_msg_timestamp if index_timestamp is None else index_timestamp,
         master_flushed_offset=before.master_flushed_offset,
         confirm_phy_offset=physical_offset,
         logics_physical_offset=physical_offset,

@@ -229,9 +229,7 @@ def _unpack(path: str | os.PathLike[str], identity: _Identity) -> None:
     except OSError as error:
         hint = "it takes room in the directory for temporary files; TMPDIR names another one"
         kind = NoSpace if error.errno in FULL else Unreadable
-        raise kind(
-            f"cannot decompress ({error.strerror or error})", path=path, hint=hint
-        ) from error
+        raise kind(f"cannot decompress ({error.strerror or error})", path=path, hint=hint) from error
     _known[identity] = Plain(sink.size, problem)
     _kept[identity] = _Kept(descriptor, used)
     while len(_kept) > KEPT_FILES or (len(_kept) > 1 and _used() > KEPT_BYTES):
@@ -329,9 +327,7 @@ def decompress(source: IO[bytes], sink: Sink) -> str:
         library, fine_from = careful, failed_at
 
 
-def _run(
-    source: IO[bytes], sink: Sink, library: _Library, fine_from: int | None
-) -> tuple[str, int | None]:
+def _run(source: IO[bytes], sink: Sink, library: _Library, fine_from: int | None) -> tuple[str, int | None]:
     """One pass: what is wrong, and where the piece begins that has to be given byte by byte."""
     decoder, members, inside = library.new(), 0, False
     at = 0

@@ -67,9 +67,7 @@ class Windows(ABC):
             raise byte_reader.failed(unread[0])
         return got
 
-    def read_around(
-        self, file: MappedFile, offset: int, buffer: memoryview
-    ) -> tuple[int, list[Unread]]:
+    def read_around(self, file: MappedFile, offset: int, buffer: memoryview) -> tuple[int, list[Unread]]:
         """As `read_into`, with zeros for what cannot be read, and those ranges of the file.
 
         Raises UnreadableRange where nobody notes them (`byte_reader.noting`), Unreadable.
@@ -143,9 +141,7 @@ def parts_of(
         yield offset, data
 
 
-def _apart(
-    at: int, data: memoryview, unread: list[Unread], unit_bytes: int
-) -> Iterator[tuple[int, bytes | bytearray]]:
+def _apart(at: int, data: memoryview, unread: list[Unread], unit_bytes: int) -> Iterator[tuple[int, bytes | bytearray]]:
     """A window that begins at byte `at`, without units that cannot be read in whole."""
     begin = 0
     for each in unread:
@@ -527,9 +523,7 @@ def size_of(files: Sequence[MappedFile]) -> int:
     return max(lengths, key=lambda length: (lengths[length], length))
 
 
-def _without_overlaps(
-    found: list[MappedFile], size: int, foreign: list[Foreign]
-) -> list[MappedFile]:
+def _without_overlaps(found: list[MappedFile], size: int, foreign: list[Foreign]) -> list[MappedFile]:
     """The files of one stream; what lies inside another file's range is foreign.
 
     A broker loads a file `123` beside `000…0` and starts it at 123 (spec 07, B18); its bytes are

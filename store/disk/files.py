@@ -89,9 +89,7 @@ class Files:
     def is_inside(self, path: Path) -> bool:
         """Whether `path`, with all links followed, lies where changes are allowed."""
         real = os.path.realpath(path)
-        return not self._roots or any(
-            real == root or real.startswith(root.rstrip("/") + "/") for root in self._roots
-        )
+        return not self._roots or any(real == root or real.startswith(root.rstrip("/") + "/") for root in self._roots)
 
     def check_inside(self, path: Path) -> None:
         """Raises Refused for a path that leads elsewhere. A name with NUL leads nowhere."""

@@ -154,11 +154,7 @@ class Layout:
     def _parts(self) -> tuple[Path, ...]:
         """What makes a directory a store; a log found somewhere inside does not, alone."""
         return (
-            *(
-                path
-                for path in self.commit_log_directories
-                if self.commit_log_origin != "found" and path != self.root
-            ),
+            *(path for path in self.commit_log_directories if self.commit_log_origin != "found" and path != self.root),
             self.root / COMMIT_LOG,
             self.consume_queue,
             self.index,

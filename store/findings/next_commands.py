@@ -98,9 +98,7 @@ def _in_hex(char: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in data)
 
 
-def command(
-    name: str, root: PathLike[str] | str, *arguments: str, given: Given = NOTHING_GIVEN
-) -> Command:
+def command(name: str, root: PathLike[str] | str, *arguments: str, given: Given = NOTHING_GIVEN) -> Command:
     """`mqstore NAME ROOT ARGUMENTS…` with the options that were given."""
     return Command(("mqstore", name, _operand(root), *arguments, *given.words(name)))
 
@@ -134,9 +132,7 @@ def salvaging(root: PathLike[str] | str, given: Given = NOTHING_GIVEN, *argument
     return command("salvage", root, "--to", _beside(root, "salvaged"), *arguments, given=given)
 
 
-def copying_first(
-    path: str, given: Given = NOTHING_GIVEN, root: PathLike[str] | str | None = None
-) -> str:
+def copying_first(path: str, given: Given = NOTHING_GIVEN, root: PathLike[str] | str | None = None) -> str:
     """What to do where a disk does not give bytes of the file at `path`. root: of its store, where that
     is known.
     """
@@ -264,9 +260,7 @@ def command_for(
     return _mending({cure: [finding]}, root, given)
 
 
-def by_hand_for(
-    finding: Finding, root: PathLike[str] | str, given: Given, template: str = ""
-) -> Command | None:
+def by_hand_for(finding: Finding, root: PathLike[str] | str, given: Given, template: str = "") -> Command | None:
     """What is left to run by hand for a finding that no repair mends: a command in the catalogue's form,
     else that of the finding. None where there is none, or where the finding lacks a name for it.
     """
@@ -289,9 +283,7 @@ def command_in_general(code: str) -> str:
     cure = catalogue()[code].repair
     if cure not in MENDS:
         names = {"store": "STORE", "topic": "TOPIC", "queue_id": "QUEUE", "path": "FILE"}
-        return cure.format(
-            **names, position="POSITION", aside="STORE-aside-FILE", salvaged="STORE-salvaged"
-        )
+        return cure.format(**names, position="POSITION", aside="STORE-aside-FILE", salvaged="STORE-salvaged")
     if cure == RECOVER:
         return str(command("recover", "STORE", "--apply"))
     parts = () if cure == ALL else (cure,)
@@ -330,9 +322,7 @@ def _codes(findings: Iterable[Finding]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(finding.code for finding in findings))
 
 
-def _by_hand(
-    cure: str, finding: Finding, root: PathLike[str] | str, given: Given
-) -> tuple[str, ...]:
+def _by_hand(cure: str, finding: Finding, root: PathLike[str] | str, given: Given) -> tuple[str, ...]:
     """The words of a command of the catalogue, filled in."""
     places = {
         "store": _operand(root),

@@ -1,8 +1,8 @@
 """Which index files can stay, and from where on the log has to be indexed again (spec 3.4, 7.11).
 
-An index can always be derived from the log. So the files stay up to the first one that is not
-sound, or reaches beyond the log end, or leaves out a record before it; the rest is rebuilt. A file that is not full is not continued
-but rebuilt, too: nothing is changed in place.
+An index can always be derived from the log. So the files stay up to the first one that is not sound, or reaches beyond
+the log end, or leaves out a record before it; the rest is rebuilt. A file that is not full is not continued but
+rebuilt, too: nothing is changed in place.
 
 What a load does to the index files (spec 3.4).
 
@@ -100,9 +100,7 @@ class IndexFiles(NamedTuple):
     def ranges(self) -> list[tuple[int, int]]:
         """First and last log position in each sound file; one without items has none."""
         return [
-            (header.begin_physical_offset, header.end_physical_offset)
-            if header.index_count > 1
-            else _NOTHING
+            (header.begin_physical_offset, header.end_physical_offset) if header.index_count > 1 else _NOTHING
             for _, header in self.files[: self.good]
         ]
 
@@ -194,9 +192,7 @@ class IndexAudit:
         return self.files.fix(kept)
 
 
-def _names_some(
-    file: StoredIndex, geometry: Geometry, stretches: Sequence[tuple[int, int]]
-) -> bool:
+def _names_some(file: StoredIndex, geometry: Geometry, stretches: Sequence[tuple[int, int]]) -> bool:
     header = file.header
     reach = (header.begin_physical_offset, header.end_physical_offset)
     inside = [(begin, end) for begin, end in stretches if begin <= reach[1] and reach[0] < end]
@@ -205,11 +201,7 @@ def _names_some(
     try:
         with file.open(geometry) as opened:
             positions = (items["physical_offset"] for _, items in opened.columns())
-            return any(
-                bool(((at >= begin) & (at < end)).any())
-                for at in positions
-                for begin, end in inside
-            )
+            return any(bool(((at >= begin) & (at < end)).any()) for at in positions for begin, end in inside)
     except Unreadable:
         return True
 

@@ -458,9 +458,7 @@ def _search(
         answer.damaged.append(file)
 
 
-def _follow(
-    file: IndexFile, key_hash: int, begin_ms: int, end_ms: int, limit: int | None, answer: Answer
-) -> None:
+def _follow(file: IndexFile, key_hash: int, begin_ms: int, end_ms: int, limit: int | None, answer: Answer) -> None:
     """Add the hits of one file. A broken chain ends the walk and is noted."""
     if not file.last or file.slots <= 0:
         return

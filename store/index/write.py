@@ -114,9 +114,7 @@ class IndexImage:
     count_every_put: hash_slot_count counts puts, as up to 4.7.0, and not slots in use.
     """
 
-    def __init__(
-        self, geometry: Geometry, header: Header, slots: SlotTable, *, count_every_put: bool
-    ) -> None:
+    def __init__(self, geometry: Geometry, header: Header, slots: SlotTable, *, count_every_put: bool) -> None:
         self.geometry = geometry
         self.header = header._replace(index_count=max(header.index_count, 1))
         self.slots = slots
@@ -151,9 +149,7 @@ class IndexImage:
         seconds = _seconds(store_timestamp, header.begin_timestamp)
         self.slots.set(slot, number)
         if number <= 1:
-            header = header._replace(
-                begin_timestamp=store_timestamp, begin_physical_offset=physical_offset
-            )
+            header = header._replace(begin_timestamp=store_timestamp, begin_physical_offset=physical_offset)
         self.header = header._replace(
             end_timestamp=store_timestamp,
             end_physical_offset=physical_offset,
@@ -277,9 +273,7 @@ class IndexWriter:
         behind: str = "",
     ) -> None:
         if geometry.slots <= 0 or geometry.items <= 1:
-            raise InvalidInput(
-                f"index of {counted(geometry.slots, 'slot')} and {counted(geometry.items, 'item')}"
-            )
+            raise InvalidInput(f"index of {counted(geometry.slots, 'slot')} and {counted(geometry.items, 'item')}")
         self.directory = directory
         #: end time of the newest file that has become full, None if none has
         self.full_end_timestamp: int | None = None
@@ -382,9 +376,7 @@ class IndexWriter:
             return file.pread(count * SLOT_BYTES, slots_offset() + first * SLOT_BYTES)
 
         slots = SlotTable(self._geometry.slots, read)
-        self._image = IndexImage(
-            self._geometry, header, slots, count_every_put=self._count_every_put
-        )
+        self._image = IndexImage(self._geometry, header, slots, count_every_put=self._count_every_put)
         return self._image
 
     def _begin_file(self, before: Header | None) -> IndexImage:

@@ -299,9 +299,7 @@ class _Queue:
     summary: QueueSummary
 
 
-def _queues(
-    layout: Layout, foreign: list[Foreign], notes: list[str]
-) -> tuple[list[_Queue], QueueStorage]:
+def _queues(layout: Layout, foreign: list[Foreign], notes: list[str]) -> tuple[list[_Queue], QueueStorage]:
     """All queues, and where they are; of a hybrid store those in files, and light ones of its database."""
     if layout.queue_database is None:
         found = list(_in_files(layout, foreign))
@@ -335,9 +333,7 @@ def _in_files(layout: Layout, foreign: list[Foreign]) -> Iterator[_Queue]:
             yield _Queue(directory, opened, queue.summary())
 
 
-def _summaries(
-    layout: Layout, queues: list[_Queue], log: Log, profile: Profile
-) -> Iterator[QueueSummary]:
+def _summaries(layout: Layout, queues: list[_Queue], log: Log, profile: Profile) -> Iterator[QueueSummary]:
     """What the queues hold of the log that there is: dead and expired units do not count."""
     broker_4 = profile.version.startswith("4.")
     for found in queues:
@@ -353,9 +349,7 @@ def _log(layout: Layout, queues: list[_Queue], foreign: list[Foreign]) -> Log:
     log = commit_log_of(layout)
     foreign += log.queue.foreign
     total = log.queue.size
-    first = next(
-        (item for item in log.scan(crc=False, reuse=True) if isinstance(item, Batch)), None
-    )
+    first = next((item for item in log.scan(crc=False, reuse=True) if isinstance(item, Batch)), None)
     first_time = int(first.columns.ints("store_timestamp")[0]) if first is not None else None
     begin, how = None, "the log was walked from its start"
     if total > WALKED_BYTES:
@@ -406,9 +400,7 @@ def _is_odd(entry: Entry, file_bytes: int) -> bool:
     return start_of(entry.name) is not None and not entry.directory and entry.size != file_bytes
 
 
-def _restart(
-    layout: Layout, generation: Generation, queues: list[_Queue], *, in_use: bool
-) -> Restart | None:
+def _restart(layout: Layout, generation: Generation, queues: list[_Queue], *, in_use: bool) -> Restart | None:
     """Where the next start begins its walk; None without a plain log."""
     if layout.dledger is not None:
         return None
@@ -443,10 +435,7 @@ def _restart(
 def _index_files(layout: Layout, foreign: list[Foreign]) -> list[IndexSummary]:
     with Index.open(layout.index, layout.broker_config) as index:
         foreign += index.foreign
-        return [
-            IndexSummary(Path(file.path).name, file.slots, file.items, file.header)
-            for file in index.files
-        ]
+        return [IndexSummary(Path(file.path).name, file.slots, file.items, file.header) for file in index.files]
 
 
 def _odd_files(layout: Layout, *, in_use: bool) -> Iterator[str]:

@@ -57,9 +57,7 @@ from ..settings.options import options_of
 from ..settings.read import read_config_file
 
 
-def topic_records(
-    store: Store, topic: str, note: Note, behind: int | None = None
-) -> Iterator[Batch]:
+def topic_records(store: Store, topic: str, note: Note, behind: int | None = None) -> Iterator[Batch]:
     """Records of a topic: queue by queue, or in log order where the log has to be scanned.
 
     behind: position of a record; only that one and later ones are wanted. A batch is valid until the
@@ -96,9 +94,7 @@ def unreliable(store: Store) -> str:
 def scanned(store: Store, topic: str, behind: int | None = None) -> Iterator[Batch]:
     """Records of a topic by a scan of the log, stale ones left out; behind: as `topic_records`."""
     for item in store.log.scan(behind, crc=False, reuse=True):
-        store.scanned(
-            item.size if not isinstance(item, Batch) else item.end - int(item.position[0])
-        )
+        store.scanned(item.size if not isinstance(item, Batch) else item.end - int(item.position[0]))
         if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
             own = equal(item.columns.ragged("topic"), utf8(topic))
             if own.any():
@@ -240,9 +236,7 @@ class Returned:
     def add(self, times: npt.NDArray[Any], reconsumed: npt.NDArray[Any]) -> None:
         """Count messages by store time and times of consumption."""
         first, last = int(times.min()), int(times.max())
-        self.first_store_timestamp = (
-            min(first, self.first_store_timestamp) if self.messages else first
-        )
+        self.first_store_timestamp = min(first, self.first_store_timestamp) if self.messages else first
         self.last_store_timestamp = max(last, self.last_store_timestamp)
         self.most_reconsumed = max(self.most_reconsumed, int(reconsumed.max()))
         self.messages += len(times)
@@ -272,9 +266,7 @@ def retries(store: Store, note: Note) -> Retries:
     found = Retries()
     for topic in _topics(store):
         kind, prefix = (
-            ("retry", RETRY_PREFIX)
-            if topic.startswith(RETRY_PREFIX)
-            else ("dead_letter", DEAD_LETTER_PREFIX)
+            ("retry", RETRY_PREFIX) if topic.startswith(RETRY_PREFIX) else ("dead_letter", DEAD_LETTER_PREFIX)
         )
         group = topic.removeprefix(prefix)
         popped = _of_pop(topic, store.topics, groups) if kind == "retry" else None
@@ -309,11 +301,7 @@ def _of_pop(retry_topic: str, topics: Collection[str], groups: Collection[str]) 
     pairs = []
     for topic in topics:
         group = rest.removesuffix(topic)[:-1]
-        if (
-            group
-            and not topic.startswith(RETRY_PREFIX)
-            and retry_topic in pop.retry_topics(topic, group)
-        ):
+        if group and not topic.startswith(RETRY_PREFIX) and retry_topic in pop.retry_topics(topic, group):
             pairs.append(Key("retry", group, topic))
     known = [pair for pair in pairs if pair.group in groups] or pairs
     return known[0] if len(known) == 1 else None
@@ -472,10 +460,7 @@ def _decided(store: Store, note: Note) -> set[int]:
 
 def _decided_positions(store: Store, note: Note) -> set[int]:
     """Positions of half messages that op records of transactions in a RocksDB name (spec 4.10)."""
-    texts = (
-        message.properties.get(names.TRANS_OFFSET, "")
-        for message in _messages(store, ROCKSDB_OP_TOPIC, note)
-    )
+    texts = (message.properties.get(names.TRANS_OFFSET, "") for message in _messages(store, ROCKSDB_OP_TOPIC, note))
     return {number for text in texts if (number := _number(text, -1)) >= 0}
 
 

@@ -97,9 +97,7 @@ def pop_records(store: Store, note: Note, about: Place | None = None) -> PopReco
         for row in np.flatnonzero(revive | waits).tolist():
             tag = tags[row].decode("utf-8", "replace")
             _add(found, batch, row, tag, bool(revive[row]), about)
-        again = _begins(topics, names.RETRY_PREFIX) & (
-            items.find(pop_format.FIRST_POP_TIME).length > 0
-        )
+        again = _begins(topics, names.RETRY_PREFIX) & (items.find(pop_format.FIRST_POP_TIME).length > 0)
         _add_returned(found, batch, np.flatnonzero(again).tolist(), items.find(names.UNIQ_KEY))
     return found
 
@@ -126,9 +124,7 @@ def _begins(strings: Ragged, prefix: str) -> Flags:
     return equal(Ragged(strings.buffer, strings.start, np.minimum(strings.length, len(head))), head)
 
 
-def _add(
-    found: PopRecords, batch: Batch, row: int, tag: str, revived: bool, about: Place | None
-) -> None:
+def _add(found: PopRecords, batch: Batch, row: int, tag: str, revived: bool, about: Place | None) -> None:
     """A check point or an acknowledgement; of several records of one the newest counts."""
     columns, position = batch.columns, int(batch.position[row])
     place = None
@@ -259,9 +255,7 @@ def pop(store: Store, now_ms: int, note: Note) -> Pop:
     _tell(store, note)
     records = pop_records(store, note)
     found = Pop(now_ms, len(records.check_points), wrong=records.wrong)
-    found.stray_acks = sum(
-        len(offsets) for key, offsets in records.acks.items() if key not in records.check_points
-    )
+    found.stray_acks = sum(len(offsets) for key, offsets in records.acks.items() if key not in records.check_points)
     progress = read_progress(store.layout.config, store.layout.broker_config)
     found.revive = [
         ReviveQueue(topic, queue_id, _reached(progress, topic, queue_id), newest)
@@ -269,9 +263,7 @@ def pop(store: Store, now_ms: int, note: Note) -> Pop:
     ]
     for key, point in records.check_points.items():
         fields = point.fields
-        counts = found.groups.setdefault(
-            (fields["group"], fields["topic"]), dict.fromkeys(State, 0)
-        )
+        counts = found.groups.setdefault((fields["group"], fields["topic"]), dict.fromkeys(State, 0))
         rows = list(_open(point, records.acks.get(key, set())))
         counts[State.ACKED] += _size(point) - len(rows)
         found.rows += rows
@@ -304,15 +296,11 @@ def given_out(store: Store, about: Place, now_ms: int, note: Note) -> list[Poppe
         if any(d for offset, d in formats.offsets_of(point.fields) if offset == row.queue_offset):
             acked = {row.queue_offset}
         row.state, row.reason = (
-            (State.ACKED, "")
-            if row.queue_offset in acked
-            else _state(row, now_ms, _is_read(point, progress))
+            (State.ACKED, "") if row.queue_offset in acked else _state(row, now_ms, _is_read(point, progress))
         )
         found.append(row)
     place = (about.topic, about.queue_id, about.queue_offset)
-    kept = [
-        row for row in _kept(store, note) if (row.topic, row.queue_id, row.queue_offset) == place
-    ]
+    kept = [row for row in _kept(store, note) if (row.topic, row.queue_id, row.queue_offset) == place]
     _locate(store, kept, records)
     for row in kept:
         row.state, row.reason = _state(row, now_ms, read=False)

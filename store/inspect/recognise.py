@@ -322,9 +322,7 @@ class Recognised(NamedTuple):
         return "/".join(inside[:-1]), int(inside[-1])
 
 
-def recognise(
-    path: str | os.PathLike[str], kind: str | None = None, config: BrokerConfig | None = None
-) -> Recognised:
+def recognise(path: str | os.PathLike[str], kind: str | None = None, config: BrokerConfig | None = None) -> Recognised:
     """What `path` is; `kind` overrides what it looks like.
 
     Raises Missing, Unreadable, NotAStore (an empty directory), Unsupported (a kind that is not

@@ -248,13 +248,9 @@ class Stats:
         pending, self._pending, self._waiting = self._pending, [], 0
         if not pending:
             return
-        numbers = [
-            np.concatenate([one.numbers[place] for one in pending]) for place in range(len(self.by))
-        ]
+        numbers = [np.concatenate([one.numbers[place] for one in pending]) for place in range(len(self.by))]
         measured = _joined([one.measured for one in pending])
-        special = _column(
-            [one.special for one in pending], [len(one.measured.size) for one in pending]
-        )
+        special = _column([one.special for one in pending], [len(one.measured.size) for one in pending])
         group, span = _grouped(numbers, [len(known) for known in self._numbers], len(measured.size))
         values = [list(known) for known in self._numbers]
         rows, counted = _counted(measured, special, group, span)
@@ -283,8 +279,7 @@ class Stats:
         order = sorted(self.groups.items(), key=lambda pair: (-pair[1].size_bytes, str(pair[0])))
         total = sum(group.size_bytes for _, group in order)
         return [
-            {**dict(zip(self.by, key, strict=True)), **group.counts(total, self.source)}
-            for key, group in order[:limit]
+            {**dict(zip(self.by, key, strict=True)), **group.counts(total, self.source)} for key, group in order[:limit]
         ]
 
     def to_json(self) -> list[Any]:
@@ -315,10 +310,7 @@ def _column(parts: Sequence[Ints | None], sizes: Sequence[int], nothing: int = 0
     if all(one is None for one in parts):
         return None
     return np.concatenate(
-        [
-            np.full(size, nothing, np.int64) if one is None else one
-            for one, size in zip(parts, sizes, strict=True)
-        ]
+        [np.full(size, nothing, np.int64) if one is None else one for one, size in zip(parts, sizes, strict=True)]
     )
 
 
@@ -336,9 +328,7 @@ def _grouped(numbers: Sequence[Ints], counts: Sequence[int], rows: int) -> tuple
     return key, span
 
 
-def _counted(
-    measured: Measured, special: Ints | None, group: Ints, span: int
-) -> tuple[Ints, list[Group]]:
+def _counted(measured: Measured, special: Ints | None, group: Ints, span: int) -> tuple[Ints, list[Group]]:
     """The groups in the order of their numbers, and a row of each."""
     size, time_ms = measured.size, measured.time_ms
     parts = (_AGAIN, _OF_BROKER)
@@ -351,9 +341,7 @@ def _counted(
         if int(time_ms.max()) == NEVER_FIRST_MS:  # of these no time is known
             ended.append(np.where(time_ms == NEVER_FIRST_MS, NEVER_LAST_MS, time_ms))
     tally = _tally_natively if kernel.is_wanted(len(group)) else _tally
-    rows, lengths, sums, least, greatest = tally(
-        group, span, [one for one in added if one is not None], ended
-    )
+    rows, lengths, sums, least, greatest = tally(group, span, [one for one in added if one is not None], ended)
     of_columns = iter(sums)
     none = np.zeros(len(rows), np.int64)
     first, last = none + NEVER_FIRST_MS, none + NEVER_LAST_MS
@@ -517,9 +505,7 @@ def _add_queue(
             _add(stats, queue.topic, queue.queue_id, units[kept], ends)
 
 
-def _add(
-    stats: Stats, topic: str, queue_id: int, units: Any, ends: Sequence[int | None] = ()
-) -> None:
+def _add(stats: Stats, topic: str, queue_id: int, units: Any, ends: Sequence[int | None] = ()) -> None:
     count = len(units)
     if not count:
         return

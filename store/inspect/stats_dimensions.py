@@ -86,9 +86,7 @@ class Columns:
     topics: each row's, by number. More of them only a batch of the log has.
     """
 
-    def __init__(
-        self, topics: Dimension, position: Ints, size: Ints, queue_id: Ints, starts: Ints
-    ) -> None:
+    def __init__(self, topics: Dimension, position: Ints, size: Ints, queue_id: Ints, starts: Ints) -> None:
         self.topics = topics
         self._position, self._size, self._queue_id, self._starts = position, size, queue_id, starts
         self._batch: Batch | None = None

@@ -1,4 +1,5 @@
-"""Records of timer messages as columns: which are of one message, what leads to them, what became of it (spec 04, 4.4 to 4.6).
+"""Records of timer messages as columns: which are of one message, what leads to them, what became of it (spec 04, 4.4
+to 4.6).
 
 A message that is rolled is written to the timer topic again, a delivered one to its real topic; both keep what
 it was made with: records that agree in all of that are of one message. A record may be a message that cancels
@@ -160,9 +161,7 @@ def timer_records(store: Store) -> Scanned:
                     rows = item.take(mask)
                     topic = None if part is parts[0] else rows.columns.ragged("topic")
                     part.append(TimerRecords.of(rows, topic))
-    found.requested, found.came_out, found.at_once = (
-        TimerRecords.concat(part) if part else None for part in parts
-    )
+    found.requested, found.came_out, found.at_once = (TimerRecords.concat(part) if part else None for part in parts)
     return found
 
 

@@ -126,9 +126,7 @@ class Timers:
 
     def hours(self) -> dict[int, int]:
         """Messages that wait, by the hour in which they are due, earliest first."""
-        due = np.array(
-            [r.deliver_timestamp for r in self.rows if r.state in WAITING], dtype=np.int64
-        )
+        due = np.array([r.deliver_timestamp for r in self.rows if r.state in WAITING], dtype=np.int64)
         hours, counts = np.unique(due // HOUR_MS * HOUR_MS, return_counts=True)
         return dict(zip(hours.tolist(), counts.tolist(), strict=True))
 
@@ -209,9 +207,7 @@ def _row(facts: Facts, cancels: Cancels, rows: Ints, now_ms: int) -> Timer:
     row.again = bool(row.delivered) and row.state in WAITING
     if row.delivered:
         row.state, row.reason = State.DELIVERED, ""
-    cancelled, why_not = cancels.of(
-        row.topic, row.unique_key, facts.slot(last), row.delivered != []
-    )
+    cancelled, why_not = cancels.of(row.topic, row.unique_key, facts.slot(last), row.delivered != [])
     if cancelled:
         row.state, row.reason = State.CANCELLED, ""
     elif why_not and row.state in WAITING:
@@ -290,9 +286,7 @@ def _strangers(store: Store, chained: Chained, known: Ints) -> list[Timer]:
             state, reason = State.UNKNOWN, "its entry names a record that is not in the timer topic"
         else:
             state, reason = State.NEVER, "its entry names a place where no message begins"
-        found.append(
-            Timer("", "", -1, 0, None, state, reason, next_timestamp=fires_ms, positions=[position])
-        )
+        found.append(Timer("", "", -1, 0, None, state, reason, next_timestamp=fires_ms, positions=[position]))
     return found
 
 
@@ -317,9 +311,7 @@ def in_database(store: Store, note: Note) -> TimersKept | None:
             return kept or TimersKept(nothing, nothing, nothing)
         if kept is not None and (waits := int((kept.due_ms > kept.delivered_ms).sum())):
             waiting = counted(waits, "timer waits", "timers wait")
-            note(
-                f"timers: {waiting} in rocksdbstore, where a broker with {OPTION}=false does not look"
-            )
+            note(f"timers: {waiting} in rocksdbstore, where a broker with {OPTION}=false does not look")
         return None
     check = read_timer_check(store.layout.config / "timercheck")
     behind = min(check.last_timer_queue_offset, check.master_timer_queue_offset) if check else 0
@@ -329,9 +321,7 @@ def in_database(store: Store, note: Note) -> TimersKept | None:
     return kept
 
 
-def with_database(
-    wheel: Wheel, chained: Chained, kept: TimersKept, note: Note
-) -> tuple[Wheel, Chained]:
+def with_database(wheel: Wheel, chained: Chained, kept: TimersKept, note: Note) -> tuple[Wheel, Chained]:
     """Where a broker goes on, and what leads to messages, with the rows of the RocksDB besides."""
     entries, count = chained.entries, len(kept.due_ms)
     waits = int(((chained.fires_ms != NOWHERE) & ~entries.deletes).sum())
@@ -340,9 +330,7 @@ def with_database(
     nothing = np.zeros(count, np.int64)
     position = entries.end + np.arange(count, dtype=np.int64)
     none_before = np.full(count, NOWHERE, np.int64)
-    rows = TimerEntries(
-        position, none_before, kept.due_ms, kept.position, kept.size, nothing, nothing, nothing
-    )
+    rows = TimerEntries(position, none_before, kept.due_ms, kept.position, kept.size, nothing, nothing, nothing)
     fires = np.where(kept.due_ms > kept.delivered_ms, kept.due_ms, NOWHERE)
     both = TimerEntries.concat([entries, rows])
     ahead = replace(

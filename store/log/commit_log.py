@@ -65,9 +65,7 @@ class CommitLog:
         self.queue.aside |= self._rate_bytes is not None
 
     @classmethod
-    def of_file(
-        cls, path: Path, *, frame: Frame = PLAIN, rate_bytes: int | None = None
-    ) -> CommitLog:
+    def of_file(cls, path: Path, *, frame: Frame = PLAIN, rate_bytes: int | None = None) -> CommitLog:
         """One file, wherever it lies; its start comes from its name, else from its first record.
 
         Raises Missing, Unreadable.
@@ -217,9 +215,7 @@ class CommitLog:
         inside = [item.size for item in damage if item.position < position]
         return LogEnd(position, reason, stored_ms, len(inside), sum(inside))
 
-    def read_around(
-        self, buffer: memoryview, file: MappedFile, offset: int
-    ) -> tuple[int, list[Unread]]:
+    def read_around(self, buffer: memoryview, file: MappedFile, offset: int) -> tuple[int, list[Unread]]:
         """Fill `buffer` from byte `offset` of a file; returns how much there was, and what of it
         cannot be read. Raises as that of `MappedFileQueue`.
         """

@@ -388,15 +388,11 @@ class LogScan:
 
     # -- chains ---------------------------------------------------------------------------------
 
-    def _chain(
-        self, file: MappedFile, items: LogItems, at: int
-    ) -> Generator[Batch | Extent, None, int]:
+    def _chain(self, file: MappedFile, items: LogItems, at: int) -> Generator[Batch | Extent, None, int]:
         """Batches of the chain from byte `at` on; returns the byte where it stops."""
         left = 0
         while file.start + at < self._stop and (size := items.size(at)) is not None:
-            if (
-                left >= size
-            ):  # the kernel saw it all and stopped: what is odd is judged in small windows
+            if left >= size:  # the kernel saw it all and stopped: what is odd is judged in small windows
                 self._reach = NARROW_BYTES
             window, begin = self._window(file, at, max(self._up_to_cut(at), size)), at
             checked, goes_on = self._plain.checked(window, items.frame, crc=self._crc), True
@@ -459,9 +455,7 @@ class LogScan:
         if self._recent.is_dead(batch.columns, self._log, gap):
             self._mark = Mark.DEAD_TAIL
 
-    def _earlier_life(
-        self, file: MappedFile, items: LogItems, at: int
-    ) -> Generator[Batch | Extent, None, int]:
+    def _earlier_life(self, file: MappedFile, items: LogItems, at: int) -> Generator[Batch | Extent, None, int]:
         """Whole records from byte `at` on that name other positions; returns the byte behind."""
         while (size := items.size(at)) is not None:
             window = self._window(file, at, max(self._reach, size))
@@ -486,9 +480,7 @@ class LogScan:
 
     # -- what is not a record -------------------------------------------------------------------
 
-    def _up_to_the_end(
-        self, file: MappedFile, items: LogItems, at: int, at_end: bool
-    ) -> Iterator[Extent]:
+    def _up_to_the_end(self, file: MappedFile, items: LogItems, at: int, at_end: bool) -> Iterator[Extent]:
         """Name the rest of a file from byte `at` on, in which no good record begins."""
         for unread in items.unread_in(at, file.size) if at_end else ():
             if unread.offset > at and items.is_zero(at, unread.offset):

@@ -90,9 +90,7 @@ def _walk_natively(window: Window, frame: Frame, at: int) -> tuple[Ints, int]:
     program, parts = program_of(ITEM), list[Ints]()
     assert program is not None
     while True:
-        items, _, at = program.follow(
-            frame.sizes, window.array, 0, at, crc=False, room=_ROWS_AT_ONCE
-        )
+        items, _, at = program.follow(frame.sizes, window.array, 0, at, crc=False, room=_ROWS_AT_ONCE)
         parts.append(items.starts - frame.payload)
         if len(items) < _ROWS_AT_ONCE:
             return np.concatenate(parts), at
@@ -130,9 +128,7 @@ def _find_record(window: Window, at: int, end: int) -> int | None:
 def _in_place(window: Window, frame: Frame, at: int) -> bool:
     """Byte `at` has the magic code of an item that names its own position."""
     own = number_at(window, at + frame.position_offset, POSITION_BYTES)
-    return (
-        own == window.position + at and number_at(window, at + frame.magic_offset) in frame.magics
-    )
+    return own == window.position + at and number_at(window, at + frame.magic_offset) in frame.magics
 
 
 @lru_cache(maxsize=8)
@@ -201,9 +197,7 @@ class PlainChain:
         """What of a window has to be judged at once: `size` bytes, then the kernel goes on."""
         return window._replace(size=min(window.size, size)) if kernel.is_wanted() else window
 
-    def checked(
-        self, window: Window, frame: Frame, at: int = 0, *, crc: bool, in_place: bool = True
-    ) -> Checked | None:
+    def checked(self, window: Window, frame: Frame, at: int = 0, *, crc: bool, in_place: bool = True) -> Checked | None:
         """The records from byte `at` of a window on; None: the first one is odd, or there is no kernel.
         What stops the chain is for others to judge. in_place: each has to name its own position.
         """

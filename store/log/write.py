@@ -44,10 +44,7 @@ def place(position: int, size: int, file_size: int) -> tuple[int, Blank | None]:
     Raises LimitExceeded for a record that no file can hold.
     """
     if size + BLANK_BYTES > file_size:
-        raise LimitExceeded(
-            f"a record of {counted(size, 'byte')} does not fit"
-            f" into a commit log file of {file_size}"
-        )
+        raise LimitExceeded(f"a record of {counted(size, 'byte')} does not fit into a commit log file of {file_size}")
     room = file_size - position % file_size
     if size + BLANK_BYTES <= room:
         return position, None
@@ -148,8 +145,7 @@ class LogWriter:
         """Close a file."""
         if blank.size < BLANK_BYTES:
             raise Refused(
-                f"{counted(blank.size, 'byte is left', 'bytes are left')} in the commit log file:"
-                " no room for a BLANK",
+                f"{counted(blank.size, 'byte is left', 'bytes are left')} in the commit log file: no room for a BLANK",
                 offset=blank.position,
             )
         data = BLANK.build({"total_size": blank.size, "magic_code": MAGIC_BLANK})

@@ -101,9 +101,7 @@ def rules_of(layout: Layout) -> Rules:
     if not any(name in config for name in names):
         config, notes = _sound(layout.config / _PROPERTIES)
     numbers = {name: _number(config, name) for name in _DEFAULTS}
-    delete, forced, full = (
-        min(max(numbers[name], least), most) for name, (least, most) in _TAKEN.items()
-    )
+    delete, forced, full = (min(max(numbers[name], least), most) for name, (least, most) in _TAKEN.items())
     # DLedgerCommitLog keeps an hour more
     reserved_ms = (numbers["fileReservedTime"] + (layout.dledger is not None)) * HOUR_MS
     hours = _hours(config.get(_WHEN, "04"))
@@ -292,9 +290,7 @@ def _rate(store: Store, last_ms: int) -> tuple[float, int | None]:
     end = store.log_end
     if end.store_timestamp is None:
         return 0.0, None
-    queues = sorted(store.queue_summaries, key=lambda q: q.min_offset - q.max_offset)[
-        :_QUEUES_ASKED
-    ]
+    queues = sorted(store.queue_summaries, key=lambda q: q.min_offset - q.max_offset)[:_QUEUES_ASKED]
     places = [_place_then(store, queue, end.store_timestamp - last_ms) for queue in queues]
     found = min((place for place in places if place is not None), default=None)
     if found is None or end.store_timestamp <= found[1] or end.position <= found[0]:
@@ -354,9 +350,7 @@ def _files_to_come(found: Forecast, files: list[LogFile], log_end: int) -> Itera
         full_ms += last.size / found.rate
 
 
-def _goes(
-    found: Forecast, file: LogFile, now: float, used: float, grows: float
-) -> tuple[float, Why]:
+def _goes(found: Forecast, file: LogFile, now: float, used: float, grows: float) -> tuple[float, Why]:
     """When the oldest file goes, and why then."""
     rules = found.rules
     here = max(now, float(file.changed_ms))
@@ -480,9 +474,7 @@ def _unknown(store: Store, found: Positions, ends: Ends) -> Iterator[str]:
         yield "config/ has no positions of groups"
 
 
-def _of_queue(
-    store: Store, lag: Lag, boundary: int, going: Sequence[Going]
-) -> tuple[int, int, int] | None:
+def _of_queue(store: Store, lag: Lag, boundary: int, going: Sequence[Going]) -> tuple[int, int, int] | None:
     """Messages that go unread, all that are unread, and when the first goes; None for none."""
     first = lag.first_unread
     if first is None or lag.queue is None:
@@ -516,9 +508,7 @@ def _units(store: Store, queue: QueueSummary, first: int, boundary: int) -> tupl
     return behind, place
 
 
-def _batches(
-    store: Store, queue: QueueSummary, first: int, boundary: int
-) -> tuple[int, int | None]:
+def _batches(store: Store, queue: QueueSummary, first: int, boundary: int) -> tuple[int, int | None]:
     """The same of a batch queue."""
     path = store.layout.batch_consume_queue / queue.topic / str(queue.queue_id)
     behind = queue.min_offset

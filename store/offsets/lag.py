@@ -85,8 +85,8 @@ class Unread(NamedTuple):
 class Lag:
     """One group in one queue. offset: None where it never committed. queue: None where the store has none.
 
-    ends_known: the queues can be read, and reach up to the log's end. unread: None where nothing is, or nobody asked. mode: `pop` or `pull`, "" where nothing says it.
-    subscribed: None where nobody knows the groups.
+    ends_known: the queues can be read, and reach up to the log's end. unread: None where nothing is, or nobody asked.
+    mode: `pop` or `pull`, "" where nothing says it. subscribed: None where nobody knows the groups.
     """
 
     position: Position
@@ -107,9 +107,7 @@ class Lag:
         """What of the closed list it is."""
         if not self.committed:
             return State.NO_POSITION
-        if not self.ends_known and (
-            self.queue is None or self.position.offset > self.queue.max_offset
-        ):
+        if not self.ends_known and (self.queue is None or self.position.offset > self.queue.max_offset):
             return State.UNKNOWN
         if self.queue is None:  # one that never had a message is not there, and begins at 0
             return State.NO_QUEUE if self.position.offset else State.CURRENT
@@ -125,11 +123,7 @@ class Lag:
         """Broker offset less consumer offset, as brokers and consoles tell it: negative where the group is
         ahead, with the messages that are gone where it is behind the queue's start.
         """
-        if (
-            self.state is State.UNKNOWN
-            or self.queue is None
-            or (not self.committed and self.position.queue_id < 0)
-        ):
+        if self.state is State.UNKNOWN or self.queue is None or (not self.committed and self.position.queue_id < 0):
             return None
         if not self.committed:
             return self.queue.max_offset - self.queue.min_offset
@@ -181,9 +175,7 @@ class Lag:
                 return 0, "the queue has nothing: the broker answers 0, and the client begins there"
             first = version < _FIRST_TO_END and queue.min_offset == 0
             place = "start" if first else "end"
-            text = (
-                f"behind the queue's end: the broker answers its {place}, the client goes on there"
-            )
+            text = f"behind the queue's end: the broker answers its {place}, the client goes on there"
             return (queue.min_offset if first else queue.max_offset), text
         if state is State.EXPIRED:
             text = "before the queue's start: the broker answers that, the client goes on there"
@@ -192,9 +184,7 @@ class Lag:
 
     def _without_position(self) -> str:
         if self.position.queue_id < 0:
-            return (
-                "it has never committed here, or its consumers broadcast and keep their own offsets"
-            )
+            return "it has never committed here, or its consumers broadcast and keep their own offsets"
         rule = "where ConsumeFromWhere of the client says (not in the store; by default at the end)"
         if self.queue is not None and self.queue.min_offset == 0:
             return f"begins at 0 if a broker has that still in memory, else {rule}"
@@ -224,9 +214,7 @@ def behind_log(store: Store, ends: Ends) -> int | None:
     return None
 
 
-def lags_of(
-    positions: Iterable[Position], ends: Ends, groups: Groups | None = None
-) -> Iterator[Lag]:
+def lags_of(positions: Iterable[Position], ends: Ends, groups: Groups | None = None) -> Iterator[Lag]:
     """Each position held against its queue; with `groups` also what they say of the group, and what has
     no position: queues of a topic that a group consumes, groups that never committed.
     """
@@ -281,9 +269,7 @@ def _unit_bytes(lags: list[Lag]) -> int:
     return UNIT_BYTES * (queue.max_offset - first if queue is not None else 0)
 
 
-def _measure(
-    store: Store, queues: Mapping[Queue, list[Lag]], advance: Callable[[int], None]
-) -> None:
+def _measure(store: Store, queues: Mapping[Queue, list[Lag]], advance: Callable[[int], None]) -> None:
     with_log = store.has_log
     for (topic, queue_id), mine in queues.items():
         advance(_unit_bytes(mine))
@@ -318,9 +304,7 @@ def _unread(
         return found
 
 
-def _unread_batches(
-    layout: Layout, topic: str, queue_id: int, starts: list[int]
-) -> dict[int, Unread]:
+def _unread_batches(layout: Layout, topic: str, queue_id: int, starts: list[int]) -> dict[int, Unread]:
     """Of a batch queue: a batch that is half consumed counts as a whole."""
     path = layout.root / BATCH_CONSUME_QUEUE / topic / str(queue_id)
     with BatchConsumeQueue(topic, queue_id, MappedFileQueue.open(path)) as queue:
@@ -332,9 +316,7 @@ def _unread_batches(
         return {start: Unread(size, time) for start, size, time in found}
 
 
-def _bytes_from(
-    windows: Iterable[tuple[int, npt.NDArray[np.void]]], starts: list[int]
-) -> list[int]:
+def _bytes_from(windows: Iterable[tuple[int, npt.NDArray[np.void]]], starts: list[int]) -> list[int]:
     """Bytes of the records of all units from each of `starts` on, which are sorted."""
     totals = np.zeros(len(starts), np.int64)
     for first, units in windows:
@@ -397,11 +379,7 @@ def offsets_of(store: Store, name: str, wanted: Wanted, bar: Bar = no_bar) -> Fo
     if not layout.config.is_dir():
         return Found([], ["no config/ here: nothing says how far groups have come"], named=False)
     positions, ends = positions_of(layout, version), queue_ends(store)
-    named = [
-        lag
-        for lag in lags_of(positions.rows, ends, groups_of(layout, version))
-        if _is_named(lag, wanted)
-    ]
+    named = [lag for lag in lags_of(positions.rows, ends, groups_of(layout, version)) if _is_named(lag, wanted)]
     notes, unread = list(positions.notes), bool(store.queues_unread and not ends)
     behind = None if unread else behind_log(store, ends)
     for lag in named:

@@ -160,8 +160,7 @@ def compare(here: Side, other: Side) -> Iterator[Compared]:
     """Every position of either, in order of table, group, topic and queue; of a file its tables only."""
     tables = here.tables & other.tables
     mine, others = (
-        {row.key: row.offset for row in side.positions.rows if row.table in tables}
-        for side in (here, other)
+        {row.key: row.offset for row in side.positions.rows if row.table in tables} for side in (here, other)
     )
     for key in sorted(mine.keys() | others.keys()):
         place = key[2], key[3]
@@ -234,11 +233,7 @@ class Move(NamedTuple):
     @property
     def skipped(self) -> int:
         """Messages that the group does not get any more."""
-        return (
-            max(0, self.after - max(self.before or 0, self.min_offset))
-            if self.before is not None
-            else 0
-        )
+        return max(0, self.after - max(self.before or 0, self.min_offset)) if self.before is not None else 0
 
     @property
     def again(self) -> int:
@@ -361,9 +356,7 @@ def _queues_of(reset: Reset, own: Mapping[_Key, int], ends: Ends) -> list[Queue]
         queue
         for queue in sorted(ends)
         if reset.queue_id in (None, queue[1])
-        and (
-            queue[0] == reset.topic or (queue[0] in consumed and fnmatchcase(queue[0], reset.topic))
-        )
+        and (queue[0] == reset.topic or (queue[0] in consumed and fnmatchcase(queue[0], reset.topic)))
     ]
     if not found:
         place = reset.topic if reset.queue_id is None else f"{reset.topic}/{reset.queue_id}"
@@ -420,9 +413,7 @@ def _move(key: _Key, offset: int, before: int | None, queue: QueueSummary) -> Mo
     return Move(*key, before, inside, offset, queue.min_offset, queue.max_offset)
 
 
-def _edits(
-    layout: Layout, moves: Sequence[Move], there: Sequence[Position], version: str
-) -> tuple[list[Edit], str]:
+def _edits(layout: Layout, moves: Sequence[Move], there: Sequence[Position], version: str) -> tuple[list[Edit], str]:
     """Each file that has positions of groups, rewritten; the digest of a RocksDB. Raises Refused."""
     if not moves:
         return [], ""
@@ -478,9 +469,7 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _rows(
-    moves: Sequence[Move], there: Sequence[Position]
-) -> dict[tuple[str, str], dict[int, int]]:
+def _rows(moves: Sequence[Move], there: Sequence[Position]) -> dict[tuple[str, str], dict[int, int]]:
     """The offsets of each (topic, group) that changes, by queue, with those that stay."""
     changed = {(move.topic, move.group) for move in moves}
     rows: dict[tuple[str, str], dict[int, int]] = {key: {} for key in sorted(changed)}

@@ -171,9 +171,7 @@ def _either(found: Positions, force: InForce) -> None:
     found.unsure = f"config/ has the databases {taken} and {', '.join(force.others)}"
     found.lacking = True
     options = "--set configManagerVersion=…, storeType=… or useSingleRocksDBForAllConfigs=…"
-    found.notes.append(
-        f"{found.unsure}: these are of {taken}, written last; {options} says which one a broker reads"
-    )
+    found.notes.append(f"{found.unsure}: these are of {taken}, written last; {options} says which one a broker reads")
 
 
 def offset_files(layout: Layout) -> tuple[str, ...]:

@@ -349,9 +349,7 @@ def publish_job(
         return manifest
 
 
-def publish_made(
-    target: Path, job: Mapping[str, Any], make: Callable[[Path], Mapping[str, Any]]
-) -> dict[str, Any]:
+def publish_made(target: Path, job: Mapping[str, Any], make: Callable[[Path], Mapping[str, Any]]) -> dict[str, Any]:
     """`publish_job` for what is made in a folder at once: the manifest, `job` and what `make` tells."""
 
     def fill(stage: Stage) -> None:

@@ -102,9 +102,7 @@ class Brought:
         }
 
 
-def bring_back(
-    snapshot: Snapshot, log: CommitLog, finder: DamageFinder, replica: Replica
-) -> Brought:
+def bring_back(snapshot: Snapshot, log: CommitLog, finder: DamageFinder, replica: Replica) -> Brought:
     """Compare two logs around the damage that `finder` has seen. Raises Refused, Unreadable.
 
     Refused: the replica is no copy of this log.
@@ -134,11 +132,7 @@ def _check_copy(samples: Sequence[int], log: CommitLog, replica: Replica) -> Non
         other = record_at(replica.log, position)
         if own and own == other:
             return
-        if (
-            own
-            and replica.log.min_offset <= position < replica.log.max_file_end
-            and differs is None
-        ):
+        if own and replica.log.min_offset <= position < replica.log.max_file_end and differs is None:
             differs = position
     if differs is not None:
         raise Refused(
@@ -210,9 +204,7 @@ def _neighbours(log: CommitLog, hole: Hole, replica: Replica) -> str:
     return ""
 
 
-def _take(
-    found: Brought, log: CommitLog, hole: Hole, replica: Replica, runs: Sequence[Run]
-) -> None:
+def _take(found: Brought, log: CommitLog, hole: Hole, replica: Replica, runs: Sequence[Run]) -> None:
     """Bring runs back; what lies between them stays lost."""
     at = hole.begin
     for run in [*runs, Run(hole.end, hole.end, 0)]:

@@ -80,8 +80,9 @@ def keep_log(
 ) -> KeptLog:
     """Plan the log of a store that `finder` has looked at. Raises Refused, Unreadable.
 
-    elsewhere: what units say of good records that claim other places. unreferenced: queue offsets
-    without a message. audits: of the queues, which have seen the log. brought: what a replica gives; `queue` has it already. verified: what is in order.
+    elsewhere: what units say of good records that claim other places. unreferenced: queue offsets without a message.
+    audits: of the queues, which have seen the log. brought: what a replica gives; `queue` has it already. verified:
+    what is in order.
     """
     if finder.end < 0 <= finder.stale_end:
         raise renamed(snapshot)
@@ -112,9 +113,7 @@ def keep_log(
     pieces += _paddings(queue, closed)
     edits = [
         *lengths_of(snapshot, entries, end, stale=stale),
-        *writes_of(
-            snapshot, entries, [*brought, *pieces], closed, frozenset(at for at, _ in brought)
-        ),
+        *writes_of(snapshot, entries, [*brought, *pieces], closed, frozenset(at for at, _ in brought)),
     ]
     edits += _headers(entries, size, restored)
     taken = {at for at, _ in restored} | {fill.gap.previous for fill in closed if fill.padding}
@@ -181,7 +180,8 @@ def _put_right(
 ) -> tuple[list[Gap], LostUnits, LostUnits, list[Piece]]:
     """Records in gaps that are whole but for their header are not lost: less is left of the gaps.
 
-    levels: ms of delay levels 1, 2, …; None for the usual ones. Returns the gaps, the lost, the saved, and the bytes of these.
+    levels: ms of delay levels 1, 2, …; None for the usual ones. Returns the gaps, the lost, the saved, and the bytes of
+    these.
     """
     left, pieces = list[Gap](), list[Piece]()
     number, rows = rows_in(gaps, lost.position)
@@ -217,9 +217,7 @@ def _headers(entries: dict[int, Entry], size: int, restored: Sequence[Piece]) ->
         yield Edit("write", path, reason, ("I-020",), at, len(record), record)
 
 
-def edits_of_cut(
-    entries: dict[int, Entry], size: int, cut: Sequence[CutProperties]
-) -> Iterator[Edit]:
+def edits_of_cut(entries: dict[int, Entry], size: int, cut: Sequence[CutProperties]) -> Iterator[Edit]:
     """Edits of the records that have lost properties: what can be read of them stays."""
     reason = "separators in place of properties that a torn write cut"
     for record in cut:
@@ -266,9 +264,7 @@ def _is_closed(fill: Fill, queue: MappedFileQueue) -> bool:
     return queue.read(position, len(data)) == data
 
 
-def lengths_of(
-    snapshot: Snapshot, entries: dict[int, Entry], end: int, *, stale: bool
-) -> Iterator[Edit]:
+def lengths_of(snapshot: Snapshot, entries: dict[int, Entry], end: int, *, stale: bool) -> Iterator[Edit]:
     """Log files of a wrong length get theirs, those that stay (`log.tail_edits`)."""
     size, first = snapshot.log_file_bytes, min(entries)
     for start in sorted(entries):

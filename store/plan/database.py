@@ -87,9 +87,7 @@ def queues_as_files(
         return
     with database:
         if copied is None:
-            copied = CopiedQueues.of(
-                database, snapshot.queue_file_bytes, lambda topic: not stores.in_files(topic)
-            )
+            copied = CopiedQueues.of(database, snapshot.queue_file_bytes, lambda topic: not stores.in_files(topic))
         yield replace(snapshot, queues={**snapshot.queues, **copied.entries}), database
 
 

@@ -130,9 +130,7 @@ class EntryFinder(LogObserver):
         self._before, self._time = Side(int(numbers[-1]), int(terms[-1])), int(times[-1])
         self.end = batch.end
 
-    def _put_right(
-        self, batch: Batch, heads: npt.NDArray[np.void], expected: int
-    ) -> tuple[Ints, Ints]:
+    def _put_right(self, batch: Batch, heads: npt.NDArray[np.void], expected: int) -> tuple[Ints, Ints]:
         """Number and term that each entry should have; notes those that have others.
 
         expected: the number of the first, where the entry before it is known, else 0 or less.
@@ -297,9 +295,7 @@ def _good_records(queue: MappedFileQueue, tiles: Sequence[Tile]) -> set[int]:
     return found
 
 
-def _fills(
-    gaps: Sequence[Gap], named: LostUnits, unreferenced: Iterator[Place], forms: Forms
-) -> Iterator[Fill]:
+def _fills(gaps: Sequence[Gap], named: LostUnits, unreferenced: Iterator[Place], forms: Forms) -> Iterator[Fill]:
     """One record for each entry: for the message that a unit names, for one that is missing, or none's."""
     queues = named.queues
     waiting = sorted(unreferenced, key=lambda place: (place.low, place.queue_offset))
@@ -316,9 +312,7 @@ def _fills(
         yield Fill(gap, units, [] if len(units) else [(gap.begin, room)], None)
 
 
-def _of_missing(
-    gap: Gap, waiting: list[Place], queues: list[QueueId], named: LostUnits
-) -> LostUnits:
+def _of_missing(gap: Gap, waiting: list[Place], queues: list[QueueId], named: LostUnits) -> LostUnits:
     """The first message without a place that lay here."""
     for number, place in enumerate(waiting):
         if place.low <= gap.begin and gap.end <= place.high:
@@ -363,16 +357,12 @@ def _first_number(gap: EntryGap, index: IndexFile) -> int:
     """The number of the first entry of a log that has lost it: the index has it by its place."""
     low = max(0, gap.after.number - (gap.end - gap.begin) // HEADER_BYTES)
     units = index.units(low, gap.after.number - low)
-    rows = np.flatnonzero(
-        (units["pos"] == gap.begin) & (units["index"] == low + np.arange(len(units)))
-    )
+    rows = np.flatnonzero((units["pos"] == gap.begin) & (units["index"] == low + np.arange(len(units))))
     if len(rows):
         return low + int(rows[0])
     if gap.begin == 0:
         return 0
-    raise Refused(
-        "the number of the log's first entry is lost, in the index, too", offset=gap.begin
-    )
+    raise Refused("the number of the log's first entry is lost, in the index, too", offset=gap.begin)
 
 
 def _by_file(gap: EntryGap, size: int) -> Iterator[tuple[int, int, bool]]:
@@ -552,9 +542,7 @@ class _IndexFixer:
             part, data = data[: start + FILE_BYTES - at], data[start + FILE_BYTES - at :]
             if file_name(start) in self._there:
                 path, reason = f"{self._directory}/{file_name(start)}", "units of the entries"
-                self.edits.append(
-                    Edit("write", path, reason, ("I-053",), at - start, len(part), part)
-                )
+                self.edits.append(Edit("write", path, reason, ("I-053",), at - start, len(part), part))
             else:
                 self._new.setdefault(start, []).append((at - start, part))
             at += len(part)
@@ -571,7 +559,5 @@ class _IndexFixer:
             start = begin // FILE_BYTES * FILE_BYTES
             size = min(last, start + FILE_BYTES) - begin
             path = f"{self._directory}/{file_name(start)}"
-            self.edits.append(
-                Edit("write", path, "behind the last entry", ("I-053",), begin - start, size)
-            )
+            self.edits.append(Edit("write", path, "behind the last entry", ("I-053",), begin - start, size))
             begin += size

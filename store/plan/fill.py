@@ -142,9 +142,7 @@ def fills(gaps: Sequence[Gap], units: LostUnits, forms: Forms) -> list[Fill]:
         mine = slice(int(rows[first]), int(rows[first]) + end - first) if first < end else slice(0)
         lost = units.take(mine)
         if end - first == 1 and whole[first] and not gap.to_file_end:
-            found.append(
-                Fill(gap, lost, [], None)
-            )  # as nearly always where records are damaged one by one
+            found.append(Fill(gap, lost, [], None))  # as nearly always where records are damaged one by one
         else:
             found.append(_fill(gap, lost, smallest[mine]))
         first = end
@@ -246,9 +244,7 @@ def padded(record: bytes, count: int) -> bytes:
     return made[: -len(crc)] + crc_item(made[: -len(crc)]) if own_crc else made
 
 
-def _tombstones(
-    lost: LostUnits, times: Ints, gap: Ints, forms: Forms, bodies: Mapping[int, bytes]
-) -> Iterator[Piece]:
+def _tombstones(lost: LostUnits, times: Ints, gap: Ints, forms: Forms, bodies: Mapping[int, bytes]) -> Iterator[Piece]:
     """Neighbouring tombstones of a gap as one piece. times, gap: of each the store time, ms, and the number
     of its gap.
     """
@@ -270,10 +266,7 @@ def _tombstones(
         "topic": Ragged.of([topics[queue] for queue in rows]),
     }
     own = {row: bodies[at] for row, at in enumerate(lost.position.tolist()) if at in bodies}
-    around = [
-        forms.smallest(queue.topic) - len(shape.small)
-        for queue, shape in zip(lost.queues, shapes, strict=True)
-    ]
+    around = [forms.smallest(queue.topic) - len(shape.small) for queue, shape in zip(lost.queues, shapes, strict=True)]
     room = [size - around[queue] for queue, size in zip(rows, lost.size.tolist(), strict=True)]
     texts = [shapes[queue].text(left) for queue, left in zip(rows, room, strict=True)]
     for row in np.flatnonzero(lost.batch_sizes > 1).tolist():
@@ -488,7 +481,4 @@ class DamagedRange(NamedTuple):
 
 def damaged_ranges(fills: Sequence[Fill]) -> list[DamagedRange]:
     """The gaps that a plan closes."""
-    return [
-        DamagedRange(fill.gap.begin, fill.gap.end - fill.gap.begin, len(fill.lost))
-        for fill in fills
-    ]
+    return [DamagedRange(fill.gap.begin, fill.gap.end - fill.gap.begin, len(fill.lost)) for fill in fills]

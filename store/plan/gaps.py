@@ -106,9 +106,7 @@ class Forms(NamedTuple):
         if topic == OP_TOPIC:
             return _only(format_properties({TAGS: "d"}))
         if topic.startswith(REVIVE_TOPIC):
-            return _only(
-                format_properties({TIMER_DELIVER_MS: "0"})
-            )  # of no check point, so no time
+            return _only(format_properties({TIMER_DELIVER_MS: "0"}))  # of no check point, so no time
         if topic == HALF_TOPIC:
             # older than any check waits for: written to TRANS_CHECK_MAX_TIME_TOPIC at once
             return Form(born_timestamp=1)
@@ -253,11 +251,7 @@ class GapFinder:
         """What has no good record up to `end`, BLANKs included, in order: each with a time."""
         found = sorted(self.gaps + self.blanks, key=lambda gap: gap.begin)
         first = self.first_timestamp
-        return [
-            gap._replace(store_timestamp=gap.store_timestamp or first)
-            for gap in found
-            if gap.begin < end
-        ]
+        return [gap._replace(store_timestamp=gap.store_timestamp or first) for gap in found if gap.begin < end]
 
     def give_up(self, end: int) -> None:
         """The log ends at `end`: the good records behind it are none of it any more."""

@@ -68,9 +68,7 @@ class LogPlan(NamedTuple):
 
 def plan_log(snapshot: Snapshot, outcome: Outcome) -> LogPlan:
     """Plan the log of a store whose files all load. Raises Unreadable."""
-    files = [
-        LoadedFile(int(e.name), snapshot.log_file_bytes, e) for e in snapshot.log if not e.directory
-    ]
+    files = [LoadedFile(int(e.name), snapshot.log_file_bytes, e) for e in snapshot.log if not e.directory]
     number = outcome.start.number if outcome.start else 0
     end, stale = _end(snapshot, files, outcome, number)
     while True:
@@ -101,9 +99,7 @@ def _clean_start(files: list[LoadedFile], profile: Profile, end: int) -> int:
     return max(0, sum(file.start < end for file in files) - 1)
 
 
-def _end(
-    snapshot: Snapshot, files: list[LoadedFile], outcome: Outcome, number: int
-) -> tuple[int, bool]:
+def _end(snapshot: Snapshot, files: list[LoadedFile], outcome: Outcome, number: int) -> tuple[int, bool]:
     """Where the walk from the file `number` on ends, without records of an earlier life."""
     while True:
         body = outcome.switches.body_check
@@ -127,9 +123,7 @@ def _end(
         number -= 1
 
 
-def tail_edits(
-    snapshot: Snapshot, files: list[LoadedFile], end: int, stale: bool
-) -> Iterator[Edit]:
+def tail_edits(snapshot: Snapshot, files: list[LoadedFile], end: int, stale: bool) -> Iterator[Edit]:
     """What lies behind the end of the log is moved away, or zeroed in the file that it ends in."""
     size = snapshot.log_file_bytes
     for file in files:
@@ -168,9 +162,7 @@ def _missing_files(snapshot: Snapshot, files: list[LoadedFile], end: int) -> Ite
             return
         gap = range(before.start + size, after.start, size)
         if len(gap) > LARGEST_GAP:
-            raise Refused(
-                f"{len(gap)} log files are missing", path=before.entry.path, hint="restore them"
-            )
+            raise Refused(f"{len(gap)} log files are missing", path=before.entry.path, hint="restore them")
         directory = snapshot.layout.commit_log_directories[0]
         for start in gap:
             yield Edit(
@@ -251,8 +243,7 @@ class DeadTail(LogObserver):
         if not (is_valid(there) & (there["physical_offset"] < end)).all():
             return False
         return not any(
-            (is_valid(units) & (units["physical_offset"] >= end)).any()
-            for _, units in audit.stream.windows()
+            (is_valid(units) & (units["physical_offset"] >= end)).any() for _, units in audit.stream.windows()
         )
 
 
@@ -300,9 +291,7 @@ def named_messages(snapshot: Snapshot) -> Iterator[Messages]:
 
 
 def _messages(queue: QueueId, offsets: Ints, units: npt.NDArray[np.void]) -> Messages:
-    positions, sizes, tags = (
-        units[name].astype(np.int64) for name in ("physical_offset", "size", "tags_code")
-    )
+    positions, sizes, tags = (units[name].astype(np.int64) for name in ("physical_offset", "size", "tags_code"))
     nothing = np.zeros(len(offsets), np.bool_)
     times = np.zeros(len(offsets), np.int64)
     return Messages(queue, offsets, positions, sizes, tags, times, ~nothing, nothing)

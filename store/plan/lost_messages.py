@@ -151,8 +151,8 @@ def _of_queue(
 ) -> Iterator[Ints]:
     """int64[6, n]: the units of one queue that lie in gaps, while positions rise.
 
-    gaps: begins and ends, int64[2, n]. known: behind the offsets of all its messages in the log. proved: offsets, first and behind the
-    last, of units that name good records before the gaps.
+    gaps: begins and ends, int64[2, n]. known: behind the offsets of all its messages in the log. proved: offsets, first
+    and behind the last, of units that name good records before the gaps.
     """
     reach = -1
     for file in stream.files.files:
@@ -509,9 +509,7 @@ def _of_index(
     return list(more.values())
 
 
-def _unreferenced(
-    position: int, gaps: Sequence[Gap], behind: Sequence[int | None]
-) -> dict[str, Any]:
+def _unreferenced(position: int, gaps: Sequence[Gap], behind: Sequence[int | None]) -> dict[str, Any]:
     """A message of which only index items tell."""
     at = bisect_right([gap.begin for gap in gaps], position) - 1
     nothing = dict.fromkeys(("topic", "queue_id", "queue_offset", "size", "store_timestamp"))
@@ -557,9 +555,7 @@ def _items(snapshot: Snapshot, gaps: Sequence[Gap]) -> Iterator[tuple[int, int, 
                 yield from zip(*(column.tolist() for column in columns), strict=True)
 
 
-def name_all(
-    lost: LostMessages, snapshot: Snapshot, gaps: Sequence[Gap], most: int = MOST
-) -> list[dict[str, Any]]:
+def name_all(lost: LostMessages, snapshot: Snapshot, gaps: Sequence[Gap], most: int = MOST) -> list[dict[str, Any]]:
     """Rows of the lost messages, from what lies on disk before anything is done. Raises Unreadable."""
     if not lost.count and not gaps:
         return []

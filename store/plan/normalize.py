@@ -45,9 +45,7 @@ LARGEST_FILE_BYTES = (1 << 31) - 1
 """mappedFileSizeCommitLog is an int, and so is the size of a filler."""
 
 
-def normalize(
-    snapshot: Snapshot, *, any_length: bool = False, empty_log: bool = False
-) -> tuple[Snapshot, list[Edit]]:
+def normalize(snapshot: Snapshot, *, any_length: bool = False, empty_log: bool = False) -> tuple[Snapshot, list[Edit]]:
     """The snapshot without entries that no version should meet, and the edits that remove them.
 
     Directories, names that are no position of a file, empty files. any_length: files of a wrong
@@ -90,8 +88,7 @@ def normalize(
         raise Refused(
             f"no commit log beside {rest}: a wrong path, or a disk that is not mounted?",
             path=snapshot.layout.commit_log_directories[0],
-            hint="a broker started here would delete the queues; if the log is gone for good:"
-            " --force-empty-log",
+            hint="a broker started here would delete the queues; if the log is gone for good: --force-empty-log",
         )
     if any_length and kept:
         kept, astray = _near(snapshot, kept)
@@ -221,9 +218,7 @@ def ext_edits(snapshot: Snapshot) -> Iterator[Edit]:
             files.remove(entry)
             yield Edit("remove", entry.path, "empty file behind the last unit of the queue", ())
         for entry in files:
-            yield from _normalized(
-                snapshot.bytes_of(entry)[:], entry, named, last=entry is files[-1]
-            )
+            yield from _normalized(snapshot.bytes_of(entry)[:], entry, named, last=entry is files[-1])
 
 
 def _spare(files: list[Entry], named: Ints) -> list[Entry]:

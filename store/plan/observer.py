@@ -186,13 +186,12 @@ class Policy(StrEnum):
 class RecoveryOptions(NamedTuple):
     """What a plan is asked for. The same wish gives the same plan for the same store.
 
-    made_ms: when it was asked. generations: of brokers that may start on the store. lost_tag: tag
-    for tombstones of ordinary topics. exact: a unit with another tags code than its message's is
-    rewritten, too. queues_in_database: those of a RocksDB, too. replica: a copy of the log that damaged parts are taken from.
-    renumber: queues whose units get the numbers of their records, also where an earlier broker had
-    shifted them and consumers know its numbers. parts: of the store, as a repair names them, that are
-    put right where no start looks at them, too. applicable: False where nobody carries the plan out: of a
-    RocksDB it says then that it changes, and not how.
+    made_ms: when it was asked. generations: of brokers that may start on the store. lost_tag: tag for tombstones of
+    ordinary topics. exact: a unit with another tags code than its message's is rewritten, too. queues_in_database:
+    those of a RocksDB, too. replica: a copy of the log that damaged parts are taken from. renumber: queues whose units
+    get the numbers of their records, also where an earlier broker had shifted them and consumers know its numbers.
+    parts: of the store, as a repair names them, that are put right where no start looks at them, too. applicable: False
+    where nobody carries the plan out: of a RocksDB it says then that it changes, and not how.
     """
 
     policy: Policy = Policy.BROKER
@@ -354,9 +353,7 @@ class PlanBuilder(LogObserver):
             self.lost.add(place.queue, "", np.zeros(1, np.int64), time, offset)
 
 
-def expected_queues(
-    snapshot: Snapshot, rules: ConfigRules, *, lmq: bool = False
-) -> Callable[[QueueId], bool]:
+def expected_queues(snapshot: Snapshot, rules: ConfigRules, *, lmq: bool = False) -> Callable[[QueueId], bool]:
     """Whether a queue's messages count. lmq: light queues need no directory, as those of a RocksDB.
 
     A deleted topic has no queue directory and no entry in topics.json any more. Nor do those count of

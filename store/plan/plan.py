@@ -182,9 +182,9 @@ def make_plan(
     """Plan the recovery: under `broker` to the state that this generation would reach, under `keep`
     to one in which every good record is where it was.
 
-    options: what was asked for, default: the policy `broker`. observers: others that want to see the log in the same pass. progress: of the consumer groups.
-    tell: called with the log position reached. verified: what is in order. twin: with `Plan.inexact`.
-    Raises Refused, Unreadable.
+    options: what was asked for, default: the policy `broker`. observers: others that want to see the log in the same
+    pass. progress: of the consumer groups. tell: called with the log position reached. verified: what is in order.
+    twin: with `Plan.inexact`. Raises Refused, Unreadable.
     """
     options = options or RecoveryOptions()
     stores = queue_stores(snapshot.layout, profile)
@@ -244,9 +244,7 @@ def _plan(
 ) -> Plan:
     """`make_plan` with the queues of a RocksDB as files."""
     policy, keep = options.policy, options.policy is Policy.KEEP
-    switches, verified = (
-        _kept_lmq(snapshot, outcome, verified) if keep else (outcome.switches, verified)
-    )
+    switches, verified = _kept_lmq(snapshot, outcome, verified) if keep else (outcome.switches, verified)
     typed, wrong_type = of_right_type(snapshot, profile.queues)
     normalized, edits = normalize(typed, any_length=keep, empty_log=options.force_empty_log)
     edits += wrong_type
@@ -264,9 +262,7 @@ def _plan(
     look = partial(scan_messages, how=how, progress=tell)
     groups, brought = GroupLoss(progress or {}), None
     if keep:
-        kept, builder, brought = _keep(
-            normalized, queue, profile, outcome, options, look, observers, groups, verified
-        )
+        kept, builder, brought = _keep(normalized, queue, profile, outcome, options, look, observers, groups, verified)
     else:
         if edits or outcome.refusal or outcome.log.hidden:
             outcome = simulate(
@@ -322,9 +318,7 @@ def _completed(
     fix = None
     if options.queues_in_database:
         how = switches.dispatching(rules)
-        of_database, fix = database.edits(
-            left, log.end, how, verified, applicable=options.applicable
-        )
+        of_database, fix = database.edits(left, log.end, how, verified, applicable=options.applicable)
         edits += of_database
     if switches.consume_queue_ext:
         edits += ext_edits(snapshot)
@@ -369,9 +363,7 @@ def _completed(
     )
 
 
-def _wants_index(
-    snapshot: Snapshot, switches: Switches, options: RecoveryOptions
-) -> tuple[bool, bool]:
+def _wants_index(snapshot: Snapshot, switches: Switches, options: RecoveryOptions) -> tuple[bool, bool]:
     """Whether the index is mended, and whether it is only because all is asked for. One that may never have
     been is for `repair --index` to make: a broker without one has lost nothing.
     """
@@ -416,9 +408,7 @@ def _keep(
     if options.replica:
         from .bring_back import with_replica
 
-        brought, queue = with_replica(
-            snapshot, queue, options.replica, verify=verifies, look=look, observers=observers
-        )
+        brought, queue = with_replica(snapshot, queue, options.replica, verify=verifies, look=look, observers=observers)
         observers, verified = (), None
     finder = gap_finder(snapshot, verify=verifies)
     finder.files |= {file.start for file in queue.files}
@@ -427,9 +417,7 @@ def _keep(
     # where the broker cuts before good records their queues count, too
     reach = 0 if verified is None else verified.reach
     cuts, whole = reach > as_it_is.end, as_it_is._replace(end=max(reach, as_it_is.end))
-    guess = PlanBuilder(
-        snapshot, whole, GroupLoss({}) if cuts else groups, profile, options, verified
-    )
+    guess = PlanBuilder(snapshot, whole, GroupLoss({}) if cuts else groups, profile, options, verified)
     look(commit_log, [finder, guess, *observers], verified=verified)
     if max(finder.end, as_it_is.end) != whole.end:
         cuts, whole = True, as_it_is._replace(end=max(finder.end, as_it_is.end))
@@ -503,9 +491,7 @@ def _without_dead_tail(
     return again
 
 
-def _without_log(
-    snapshot: Snapshot, policy: str, profile: Profile, edits: list[Edit], groups: GroupLoss
-) -> Plan:
+def _without_log(snapshot: Snapshot, policy: str, profile: Profile, edits: list[Edit], groups: GroupLoss) -> Plan:
     """The plan where there is no log, and none is missed. Raises Refused."""
     if not what_a_log_left(snapshot):
         return Plan(policy, 0, 0, groups=groups)
@@ -518,9 +504,7 @@ def _without_log(
     new = new_checkpoint(old, profile, -1, 0, 0)
     edits = [*edits, *put_away(snapshot), *ending(snapshot, new)]
     check_kinds(edits)
-    return Plan(
-        policy, 0, 0, edits, lost=lost, groups=groups, checkpoint=new, complete_checkpoint=new
-    )
+    return Plan(policy, 0, 0, edits, lost=lost, groups=groups, checkpoint=new, complete_checkpoint=new)
 
 
 def _files_of(snapshot: Snapshot) -> MappedFileQueue:
@@ -579,14 +563,10 @@ def _min_offset(audit: QueueAudit, fix: QueueFix, profile: Profile) -> int:
     return 0 if profile.queues.min_offset is MinOffset.LINEAR else fix.end
 
 
-def _checkpoint(
-    snapshot: Snapshot, fix: IndexFix | None, builder: PlanBuilder, profile: Profile
-) -> Checkpoint:
+def _checkpoint(snapshot: Snapshot, fix: IndexFix | None, builder: PlanBuilder, profile: Profile) -> Checkpoint:
     """The checkpoint of the store that a plan leads to."""
     old, index = Checkpoint(**snapshot.checkpoint), builder.index.files
     kept = index.files[: len(index.files) - len(fix.gone)] if fix else index.files
     items = index.geometry.items
     full = [file.header.end_timestamp for file in kept if file.header.index_count >= items]
-    return new_checkpoint(
-        old, profile, builder.last_record, builder.last_timestamp, full[-1] if full else 0
-    )
+    return new_checkpoint(old, profile, builder.last_record, builder.last_timestamp, full[-1] if full else 0)

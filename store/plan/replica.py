@@ -77,8 +77,7 @@ class Replica:
         for file in queue.files:
             if file.size > file_bytes or file.start % file_bytes:
                 raise Refused(
-                    "no copy of this log: its files have other sizes than"
-                    f" {counted(file_bytes, 'byte')}",
+                    f"no copy of this log: its files have other sizes than {counted(file_bytes, 'byte')}",
                     path=file.path,
                     hint="give the log of this broker's slave or master",
                 )
@@ -234,9 +233,7 @@ class Run(NamedTuple):
     blank: bool = False
 
 
-def find_runs(
-    replica: Replica, begin: int, end: int, units: LostUnits, *, chained: bool = False
-) -> Iterator[Run]:
+def find_runs(replica: Replica, begin: int, end: int, units: LostUnits, *, chained: bool = False) -> Iterator[Run]:
     """What the replica has in [begin, end). chained: only what follows on `begin` without a gap.
 
     A chained run ends where a queue unit names another record.
@@ -307,9 +304,7 @@ def pieces_of(log: CommitLog, replica: Replica, run: Run) -> Iterator[Piece]:
     begin = -1
     for at, end in _windows(run, replica.log.queue.file_size):
         own = log.read(at, end - at).ljust(end - at, b"\0")
-        if begin >= 0 and (
-            own == replica.bytes_at(at, end) or at % replica.log.queue.file_size == 0
-        ):
+        if begin >= 0 and (own == replica.bytes_at(at, end) or at % replica.log.queue.file_size == 0):
             yield begin, replica.kept(begin, at)
             begin = -1
         if begin < 0 and own != replica.bytes_at(at, end):

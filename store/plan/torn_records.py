@@ -101,9 +101,7 @@ def further_queues(snapshot: Snapshot, records: Sequence[TornRecord]) -> Mapping
             continue
         name = queue.topic.encode("utf-8", "surrogateescape")
         units = units_at(snapshot, queue, positions)
-        rows = zip(
-            units.position.tolist(), units.size.tolist(), units.queue_offset.tolist(), strict=True
-        )
+        rows = zip(units.position.tolist(), units.size.tolist(), units.queue_offset.tolist(), strict=True)
         for position, size, offset in rows:
             if position in mine and size == mine[position].size:
                 found[position].setdefault(name, offset)
@@ -129,9 +127,7 @@ def with_further(text: bytes, further: NamedQueues, room: int, *, ended: bool) -
         return text
     known[_NAMES] = _COMMA.join(name for name, _ in further)
     known[_OFFSETS] = _COMMA.join(b"%d" % offset for _, offset in further)
-    made = b"".join(
-        name + NAME_VALUE_SEPARATOR + value + ITEM_SEPARATOR for name, value in known.items()
-    )
+    made = b"".join(name + NAME_VALUE_SEPARATOR + value + ITEM_SEPARATOR for name, value in known.items())
     if len(made) > room and not ended:
         made = made.removesuffix(ITEM_SEPARATOR)
     return made if len(made) <= room else text
@@ -194,9 +190,7 @@ def cut_properties(
     return found
 
 
-def mended(
-    record: bytes, further: NamedQueues = (), *, with_crc: bool, ended: bool
-) -> tuple[bytes, bytes]:
+def mended(record: bytes, further: NamedQueues = (), *, with_crc: bool, ended: bool) -> tuple[bytes, bytes]:
     """The property text that is left, and the record with it; ended: a separator ends the last item."""
     values = MESSAGE.parse(record)
     length = len(values.properties)
@@ -311,9 +305,7 @@ def _read_together(
             )
 
 
-def put_right(
-    log: MappedFileQueue, units: LostUnits, row: int, near_ms: int, delay_levels: Levels
-) -> Piece | None:
+def put_right(log: MappedFileQueue, units: LostUnits, row: int, near_ms: int, delay_levels: Levels) -> Piece | None:
     """The record that unit `row` names as it was, None where its bytes do not prove it.
 
     near_ms: store time of a neighbour, 0: not known. delay_levels: as in `all_put_right`. Raises Unreadable.
@@ -448,9 +440,7 @@ def with_numbers(record: bytes, number: NumberOf) -> bytes | None:
     if len(offsets) > len(names):
         offsets = []  # which of them is whose nobody knows
     offsets += [b""] * (len(names) - len(offsets))
-    pairs = [
-        (name, _right(name, offset, number)) for name, offset in zip(names, offsets, strict=True)
-    ]
+    pairs = [(name, _right(name, offset, number)) for name, offset in zip(names, offsets, strict=True)]
     kept = [(name, offset) for name, offset in pairs if name and offset]
     for part, row in ((_NAMES, 0), (_OFFSETS, 1)):
         value = _COMMA.join(pair[row] for pair in kept)
@@ -520,9 +510,7 @@ def _repeated(positions: Ints) -> Ints:
     return repeated
 
 
-def _named_elsewhere(
-    log: CommitLog, audit: QueueAudit, number: int, wanted: Ints
-) -> Iterable[Place]:
+def _named_elsewhere(log: CommitLog, audit: QueueAudit, number: int, wanted: Ints) -> Iterable[Place]:
     """Units of a queue that name records which no unit at their own place names."""
     for first, units in audit.stream.windows():
         position = units["physical_offset"].astype(np.int64)

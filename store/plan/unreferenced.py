@@ -201,19 +201,13 @@ _DIGITS_END = 19
 """Fewer digits than that are a queue offset."""
 
 
-def op_bodies(
-    log: CommitLog, lost: LostUnits, closed: Sequence[Fill], forms: Forms
-) -> dict[int, bytes]:
+def op_bodies(log: CommitLog, lost: LostUnits, closed: Sequence[Fill], forms: Forms) -> dict[int, bytes]:
     """Bodies of the tombstones of op records, by position. Reads the log once more if there are any.
 
     lost: where the lost records were; closed: as the tombstones will be. Raises Unreadable.
     """
     topics = np.array([queue.topic == OP_TOPIC for queue in lost.queues] or [False])
-    places = [
-        (position, size)
-        for fill in closed
-        for position, size in zip(*_of(fill.lost, topics), strict=True)
-    ]
+    places = [(position, size) for fill in closed for position, size in zip(*_of(fill.lost, topics), strict=True)]
     if not places:
         return {}
     found = _Transactions()

@@ -59,9 +59,7 @@ class StoredColumns(NamedTuple):
         return [Stored(*row, store_host=self.store_host) for row in rows]
 
 
-def append_columns(
-    writer: OpenStore, columns: Mapping[str, Any], *, whole: bool = False
-) -> StoredColumns:
+def append_columns(writer: OpenStore, columns: Mapping[str, Any], *, whole: bool = False) -> StoredColumns:
     """Append n messages; on disk after `writer.sync`.
 
     columns: by the names of MESSAGE, arrays, `Ragged` or one value for all. topic and body must be
@@ -341,9 +339,7 @@ def _joined(parts: list[StoredColumns], store_host: Host) -> StoredColumns:
     topics: dict[str, int] = {}
     empty = np.zeros(0, np.int64)
     ids = [
-        np.array([topics.setdefault(topic, len(topics)) for topic in part.topics], np.int64)[
-            part.topic_id
-        ]
+        np.array([topics.setdefault(topic, len(topics)) for topic in part.topics], np.int64)[part.topic_id]
         for part in parts
     ]
     return StoredColumns(

@@ -50,9 +50,7 @@ class DatabaseWriter:
     dispatched: position of the log up to which the database has units.
     """
 
-    def __init__(
-        self, files: Files, path: Path, stores: QueueStores, dispatched: int, file_bytes: int
-    ) -> None:
+    def __init__(self, files: Files, path: Path, stores: QueueStores, dispatched: int, file_bytes: int) -> None:
         self.stores = stores
         self._files, self._path = files, path
         self._dispatched, self._behind = dispatched, _MOST_FILES * file_bytes

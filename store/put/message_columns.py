@@ -100,9 +100,7 @@ def rows_of(columns: Mapping[str, Any], total: int, key: slice) -> dict[str, Any
         column = columns[name]
         if isinstance(column, np.ndarray | Ragged):
             if len(column) != total:
-                raise InvalidInput(
-                    f"column {name} has {counted(len(column), 'row')}, body has {total}"
-                )
+                raise InvalidInput(f"column {name} has {counted(len(column), 'row')}, body has {total}")
             column = column[key]
         chosen[name] = column
     return chosen
@@ -112,8 +110,7 @@ def columns_where(columns: Mapping[str, Any], kept: Flags) -> dict[str, Any]:
     """The rows of columns for which `kept` holds; one value for all stays one."""
     rows = np.flatnonzero(kept)
     return {
-        name: column[rows] if isinstance(column, np.ndarray | Ragged) else column
-        for name, column in columns.items()
+        name: column[rows] if isinstance(column, np.ndarray | Ragged) else column for name, column in columns.items()
     }
 
 

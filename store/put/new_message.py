@@ -100,9 +100,7 @@ def check_topic(topic: bytes, profile: WriterProfile) -> int:
     long = len(text) > TOPIC_BYTES_MAX_V1 or len(topic) > TOPIC_BYTES_MAX_V1
     if len(topic) > _TOPIC_CHARACTERS_MAX or (long and not profile.start.record.v2):
         limit = _TOPIC_CHARACTERS_MAX if profile.start.record.v2 else TOPIC_BYTES_MAX_V1
-        raise InvalidInput(
-            f"topic of {len(topic)} bytes: brokers of {profile.version} take {limit}: {text!r}"
-        )
+        raise InvalidInput(f"topic of {len(topic)} bytes: brokers of {profile.version} take {limit}: {text!r}")
     return MAGIC_V2 if long else MAGIC_V1
 
 
@@ -110,22 +108,18 @@ def check_sizes(body_bytes: int, properties_bytes: int, rules: Rules) -> None:
     """Raises LimitExceeded for a body or properties that a broker refuses."""
     if body_bytes > rules.max_body_bytes:
         raise LimitExceeded(
-            f"a body of {counted(body_bytes, 'byte')},"
-            f" more than maxMessageSize {rules.max_body_bytes}",
+            f"a body of {counted(body_bytes, 'byte')}, more than maxMessageSize {rules.max_body_bytes}",
             hint="--set maxMessageSize=BYTES raises the limit",
         )
     if properties_bytes > PROPERTIES_BYTES_MAX:
-        raise LimitExceeded(
-            f"properties of {properties_bytes} bytes, more than {PROPERTIES_BYTES_MAX}"
-        )
+        raise LimitExceeded(f"properties of {properties_bytes} bytes, more than {PROPERTIES_BYTES_MAX}")
 
 
 def check_record(record_bytes: int, rules: Rules) -> None:
     """Raises LimitExceeded for a record, or the records of a batch, that old brokers refuse."""
     if rules.profile.whole_records and record_bytes > rules.max_body_bytes:
         raise LimitExceeded(
-            f"a record of {counted(record_bytes, 'byte')},"
-            f" more than maxMessageSize {rules.max_body_bytes}",
+            f"a record of {counted(record_bytes, 'byte')}, more than maxMessageSize {rules.max_body_bytes}",
             hint="--set maxMessageSize=BYTES raises the limit",
         )
 
@@ -268,10 +262,7 @@ def inner(batch: NewBatch, rules: Rules) -> NewMessage:
 
 def encoded(batch: NewBatch) -> bytes:
     """The body of the client's request."""
-    return b"".join(
-        MESSAGE.build({"flag": m.flag, "body": m.body, "properties": m.properties})
-        for m in batch.messages
-    )
+    return b"".join(MESSAGE.build({"flag": m.flag, "body": m.body, "properties": m.properties}) for m in batch.messages)
 
 
 def stays_whole(batch: NewBatch, profile: WriterProfile) -> bool:
@@ -292,9 +283,7 @@ def _check(batch: NewBatch, rules: Rules) -> None:
         raise InvalidInput("messages of a batch cannot be delayed")
     for text in properties:
         if len(text) > PROPERTIES_BYTES_MAX:
-            raise LimitExceeded(
-                f"properties of {len(text)} bytes, more than {PROPERTIES_BYTES_MAX}"
-            )
+            raise LimitExceeded(f"properties of {len(text)} bytes, more than {PROPERTIES_BYTES_MAX}")
     size = len(encoded(batch))
     if size > rules.max_body_bytes:
         raise LimitExceeded(
@@ -342,9 +331,7 @@ class NoKeys:
 
     def next(self) -> str:
         """Raises InvalidInput."""
-        raise InvalidInput(
-            "no unique key: --resume cannot tell whether the store has the message already"
-        )
+        raise InvalidInput("no unique key: --resume cannot tell whether the store has the message already")
 
 
 def _month_start(now: int) -> int:
@@ -354,9 +341,7 @@ def _month_start(now: int) -> int:
     return int(time.mktime(begin)) * 1000
 
 
-def stored_body(
-    body: bytes, sys_flag: int | None, compression: str | None, *, as_stored: bool
-) -> tuple[bytes, int]:
+def stored_body(body: bytes, sys_flag: int | None, compression: str | None, *, as_stored: bool) -> tuple[bytes, int]:
     """A body as it is to be stored, and its sys_flag.
 
     sys_flag: None for one that was not given. compression: the codec that the body is shown without.
@@ -376,9 +361,7 @@ def _packed(body: bytes, sys_flag: int | None, compression: str) -> tuple[bytes,
         raise InvalidInput(f"body_compression: not one of {', '.join(FLAGS)}: {compression!r}")
     flags = COMPRESSED | int(FLAGS[compression]) if sys_flag is None else sys_flag
     if (said := compression_of(flags)) != compression:
-        raise InvalidInput(
-            f"body_compression says {compression}, sys_flag {flags} {said or 'not compressed'}"
-        )
+        raise InvalidInput(f"body_compression says {compression}, sys_flag {flags} {said or 'not compressed'}")
     try:
         return pack(body, flags), flags
     except ValueError as error:
@@ -397,9 +380,7 @@ def _require_compressed(body: bytes, sys_flag: int) -> None:
         ) from None
 
 
-def stored_body_of(
-    record: Mapping[str, Any], body: bytes, sys_flag: int | None
-) -> tuple[bytes, int]:
+def stored_body_of(record: Mapping[str, Any], body: bytes, sys_flag: int | None) -> tuple[bytes, int]:
     """The same for the JSON object of a message. Raises InvalidInput."""
     raw = record.get("raw") is True
     compression = None if raw else record.get("body_compression")
@@ -413,9 +394,7 @@ def wrong_crc(body: bytes, known: object) -> int:
     return given if given != crc else crc ^ 1
 
 
-def compressed(
-    message: NewMessage, kind: str, profile: WriterProfile, over_bytes: int = OVER_BYTES
-) -> NewMessage:
+def compressed(message: NewMessage, kind: str, profile: WriterProfile, over_bytes: int = OVER_BYTES) -> NewMessage:
     """The message with its body compressed where it has at least `over_bytes`.
 
     kind: zlib, lz4 or zstd. Raises InvalidInput for one that the generation's clients do not know,

@@ -60,9 +60,7 @@ def delayed(message: NewMessage, level: int, levels: int, profile: WriterProfile
         raise InvalidInput(f"delay levels begin with 1: {level}")
     _refuse_transaction(message)
     level = min(level, levels) if levels else level
-    return _under(
-        message, SCHEDULE_TOPIC, level - 1, {names.DELAY: str(level)}, profile.final_separator
-    )
+    return _under(message, SCHEDULE_TOPIC, level - 1, {names.DELAY: str(level)}, profile.final_separator)
 
 
 def timed(
@@ -91,8 +89,7 @@ def timed(
         raise InvalidInput("a message has a delay level or a time, not both")
     if deliver_ms - now_ms > max_delay_seconds * 1000:
         raise LimitExceeded(
-            f"a delivery {(deliver_ms - now_ms) // 1000} s from now, more than timerMaxDelaySec "
-            f"{max_delay_seconds}",
+            f"a delivery {(deliver_ms - now_ms) // 1000} s from now, more than timerMaxDelaySec {max_delay_seconds}",
             hint="--set timerMaxDelaySec=SECONDS raises the limit",
         )
     asked = {} if TIMER_DELIVER_MS in text else {TIMER_DELIVER_MS: str(deliver_ms)}
@@ -109,22 +106,16 @@ def _refuse_transaction(message: NewMessage) -> None:
         raise InvalidInput("a half message cannot be delayed")
 
 
-def _under(
-    message: NewMessage, topic: str, queue_id: int, more: dict[str, str], final_separator: bool
-) -> NewMessage:
+def _under(message: NewMessage, topic: str, queue_id: int, more: dict[str, str], final_separator: bool) -> NewMessage:
     """The message under a topic of the broker's, its own one in the properties."""
     real = {names.REAL_TOPIC: java_string(message.topic), names.REAL_QID: str(message.queue_id)}
     found = _with_properties(message, {**more, **real}, final_separator)
     return replace(found, topic=topic.encode(), queue_id=queue_id)
 
 
-def _with_properties(
-    message: NewMessage, more: dict[str, str], final_separator: bool
-) -> NewMessage:
+def _with_properties(message: NewMessage, more: dict[str, str], final_separator: bool) -> NewMessage:
     found = names.parse(message.properties) | more
-    return replace(
-        message, properties=names.format_properties(found, final_separator=final_separator)
-    )
+    return replace(message, properties=names.format_properties(found, final_separator=final_separator))
 
 
 _TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+")
@@ -138,9 +129,7 @@ def check_producer_topic(topic: bytes, long_topics: tuple[str, ...] = _LONG_TOPI
     """
     text = topic.decode("utf-8", "replace")
     if not _TOPIC.fullmatch(text):
-        raise InvalidInput(
-            f"no topic for a producer: {text!r}", hint="letters, digits and % | _ - are allowed"
-        )
+        raise InvalidInput(f"no topic for a producer: {text!r}", hint="letters, digits and % | _ - are allowed")
     if len(text) > TOPIC_BYTES_MAX_V1 and not text.startswith(long_topics):
         raise InvalidInput(f"a topic of {len(text)} characters: brokers take {TOPIC_BYTES_MAX_V1}")
 
@@ -154,20 +143,15 @@ def check_producer(message: NewMessage, writer: StoreWriter) -> None:
     topic = java_string(message.topic)
     if topic in writer.profile.closed_topics:
         raise InvalidInput(
-            f"{topic} is a topic of the broker's own: brokers of {writer.profile.version} let nobody"
-            " send to it",
+            f"{topic} is a topic of the broker's own: brokers of {writer.profile.version} let nobody send to it",
             hint="a copy of its records goes with --from",
         )
     if not message.body:
-        raise InvalidInput(
-            "an empty body: clients refuse it", hint="a copy of such a record goes with --from"
-        )
+        raise InvalidInput("an empty body: clients refuse it", hint="a copy of such a record goes with --from")
     check_sizes(len(message.body), 0, writer.rules)
     named = names.parse(message.properties).get(names.INNER_MULTI_DISPATCH, "")
     if "/" in named and writer.profile.modern_topics:
-        raise InvalidInput(
-            f"{names.INNER_MULTI_DISPATCH}: clients refuse a name with a slash: {named}"
-        )
+        raise InvalidInput(f"{names.INNER_MULTI_DISPATCH}: clients refuse a name with a slash: {named}")
     count = writer.topics.queues(topic) if writer.topics else None
     if count is not None and message.queue_id >= count:
         raise InvalidInput(

@@ -129,9 +129,7 @@ def with_bases(columns: dict[str, Any], *, final_separator: bool) -> None:
     texts = columns["properties"].tolist()
     for row in rows.tolist():
         base = str(int(columns["queue_offset"][row]))
-        texts[row] = names.with_value(
-            texts[row], names.INNER_BASE, base, final_separator=final_separator
-        )
+        texts[row] = names.with_value(texts[row], names.INNER_BASE, base, final_separator=final_separator)
     columns["properties"] = Ragged.of(texts)
 
 

@@ -82,9 +82,7 @@ def find_tail(layout: Layout) -> Tail:
     return Tail(walked.end, walked.last, next_offsets, walked.unit_end)
 
 
-def _summaries(
-    layout: Layout, log_start: int = 0, log_end: int | None = None
-) -> list[QueueSummary]:
+def _summaries(layout: Layout, log_start: int = 0, log_end: int | None = None) -> list[QueueSummary]:
     """Of all queues that tell what number a message gets."""
     batches = []
     if next(queue_directories(layout.batch_consume_queue), None) is not None:
@@ -107,9 +105,7 @@ def unclean(layout: Layout, what: str, offset: int, command: str = "recover") ->
     """A store that a command has to mend before."""
     from ..findings.next_commands import proposed  # the catalogue, which a write can do without
 
-    return Unclean(
-        what, path=layout.root, offset=offset, hint=f"run: {proposed(layout, *command.split())}"
-    )
+    return Unclean(what, path=layout.root, offset=offset, hint=f"run: {proposed(layout, *command.split())}")
 
 
 def _empty(layout: Layout, log: MappedFileQueue) -> Tail:
@@ -275,8 +271,7 @@ def check_layout(layout: Layout) -> None:
                 continue  # made, but never written: it gets its size when it is
             if file.size != size or file.start % size:
                 raise Refused(
-                    f"a commit log file of {counted(file.size, 'byte')} at {file.start},"
-                    f" others have {size}",
+                    f"a commit log file of {counted(file.size, 'byte')} at {file.start}, others have {size}",
                     path=file.path,
                     hint="no broker loads such a log; see mqstore inspect",
                 )

@@ -115,9 +115,7 @@ class StoreWriter(OpenStore):
         if steps is not None:
             steps.finish()
 
-    def _append_columns_of(
-        self, messages: list[NewMessage], *, whole: bool = False
-    ) -> list[Stored]:
+    def _append_columns_of(self, messages: list[NewMessage], *, whole: bool = False) -> list[Stored]:
         """Append by columns what one by one is not worth the code."""
         from .bulk import append_columns
         from .message_columns import columns_of

@@ -207,9 +207,7 @@ class SparseSummary(NamedTuple):
     damaged_bytes: int
 
 
-def sparse_units(
-    files: MappedFileQueue, start: int | None = None
-) -> Iterator[SparseUnits | SparseRange]:
+def sparse_units(files: MappedFileQueue, start: int | None = None) -> Iterator[SparseUnits | SparseRange]:
     """All units in order, from `position` start on, those that name no message too.
 
     Zeros at the end of a file are left out. Raises Unreadable.
@@ -219,26 +217,20 @@ def sparse_units(
             yield from _file(files, file, max(0, (start or 0) - file.start))
 
 
-def _file(
-    files: MappedFileQueue, file: MappedFile, start: int
-) -> Iterator[SparseUnits | SparseRange]:
+def _file(files: MappedFileQueue, file: MappedFile, start: int) -> Iterator[SparseUnits | SparseRange]:
     expected = -(-start // SPARSE_UNIT_BYTES)
     window = WINDOW_UNITS * SPARSE_UNIT_BYTES
     first = expected * SPARSE_UNIT_BYTES
     for offset, data in files.windows(file, first, file.size, window, SPARSE_UNIT_BYTES):
         whole = len(data) // SPARSE_UNIT_BYTES
         units = np.frombuffer(data, dtype_of(SPARSE_UNIT), whole)
-        content = np.frombuffer(data, np.uint8, whole * SPARSE_UNIT_BYTES).reshape(
-            whole, SPARSE_UNIT_BYTES
-        )
+        content = np.frombuffer(data, np.uint8, whole * SPARSE_UNIT_BYTES).reshape(whole, SPARSE_UNIT_BYTES)
         rows = np.flatnonzero(content.any(axis=1))
         for run in np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1) if len(rows) else ():
             number = offset // SPARSE_UNIT_BYTES + run
             if int(number[0]) > expected:
                 size = (int(number[0]) - expected) * SPARSE_UNIT_BYTES
-                yield SparseRange(
-                    file.start + expected * SPARSE_UNIT_BYTES, size, "zeros between units"
-                )
+                yield SparseRange(file.start + expected * SPARSE_UNIT_BYTES, size, "zeros between units")
             yield SparseUnits(file.start + number.astype(np.int64) * SPARSE_UNIT_BYTES, units[run])
             expected = int(number[-1]) + 1
         if any(rest := data[whole * SPARSE_UNIT_BYTES :]):

@@ -120,9 +120,7 @@ def _is_zero(entry: Entry) -> bool:
     return True
 
 
-def _new_file(
-    fix: QueueFix, mine: slice, directory: Path, start: int, size: int, unit_bytes: int
-) -> Edit:
+def _new_file(fix: QueueFix, mine: slice, directory: Path, start: int, size: int, unit_bytes: int) -> Edit:
     """A file of the queue that is not there; its front is pre-filled where no unit is known."""
     units = fix.units[mine]
     at = fix.offsets[mine] - start // unit_bytes
@@ -139,9 +137,7 @@ def _new_file(
     return Edit("create", path, reason, ("I-070",), length=size, pieces=tuple(pieces))
 
 
-def _changes(
-    fix: QueueFix, mine: slice, entry: Entry, start: int, unit_bytes: int
-) -> Iterator[Edit]:
+def _changes(fix: QueueFix, mine: slice, entry: Entry, start: int, unit_bytes: int) -> Iterator[Edit]:
     """Units to be written over an existing file, run by run, with what stands between near ones."""
     at = fix.offsets[mine] - start // unit_bytes
     units = fix.units[mine]

@@ -162,9 +162,7 @@ def _file(files: MappedFileQueue, file: MappedFile, at: int) -> Iterator[ExtUnit
             at = yield from _between(files, file, at, data)
 
 
-def _between(
-    files: MappedFileQueue, file: MappedFile, at: int, data: Bytes
-) -> Generator[ExtRange, None, int]:
+def _between(files: MappedFileQueue, file: MappedFile, at: int, data: Bytes) -> Generator[ExtRange, None, int]:
     """No unit begins at byte `at`: say why; returns where the next one may."""
     rest = file.size - at
     if data[: END.sizeof()].tobytes() == END_MARK:
@@ -187,9 +185,7 @@ def _has_data(files: MappedFileQueue, file: MappedFile, at: int) -> bool:
     return False
 
 
-def _around(
-    files: MappedFileQueue, file: MappedFile, at: int, size: int
-) -> tuple[bytearray, list[Unread]]:
+def _around(files: MappedFileQueue, file: MappedFile, at: int, size: int) -> tuple[bytearray, list[Unread]]:
     """Up to `size` bytes from byte `at` on, zeros for what cannot be read, and those ranges."""
     room = bytearray(max(0, min(size, file.size - at)))
     got, unread = files.read_around(file, at, memoryview(room))

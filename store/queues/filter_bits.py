@@ -56,9 +56,7 @@ class BloomFilter(NamedTuple):
         hashes = math.ceil(_log(0.5, rate))
         bits = math.ceil(consumers * _log(2, 1 / rate) * _log(2, math.e))
         if bits > BITS_MAX:
-            raise InvalidInput(
-                f"no bloom filter: {counted(bits, 'bit fits', 'bits fit')} into no unit"
-            )
+            raise InvalidInput(f"no bloom filter: {counted(bits, 'bit fits', 'bits fit')} into no unit")
         return cls(_BYTE * math.ceil(bits / _BYTE), hashes)
 
     @classmethod
@@ -126,13 +124,11 @@ def read_filters(layout: Layout) -> dict[str, object]:
     return found
 
 
-def consumer_filters(
-    config: Mapping[str, Any], bloom: BloomFilter | None
-) -> dict[str, list[ConsumerFilter]]:
+def consumer_filters(config: Mapping[str, Any], bloom: BloomFilter | None) -> dict[str, list[ConsumerFilter]]:
     """The filters of a parsed consumerFilter.json by topic.
 
-    bloom: that of the broker; None: each with the bits that it says itself. Empty where one of them has bits of another bloom filter: a broker forgets all of them then.
-    Raises InvalidInput where the object is not of that form.
+    bloom: that of the broker; None: each with the bits that it says itself. Empty where one of them has bits of another
+    bloom filter: a broker forgets all of them then. Raises InvalidInput where the object is not of that form.
     """
     found: dict[str, list[ConsumerFilter]] = {}
     for topic, groups in _object(_object(config).get("filterDataByTopic")).items():
@@ -187,9 +183,7 @@ def _own_bloom(bits: Mapping[str, Any]) -> tuple[BloomFilter, list[Any]]:
     number, positions = bits.get("bitNum"), bits.get("bitPos")
     if not isinstance(number, int):
         return BloomFilter(0, 0), []
-    if isinstance(positions, list) and all(
-        isinstance(at, int) and 0 <= at < number for at in positions
-    ):
+    if isinstance(positions, list) and all(isinstance(at, int) and 0 <= at < number for at in positions):
         return BloomFilter(number, len(positions)), positions
     return BloomFilter(number, 0), []
 
@@ -204,9 +198,7 @@ def _compiled(expression: object) -> Where | None:
         return None
 
 
-def bit_map(
-    filters: Sequence[ConsumerFilter], bloom: BloomFilter, properties: Mapping[str, str]
-) -> bytes:
+def bit_map(filters: Sequence[ConsumerFilter], bloom: BloomFilter, properties: Mapping[str, str]) -> bytes:
     """The bit map of a message of the filters' topic; b"" where the topic has no filters.
 
     Bit n is bit n % 8 of byte n // 8.

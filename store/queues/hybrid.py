@@ -37,7 +37,8 @@ def lmq_in_database(layout: Layout) -> bool | None:
 
 
 def selective_double_write(layout: Layout) -> bool:
-    """A broker with queues in files keeps those of LITE topics in a RocksDB besides, and light queues of others nowhere.
+    """A broker with queues in files keeps those of LITE topics in a RocksDB besides, and light queues of others
+    nowhere.
 
     By rocksdbCQSelectiveDoubleWriteEnable (5.5.1), else by what is there (spec 2.10).
     """
@@ -46,9 +47,7 @@ def selective_double_write(layout: Layout) -> bool:
         return config.get_bool(_SELECTIVE)
     lite = parents_of_lite(layout)
     return bool(lite) and lite >= {
-        queue.topic
-        for queue in RocksdbConsumeQueues(layout)
-        if not queue.topic.startswith(LITE_PREFIX)
+        queue.topic for queue in RocksdbConsumeQueues(layout) if not queue.topic.startswith(LITE_PREFIX)
     }
 
 

@@ -101,9 +101,7 @@ class ConsumeQueue:
         self.files = files
 
     @classmethod
-    def open(
-        cls, layout: Layout, topic: str, queue_id: int, file_size: int | None = None
-    ) -> ConsumeQueue:
+    def open(cls, layout: Layout, topic: str, queue_id: int, file_size: int | None = None) -> ConsumeQueue:
         """The queue's files. Raises NotFound where there is no such queue, Unreadable."""
         path = os.fspath(layout.consume_queue)
         if not has_topic(path, topic):
@@ -142,9 +140,7 @@ class ConsumeQueue:
         """Units start ≤ k < stop in windows, as `UnitStream.windows` gives them. Raises Unreadable."""
         return self.stream.windows(start, stop, reverse=reverse)
 
-    def summary(
-        self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False
-    ) -> QueueSummary:
+    def summary(self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False) -> QueueSummary:
         """What the queue holds, for a log that has the bytes log_start ≤ p < log_end.
 
         broker_4: a queue whose records are all expired begins at 0, as a 4.x broker answers;
@@ -245,9 +241,7 @@ class ConsumeQueue:
             def has_content(block: int) -> bool:
                 return self._strip(file, (block + 1) * _BLOCK_BYTES) > block * _BLOCK_BYTES
 
-            used = self._strip(
-                file, _partition(0, size // _BLOCK_BYTES, has_content) * _BLOCK_BYTES
-            )
+            used = self._strip(file, _partition(0, size // _BLOCK_BYTES, has_content) * _BLOCK_BYTES)
         return -(-(file.start + used) // UNIT_BYTES) * UNIT_BYTES
 
     def _strip(self, file: MappedFile, size: int) -> int:
@@ -367,9 +361,7 @@ def offset_at(
     return first_at(queue, summary, time_ms, store_time)
 
 
-def first_at(
-    queue: ConsumeQueue, summary: QueueSummary, time_ms: int, store_time: StoreTime
-) -> int:
+def first_at(queue: ConsumeQueue, summary: QueueSummary, time_ms: int, store_time: StoreTime) -> int:
     """First offset of the queue stored at `time_ms` or later, by bisection; else its end.
 
     Units without a record count as earlier.
@@ -390,9 +382,7 @@ def _stored(queue: ConsumeQueue, offset: int, store_time: StoreTime) -> int | No
     return store_time(unit.physical_offset) if unit is not None and unit.valid else None
 
 
-def _nearest(
-    queue: ConsumeQueue, summary: QueueSummary, time_ms: int, store_time: StoreTime, log_start: int
-) -> int:
+def _nearest(queue: ConsumeQueue, summary: QueueSummary, time_ms: int, store_time: StoreTime, log_start: int) -> int:
     """The bisection of a 4.x broker in the one file it looks at."""
     first, last = _file_units(queue, summary, time_ms)
     low, high = max(summary.min_offset, first), last

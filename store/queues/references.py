@@ -44,9 +44,7 @@ BATCH_BYTES = 16 << 20
 BATCH_RECORDS = 1 << 12
 
 
-def commit_log_of(
-    layout: Layout, files: MappedFileQueue | None = None, *, rate_bytes: int | None = None
-) -> CommitLog:
+def commit_log_of(layout: Layout, files: MappedFileQueue | None = None, *, rate_bytes: int | None = None) -> CommitLog:
     """The log of a store with the queues that name its records; `files`: as it is in these.
 
     rate_bytes: so many are read in a second at most. Raises Unreadable.
@@ -185,9 +183,7 @@ class _Plain(_Queue):
         self._stop: int | None = None
 
     def _inside(self, region: range, known: list[_Window]) -> Iterator[tuple[Ints, Ints]]:
-        more = not self._all_read and (
-            not self._windows or self._windows[-1].highest >= region.start
-        )
+        more = not self._all_read and (not self._windows or self._windows[-1].highest >= region.start)
         if not known and not more:
             return
         with self._queues.open(self._directory.topic, self._directory.queue_id) as queue:

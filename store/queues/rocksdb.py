@@ -92,9 +92,7 @@ class RocksDb:
         try:
             import rocksdict
         except ImportError as error:
-            raise Unsupported(
-                "cannot read a RocksDB without the extra rocksdb", path=path, hint=HINT
-            ) from error
+            raise Unsupported("cannot read a RocksDB without the extra rocksdb", path=path, hint=HINT) from error
         links = _links(path)
         try:
             names = tuple(sorted(rocksdict.Rdict.list_cf(links.name, _options(rocksdict))))
@@ -126,9 +124,7 @@ class RocksDb:
             raise _error(error, self.path, self._links) from error
         return None if value is None else bytes(value)
 
-    def items(
-        self, family: str, start: bytes = b"", *, backwards: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]:
+    def items(self, family: str, start: bytes = b"", *, backwards: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """Keys from `start` on with their values, in order of the bytes. Raises Unreadable.
 
         backwards: from the last key that is not behind `start` down. A family that is not there is
@@ -138,9 +134,7 @@ class RocksDb:
             return
         last = start
         try:
-            for last, value in self._family(family).items(
-                backwards=backwards, from_key=start or None
-            ):
+            for last, value in self._family(family).items(backwards=backwards, from_key=start or None):
                 yield last, value
             self._check_end(family, last, backwards=backwards)
         except Exception as error:
@@ -375,9 +369,7 @@ class RocksdbConsumeQueue(ConsumeQueue):
             if len(value) == UNIT_BYTES:
                 yield Unit(number, *_UNIT.unpack(value)[:3])
 
-    def summary(
-        self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False
-    ) -> QueueSummary:
+    def summary(self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False) -> QueueSummary:
         """What the queue holds, as of a queue in files."""
         if self.first_offset == self._end:
             return QueueSummary(self.topic, self.queue_id, self._end, self._end)
@@ -476,8 +468,7 @@ class RocksdbConsumeQueues(ConsumeQueues):
     ) -> list[QueueSummary]:
         """What each queue holds, sorted; see `ConsumeQueue.summary`."""
         return [
-            self.open(topic, queue_id).summary(log_start, log_end, broker_4=broker_4)
-            for topic, queue_id, _ in self
+            self.open(topic, queue_id).summary(log_start, log_end, broker_4=broker_4) for topic, queue_id, _ in self
         ]
 
     def give_up(self) -> None:

@@ -45,9 +45,7 @@ class CopiedQueues:
         return {**self.__dict__, "_gone": None}
 
     @classmethod
-    def of(
-        cls, database: RocksDb, file_bytes: int, wanted: Callable[[str], bool] = lambda _topic: True
-    ) -> Self:
+    def of(cls, database: RocksDb, file_bytes: int, wanted: Callable[[str], bool] = lambda _topic: True) -> Self:
         """The queues of wanted topics, as far as they can be read. Raises NoSpace."""
         with temporary_files():
             folder = TemporaryDirectory(prefix="mqstore-queues-", ignore_cleanup_errors=True)

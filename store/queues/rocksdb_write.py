@@ -157,9 +157,7 @@ def database_files(path: Path) -> list[Path]:
 def files_of(path: Path) -> list[Path]:
     """The files of a directory, without what the library tells beside its database."""
     return sorted(
-        Path(entry.path)
-        for entry in os.scandir(path)
-        if entry.is_file() and not entry.name.startswith(NOT_OURS)
+        Path(entry.path) for entry in os.scandir(path) if entry.is_file() and not entry.name.startswith(NOT_OURS)
     )
 
 
@@ -272,9 +270,7 @@ class UnitSpool:
         """All queues that have units, in the order of the keys of a database."""
         return sorted(self._parts, key=_prefix)
 
-    def add(
-        self, queue: QueueId, offset: Ints, position: Ints, size: Ints, tags: Ints, time: Ints
-    ) -> None:
+    def add(self, queue: QueueId, offset: Ints, position: Ints, size: Ints, tags: Ints, time: Ints) -> None:
         """Units of one queue, behind those that came before, one at least. Raises NoSpace."""
         rows = np.zeros(len(offset), ROW)
         rows["queue_offset"], rows["physical_offset"], rows["size"] = offset, position, size
@@ -356,9 +352,7 @@ class Holes:
         self._lost = [rows[np.unique(rows[:, 1], return_index=True)[1]]]
         return self._lost[0]
 
-    def fill(
-        self, spool: UnitSpool, database: RocksDb | None, good: Callable[[Ints], Flags]
-    ) -> None:
+    def fill(self, spool: UnitSpool, database: RocksDb | None, good: Callable[[Ints], Flags]) -> None:
         """Give units to the numbers without one, once: a tombstone between their neighbours, else the unit before.
 
         good: which positions may stay that units of the database name. Raises NoSpace, Unreadable.
@@ -396,9 +390,7 @@ def _read(database: RocksDb, queue: QueueId, first: int, rows: Ints) -> None:
             rows[number - first : number - first + len(units), column] = units[name]
 
 
-def build(
-    folder: Path, spool: UnitSpool, dispatched: int, kept: Mapping[QueueId, Bound] | None = None
-) -> None:
+def build(folder: Path, spool: UnitSpool, dispatched: int, kept: Mapping[QueueId, Bound] | None = None) -> None:
     """Make a database of these units in a new folder.
 
     dispatched: position behind the last record that has its units. kept: ends of queues that may have no unit
@@ -444,9 +436,7 @@ def _bounds(spool: UnitSpool, dispatched: int, kept: Mapping[QueueId, Bound] | N
         if queue not in ends or ends[queue].queue_offset < bound.queue_offset:
             ends[queue] = bound
     rows = {
-        formats.bound_key(_bytes(queue.topic), queue.queue_id, MAX): bytes(
-            formats.BOUND.build(bound._asdict())
-        )
+        formats.bound_key(_bytes(queue.topic), queue.queue_id, MAX): bytes(formats.BOUND.build(bound._asdict()))
         for queue, bound in ends.items()
     }
     checkpoint = CHECKPOINT.build({"physical_offset": dispatched})
@@ -543,15 +533,9 @@ def last_units(database: RocksDb) -> Iterator[tuple[QueueId, Bound]]:
             yield QueueId(*queue), Bound(*_BOUND.unpack(value))
 
 
-def expired_ends(
-    ends: Iterable[tuple[QueueId, Bound]], spool: UnitSpool, log_start: int
-) -> dict[QueueId, Bound]:
+def expired_ends(ends: Iterable[tuple[QueueId, Bound]], spool: UnitSpool, log_start: int) -> dict[QueueId, Bound]:
     """Ends of queues whose last record is expired; others the log itself has, or nothing has them."""
-    return {
-        queue: bound
-        for queue, bound in ends
-        if queue not in spool.ends and bound.physical_offset < log_start
-    }
+    return {queue: bound for queue, bound in ends if queue not in spool.ends and bound.physical_offset < log_start}
 
 
 class DatabaseFix(NamedTuple):

@@ -287,9 +287,7 @@ class DatabaseState:
         self._put_bound(queue, MIN, found)
         return True
 
-    def _search(
-        self, queue: QueueId, high: int, low: int, position: int, *, first: bool
-    ) -> Bound | None:
+    def _search(self, queue: QueueId, high: int, low: int, position: int, *, first: bool) -> Bound | None:
         """Binary search as a broker does it: a number without a unit counts as a small one."""
         found = None
         while high >= low:

@@ -139,9 +139,7 @@ class UnitStream(ABC):
             return self.read(first, len(numbers), around=around)
         found = np.zeros(len(numbers), self.dtype)
         rows = np.flatnonzero((numbers >= 0) & (numbers <= LARGEST_OFFSET))
-        found[rows] = gather(
-            lambda at, count: self.read(at, count, around=around), numbers[rows], self.dtype
-        )
+        found[rows] = gather(lambda at, count: self.read(at, count, around=around), numbers[rows], self.dtype)
         return found
 
 
@@ -154,9 +152,7 @@ class FileUnits(UnitStream):
         self._size = dtype.itemsize
 
     @classmethod
-    def of(
-        cls, entries: Iterable[Entry], file_bytes: int, dtype: np.dtype[Any] = UNIT_DTYPE
-    ) -> FileUnits:
+    def of(cls, entries: Iterable[Entry], file_bytes: int, dtype: np.dtype[Any] = UNIT_DTYPE) -> FileUnits:
         """Those in the whole files among the entries of a queue's directory."""
         whole = [entry for entry in entries if is_whole_file(entry, file_bytes)]
         files = [MappedFile(entry.path, int(entry.name), entry.size) for entry in whole]
@@ -384,9 +380,7 @@ class RowUnits(UnitStream):
             units[number - first : number - first + len(some)] = some
 
 
-def read_units(
-    entry: Entry | None, first: int, count: int, dtype: np.dtype[Any] = UNIT_DTYPE
-) -> Units:
+def read_units(entry: Entry | None, first: int, count: int, dtype: np.dtype[Any] = UNIT_DTYPE) -> Units:
     """Units of one file, from the `first` in it; zeros where there is no file, or behind its end.
 
     Raises Unreadable.
@@ -397,9 +391,7 @@ def read_units(
     return FileUnits(queue, dtype).read(first, count)
 
 
-def gather(
-    read: Callable[[int, int], Units], numbers: Ints, dtype: np.dtype[Any] = UNIT_DTYPE
-) -> Units:
+def gather(read: Callable[[int, int], Units], numbers: Ints, dtype: np.dtype[Any] = UNIT_DTYPE) -> Units:
     """Units by their numbers, in few reads: those that lie close together are one."""
     found = np.zeros(len(numbers), dtype)
     if are_consecutive(numbers):
@@ -494,11 +486,7 @@ class QueueNumbers:
     def of(cls, snapshot: Snapshot) -> QueueNumbers:
         """The simple queues of a store, with those of their files that stay."""
         size = snapshot.queue_file_bytes
-        files = {
-            name: entries
-            for name, entries in snapshot.queues.items()
-            if name.topic not in snapshot.batch_topics
-        }
+        files = {name: entries for name, entries in snapshot.queues.items() if name.topic not in snapshot.batch_topics}
         return cls(files, size)
 
     def __len__(self) -> int:
@@ -510,9 +498,7 @@ class QueueNumbers:
             self._streams[number] = FileUnits.of(self._files[number], self._file_bytes)
         return self._streams[number]
 
-    def of_records(
-        self, columns: Columns, topics: Dictionary | None = None
-    ) -> QueueMessages | None:
+    def of_records(self, columns: Columns, topics: Dictionary | None = None) -> QueueMessages | None:
         """Each record as a message of its own queue; None if one has none among these.
 
         topics: those of the records, where somebody has numbered them.

@@ -82,9 +82,7 @@ class QueueWriter:
     begin with any.
     """
 
-    def __init__(
-        self, files: Files, directory: Path, file_size: int, next_offset: int | None
-    ) -> None:
+    def __init__(self, files: Files, directory: Path, file_size: int, next_offset: int | None) -> None:
         if file_size <= 0 or file_size % UNIT_BYTES:
             raise InvalidInput(f"consume queue file size {file_size} is no multiple of 20")
         self.directory = directory
@@ -152,9 +150,7 @@ class QueuesWriter:
     it has no unit yet. ext: where units put their tags code, None where they keep it.
     """
 
-    def __init__(
-        self, files: Files, consume_queue: Path, file_size: int, next_offsets: dict[Queue, int]
-    ) -> None:
+    def __init__(self, files: Files, consume_queue: Path, file_size: int, next_offsets: dict[Queue, int]) -> None:
         self.next_offsets = next_offsets
         self._files = files
         self._root = consume_queue
@@ -276,9 +272,7 @@ class BatchQueuesWriter:
 
         size = self._file_size
         if size % BATCH_UNIT_BYTES:
-            raise InvalidInput(
-                f"batch consume queue file size {size} is no multiple of {BATCH_UNIT_BYTES}"
-            )
+            raise InvalidInput(f"batch consume queue file size {size} is no multiple of {BATCH_UNIT_BYTES}")
         with MappedFileQueue.open(directory) as files:
             return BatchConsumeQueue(*queue, files).stop * BATCH_UNIT_BYTES, size
 

@@ -60,10 +60,7 @@ def bugs() -> dict[str, BrokerBug]:
     data = get_data(__package__, "bugs.toml")
     assert data is not None
     rows = tomllib.loads(data.decode("utf-8"))
-    return {
-        code: BrokerBug(code=code, **{**row, "codes": tuple(row["codes"])})
-        for code, row in rows.items()
-    }
+    return {code: BrokerBug(code=code, **{**row, "codes": tuple(row["codes"])}) for code, row in rows.items()}
 
 
 _PRE_FILL_END = PRE_FILL["physical_offset"] + PRE_FILL["size"]
@@ -137,11 +134,7 @@ class _Judge:
 
     def _units(self, queue: QueueId) -> FileUnits:
         entries = self._outcome.snapshot.queues.get(queue, ())
-        there = [
-            e
-            for e in entries
-            if not e.directory and e.name.isascii() and e.name.isdigit() and e.size
-        ]
+        there = [e for e in entries if not e.directory and e.name.isascii() and e.name.isdigit() and e.size]
         files = [MappedFile(entry.path, int(entry.name), entry.size) for entry in there]
         return FileUnits(MappedFileQueue((), files, 0, []))
 
@@ -274,9 +267,7 @@ def _why_never(outcome: Outcome, state: TimerState, entries: TimerEntries) -> st
     return "B36" if state.log_end - UNIT_BYTES not in entries.position[-1:] else ""
 
 
-def _forgotten(
-    outcome: Outcome, state: TimerState, queue: StartedQueue, entries: TimerEntries, offset: Ints
-) -> int:
+def _forgotten(outcome: Outcome, state: TimerState, queue: StartedQueue, entries: TimerEntries, offset: Ints) -> int:
     """Messages that wait, have no entry, and are not read again; of those that are read before the
     place where the broker goes on the newest are looked at.
     """

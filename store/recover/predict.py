@@ -114,10 +114,7 @@ class DatabaseEnds(NamedTuple):
 
 
 def _ends(queues: Mapping[QueueId, StartedQueue]) -> list[QueueEnds]:
-    return [
-        QueueEnds(*name, queue.min_offset, queue.max_offset)
-        for name, queue in sorted(queues.items())
-    ]
+    return [QueueEnds(*name, queue.min_offset, queue.max_offset) for name, queue in sorted(queues.items())]
 
 
 @dataclass(frozen=True)
@@ -218,9 +215,7 @@ class Prediction:
         }
 
 
-def queue_ends(
-    found: Prediction, plan: Plan | None, snapshot: Snapshot
-) -> Mapping[QueueId, tuple[int, int]]:
+def queue_ends(found: Prediction, plan: Plan | None, snapshot: Snapshot) -> Mapping[QueueId, tuple[int, int]]:
     """(min, max) offset of all queues: as planned, else as a start leaves them, else those there."""
     if plan is not None:
         return {row.queue: (row.min_offset, row.max_offset) for row in plan.queues}
@@ -240,9 +235,7 @@ def prediction(outcome: Outcome, after: Readability, groups: GroupLoss, case: Ca
     if database is not None and database.unreadable and outcome.snapshot.abort:
         # what a recovery after a crash writes is merged with what cannot be read, and it fails
         place = str(outcome.stores.database)
-        outcome.refusal = Refusal(
-            "queue-database", "RocksDBException: Corruption: block checksum mismatch", place
-        )
+        outcome.refusal = Refusal("queue-database", "RocksDBException: Corruption: block checksum mismatch", place)
         return _refused(outcome, profile, case)
     queues = _ends(outcome.read_queues)
     hangs = bool(outcome.hangs)

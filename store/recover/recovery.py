@@ -56,8 +56,8 @@ from .predict import Prediction, prediction, queue_ends
 class Recovery:
     """A store before its recovery.
 
-    notes: what to know besides. predictions: one per generation that may have written it, the worst first. plan: None where
-    none can be made, then `refusal` says why. interrupted: session that was cut off, "" if none.
+    notes: what to know besides. predictions: one per generation that may have written it, the worst first. plan: None
+    where none can be made, then `refusal` says why. interrupted: session that was cut off, "" if none.
     """
 
     layout: Layout
@@ -162,9 +162,7 @@ class Recovery:
             "case": self.plan_case.label,
             "log_start": plan.log_start,
             "log_end": plan.log_end,
-            "edits": [
-                {**edit.to_json(), "path": self.layout_path(edit.path)} for edit in plan.edits
-            ],
+            "edits": [{**edit.to_json(), "path": self.layout_path(edit.path)} for edit in plan.edits],
             "queues": [
                 {
                     "topic": row.queue.topic,
@@ -273,9 +271,7 @@ def analyze(
     verified = proved.verified if proved else _verified(snapshot, main, switches, jobs, tell)
     verified = verified and with_verified_queues(verified, snapshot)
     outcomes = [
-        outcome
-        for profile in profiles
-        for outcome in all_outcomes(snapshot, profile, switches, verified=verified)
+        outcome for profile in profiles for outcome in all_outcomes(snapshot, profile, switches, verified=verified)
     ]
     chosen = next(outcome for outcome in outcomes if outcome.profile == main)
     generations = tuple(profile.version for profile in profiles)
@@ -305,9 +301,7 @@ def analyze(
                 tell=tell,
                 twin=exactly,
             )
-            plan, exact_plan = (
-                _both(first, partial(planned, options=options)) if exactly else (first, None)
-            )
+            plan, exact_plan = _both(first, partial(planned, options=options)) if exactly else (first, None)
             break
         except Refused as error:
             refusal = None if exactly else error
@@ -315,9 +309,7 @@ def analyze(
         for observer in observers:
             observer.reset()
         if snapshot.log:
-            scan_messages(
-                commit_log_of(layout), [*observers], how=_every_message(layout, switches, main)
-            )
+            scan_messages(commit_log_of(layout), [*observers], how=_every_message(layout, switches, main))
     found = _recovery(snapshot, generation, version, watched, main, plan, refusal, options, seen)
     return replace(found, played=Played(snapshot, chosen, verified), exact_plan=exact_plan)
 
@@ -326,9 +318,7 @@ _Watched = tuple[Outcome, Readability, GroupLoss]
 """A start, what can be read after it, and what groups lose by it."""
 
 
-def _watched(
-    outcomes: Iterable[Outcome], progress: Progress, expected: Callable[[QueueId], bool]
-) -> list[_Watched]:
+def _watched(outcomes: Iterable[Outcome], progress: Progress, expected: Callable[[QueueId], bool]) -> list[_Watched]:
     """What is to look at the log for each start that there may be."""
     watched = []
     for outcome in outcomes:
@@ -364,9 +354,7 @@ def replan(
         switches = switches_of(snapshot)
         verified = _verified(snapshot, profile, switches)
         verified = verified and with_verified_queues(verified, snapshot)
-        played = Played(
-            snapshot, simulate(snapshot, profile, switches, verified=verified), verified
-        )
+        played = Played(snapshot, simulate(snapshot, profile, switches, verified=verified), verified)
     progress = read_progress(layout.config, layout.broker_config)
     return make_plan(
         played.snapshot,

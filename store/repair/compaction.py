@@ -88,16 +88,11 @@ def restored(store: Store, queue: CompactedQueue) -> dict[int, bytes]:
         return {}
     with units, open_log(store.layout, queue.topic, queue.queue_id).queue as files:
         log = CommitLog(files)
-        found = {
-            int(records.position[row]): _from_commit_log(store, queue, row, units, log)
-            for row in rows
-        }
+        found = {int(records.position[row]): _from_commit_log(store, queue, row, units, log) for row in rows}
     return {position: data for position, data in found.items() if data is not None}
 
 
-def log_lengths(
-    store: Store, queue: CompactedQueue, queue_bytes: int, sizes: Counter[int]
-) -> dict[int, Edit]:
+def log_lengths(store: Store, queue: CompactedQueue, queue_bytes: int, sizes: Counter[int]) -> dict[int, Edit]:
     """By start of a file of the log, how its length is put right. Raises Unreadable.
 
     queue_bytes: length of the queue's files. sizes: as `log_sizes`.
@@ -119,9 +114,7 @@ def closed_files(queue: CompactedQueue, lengths: Mapping[int, Edit]) -> dict[int
     return {start: end for start, end in ends.items() if end in starts}
 
 
-def log_edits(
-    queue: CompactedQueue, lengths: Mapping[int, Edit], whole: Mapping[int, bytes]
-) -> Iterator[Edit]:
+def log_edits(queue: CompactedQueue, lengths: Mapping[int, Edit], whole: Mapping[int, bytes]) -> Iterator[Edit]:
     """What the log of a queue needs. lengths: as `log_lengths`. whole: as `restored`."""
     closed = closed_files(queue, lengths)
     for file in queue.log_files:
@@ -176,9 +169,7 @@ def _blank(queue: CompactedQueue, file: MappedFile, file_end: int) -> Iterator[E
     with MappedFileQueue.of_file(file.path, file.start) as files:
         if files.read(end, len(data)) == data:
             return
-    yield Edit(
-        "write", file.path, "go on in the next file", ("I-164",), end - file.start, len(data), data
-    )
+    yield Edit("write", file.path, "go on in the next file", ("I-164",), end - file.start, len(data), data)
 
 
 def _records(queue: CompactedQueue, whole: Mapping[int, bytes]) -> Iterator[Edit]:
@@ -265,9 +256,7 @@ def _queue_file_bytes(layout: Layout, logs: Counter[int]) -> int:
             sizes.update(file.size for file in files.files)
     whole = [(size, n) for size, n in sizes.items() if size and size % UNIT_BYTES == 0]
     if whole:
-        return max(whole, key=lambda row: (sum(logs[n] for n in logs if n % row[0] == 0), row[1]))[
-            0
-        ]
+        return max(whole, key=lambda row: (sum(logs[n] for n in logs if n % row[0] == 0), row[1]))[0]
     for size in sizes:
         for length in logs:
             times, rest = divmod(length, max(1, round(length / max(1, size))))
@@ -362,9 +351,7 @@ def _position_edits(layout: Layout, ranges: Mapping[QueueId, tuple[int, int]]) -
     table = content.get(_POSITIONS) if content is not None else None
     if content is None or not isinstance(table, dict):
         return
-    highest: Mapping[str, int] = {
-        f"{queue.topic}_{queue.queue_id}": bounds[1] - 1 for queue, bounds in ranges.items()
-    }
+    highest: Mapping[str, int] = {f"{queue.topic}_{queue.queue_id}": bounds[1] - 1 for queue, bounds in ranges.items()}
     wrong = {
         name: highest[name]
         for name, offset in table.items()

@@ -281,9 +281,7 @@ def _delays(table: Json, bounds: Bounds) -> Iterator[Clamped]:
         yield from _inside("", table, key, queue, bounds.of(queue, known=exists))
 
 
-def _inside(
-    group: str, row: Json, key: Any, queue: QueueId, ends: tuple[int, int] | None
-) -> Iterator[Clamped]:
+def _inside(group: str, row: Json, key: Any, queue: QueueId, ends: tuple[int, int] | None) -> Iterator[Clamped]:
     """One offset of a row. ends: None where nothing is known but that no queue begins before 0."""
     offset = row[key]
     if not _is_int(offset):
@@ -329,9 +327,7 @@ class ConfigRepair:
     clamped: list[Clamped] = field(default_factory=list)
 
 
-def config_repair(
-    snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: WriterProfile
-) -> ConfigRepair:
+def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: WriterProfile) -> ConfigRepair:
     """Plan it. ranges: (min, max) offset of each queue once it is mended. Raises Unreadable."""
     made, layout, rules = ConfigRepair(), snapshot.layout, config_rules(profile)
     tables = ConfigTables.read(layout.config, layout.broker_config)
@@ -351,11 +347,7 @@ def config_repair(
         repaired = list(repair_entries(name, content, proven))
         reasons = [reason, f"{counted(len(moved), 'offset')} outside of a queue" if moved else ""]
         reasons += [what for _, what in repaired[:_TOLD]]
-        reasons += (
-            [counted(len(repaired) - _TOLD, "more entry", "more entries")]
-            if len(repaired) > _TOLD
-            else []
-        )
+        reasons += [counted(len(repaired) - _TOLD, "more entry", "more entries")] if len(repaired) > _TOLD else []
         if any(reasons):
             data = json_bytes(content)
             edit = _edit(path, data, reasons, moved, repaired)
@@ -376,9 +368,7 @@ def _levels(layout: Layout, from_zero: bool) -> int | None:
     return len(option.value) if from_zero or option.is_given else None
 
 
-def _edit(
-    path: Path, data: bytes, reasons: list[str], moved: list[Clamped], repaired: list[Mended]
-) -> Edit:
+def _edit(path: Path, data: bytes, reasons: list[str], moved: list[Clamped], repaired: list[Mended]) -> Edit:
     """A file that is rewritten."""
     codes = {code for code, _ in repaired} | ({_OFFSET_CODES[path.name]} if moved else set())
     reason = "; ".join(filter(None, reasons))
@@ -405,9 +395,7 @@ def _proven(
     # a broker of 4.9.3 and later of that line makes queues of any name that a message asks for
     free = rules.multi_dispatch and not rules.lmq_closed
     there = {queue.topic for queue in queue_directories(snapshot.layout.consume_queue)}
-    unserved = (
-        set() if free else {topic for topic in there & set(highest) if not is_system_topic(topic)}
-    )
+    unserved = set() if free else {topic for topic in there & set(highest) if not is_system_topic(topic)}
     return Proven(
         highest,
         frozenset(unserved),
@@ -420,9 +408,7 @@ def _proven(
     )
 
 
-def _content(
-    loaded: Loaded, path: Path, gone: frozenset[str], proven: Proven
-) -> tuple[Json | None, str]:
+def _content(loaded: Loaded, path: Path, gone: frozenset[str], proven: Proven) -> tuple[Json | None, str]:
     """What the file is to say, and why it is rewritten, "" where it can stay.
 
     gone: files that a start forgets something of.
@@ -507,9 +493,7 @@ def _numbered(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {
-        int(key)
-        if isinstance(key, str) and len(key) < 20 and key.isascii() and key.isdigit()
-        else key: _numbered(item)
+        int(key) if isinstance(key, str) and len(key) < 20 and key.isascii() and key.isdigit() else key: _numbered(item)
         for key, item in value.items()
     }
 

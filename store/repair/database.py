@@ -291,9 +291,7 @@ def _units_beyond(database: RocksDb, spool: UnitSpool, log_start: int) -> int:
         last = next(RocksdbConsumeQueue(database, topic, queue_id).newest_first(), None)
         if last is not None:
             end = spool.ends.get(QueueId(topic, queue_id))
-            beyond += (
-                last.queue_offset > end.queue_offset if end else last.physical_offset >= log_start
-            )
+            beyond += last.queue_offset > end.queue_offset if end else last.physical_offset >= log_start
     return beyond
 
 
@@ -360,16 +358,12 @@ def queues_of(layout: Layout) -> set[QueueId]:
         queues.close()
 
 
-def database_plan(
-    layout: Layout, profile: Profile, tell: Callable[[int], None] | None, kind: Kind | None
-) -> Plan:
+def database_plan(layout: Layout, profile: Profile, tell: Callable[[int], None] | None, kind: Kind | None) -> Plan:
     """The plan for a store whose queues are, or are to be, in a RocksDB alone. Raises as `database_fix`."""
     if layout.dledger is not None and (error := unmendable(layout)):
         raise error
     if not readable():
-        raise Unsupported(
-            "cannot make a RocksDB without the extra rocksdb", path=layout.root, hint=HINT
-        )
+        raise Unsupported("cannot make a RocksDB without the extra rocksdb", path=layout.root, hint=HINT)
     if kind is not None:
         _refuse_batches(layout)
     log, moves = commit_log_of(layout), list(_moves_of_files(layout)) if kind else []
@@ -389,9 +383,7 @@ def _refuse_batches(layout: Layout) -> None:
         )
 
 
-def with_database(
-    layout: Layout, profile: Profile, plan: Plan, tell: Callable[[int], None] | None
-) -> Plan:
+def with_database(layout: Layout, profile: Profile, plan: Plan, tell: Callable[[int], None] | None) -> Plan:
     """A plan for queues in files with what becomes of the database beside them."""
     if plan.fills or plan.cut:  # the log is another one afterwards
         return plan
@@ -505,9 +497,7 @@ def config_in_files(layout: Layout, made_ms: int) -> Iterator[Edit]:
             yield from _other_positions(layout, name)
         content.setdefault("dataVersion", {"counter": 0, "stateVersion": 0, "timestamp": made_ms})
         data = json_bytes(dict(sorted(content.items())))
-        reason = (
-            f"what the RocksDB {path.name} has, which a broker with queues in files does not read"
-        )
+        reason = f"what the RocksDB {path.name} has, which a broker with queues in files does not read"
         target, pieces = str(layout.config / name), ((0, data),)
         yield Edit("create", target, reason, _CODES, length=len(data), pieces=pieces)
     for path in sorted(set(found.databases.values()) - left):

@@ -178,9 +178,7 @@ def _is_unit(data: bytes, at: int, end: int) -> bool:
     return bool(UNIT_BYTES_MIN <= fields.size == whole <= end - at)
 
 
-def _close(
-    file: MappedFile, begin: int, rest: bytes, newest: bool
-) -> Iterator[tuple[int | None, Edit]]:
+def _close(file: MappedFile, begin: int, rest: bytes, newest: bool) -> Iterator[tuple[int | None, Edit]]:
     """Behind the last unit of a file is the mark of its end, or nothing where more are to come."""
     used = _used(rest)
     if _is_end(rest, 0, used):
@@ -190,9 +188,7 @@ def _close(
     yield None, Edit("write", file.path, "no unit", _CODES, begin, length, mark or None)
 
 
-def _head(
-    file: MappedFile, begin: int, data: bytes, start: int, size: int, wanted: Wanted | None
-) -> Iterator[Edit]:
+def _head(file: MappedFile, begin: int, data: bytes, start: int, size: int, wanted: Wanted | None) -> Iterator[Edit]:
     """The head of a unit where it is not as it has to be."""
     head = data[start : start + UNIT_BYTES_MIN]
     fields = HEAD.parse(head)
@@ -214,9 +210,7 @@ _NO_TAGS = 0
 """Tags code of a tombstone."""
 
 
-def ext_repair(
-    snapshot: Snapshot, log: CommitLog, lost: Ints, gone: Container[str]
-) -> Iterator[Edit]:
+def ext_repair(snapshot: Snapshot, log: CommitLog, lost: Ints, gone: Container[str]) -> Iterator[Edit]:
     """The edits, queue by queue. Raises Unreadable.
 
     lost: int64[n], ascending, positions that get a tombstone. gone: files that are moved away.
@@ -293,9 +287,7 @@ def _records(units: Units, log: CommitLog, levels: Levels) -> dict[int, Wanted]:
         return {}
     made = dispatch(batch, OWN_QUEUES._replace(delay_levels=levels)).units
     codes = dict(zip(batch.position[made.record].tolist(), made.tags_code.tolist(), strict=True))
-    times = zip(
-        batch.position.tolist(), batch.columns.ints("store_timestamp").tolist(), strict=True
-    )
+    times = zip(batch.position.tolist(), batch.columns.ints("store_timestamp").tolist(), strict=True)
     return {at: Wanted(codes[at], time) for at, time in times if at in codes}
 
 

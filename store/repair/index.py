@@ -126,10 +126,7 @@ def crc_item_edits(log: CommitLog) -> Iterator[Edit]:
             record = properties.buffer[begin : begin + int(sizes[row])].tobytes()
             item = crc_item(record[:-CRC_ITEM_BYTES])
             file = log.queue.file_at(int(batch.position[row]))
-            if (
-                record[-CRC_ITEM_BYTES:][CRC_DIGITS_AT:] == item[CRC_DIGITS_AT:]
-                and file is not None
-            ):
+            if record[-CRC_ITEM_BYTES:][CRC_DIGITS_AT:] == item[CRC_DIGITS_AT:] and file is not None:
                 at = int(batch.position[row]) - file.start + len(record) - len(item)
                 reason = "the name of a checksum that is right"
                 yield Edit("write", file.path, reason, ("I-026",), at, len(item), item)

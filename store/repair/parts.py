@@ -90,9 +90,7 @@ class Choice(NamedTuple):
             return part in self.parts
         place = Path(path).relative_to(layout.root).parts
         topic, number = "/".join(place[1:-2]), _number(place[-2])
-        return number is not None and any(
-            covers(named, QueueId(topic, number)) for named in self.queues
-        )
+        return number is not None and any(covers(named, QueueId(topic, number)) for named in self.queues)
 
 
 def covers(named: tuple[str, int | None], queue: QueueId) -> bool:

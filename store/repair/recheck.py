@@ -40,16 +40,12 @@ _MADE = {Part.QUEUE, Part.INDEX, Part.CHECKPOINT}
 """What is made of a log, besides files of config/ that were not there."""
 
 
-def reanalyze(
-    found: Repair, tell: Callable[[int], None] | None = None, jobs: int | None = None
-) -> Repair:
+def reanalyze(found: Repair, tell: Callable[[int], None] | None = None, jobs: int | None = None) -> Repair:
     """The store now that `found.plan` was carried out. Writes nothing. Raises as `analyze`."""
     layout = Layout.open(found.layout.root, found.layout.broker_config)
     request, plan = found.request, found.plan
     if not is_compared(found):
-        return analyze(
-            layout, request.choice, request.version, request.made_ms, tell, jobs, request.kind
-        )
+        return analyze(layout, request.choice, request.version, request.made_ms, tell, jobs, request.kind)
     left = [edit for edit in plan.edits if not _is_done(edit, layout, plan)]
     return Repair(layout, request, replace(plan, edits=left))
 
@@ -89,9 +85,7 @@ def _is_done(edit: Edit, layout: Layout, plan: Plan) -> bool:
     pieces = edit.pieces if edit.data is None else ((edit.offset, edit.data),)
     with opened(path) as descriptor:
         whole = edit.kind != "create" or os.fstat(descriptor).st_size == edit.length
-        return whole and all(
-            read(descriptor, len(data), offset, str(path)) == data for offset, data in pieces
-        )
+        return whole and all(read(descriptor, len(data), offset, str(path)) == data for offset, data in pieces)
 
 
 _OTHER = "OTHER"
@@ -145,9 +139,7 @@ class Judged(NamedTuple):
         return unrepairable_of(self.verdict, found.layout, found.request.choice, given)
 
 
-def find_unrepairable(
-    layout: Layout, version: str, tell: Callable[[int], None] | None = None
-) -> list[Beyond]:
+def find_unrepairable(layout: Layout, version: str, tell: Callable[[int], None] | None = None) -> list[Beyond]:
     """Errors of a store that has nothing left to repair. Reads all of it. Raises Unreadable.
 
     version: the generation of brokers. tell: called with the log position reached.
@@ -189,9 +181,7 @@ def unrepairable_of(
 
 def _by_hand(first: Finding, errors: list[Finding], layout: Layout, given: Given) -> Command | None:
     """The command that is told of the first finding of a code. Of a queue: one that an error names."""
-    template = (unrepairable_texts().get(first.code) or unrepairable_texts()[_OTHER]).get(
-        "command", ""
-    )
+    template = (unrepairable_texts().get(first.code) or unrepairable_texts()[_OTHER]).get("command", "")
     queues = (finding for finding in errors if finding.topic is not None)
     if "{queue}" in template and first.topic is None and (named := next(queues, None)) is not None:
         first = replace(first, topic=named.topic, queue_id=named.queue_id)

@@ -63,9 +63,7 @@ from .index import crc_item_edits, index_fix, stray_files, with_checkpoint
 from .parts import Choice, Part, covers, part_of, part_of_code
 from .timer import planned_queue, timer_edits
 
-_AFTER_ANY_KILL = frozenset(
-    {"I-007", "I-009", "I-043", "I-070", "I-101", "I-111", "I-113", "I-118"}
-)
+_AFTER_ANY_KILL = frozenset({"I-007", "I-009", "I-043", "I-070", "I-101", "I-111", "I-113", "I-118"})
 """Codes of edits that change neither records nor the ends of queues, but to complete them."""
 _BESIDE_THE_LOG = frozenset({Part.CONFIG, Part.CHECKPOINT, Part.TIMER, Part.COMPACTION})
 """What is mended without a look at the records: the plan that is there stays, and is added to."""
@@ -120,10 +118,7 @@ class Repair:
             "parts": sorted(self.request.choice.parts),
             "exit": "crashed" if self.crashed else "clean",
             "plan": {
-                "edits": [
-                    {**edit.to_json(), "path": edit.path.removeprefix(root)}
-                    for edit in self.plan.edits
-                ],
+                "edits": [{**edit.to_json(), "path": edit.path.removeprefix(root)} for edit in self.plan.edits],
                 "completed": self.plan.completed,
                 "offsets": [
                     {
@@ -308,8 +303,7 @@ def _check_named(layout: Layout, choice: Choice, whole: Plan) -> None:
         text = queue_text(named)
         if "/" in named[0] and (layout.consume_queue / named[0]).is_dir():
             raise Unsupported(
-                f"{text} has a / in its name: its broker forgets it at the next start, and no repair "
-                "changes that",
+                f"{text} has a / in its name: its broker forgets it at the next start, and no repair changes that",
                 path=layout.consume_queue / named[0],
                 hint="mqstore explain I-078; its messages are in the queues of their topics, too",
             )
@@ -320,9 +314,7 @@ def _check_named(layout: Layout, choice: Choice, whole: Plan) -> None:
         )
 
 
-def _as_it_lies(
-    snapshot: Snapshot, profile: Profile, switches: Switches, verified: VerifiedLog | None
-) -> Outcome:
+def _as_it_lies(snapshot: Snapshot, profile: Profile, switches: Switches, verified: VerifiedLog | None) -> Outcome:
     """The log as it is, without a start: whoever keeps everything needs to know no more."""
     log, layout = load_files(snapshot.log, snapshot.log_file_bytes, profile.load), snapshot.layout
     if log.files:
@@ -341,9 +333,7 @@ def _crc_items(layout: Layout, profile: Profile, switches: Switches) -> Iterator
         yield from crc_item_edits(commit_log_of(layout))
 
 
-def _with_index(
-    snapshot: Snapshot, plan: Plan, version: str, findings: Iterable[Finding] | None
-) -> Plan:
+def _with_index(snapshot: Snapshot, plan: Plan, version: str, findings: Iterable[Finding] | None) -> Plan:
     """A plan that keeps index files rebuilds those that hold a wrong item, too, and all behind."""
     lost = [(fill.gap.begin, fill.gap.end) for fill in plan.fills]
     changed = [(record.position, record.position + len(record.data)) for record in plan.cut]

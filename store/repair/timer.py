@@ -94,9 +94,7 @@ class PredictedTimer(TimerFiles):
     def read_wheel(self) -> Iterator[tuple[Ints, npt.NDArray[np.void]]]:
         """(numbers, slots) of the wheel."""
         content = self.content(str(self.wheel_path))
-        slots = (content.sparse() if isinstance(content, FileBytes) else content).view(
-            dtype_of(SLOT)
-        )
+        slots = (content.sparse() if isinstance(content, FileBytes) else content).view(dtype_of(SLOT))
         yield np.arange(len(slots), dtype=np.int64), slots
 
     def open_log(self) -> MappedFileQueue:
@@ -269,9 +267,7 @@ def _is_covered(blank: Edit, files: TimerFiles, repaired: RepairedEntries | None
     return any(edit.offset <= blank.offset < edit.offset + edit.length for edit in more)
 
 
-def _repair(
-    scene: VerifyContext, ranges: Mapping[QueueId, tuple[int, int]], ahead: _Ahead
-) -> Iterator[Edit]:
+def _repair(scene: VerifyContext, ranges: Mapping[QueueId, tuple[int, int]], ahead: _Ahead) -> Iterator[Edit]:
     """What is wrong inside of the files. Raises Unreadable."""
     files, repaired, linked = ahead.files, ahead.repaired, dict[int, int]()
     check, wheel = files.check, files.wheel_bytes == FILE_BYTES
@@ -332,9 +328,7 @@ def _slots(tick: Ints, order: ByTick, entries: TimerEntries) -> npt.NDArray[np.v
     return new
 
 
-def _entries(
-    files: TimerFiles, repaired: RepairedEntries, linked: dict[int, int]
-) -> Iterator[Edit]:
+def _entries(files: TimerFiles, repaired: RepairedEntries, linked: dict[int, int]) -> Iterator[Edit]:
     """Entries rebuilt, and links to the entry before."""
     units, position = repaired.units, repaired.position
     rows = files.log.entries.at(np.array(list(linked), np.int64))[0]
@@ -386,9 +380,7 @@ def _write(
         for row in part.tolist():
             at = int(offsets[row]) - begin
             piece[at : at + size] = values[row].tobytes()
-        yield Edit(
-            "write", path, f"{len(part)} {reason}", (code,), begin, end - begin, bytes(piece)
-        )
+        yield Edit("write", path, f"{len(part)} {reason}", (code,), begin, end - begin, bytes(piece))
 
 
 def _tail(files: TimerFiles) -> Iterator[Edit]:
@@ -464,11 +456,7 @@ def _check(files: TimerFiles, again: int) -> Iterator[Edit]:
     """
     path, data = files.check_path, files.check.to_bytes()
     codes = ("I-130", "I-131", "I-132")
-    twice = (
-        f"; up to {counted(again, 'message is', 'messages are')} delivered once more"
-        if again
-        else ""
-    )
+    twice = f"; up to {counted(again, 'message is', 'messages are')} delivered once more" if again else ""
     if files.has_check and path.stat().st_size >= len(data):
         reason = f"positions and times that cannot be{twice}"
         yield Edit("write", os.fspath(path), reason, codes, 0, len(data), data)
@@ -486,9 +474,7 @@ def _read_time_ms(files: TimerFiles, store: Store, now_ms: int) -> int:
     told, ticks, entries = files.check.last_read_time_ms, files.ticks, files.log.entries
     if 0 < told <= now_ms + ticks.precision_ms or not (told or len(entries.position)):
         return ticks.start_ms(told)
-    newest = max(
-        (_delivered_ms(item, now_ms) for item in store.log.scan(crc=False, reuse=True)), default=0
-    )
+    newest = max((_delivered_ms(item, now_ms) for item in store.log.scan(crc=False, reuse=True)), default=0)
     if newest:
         return ticks.start_ms(newest) + ticks.precision_ms
     due = entries.tick_ms

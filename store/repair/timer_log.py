@@ -60,9 +60,7 @@ class RepairedEntries(NamedTuple):
         return TimerEntries.of(self.position, self.units)
 
 
-def timer_messages(
-    store: Store, scene: VerifyContext, entries: TimerEntries, planned: Ints
-) -> TimerColumns:
+def timer_messages(store: Store, scene: VerifyContext, entries: TimerEntries, planned: Ints) -> TimerColumns:
     """The records that the timer topic's queue and entries of the timer log name. Raises Unreadable.
 
     planned: places that the queue will name, too. Tombstones, which a repair of the log made in place
@@ -203,9 +201,7 @@ def _between(offset: Ints, complete: bool) -> tuple[Ints, Flags]:
     return offset, sure
 
 
-def _put_right(
-    units: Array, whole: Flags, row: Ints, files: TimerFiles, records: TimerColumns
-) -> None:
+def _put_right(units: Array, whole: Flags, row: Ints, files: TimerFiles, records: TimerColumns) -> None:
     """Let entries say what their records do; their time of writing stays where that can be.
 
     Of an entry whose record has no time that fits, `row` becomes _NONE.
@@ -263,8 +259,7 @@ def _link(position: Ints, units: Array, changed: Flags, files: TimerFiles) -> No
 
 def _bytes_differ(one: Array, other: Array) -> Flags:
     found: Flags = (
-        one.view(np.uint8).reshape(len(one), UNIT_BYTES)
-        != other.view(np.uint8).reshape(len(one), UNIT_BYTES)
+        one.view(np.uint8).reshape(len(one), UNIT_BYTES) != other.view(np.uint8).reshape(len(one), UNIT_BYTES)
     ).any(axis=1)
     return found
 

@@ -120,9 +120,7 @@ def queue_spans(seen: Seen, topics: Topics) -> Picture:
     legend = [Key("span", "records in the log"), Key("reach", "end of what its units name")]
     height = min(_QUEUES, len(order)) * _ROW_PX
     table = Table(head, lines, more)
-    note = (
-        f"The {_QUEUES} queues with most bytes of {len(order):,}." if len(order) > _QUEUES else ""
-    )
+    note = f"The {_QUEUES} queues with most bytes of {len(order):,}." if len(order) > _QUEUES else ""
     title = "Queues against the log"
     return Picture("queues", title, says, height, boxes, labels, legend, table, note)
 
@@ -211,10 +209,7 @@ def sizes(seen: Seen) -> Picture:
         for n, c, b in zip(range(first, last + 1), counts, total, strict=True)
     ]
     cumulated = np.cumsum(seen.picture.sizes[bins])
-    half, most = (
-        int(least[np.searchsorted(cumulated, int(cumulated[-1]) * percent // 100)])
-        for percent in (50, 99)
-    )
+    half, most = (int(least[np.searchsorted(cumulated, int(cumulated[-1]) * percent // 100)]) for percent in (50, 99))
     says = (
         f"Records by size, each bar twice as large as the one before: half of them have up to"
         f" {bytes_text(half)}, 99 of 100 up to {bytes_text(most)}."
@@ -404,8 +399,7 @@ def _age_table(picture: LogPicture, time: TimeText) -> Table:
 
 def _topic_rows(topics: Topics) -> tuple[list[tuple[str, ...]], int]:
     rows: list[tuple[str, ...]] = [
-        (topics.names[n], f"{int(topics.records[n]):,}", f"{int(topics.bytes[n]):,}")
-        for n in topics.order[:ROWS_SHOWN]
+        (topics.names[n], f"{int(topics.records[n]):,}", f"{int(topics.bytes[n]):,}") for n in topics.order[:ROWS_SHOWN]
     ]
     return rows, max(0, len(topics.order) - ROWS_SHOWN)
 

@@ -494,9 +494,7 @@ class LogPicture(LogWatcher):
             found.append(number)
         return np.array(found, np.int64)
 
-    def _add(
-        self, sums: Sums, numbers: Ints, local: Ints, cell: Ints, size: Ints, position: Ints
-    ) -> None:
+    def _add(self, sums: Sums, numbers: Ints, local: Ints, cell: Ints, size: Ints, position: Ints) -> None:
         rows = summed(local, cell, size, position)
         sums.add(rows._replace(group=numbers[rows.group]))
 
@@ -526,9 +524,7 @@ class LogPicture(LogWatcher):
             here = slice(begin, end)
             added = np.bincount(topic[here], size[here]).astype(np.int64)
             if len(added) > len(self._of_place):
-                self._of_place = np.append(
-                    self._of_place, np.zeros(len(added) - len(self._of_place), np.int64)
-                )
+                self._of_place = np.append(self._of_place, np.zeros(len(added) - len(self._of_place), np.int64))
             self._of_place[: len(added)] += added
             self.records_at[place] += end - begin
             self.age[place] += float(time[here].sum(dtype=np.float64))

@@ -226,9 +226,7 @@ class _Carver:
         ends = decode(MESSAGE, np.frombuffer(short, np.uint8), np.array([0], np.int64))
         return bool(ends.ok[0]) and int(ends.ends[0]) == size - body
 
-    def _settle(
-        self, columns: Columns, taken: list[int], inside: list[int], heads: list[int]
-    ) -> None:
+    def _settle(self, columns: Columns, taken: list[int], inside: list[int], heads: list[int]) -> None:
         """Add the records taken; tell of heads without a body, and of records inside damaged ones."""
         begins = columns.starts
         if taken:

@@ -111,9 +111,7 @@ class MissingOffsets:
     def messages(self, messages: Messages) -> None:
         """The queue offsets between those of one queue."""
         queue = messages.queue
-        self.highest_queue[queue.topic] = max(
-            queue.queue_id, self.highest_queue.get(queue.topic, 0)
-        )
+        self.highest_queue[queue.topic] = max(queue.queue_id, self.highest_queue.get(queue.topic, 0))
         if queue.topic.startswith(LMQ_PREFIX):
             self.lmq = True
             return
@@ -216,9 +214,7 @@ def check_layer(layer: Layer, file_bytes: int) -> None:
     between = [end - begin for begin, end in gaps_of(layer, file_bytes)]
     if between and between.count(DLEDGER.payload) * 2 > len(between):
         hint = "take --layout compact"
-        raise Refused(
-            "records in entries of a DLedger log", offset=layer.runs[0].position, hint=hint
-        )
+        raise Refused("records in entries of a DLedger log", offset=layer.runs[0].position, hint=hint)
     for run in layer.runs:
         if not _fits(run, file_bytes):
             raise InvalidInput(
@@ -254,9 +250,7 @@ def write_log(
                 count += 1
             for at in range(0, run.length, _CHUNK_BYTES):
                 size = min(_CHUNK_BYTES, run.length - at)
-                file.pwrite(
-                    sources[run.source].bytes_at(run.at + at, size), run.position + at - start
-                )
+                file.pwrite(sources[run.source].bytes_at(run.at + at, size), run.position + at - start)
                 told(size)
     files.sync_directory(directory)
     return count
@@ -407,9 +401,7 @@ def _gives_up(plan: Plan) -> bool:
     return plan.lost.messages > 0 or any(edit.kind != "write" for edit in of_log)
 
 
-def file_bytes_of(
-    runs: list[Run], sources: Sources, blanks: Mapping[int, int], config: BrokerConfig
-) -> int:
+def file_bytes_of(runs: list[Run], sources: Sources, blanks: Mapping[int, int], config: BrokerConfig) -> int:
     """Size of the log's files: configured, or as files of the log tell, as BLANKs tell, or 1 GiB.
 
     blanks: as of `Found`. Raises InvalidInput.

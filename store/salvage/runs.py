@@ -370,9 +370,7 @@ def append(runs: list[Run], more: list[Run]) -> None:
     """Add runs, the first of them to the last one there where it goes on."""
     if runs and more and runs[-1].followed_by(more[0]):
         last = runs[-1]
-        runs[-1] = last._replace(
-            length=last.length + more[0].length, records=last.records + more[0].records
-        )
+        runs[-1] = last._replace(length=last.length + more[0].length, records=last.records + more[0].records)
         more = more[1:]
     runs += more
 

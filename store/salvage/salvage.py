@@ -71,9 +71,7 @@ class Manifest:
                 to = columns.ints("physical_offset") if fate == "kept" else None
                 self.records(run, columns, fate, to, folder)
 
-    def records(
-        self, run: Run, columns: Columns, fate: str, to: Ints | None = None, folder: str = ""
-    ) -> None:
+    def records(self, run: Run, columns: Columns, fate: str, to: Ints | None = None, folder: str = "") -> None:
         """Records of a run. to: their places in the new store's log, int64[n]."""
         tail = {"grade": run.grade.label, "fate": fate} | ({"folder": folder} if folder else {})
         names = ("total_size", "physical_offset", "queue_id", "queue_offset", "store_timestamp")
@@ -223,9 +221,7 @@ def _put(
         _append(writer, run, columns, manifest, done)
 
 
-def _append(
-    writer: StoreWriter, run: Run, columns: Columns, manifest: Manifest, done: Written
-) -> None:
+def _append(writer: StoreWriter, run: Run, columns: Columns, manifest: Manifest, done: Written) -> None:
     """Append records; one that the writer refuses is found by halves."""
     try:
         to = _stored(writer, run, columns)
@@ -291,9 +287,7 @@ def _place(run: Run, number: int, found: Arranged, sources: Sources) -> None:
             found.layers.append(Layer())
         layer = found.layers[number]
         above = found.layers[0] if number else layer
-        if not layer.overlapping(run.position, run.end) and not (
-            number and above.overlapping(run.position, run.end)
-        ):
+        if not layer.overlapping(run.position, run.end) and not (number and above.overlapping(run.position, run.end)):
             layer.add(run)
             continue
         for verdict, part in _parts(run, layer, above, sources):
@@ -326,9 +320,7 @@ def _parts(run: Run, layer: Layer, above: Layer, sources: Sources) -> Iterator[t
             row += count
 
 
-def _verdict(
-    run: Run, position: int, end: int, layer: Layer, above: Layer, sources: Sources
-) -> int:
+def _verdict(run: Run, position: int, end: int, layer: Layer, above: Layer, sources: Sources) -> int:
     there = layer.overlapping(position, end)
     others = above.overlapping(position, end) if above is not layer else []
     if not there and not others:
@@ -346,9 +338,7 @@ def _joined(runs: list[Run]) -> Iterator[Run]:
     last: Run | None = None
     for run in runs:
         if last is not None and last.followed_by(run) and last.odd == run.odd:
-            last = last._replace(
-                length=last.length + run.length, records=last.records + run.records
-            )
+            last = last._replace(length=last.length + run.length, records=last.records + run.records)
             continue
         if last is not None:
             yield last
@@ -506,9 +496,7 @@ def _write(salvaged: Salvaged, target: Path, wanted: Wanted, files: Files, told:
         return
     if log.runs:
         write_log(log, sources, target / COMMIT_LOG, salvaged.file_bytes, files, writing)
-        restored, offsets = close_holes(
-            log, salvaged.found.blanks, target, salvaged.file_bytes, files
-        )
+        restored, offsets = close_holes(log, salvaged.found.blanks, target, salvaged.file_bytes, files)
         salvaged.restored = complete(target, restored, offsets, wanted.config, version, files)
     with Manifest(target, sources, files) as manifest:
         manifest.runs(log.runs, "kept")

@@ -48,9 +48,9 @@ def find(
     the last one first. note: told in one line each what is worth knowing: damage met, another way
     taken.
 
-    A key or unique key is looked up in the index, and scanned for where the index lacks it; a topic
-    is read through its queues; all else, a pattern of topics too, is a scan of the log, of the files that the times leave.
-    Raises NotFound for an unknown topic, queue or offset, Unreadable.
+    A key or unique key is looked up in the index, and scanned for where the index lacks it; a topic is read through its
+    queues; all else, a pattern of topics too, is a scan of the log, of the files that the times leave. Raises NotFound
+    for an unknown topic, queue or offset, Unreadable.
 
     >>> from mqstore.store.search.selection import Selection
     >>> [found.message.queue_offset for found in find(store, Selection(key="key28"))]
@@ -85,16 +85,12 @@ def _in_queues(
         from .queue_search import is_compaction_topic, search_compaction
 
         if is_compaction_topic(store, topic):
-            return search_compaction(
-                store, selection, offset=offset, count=count, reverse=reverse, note=note
-            )
+            return search_compaction(store, selection, offset=offset, count=count, reverse=reverse, note=note)
         note(f"{topic} is no compaction topic any more: compaction/ is not read")
     if not store.queues_unread and store.has_batch_queues(topic):
         from .queue_search import search_batch_queues
 
-        return search_batch_queues(
-            store, selection, offset=offset, count=count, reverse=reverse, note=note
-        )
+        return search_batch_queues(store, selection, offset=offset, count=count, reverse=reverse, note=note)
 
     few = offset is not None and count is not None and count <= MOST
     why = store.topic_unread(topic)
@@ -108,17 +104,13 @@ def _in_queues(
         from .log_search import search_log_queue
 
         note(f"{why}: scanning the log")
-        return search_log_queue(
-            store, selection, offset=offset, count=count, reverse=reverse, note=note
-        )
+        return search_log_queue(store, selection, offset=offset, count=count, reverse=reverse, note=note)
     from .queue_search import search_queues
 
     return search_queues(store, selection, offset=offset, count=count, reverse=reverse, note=note)
 
 
-def _few(
-    store: Store, selection: Selection, offset: int, count: int, reverse: bool, note: Note
-) -> Iterator[Found]:
+def _few(store: Store, selection: Selection, offset: int, count: int, reverse: bool, note: Note) -> Iterator[Found]:
 
     if selection.topic is None or selection.queue_id is None:
         raise ValueError("an offset needs a topic and a queue")
@@ -390,9 +382,7 @@ MOST = 64
 """More messages than so are read faster in columns."""
 
 
-def read_queue(
-    store: Store, topic: str, queue_id: int, offset: int, count: int, note: Note
-) -> Iterator[Found]:
+def read_queue(store: Store, topic: str, queue_id: int, offset: int, count: int, note: Note) -> Iterator[Found]:
     """Messages with queue offsets offset ≤ k < offset + count, those that there are.
 
     A unit that points at no record, or at another topic's, is noted and passed over; one that
@@ -411,9 +401,7 @@ def read_queue(
         yield Found(message, Via.QUEUE)
 
 
-def _messages(
-    store: Store, queue: ConsumeQueue, offset: int, count: int, note: Note
-) -> Iterator[Message]:
+def _messages(store: Store, queue: ConsumeQueue, offset: int, count: int, note: Note) -> Iterator[Message]:
     name = f"{queue.topic}/{queue.queue_id}"
     for number in range(offset, offset + count):
         unit = queue.unit(number)

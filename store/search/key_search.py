@@ -32,9 +32,7 @@ from .selection import Selection, matches, utf8
 from .store import Found, Note, Store, Via
 
 
-def search_key(
-    store: Store, selection: Selection, *, reverse: bool = False, note: Note
-) -> Iterator[Found]:
+def search_key(store: Store, selection: Selection, *, reverse: bool = False, note: Note) -> Iterator[Found]:
     """Messages with the key or unique key that the selection names, in log order."""
     key = selection.key or selection.unique_key
     if key is None:
@@ -67,9 +65,7 @@ def search_key(
 def _in_batches(store: Store, selection: Selection, reverse: bool) -> Iterator[Found]:
     """What the records hold that the batch queues name, in log order."""
     streams = [
-        batch_places(
-            store, open_batch_queue(store, queue.topic, queue.queue_id), selection, reverse=reverse
-        )
+        batch_places(store, open_batch_queue(store, queue.topic, queue.queue_id), selection, reverse=reverse)
         for queue in queue_directories(store.layout.batch_consume_queue)
         if selection.topic is None or matches(queue.topic, selection.topic)
     ]
@@ -101,21 +97,11 @@ def _covered(store: Store, answer: Answer, log_end: int) -> list[Range]:
     no record in it until the log is as long again (spec 3.4).
     """
     damaged = {file.path for file in answer.damaged}
-    headers = [
-        file.header
-        for file in store.index.files
-        if file.last and file.consistent and file.path not in damaged
-    ]
-    return [
-        (h.begin_physical_offset, h.end_physical_offset)
-        for h in headers
-        if h.end_physical_offset < log_end
-    ]
+    headers = [file.header for file in store.index.files if file.last and file.consistent and file.path not in damaged]
+    return [(h.begin_physical_offset, h.end_physical_offset) for h in headers if h.end_physical_offset < log_end]
 
 
-def _records(
-    store: Store, selection: Selection, places: Places, via: Via, reverse: bool
-) -> Iterator[Found]:
+def _records(store: Store, selection: Selection, places: Places, via: Via, reverse: bool) -> Iterator[Found]:
     """The wanted ones of the messages at some places, in the order of these."""
     for _, batch in batches(store.log, places):
         store.searched.add_batch(via, batch)
@@ -165,9 +151,7 @@ def _by_index(store: Store, key: Key) -> int | None:
     """Position of the first message with a key that the index leads to."""
     unique_key, topic = key
     topics = store.topics if topic is None else [topic]
-    hits = {
-        hit.physical_offset for name in topics for hit in store.index.query(name, unique_key).hits
-    }
+    hits = {hit.physical_offset for name in topics for hit in store.index.query(name, unique_key).hits}
     end = store.log_end.position
     for position in sorted(hit for hit in hits if store.log_files.start <= hit < end):
         try:

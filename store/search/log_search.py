@@ -80,9 +80,7 @@ def _last_first(
     for mark, places in reversed(kept):
         for _, batch in batches(store.log, places.take(slice(None, None, -1))):
             marked = batch.replace(mark=mark)
-            yield from found_in(
-                selection.wanted(marked, offsets=offsets, last_first=True), Via.SCAN
-            )
+            yield from found_in(selection.wanted(marked, offsets=offsets, last_first=True), Via.SCAN)
 
 
 def _scan(
@@ -247,10 +245,10 @@ def selected(
 ) -> Iterator[Batch]:
     """The records of a store that are wanted, those behind the end of the log left out.
 
-    topics: names or patterns as a shell's, none for all. crc: compute the CRC of bodies, which `where` may
-    ask for, too. inner: messages inside of batch records in the place of these (spec 01, 1.9). A batch is valid until the
-    next one is asked for. Raises InvalidInput, Unreadable, and Corrupted for damage where that is
-    asked for, UnreadableRange for bytes that the disk does not give.
+    topics: names or patterns as a shell's, none for all. crc: compute the CRC of bodies, which `where` may ask for,
+    too. inner: messages inside of batch records in the place of these (spec 01, 1.9). A batch is valid until the next
+    one is asked for. Raises InvalidInput, Unreadable, and Corrupted for damage where that is asked for, UnreadableRange
+    for bytes that the disk does not give.
     """
     if on_damage not in ("warn", "raise", "skip"):
         raise InvalidInput(f"on_damage is warn, raise or skip, not {on_damage!r}")
@@ -281,9 +279,7 @@ def _apart(batch: Batch) -> Batch:
     return unwrapped(batch, MAX_BODY_BYTES) if several else batch
 
 
-def _readable(
-    store: Store, items: Iterator[Batch | Extent], end: int, on_damage: OnDamage
-) -> Iterator[Batch]:
+def _readable(store: Store, items: Iterator[Batch | Extent], end: int, on_damage: OnDamage) -> Iterator[Batch]:
     """The records before the end of the log among the items; damage is told, also that behind it."""
     for item in items:
         if isinstance(item, Extent):

@@ -56,8 +56,7 @@ def search_queues(
         raise ValueError("a search in queues needs a topic")
     numbers = [selection.queue_id] if selection.queue_id is not None else _queues(store, topic)
     streams = [
-        _places(store, store.queues.open(topic, number), selection, offset, count, reverse)
-        for number in numbers
+        _places(store, store.queues.open(topic, number), selection, offset, count, reverse) for number in numbers
     ]
     places = streams[0] if selection.queue_id is not None else merged(streams, reverse=reverse)
     selection = selection._replace(topic=None, queue_id=None)
@@ -166,9 +165,7 @@ def batch_message(store: Store, topic: str, queue_id: int, queue_offset: int) ->
     found = unwrapped(store.log.record(record.position))
     rows = np.flatnonzero(found.columns.ints("queue_offset") == queue_offset)
     if not len(rows) or not record.is_of(topic):
-        raise NotFound(
-            f"{topic}/{queue_id} has no message {queue_offset}: its unit points elsewhere"
-        )
+        raise NotFound(f"{topic}/{queue_id} has no message {queue_offset}: its unit points elsewhere")
     return next(messages(found.take(rows[:1])))
 
 
@@ -390,9 +387,7 @@ def _of_queue(
         note(f"{points} at messages of other topics: left out")
 
 
-def _sparse_places(
-    files: MappedFileQueue, offset: int, count: int | None, note: Note
-) -> Iterator[Places]:
+def _sparse_places(files: MappedFileQueue, offset: int, count: int | None, note: Note) -> Iterator[Places]:
     """Where the units of queue offsets ≥ `offset` point, at most `count`, window by window."""
     damaged = 0
     for part in sparse_units(files):

@@ -1,4 +1,6 @@
-"""A store as one object, for reading: its log, queues, index, checkpoint and configuration, and what a search in it found."""
+"""A store as one object, for reading: its log, queues, index, checkpoint and configuration, and what a search in it
+found.
+"""
 
 from __future__ import annotations
 
@@ -199,9 +201,7 @@ class Store:
         """
         return self.log.end(self.near_the_end(self._all_units)[0])
 
-    def near_the_end(
-        self, queues: Iterable[QueueSummary]
-    ) -> tuple[int | None, QueueSummary | None]:
+    def near_the_end(self, queues: Iterable[QueueSummary]) -> tuple[int | None, QueueSummary | None]:
         """A record, or a DLedger entry, not far before the end of the log, and the queue that names it.
 
         queues: units behind the log's end included. Of the records that they end with it is the one
@@ -273,9 +273,7 @@ class Store:
         """Every queue with its offsets, sorted by topic and number, as a broker would tell."""
         end = self.log_end.position
         return [
-            self._summary(s.topic, s.queue_id)
-            if s.min_offset == s.max_offset or (s.end_position or 0) > end
-            else s
+            self._summary(s.topic, s.queue_id) if s.min_offset == s.max_offset or (s.end_position or 0) > end else s
             for s in self._all_units
         ]
 

@@ -90,9 +90,7 @@ def apply(
     return Applied(journal.session, resumed, len(journal.steps))
 
 
-def _agreed(
-    layout: Layout, shown: Plan | None, replan: Callable[[], Plan], seen: Fingerprint | None
-) -> Plan:
+def _agreed(layout: Layout, shown: Plan | None, replan: Callable[[], Plan], seen: Fingerprint | None) -> Plan:
     """The plan that was agreed to, if it is still the one of this store. Raises Refused."""
     if shown is not None and seen is not None and seen.still_holds(layout):
         return shown
@@ -171,9 +169,7 @@ def refuse_in_use(layout: Layout) -> None:
 
 
 @contextmanager
-def alone(
-    layout: Layout, files: Files, wait_seconds: float, *, made: Iterable[Path] = ()
-) -> Iterator[StoreLock]:
+def alone(layout: Layout, files: Files, wait_seconds: float, *, made: Iterable[Path] = ()) -> Iterator[StoreLock]:
     """Nobody else works on the store: barrier first, then the lock.
 
     The barriers go when the work is done, or when it has not begun. Once the journal is sealed they

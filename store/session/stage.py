@@ -45,7 +45,9 @@ _WINDOW_BYTES = 1 << 20
 
 
 def ranges_of(plan: Plan) -> list[tuple[int, int]]:
-    """(position, size) of what a plan writes over: gaps, records that were cut, the torn end, what a replica replaces."""
+    """(position, size) of what a plan writes over: gaps, records that were cut, the torn end, what a replica
+    replaces.
+    """
     found = [(found.position, found.size) for found in damaged_ranges(plan.fills)]
     found += [(record.position, len(record.data)) for record in plan.cut]
     if plan.brought is not None:
@@ -187,11 +189,9 @@ def _check_room(directory: Path, needed: int, *, movable: bool) -> None:
     free = status.f_bavail * status.f_frsize
     if free < needed:
         raise NoSpace(
-            f"{counted(needed, 'byte')} needed for"
-            f" {'the journal' if movable else 'new files'}, {free} free",
+            f"{counted(needed, 'byte')} needed for {'the journal' if movable else 'new files'}, {free} free",
             path=there,
-            hint="make room on the disk"
-            + (", or keep the journal elsewhere: --journal DIR" if movable else ""),
+            hint="make room on the disk" + (", or keep the journal elsewhere: --journal DIR" if movable else ""),
         )
 
 
@@ -417,9 +417,7 @@ class _Indexer:
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         items = dispatched.items
-        inside = (items.physical_offset >= self.fix.indexed_to) & (
-            items.physical_offset < self.log_end
-        )
+        inside = (items.physical_offset >= self.fix.indexed_to) & (items.physical_offset < self.log_end)
         at_border = inside & (items.physical_offset == self.fix.indexed_to)
         border = at_border.nonzero()[0][: self._skip]
         inside[border] = False
@@ -438,9 +436,7 @@ class _Indexer:
         pass
 
 
-def _stage_index(
-    layout: Layout, plan: Plan, fix: IndexFix, folder: Path, files: Files
-) -> tuple[list[Edit], int]:
+def _stage_index(layout: Layout, plan: Plan, fix: IndexFix, folder: Path, files: Files) -> tuple[list[Edit], int]:
     """Make the index files again in the session's folder.
 
     Returns the edits that put them in place, and the end time of the newest full one, 0 if none.
@@ -453,9 +449,7 @@ def _stage_index(
         before, behind = fix.last_kept.header, fix.last_kept.entry.name
         with fix.last_kept.open(geometry) as kept:
             skipped = kept.items_of_last()
-    writer = IndexWriter(
-        files, made, geometry, count_every_put=plan.counts_puts, before=before, behind=behind
-    )
+    writer = IndexWriter(files, made, geometry, count_every_put=plan.counts_puts, before=before, behind=behind)
     if plan.items is not None:
         for packed in plan.items:
             if len(packed.key_hash):

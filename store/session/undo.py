@@ -144,8 +144,7 @@ def undo(
     _check_order(layout, journal)
     if state.half_way and not barriers(layout) and not force:
         raise Refused(
-            f"session {journal.session} was cut off, and its start barrier is gone: "
-            "a broker may have run since",
+            f"session {journal.session} was cut off, and its start barrier is gone: a broker may have run since",
             path=layout.root,
             hint="--force takes it back all the same",
         )
@@ -183,9 +182,7 @@ def _carry_back(journal: Journal, files: Files) -> None:
 def _flush_names(journal: Journal, files: Files) -> None:
     """Bring to the disk which file is where: whoever was cut off may have moved some and not flushed that."""
     moved = [step for step in journal.steps if not step.in_place]
-    places = [
-        place for step in moved for place in (journal.path_of(step).parent, journal.folder_of(step))
-    ]
+    places = [place for step in moved for place in (journal.path_of(step).parent, journal.folder_of(step))]
     places += [(journal.store / name).parent for name in journal.directories]
     for place in dict.fromkeys(places):
         if place.is_dir():
@@ -196,14 +193,10 @@ def _check_order(layout: Layout, journal: Journal) -> None:
     """Only the newest session can be taken back. Raises Refused."""
     other = unfinished(layout.root, layout.journal)
     if other is not None and other.session != journal.session:
-        raise Refused(
-            f"session {other.session} was cut off", path=layout.root, hint="take that back first"
-        )
+        raise Refused(f"session {other.session} was cut off", path=layout.root, hint="take that back first")
     newest = session_to_undo(layout)
     if newest is not None and newest.session != journal.session:
-        raise Refused(
-            f"session {newest.session} came later", path=layout.root, hint="take that back first"
-        )
+        raise Refused(f"session {newest.session} came later", path=layout.root, hint="take that back first")
 
 
 def _check_unchanged(layout: Layout, journal: Journal, files: Files) -> None:
@@ -213,8 +206,7 @@ def _check_unchanged(layout: Layout, journal: Journal, files: Files) -> None:
     if changed:
         more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
         raise Refused(
-            f"the store has changed since session {journal.session}: "
-            f"{', '.join(changed[:_SHOWN])}{more}",
+            f"the store has changed since session {journal.session}: {', '.join(changed[:_SHOWN])}{more}",
             path=layout.root,
             hint="--force takes it back all the same",
         )

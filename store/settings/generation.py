@@ -44,9 +44,7 @@ _INDEX_ITEMS_LOOKED_AT = 2000
 _RECORDS_LOOKED_AT = 500
 _RECORD_RULES = PROFILES[NEWEST].record
 _CLUSTER = "CLUSTER"
-_BY_BROKERS = frozenset(
-    {_CLUSTER, "MSG_REGION", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "TRANSACTION_CHECK_TIMES"}
-)
+_BY_BROKERS = frozenset({_CLUSTER, "MSG_REGION", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "TRANSACTION_CHECK_TIMES"})
 """Properties that a broker gives to messages of clients, and a store alone does not."""
 _ROCKSDB = "rocksdbstore"
 _STATE_VERSION = "stateVersion"
@@ -407,9 +405,7 @@ def _tag_hashes(records: Columns) -> Iterator[int]:
     topics = newest.ragged("topic").tolist()
     texts = newest.ragged("properties").tolist()
     of_topics = {
-        (topic, tags): None
-        for topic, text in zip(topics, texts, strict=True)
-        if (tags := parse(text).get(TAGS))
+        (topic, tags): None for topic, text in zip(topics, texts, strict=True) if (tags := parse(text).get(TAGS))
     }
     for topic, tags in of_topics:
         yield abs(java_hash(f"{java_string(topic)}#T#{tags}"))

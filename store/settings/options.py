@@ -65,9 +65,7 @@ def shown_levels(layout: Layout) -> Levels:
     count = max([len(usual), *waits])
     every = tuple(shown.get(level) or level_ms(usual, level) for level in range(1, count + 1))
     messages = sum(found.total() for found in waits.values())
-    return Levels(
-        every, proven, f"{counted(messages, 'unit')} of {SCHEDULE_TOPIC}" if common else ""
-    )
+    return Levels(every, proven, f"{counted(messages, 'unit')} of {SCHEDULE_TOPIC}" if common else "")
 
 
 def level_ms(levels: tuple[int, ...], level: int) -> int:
@@ -206,10 +204,7 @@ class Option(NamedTuple, Generic[T]):
                 f"({self.by}): was it written with another configuration?"
             )
         if self.is_guess:
-            return (
-                f"{self.name} is not in the store: {self.text}, the broker's default, is taken "
-                f"(--set {self.name}=…)"
-            )
+            return f"{self.name} is not in the store: {self.text}, the broker's default, is taken (--set {self.name}=…)"
         return ""
 
     def to_json(self) -> dict[str, Any]:

@@ -52,9 +52,7 @@ def _tokens(blanks: str) -> re.Pattern[str]:
 _TOKEN = _tokens(_BLANK)
 _TOKEN_OR_CONTROLS = _tokens(r"\x00-\x19\x1b- \x7f")
 _TOKEN_OR_NUL = re.compile(rf"[{_BLANK}]*+\0?+{_TOKEN.pattern}", re.DOTALL)
-_INSTEAD_OF_COMMA = re.compile(
-    rf"[\x00-\x19\x1b- \x7f]*+[^\x00- \"',/\]fntx+}}\x7f](?=[{_BLANK}]*+[\"}}])"
-)
+_INSTEAD_OF_COMMA = re.compile(rf"[\x00-\x19\x1b- \x7f]*+[^\x00- \"',/\]fntx+}}\x7f](?=[{_BLANK}]*+[\"}}])")
 """One character between two entries of a map, of those that are a token by themselves."""
 _BEHIND = re.compile(rf"(?:[\s\0]++{_COMMENTS})*+", re.DOTALL)
 _WORDS = {"true": True, "false": False, "null": None}
@@ -377,9 +375,7 @@ def _key(step: JsonField | tuple[JsonField, JsonField], name: str) -> _Keys | No
     return {step.column: name}
 
 
-def _record(
-    table: JsonTable, head: Mapping[str, Any], keys: _Keys, entry: Any
-) -> dict[str, Any] | None:
+def _record(table: JsonTable, head: Mapping[str, Any], keys: _Keys, entry: Any) -> dict[str, Any] | None:
     record = {"type": table.record_type, **head, **keys}
     if table.value is not None:
         return {**record, table.value.column: entry} if table.value.fits(entry) else None

@@ -269,9 +269,7 @@ def parse_epochs(data: bytes) -> Parsed:
         crc = crc31(b"".join(line + LINE_END for _, line in found[2:]))
         header["crcOk"] = crc == header["crc"]
         if not header["crcOk"]:
-            return Parsed(
-                value, f"its CRC is {header['crc']}, that of its lines {crc}", found[1][0]
-            )
+            return Parsed(value, f"its CRC is {header['crc']}, that of its lines {crc}", found[1][0])
     return Parsed(value, note=_note([entry for _, entry in rows]))
 
 

@@ -38,9 +38,7 @@ from .parse import entries, parse
 
 Schema: TypeAlias = "Construct[Any, Any]"
 _DATA_VERSION = "kvDataVersion"
-_TOPICS, _GROUPS, _OFFSETS = (
-    KINDS[name].file for name in ("topics", "subscription-group", "consumer-offset")
-)
+_TOPICS, _GROUPS, _OFFSETS = (KINDS[name].file for name in ("topics", "subscription-group", "consumer-offset"))
 SEPARATE = {_TOPICS: "topics", _GROUPS: "subscriptionGroups", _OFFSETS: "consumerOffsets"}
 """Of each file of `config/` the RocksDB that stands in its place."""
 SINGLE, SECOND = "metadata", "rdb"
@@ -195,9 +193,7 @@ def _bound(key: bytes, value: bytes) -> Entry | None:
     whole = named is not None and named["topic"] == checkpoint
     record_type = "rocksdb_dispatched" if whole else "rocksdb_queue_bound"
     schema = rocksdb_consume_queue.CHECKPOINT if whole else rocksdb_consume_queue.BOUND
-    read = _fields(
-        rocksdb_consume_queue.BOUNDS, record_type, rocksdb_consume_queue.BOUND_KEY, schema
-    )
+    read = _fields(rocksdb_consume_queue.BOUNDS, record_type, rocksdb_consume_queue.BOUND_KEY, schema)
     return read(key, value)
 
 
@@ -359,9 +355,7 @@ def in_force(config: Path, options: Mapping[str, str] | None = None) -> InForce:
     there = {form: _databases(config, form) for form in _PLACES}
     found = [form for form, databases in there.items() if databases]
     asked = _asked_for(options or {})
-    form = asked or max(
-        found, key=lambda form: _written_ns(there[form].values()), default=Form.FILES
-    )
+    form = asked or max(found, key=lambda form: _written_ns(there[form].values()), default=Form.FILES)
     others = {path.name for each in found if each is not form for path in there[each].values()}
     beside = bool(found) and any((config / name).is_file() for name in SEPARATE)
     sure = asked is not None or not (others or beside)
@@ -377,9 +371,7 @@ def stand_ins(config: Path, options: Mapping[str, str] | None = None) -> dict[st
 def rows_of(path: Path, file: str) -> list[dict[str, Any]]:
     """Records of what a RocksDB has of the table of a file. Raises Unsupported, Unreadable."""
     with RocksDb.open(path) as database:
-        return [
-            row for entry in read_entries(database) if entry.file == file for row in entry.records
-        ]
+        return [row for entry in read_entries(database) if entry.file == file for row in entry.records]
 
 
 def table_of(path: Path, file: str) -> dict[str, Any]:
@@ -444,11 +436,7 @@ def _databases(config: Path, form: Form) -> dict[str, Path]:
 def _written_ns(paths: Iterable[Path]) -> int:
     """When a file in these directories was last written."""
     times = [
-        file.stat().st_mtime_ns
-        for path in set(paths)
-        if path.is_dir()
-        for file in path.iterdir()
-        if file.is_file()
+        file.stat().st_mtime_ns for path in set(paths) if path.is_dir() for file in path.iterdir() if file.is_file()
     ]
     return max(times, default=0)
 
@@ -510,8 +498,7 @@ _AT_ONCE = 1 << 12
 def has_rows(path: Path) -> bool:
     """Something is kept there: of a broker that never did there is no table, and an empty log."""
     return any(
-        entry.name.endswith(".sst") or (entry.name.endswith(".log") and entry.size)
-        for entry in list_entries(path)
+        entry.name.endswith(".sst") or (entry.name.endswith(".log") and entry.size) for entry in list_entries(path)
     )
 
 

@@ -140,13 +140,8 @@ class Signs:
         tables = plain & (set(FILES) - _OF_STORE)
         self.of_files = bool(tables)
         topics = {queue.topic for queue in queues}
-        own = any(
-            topic in (CHECKED_TOO_OFTEN, OP_TOPIC) or topic.startswith(DEAD_LETTER_PREFIX)
-            for topic in topics
-        )
-        gone = found is None and (
-            own or layout.timer_wheel.exists() or came_through_a_broker(layout)
-        )
+        own = any(topic in (CHECKED_TOO_OFTEN, OP_TOPIC) or topic.startswith(DEAD_LETTER_PREFIX) for topic in topics)
+        gone = found is None and (own or layout.timer_wheel.exists() or came_through_a_broker(layout))
         self.of_a_broker = bool(tables - {TOPICS}) or found == set() or gone
 
 
@@ -185,9 +180,7 @@ class Lost:
         if (one.start is not Start.LOADS or not proper) and not one.main.unseen:
             lost = proved - known - {""}
             yield from sorted(
-                group
-                for group in lost
-                if not is_system_group(group) and not group.startswith(LMQ_PREFIX)
+                group for group in lost if not is_system_group(group) and not group.startswith(LMQ_PREFIX)
             )
 
     def unsettled(self) -> tuple[frozenset[str], frozenset[str]]:
@@ -326,9 +319,10 @@ class ConfigFileStart(NamedTuple):
 class ConfigStart(NamedTuple):
     """The start of one generation on one `config/`.
 
-    refuses: why there is no start, "" where there is one; lost is then what no file has. unnamed: of which files something is lost that
-    nothing names, and what, in words. unsettled: topics and groups that are lost with all that was set for them. bare: this is a log with its queues, and no sign says that it ever had a configuration: what
-    is lost is told, and is not harm.
+    refuses: why there is no start, "" where there is one; lost is then what no file has. unnamed: of which files
+    something is lost that nothing names, and what, in words. unsettled: topics and groups that are lost with all that
+    was set for them. bare: this is a log with its queues, and no sign says that it ever had a configuration: what is
+    lost is told, and is not harm.
     """
 
     version: str
@@ -405,9 +399,7 @@ class ConfigStart(NamedTuple):
             "lost_groups": list(self.lost_groups),
             "lost_positions": [lost._asdict() for lost in self.lost_positions],
             "lost_delays": [lost._asdict() for lost in self.lost_delays],
-            "lost_entries": [
-                {"file": f"config/{name}", "entry": entry} for name, entry in self.lost_entries
-            ],
+            "lost_entries": [{"file": f"config/{name}", "entry": entry} for name, entry in self.lost_entries],
             "unknown": list(self.unknown),
         }
 
@@ -418,14 +410,8 @@ def config_start(layout: Layout, profile: Profile, queues: Ranges) -> ConfigStar
     needed = files_in_use(layout, rules.needed)
     with_timer = profile.timer is not None and _has_timer(layout)
     names = (*needed, *(rules.needed_by_timer if with_timer else ()))
-    loaded = {
-        name: load_config(layout.config, name, rules) for name in (*names, *rules.passed_over)
-    }
-    loaded |= {
-        name: one
-        for name, one in load_databases(layout.config, layout.broker_config).items()
-        if name in loaded
-    }
+    loaded = {name: load_config(layout.config, name, rules) for name in (*names, *rules.passed_over)}
+    loaded |= {name: one for name, one in load_databases(layout.config, layout.broker_config).items() if name in loaded}
     refused = (
         one.reason
         for name, one in loaded.items()
@@ -473,12 +459,9 @@ def still_lost(before: ConfigStart, layout: Layout, profile: Profile) -> ConfigS
         lost_positions=tuple(
             p
             for p in before.lost_positions
-            if lacks(offsets, p.topic, p.group, p.queue_id, None)
-            and lacks(offsets, p.topic, p.group, None, None)
+            if lacks(offsets, p.topic, p.group, p.queue_id, None) and lacks(offsets, p.topic, p.group, None, None)
         ),
-        lost_delays=tuple(
-            d for d in before.lost_delays if lacks(DELAYS, None, None, None, d.delay_level)
-        ),
+        lost_delays=tuple(d for d in before.lost_delays if lacks(DELAYS, None, None, None, d.delay_level)),
         lost_entries=tuple(
             (name, entry)
             for name, entry in before.lost_entries

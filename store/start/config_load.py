@@ -84,9 +84,7 @@ class ConfigRules(NamedTuple):
 
     def refused_as_version(self, name: str) -> tuple[type, ...]:
         """Types that are no dataVersion of this file."""
-        return tuple(
-            kind for names, kinds in self.version_refused if name in names for kind in kinds
-        )
+        return tuple(kind for names, kinds in self.version_refused if name in names for kind in kinds)
 
     def counter_needed(self, name: str) -> bool:
         """A `null` for the counter of its dataVersion is refused."""

@@ -198,11 +198,7 @@ def entries_of(content: Content, start: int) -> Iterator[Entries | str]:
 def _may_go_on(data: Bytes) -> bool:
     """An entry begins there that is larger than the window."""
     head = overlapping(data, _HEAD)[:1]
-    return (
-        bool(len(head))
-        and int(head["magic"][0]) == MAGIC_ENTRY
-        and int(head["size"][0]) > len(data)
-    )
+    return bool(len(head)) and int(head["magic"][0]) == MAGIC_ENTRY and int(head["size"][0]) > len(data)
 
 
 def _why_no_entry(data: Bytes) -> str:
@@ -293,9 +289,7 @@ def _first_entry(snapshot: Snapshot, file: LoadedFile) -> Entries | None:
     return Entries(file.start, np.zeros(1, np.int64), overlapping(data, _HEAD)[:1], data, 0)
 
 
-def _committed(
-    snapshot: Snapshot, files: list[LoadedFile], found: DLedgerStart, index: IndexFile
-) -> int:
+def _committed(snapshot: Snapshot, files: list[LoadedFile], found: DLedgerStart, index: IndexFile) -> int:
     """Position behind the last committed entry, by the member's checkpoint; -1 without one."""
     number = _committed_index(snapshot)
     if number is None or found.last < 0 or number < 0:
@@ -397,9 +391,7 @@ def recover_dledger(outcome: Outcome, waiting: Waiting) -> None:
                 reput(outcome, waiting, file, begin, found.end)
 
 
-def _dispatched_after_crash(
-    outcome: Outcome, waiting: Waiting, files: list[LoadedFile]
-) -> int | None:
+def _dispatched_after_crash(outcome: Outcome, waiting: Waiting, files: list[LoadedFile]) -> int | None:
     """Dispatch what lies behind the queues, from the file that the checkpoint names on.
 
     Returns where the broker thinks that the log ends. None: this version does not dispatch here.

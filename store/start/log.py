@@ -169,9 +169,7 @@ class LogWalk:
                 return
             index += 1
 
-    def _file(
-        self, file: LoadedFile, offset: int = 0
-    ) -> Generator[Records | PhantomRecord, None, Failure]:
+    def _file(self, file: LoadedFile, offset: int = 0) -> Generator[Records | PhantomRecord, None, Failure]:
         """Walk one file; returns what ended it. A ghost shifts all that follows in the file."""
         assert file.entry is not None
         buffer = self.snapshot.bytes_of(file.entry)
@@ -279,9 +277,7 @@ def _abnormal(
     return StartFile(0, "no file has a first record old enough: the first file")
 
 
-def _dispatched(
-    first: _First, database: DatabaseSearch, snapshot: Snapshot, switches: Switches
-) -> str:
+def _dispatched(first: _First, database: DatabaseSearch, snapshot: Snapshot, switches: Switches) -> str:
     """Why a recovery after a crash may begin at this first record, where a RocksDB has all queues."""
     if database.checks_first:
         index_time = snapshot.checkpoint["index_msg_timestamp"]
@@ -427,9 +423,7 @@ def proof_of(
     version: the broker's, None: the guess. copied: as of `proof_in`. anew: where it can be that of
     `proof_for_rebuild`, take that. Raises Unreadable, Unsupported.
     """
-    profile = as_configured(
-        profile_of(version or generation_of(layout).version), layout.broker_config
-    )
+    profile = as_configured(profile_of(version or generation_of(layout).version), layout.broker_config)
     snapshot = Snapshot.of(layout)
     switches = switches_of(snapshot)
     making = proof_for_rebuild(snapshot, profile, switches) if anew else None

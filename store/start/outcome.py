@@ -48,9 +48,9 @@ POISON = "NumberFormatException"
 class DLedgerStart:
     """What DLedger's recovery ends with.
 
-    end: of the log; last_end: of the last entry. first, last: numbers of the first entry of the walk and the last one, -1 without
-    any. rewritten: the first unit of the index that is written anew, -1 for none. committed: position behind the last
-    committed entry, -1 where the checkpoint names none.
+    end: of the log; last_end: of the last entry. first, last: numbers of the first entry of the walk and the last one,
+    -1 without any. rewritten: the first unit of the index that is written anew, -1 for none. committed: position behind
+    the last committed entry, -1 where the checkpoint names none.
     """
 
     end: int = 0
@@ -104,9 +104,7 @@ class Outcome:
         if self.database is None:
             return dict(self.queues)
         read = self.stores.reads
-        found: dict[QueueId, StartedQueue] = {
-            name: queue for name, queue in self.queues.items() if not read(name)
-        }
+        found: dict[QueueId, StartedQueue] = {name: queue for name, queue in self.queues.items() if not read(name)}
         for name in self.database.queues:
             if read(name):
                 found[name] = self.database.view(name)

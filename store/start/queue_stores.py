@@ -132,9 +132,7 @@ def queue_stores(layout: Layout, profile: Profile) -> QueueStores:
             selected = lite_topics(layout)
         selected = selected or frozenset()
     extra = _EXTRA_FILES if extra is None else extra
-    return QueueStores(
-        True, place, other, reads, lmq, selected, extra, accelerated=accelerated, wrong=wrong
-    )
+    return QueueStores(True, place, other, reads, lmq, selected, extra, accelerated=accelerated, wrong=wrong)
 
 
 def _places(layout: Layout, rules: DatabaseRules) -> tuple[Path, Path | None]:
@@ -284,9 +282,7 @@ class DatabaseSearch:
         if self.extra_files >= 0:
             return False
         if self.reads:
-            raise NotReadable(
-                "IllegalArgumentException: RocksDBConsumeQueueStore not satisfied readable conditions"
-            )
+            raise NotReadable("IllegalArgumentException: RocksDBConsumeQueueStore not satisfied readable conditions")
         return True
 
 
@@ -414,9 +410,7 @@ class DatabaseDispatch:
         queued = []
         for queue, queue_range in run.queues.items():
             last = queue_range.next - 1
-            queued.append(
-                Queued(queue, np.array([last], np.int64), database.on_disk(queue, last, 1))
-            )
+            queued.append(Queued(queue, np.array([last], np.int64), database.on_disk(queue, last, 1)))
         if queued:  # what gets no unit at the end of a run is not dispatched
             end = max(queue_range.reach(True) for queue_range in run.queues.values())
             database.dispatch(queued, end, end)

@@ -357,9 +357,7 @@ def _dispatch_after_start(outcome: Outcome, verified: VerifiedLog | None) -> Non
         if verified is not None:
             made = _made_by(outcome, verified)[1]
             known.runs = {run.begin: run for run in verified.runs}
-            known.passes = lambda run: (
-                run.end <= min(end, _written(outcome, run)) and waiting.takes(run, made=made)
-            )
+            known.passes = lambda run: run.end <= min(end, _written(outcome, run)) and waiting.takes(run, made=made)
         while position < end:
             file = _file_at(outcome, position)
             if file is None:
@@ -367,10 +365,7 @@ def _dispatch_after_start(outcome: Outcome, verified: VerifiedLog | None) -> Non
                 return
             # a file of an odd number is read at another place
             run = None if file.start % size else known.run_at(file, position - file.start)
-            if run is not None:
-                position = run.end
-            else:
-                position = _reput_file(outcome, waiting, file, position, end)
+            position = run.end if run is not None else _reput_file(outcome, waiting, file, position, end)
     _correct_min_offsets(outcome)
 
 
@@ -389,9 +384,7 @@ def _file_at(outcome: Outcome, position: int) -> LoadedFile | None:
     return None
 
 
-def _reput_file(
-    outcome: Outcome, waiting: Waiting, file: LoadedFile, position: int, end: int
-) -> int:
+def _reput_file(outcome: Outcome, waiting: Waiting, file: LoadedFile, position: int, end: int) -> int:
     """Dispatch the rest of a file; returns where to go on."""
     assert file.entry is not None
     size = outcome.snapshot.log_file_bytes

@@ -249,9 +249,7 @@ def open_index_files(path: Path) -> MappedFileQueue:
     return files_by_time(path) if path.is_dir() else MappedFileQueue.of_file(path, 0)
 
 
-def read_index_file(
-    files: MappedFileQueue, file: MappedFile, config: BrokerConfig | None = None
-) -> TieredIndexFile:
+def read_index_file(files: MappedFileQueue, file: MappedFile, config: BrokerConfig | None = None) -> TieredIndexFile:
     """The header of a file, and how many slots it has: as configured, else as its last item tells.
 
     Raises Unreadable, InvalidInput.
@@ -271,15 +269,11 @@ def read_index_file(
         return TieredIndexFile(file, header, None, 0, told if _is_used(files, file) else "")
     room = (items_of(file.size, slots) or 1) - 1
     count = header["item_count"]
-    problem = (
-        "" if 0 <= count <= room else f"it counts {counted(count, 'item')}, room is for {room}"
-    )
+    problem = "" if 0 <= count <= room else f"it counts {counted(count, 'item')}, room is for {room}"
     return TieredIndexFile(file, header, slots, room if problem else count, problem)
 
 
-def _slots(
-    files: MappedFileQueue, file: MappedFile, count: int, config: BrokerConfig
-) -> int | None:
+def _slots(files: MappedFileQueue, file: MappedFile, count: int, config: BrokerConfig) -> int | None:
     """As configured; else the number with which the last item is the newest of its slot."""
     configured = config.get_int(_SLOTS_OPTION)
     if configured is not None:
@@ -354,9 +348,7 @@ def odd_slots(files: MappedFileQueue, index: TieredIndexFile) -> str:
 def _slot_items(files: MappedFileQueue, index: TieredIndexFile) -> Any:
     """Of each slot the number of its newest item, int32[slots]."""
     size = open_items_offset(index.slots or 0) - HEADER_BYTES
-    return np.frombuffer(files.read_file(index.file, HEADER_BYTES, size), dtype_of(OPEN_SLOT))[
-        "item"
-    ]
+    return np.frombuffer(files.read_file(index.file, HEADER_BYTES, size), dtype_of(OPEN_SLOT))["item"]
 
 
 def _named(files: MappedFileQueue, index: TieredIndexFile) -> Flags:

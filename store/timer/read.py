@@ -57,9 +57,7 @@ class TimerRange(NamedTuple):
     size: int
 
 
-def timer_log(
-    files: MappedFileQueue, start: int | None = None
-) -> Iterator[TimerUnits | TimerRange]:
+def timer_log(files: MappedFileQueue, start: int | None = None) -> Iterator[TimerUnits | TimerRange]:
     """The timer log in order, from stream position `start` on. Raises Unreadable.
 
     Damage ends at the next unit: units lie at multiples of their size in each file.
@@ -69,9 +67,7 @@ def timer_log(
             yield from _joined(_file(files, file, max(0, (start or 0) - file.start)))
 
 
-def _file(
-    files: MappedFileQueue, file: MappedFile, start: int
-) -> Iterator[TimerUnits | TimerRange]:
+def _file(files: MappedFileQueue, file: MappedFile, start: int) -> Iterator[TimerUnits | TimerRange]:
     first = -(-start // UNIT_BYTES) * UNIT_BYTES
     window = WINDOW_UNITS * UNIT_BYTES
     reached = first
@@ -88,9 +84,7 @@ def _hole(file: MappedFile, begin: int, end: int) -> Iterator[TimerRange]:
         yield TimerRange("zeros", file.start + begin, end - begin)
 
 
-def _window(
-    data: bytes | bytearray, file: MappedFile, offset: int
-) -> Iterator[TimerUnits | TimerRange]:
+def _window(data: bytes | bytearray, file: MappedFile, offset: int) -> Iterator[TimerUnits | TimerRange]:
     """Runs of units, of zeros and of anything else in one window, up to the BLANK of the file."""
     whole = len(data) // UNIT_BYTES
     units = np.frombuffer(data, dtype_of(UNIT), whole)
@@ -167,9 +161,7 @@ def _next_used(descriptor: int, slot: int) -> int:
     return max(slot, end // SLOT_BYTES)
 
 
-def timer_wheel(
-    path: str | os.PathLike[str], start: int = 0, unused: bool = False
-) -> Iterator[WheelSlots]:
+def timer_wheel(path: str | os.PathLike[str], start: int = 0, unused: bool = False) -> Iterator[WheelSlots]:
     """The slots of a wheel from number `start` on, without those that are all zeros.
 
     unused: those, too. Without it holes of a sparse file are not read. Slots that cannot be read are

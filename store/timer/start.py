@@ -5,9 +5,9 @@ the size and the magic of an entry, and so does this.
 
 What a plan does to the timer, so that a broker loads it: its log, and a wheel of a wrong length.
 
-A wheel that is lost costs a broker all messages but those of the last log files (B33); it is rebuilt from the whole log here, unless the broker reads the whole queue again anyway: then each message
-would fire twice (B34). Entries that are gone are read again from the timer topic's queue by the broker
-itself.
+A wheel that is lost costs a broker all messages but those of the last log files (B33); it is rebuilt from the whole log
+here, unless the broker reads the whole queue again anyway: then each message would fire twice (B34). Entries that are
+gone are read again from the timer topic's queue by the broker itself.
 """
 
 from __future__ import annotations
@@ -280,9 +280,7 @@ def _queue_offset(
     return found
 
 
-def _offset_in_record(
-    snapshot: Snapshot, place: tuple[int, int] | None, log: tuple[int, int]
-) -> int | None:
+def _offset_in_record(snapshot: Snapshot, place: tuple[int, int] | None, log: tuple[int, int]) -> int | None:
     """Queue offset that the message at a place tells; None where there is none."""
     if place is None:
         return None
@@ -375,9 +373,7 @@ def _whole(snapshot: Snapshot, entry: Entry, size: int, *, last: bool) -> Iterat
         yield Edit("write", entry.path, "an entry that is cut off", _LOG_CODES, end, torn)
     if not last and size - end >= BLANK_BYTES:
         blank = BLANK.build({"size": size - end, "prev_pos": 0, "magic": MAGIC_BLANK})
-        yield Edit(
-            "write", entry.path, "go on in the next file", _LOG_CODES, end, len(blank), blank
-        )
+        yield Edit("write", entry.path, "go on in the next file", _LOG_CODES, end, len(blank), blank)
 
 
 def new_wheel(snapshot: Snapshot, kept: list[Entry]) -> Edit:

@@ -353,9 +353,7 @@ class TimerWriter:
     next_offset: behind the queue's last unit. clock: ms since 1970.
     """
 
-    def __init__(
-        self, files: Files, layout: Layout, next_offset: int, clock: Callable[[], int]
-    ) -> None:
+    def __init__(self, files: Files, layout: Layout, next_offset: int, clock: Callable[[], int]) -> None:
         self._files = files
         self._layout = layout
         self._next_offset = next_offset

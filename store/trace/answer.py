@@ -170,7 +170,8 @@ class Trace:
     """The answer about one message. position: of its record in its topic, or of the one that stands
     for it; None where there is none. found_by: what was asked for; via: how it was found.
 
-    for_all: why no group gets it, None where nothing keeps it from all of them. other_groups: groups of config/ that nothing connects with the message.
+    for_all: why no group gets it, None where nothing keeps it from all of them. other_groups: groups of config/ that
+    nothing connects with the message.
     """
 
     asked: str

@@ -166,9 +166,7 @@ class Family:
     def of_message(self, role: Role) -> list[Message]:
         """The records of a role that stand for the message, not for a retry of it."""
         return [
-            m
-            for m in self.by_role[role]
-            if not m.properties.get(names.REAL_TOPIC, "").startswith(names.RETRY_PREFIX)
+            m for m in self.by_role[role] if not m.properties.get(names.REAL_TOPIC, "").startswith(names.RETRY_PREFIX)
         ]
 
     def _group(self, retry_topic: str, message: Message) -> str:
@@ -191,9 +189,7 @@ def number_of(message: Message, name: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
 
 
-def families(
-    found: Iterable[tuple[Message, str]], found_by: str, given: Message | None = None
-) -> list[Family]:
+def families(found: Iterable[tuple[Message, str]], found_by: str, given: Message | None = None) -> list[Family]:
     """The messages that some records are of, by their first record.
 
     found: records, and how each was found. given: only the message of this record is wanted.
@@ -222,9 +218,7 @@ def _order(message: Message) -> tuple[int, int]:
     return message.position, -1 if message.inner is None else message.inner.number
 
 
-def only(
-    every: list[Family], topic: str | None, matches: Callable[[str, str], bool]
-) -> Iterator[Family]:
+def only(every: list[Family], topic: str | None, matches: Callable[[str, str], bool]) -> Iterator[Family]:
     """Those whose message is of a topic, or of one that a pattern names; all without one."""
     for one in every:
         if topic is None or matches(one.place.topic, topic):
@@ -311,9 +305,7 @@ def named(store: Store, message: Message, place: Place) -> Named:
     return found
 
 
-def _unit(
-    store: Store, queue: ConsumeQueue, message: Message, found: Named, ends: QueueSummary
-) -> Named:
+def _unit(store: Store, queue: ConsumeQueue, message: Message, found: Named, ends: QueueSummary) -> Named:
     offset = found.place.queue_offset or 0
     found = found._replace(min_offset=ends.min_offset, max_offset=ends.max_offset)
     unit = queue.unit(offset)

@@ -42,10 +42,10 @@ Row = dict[str, Any]
 class Groups:
     """The tables, empty where they cannot be read.
 
-    progress: queue → group → next offset. before: the same of the .bak. pulled: how far a group has fetched, 5.5. written_ms: when the offsets
-    were written, None where no file tells. written_beside: a file that was written then, too, "" for none. entries: of subscription groups. forbidden: (group, topic).
-    topics: entries of topics, None where no table can be read. filters: by topic. reads: group →
-    topics that it has subscribed to.
+    progress: queue → group → next offset. before: the same of the .bak. pulled: how far a group has fetched, 5.5.
+    written_ms: when the offsets were written, None where no file tells. written_beside: a file that was written then,
+    too, "" for none. entries: of subscription groups. forbidden: (group, topic). topics: entries of topics, None where
+    no table can be read. filters: by topic. reads: group → topics that it has subscribed to.
     """
 
     progress: dict[QueueId, dict[str, int]] = field(default_factory=dict)
@@ -253,9 +253,7 @@ def _by_tag(message: Message, found: Subscription) -> Judgement | None:
     return Judgement(Verdict.FILTERED, by, evidence)
 
 
-def _by_sql(
-    message: Message, unit: Named | None, groups: Groups, group: str, found: Subscription
-) -> Judgement | None:
+def _by_sql(message: Message, unit: Named | None, groups: Groups, group: str, found: Subscription) -> Judgement | None:
     try:
         where = Where(found.expression)
     except InvalidInput:

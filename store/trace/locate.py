@@ -238,9 +238,7 @@ def judgement_of(store: Store, gone: Gone) -> Judgement | None:
     position = gone.position
     facts = tuple(
         Evidence(
-            "an index item names the place, by the hash of its key"
-            if gone.by_key
-            else "a unit names the place",
+            "an index item names the place, by the hash of its key" if gone.by_key else "a unit names the place",
             where,
         )
         for where in gone.named_by
@@ -251,16 +249,12 @@ def judgement_of(store: Store, gone: Gone) -> Judgement | None:
     start, end = log.start, store.log_end.position
     if position < start:
         reason = f"it has expired: the log begins at {start}"
-        return Judgement(
-            Verdict.GONE, reason, (*facts, Evidence(f"the log begins at {start}", "commitlog"))
-        )
+        return Judgement(Verdict.GONE, reason, (*facts, Evidence(f"the log begins at {start}", "commitlog")))
     if position >= end:
         if not gone.named_by:
             return None
         reason = f"it was cut off: the log ends at {end}"
-        return Judgement(
-            Verdict.GONE, reason, (*facts, Evidence(f"the log ends at {end}", "commitlog"))
-        )
+        return Judgement(Verdict.GONE, reason, (*facts, Evidence(f"the log ends at {end}", "commitlog")))
     what = _seen_at(store, position)
     if what is None:
         return None
@@ -284,9 +278,7 @@ def _of_queue(store: Store, gone: Gone) -> Judgement | None:
         return Judgement(Verdict.GONE, "it has expired", (fact,))
     if offset >= summary.max_offset:
         return None
-    return Judgement(
-        Verdict.UNREADABLE, "the queue leads to no record", (Evidence(gone.why, name),)
-    )
+    return Judgement(Verdict.UNREADABLE, "the queue leads to no record", (Evidence(gone.why, name),))
 
 
 def _seen_at(store: Store, position: int) -> str | None:
@@ -296,9 +288,7 @@ def _seen_at(store: Store, position: int) -> str | None:
         return "a file of the log is missing"
     for item in store.log.scan(max(file.start, position - _BEFORE), position + 1, crc=False):
         if isinstance(item, Batch):
-            inside = (item.position <= position) & (
-                position < item.position + item.columns.ints("total_size")
-            )
+            inside = (item.position <= position) & (position < item.position + item.columns.ints("total_size"))
             if inside.any() and position not in item.position.tolist():
                 return None
         elif item.position <= position < item.end:

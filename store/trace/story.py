@@ -218,9 +218,7 @@ def _of_pop(popped: Popped) -> Iterator[Event]:
     }
     text = f"given to a consumer by POP: {told[popped.state]}"
     place = (popped.topic, popped.queue_id, popped.queue_offset)
-    yield Event(
-        Kind.POPPED, text, popped.pop_timestamp, popped.check_point, *place, group=popped.group
-    )
+    yield Event(Kind.POPPED, text, popped.pop_timestamp, popped.check_point, *place, group=popped.group)
 
 
 _LOG, _QUEUE = "COMMIT_LOG", "CONSUME_QUEUE"

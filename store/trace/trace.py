@@ -41,8 +41,8 @@ _OF_POP = (REVIVE_TOPIC, TIMER_TOPIC)
 
 
 class Question(NamedTuple):
-    """What is to be told. group: of this one only. now_ms: what is due then. subscription: of the
-    group, as the operator knows it. start: play the next start in any case. given: options that a proposed command repeats.
+    """What is to be told. group: of this one only. now_ms: what is due then. subscription: of the group, as the
+    operator knows it. start: play the next start in any case. given: options that a proposed command repeats.
     """
 
     asked: Asked
@@ -231,9 +231,7 @@ class _About:
             place = Place(address.topic or "", address.queue_id, address.queue_offset)
         elif gone.position is not None:
             for place, path in naming(store, gone.position, question.asked.topic):
-                text = (
-                    f"unit {place.queue_offset} of {place.topic}/{place.queue_id} names the place"
-                )
+                text = f"unit {place.queue_offset} of {place.topic}/{place.queue_id} names the place"
                 events.append(Event(Kind.NAMED, text, None, gone.position, *place, path=path))
                 gone = gone._replace(named_by=(*gone.named_by, path))
         judged = judgement_of(store, gone)
@@ -317,9 +315,7 @@ _VIEWS = {
 _HARMFUL = (Fate.CUT_OFF, Fate.NO_START)
 
 
-def command_for(
-    judgement: Judgement, place: Place, layout: Layout, given: Given, group: str = ""
-) -> str:
+def command_for(judgement: Judgement, place: Place, layout: Layout, given: Given, group: str = "") -> str:
     """What to run next about one verdict, "" where there is nothing to look at or to mend."""
     verdict, root = judgement.verdict, layout.root
     if verdict in _VIEWS:

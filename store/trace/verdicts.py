@@ -98,9 +98,7 @@ def _given_back(known: Known, group: str) -> Judgement | None:
         return None
     dead = [m for owner, m in family.dead_letters if owner == group]
     if dead:
-        reason = (
-            f"the group gave it up after {counted(dead[-1].reconsume_times, 'retry', 'retries')}"
-        )
+        reason = f"the group gave it up after {counted(dead[-1].reconsume_times, 'retry', 'retries')}"
         return Judgement(Verdict.RETRY, f"a dead letter: {reason}", (_record(dead[-1]),))
     waits = [m for owner, m in family.waiting_retries if owner == group]
     there = [m for owner, m in family.retries if owner == group]
@@ -239,9 +237,7 @@ def _time_text(epoch_ms: int) -> str:
     return f"{np.datetime64(epoch_ms, 'ms')}+00:00"
 
 
-def _doubt(
-    known: Known, reached: int, before: int | None, offset: int
-) -> tuple[str, tuple[Evidence, ...]]:
+def _doubt(known: Known, reached: int, before: int | None, offset: int) -> tuple[str, tuple[Evidence, ...]]:
     """What speaks against the group having read the message, and does not prove it; "" for nothing."""
     if early := _written_before(known):
         doubt = "its file is older than the message, but no other file was written then"

@@ -104,9 +104,7 @@ class Waiting:
         last = halves[-1]
         evidence = [_record("its half message", halves[0])]
         if len(halves) > 1:
-            evidence.append(
-                _record(f"put back by a check {counted(len(halves) - 1, 'time')}, last", last)
-            )
+            evidence.append(_record(f"put back by a check {counted(len(halves) - 1, 'time')}, last", last))
         for given_up in self._family.by_role[Role.GIVEN_UP]:
             evidence.append(_record("given up", given_up))
             reason = "a transaction that nobody decided: the broker gave it up after its checks"
@@ -207,9 +205,7 @@ class Waiting:
             every = timers(self._store, self._now_ms, self._note, scanned).rows
             return next((row for row in every if positions & {*row.positions}), None)
 
-        parts = [
-            TimerRecords.of(batch) for batch in topic_records(self._store, TIMER_TOPIC, self._note)
-        ]
+        parts = [TimerRecords.of(batch) for batch in topic_records(self._store, TIMER_TOPIC, self._note)]
         requested = TimerRecords.concat(parts) if parts else None
         found = mine(Scanned(requested, self._came_out())) if requested is not None else None
         sure = found is not None and found.state not in (State.NEVER, State.UNKNOWN)
@@ -227,9 +223,7 @@ class Waiting:
         batch = self._store.log.records(np.array([m.position for m in timed], np.int64))
         return TimerRecords.of(batch, batch.columns.ragged("topic"))
 
-    def _timed_in_rocksdb(
-        self, message: Message, due: int | None, evidence: list[Evidence]
-    ) -> Judgement | None:
+    def _timed_in_rocksdb(self, message: Message, due: int | None, evidence: list[Evidence]) -> Judgement | None:
         """Where timers are in a RocksDB; None where they are not."""
         from ..settings.rocksdb import timer_due
 

@@ -94,12 +94,7 @@ def times(context: VerifyContext) -> None:
         value = getattr(found.values, name)
         if value < 0:
             context.findings.add("I-111", found.path, f"{name} is {value}")
-        elif (
-            context.log.complete
-            and context.log.records
-            and not context.live
-            and value > _newest(context)
-        ):
+        elif context.log.complete and context.log.records and not context.live and value > _newest(context):
             after_ms = value - _newest(context)
             text = f"{name} is {after_ms} ms later than the newest message"
             usual = name == _INDEX_TIME and value <= (_newest_full(context) or 0)
@@ -126,9 +121,7 @@ def index_time(context: VerifyContext) -> None:
     value = found.values.index_msg_timestamp
     if value > newest:
         full = (
-            f"the newest full index file ends {value - newest} ms before"
-            if newest
-            else ("there is no full index file")
+            f"the newest full index file ends {value - newest} ms before" if newest else ("there is no full index file")
         )
         text = f"index_msg_timestamp is {value}, but {full}"
         mend = None if _index_files(context) else "index"  # its time comes back with the index
@@ -193,10 +186,7 @@ def complete_after_a_stop(context: VerifyContext) -> None:
     if count:
         gone = "" if queues_of(context).any_there else "consumequeue is missing: "
         has = counted(count, "message has", "messages have")
-        text = (
-            f"{gone}{has} no queue unit although there is no abort file:"
-            " a start does not look for them"
-        )
+        text = f"{gone}{has} no queue unit although there is no abort file: a start does not look for them"
         context.findings.add("I-114", os.fspath(context.store.layout.abort), text, count=count)
 
 

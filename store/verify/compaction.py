@@ -193,9 +193,7 @@ def files_come_in_pairs(context: VerifyContext) -> None:
         for start in sorted(of_log.keys() ^ of_queue.keys()):
             path = of_log.get(start) or of_queue[start]
             other = "queue" if start in of_log else "log"
-            _tell(
-                context, "I-160", queue, path, f"there is no file of the compaction {other} for it"
-            )
+            _tell(context, "I-160", queue, path, f"there is no file of the compaction {other} for it")
 
 
 @before("I-161")
@@ -355,12 +353,8 @@ def compaction_is_not_ahead(context: VerifyContext) -> None:
         bounds = queue_bounds(context).of(queue)
         end = bounds[1] if bounds is not None else 0
         if offset >= max(end, 1):
-            text = (
-                f"{queue.topic}/{queue.queue_id}: compacted up to {offset}, the queue ends at {end}"
-            )
-            context.findings.add(
-                "I-165", os.fspath(path), text, topic=queue.topic, queue_id=queue.queue_id
-            )
+            text = f"{queue.topic}/{queue.queue_id}: compacted up to {offset}, the queue ends at {end}"
+            context.findings.add("I-165", os.fspath(path), text, topic=queue.topic, queue_id=queue.queue_id)
 
 
 @before("I-166")
@@ -383,11 +377,7 @@ def keys_are_there_once(context: VerifyContext) -> None:
         rows = list(read_config_file(path, "position-checkpoint").records())
     except Missing:
         return
-    upto = {
-        (row["topic"], row["queue_id"]): row["offset"]
-        for row in rows
-        if row["type"] == "compaction_position"
-    }
+    upto = {(row["topic"], row["queue_id"]): row["offset"] for row in rows if row["type"] == "compaction_position"}
     for queue in compacted_queues(context):
         records = queue.records
         done = records.queue_offset <= upto.get((queue.topic, queue.queue_id), -1)

@@ -61,20 +61,14 @@ def consumers_are_inside_their_queues(context: VerifyContext) -> None:
     told.tell()
 
 
-def _outside(
-    context: VerifyContext, queue: QueueId, offset: int, *, known: bool
-) -> tuple[str, Severity | None]:
+def _outside(context: VerifyContext, queue: QueueId, offset: int, *, known: bool) -> tuple[str, Severity | None]:
     """(what is wrong with an offset of a group, its severity), "" for nothing."""
     if offset < 0:
         return f"offset {offset}", None
     bounds = queue_bounds(context).of(queue)
     if bounds is None:
         sure = known and context.log.complete and context.log.start == 0 and offset > 0
-        return (
-            (f"offset {offset}, and the queue has never had a message", None)
-            if sure
-            else ("", None)
-        )
+        return (f"offset {offset}, and the queue has never had a message", None) if sure else ("", None)
     first, end = bounds
     if offset > end and context.log.complete:
         return f"offset {offset} is behind the end of the queue, {end}", None
@@ -143,9 +137,7 @@ def lmq_consumers_are_inside_their_queues(context: VerifyContext) -> None:
         end = 0 if bounds is None else bounds[1]
         if not lmq and bounds is None:
             told.add(row.path, f"{topic!r} is no light queue: its name has no {LMQ_PREFIX}")
-        elif offset < 0 or (
-            offset > end and context.log.complete and (bounds or not context.log.start)
-        ):
+        elif offset < 0 or (offset > end and context.log.complete and (bounds or not context.log.start)):
             told.add(row.path, f"{topic}: offset {offset} is behind the end of the queue, {end}")
         elif not lmq:
             text = f"{topic!r} is no light queue, and a group for light queues consumes it"
@@ -158,9 +150,7 @@ _POLICY, _COMPACTION = "cleanup.policy", "COMPACTION"
 _ATTRIBUTES: dict[str, frozenset[str] | None] = {
     "queue.type": frozenset({"SimpleCQ", "BatchCQ", "RocksDBCQ"}),
     _POLICY: frozenset({"DELETE", _COMPACTION}),
-    "message.type": frozenset(
-        {"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "PRIORITY", "LITE"}
-    ),
+    "message.type": frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "PRIORITY", "LITE"}),
     "reserve.time": None,
 }
 """Attributes of a topic and what they may be; None: any number."""
@@ -226,9 +216,7 @@ def _odd_attributes(topic: str, attributes: dict[str, Any]) -> Iterator[str]:
             yield f"topic {topic!r}: {name} is {value!r}"
 
 
-def _compare_compaction(
-    context: VerifyContext, tables: ConfigTables, compacted: set[str], told: Told
-) -> None:
+def _compare_compaction(context: VerifyContext, tables: ConfigTables, compacted: set[str], told: Told) -> None:
     layout = context.store.layout
     there = {queue.topic for queue in queue_directories(layout.compaction_queues)}
     if not tables.rows["topic_config"]:

@@ -46,8 +46,8 @@ class Row(NamedTuple):
 class ConfigTables:
     """All files of `config/`, read once.
 
-    main, backup: by name of the file; None where it is not there. rows: entries by record type, of
-    what a broker takes. force: which databases it reads. problems: of RocksDBs that cannot be read. families: their column families.
+    main, backup: by name of the file; None where it is not there. rows: entries by record type, of what a broker takes.
+    force: which databases it reads. problems: of RocksDBs that cannot be read. families: their column families.
     """
 
     directory: Path
@@ -118,9 +118,7 @@ def _read(path: Path, kind: str) -> ConfigFile | None:
 def config_tables(context: VerifyContext) -> ConfigTables:
     """Those of this run."""
     layout = context.store.layout
-    return context.kept(
-        "config tables", lambda: ConfigTables.read(layout.config, layout.broker_config)
-    )
+    return context.kept("config tables", lambda: ConfigTables.read(layout.config, layout.broker_config))
 
 
 class Told:
@@ -318,9 +316,7 @@ def a_broker_takes_each_table(context: VerifyContext) -> None:
             context.findings.add("I-156", path, text, severity=severity)
 
 
-def _said(
-    file: ConfigFileStart, start: ConfigStart, *, missing: bool
-) -> tuple[str, Severity] | None:
+def _said(file: ConfigFileStart, start: ConfigStart, *, missing: bool) -> tuple[str, Severity] | None:
     """(what a start does with a file that it does not take, how bad that is); None for nothing."""
     what = "is missing" if missing else f"is not taken: {file.problem}"
     lost = file.file in start.forgotten and not start.bare

@@ -63,9 +63,7 @@ def _check_units(context: VerifyContext, directory: QueueDirectory, files: Mappe
         if file is None:
             continue
         offset = part.position - file.start
-        size = (
-            int(head[: _HEAD.itemsize].view(_HEAD)["size"][0]) if len(head) >= _HEAD.itemsize else 0
-        )
+        size = int(head[: _HEAD.itemsize].view(_HEAD)["size"][0]) if len(head) >= _HEAD.itemsize else 0
         text = f"{directory.topic}/{directory.queue_id}: no unit of consumequeue_ext begins here"
         severity = Severity.WARNING
         if size > file.size - offset:
@@ -83,9 +81,7 @@ def _check_units(context: VerifyContext, directory: QueueDirectory, files: Mappe
         )
 
 
-def compare_entries(
-    context: VerifyContext, check: QueueCheck, messages: Messages, codes: Ints
-) -> None:
+def compare_entries(context: VerifyContext, check: QueueCheck, messages: Messages, codes: Ints) -> None:
     """Units of these messages have addresses (codes) instead of tags: what stands there is theirs."""
     queue = check.queue
     root = context.store.layout.consume_queue_ext
@@ -117,9 +113,7 @@ def compare_entries(
             text = f"tags code {unit.tags_code} stands there, not {tags_code}"
             wait_ms = unit.tags_code - stored_ms
             guess = levels_guessed and wait_ms > 0 and wait_ms % _SECOND_MS == 0
-            text += (
-                f"; {option.name} may have such a level (--set {option.name}=…)" if guess else ""
-            )
+            text += f"; {option.name} may have such a level (--set {option.name}=…)" if guess else ""
         elif unit.msg_store_time != stored_ms:
             text = f"the time {unit.msg_store_time} stands there, not {stored_ms}"
         else:
@@ -232,23 +226,16 @@ def report_waits(context: VerifyContext, check: QueueCheck) -> None:
         context.findings,
         "I-065",
         offsets,
-        lambda row: (
-            _told(check, alone[row].offset, alone[row].code, alone[row].position, alone[row].asked)
-            + why
-        ),
+        lambda row: _told(check, alone[row].offset, alone[row].code, alone[row].position, alone[row].asked) + why,
         **more,
     )
 
 
 def _told(check: QueueCheck, offset: int, code: int, position: int, asked: int) -> str:
-    return (
-        f"{check.queue} unit {offset}: tags code {code}, the record at {position} asks for {asked}"
-    )
+    return f"{check.queue} unit {offset}: tags code {code}, the record at {position} asks for {asked}"
 
 
-def _look_elsewhere(
-    context: VerifyContext, queues: Queues, check: QueueCheck, messages: Messages
-) -> None:
+def _look_elsewhere(context: VerifyContext, queues: Queues, check: QueueCheck, messages: Messages) -> None:
     """Find units of messages at other queue offsets; what is in none is missing."""
     found = _at_distance(context, queues, check, messages, check.shift)
     messages = messages.take(~found)
@@ -304,9 +291,7 @@ def _find(reader: QueueReader, position: int) -> int | None:
     return low if low < end and unit["physical_offset"][0] == position else None
 
 
-def _at_distance(
-    context: VerifyContext, queues: Queues, check: QueueCheck, messages: Messages, distance: int
-) -> Flags:
+def _at_distance(context: VerifyContext, queues: Queues, check: QueueCheck, messages: Messages, distance: int) -> Flags:
     """bool[n]: messages whose unit lies `distance` behind its place. They are reported."""
     if not distance:
         return np.zeros(len(messages.offset), np.bool_)

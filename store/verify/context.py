@@ -134,11 +134,11 @@ class Predicted(NamedTuple):
 class Scope(NamedTuple):
     """What is asked for. quick: structure and ends only. topic, queue_id: one topic, one queue.
 
-    groups: of the catalogue, None for all. since_ms: the log from the file on that has messages of
-    that time. sample_percent: so much of the log. start: log position to begin at; earlier: what
-    the runs before it have shown of the log up to there. max_duration_s: reading ends after it.
-    broker_version: take the store for one of it. proof: tell what of the log is in order for a start,
-    too (`Verdict.verified`); anew: and of a log without queues and index what these are to hold. watch: what else looks at the log in the same pass (`Verdict.watched`).
+    groups: of the catalogue, None for all. since_ms: the log from the file on that has messages of that time.
+    sample_percent: so much of the log. start: log position to begin at; earlier: what the runs before it have shown of
+    the log up to there. max_duration_s: reading ends after it. broker_version: take the store for one of it. proof:
+    tell what of the log is in order for a start, too (`Verdict.verified`); anew: and of a log without queues and index
+    what these are to hold. watch: what else looks at the log in the same pass (`Verdict.watched`).
     """
 
     quick: bool = False
@@ -435,9 +435,7 @@ def add_rows(
         value = "" if values is None else f" {values[row]}"
         return f"record at {records.position[row]}: {text}{value}"
 
-    context.log_rows(
-        code, wrong, records.position, records.ends, told, severity=severity, repair=repair
-    )
+    context.log_rows(code, wrong, records.position, records.ends, told, severity=severity, repair=repair)
 
 
 NOT_CHECKED = "not checked to the end"
@@ -487,9 +485,7 @@ def is_gone(context: VerifyContext, positions: Ints) -> Flags:
 class Going:
     """Checks that are called again and again: one that has met bytes that cannot be read is left out."""
 
-    def __init__(
-        self, context: VerifyContext, moment: dict[str, Any], checks: list[Callable[..., None]]
-    ) -> None:
+    def __init__(self, context: VerifyContext, moment: dict[str, Any], checks: list[Callable[..., None]]) -> None:
         self._context = context
         self._moment = moment
         self._checks = checks

@@ -185,9 +185,7 @@ def index_end(context: VerifyContext) -> None:
         end = file.header.end_physical_offset
         if end >= context.log.end:
             text = f"it ends with the record at {end}, the log ends at {context.log.end}:"
-            header_only(
-                context, "I-105", file, text + " what is stored before is not indexed (B30)"
-            )
+            header_only(context, "I-105", file, text + " what is stored before is not indexed (B30)")
 
 
 _LARGEST_HASH = (1 << 31) - 1
@@ -241,9 +239,7 @@ class _Chains:
             self._chained(first + follow, hashes[follow:], previous[follow:])
         self._positions(first, items["physical_offset"].astype(np.int64))
 
-    def _chained(
-        self, first: int, hashes: npt.NDArray[np.int32], previous: npt.NDArray[np.int32]
-    ) -> None:
+    def _chained(self, first: int, hashes: npt.NDArray[np.int32], previous: npt.NDArray[np.int32]) -> None:
         """Items that may be in no chain, or in another one."""
         numbers = np.arange(first, first + len(hashes), dtype=np.int64)
         good = hashes >= 0
@@ -364,9 +360,7 @@ class _Chains:
             text = f"it is in no chain: slot {slot} names item {item}"
             self._add("I-097", newest, text)
 
-    def _report(
-        self, code: str, numbers: Ints, wrong: Flags, message: Callable[[int], str]
-    ) -> None:
+    def _report(self, code: str, numbers: Ints, wrong: Flags, message: Callable[[int], str]) -> None:
         """Findings about items in a row."""
         if not wrong.any():
             return

@@ -30,7 +30,9 @@ _BUFFERED_ITEMS = 1 << 20
 
 
 class Picked(Rows):
-    """n items, int64[n] each. file: which of the files. base_ms: what time_diff counts from, -1 where that is not known."""
+    """n items, int64[n] each. file: which of the files. base_ms: what time_diff counts from, -1 where that is not
+    known.
+    """
 
     file: Ints
     number: Ints
@@ -56,9 +58,7 @@ class ItemCursor:
     before it is not there. first: the item to begin with.
     """
 
-    def __init__(
-        self, file: IndexFile, number: int, base_ms: int | None, first: int = _FIRST_ITEM
-    ) -> None:
+    def __init__(self, file: IndexFile, number: int, base_ms: int | None, first: int = _FIRST_ITEM) -> None:
         self.file = file
         self.first = first
         self._number = number
@@ -126,9 +126,7 @@ class ItemCursor:
             except Missing:  # a running broker has deleted it: it is not asked again
                 self._least, self._windows = -1, None
                 raise
-            self._least = min(
-                (int(items["physical_offset"].min()) for _, items in found), default=-1
-            )
+            self._least = min((int(items["physical_offset"].min()) for _, items in found), default=-1)
             if self._least >= end:
                 self.file.close()
             else:

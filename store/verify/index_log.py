@@ -94,9 +94,7 @@ class IndexCompare(Mergeable):
         """Go on with the items behind those of the part."""
         del context
         behind = [number for *_, number in left.items if number is not None]
-        self._cursors = [
-            cursor.from_item(number) for cursor, number in zip(self._cursors, behind, strict=True)
-        ]
+        self._cursors = [cursor.from_item(number) for cursor, number in zip(self._cursors, behind, strict=True)]
         self._tags_seen |= left.tags_seen
         self._unlike |= left.unlike
         self._with_keys += left.with_keys
@@ -126,10 +124,7 @@ class IndexCompare(Mergeable):
             self._differ(records, wanted, picked, begin)
 
     def _same(self, wanted: Wanted, picked: Picked) -> bool:
-        return bool(
-            (wanted.position == picked.position).all()
-            and (wanted.key_hash == picked.key_hash).all()
-        )
+        return bool((wanted.position == picked.position).all() and (wanted.key_hash == picked.key_hash).all())
 
     def _differ(self, records: Records, wanted: Wanted, picked: Picked, begin: int) -> None:
         """Both sides as multisets."""
@@ -172,9 +167,7 @@ class IndexCompare(Mergeable):
             self._report_items(
                 "I-099",
                 some,
-                lambda row: (
-                    f"{some.time_diff[row]} s since the file began, it should be {right[row]} s"
-                ),
+                lambda row: f"{some.time_diff[row]} s since the file began, it should be {right[row]} s",
             )
 
     def _report_lacking(self, records: Records, lacking: Wanted) -> None:

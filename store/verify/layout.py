@@ -98,9 +98,7 @@ def _configured(size: tuple[int, str]) -> int:
     return value if origin == "configuration" else 0
 
 
-def _queues(
-    context: VerifyContext, root: Path, file_bytes: int, *, gaps: bool = False
-) -> Iterator[Directory]:
+def _queues(context: VerifyContext, root: Path, file_bytes: int, *, gaps: bool = False) -> Iterator[Directory]:
     """The queue directories below one root; tells those that have no number for a name."""
     scope, found = context.scope, []
     for topic in list_entries(root):
@@ -435,7 +433,9 @@ def times_of_files(context: VerifyContext) -> None:
 
 @before("I-014")
 def databases_of_messages(context: VerifyContext) -> None:
-    """The RocksDBs in which brokers keep more of messages have CURRENT, and the MANIFEST that it names, and can be read."""
+    """The RocksDBs in which brokers keep more of messages have CURRENT, and the MANIFEST that it names, and can be
+    read.
+    """
     for name, kept in _KEPT_THERE.items():
         path = context.store.layout.root / name
         # a broker makes one in an empty directory, too

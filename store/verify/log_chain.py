@@ -244,17 +244,13 @@ def not_of_this_log(context: VerifyContext, records: Records) -> None:
     if mark is Mark.DEAD_TAIL:
         whole = counted(len(records), "whole record")
         text = f"{whole} from {first} on that a broker's start has given up"
-        context.log_finding(
-            "I-042", first, end - first, text, count=len(records), severity=Severity.INFO
-        )
+        context.log_finding("I-042", first, end - first, text, count=len(records), severity=Severity.INFO)
     elif mark is Mark.EARLIER_LIFE:
         own = int(records.columns.ints("physical_offset")[0])
         text = counted(
             len(records),
-            f"record from {first} on that names another position ({own} …):"
-            " the next start takes it for a new message",
-            f"records from {first} on that name other positions ({own} …):"
-            " the next start takes them for new messages",
+            f"record from {first} on that names another position ({own} …): the next start takes it for a new message",
+            f"records from {first} on that name other positions ({own} …): the next start takes them for new messages",
         )
         context.log_finding("I-054", first, end - first, text, count=len(records))
     if mark is not Mark.EMBEDDED:

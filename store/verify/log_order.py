@@ -159,9 +159,7 @@ def queue_offsets(context: VerifyContext, records: Records) -> None:
     order.first_offset[topics[new], queues[new]] = offset[first[new]]
     wrong = np.flatnonzero(offset != expected)
     if len(wrong):
-        ends = dict(
-            zip(last.tolist(), zip(topics.tolist(), queues.tolist(), strict=True), strict=True)
-        )
+        ends = dict(zip(last.tolist(), zip(topics.tolist(), queues.tolist(), strict=True), strict=True))
         _report_jumps(context, records, rows, wrong, offset, expected, ends)
 
 

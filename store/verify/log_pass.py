@@ -100,15 +100,11 @@ def items_of(context: VerifyContext, parts: list[Part], *, crc: bool) -> Iterato
             yield item
 
 
-def scan(
-    context: VerifyContext, start: int, stop: int | None, *, crc: bool
-) -> Iterator[Batch | Extent]:
+def scan(context: VerifyContext, start: int, stop: int | None, *, crc: bool) -> Iterator[Batch | Extent]:
     """The log from a record on, in batches that are the same from wherever it is read."""
     log, recent = context.store.log, _recent(context.log)
     noting = NOTING_HASHES if asks_dispatch(context) else NOTING
-    return log.scan(
-        start, stop, crc=crc, recent=recent, cut_bytes=CUT_BYTES, reuse=True, noting=noting
-    )
+    return log.scan(start, stop, crc=crc, recent=recent, cut_bytes=CUT_BYTES, reuse=True, noting=noting)
 
 
 def is_ended(context: VerifyContext, item: Batch | Extent) -> bool:
@@ -249,14 +245,10 @@ class LogPass:
         self._context = context
         self._covered = covered_of(context)
         self._proof = (
-            context.kept(ProofOfLog, partial(ProofOfLog.fresh, context))
-            if wants_proof(context, groups)
-            else None
+            context.kept(ProofOfLog, partial(ProofOfLog.fresh, context)) if wants_proof(context, groups) else None
         )
         watch = context.scope.watch
-        self._watcher = (
-            None if watch is None else context.kept(watch, partial(watch.fresh, context))
-        )
+        self._watcher = None if watch is None else context.kept(watch, partial(watch.fresh, context))
         moments = (CHECKS.records, CHECKS.stale, CHECKS.messages, CHECKS.extents)
         self._records, self._stale, self._messages, self._extents = (
             Going(context, moment, checks_of(moment, groups)) for moment in moments

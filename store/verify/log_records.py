@@ -57,9 +57,7 @@ def empty_body(context: VerifyContext, records: Records) -> None:
     if length.min() > 0:
         return
     crc = records.columns.ints("body_crc")
-    add_rows(
-        context, records, "I-024", (length == 0) & (crc != 0), "an empty body with the CRC", crc
-    )
+    add_rows(context, records, "I-024", (length == 0) & (crc != 0), "an empty body with the CRC", crc)
 
 
 @of_records("I-025")
@@ -77,9 +75,7 @@ def has_store_time(context: VerifyContext, records: Records) -> None:
         return
     wrong = time <= 0
     file = context.store.log_files.file_at(int(records.position[0]))
-    first = file is not None and int(records.position[0]) - file.start <= (
-        context.store.log.frame_of(file).payload
-    )
+    first = file is not None and int(records.position[0]) - file.start <= (context.store.log.frame_of(file).payload)
     text = "store timestamp"
     if first and wrong[0]:
         one = np.zeros(len(wrong), np.bool_)
@@ -116,9 +112,7 @@ def half_offsets(context: VerifyContext, records: Records) -> None:
         return
     offset = records.columns.ints("queue_offset")
     wrong = (flags & SysFlag.PREPARED != 0) & (offset != 0)
-    add_rows(
-        context, records, "I-032", wrong, "prepared or rolled back, but with queue offset", offset
-    )
+    add_rows(context, records, "I-032", wrong, "prepared or rolled back, but with queue offset", offset)
 
 
 @of_records("I-033")
@@ -214,9 +208,7 @@ def record_crc(context: VerifyContext, records: Records) -> None:
     before = Ragged(texts.buffer, start, total - names.CRC_ITEM_BYTES)
     wrong = has & ~last
     wrong[rows] = crc31_column(before) != crc_values(texts[rows])
-    add_rows(
-        context, records, "I-026", wrong, "its __CRC32# is not last, or not that of the record"
-    )
+    add_rows(context, records, "I-026", wrong, "its __CRC32# is not last, or not that of the record")
     around = np.append(True, has[:-1]) & np.append(has[1:], True) & has.any()
     text = "it has no __CRC32#, the records around it have one: its name may be damaged"
     add_rows(context, records, "I-026", ~has & around, text, severity=Severity.WARNING)
@@ -386,9 +378,7 @@ def lmq_queues(context: VerifyContext, records: Records) -> None:
 @after("I-048")
 def undispatchable_records(context: VerifyContext) -> None:
     """A record that dispatch throws at blocks it for ever, if it was not dispatched before."""
-    for position, size, text, harm in context.kept(
-        _UndispatchableRecord, _UndispatchableRecord
-    ).found:
+    for position, size, text, harm in context.kept(_UndispatchableRecord, _UndispatchableRecord).found:
         stuck = harm is _Harm.BLOCKS and context.crashed
         told = f"record at {position}: {text}"
         if stuck:

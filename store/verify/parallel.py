@@ -72,9 +72,7 @@ class _PartPass(LogPass):
 
     def messages(self, messages: Messages) -> None:
         super().messages(messages)
-        queue = (
-            messages.queue
-        )  # where it has no files at all, what is missing needs nothing before it
+        queue = messages.queue  # where it has no files at all, what is missing needs nothing before it
         if self._context.log.missing.get(queue) and queue in queues_of(self._context).paths:
             raise _OutOfOrder(int(messages.position[0]))
         self._judge(int(messages.position[0]))
@@ -268,9 +266,7 @@ class Beside:
         self._context.log.merge(left.log)
 
 
-def look(
-    context: VerifyContext, groups: frozenset[str], parts: list[Part], number: int, jobs: int
-) -> list[PartResult]:
+def look(context: VerifyContext, groups: frozenset[str], parts: list[Part], number: int, jobs: int) -> list[PartResult]:
     """What one of `jobs` runs, counted from 0, leaves of its part for another one behind them all.
 
     Nothing where there is no such part. Raises Unreadable.
@@ -287,9 +283,7 @@ def has_parts(store: Store) -> bool:
     return not (layout.dledger or layout.rocksdb_queues or compressed)
 
 
-def _works(
-    context: VerifyContext, groups: frozenset[str], part: Part, begins: list[int]
-) -> list[_Work]:
+def _works(context: VerifyContext, groups: frozenset[str], part: Part, begins: list[int]) -> list[_Work]:
     stops = [*begins[1:], part.stop]
     return [
         _Work(context, groups, begin, stop, number == len(begins))

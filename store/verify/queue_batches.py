@@ -103,16 +103,12 @@ def compare_batches(context: VerifyContext, queues: Queues, messages: Messages) 
 
 def _next_units(check: BatchCheck, count: int) -> Units:
     """Up to `count` units from the next one on."""
-    number, units = next(
-        check.units.units(check.next, check.next + count), (0, np.zeros(0, _UNIT_DTYPE))
-    )
+    number, units = next(check.units.units(check.next, check.next + count), (0, np.zeros(0, _UNIT_DTYPE)))
     check.units.close()
     return units if number == check.next else units[:0]  # the next one cannot be read
 
 
-def _step(
-    context: VerifyContext, check: BatchCheck, messages: Messages, begin: int, unit: Any
-) -> int:
+def _step(context: VerifyContext, check: BatchCheck, messages: Messages, begin: int, unit: Any) -> int:
     """The next unit is not that of message `begin`: pass over it, or over the message."""
     position = int(unit["physical_offset"])
     valid = bool(is_valid(np.array([unit], _UNIT_DTYPE))[0])
@@ -164,9 +160,7 @@ def _report_missing(context: VerifyContext, queues: Queues, check: BatchCheck) -
         context.findings.add("I-070", check.directory, text, **more)
 
 
-def _compare(
-    context: VerifyContext, check: BatchCheck, messages: Messages, counts: Ints, units: Units
-) -> None:
+def _compare(context: VerifyContext, check: BatchCheck, messages: Messages, counts: Ints, units: Units) -> None:
     """Units that name the right records say the right things of them."""
     wanted: dict[str, tuple[str, Any]] = {
         "size": ("I-062", messages.size),
@@ -185,9 +179,7 @@ def _compare(
             _report(context, check, code, check.next + row, text)
 
 
-def _report(
-    context: VerifyContext, check: BatchCheck, code: str, number: int, text: str, **more: Any
-) -> None:
+def _report(context: VerifyContext, check: BatchCheck, code: str, number: int, text: str, **more: Any) -> None:
     """A finding about one unit."""
     file = check.units.files.file_at(number * UNIT_BYTES)
     path = file.path if file else check.directory

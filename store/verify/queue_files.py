@@ -35,9 +35,7 @@ _FIRST_LOOK_BYTES = 1 << 12
 _BLOCK_BYTES = 1 << 20
 
 
-def _add(
-    context: VerifyContext, queue: QueueId, code: str, path: str, text: str, **more: Any
-) -> None:
+def _add(context: VerifyContext, queue: QueueId, code: str, path: str, text: str, **more: Any) -> None:
     topic, queue_id = queue
     text = f"{queue}: {text}"
     context.findings.add(code, path, text, topic=topic, queue_id=queue_id, **more)
@@ -70,9 +68,7 @@ def files_of_queues(context: VerifyContext) -> None:
                 continue  # a running broker has deleted the file
 
 
-def _empty_files(
-    context: VerifyContext, queue: QueueId, files: MappedFileQueue, unit_bytes: int
-) -> None:
+def _empty_files(context: VerifyContext, queue: QueueId, files: MappedFileQueue, unit_bytes: int) -> None:
     """A file of zeros between others ends the queue there; behind a full one it adds a unit."""
     for number, file in enumerate(files.files):
         if not file.size or not _all_zero(files, file):
@@ -132,9 +128,7 @@ def _unread_batches(context: VerifyContext) -> None:
     count = sum(1 for _ in queue_directories(root))
     if not count or context.scope.topic is not None:
         return
-    text = (
-        f"{counted(count, 'queue')} of batches, and a broker {context.profile.version} reads none"
-    )
+    text = f"{counted(count, 'queue')} of batches, and a broker {context.profile.version} reads none"
     mend = "mv {path} {aside}"
     context.findings.add("I-083", os.fspath(root), text, severity=Severity.WARNING, repair=mend)
 
@@ -266,9 +260,7 @@ def _check_bound(
         _add_bound(context, queue, f"{told}; its last unit is {last}, at {summary.last_position}")
 
 
-def _is_of_a_cut(
-    context: VerifyContext, opened: RocksdbConsumeQueue, bound: tuple[int, int]
-) -> bool:
+def _is_of_a_cut(context: VerifyContext, opened: RocksdbConsumeQueue, bound: tuple[int, int]) -> bool:
     """A broker that cut its log set the greatest offset anew, and left the units behind it (spec 7.14).
 
     They name what is not there any more, and go when their numbers are given anew.
@@ -337,9 +329,7 @@ def _bounds(database: RocksDb) -> _Bounds:
     return found
 
 
-def _check_first(
-    context: VerifyContext, queue: QueueId, summary: QueueSummary, bound: tuple[int, int] | None
-) -> None:
+def _check_first(context: VerifyContext, queue: QueueId, summary: QueueSummary, bound: tuple[int, int] | None) -> None:
     """No message that is there lies before the first offset that the database tells.
 
     Of queues that are in files, too, brokers set it as they start (spec 2.10).
@@ -371,9 +361,7 @@ def _compare(context: VerifyContext, queue: QueueId, path: str, in_database: Con
     for first, units in QueueReader(queue, path, opened).windows():
         offsets = first + np.flatnonzero(is_used(units))
         mine, theirs = units[offsets - first], other.lookup(offsets)
-        same = (mine["physical_offset"] == theirs["physical_offset"]) & (
-            mine["size"] == theirs["size"]
-        )
+        same = (mine["physical_offset"] == theirs["physical_offset"]) & (mine["size"] == theirs["size"])
         # in files the unit of a tombstone has the tags of the message that was there
         same &= (mine["tags_code"] == theirs["tags_code"]) | (theirs["tags_code"] == 0)
         differs = is_used(theirs) & ~same

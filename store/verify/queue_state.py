@@ -105,9 +105,7 @@ class Waits:
         both = self.alone.keys() & other.alone.keys()
         self.own_ms |= other.own_ms | both
         self.alone = {
-            wait_ms: message
-            for wait_ms, message in (other.alone | self.alone).items()
-            if wait_ms not in self.own_ms
+            wait_ms: message for wait_ms, message in (other.alone | self.alone).items() if wait_ms not in self.own_ms
         }
 
 
@@ -204,9 +202,7 @@ class QueueReader:
                 self._add(findings, code, at, stop, message(begin + at - first), more)
                 at = stop
 
-    def report_range(
-        self, findings: Findings, code: str, first: int, end: int, text: str, **more: Any
-    ) -> None:
+    def report_range(self, findings: Findings, code: str, first: int, end: int, text: str, **more: Any) -> None:
         """A finding about the units first ≤ k < end, one in each file."""
         while first < end:
             stop = min(self._file_stop(first), end)
@@ -221,9 +217,7 @@ class QueueReader:
             return max(offset + 1, file.end // UNIT_BYTES)
         return max(offset + 1, (at // size + 1) * size // UNIT_BYTES) if size else sys.maxsize
 
-    def _add(
-        self, findings: Findings, code: str, first: int, stop: int, text: str, more: dict[str, Any]
-    ) -> None:
+    def _add(self, findings: Findings, code: str, first: int, stop: int, text: str, more: dict[str, Any]) -> None:
         path, offset = self.place(first)
         length = None if offset is None else (stop - first) * UNIT_BYTES
         topic, queue_id = self.queue
@@ -565,9 +559,7 @@ class QueueBounds:
         bounds = self._in_files(queue)
         if queue in log.next_offset:
             first, end = log.first_offset[queue], log.next_offset[queue]
-            bounds = (
-                (first, end) if bounds is None else (min(bounds[0], first), max(bounds[1], end))
-            )
+            bounds = (first, end) if bounds is None else (min(bounds[0], first), max(bounds[1], end))
         return bounds
 
     def _in_files(self, queue: QueueId) -> tuple[int, int] | None:

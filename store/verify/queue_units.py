@@ -105,9 +105,7 @@ def _resolve_lot(context: VerifyContext, reader: QueueReader, offsets: Ints, uni
         _report(context, reader, code, offsets[rows], [texts[row] for row in rows.tolist()])
 
 
-def _report(
-    context: VerifyContext, reader: QueueReader, code: str, offsets: Ints, texts: list[str]
-) -> None:
+def _report(context: VerifyContext, reader: QueueReader, code: str, offsets: Ints, texts: list[str]) -> None:
     reader.report(context.findings, code, offsets, lambda row: texts[row])
 
 
@@ -275,9 +273,7 @@ class QueuePass:
             )
         return found
 
-    def _settle(
-        self, offsets: Ints, live: Flags, invalid: Flags, beyond: Flags, behind: Flags
-    ) -> Flags:
+    def _settle(self, offsets: Ints, live: Flags, invalid: Flags, beyond: Flags, behind: Flags) -> Flags:
         """Report what lies before the last live unit and does not count; keep what lies behind it.
 
         Returns bool[n]: units behind the messages of the queue that are not at its end.
@@ -335,8 +331,7 @@ class QueuePass:
             "I-066",
             fallen,
             lambda row: (
-                f"{queue} unit {fallen[row]} names {pairs[row][0]}, the one before it"
-                f" {pairs[row][1]}: units must rise"
+                f"{queue} unit {fallen[row]} names {pairs[row][0]}, the one before it {pairs[row][1]}: units must rise"
             ),
         )
         inside = where >= start
@@ -347,8 +342,7 @@ class QueuePass:
             "I-068",
             hiding,
             lambda row: (
-                f"{queue} unit {hiding[row]} names what is before the log's start {start},"
-                " units before it do not"
+                f"{queue} unit {hiding[row]} names what is before the log's start {start}, units before it do not"
             ),
         )
         self._in_log = self._in_log or bool(inside.any())
@@ -468,9 +462,7 @@ def report_ends(context: VerifyContext, queues: Queues, check: QueueCheck, seen:
         _add(context, check, "I-085", file.path, f"all records of this file are expired: {why}")
 
 
-def _add(
-    context: VerifyContext, check: QueueCheck, code: str, path: str, text: str, **more: Any
-) -> None:
+def _add(context: VerifyContext, check: QueueCheck, code: str, path: str, text: str, **more: Any) -> None:
     topic, queue_id = check.queue
     text = f"{check.queue}: {text}"
     context.findings.add(code, path, text, topic=topic, queue_id=queue_id, **more)
@@ -518,12 +510,8 @@ def _no_message(context: VerifyContext, queues: Queues, check: QueueCheck, seen:
         path = files[-1].path
         _add(context, check, "I-087", path, "its last unit fills a front and is no message")
     elif seen.ends_pre_filled:
-        _add(
-            context, check, "I-072", files[0].path, "it has units that fill the front, and no other"
-        )
-        _add(
-            context, check, "I-087", files[0].path, "its last unit fills a front and is no message"
-        )
+        _add(context, check, "I-072", files[0].path, "it has units that fill the front, and no other")
+        _add(context, check, "I-087", files[0].path, "its last unit fills a front and is no message")
     elif not seen.real:
         text, more = "its files hold no valid unit", {}
         rules = context.profile.queues

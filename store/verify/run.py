@@ -122,9 +122,7 @@ class LookedAt(NamedTuple):
     left: list[PartResult]
 
 
-def look_at(
-    store: Store, scope: Scope, number: int, jobs: int, *, now_ms: int | None = None
-) -> LookedAt:
+def look_at(store: Store, scope: Scope, number: int, jobs: int, *, now_ms: int | None = None) -> LookedAt:
     """What one of `jobs` runs leaves for the `verify` behind them all. Raises Unreadable.
 
     Nothing of a store that somebody writes, and where a run cannot be one of several.
@@ -227,9 +225,7 @@ def _read_parts(
     read(context, LogPass(context, groups), items, progress)
 
 
-def check_groups(
-    context: VerifyContext, groups: frozenset[str], read_log: Callable[[], None]
-) -> None:
+def check_groups(context: VerifyContext, groups: frozenset[str], read_log: Callable[[], None]) -> None:
     """All checks of some groups in their order. read_log: the pass over the log."""
     for once in checks_of(CHECKS.before, groups):
         with going_on(context, _codes(CHECKS.before, once)):
@@ -293,9 +289,7 @@ def _of_description(seen: Description) -> Iterator[Finding]:
     yield from cut_off(root, journal.session if journal else "", bool(barriers(seen.layout)))
     if log.damaged_ranges:
         ranges = counted(log.damaged_ranges, "range", form=",")
-        size = counted(
-            log.damaged_bytes, f"byte in {ranges} is", f"bytes in {ranges} are", form=","
-        )
+        size = counted(log.damaged_bytes, f"byte in {ranges} is", f"bytes in {ranges} are", form=",")
         text = f"{size} no records"
         path = os.fspath(log.directories[0]) if log.directories else root
         yield Finding.of("I-020", path, text, log.damaged_ranges)
@@ -333,10 +327,7 @@ def _of_lengths(seen: Description, root: str) -> Iterator[Finding]:
 def _of_config(seen: Description, root: str) -> Iterator[Finding]:
     from ..start.config import config_start
 
-    ranges = {
-        QueueId(queue.topic, queue.queue_id): (queue.min_offset, queue.max_offset)
-        for queue in seen.queues
-    }
+    ranges = {QueueId(queue.topic, queue.queue_id): (queue.min_offset, queue.max_offset) for queue in seen.queues}
     profile = profile_of(seen.generation.version)
     found = config_start(seen.layout, profile, ranges)
     if found.refuses:
@@ -364,9 +355,7 @@ def check_topic(store: Store, topic: str, queue_id: int | None = None) -> None:
         if _in_log(store, topic):
             return
         names = {each.name for part in parts if part.is_dir() for each in os.scandir(part)}
-        near = get_close_matches(
-            topic[:256], names.union(configured.known if configured else ()), 1
-        )
+        near = get_close_matches(topic[:256], names.union(configured.known if configured else ()), 1)
         hint = f"did you mean {near[0]}?" if near else "mqstore inspect lists the topics"
         raise InvalidInput(f"no such topic: {topic}", path=layout.root, hint=hint)
     if queue_id is not None:
@@ -375,9 +364,7 @@ def check_topic(store: Store, topic: str, queue_id: int | None = None) -> None:
         if queue_id not in there:
             queues = ", ".join(map(str, sorted(there)[:_QUEUES_SHOWN])) or "none"
             more = ", …" if len(there) > _QUEUES_SHOWN else ""
-            raise InvalidInput(
-                f"{topic} has no queue {queue_id}", path=layout.root, hint=f"it has {queues}{more}"
-            )
+            raise InvalidInput(f"{topic} has no queue {queue_id}", path=layout.root, hint=f"it has {queues}{more}")
 
 
 def _in_log(store: Store, topic: str) -> bool:

@@ -100,11 +100,7 @@ class ProofOfLog(Mergeable):
     def export(self) -> _Left:
         """What is in order of this part."""
         verified = self.done()
-        return (
-            _Left([], -1, 0)
-            if verified is None
-            else _Left(verified.items, verified.end, verified.reach)
-        )
+        return _Left([], -1, 0) if verified is None else _Left(verified.items, verified.end, verified.reach)
 
     def merge(self, context: VerifyContext, left: _Left) -> None:
         """That of the part, too."""
@@ -117,9 +113,7 @@ class ProofOfLog(Mergeable):
         if proof is None or not (left.items or before):
             return
         making = units_by(proof.making)
-        part = VerifiedLog(
-            left.items, left.end, proof.index, making, proof.copied, reach=left.reach
-        )
+        part = VerifiedLog(left.items, left.end, proof.index, making, proof.copied, reach=left.reach)
         self._verified = part if before is None else part.after(before)
 
 
@@ -245,9 +239,7 @@ def start_beside(context: VerifyContext, groups: frozenset[str]) -> Iterator[Non
         yield
         return
     layout, version = context.store.layout, context.scope.broker_version
-    with beside(
-        partial(predict, layout, version, proved_of(context)), worth=worth_a_process(layout)
-    ) as start:
+    with beside(partial(predict, layout, version, proved_of(context)), worth=worth_a_process(layout)) as start:
         context.start = start
         yield
 
@@ -263,8 +255,6 @@ def a_start_does_no_harm(context: VerifyContext) -> None:
     reason = context.stopped()
     found = context.predicted = Predicted([], reason) if reason else context.start()
     for one in found.findings:
-        context.findings.add(
-            one.code, one.path, one.message, count=one.count, severity=one.severity
-        )
+        context.findings.add(one.code, one.path, one.message, count=one.count, severity=one.severity)
     if found.why_not:
         context.unread.append(f"what a broker's start does: {found.why_not}")

@@ -304,9 +304,7 @@ def entries_fill_the_log(context: VerifyContext) -> None:
             context.findings.add("I-126", file.path, text, offset=file.size, length=0)
 
 
-def _odd_range(
-    context: VerifyContext, log: TimerLog, file: MappedFile, item: TimerRange, last: bool
-) -> None:
+def _odd_range(context: VerifyContext, log: TimerLog, file: MappedFile, item: TimerRange, last: bool) -> None:
     offset = item.position - file.start
     if item.kind == "blank":
         return
@@ -332,9 +330,7 @@ def _empty_last_file(context: VerifyContext, file: MappedFile) -> None:
     what = "no start" if refuses else "a start takes the queue offset of timercheck"
     text = f"the last file has no entry: {what} (B32)"
     level = Severity.FATAL if refuses else Severity.WARNING
-    context.findings.add(
-        "I-126", file.path, text, offset=0, length=file.size, severity=level, repair=_LOOK
-    )
+    context.findings.add("I-126", file.path, text, offset=0, length=file.size, severity=level, repair=_LOOK)
 
 
 def _of_magic(file: MappedFile, item: TimerRange) -> bool:
@@ -362,9 +358,7 @@ def entries_are_well_formed(context: VerifyContext) -> None:
             return f"entry at {place}: the entry before it is at {previous}, which is not before it"
 
         def of_reserved(row: int, mine: TimerEntries = mine) -> str:
-            return (
-                f"entry at {mine.position[row]}: {mine.reserved[row]} in a field that is always 0"
-            )
+            return f"entry at {mine.position[row]}: {mine.reserved[row]} in a field that is always 0"
 
         add = context.findings.add_rows
         add("I-127", file.path, wrong, starts, starts + UNIT_BYTES, of_link)
@@ -401,9 +395,7 @@ def entries_name_their_records(context: VerifyContext) -> None:
     row, known = records.at(entries.offset_py)
     expired = (entries.offset_py >= 0) & (entries.offset_py < context.log.start)
     if len(records.position):
-        same = (records.size[row] == entries.size_py) & (
-            records.topic_hash[row] == entries.topic_hash
-        )
+        same = (records.size[row] == entries.size_py) & (records.topic_hash[row] == entries.topic_hash)
         due = (records.out_ms[row] == entries.tick_ms) | entries.rolled
         due &= records.cancels[row] == entries.deletes
         due |= records.out_ms[row] == NO_NUMBER  # nothing to compare with: I-049 tells
@@ -438,9 +430,7 @@ def entries_name_their_records(context: VerifyContext) -> None:
         return f"entry at {at}: due at {entries.tick_ms[number]}, its record says {due_ms}"
 
     _tell(context, log, "I-128", wrong & ~expired & ~dead, of_record)
-    _tell(
-        context, log, "I-128", wrong & expired, lambda n: f"{of_record(n)}: expired", Severity.INFO
-    )
+    _tell(context, log, "I-128", wrong & expired, lambda n: f"{of_record(n)}: expired", Severity.INFO)
     _tell(
         context,
         log,

@@ -451,9 +451,7 @@ def _read_by_a_start(files: TimerFiles) -> Flags:
     return found
 
 
-def _tell_missing(
-    context: VerifyContext, records: TimerColumns, missing: Flags, why: str, **more: Any
-) -> None:
+def _tell_missing(context: VerifyContext, records: TimerColumns, missing: Flags, why: str, **more: Any) -> None:
     rows = np.flatnonzero(missing)
     if not len(rows):
         return

@@ -136,9 +136,7 @@ def _as_far(verdict: Verdict) -> str:
     return ", as far as it was looked at" if verdict.unread else ""
 
 
-def findings_json(
-    verdict: Verdict, store: Path | str, given: Given = NOTHING_GIVEN
-) -> Iterator[dict[str, Any]]:
+def findings_json(verdict: Verdict, store: Path | str, given: Given = NOTHING_GIVEN) -> Iterator[dict[str, Any]]:
     """All findings of a store as JSON objects. given: options that a next command needs."""
     found, unmendable = verdict.findings, verdict.unmendable or refused(verdict.findings)
     whole = not verdict.unread

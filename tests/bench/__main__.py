@@ -30,9 +30,7 @@ def _row(figure: Figure) -> str:
     target = f"{figure.sign} {figure.target:g}" if figure.target is not None else ""
     verdict = "" if figure.met is None else "ok" if figure.met else "MISSED"
     limit = "" if figure.limit is None else str(figure.limit)
-    return (
-        f"{figure.what:<58} {figure.ratio:>9.2f} {target:>8} {verdict:<7} {limit:<27} {figure.note}"
-    )
+    return f"{figure.what:<58} {figure.ratio:>9.2f} {target:>8} {verdict:<7} {limit:<27} {figure.note}"
 
 
 def main() -> int:

@@ -166,10 +166,7 @@ def verify(bench: Bench) -> Iterator[Figure]:
     limit = limits.two_processes(tuple(log_files(root)))
     what = "verify, 1 KB, by the clock: one process / two"
     yield Figure(what, one / two, ">=", 1.8, limit=limit)
-    peak = max(
-        subject("verify", bench.store(name), memory=True)["peak_bytes"]
-        for name in ("1g-100", "4g-1k")
-    )
+    peak = max(subject("verify", bench.store(name), memory=True)["peak_bytes"] for name in ("1g-100", "4g-1k"))
     yield Figure("verify, peak anonymous memory, MiB", peak / MIB, target=200)
     yield from _against_the_brokers_check(bench)
 
@@ -227,12 +224,9 @@ def append(bench: Bench) -> Iterator[Figure]:
     what = "append columns, 1 KB, by the clock / 1 M a second"
     yield Figure(what, rate / 1e6, ">=", 1, note, limit)
     note = f"CPU {min(r['cpu_s'] / r['messages'] for r in mine) * 1e6:.2f} us a message"
-    yield Figure(
-        "append columns with index, by the clock / 1 M a second", _rate(mine) / 1e6, note=note
-    )
+    yield Figure("append columns with index, by the clock / 1 M a second", _rate(mine) / 1e6, note=note)
     acknowledged, dispatched = (
-        max(float(result[name]) for result in real)
-        for name in ("acknowledged_per_s", "dispatched_per_s")
+        max(float(result[name]) for result in real) for name in ("acknowledged_per_s", "dispatched_per_s")
     )
     note = f"all CPU: {their_cpu_s / cpu_s:.2f}; {acknowledged / 1e6:.2f} M a second"
     what = "append columns, 1 KB, rate / real 5.3.3 acknowledged"

@@ -34,9 +34,7 @@ class Cost:
     output: str
 
 
-def run(
-    command: Sequence[str | Path], *, codes: Sequence[int] = (0,), memory: bool = False
-) -> Cost:
+def run(command: Sequence[str | Path], *, codes: Sequence[int] = (0,), memory: bool = False) -> Cost:
     """Run a process to its end; `memory` polls its anonymous memory (and so costs the machine).
 
     Raises RuntimeError when it exits with another code.
@@ -64,9 +62,7 @@ def run(
 
 def _environment() -> dict[str, str]:
     """That of an installed package: its modules are compiled once, not at each start."""
-    environment = dict(
-        os.environ, PYTHONPYCACHEPREFIX=str(Path(tempfile.gettempdir(), "mqstore-pyc"))
-    )
+    environment = dict(os.environ, PYTHONPYCACHEPREFIX=str(Path(tempfile.gettempdir(), "mqstore-pyc")))
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     return environment
 

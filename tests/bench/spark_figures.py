@@ -38,14 +38,10 @@ def data_source(bench: Bench) -> Iterator[Figure]:
     found = _scan(bench, "filters")
     left = found["left"]["cpu_s"]
     for name, what in (("pushed", "handed down"), ("option", "as an option")):
-        yield Figure(
-            f"one topic of 100, filter {what} / left to Spark", found[name]["cpu_s"] / left
-        )
+        yield Figure(f"one topic of 100, filter {what} / left to Spark", found[name]["cpu_s"] / left)
     fleet = _scan(bench, "fleets")
     many = fleet["200"]["cpu_s"] / 200
-    yield Figure(
-        "CPU a store, 200 / 50 small stores", many / (fleet["50"]["cpu_s"] / 50), target=1.2
-    )
+    yield Figure("CPU a store, 200 / 50 small stores", many / (fleet["50"]["cpu_s"] / 50), target=1.2)
 
 
 def spark_jobs(bench: Bench) -> Iterator[Figure]:
@@ -76,9 +72,7 @@ def crossover(bench: Bench) -> Iterator[Figure]:
     for job in DEALT_OUT:
         found: dict[tuple[str, int], dict[str, Any]] = {}
         for cut in CUTS:
-            command = python(
-                "-m", "tests.bench.spark_jobs", bench.work, job, cut, str(bench.rounds)
-            )
+            command = python("-m", "tests.bench.spark_jobs", bench.work, job, cut, str(bench.rounds))
             for row in map(json.loads, run(command).output.splitlines()):
                 found[cut, row["mib"]] = row
         for mib in SIZES.values():
@@ -86,9 +80,7 @@ def crossover(bench: Bench) -> Iterator[Figure]:
             for cut in CUTS[1:]:
                 what = f"{job} of {mib} MiB: {cut} / one task, by the clock"
                 told = [_told(name, found[name, mib]) for name in ("whole", cut)]
-                yield Figure(
-                    what, found[cut, mib]["wall_s"] / whole["wall_s"], note="; ".join(told)
-                )
+                yield Figure(what, found[cut, mib]["wall_s"] / whole["wall_s"], note="; ".join(told))
 
 
 def _told(cut: str, row: dict[str, Any]) -> str:
@@ -97,7 +89,5 @@ def _told(cut: str, row: dict[str, Any]) -> str:
 
 
 def _scan(bench: Bench, part: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(
-        run(python("-m", "tests.bench.spark_scan", bench.work, part)).output
-    )
+    found: dict[str, Any] = json.loads(run(python("-m", "tests.bench.spark_scan", bench.work, part)).output)
     return found

@@ -1,10 +1,10 @@
 """What jobs of Spark cost as stores grow and as there are more of them.
 
 ``python -m tests.bench.spark_jobs WORK JOB``: one session; JOB is `scan`, `rebuild`, `verify`, `export` or `stats`. A
-line of JSON for each load: 1, 4 and 8 GiB of messages of 1 KB (`1g-1k`, `4g-1k`, this one twice),
-then 1, 50 and 200 small stores. ``… WORK JOB CUT ROUNDS``: one store of 64 MiB, 256 MiB, 1 and 4 GiB;
-CUT is `whole`, one task of local code, or `parts`, a task a part and more behind them. Of ROUNDS runs the least counts. CPU seconds are user and system of everything: this process, the
-JVM, all Python workers; starting the session and a first small job are not in them.
+line of JSON for each load: 1, 4 and 8 GiB of messages of 1 KB (`1g-1k`, `4g-1k`, this one twice), then 1, 50 and 200
+small stores. ``… WORK JOB CUT ROUNDS``: one store of 64 MiB, 256 MiB, 1 and 4 GiB; CUT is `whole`, one task of local
+code, or `parts`, a task a part and more behind them. Of ROUNDS runs the least counts. CPU seconds are user and system
+of everything: this process, the JVM, all Python workers; starting the session and a first small job are not in them.
 """
 
 from __future__ import annotations

@@ -196,9 +196,7 @@ def append(root: str, body_bytes: str, indexed: str = "index") -> dict[str, Any]
         "body": Ragged(noise, places, np.full(APPEND_MESSAGES, size, np.int64)),
         "properties": Ragged.of(texts),
     }
-    config = BrokerConfig().with_set(
-        ["messageIndexEnable=" + ("true" if indexed == "index" else "false")]
-    )
+    config = BrokerConfig().with_set(["messageIndexEnable=" + ("true" if indexed == "index" else "false")])
     rounds = [_append(Path(root), config, columns) for _ in range(APPEND_ROUNDS)]
     return min(rounds, key=lambda result: result["wall_s"])
 

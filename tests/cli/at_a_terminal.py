@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import Self
 
 SOURCE = Path(__file__).parents[2] / "src"
-_CONTROL = re.compile(
-    r"\x1b\[([?\d;]*)([A-Za-z])|\x1b\].*?\x07|[\r\n]|[^\x1b\r\n]+|\x1b", re.DOTALL
-)
+_CONTROL = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])|\x1b\].*?\x07|[\r\n]|[^\x1b\r\n]+|\x1b", re.DOTALL)
 _PATIENCE_SECONDS = 60.0
 _OWN_TERMINAL = "import os; os.close(os.open(os.ttyname(0), os.O_RDWR))\n"
 """The first of a session to open a terminal gets its Ctrl-C."""
@@ -47,9 +45,7 @@ class Terminal:
         self._seen = 0
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        variables = {
-            k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "LINES")
-        }
+        variables = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "LINES")}
         self._process = subprocess.Popen(
             [sys.executable, "-c", _OWN_TERMINAL + (program or _MQSTORE), *words],
             stdin=theirs,

@@ -5,12 +5,12 @@ ones are a command (`  $ `, continued by `  > `) and what it prints: stdout as i
 an exit code other than 0 as `[5]`. Each transcript has an empty folder of its own; local time is eight
 hours east of UTC.
 
-The folder is shown as `/world`. `$ store NAME` unpacks a store of tests/stores, `$ case KIND [VERSION]` is one of tests/recovery_cases (`BASE/KIND` of tests/rocks_cases),
-`$ disk NAME` is an ext4 file system with the deleted log of 5.3.3-clean, `$ bad FILE OFFSET LENGTH` makes a range of a file one that
-this process cannot read, `$ small-disk DIR` makes a file system of its own there where this user may mount one, and `$ fill DIR`
-leaves not one byte of it. `$ mqstore …` runs in this process, before a pipe and into a file (` > FILE`), too,
-and to its end; a line with other shell syntax, as `| (head -n 1)`, and every other command, runs in bash, where `mqstore` is
-this checkout's.
+The folder is shown as `/world`. `$ store NAME` unpacks a store of tests/stores, `$ case KIND [VERSION]` is one of
+tests/recovery_cases (`BASE/KIND` of tests/rocks_cases), `$ disk NAME` is an ext4 file system with the deleted log of
+5.3.3-clean, `$ bad FILE OFFSET LENGTH` makes a range of a file one that this process cannot read, `$ small-disk DIR`
+makes a file system of its own there where this user may mount one, and `$ fill DIR` leaves not one byte of it. `$
+mqstore …` runs in this process, before a pipe and into a file (` > FILE`), too, and to its end; a line with other shell
+syntax, as `| (head -n 1)`, and every other command, runs in bash, where `mqstore` is this checkout's.
 
 `pytest tests/cli --rewrite` writes what the commands print now: the diff of a transcript is the review
 of a change of output.
@@ -118,11 +118,7 @@ class World:
             (self.folder / kept[2]).write_bytes(done.stdout.encode())
             return self._shown(done._replace(stdout=""))
         first, pipe, filters = command.partition(" | ")
-        if (
-            words[0] != "mqstore"
-            or _SHELL_SYNTAX.search(_QUOTED.sub("", first))
-            or re.search("mqstore|[(]", filters)
-        ):
+        if words[0] != "mqstore" or _SHELL_SYNTAX.search(_QUOTED.sub("", first)) or re.search("mqstore|[(]", filters):
             return self._shown(self._bash(command, Result("", "", 0)))
         done = run_here(shlex.split(first)[1:])
         return self._shown(self._bash(filters, done) if pipe else done)
@@ -230,6 +226,4 @@ def _run_transcript(path: Path, world: World, rewrite: bool) -> None:
 def _difference(step: Step, printed: list[str]) -> str:
     import difflib
 
-    return "\n".join(
-        (f"$ {step.command}", *difflib.unified_diff(step.expected, printed, "expected", "printed"))
-    )
+    return "\n".join((f"$ {step.command}", *difflib.unified_diff(step.expected, printed, "expected", "printed")))

@@ -69,8 +69,7 @@ def hostile_store(root: Path, texts: Iterable[str]) -> Path:
     for text in texts:
         raw = text.encode("utf-8", "surrogateescape")
         items = b"\x02".join(
-            [name.encode() + b"\x01" + raw for name in NAMES]
-            + [raw + b"\x01" + raw, b"DELAY\x013", b"REAL_QID\x010"]
+            [name.encode() + b"\x01" + raw for name in NAMES] + [raw + b"\x01" + raw, b"DELAY\x013", b"REAL_QID\x010"]
         )
         for topic in (raw, b"%RETRY%" + raw, b"%DLQ%" + raw, *SYSTEM_TOPICS):
             units = queues.setdefault(topic, [])
@@ -81,11 +80,7 @@ def hostile_store(root: Path, texts: Iterable[str]) -> Path:
             units.append(UNIT.build(dict(zip(names, unit, strict=True))))
     log.write(root / "commitlog")
     for topic, units in queues.items():
-        if (
-            topic
-            and not {b"/", b"\0"} & {topic[i : i + 1] for i in range(len(topic))}
-            and topic not in (b".", b"..")
-        ):
+        if topic and not {b"/", b"\0"} & {topic[i : i + 1] for i in range(len(topic))} and topic not in (b".", b".."):
             folder = root / "consumequeue" / os.fsdecode(topic) / "0"
             folder.mkdir(parents=True)
             (folder / f"{0:020d}").write_bytes(b"".join(units).ljust(QUEUE_FILE_BYTES, b"\0"))

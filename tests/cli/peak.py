@@ -19,9 +19,7 @@ _PEAK = (
 def peak_bytes(*arguments: str, code: int = 0) -> int:
     """That of one command in a process of its own, which ends with an exit code."""
     command = [sys.executable, "-c", _PEAK, sys.executable, "-m", "mqstore", *arguments]
-    done = subprocess.run(
-        command, env=ENVIRONMENT, capture_output=True, text=True, check=True, timeout=1800
-    )
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True, timeout=1800)
     ended, kib = map(int, done.stdout.split())
     assert ended == code, done.stderr
     return kib << 10

@@ -80,9 +80,7 @@ def scenario(name: str) -> Damage:
 
 def mutation(code: str) -> Damage:
     """What breaks an invariant."""
-    return lambda _name, _whole, root: mutations()[code].mutate(
-        root, Random(f"{slices.SEED} advice {code}")
-    )
+    return lambda _name, _whole, root: mutations()[code].mutate(root, Random(f"{slices.SEED} advice {code}"))
 
 
 def check(case: Case, work: Path) -> None:

@@ -84,9 +84,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Any:
         (KeyboardInterrupt(), 130),
     ],
 )
-def test_an_error_is_one_line_and_its_exit_code(
-    failing: Any, error: BaseException, code: int
-) -> None:
+def test_an_error_is_one_line_and_its_exit_code(failing: Any, error: BaseException, code: int) -> None:
     """No traceback, whatever it was."""
     result = failing(error)
     assert result.code == code
@@ -204,9 +202,7 @@ def test_the_log_is_read_before_what_comes_later_is_imported(
     )
     loaded = done.stdout.split()
     assert "mqstore.cli.app" in loaded
-    assert [
-        name for name in loaded if f"{name}.".startswith(tuple(f"{u}." for u in unwanted))
-    ] == []
+    assert [name for name in loaded if f"{name}.".startswith(tuple(f"{u}." for u in unwanted))] == []
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -244,9 +240,7 @@ def test_no_module_of_the_command_line_imports_heavily_at_its_top() -> None:
                 names.append(node.module or "")
             assert {name.partition(".")[0] for name in names}.isdisjoint(HEAVY), path.name
             below = isinstance(node, ast.ImportFrom) and node.level > 1
-            assert not below or path.stem not in LISTED, (
-                f"{path.name} imports {ast.unparse(node)} at its top"
-            )
+            assert not below or path.stem not in LISTED, f"{path.name} imports {ast.unparse(node)} at its top"
 
 
 def test_a_command_is_imported_only_when_it_is_called() -> None:
@@ -280,9 +274,7 @@ def test_rates_that_are_none(failing: Any, text: str) -> None:
     assert "--rate" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("text", "size"), [("4096", 4096), ("64K", 65536), ("10MB", 10 << 20), ("1gib/s", 1 << 30)]
-)
+@pytest.mark.parametrize(("text", "size"), [("4096", 4096), ("64K", 65536), ("10MB", 10 << 20), ("1gib/s", 1 << 30)])
 def test_sizes_with_units(text: str, size: int) -> None:
     """Powers of 1024, whatever the unit is called."""
     assert options.parse_bytes(text) == size

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from mqstore.store.put.new_message import NewMessage
 
 CLEAN = "5.5.1-combine-same"
-SMALL = BrokerConfig().with_set(
-    ["mappedFileSizeCommitLog=262144", "maxHashSlotNum=100", "maxIndexNum=400"]
-)
+SMALL = BrokerConfig().with_set(["mappedFileSizeCommitLog=262144", "maxHashSlotNum=100", "maxIndexNum=400"])
 Look = Callable[["Screen"], Awaitable[None]]
 
 

@@ -79,8 +79,7 @@ def check(name: str, how: str, tmp_path: Path) -> None:
             if not (plain / question[1]).is_dir():
                 continue
             expected, found = (
-                without_bytes(answer(root, question, chosen))
-                for root, chosen in zip(roots, sets, strict=True)
+                without_bytes(answer(root, question, chosen)) for root, chosen in zip(roots, sets, strict=True)
             )
             assert found == expected, (name, how, question)
 
@@ -182,9 +181,7 @@ def test_no_room_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
     result = run_here(["dump", str(packed)])
     assert result.code == 5
-    assert result.stderr.startswith(
-        f"mqstore: cannot decompress (No such file or directory): {packed}"
-    )
+    assert result.stderr.startswith(f"mqstore: cannot decompress (No such file or directory): {packed}")
     assert "TMPDIR" in result.stderr
 
 

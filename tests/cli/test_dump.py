@@ -20,11 +20,7 @@ from .datadriven import run_here
 from .peak import ENVIRONMENT
 
 STORE = "5.3.3-clean"
-KEY = next(
-    m["properties"]["KEYS"].split(" ")[0]
-    for m in stores.messages(STORE)
-    if "KEYS" in m["properties"]
-)
+KEY = next(m["properties"]["KEYS"].split(" ")[0] for m in stores.messages(STORE) if "KEYS" in m["properties"])
 
 
 @pytest.fixture(scope="module")
@@ -124,9 +120,7 @@ def test_raw_bodies_are_the_stored_bytes(store: Path) -> None:
     import base64
     import hashlib
 
-    for ours, truth in zip(
-        (r for r in dump(store, "--raw") if r["type"] == "message"), _messages(), strict=True
-    ):
+    for ours, truth in zip((r for r in dump(store, "--raw") if r["type"] == "message"), _messages(), strict=True):
         stored = base64.b64decode(ours["body_base64"])
         assert ours["raw"] is True
         assert hashlib.sha1(stored).hexdigest() == truth["body_sha1"]
@@ -164,9 +158,7 @@ def test_places_and_bytes_of_dledger_entries(tmp_path: Path) -> None:
     store = stores.unpack("5.3.3-dledger", tmp_path)
     offsets = [m["physical_offset"] for m in stores.messages("5.3.3-dledger")]
     for number in (0, 3, len(offsets) - 1):
-        assert _offsets(dump(store, "--at", str(offsets[number]), "--count", "1")) == [
-            offsets[number]
-        ]
+        assert _offsets(dump(store, "--at", str(offsets[number]), "--count", "1")) == [offsets[number]]
     shown = run_here(["dump", str(store), "--at", str(offsets[3]), "--hex", "--count", "2"]).stdout
     assert f"DLedger entry at {offsets[3] - 48}, 48 bytes" in shown
     assert f"message at {offsets[3]}" in shown

@@ -28,8 +28,7 @@ def test_every_unit_has_its_ext_unit(name: str, tmp_path: Path) -> None:
     root = stores.unpack(name, tmp_path)
     tags = {m["physical_offset"]: m["properties"].get("TAGS") for m in stores.messages(name)}
     bit_maps = {
-        (unit["topic"], unit["queue_id"], unit["address"]): unit["bit_map"]
-        for unit in units(root / "consumequeue_ext")
+        (unit["topic"], unit["queue_id"], unit["address"]): unit["bit_map"] for unit in units(root / "consumequeue_ext")
     }
     seen = 0
     for unit in units(root / "consumequeue"):

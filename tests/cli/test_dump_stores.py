@@ -148,9 +148,7 @@ def test_dump_is_the_truth(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", pick([n for n in (*stores.ALL, *stores.OF_TODAY) if n not in FAST], "dump stores")
-)
+@pytest.mark.parametrize("name", pick([n for n in (*stores.ALL, *stores.OF_TODAY) if n not in FAST], "dump stores"))
 def test_dump_is_the_truth_of_all_stores(name: str, tmp_path: Path) -> None:
     """Those that are not copied into tests/."""
     check(name, tmp_path)

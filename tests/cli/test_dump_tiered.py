@@ -57,11 +57,7 @@ def test_an_end_that_is_not_that_of_the_items(tmp_path: Path) -> None:
         at = offset_of(HEADER, "end_timestamp")
         path.write_bytes(whole[:at] + end + whole[at + len(end) :])
         dumped = run_here(["dump", str(path), "--format", "ndjson"])
-        reasons = [
-            row["reason"]
-            for row in map(json.loads, dumped.stdout.splitlines())
-            if row["type"] == "damage"
-        ]
+        reasons = [row["reason"] for row in map(json.loads, dumped.stdout.splitlines()) if row["type"] == "damage"]
         assert [said in reason for reason in reasons] == [True] * bool(said)
         shown = json.loads(run_here(["inspect", str(path), "--format", "json"]).stdout)
         assert shown["damaged_bytes"] == (HEADER_BYTES if said else 0), shown

@@ -130,9 +130,7 @@ def test_verify_makes_a_finding_of_it(store: Path, tmp_path: Path) -> None:
     assert {(row["path"], row["offset"]) for row in found} == {(str(b.path), b.offset) for b in bad}
     assert all(row["severity"] == "fatal" and "mqstore salvage" in row["repair"] for row in found)
     codes = {row["code"] for row in answer.rows if "code" in row and row["severity"] != "info"}
-    assert codes <= {"I-015", "I-031", "I-042"}, (
-        "nothing is told of units and items nobody has read"
-    )
+    assert codes <= {"I-015", "I-031", "I-042"}, "nothing is told of units and items nobody has read"
     assert answer.rows[-1]["status"] == "damaged" and answer.code == 1
 
 
@@ -239,9 +237,7 @@ def test_slots_of_the_wheel_behind_it_are_read(with_timer: Path, tmp_path: Path)
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["topics.json", "timermetrics", "timercheck"])
-def test_a_file_of_config_is_named_and_the_store_described(
-    with_timer: Path, tmp_path: Path, name: str
-) -> None:
+def test_a_file_of_config_is_named_and_the_store_described(with_timer: Path, tmp_path: Path, name: str) -> None:
     path, root = with_timer / "config" / name, str(with_timer)
     commands = [["inspect", root], ["verify", root], ["recover", root], ["repair", root, "--all"]]
     seen, checked, *planned = run(commands, [Bad(path, 0, PAGE)], tmp_path)

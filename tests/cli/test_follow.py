@@ -43,9 +43,7 @@ def _watches(pid: int) -> bool:
 def put(root: Path, first: int, count: int) -> None:
     """Messages numbered from `first` on."""
     lines = root.parent / "lines"
-    rows = (
-        {"topic": f"T{n % 3}", "body": str(n), "tags": f"t{n % 2}"} for n in range(first, count)
-    )
+    rows = ({"topic": f"T{n % 3}", "body": str(n), "tags": f"t{n % 2}"} for n in range(first, count))
     lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
     said = run_here(["put", str(root), "--from", str(lines), *SIZES])
     assert said.code == 0, said.stderr
@@ -63,9 +61,7 @@ def check_all_come(root: Path, count: int) -> None:
     put(root, 10, 10 + count)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0 and err == b""
-    assert [json.loads(line)["body"] for line in out.splitlines()] == [
-        str(number) for number in range(10, 10 + count)
-    ]
+    assert [json.loads(line)["body"] for line in out.splitlines()] == [str(number) for number in range(10, 10 + count)]
 
 
 def test_all_come(root: Path) -> None:

@@ -151,9 +151,7 @@ def test_topics_by_pattern(root: Path, known: list[Record]) -> None:
     assert offsets(root, "--topic", "o*", "--queue", "1", "--count", "2") == queue[:2]
     keyed = next(r for r in known if r["topic"] == "orders" and "KEYS" in r["properties"])
     key = keyed["properties"]["KEYS"].split(" ")[0]
-    assert offsets(root, "--topic", "o*", "--key", key) == offsets(
-        root, "--topic", "orders", "--key", key
-    )
+    assert offsets(root, "--topic", "o*", "--key", key) == offsets(root, "--topic", "orders", "--key", key)
     assert get(root, "--topic", "x*").code == 1
 
 
@@ -162,11 +160,7 @@ def test_tag_and_grep(root: Path, known: list[Record]) -> None:
     assert offsets(root, "--tag", "TagB") == expected
     found = records(root, "--topic", "orders", "--grep", r"^hello #\d+$")
     assert found and all(re.fullmatch(r"hello #\d+", r["body"]) for r in found)
-    assert found == [
-        r
-        for r in records(root, "--topic", "orders")
-        if re.fullmatch(r"hello #\d+", r.get("body", ""))
-    ]
+    assert found == [r for r in records(root, "--topic", "orders") if re.fullmatch(r"hello #\d+", r.get("body", ""))]
 
 
 def test_compressed_bodies_come_out_decompressed(root: Path, known: list[Record]) -> None:

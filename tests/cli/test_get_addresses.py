@@ -78,9 +78,7 @@ def test_one_answer_each_in_order(root: Path, known: list[Record]) -> None:
             assert answer["reason"] in ("no record begins here", "no such topic: nope")
     missing = expected.count(None)
     assert result.code == 1
-    assert result.stderr == (
-        f"mqstore: {missing} addresses have no message, of {len(expected)}: {root}\n"
-    )
+    assert result.stderr == (f"mqstore: {missing} addresses have no message, of {len(expected)}: {root}\n")
 
 
 def test_every_format(root: Path, known: list[Record]) -> None:
@@ -180,9 +178,7 @@ def test_raw_bodies(root: Path, known: list[Record]) -> None:
 def test_answers_come_as_the_lines_do(root: Path, known: list[Record]) -> None:
     """Whoever asks one by one through pipes gets each answer before asking on."""
     command = [sys.executable, "-m", "mqstore", "get", str(root), "--addresses", "-"]
-    with subprocess.Popen(
-        [*command, "--format", "ndjson"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as running:
+    with subprocess.Popen([*command, "--format", "ndjson"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         assert running.stdin and running.stdout
         for record in known[:5]:
             running.stdin.write(f"{record['offset_msg_id']}\n".encode())
@@ -197,8 +193,7 @@ def test_answers_come_as_the_lines_do(root: Path, known: list[Record]) -> None:
 def test_answers_of_put_are_addresses(root: Path, tmp_path: Path) -> None:
     """And so are the records of dump and get."""
     answers = [
-        run_here(["put", str(root), "orders", f"number {n}", "--format", "ndjson"]).stdout.strip()
-        for n in range(3)
+        run_here(["put", str(root), "orders", f"number {n}", "--format", "ndjson"]).stdout.strip() for n in range(3)
     ]
     found = get(root, answers, "--format", "body")
     assert (found.code, found.stdout) == (0, "number 0number 1number 2")

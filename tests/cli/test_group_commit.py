@@ -89,18 +89,13 @@ def test_no_answer_before_its_fsync(
 
 
 @pytest.mark.parametrize("fail_at", [1, 40])
-def test_a_flush_that_fails_is_no_answer(
-    fail_at: int, watched: WatchedFiles, tmp_path: Path
-) -> None:
+def test_a_flush_that_fails_is_no_answer(fail_at: int, watched: WatchedFiles, tmp_path: Path) -> None:
     watched._fail_at = fail_at
     (tmp_path / "in").write_text("".join(line(n, body="x" * 500) for n in range(1000)))
     words = ["--from", str(tmp_path / "in"), "--flush", "sync", "--format", "ndjson", *SMALL]
     result = run_here(["put", str(tmp_path / "new"), *words])
     assert result.code == 5 and "cannot flush" in result.stderr
-    ends = [
-        row["physical_offset"] + row["total_size"]
-        for row in map(json.loads, result.stdout.splitlines())
-    ]
+    ends = [row["physical_offset"] + row["total_size"] for row in map(json.loads, result.stdout.splitlines())]
     assert max(ends, default=0) <= watched.flushed
     assert (tmp_path / "new" / "abort").exists()
 

@@ -55,11 +55,7 @@ def reading_commands(root: Path) -> list[list[str]]:
         ["trace", store, "0", "--group", FORMULAS[0]],
         ["trace", store, f"no such {TEXTS[0]}"],
         ["inspect", f"{store}/config"],
-        *(
-            [command, str(path)]
-            for command in ("dump", "inspect")
-            for path in sorted((root / "config").iterdir())
-        ),
+        *([command, str(path)] for command in ("dump", "inspect") for path in sorted((root / "config").iterdir())),
         ["recover", store],
         ["dump", f"{store}/{TEXTS[0]}"],
         ["get", store, "--fields", TEXTS[0], "--at", "0"],
@@ -81,14 +77,10 @@ def test_texts_of_a_store_reach_no_terminal_and_no_spreadsheet(texts: Path, form
 
 def test_all_hostile_texts_are_shown(texts: Path) -> None:
     """Escaped is not left out."""
-    rows = [
-        json.loads(line) for line in mq("dump", texts, "--format", "ndjson").stdout.splitlines()
-    ]
+    rows = [json.loads(line) for line in mq("dump", texts, "--format", "ndjson").stdout.splitlines()]
     shown = {row["topic"] for row in rows}
     for text in (*TEXTS, *FORMULAS):
-        assert text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") in shown or (
-            text in shown
-        ), text
+        assert text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") in shown or (text in shown), text
 
 
 def on_terminal(command: list[str]) -> str:

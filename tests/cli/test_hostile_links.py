@@ -38,12 +38,7 @@ def store_in(tmp_path: Path, name: str) -> Path:
 def options(name: str, root: Path) -> list[str]:
     """The sizes of that store. Its log stands where the store itself says."""
     settings = stores.config_set(name, root)
-    return [
-        word
-        for setting in settings
-        if not setting.startswith("storePath")
-        for word in ("--set", setting)
-    ]
+    return [word for setting in settings if not setting.startswith("storePath") for word in ("--set", setting)]
 
 
 def outside(tmp_path: Path) -> dict[str, Any]:

@@ -212,9 +212,7 @@ def test_a_bomb_is_shown_as_stored(name: str, tmp_path: Path) -> None:
     ]
     (answers,) = run_limited([Job([[*each, *SMALL] for each in words])], MEGABYTES)
     assert [code for code, _ in answers] == [0, 0, 0, 0, 0, 0, 1, 0, 0], answers
-    row = json.loads(
-        mq("get", store, "--at", "0", "--format", "ndjson", *SMALL, sizes=False).stdout
-    )
+    row = json.loads(mq("get", store, "--at", "0", "--format", "ndjson", *SMALL, sizes=False).stdout)
     assert "body_error" in row or name == "wide zstd", row
     stored = base64.b64decode(row["body_base64"]) if "body_base64" in row else row["body"].encode()
     assert stored in (body, b"small")

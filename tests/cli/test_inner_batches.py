@@ -93,9 +93,7 @@ def test_some_of_a_batch_are_joined(root: Path, tmp_path: Path) -> None:
     put(tmp_path / "new", lines, NAME)
     found = rows("dump", tmp_path / "new")
     same = ("topic", "queue_id", "body", "properties", "flag", "unique_key", "born_timestamp")
-    assert [{n: row.get(n) for n in same} for row in found] == [
-        {n: row.get(n) for n in same} for row in some
-    ]
+    assert [{n: row.get(n) for n in same} for row in found] == [{n: row.get(n) for n in same} for row in some]
     sizes = [row["batch_size"] for row in found if "batch_size" in row]
     assert sizes and sizes != [row["batch_size"] for row in some if "batch_size" in row]
     assert run_here(["verify", str(tmp_path / "new"), *SIZES]).code == 0
@@ -145,15 +143,8 @@ def test_portions_may_end_anywhere(sizes: list[int], cuts: set[int]) -> None:
     lines = [Line(n, row) for n, row in enumerate(inner_rows(sizes), 1)]
     bounds = [0, *sorted(c for c in cuts if c < len(lines)), len(lines)]
     portions = [lines[begin:end] for begin, end in pairwise(bounds) if end > begin]
-    found = [
-        line.record
-        for portion in joined(portions)
-        if not isinstance(portion, Rows)
-        for line in portion
-    ]
-    assert [row.get("flag") for row in found] == [
-        at if size else None for at, size in enumerate(sizes)
-    ]
+    found = [line.record for portion in joined(portions) if not isinstance(portion, Rows) for line in portion]
+    assert [row.get("flag") for row in found] == [at if size else None for at, size in enumerate(sizes)]
     assert [len(row.get("inner_messages", ())) for row in found] == sizes
 
 
@@ -225,13 +216,9 @@ def test_addresses(root: Path, tmp_path: Path) -> None:
     ):
         lines.write_text("\n".join(words))
         found = rows("get", root, "--addresses", lines)
-        assert [{**row, "found_by": 0} for row in found] == [
-            {**row, "found_by": 0} for row in asked
-        ]
+        assert [{**row, "found_by": 0} for row in found] == [{**row, "found_by": 0} for row in asked]
     lines.write_text(f"{AT}\n{ID}\n{KEY}")
-    assert [row.get("inner_number") for row in rows("get", root, "--addresses", lines)] == [
-        *(None, None, 1)
-    ]
+    assert [row.get("inner_number") for row in rows("get", root, "--addresses", lines)] == [*(None, None, 1)]
     whole = rows("get", root, "--addresses", lines, "--raw")
     assert [row["physical_offset"] for row in whole] == [AT] * 3
     assert not any("inner_number" in row for row in whole)
@@ -239,9 +226,7 @@ def test_addresses(root: Path, tmp_path: Path) -> None:
 
 def test_follow(root: Path) -> None:
     """With --since those of before come first."""
-    found = rows(
-        *("get", root, "--follow", "--since", "1", "--topic", "BatchTopic"), "--limit", "7"
-    )
+    found = rows(*("get", root, "--follow", "--since", "1", "--topic", "BatchTopic"), "--limit", "7")
     assert [row["queue_offset"] for row in found] == [
         row["queue_offset"] for row in rows("get", root, "--topic", "BatchTopic", "--limit", "7")
     ]

@@ -17,9 +17,7 @@ from .datadriven import run_here
 from .held import held
 
 CLEAN = tuple(
-    name
-    for name in stores.NAMES
-    if stores.truth(name)["expected_verdict"] == "clean" and "-killed" not in name
+    name for name in stores.NAMES if stores.truth(name)["expected_verdict"] == "clean" and "-killed" not in name
 )
 GENERATION = {"4.3.1": "4.3", "4.9.7": "4.9", "5.1.4": "5.1", "5.3.3": "5.3", "5.5.0": "5.5"}
 QUEUES_ELSEWHERE = ("rocksdb", "batchcq", "compaction")
@@ -81,9 +79,7 @@ def test_log_and_queues_of_clean_stores(name: str, tmp_path: Path) -> None:
             }
             for queue in found["queues"]
         }
-        expected = {
-            q: o for q, o in truth["queues"].items() if q.count("/") == 1 or o["max_offset"]
-        }
+        expected = {q: o for q, o in truth["queues"].items() if q.count("/") == 1 or o["max_offset"]}
         assert queues == expected
 
 

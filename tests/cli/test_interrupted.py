@@ -20,9 +20,7 @@ from .. import stores
 from .at_a_terminal import Terminal
 from .datadriven import run_here
 
-INTERRUPTED = re.compile(
-    r"mqstore: interrupted, (reading|reading the log|copying|searching): .+ of "
-)
+INTERRUPTED = re.compile(r"mqstore: interrupted, (reading|reading the log|copying|searching): .+ of ")
 PRESSED = (
     "import os, signal\n"
     "from mqstore.cli import app, progress\n"
@@ -117,9 +115,7 @@ def test_a_device_is_written_to() -> None:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize(
-    "line", ["dump S -o F", "recover S -o F", "damage S --to C --scenario killed -o F"]
-)
+@pytest.mark.parametrize("line", ["dump S -o F", "recover S -o F", "damage S --to C --scenario killed -o F"])
 def test_how_far_it_came(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bytes that were read, of all, and 130; the file is not there."""
     monkeypatch.chdir(tmp_path)

@@ -65,9 +65,7 @@ def test_help_has_the_own_options_first(command: Any) -> None:
     text = run_here([*command.name.split()[1:], "--help"]).stdout
     own, _, common = text.partition("\nCommon options:\n")
     for option in command.options:
-        section = (
-            common if option.shared or "--help" in option.names else own.split("\nOptions:")[-1]
-        )
+        section = common if option.shared or "--help" in option.names else own.split("\nOptions:")[-1]
         assert re.search(rf"^ .*{option.names[-1]}\b", section, re.MULTILINE), option.names
 
 
@@ -103,10 +101,7 @@ def test_the_manual_of_the_formats_has_every_field() -> None:
 def _bash_completions(line: str) -> list[str]:
     """What bash offers at the end of a line."""
     words = line.split(" ")
-    script = (
-        'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($#-1)); '
-        '_mqstore; printf "%s\\n" "${COMPREPLY[@]}"'
-    )
+    script = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($#-1)); _mqstore; printf "%s\\n" "${COMPREPLY[@]}"'
     done = subprocess.run(
         ["bash", "-c", script, "bash", str(ROOT / "completions" / "bash" / "mqstore"), *words],
         capture_output=True,
@@ -126,9 +121,7 @@ def test_bash_completes_commands_options_and_values() -> None:
     assert "--apply" not in _bash_completions("mqstore dump --")
 
 
-@pytest.mark.parametrize(
-    ("shell", "script"), [("zsh", "zsh/_mqstore"), ("fish", "fish/mqstore.fish")]
-)
+@pytest.mark.parametrize(("shell", "script"), [("zsh", "zsh/_mqstore"), ("fish", "fish/mqstore.fish")])
 def test_scripts_name_every_command_and_option(shell: str, script: str) -> None:
     """And parse, where the shell is there."""
     path = ROOT / "completions" / script

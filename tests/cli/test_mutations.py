@@ -41,9 +41,7 @@ class Patient:
             if path.is_file() and path.relative_to(self.root).parts[0] in _PARTS
             if path.stat().st_size < 1 << 20
         )
-        self.messages = {
-            row.get("position", row["physical_offset"]) for row in stores.messages(name)
-        }
+        self.messages = {row.get("position", row["physical_offset"]) for row in stores.messages(name)}
         self._whole: dict[Path, bytes] = {}
 
     def hurt(self, count: int) -> list[Path]:

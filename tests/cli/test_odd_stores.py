@@ -51,9 +51,7 @@ def check_answers(name: str, root: Path, *options: str) -> None:
     for record in (known[0], known[len(known) // 2], known[-1]):
         position = record["physical_offset"]
         assert offsets("get", store, "--at", str(position), *options) == [position]
-        assert offsets("get", store, "--message-id", record["offset_msg_id"], *options) == [
-            position
-        ]
+        assert offsets("get", store, "--message-id", record["offset_msg_id"], *options) == [position]
         assert position in offsets("get", store, "--topic", record["topic"], *options)
         if unique_key := record["properties"].get("UNIQ_KEY"):
             assert position in offsets("get", store, "--unique-key", unique_key, *options)
@@ -196,9 +194,7 @@ def recycle(root: Path) -> int:
 
 
 @pytest.mark.parametrize("name", ["5.3.3-killed", "4.9.7-killed", "5.1.4-killed"])
-def test_old_records_in_recycled_files_are_stale(
-    name: str, store: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_old_records_in_recycled_files_are_stale(name: str, store: Callable[[str], Path], tmp_path: Path) -> None:
     root = store(name)
     known = [r["physical_offset"] for r in messages(name)]
     times = [r["store_timestamp"] for r in messages(name)]
@@ -304,9 +300,7 @@ def test_one_file_anywhere(name: str, tmp_path: Path) -> None:
     index = next(iter(sorted((root / "index").iterdir())))
     copy = tmp_path / "an index"
     shutil.copy(index, copy)
-    assert [r | {"file": index.name} for r in records("dump", str(copy))] == records(
-        "dump", str(index)
-    )
+    assert [r | {"file": index.name} for r in records("dump", str(copy))] == records("dump", str(index))
     for kind in ("a queue", "an index"):
         [described] = records("inspect", str(tmp_path / kind))
         assert described["kind"] == {"a queue": "consume-queue", "an index": "index-file"}[kind]

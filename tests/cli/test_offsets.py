@@ -1,4 +1,6 @@
-"""`offsets` and `stats --expires`: what they print is what the schemas say, of compressed copies and many queues too."""
+"""`offsets` and `stats --expires`: what they print is what the schemas say, of compressed copies and many queues
+too.
+"""
 
 from __future__ import annotations
 
@@ -139,9 +141,7 @@ def test_a_group_that_is_not_there_and_one_without_a_name(tmp_path: Path) -> Non
     [("--by", "topic"), ("--top", "1"), ("--since", "-1d"), ("--until", "now"), ("--partial",)],
     ids=" ".join,
 )
-def test_what_another_answer_does_not_take(
-    answer: str, words: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_what_another_answer_does_not_take(answer: str, words: tuple[str, ...], tmp_path: Path) -> None:
     done = run_here(["stats", str(tmp_path), answer, *words])
     assert (done.code, f"{words[0]} does not go with {answer}" in done.stderr) == (2, True)
 

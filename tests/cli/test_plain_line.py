@@ -59,9 +59,7 @@ def _examples() -> Iterator[tuple[str, list[str]]]:
     for name, function in FUNCTIONS.items():
         for line in (function.__doc__ or "").splitlines():
             if line.strip().startswith("mqstore "):
-                words = list(
-                    itertools.takewhile(lambda w: w not in ("|", ">", "<"), shlex.split(line))
-                )
+                words = list(itertools.takewhile(lambda w: w not in ("|", ">", "<"), shlex.split(line)))
                 yield name, words[1 + len(name.split()) :]
 
 

@@ -30,8 +30,7 @@ def layout(tmp_path: Path) -> Layout:
 )
 def test_numbers_of_like_steps_add_up(layout: Layout, reasons: list[str], told: str) -> None:
     edits = [
-        Edit("write", str(layout.root / f"f{number}"), reason, ("I-070",))
-        for number, reason in enumerate(reasons)
+        Edit("write", str(layout.root / f"f{number}"), reason, ("I-070",)) for number, reason in enumerate(reasons)
     ]
     first, *_ = steps_text(edits, layout, one_by_one=False)
     assert first == f"  write    {told}"

@@ -139,9 +139,7 @@ def test_as_takes_every_kind() -> None:
     assert {*KINDS, "store"} == {kind.value for kind in KindName}
 
 
-def test_a_log_is_read_from_its_first_file_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_is_read_from_its_first_file_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where earlier files have expired the bar begins empty, too."""
     root = stores.unpack("5.3.3-clean", tmp_path)
     first = root / "commitlog" / f"{0:020}"

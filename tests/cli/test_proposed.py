@@ -107,10 +107,7 @@ def check(case: Case, work: Path) -> None:
 
 FAST = [
     *(Case(m.stores[0], code, mutation(code)) for code, m in list(mutations().items())[::40]),
-    *(
-        Case(DEFAULT, name, scenario(name))
-        for name in ("index-endless", "queue-order", "stray-file")
-    ),
+    *(Case(DEFAULT, name, scenario(name)) for name in ("index-endless", "queue-order", "stray-file")),
     Case(DEFAULT, "I-049", mutation("I-045")),
     Case("5.3.3-timer-clean", "queue-order", scenario("queue-order")),
 ]

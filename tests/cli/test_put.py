@@ -52,12 +52,7 @@ def process(*words: str | Path, stdin: int | None = subprocess.PIPE) -> subproce
 
 def config_of(name: str, root: Path) -> list[str]:
     """Sizes of a store, as options for one that is rebuilt."""
-    return [
-        word
-        for setting in stores.config_set(name, root)
-        if "Path" not in setting
-        for word in ("--set", setting)
-    ]
+    return [word for setting in stores.config_set(name, root) if "Path" not in setting for word in ("--set", setting)]
 
 
 def given(row: Row) -> Row:
@@ -116,9 +111,7 @@ def test_where_a_body_comes_from(tmp_path: Path) -> None:
     (tmp_path / "body").write_bytes(bytes(range(256)))
     root = tmp_path / "store"
     mqstore("put", root, "T", "--body-file", tmp_path / "body")
-    done = subprocess.run(
-        [sys.executable, "-m", "mqstore", "put", str(root), "T"], input=b"from stdin", check=True
-    )
+    done = subprocess.run([sys.executable, "-m", "mqstore", "put", str(root), "T"], input=b"from stdin", check=True)
     assert done.returncode == 0
     first, second = mqstore("dump", root)
     assert base64.b64decode(first["body_base64"]) == bytes(range(256))
@@ -158,11 +151,7 @@ def test_a_raw_round_trip_gives_the_same_bytes(name: str, tmp_path: Path) -> Non
     assert ("left out" in result.stderr) == ('"blank"' in dumped.read_text())
     for part in ("commitlog", "consumequeue"):
         files = [
-            {
-                str(p.relative_to(d / part)): p.read_bytes()
-                for p in (d / part).rglob("*0*")
-                if p.is_file()
-            }
+            {str(p.relative_to(d / part)): p.read_bytes() for p in (d / part).rglob("*0*") if p.is_file()}
             for d in (root, tmp_path / "again")
         ]
         assert files[0] == files[1]
@@ -392,9 +381,7 @@ def test_a_transaction_from_its_beginning_to_its_end(tmp_path: Path) -> None:
         (["--transaction", "rollback", "--half", "A"], 5, "no such directory"),
     ],
 )
-def test_transactions_without_sense(
-    words: list[str], code: int, message: str, tmp_path: Path
-) -> None:
+def test_transactions_without_sense(words: list[str], code: int, message: str, tmp_path: Path) -> None:
     root = tmp_path / "store"
     said = run_here(["put", str(root), *words])
     assert message in said.stderr

@@ -93,9 +93,7 @@ def by_lines(found: list[Row], tmp_path: Path, *words: str) -> list[Row]:
 @pytest.mark.parametrize("properties", ["map", "struct", "json"])
 @pytest.mark.parametrize("name", ["in.parquet", "in.arrow", "stream.arrow"])
 @pytest.mark.parametrize("version", ["4.9", "5.5"])
-def test_columns_are_as_good_as_lines(
-    name: str, properties: str, version: str, tmp_path: Path
-) -> None:
+def test_columns_are_as_good_as_lines(name: str, properties: str, version: str, tmp_path: Path) -> None:
     found = messages(200)
     source = write(table_of(found, properties), tmp_path / name)
     words = ("--keep-times", "--as-broker", version)
@@ -269,9 +267,7 @@ def test_resume_puts_what_is_missing(name: str, tmp_path: Path) -> None:
             path.write_text("".join(json.dumps(row) + "\n" for row in part))
     root = tmp_path / "new"
     mqstore("put", root, "--from", first)
-    result = run_here(
-        ["put", str(root), "--from", str(tmp_path / name), "--resume", "--no-answers"]
-    )
+    result = run_here(["put", str(root), "--from", str(tmp_path / name), "--resume", "--no-answers"])
     assert (result.code, result.stdout) == (0, "")
     assert "60 messages left out: the store has them already" in result.stderr
     assert [row["body"] for row in stored(root)] == [row["body"] for row in found]

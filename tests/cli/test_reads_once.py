@@ -15,9 +15,7 @@ from .datadriven import run_here
 
 
 @pytest.mark.parametrize("command", ["inspect", "verify", "recover", "repair"])
-def test_generation_and_wheel(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_generation_and_wheel(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = stores.unpack("5.5.0-timer-killed", tmp_path)
     guesses = Mock(side_effect=generation._Evidence)
     wheels = Mock(side_effect=read.timer_wheel)

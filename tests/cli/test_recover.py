@@ -69,9 +69,7 @@ def test_the_exit_code_without_apply(kind: str, code: int, tmp_path: Path) -> No
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize(
-    ("kind", "code"), [("abort_toggled", 0), ("cq_queue_missing", 0), ("body_crc_middle", 1)]
-)
+@pytest.mark.parametrize(("kind", "code"), [("abort_toggled", 0), ("cq_queue_missing", 0), ("body_crc_middle", 1)])
 def test_the_exit_code_of_apply(kind: str, code: int, tmp_path: Path) -> None:
     root, options = of_case(kind, tmp_path)
     record = answer(str(root), *options, "--apply", "--yes", code=code)
@@ -159,9 +157,7 @@ def test_files_of_another_size_than_the_configuration_says(tmp_path: Path) -> No
     assert "mappedFileSizeConsumeQueue" in result.stderr
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in ("4.3.1-killed", "5.5.0-killed-bit") if n in stores.NAMES]
-)
+@pytest.mark.parametrize("name", [n for n in ("4.3.1-killed", "5.5.0-killed-bit") if n in stores.NAMES])
 def test_several_generations_fit(name: str, tmp_path: Path) -> None:
     root = stores.unpack(name, tmp_path)
     result = run_here(["recover", str(root), *_sizes(name, root), "--format", "json"])
@@ -310,9 +306,7 @@ def test_a_configuration_that_does_not_suit_the_store(tmp_path: Path) -> None:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize(("command", "passes"), [("recover", 1), ("repair", 2)])
-def test_the_rate_limits_reading(
-    command: str, passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_rate_limits_reading(command: str, passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where another process verifies beside, each has its share."""
     waited: list[float] = []
     rest = time.sleep

@@ -42,9 +42,7 @@ def timers(root: Path, options: list[str], code: int) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.parametrize(
-    "kind", ["wheel_missing", pytest.param("wheel_empty", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("kind", ["wheel_missing", pytest.param("wheel_empty", marks=pytest.mark.slow)])
 def test_a_lost_wheel_is_made_anew(kind: str, tmp_path: Path) -> None:
     """B33: the command that the first line names brings all of them back."""
     root, options = of_case(kind, tmp_path)

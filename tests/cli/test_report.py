@@ -174,9 +174,7 @@ def test_a_page_into_a_pipe(tmp_path: Path) -> None:
     harmless(done.stdout.decode())
 
 
-def test_without_jinja_it_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_jinja_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     result = run_here(["report", str(tmp_path), "--to", str(tmp_path / "page.html")])
     assert result.code == 5

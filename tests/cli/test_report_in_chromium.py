@@ -76,8 +76,7 @@ def test_it_prints_on_a4(page: Page, file: Path) -> None:
     page.open(file, 800)
     pdf = page.printed()
     sizes = {
-        tuple(float(number) for number in found)
-        for found in re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", pdf)
+        tuple(float(number) for number in found) for found in re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", pdf)
     }
     ((width, height),) = sizes
     assert abs(width - 595.3) < 1 and abs(height - 841.9) < 1  # 210 mm, 297 mm
@@ -98,9 +97,7 @@ def test_hostile_texts_do_nothing(page: Page, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_policy_forbids_what_a_template_might_let_through(
-    page: Page, file: Path, tmp_path: Path
-) -> None:
+def test_the_policy_forbids_what_a_template_might_let_through(page: Page, file: Path, tmp_path: Path) -> None:
     """The page itself holds scripts, styles and requests back."""
     told = file.read_text(encoding="utf-8")
     spoiled = tmp_path / "spoiled.html"

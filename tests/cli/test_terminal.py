@@ -122,21 +122,15 @@ def test_times_that_no_calendar_has_stay_numbers(epoch_ms: int) -> None:
 
 def test_sizes_for_people() -> None:
     """Powers of 1024, one digit."""
-    assert [bytes_text(n) for n in (1023, 1024, 1 << 40, 1 << 51)] == [
-        *("1023 B", "1.0 KiB", "1.0 TiB", "2.0 PiB")
-    ]
+    assert [bytes_text(n) for n in (1023, 1024, 1 << 40, 1 << 51)] == [*("1023 B", "1.0 KiB", "1.0 TiB", "2.0 PiB")]
 
 
 COLOURS = re.compile(r"\x1b\[\d+m")
 PAGE = "s: Do not start: x\n\nFatal:\n  I-001  a: Fatal:\n\nWarning:\n  I-002  b\n\nWhat now: look\n  c"
 
 
-@pytest.mark.parametrize(
-    ("code", "style"), [(ExitCode.DONE, 32), (ExitCode.UNCLEAN, 33), (ExitCode.NO, 31)]
-)
-def test_verdict_and_severities_have_colour(
-    code: ExitCode, style: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("code", "style"), [(ExitCode.DONE, 32), (ExitCode.UNCLEAN, 33), (ExitCode.NO, 31)])
+def test_verdict_and_severities_have_colour(code: ExitCode, style: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside their words: without colours the page is the same."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("LINES", "40")
@@ -148,9 +142,7 @@ def test_verdict_and_severities_have_colour(
     assert lines[3] == "  I-001  a: Fatal:" and lines[8].startswith("\x1b[1m")
 
 
-@pytest.mark.parametrize(
-    ("columns", "rows", "twice"), [(80, 11, False), (80, 10, True), (9, 12, True)]
-)
+@pytest.mark.parametrize(("columns", "rows", "twice"), [(80, 11, False), (80, 10, True), (9, 12, True)])
 def test_of_a_long_page_the_verdict_is_last_too(
     columns: int, rows: int, twice: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,9 +167,7 @@ def test_of_a_long_page_the_verdict_is_last_too(
         ("verify --output page", {}, False),
     ],
 )
-def test_colours_of_a_command(
-    line: str, environment: dict[str, str], coloured: bool, tmp_path: Path
-) -> None:
+def test_colours_of_a_command(line: str, environment: dict[str, str], coloured: bool, tmp_path: Path) -> None:
     """At a real terminal, unless somebody does not want them; never in a file."""
     root = stores.unpack("4.3.1-killed", tmp_path)
     words = [str(tmp_path / word) if word == "page" else word for word in line.split()]

@@ -34,9 +34,7 @@ def traced(root: Path, *options: str, code: int = 0) -> Result:
 
 def records(root: Path, *options: str) -> list[dict[str, Any]]:
     """What it prints, each as its schema says."""
-    found = [
-        json.loads(l) for l in traced(root, *options, "--format", "ndjson").stdout.splitlines()
-    ]
+    found = [json.loads(l) for l in traced(root, *options, "--format", "ndjson").stdout.splitlines()]
     for record in found:
         assert list(errors(schema_of("trace"), record)) == []
     return found
@@ -137,9 +135,7 @@ def test_what_is_proposed_can_be_pasted(tmp_path: Path) -> None:
                 seen.add(command.split()[1])
     root = stores.unpack("5.3.3-clean", tmp_path / "moved")
     path = root / "config" / "consumerOffset.json"
-    path.write_text(
-        path.read_text().replace('"orders@group-a_tags":{0:23', '"orders@group-a_tags":{0:3')
-    )
+    path.write_text(path.read_text().replace('"orders@group-a_tags":{0:23', '"orders@group-a_tags":{0:3'))
     [record] = records(root, "orders/0/9", "--group", "group-a_tags")
     assert record["groups"][0]["verdict"] == "offset_moved"
     [command] = record["next_commands"]

@@ -15,18 +15,14 @@ TRANSCRIPTS += sorted(path for path in GUIDES.glob("*.md") if path.name != "READ
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.name)
-def test_transcript(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rewrite: bool
-) -> None:
+def test_transcript(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rewrite: bool) -> None:
     """What the commands print is what the transcript says."""
     datadriven.run_transcript(path, datadriven.World(tmp_path, monkeypatch), rewrite)
 
 
 def test_parse_gives_back_what_it_read() -> None:
     """Source lines and expected lines together are the file."""
-    text = (
-        "Comment.\n\n  $ one \\\n  > two\n  out\n    indented\n  2> err\n  [5]\nMore.\n  $ three\n"
-    )
+    text = "Comment.\n\n  $ one \\\n  > two\n  out\n    indented\n  2> err\n  [5]\nMore.\n  $ three\n"
     steps = list(datadriven.parse(text))
     assert [step.command for step in steps] == ["one \\\ntwo", "three"]
     assert steps[0].expected == ["out", "  indented", "2> err", "[5]"]

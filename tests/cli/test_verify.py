@@ -184,9 +184,7 @@ def test_of_a_queue_no_other_is_told(tmp_path: Path) -> None:
     "options",
     [("--only", "index"), ("--topic", "t"), ("--resume", "s"), ("--format", "prometheus")],
 )
-def test_options_of_whole_stores_are_refused_for_a_part(
-    world: Path, options: tuple[str, str]
-) -> None:
+def test_options_of_whole_stores_are_refused_for_a_part(world: Path, options: tuple[str, str]) -> None:
     result = run_here(["verify", str(world / "5.3.3-clean" / "index"), *options])
     assert (result.code, result.stdout) == (2, "")
     assert f"{options[0]}" in result.stderr and str(world / "5.3.3-clean") in result.stderr
@@ -241,9 +239,7 @@ def test_a_strange_path_is_a_good_label(tmp_path: Path) -> None:
 def test_the_page_begins_with_the_verdict(world: Path) -> None:
     store = world / "5.3.3-killed-page"
     lines = run_here(["verify", str(store)]).stdout.splitlines()
-    assert lines[0].startswith(
-        f"{store}: Do not start a broker: a broker 5.3 would lose 36 messages"
-    )
+    assert lines[0].startswith(f"{store}: Do not start a broker: a broker 5.3 would lose 36 messages")
     heads = [line for line in lines if line in ("Fatal:", "Error:", "Warning:", "Info:")]
     assert heads == ["Fatal:", "Error:", "Warning:", "Info:"]
     assert lines[-2].startswith(f"  mqstore recover {store} --apply  # I-022, ")
@@ -319,9 +315,7 @@ if __name__ == "__main__":
         (["--topic", "orders", "--queue", "99"], "it has 0, 1, 2, 3"),
     ],
 )
-def test_a_topic_that_is_not_there_is_not_clean(
-    words: list[str], said: str, tmp_path: Path
-) -> None:
+def test_a_topic_that_is_not_there_is_not_clean(words: list[str], said: str, tmp_path: Path) -> None:
     """Nothing of it would have been looked at."""
     root = stores.unpack("4.9.7-clean", tmp_path)
     result = run_here(["verify", str(root), *words])

@@ -55,9 +55,7 @@ def _in_parts(root: Path, state: Path, cuts: list[int]) -> Verdict:
 def _found(verdict: Verdict) -> set[tuple[object, ...]]:
     """What was found and where, without how findings in a row were cut."""
     return {
-        (f.code, f.severity, f.unclean, f.path, f.topic, f.queue_id)
-        for f in verdict.findings
-        if f.code not in NOT_KEPT
+        (f.code, f.severity, f.unclean, f.path, f.topic, f.queue_id) for f in verdict.findings if f.code not in NOT_KEPT
     }
 
 

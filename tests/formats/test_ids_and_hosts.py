@@ -54,9 +54,7 @@ def test_hosts_as_text(text: str, ip: str, port: int) -> None:
     assert host_of(text) == (bytes.fromhex(ip), port)
 
 
-@pytest.mark.parametrize(
-    "text", ["", ":", "1.2.3.4", "1.2.3.4:", "1.2.3:5", "host:80", "1.2.3.4:2147483648", "::1"]
-)
+@pytest.mark.parametrize("text", ["", ":", "1.2.3.4", "1.2.3.4:", "1.2.3:5", "host:80", "1.2.3.4:2147483648", "::1"])
 def test_what_is_no_host(text: str) -> None:
     if text == "::1":  # an address without a port reads as address `:` and port 1
         text = "[::1]"

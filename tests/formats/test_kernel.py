@@ -42,12 +42,8 @@ WORDS = st.sampled_from(
 )
 TEXTS = st.lists(
     st.one_of(
-        st.lists(st.one_of(WORDS, st.sampled_from([b"\x01", b"\x02", b"\x01", b"\x02"]))).map(
-            b"".join
-        ),
-        st.lists(st.tuples(WORDS, WORDS)).map(
-            lambda items: b"".join(n + b"\x01" + v + b"\x02" for n, v in items)
-        ),
+        st.lists(st.one_of(WORDS, st.sampled_from([b"\x01", b"\x02", b"\x01", b"\x02"]))).map(b"".join),
+        st.lists(st.tuples(WORDS, WORDS)).map(lambda items: b"".join(n + b"\x01" + v + b"\x02" for n, v in items)),
         st.binary(max_size=60),
     ),
     min_size=1,
@@ -107,9 +103,7 @@ def test_names_twice_are_never_missed(texts: list[bytes]) -> None:
         assert other >= one
 
 
-@given(
-    st.lists(st.one_of(st.binary(max_size=300), st.text(max_size=80).map(str.encode)), min_size=1)
-)
+@given(st.lists(st.one_of(st.binary(max_size=300), st.text(max_size=80).map(str.encode)), min_size=1))
 def test_hashes_and_checksums(texts: list[bytes]) -> None:
     column = Ragged.of(texts)
     seeds = np.arange(len(texts), dtype=np.int32) * np.int32(1_000_003)
@@ -179,9 +173,7 @@ def test_numbers_of_unique_keys(texts: list[bytes], times: int) -> None:
 @pytest.mark.parametrize("length", [20, 32, 34, 56])
 def test_keys_that_differ_at_their_end_have_other_numbers(length: int) -> None:
     """Of clients of 5.x, 34 characters, and of IPv6 hosts, 56, the counter comes last."""
-    keys = Ragged.of(
-        [b"7F0000010A2C18B4AAC2".ljust(length - 4, b"0") + b"%04X" % n for n in range(999)]
-    )
+    keys = Ragged.of([b"7F0000010A2C18B4AAC2".ljust(length - 4, b"0") + b"%04X" % n for n in range(999)])
     for numbers in both(lambda: log_order.key_numbers(keys, np.zeros(999, np.int64), [b"T"])):
         assert len(set(numbers.tolist())) == 999
 
@@ -214,15 +206,11 @@ def test_queues_go_on(rows: list[tuple[int, int, int]], begin: list[int]) -> Non
     for queue, number, more in rows:
         ok = ok and number >= 0 and plain[queue] in {-1, number}
         plain[queue] = number + more
-    went = kernel.run(
-        kernel.Operation.GO_ON, (group, value, count, after, first, np.empty_like(group))
-    )
+    went = kernel.run(kernel.Operation.GO_ON, (group, value, count, after, first, np.empty_like(group)))
     assert went == (len(rows) if ok else 0)
     assert after.tolist() == (plain if ok else begin)
     if ok:
-        assert first.tolist() == [
-            next((number for q, number, _ in rows if q == queue), -1) for queue in range(4)
-        ]
+        assert first.tolist() == [next((number for q, number, _ in rows if q == queue), -1) for queue in range(4)]
 
 
 ITEMS = st.lists(st.tuples(st.integers(-1, 9), st.sampled_from([0, 0, 0, 1, -1])), max_size=40)
@@ -291,9 +279,7 @@ def test_lines_of_columns(texts: list[bytes], number: int) -> None:
         made.list(column, b"a")
         made.object(column, b"\x01", b"\x02")
         parts = list(made.parts())
-        return [
-            (part.data[: part.ends.max(initial=0)].tobytes(), part.ends.tolist()) for part in parts
-        ]
+        return [(part.data[: part.ends.max(initial=0)].tobytes(), part.ends.tolist()) for part in parts]
 
     native, plain = both(ask)
     assert native == plain

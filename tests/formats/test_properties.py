@@ -27,13 +27,9 @@ from mqstore.formats.property_columns import Items, ends_with_misnamed_crc_item,
 from tests.slices import examples
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), min_size=1)
-NAMES = st.sampled_from(
-    ["a", "ab", KEYS, TAGS, UNIQ_KEY, "UNIQ_KEYS", "12345678", "123456789", "é"]
-)
+NAMES = st.sampled_from(["a", "ab", KEYS, TAGS, UNIQ_KEY, "UNIQ_KEYS", "12345678", "123456789", "é"])
 #: Texts made of the pieces that matter, in any disorder.
-PIECES = st.sampled_from(
-    [b"\x01", b"\x02", b"a", b"ab", b"KEYS", b"TAGS", b"UNIQ_KEY", b"1234567", b"8", b"\xc3\xa9"]
-)
+PIECES = st.sampled_from([b"\x01", b"\x02", b"a", b"ab", b"KEYS", b"TAGS", b"UNIQ_KEY", b"1234567", b"8", b"\xc3\xa9"])
 TEXTS = st.lists(PIECES, max_size=12).map(b"".join)
 
 
@@ -71,9 +67,7 @@ def test_format_is_the_inverse(properties: dict[str, str], final: bool) -> None:
     assert text.endswith(b"\x02") == (final and bool(properties))
 
 
-@pytest.mark.parametrize(
-    "properties", [{"": "x"}, {"x": ""}, {"a\x01": "b"}, {"a": "b\x02"}, {"a\x02": "b"}]
-)
+@pytest.mark.parametrize("properties", [{"": "x"}, {"x": ""}, {"a\x01": "b"}, {"a": "b\x02"}, {"a\x02": "b"}])
 def test_what_cannot_be_written_is_refused(properties: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="property"):
         format_properties(properties)
@@ -143,9 +137,7 @@ def test_crc_items_with_another_name(rows: list[tuple[bytes, bool, int]]) -> Non
     assert ends_with_misnamed_crc_item(Ragged.of(texts)).tolist() == [*wanted, False]
 
 
-@pytest.mark.parametrize(
-    "digits", [b"", b"1", b"12345678901", b"123456789x", b"9999999999", b"-123456789"]
-)
+@pytest.mark.parametrize("digits", [b"", b"1", b"12345678901", b"123456789x", b"9999999999", b"-123456789"])
 def test_malformed_digits(digits: bytes) -> None:
     assert crc_digits_value(digits) == -1
 
@@ -185,9 +177,7 @@ def answers(items: Items) -> list[list[Any]]:
     st.booleans(),
 )
 @settings(max_examples=examples(40))
-def test_texts_of_few_shapes(
-    shapes: list[bytes], damage: list[tuple[int, int, bytes]], apart: bool
-) -> None:
+def test_texts_of_few_shapes(shapes: list[bytes], damage: list[tuple[int, int, bytes]], apart: bool) -> None:
     """Many texts are answered by their shapes, few are taken apart: the answers are the same."""
     wanted = [shapes[n % len(shapes)] for n in range(300)]
     texts = [shape % ((n,) * shape.count(b"%")) for n, shape in enumerate(wanted)]

@@ -74,9 +74,7 @@ def test_noise_is_no_record(noise: bytes) -> None:
 
 @given(I8, I4, I8)
 def test_units(physical_offset: int, size: int, tags_code: int) -> None:
-    data = consume_queue.UNIT.build(
-        {"physical_offset": physical_offset, "size": size, "tags_code": tags_code}
-    )
+    data = consume_queue.UNIT.build({"physical_offset": physical_offset, "size": size, "tags_code": tags_code})
     assert quick.UNIT.unpack(data) == (physical_offset, size, tags_code)
     assert quick.UNIT.size == quick.UNIT_BYTES == len(data)
     pre_fill = consume_queue.UNIT.build(consume_queue.PRE_FILL)
@@ -121,7 +119,5 @@ def test_what_has_no_plain_steps_is_refused(schema: c.Struct) -> None:
 
 
 def test_padding_and_nested_names() -> None:
-    schema = c.Struct(
-        "a" / c.Int16ub, c.Padding(2), "n" / c.Struct("b" / c.Int8sb, "c" / c.Bytes(3))
-    )
+    schema = c.Struct("a" / c.Int16ub, c.Padding(2), "n" / c.Struct("b" / c.Int8sb, "c" / c.Bytes(3)))
     assert steps_of(schema) == (("fields", ">H2xb3s", ("a", "n.b", "n.c")),)

@@ -234,8 +234,7 @@ def test_records(vector: dict[str, Any]) -> None:
     assert columns.ends[0] == len(data)
     assert {path: columns[path][0] for path in ours} == ours
     as_columns = {
-        path: Ragged.of([value]) if isinstance(value, bytes) else np.array([value])
-        for path, value in ours.items()
+        path: Ragged.of([value]) if isinstance(value, bytes) else np.array([value]) for path, value in ours.items()
     }
     assert encode(MESSAGE, as_columns).buffer.tobytes() == data
     taken = {span.path: span.value for span in spans(MESSAGE, data)}

@@ -54,9 +54,7 @@ def record(data: bytes) -> None:
     found = quick.message(data)
     parsed = parse(MESSAGE, data)
     if found is None:
-        assert (
-            parsed is None or parsed[1] != len(data) or parsed[0]["magic_code"] not in quick.MAGICS
-        )
+        assert parsed is None or parsed[1] != len(data) or parsed[0]["magic_code"] not in quick.MAGICS
         return
     assert parsed is not None
     fields, size = parsed

@@ -150,9 +150,7 @@ def text_seeds(root: Path) -> Iterator[tuple[str, str, bytes]]:
     yield (
         "put_lines",
         "plain",
-        json.dumps(
-            {"topic": "T", "body": "x", "properties": {"KEYS": "k"}, "born_host": "127.0.0.1:1"}
-        ).encode(),
+        json.dumps({"topic": "T", "body": "x", "properties": {"KEYS": "k"}, "born_host": "127.0.0.1:1"}).encode(),
     )
     yield "put_lines", "raw", b'{"topic":"T","raw":true,"body_base64":"eA==","sys_flag":1}\n\n{'
     for kind in ("write", "truncate", "create", "move"):

@@ -92,9 +92,7 @@ def patterns(data: bytes) -> None:
 def put_lines(data: bytes) -> None:
     """NDJSON for put --from: a message or an error of the input, and its columns."""
     with files({"lines": data}) as root:
-        reader = MessageReader(
-            UniqueKeys(bytes(4), lambda: _NOW_MS), keep_times=True, clock=lambda: _NOW_MS
-        )
+        reader = MessageReader(UniqueKeys(bytes(4), lambda: _NOW_MS), keep_times=True, clock=lambda: _NOW_MS)
         for portion in read_portions(str(root / "lines")):
             made = [reader.message(line.record) for line in portion]
             columns = columns_of(made)
@@ -139,9 +137,7 @@ def planted(**fields: object) -> bytes:
         "zeros": False,
         "old_sha256": hashlib.sha256(b"kept").hexdigest(),
         "new_sha256": hashlib.sha256(b"kept").hexdigest(),
-        "before": dict.fromkeys(
-            ("mode", "owner", "group", "accessed_ns", "modified_ns", "size"), 0
-        ),
+        "before": dict.fromkeys(("mode", "owner", "group", "accessed_ns", "modified_ns", "size"), 0),
     }
     journal = {"format": 1, "command": "recover", "directories": [], "steps": [step | fields]}
     return json.dumps(journal).encode()

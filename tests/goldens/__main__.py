@@ -48,9 +48,7 @@ def main() -> int:
 
     if given.command == "check":
         return check(SLICE, rewrite=given.rewrite)
-    wanted = Wanted(
-        given.seed, given.slice, given.part, given.only, given.like, given.every_version
-    )
+    wanted = Wanted(given.seed, given.slice, given.part, given.only, given.like, given.every_version)
     return make(given.folder, wanted)
 
 

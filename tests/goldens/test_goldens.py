@@ -27,9 +27,7 @@ def test_the_kept_rows_are_those_of_the_code_as_it_is() -> None:
     words = [sys.executable, "-m", "tests.goldens", "check"]
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     environment = os.environ | {"PYTHONPATH": paths, "PYTHONHASHSEED": "random"}
-    done = subprocess.run(
-        words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -53,9 +51,7 @@ def test_holes_and_zeros_are_the_same_bytes(tmp_path: Path) -> None:
     assert content_of(tmp_path / "longer") != content_of(tmp_path / "whole")
     (tmp_path / ".mqstore").mkdir()
     (tmp_path / ".mqstore" / "session").touch()
-    assert [line.split()[0] for line in files_of(tmp_path).splitlines()] == [
-        *("longer", "sparse", "whole")
-    ]
+    assert [line.split()[0] for line in files_of(tmp_path).splitlines()] == [*("longer", "sparse", "whole")]
 
 
 def test_many_lines_have_a_digest_for_each_thousand() -> None:

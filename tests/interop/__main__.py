@@ -20,9 +20,7 @@ from .random_cases import Cases
 COMMANDS = ("load", "get", "query", "put", "decode")
 CASE = "case"
 
-_CASE_HELP = (
-    "make the damaged store of test_prediction.py, say what broker and simulation do with it"
-)
+_CASE_HELP = "make the damaged store of test_prediction.py, say what broker and simulation do with it"
 
 
 def _arguments() -> argparse.Namespace:

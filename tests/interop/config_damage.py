@@ -80,9 +80,7 @@ WEIGHTS = tuple(4 if name in ("value", "cut", "page", "a flipped bit") else 2 fo
 BACKUP_WEIGHTS = tuple(12 if name in ("whole", "missing") else 1 for name in DAMAGE)
 
 
-def damaged(
-    chance: random.Random, data: bytes, weights: tuple[int, ...]
-) -> tuple[str, bytes | None]:
+def damaged(chance: random.Random, data: bytes, weights: tuple[int, ...]) -> tuple[str, bytes | None]:
     """(kind, what is left) of one text."""
     kind = chance.choices(tuple(DAMAGE), weights)[0]
     return kind, DAMAGE[kind](chance, data)

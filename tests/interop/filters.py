@@ -89,9 +89,7 @@ class Filters:
         answer = self._exchange({"expression": expression, "messages": messages})
         return None if answer.get("refused") else str(answer["results"])
 
-    def bits(
-        self, names: Sequence[str], error_rate: int, consumers: int
-    ) -> tuple[int, list[list[int]]]:
+    def bits(self, names: Sequence[str], error_rate: int, consumers: int) -> tuple[int, list[list[int]]]:
         """The number of bits of a bloom filter, and the bits that each name sets."""
         request = {"names": names, "errorRate": error_rate, "consumers": consumers}
         answer = self._exchange(request)

@@ -124,9 +124,7 @@ def java_flags(heap: str, *, quick: bool = True) -> list[str]:
     ]
 
 
-def java(
-    version: str, classes: Path, *flags: str, heap: str = "4g", quick: bool = True
-) -> list[str]:
+def java(version: str, classes: Path, *flags: str, heap: str = "4g", quick: bool = True) -> list[str]:
     """The start of a command line that runs something on the jars of a version."""
     jars = class_path(version)
     return ["java", *java_flags(heap, quick=quick), *flags, "-cp", f"{classes}:{jars}"]
@@ -143,17 +141,13 @@ class Oracle:
     `timeout_seconds` bounds one answer: a loop in an index chain makes a broker spin for ever.
     """
 
-    def __init__(
-        self, version: str, *, log: str = "warn", heap: str = "4g", timeout_seconds: float = 60
-    ) -> None:
+    def __init__(self, version: str, *, log: str = "warn", heap: str = "4g", timeout_seconds: float = 60) -> None:
         self.version = version
         self.timeout_seconds = timeout_seconds
         classes = compiled(version, sorted((HERE / "java" / "oracle").glob("*.java")))
         small = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
         small += ["-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=30", "-Djava.awt.headless=true"]
-        command = java(
-            version, classes, *small, "-XX:ErrorFile=/dev/null", f"-Doracle.log={log}", heap=heap
-        )
+        command = java(version, classes, *small, "-XX:ErrorFile=/dev/null", f"-Doracle.log={log}", heap=heap)
         # The log goes to a file in memory: nobody has to read it for the JVM to go on.
         self._log = os.memfd_create("oracle-log")
         self._jvm = subprocess.Popen(
@@ -216,8 +210,7 @@ class Oracle:
         The store is changed as a broker would change it: give it a copy.
         """
         settings = {
-            key: str(value).lower() if isinstance(value, bool) else str(value)
-            for key, value in (config or {}).items()
+            key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (config or {}).items()
         }
         base = {"store": os.fspath(store), "defaults": TINY, "config": settings}
         return self.ask(base | request)

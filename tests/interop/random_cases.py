@@ -89,9 +89,7 @@ class RandomStore:
     steady: bool
 
     @classmethod
-    def made(
-        cls, judge: Judge, root: Path, chance: random.Random, feature: str, exit: str = ""
-    ) -> RandomStore:
+    def made(cls, judge: Judge, root: Path, chance: random.Random, feature: str, exit: str = "") -> RandomStore:
         """Let the broker write one."""
         exit = exit or chance.choice(("clean", "halt"))
         config = {
@@ -109,9 +107,7 @@ class RandomStore:
         if feature == HALF_AT_END:
             messages[-1] |= {"sys_flag": SysFlag.PREPARED, "delay_level": 0}
         put = {"do": "put", "messages": messages}
-        answer = loaded(
-            judge, root, config, put, exit=exit, topics=topics, files="none", start=True
-        )
+        answer = loaded(judge, root, config, put, exit=exit, topics=topics, files="none", start=True)
         stored = [r for r in answer["steps"][0] if r["status"] == "PUT_OK"]
         assert len(stored) > count // 2, answer["steps"][0]
         _write_topics(root, topics)
@@ -373,9 +369,7 @@ def _state(after: Row) -> Row:
     return {
         "min_offset": after["min_offset"],
         "max_offset": after["max_offset"],
-        "queues": {
-            f"{q['topic']}-{q['queue_id']}": [q["min"], q["max"], q["max_physical"]] for q in queues
-        },
+        "queues": {f"{q['topic']}-{q['queue_id']}": [q["min"], q["max"], q["max_physical"]] for q in queues},
     }
 
 

@@ -130,14 +130,10 @@ class DatabaseStore:
             exit = chance.choice(("clean", "halt")) if life + 1 == lives else exit
             count = chance.choice((8, 25, 60))
             begin = len(stored)
-            rows = [
-                _message(begin + n, chance, light=bool(light), holes=holes) for n in range(count)
-            ]
+            rows = [_message(begin + n, chance, light=bool(light), holes=holes) for n in range(count)]
             queues = QUEUES if chance.random() < 0.5 else []
             put = {"do": "put", "messages": rows}
-            answer = loaded(
-                judge, root, config, put, exit=exit, topics=topics, queues=queues, files="none"
-            )
+            answer = loaded(judge, root, config, put, exit=exit, topics=topics, queues=queues, files="none")
             stored += [row for row in answer["steps"][0] if row["status"] == "PUT_OK"]
             assert len(stored) >= count, answer["steps"][0]
         return cls(kind, exit, victim_of(root, stored, config), config, topics, holes)
@@ -247,9 +243,7 @@ class DatabaseCase:
         except RuntimeError as refused:  # by the constructor
             return {"loaded": False, "exception": str(refused), "log": []}
 
-    def _differences(
-        self, layout: Layout, outcome: Outcome, answer: Row, names: list[str]
-    ) -> list[str]:
+    def _differences(self, layout: Layout, outcome: Outcome, answer: Row, names: list[str]) -> list[str]:
         started = "after_start" in answer
         if not started and outcome.refusal is None:
             # a merge of tables came to what cannot be read, or it was asked for first
@@ -338,9 +332,7 @@ class DatabaseCases:
         if chance.random() < 0.4:
             fitting = [options for options, kind in OTHER if kind in store.kind]
             options = chance.choice(fitting)
-        return DatabaseCase(
-            version, number, store, tuple(enumerate(mishaps)), options, self._folder
-        )
+        return DatabaseCase(version, number, store, tuple(enumerate(mishaps)), options, self._folder)
 
     def _store_of(self, number: int) -> DatabaseStore:
         if self._store is None or self._store[0] != number:

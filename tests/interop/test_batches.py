@@ -71,10 +71,7 @@ def without_keys(row: Row) -> Row:
 def records(root: Path, config: dict[str, Any]) -> list[Row]:
     """Everything in the log, but when it was stored."""
     dumped = mqstore("dump", root, "--format", "ndjson", *settings(config))
-    return [
-        {name: value for name, value in row.items() if name != "store_timestamp"}
-        for row in rows(dumped)
-    ]
+    return [{name: value for name, value in row.items() if name != "store_timestamp"} for row in rows(dumped)]
 
 
 def put_ours(root: Path, found: list[Row], config: dict[str, Any], version: str) -> list[Row]:

@@ -80,16 +80,12 @@ def assert_on_time(got: list[Row], due_ms: dict[str, int], started_ms: int) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "version", [VERSIONS[0], *(pytest.param(v, marks=pytest.mark.slow) for v in VERSIONS[1:])]
-)
+@pytest.mark.parametrize("version", [VERSIONS[0], *(pytest.param(v, marks=pytest.mark.slow) for v in VERSIONS[1:])])
 def test_delay_levels_come_at_their_time(version: str, tmp_path: Path) -> None:
     root, now = tmp_path / "store", int(time.time() * 1000)
     put(root, [message("orders", "at once")], SIZES, *as_broker(version))
     for level in LEVEL_MS:
-        assert (
-            sent(root, f"level {level}", version, "--delay-level", str(level))["topic"] != "orders"
-        )
+        assert sent(root, f"level {level}", version, "--delay-level", str(level))["topic"] != "orders"
     assert visible(root) == ["at once"]
     with broker(version, root, SIZES) as running:
         running.consume({"orders": "*"})
@@ -144,9 +140,7 @@ def test_half_messages_are_asked_for(version: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_consumers_select_by_sql(version: str, tmp_path: Path) -> None:
     root = tmp_path / "store"
-    lines = [
-        message("orders", f"m{n}", {"TAGS": f"t{n % 3}", "price": str(n)}, n % 4) for n in range(30)
-    ]
+    lines = [message("orders", f"m{n}", {"TAGS": f"t{n % 3}", "price": str(n)}, n % 4) for n in range(30)]
     put(root, lines, SIZES, *as_broker(version))
     with broker(version, root, SIZES) as running:
         running.consume({"orders": "price BETWEEN 7 AND 12 AND TAGS <> 't0'"}, sql=True)

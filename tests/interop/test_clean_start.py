@@ -196,9 +196,7 @@ def harmless(case: RandomCase, root: Path) -> set[int]:
     found = set()
     for span in victim.spans:
         there = root / span.path.relative_to(victim.root)
-        if there.is_file() and _bytes(there, span.offset, span.size) == _bytes(
-            span.path, span.offset, span.size
-        ):
+        if there.is_file() and _bytes(there, span.offset, span.size) == _bytes(span.path, span.offset, span.size):
             found.add(span.position)
     return found
 
@@ -263,16 +261,10 @@ def moments_of(change: tuple[str, str], case: RandomCase, root: Path) -> set[str
     start = outcome_of(root, case.config, case.version)
     half = [HALF_AT_END] if start.queues_end < start.log_end else []
     known = documented(case.version, case.store.feature, *half)
-    return {
-        moment
-        for as_much in AS_MUCH.get(what, (what,))
-        for moment in known.get((file, as_much), "").split(", ")
-    }
+    return {moment for as_much in AS_MUCH.get(what, (what,)) for moment in known.get((file, as_much), "").split(", ")}
 
 
-def recovered(
-    judge: Judge, numbers: Iterable[int], work: Path, policy: Policy
-) -> tuple[Counter[bool], list[str]]:
+def recovered(judge: Judge, numbers: Iterable[int], work: Path, policy: Policy) -> tuple[Counter[bool], list[str]]:
     """How many cases were recovered (True) and refused (False), and what is wrong."""
     cases, done = Cases(judge, work), Counter[bool]()
     wrong = []

@@ -24,9 +24,7 @@ MOST = 5
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", [name for name in stores.NAMES if "-compaction" in name])
-def test_pulls_from_every_offset(
-    name: str, tmp_path: Path, oracle: Callable[[str], Oracle]
-) -> None:
+def test_pulls_from_every_offset(name: str, tmp_path: Path, oracle: Callable[[str], Oracle]) -> None:
     """Also from those that compaction has dropped, and behind the end."""
     root = stores.unpack(name, tmp_path)
     with Store(root) as store:

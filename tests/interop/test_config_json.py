@@ -26,10 +26,7 @@ def read(version: str, texts: list[str]) -> list[Any]:
     done = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
     answers = done.stdout.splitlines()
     assert len(answers) == len(texts), done.stderr
-    return [
-        None if answer == "-" else parse(base64.b64decode(answer) or b"null").value
-        for answer in answers
-    ]
+    return [None if answer == "-" else parse(base64.b64decode(answer) or b"null").value for answer in answers]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -127,9 +127,7 @@ def _counts_as_broken(case: Case, found: Loaded, judge: Managers) -> bool:
     return flipped and found.start is not Start.LOADS
 
 
-def _other_entries(
-    case: Case, found: Loaded, real: dict[str, Any], judge: Managers
-) -> Iterator[str]:
+def _other_entries(case: Case, found: Loaded, real: dict[str, Any], judge: Managers) -> Iterator[str]:
     taken = entries_of(case.name, found.taken) if found.taken else {}
     table = parse(real["table"].encode()).value or {}
     own = _keys(judge, case.name)
@@ -186,9 +184,7 @@ BACKUPS = ("missing", "empty", "garbage", "whole", "cut", "null")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_directory_in_the_place_of_a_file(
-    version: str, managers: Callable[[str], Managers], tmp_path: Path
-) -> None:
+def test_a_directory_in_the_place_of_a_file(version: str, managers: Callable[[str], Managers], tmp_path: Path) -> None:
     """It is read as a broken file; what a broker writes then is not there at its next start."""
     judge, rules = managers(version), RULES[profile_of(version).version]
     name, config = "topics.json", tmp_path / "config"
@@ -207,9 +203,7 @@ def test_a_directory_in_the_place_of_a_file(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
-def test_sparse_files_of_any_size(
-    version: str, managers: Callable[[str], Managers], tmp_path: Path
-) -> None:
+def test_sparse_files_of_any_size(version: str, managers: Callable[[str], Managers], tmp_path: Path) -> None:
     """A broker reads them whole, and takes their length for an int."""
     judge, rules = managers(version), RULES[profile_of(version).version]
     root = stores.unpack(STORES[version][0], tmp_path)
@@ -231,9 +225,7 @@ def test_sparse_files_of_any_size(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
-def test_fixed_combinations(
-    version: str, managers: Callable[[str], Managers], tmp_path: Path
-) -> None:
+def test_fixed_combinations(version: str, managers: Callable[[str], Managers], tmp_path: Path) -> None:
     """Each text of each file, beside each .bak."""
     judge, odd = managers(version), list[str]()
     for name, texts in _texts(version).items():
@@ -246,9 +238,7 @@ def test_fixed_combinations(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
-def test_much_random_damage(
-    version: str, managers: Callable[[str], Managers], tmp_path: Path
-) -> None:
+def test_much_random_damage(version: str, managers: Callable[[str], Managers], tmp_path: Path) -> None:
     judge = managers(version)
     numbers = range(FAST, FAST + share(MANY))
     odd = [o for n in numbers for o in differences(make(version, n), judge, tmp_path)]

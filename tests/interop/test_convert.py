@@ -21,14 +21,10 @@ NAMES = tuple(name for name in ALL if "dledger" in name)
 
 
 @pytest.mark.parametrize("name", ["5.3.3-dledger", *pick(NAMES, "DLedger stores")])
-def test_a_plain_broker_serves_it(
-    oracle: Callable[[str], Judge], name: str, tmp_path: Path
-) -> None:
+def test_a_plain_broker_serves_it(oracle: Callable[[str], Judge], name: str, tmp_path: Path) -> None:
     """Every message at its queue offset, found by its key, and not one byte changed by a start."""
     root, new = unpack(name, tmp_path), tmp_path / "plain"
-    told = json.loads(
-        mqstore("repair", root, "--convert", "plain", "--to", new, "--format", "json")
-    )
+    told = json.loads(mqstore("repair", root, "--convert", "plain", "--to", new, "--format", "json"))
     options = {k: v for k, v in config(name, new).items() if k not in MODE}
     known = [row for row in messages(name) if row["properties"].get("KEYS")]
     queries = [

@@ -39,18 +39,14 @@ def compared(judge: Judge, numbers: Sequence[int], work: Path) -> tuple[list[str
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_some_damage_ends_as_predicted(
-    oracle: Callable[[str], Judge], version: str, tmp_path: Path
-) -> None:
+def test_some_damage_ends_as_predicted(oracle: Callable[[str], Judge], version: str, tmp_path: Path) -> None:
     wrong, _ = compared(oracle(version), CASES_IN_EVERY_RUN, tmp_path)
     assert not wrong, f"seed {SEED}:\n" + "\n".join(wrong)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
-def test_random_damage_ends_as_predicted(
-    oracle: Callable[[str], Judge], version: str, tmp_path: Path
-) -> None:
+def test_random_damage_ends_as_predicted(oracle: Callable[[str], Judge], version: str, tmp_path: Path) -> None:
     numbers = range(share(CASES_PER_VERSION))
     wrong, seen = compared(oracle(version), numbers, tmp_path)
     assert not wrong, f"seed {SEED}, {len(wrong)} of {len(numbers)}:\n" + "\n".join(wrong)

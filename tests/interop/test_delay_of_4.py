@@ -38,9 +38,7 @@ def life(judge: Judge, root: Path) -> list[Row]:
 
 @spoilt
 @pytest.mark.parametrize("old", ["4.3.1", "4.9.7"])
-def test_delay_levels_go_on(
-    oracle: Callable[[str], Judge], old: str, spoil: Corrupt, tmp_path: Path
-) -> None:
+def test_delay_levels_go_on(oracle: Callable[[str], Judge], old: str, spoil: Corrupt, tmp_path: Path) -> None:
     judge, root = oracle(old), tmp_path / "store"
     bodies = [f"level {level}, {number}" for level in LEVELS for number in range(4)]
     place = {"topic": "orders", "queue_id": 1}

@@ -70,11 +70,7 @@ def compared(judge: Judge, root: Path, version: str, *, started: bool) -> list[s
         "last": (ledger.last, seen["ledger_last"]),
         "max": (max(ledger.committed, 0) if not started else ledger.last_end, seen["max_offset"]),
         "queues": (
-            {
-                (q.topic, q.queue_id): s.max_offset
-                for q, s in outcome.queues.items()
-                if s.max_offset
-            },
+            {(q.topic, q.queue_id): s.max_offset for q, s in outcome.queues.items() if s.max_offset},
             {(q["topic"], q["queue_id"]): q["max"] for q in seen["queues"] if q["max"]},
         ),
     }
@@ -101,9 +97,7 @@ def test_a_load_ends_as_predicted(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", pick(range(100, 130), "DLedger starts", 1))
-def test_a_start_ends_as_predicted(
-    oracle: Callable[[str], Judge], seed: int, base: Path, tmp_path: Path
-) -> None:
+def test_a_start_ends_as_predicted(oracle: Callable[[str], Judge], seed: int, base: Path, tmp_path: Path) -> None:
     """The node is elected, has what it has committed, and dispatches the rest."""
     names = damaged(seed, base, tmp_path / "store")
     assert not compared(oracle("5.3.3"), tmp_path / "store", "5.3.3", started=True), names

@@ -31,9 +31,7 @@ def test_ext_is_the_brokers_byte_for_byte(judge: Judge, version: str, tmp_path: 
     chance = rng(f"ext {version}")
     messages = [random_message(number, chance, version) for number in range(60)]
     half = len(messages) // 2
-    messages[half - 1]["sys_flag"] = (
-        0  # in a queue: 4.9.7 dispatches again what lies behind the queues
-    )
+    messages[half - 1]["sys_flag"] = 0  # in a queue: 4.9.7 dispatches again what lies behind the queues
     for part in (messages[:half], messages[half:]):  # each life of a broker begins without memory
         broker_put(judge, theirs, part, CONFIG)
     dumped = mqstore("dump", theirs, "--format", "ndjson", "--raw", *settings(CONFIG))

@@ -143,9 +143,7 @@ class Generator:
     def _spoiled(self, text: str) -> str:
         at = self._random.randrange(len(text))
         end = at + self._random.randrange(3)
-        return (
-            text[:at] + self._pick(("", "'", "(", ")", "NOT ", "#", "--", " 5 ", "?")) + text[end:]
-        )
+        return text[:at] + self._pick(("", "'", "(", ")", "NOT ", "#", "--", " 5 ", "?")) + text[end:]
 
 
 LETTERS: dict[Value, str] = {True: "T", False: "F", None: "N", FAILED: "E"}

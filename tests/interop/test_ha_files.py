@@ -160,9 +160,7 @@ def test_where_two_logs_part(version: str, tmp_path: Path) -> None:
                 rows.append((rows[-1][0] + chance.randrange(1, 3), chance.randrange(4000, 5000)))
             end = chance.choice([rows[-1][1] + chance.randrange(500), 5500, rows[-1][1] - 1])
             path = tmp_path / f"{number}-{side}"
-            path.write_text(
-                "".join(f"{n}\n" for n in [len(rows), 0, *(f"{e}-{b}" for e, b in rows)])
-            )
+            path.write_text("".join(f"{n}\n" for n in [len(rows), 0, *(f"{e}-{b}" for e, b in rows)]))
             names += [str(path), str(end)]
             sides.append(read_epochs(path, end))
         requests.append(("consistent", *names))

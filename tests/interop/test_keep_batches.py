@@ -57,9 +57,7 @@ def told(judge: Judge, root: Path, config: BrokerConfig, topics: dict[str, Any])
 
 def largest_batch(root: Path) -> tuple[Path, np.void]:
     """A queue file and the unit in the middle of it that names the most messages."""
-    path = max(
-        (root / "batchconsumequeue").rglob("0000*"), key=lambda p: len(p.read_bytes().rstrip(b"\0"))
-    )
+    path = max((root / "batchconsumequeue").rglob("0000*"), key=lambda p: len(p.read_bytes().rstrip(b"\0")))
     units = np.frombuffer(path.read_bytes(), BATCH_UNIT_DTYPE)
     units = units[units["size"] > 0][1:-1]
     return path, units[int(units["batch_size"].argmax())]
@@ -105,9 +103,7 @@ def test_a_lost_batch(base: str, oracle: Callable[[str], Judge], tmp_path: Path)
         for spoil in ("all", "one", "unit")
     ],
 )
-def test_batch_queues_from_the_log(
-    base: str, spoil: str, oracle: Callable[[str], Judge], tmp_path: Path
-) -> None:
+def test_batch_queues_from_the_log(base: str, spoil: str, oracle: Callable[[str], Judge], tmp_path: Path) -> None:
     """Gone, or with noise in them: they are as the broker had them."""
     version = base.split("-")[1]
     judge, root = oracle(version), tmp_path / "store"
@@ -124,9 +120,7 @@ def test_batch_queues_from_the_log(
         data = bytearray(path.read_bytes())
         data[100:104] = b"\xff\xff\xff\xff"
         path.write_bytes(data)
-    table = ", ".join(
-        f'"{t}": {{"topicName": "{t}", "attributes": {{"queue.type": "BatchCQ"}}}}' for t in topics
-    )
+    table = ", ".join(f'"{t}": {{"topicName": "{t}", "attributes": {{"queue.type": "BatchCQ"}}}}' for t in topics)
     (root / "config").mkdir(exist_ok=True)
     (root / "config/topics.json").write_text(f'{{"topicConfigTable": {{{table}}}}}')
     plan = kept(root, config, version)

@@ -72,9 +72,7 @@ def test_offsets_and_units(judge: Judge, version: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [{"enableLmq": "true"}, {"enableMultiDispatch": "true"}])
 @pytest.mark.parametrize("version", VERSIONS, scope="session")
-def test_one_option_alone(
-    judge: Judge, version: str, options: dict[str, str], tmp_path: Path
-) -> None:
+def test_one_option_alone(judge: Judge, version: str, options: dict[str, str], tmp_path: Path) -> None:
     found = [
         {
             "topic": "orders",
@@ -130,9 +128,7 @@ def test_a_number_that_nobody_reads(judge: Judge, version: str, tmp_path: Path) 
     assert (answer["loaded"], level) == ((False, "fatal") if version < "5" else (True, "error"))
 
 
-def test_a_torn_record_keeps_its_place_in_the_queues_it_named(
-    oracle: Callable[[str], Judge], tmp_path: Path
-) -> None:
+def test_a_torn_record_keeps_its_place_in_the_queues_it_named(oracle: Callable[[str], Judge], tmp_path: Path) -> None:
     """A broker that rebuilds all queues numbers the messages behind it as they were."""
     name, version = "4.9.7-lmq", "4.9.7"
     root = stores.unpack(name, tmp_path)

@@ -55,9 +55,7 @@ def table(managers: Managers, root: Path, name: str) -> dict[str, dict[str, int]
 
 
 @pytest.mark.parametrize("version", ["4.9.7", *VERSIONS])
-def test_the_manager_has_what_was_written(
-    version: str, managers: Callable[[str], Managers], tmp_path: Path
-) -> None:
+def test_the_manager_has_what_was_written(version: str, managers: Callable[[str], Managers], tmp_path: Path) -> None:
     real = managers(version)
     root = stores.unpack(f"{version}-clean", tmp_path)
     before = table(real, root, "consumerOffset.json")
@@ -153,6 +151,4 @@ def test_a_client_goes_on_by_one_database_for_all(
         again = running.received(len(wanted) + 1)
     assert wanted
     old = [row for row in again if row["queue_offset"] < ends[row["queue_id"]]]
-    assert sorted((row["queue_id"], row["queue_offset"]) for row in old) == [
-        (1, offset) for offset in wanted
-    ]
+    assert sorted((row["queue_id"], row["queue_offset"]) for row in old) == [(1, offset) for offset in wanted]

@@ -25,9 +25,7 @@ CASES = 12
 """Configurations of each version, at a whole slice."""
 WAITS = ("1s", "2s", "5s", "17s", "1m", "90s", "2m", "1h", "5h", "1d", "3d")
 #: Of the verdict on a start and on config/, which the store classes do not write, others say more.
-GROUPS = frozenset(
-    {"layout", "commit_log", "consume_queue", "index", "checkpoint", "timer", "compaction"}
-)
+GROUPS = frozenset({"layout", "commit_log", "consume_queue", "index", "checkpoint", "timer", "compaction"})
 
 
 def configuration(chance: random.Random, version: str) -> dict[str, Any]:
@@ -37,9 +35,7 @@ def configuration(chance: random.Random, version: str) -> dict[str, Any]:
         "mappedFileSizeConsumeQueue": 20 * chance.choice((5, 20, 33, 100)),
         "maxHashSlotNum": chance.choice((7, 50, 1000)),
         "maxIndexNum": chance.choice((200, 333, 5000)),
-        "messageDelayLevel": " ".join(
-            chance.choice(WAITS) for _ in range(chance.choice((1, 5, 18, 30)))
-        ),
+        "messageDelayLevel": " ".join(chance.choice(WAITS) for _ in range(chance.choice((1, 5, 18, 30)))),
         "messageIndexEnable": chance.random() < 0.8,
         "enableMultiDispatch": chance.random() < 0.3,
         "enableLmq": chance.random() < 0.3,

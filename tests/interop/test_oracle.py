@@ -14,9 +14,7 @@ from .served import Row, assert_left_alone
 
 pytestmark = pytest.mark.interop
 
-MESSAGES = [
-    {"topic": "T", "queue_id": n % 3, "keys": f"k{n}", "body": f"body {n}"} for n in range(60)
-]
+MESSAGES = [{"topic": "T", "queue_id": n % 3, "keys": f"k{n}", "body": f"body {n}"} for n in range(60)]
 ROOMY_INDEX = {"maxIndexNum": 200}
 
 
@@ -36,9 +34,7 @@ def test_its_own_store_serves_every_message(judge: Judge, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n.split("-", 1)[1] == "clean"])
-def test_a_real_store_loads_as_its_truth_says(
-    name: str, oracle: Callable[[str], Judge], tmp_path: Path
-) -> None:
+def test_a_real_store_loads_as_its_truth_says(name: str, oracle: Callable[[str], Judge], tmp_path: Path) -> None:
     root, known = unpack(name, tmp_path), truth(name)
     answer = oracle(known["broker_version"]).run(root, config=config(name, root), start=False)
     assert answer["loaded"]
@@ -57,9 +53,7 @@ def known_recovery(name: str) -> Row:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [after for before, after in pairs() if before[5:] == "-killed"])
-def test_the_brokers_own_recovery_is_left_alone(
-    name: str, oracle: Callable[[str], Judge], tmp_path: Path
-) -> None:
+def test_the_brokers_own_recovery_is_left_alone(name: str, oracle: Callable[[str], Judge], tmp_path: Path) -> None:
     root = unpack(name, tmp_path)
     judge = oracle(truth(name)["broker_version"])
     assert_left_alone(judge, root, config(name, root), known_recovery(name))
@@ -68,9 +62,7 @@ def test_the_brokers_own_recovery_is_left_alone(
 def test_a_killed_store_is_not_left_alone(oracle: Callable[[str], Judge], tmp_path: Path) -> None:
     root = unpack("5.3.3-killed", tmp_path)
     with pytest.raises(AssertionError, match=r"changed .*index"):
-        assert_left_alone(
-            oracle("5.3.3"), root, config("5.3.3-killed", root), known_recovery("5.3.3-killed")
-        )
+        assert_left_alone(oracle("5.3.3"), root, config("5.3.3-killed", root), known_recovery("5.3.3-killed"))
 
 
 def test_a_damaged_request_is_an_error_not_a_death(judge: Judge) -> None:

@@ -107,18 +107,14 @@ def test_some_damage_ends_as_predicted(judge: Judge, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_random_damage_ends_as_predicted(
-    judge: Judge, tmp_path: Path, reached: Tried, damaged: Tried
-) -> None:
+def test_random_damage_ends_as_predicted(judge: Judge, tmp_path: Path, reached: Tried, damaged: Tried) -> None:
     numbers = range(share(CASES_PER_VERSION))
     wrong = compared(judge, numbers, tmp_path, reached, damaged)
     assert not wrong, f"seed {SEED}, {len(wrong)} of {len(numbers)}:\n" + "\n".join(wrong)
 
 
 @pytest.mark.slow
-def test_random_damage_reaches_every_row(
-    reached: Tried, damaged: Tried, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_random_damage_reaches_every_row(reached: Tried, damaged: Tried, capsys: pytest.CaptureFixture[str]) -> None:
     """After all versions: what the cases were. A slice has too few of them for every row."""
     labels = [case.label for case in CASES]
     with capsys.disabled():

@@ -55,10 +55,7 @@ def assert_goes_on(
     for row in ours:
         queue = row["topic"], row["queue_id"]
         before[queue] = max(before[queue], row["queue_offset"])
-    more = [
-        {"topic": t, "queue_id": q, "body": "next", "store_timestamp": 1_800_000_000_000}
-        for t, q in queues[:3]
-    ]
+    more = [{"topic": t, "queue_id": q, "body": "next", "store_timestamp": 1_800_000_000_000} for t, q in queues[:3]]
     steps = (
         {"do": "get"},
         {"do": "put", "messages": more},
@@ -66,16 +63,12 @@ def assert_goes_on(
         {"do": "get"},
     )
     answer = loaded(judge, root, config, *steps, queues=queues, files="none", **request)
-    served = {
-        (m["topic"], m["queue_id"], m["queue_offset"]): m for m in answer["steps"][0] if "sha1" in m
-    }
+    served = {(m["topic"], m["queue_id"], m["queue_offset"]): m for m in answer["steps"][0] if "sha1" in m}
     assert len([m for m in answer["steps"][0] if "sha1" not in m]) == 0, "a pull gave nothing"
     for row in ours:
         assert served[row["topic"], row["queue_id"], row["queue_offset"]]["sha1"] == body_sha1(row)
     assert all(m["look_ok"] for m in answer["steps"][0])
-    assert [m["queue_offset"] for m in answer["steps"][1]] == [
-        before[t, q] + 1 for t, q in queues[:3]
-    ]
+    assert [m["queue_offset"] for m in answer["steps"][1]] == [before[t, q] + 1 for t, q in queues[:3]]
     later = [m for m in answer["steps"][3] if "sha1" in m]
     assert len(later) == len([m for m in answer["steps"][0] if "sha1" in m]) + 3
 
@@ -157,9 +150,7 @@ def test_killed_before_the_database(
     for row in sent(60):
         body = base64.b64decode(row["body_base64"])
         queue = row["topic"].encode(), body
-        said = store.append(
-            NewMessage(*queue, queue_id=row["queue_id"], properties=_properties(row))
-        )
+        said = store.append(NewMessage(*queue, queue_id=row["queue_id"], properties=_properties(row)))
         ours.append(row | said._asdict())
     store.sync()
     with pytest.raises(Killed):

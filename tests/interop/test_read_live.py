@@ -98,9 +98,7 @@ class Live:
         self.asked.append(command)
         return said.stdout
 
-    def rows(
-        self, command: str, *words: str, codes: tuple[int, ...] = (0,)
-    ) -> list[dict[str, Any]]:
+    def rows(self, command: str, *words: str, codes: tuple[int, ...] = (0,)) -> list[dict[str, Any]]:
         """The same as records."""
         said = self.run(command, *words, "--format", "ndjson", codes=codes)
         return [json.loads(line) for line in said.splitlines()]
@@ -203,8 +201,6 @@ def test_commands_beside_a_writing_broker(live: Live) -> None:
         assert verdict in (None, "unknown"), traced
     lags = live.rows("offsets", store, "--by", "queue")
     assert {row["state"] for row in lags} <= {"behind", "unknown"}, lags
-    ((units_there,),) = [
-        row.values() for row in live.rows("sql", "SELECT count(*) FROM queues", store)
-    ]
+    ((units_there,),) = [row.values() for row in live.rows("sql", "SELECT count(*) FROM queues", store)]
     assert units_there >= BEFORE
     live.run("inspect", store, "--timers", "--pop", "--retries", "--delays", "--transactions")

@@ -40,17 +40,13 @@ def recovered(root: Path, sizes: dict[str, Any], *options: str) -> Row:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", UNCLEAN[::4])
-def test_some_real_stores_after_recovery(
-    name: str, oracle: Callable[[str], Judge], tmp_path: Path
-) -> None:
+def test_some_real_stores_after_recovery(name: str, oracle: Callable[[str], Judge], tmp_path: Path) -> None:
     check(name, oracle, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", UNCLEAN)
-def test_every_real_store_after_recovery(
-    name: str, oracle: Callable[[str], Judge], tmp_path: Path
-) -> None:
+def test_every_real_store_after_recovery(name: str, oracle: Callable[[str], Judge], tmp_path: Path) -> None:
     check(name, oracle, tmp_path)
 
 
@@ -73,9 +69,7 @@ def check(name: str, oracle: Callable[[str], Judge], tmp_path: Path) -> None:
         *(pytest.param(k, marks=pytest.mark.slow) for k in ("flip_bit", "zero_page")),
     ],
 )
-def test_a_store_killed_on_purpose(
-    judge: Judge, version: str, kind: str | None, tmp_path: Path
-) -> None:
+def test_a_store_killed_on_purpose(judge: Judge, version: str, kind: str | None, tmp_path: Path) -> None:
     root = tmp_path / "store"
     messages = [message(number) for number in range(150)]
     answer = loaded(judge, root, SIZES, {"do": "put", "messages": messages}, exit="halt")

@@ -65,9 +65,7 @@ def test_all_kinds_of_damage(oracle: Callable[[str], Judge], tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", POISONED)
-def test_a_poisoned_store_starts_again(
-    name: str, oracle: Callable[[str], Judge], tmp_path: Path
-) -> None:
+def test_a_poisoned_store_starts_again(name: str, oracle: Callable[[str], Judge], tmp_path: Path) -> None:
     """One message of one client kept the broker from starting; every other one is served."""
     root = unpack(name, tmp_path)
     sizes = config(name, root) | {"enableLmq": "true", "enableMultiDispatch": "true"}

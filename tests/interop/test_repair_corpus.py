@@ -195,9 +195,7 @@ def groups(cases: list[Case]) -> Iterator[list[Case]]:
         yield cases[first : first + _PER_RUN]
 
 
-def run(
-    cases: list[Case], oracle: Callable[[str], Judge], work: Path, *, versions: tuple[str, ...]
-) -> Tally:
+def run(cases: list[Case], oracle: Callable[[str], Judge], work: Path, *, versions: tuple[str, ...]) -> Tally:
     """All of it. versions: further ones whose classes are asked besides the one that wrote a store."""
     tally = Tally()
     for group in groups(cases):
@@ -221,9 +219,7 @@ def test_every_damaged_store_is_repaired(oracle: Callable[[str], Judge], tmp_pat
     assert not tally.wrong, str(tally)
 
 
-def test_every_damaged_store_with_features_is_repaired(
-    oracle: Callable[[str], Judge], tmp_path: Path
-) -> None:
+def test_every_damaged_store_with_features_is_repaired(oracle: Callable[[str], Judge], tmp_path: Path) -> None:
     cases = pick(recovery_cases.all_feature_cases(), "corpus of features")
     tally = run(cases, oracle, tmp_path, versions=())
     assert not tally.wrong, str(tally)

@@ -30,9 +30,7 @@ MADE_MS = 1_795_300_000_000
 
 
 def recovered(root: Path, config: BrokerConfig, version: str, replica: Path | str = "") -> Plan:
-    options = RecoveryOptions(
-        Policy.KEEP, MADE_MS, (version.rpartition(".")[0],), replica=str(replica)
-    )
+    options = RecoveryOptions(Policy.KEEP, MADE_MS, (version.rpartition(".")[0],), replica=str(replica))
 
     def again() -> Plan:
         return replan(Layout.open(root, config), version, options)
@@ -72,9 +70,7 @@ def test_logs_brought_back(judge: Judge, tmp_path: Path) -> None:
         whole = stores.unpack(f"{line}-{name}", tmp_path / name)
         replica = stores.unpack(f"{line}-{peer}", tmp_path / name)
         (whole / "timerwheel").unlink(missing_ok=True)
-        config = BrokerConfig(
-            {k: v for k, v in stores.config(f"{line}-{name}", whole).items() if "FileSize" in k}
-        )
+        config = BrokerConfig({k: v for k, v in stores.config(f"{line}-{name}", whole).items() if "FileSize" in k})
         sizes = dict(config.items())
         copy = Path(shutil.copytree(whole, tmp_path / "copy"))
         truth = served(loaded(judge, copy, sizes, {"do": "get"}, files="none")["steps"][0])

@@ -37,14 +37,10 @@ def opened(name: str, folder: Path) -> tuple[Path, dict[str, Any]]:
 def assert_served(judge: Judge, root: Path, config: dict[str, Any], name: str) -> None:
     """Each message of each queue, and one more at the next offset."""
     ends = {
-        tuple(queue.rpartition("-")[::2])
-        if "/" not in queue
-        else tuple(queue.rpartition("/")[::2]): row
+        tuple(queue.rpartition("-")[::2]) if "/" not in queue else tuple(queue.rpartition("/")[::2]): row
         for queue, row in stores.truth(name)["queues"].items()
     }
-    queues = [
-        [topic, int(number)] for topic, number in sorted(ends) if not topic.startswith("rmq_")
-    ]
+    queues = [[topic, int(number)] for topic, number in sorted(ends) if not topic.startswith("rmq_")]
     if ["TopicA", 0] not in queues:
         queues.append(["TopicA", 0])
     steps = (

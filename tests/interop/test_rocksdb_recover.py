@@ -1,4 +1,6 @@
-"""Stores with queues in a RocksDB that mqstore recovered: the real classes of 5.5.1 load them and serve every message."""
+"""Stores with queues in a RocksDB that mqstore recovered: the real classes of 5.5.1 load them and serve every
+message.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +46,7 @@ def test_everything_is_served(case: Case, oracle: Any, tmp_path: Path) -> None:
     after = analyze(Layout.open(root, config), case["version"], policy=Policy.KEEP)
     queues = [list(queue) for queue in QUEUES]
     steps = ({"do": "get"},)
-    answer = loaded(
-        oracle(case["version"]), root, dict(config), *steps, queues=queues, files="none"
-    )
+    answer = loaded(oracle(case["version"]), root, dict(config), *steps, queues=queues, files="none")
     served = [message for message in answer["steps"][0] if "sha1" in message]
     assert [message for message in answer["steps"][0] if "sha1" not in message] == []
     # a tombstone is served in each queue that its message was in, light ones too

@@ -71,9 +71,7 @@ def put_again(name: str, tmp_path: Path, *, raw: bool) -> tuple[Path, list[Row],
     if raw:
         options += ["--keep-times", "--store-host", before[0]["store_host"]]
     new = tmp_path / "new"
-    said = run_here(
-        ["put", str(new), "--from", str(tmp_path / "dump"), "--format", "ndjson", *options]
-    )
+    said = run_here(["put", str(new), "--from", str(tmp_path / "dump"), "--format", "ndjson", *options])
     assert said.code == 0, f"{name}: {said.stderr}"
     after = dumped(new, settings(sizes_of(name, root)), tmp_path / "after", *words)
     assert len(after) == len(before), name
@@ -112,9 +110,7 @@ def check(name: str, oracle: Callable[[str], Judge], tmp_path: Path, *, raw: boo
     ends = max(row["physical_offset"] + row["total_size"] for row in answers)
     assert answer["after_load"]["max_offset"] == ends, name
     served = Counter(
-        (m["topic"], m["queue_id"], m["physical_offset"])
-        for m in answer["steps"][0]
-        if "sha1" in m and m["look_ok"]
+        (m["topic"], m["queue_id"], m["physical_offset"]) for m in answer["steps"][0] if "sha1" in m and m["look_ok"]
     )
     wanted = Counter(
         (sent["topic"], row["queue_id"], row["physical_offset"])
@@ -135,7 +131,5 @@ def test_round_trip(name: str, raw: bool, oracle: Callable[[str], Judge], tmp_pa
 @pytest.mark.slow
 @pytest.mark.parametrize("raw", [False, True], ids=["shown", "raw"])
 @pytest.mark.parametrize("name", pick([n for n in ALL if n not in FAST], "round trips"))
-def test_round_trip_of_all_stores(
-    name: str, raw: bool, oracle: Callable[[str], Judge], tmp_path: Path
-) -> None:
+def test_round_trip_of_all_stores(name: str, raw: bool, oracle: Callable[[str], Judge], tmp_path: Path) -> None:
     check(name, oracle, tmp_path, raw=raw)

@@ -28,9 +28,7 @@ def image_of(root: Path, target: Path, chance: random.Random) -> Path:
 
 @pytest.mark.parametrize("layout", ["original", pytest.param("compact", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["drop_file", pytest.param("zero_page", marks=pytest.mark.slow)])
-def test_what_is_left_of_a_log_is_served(
-    judge: Judge, version: str, kind: str, layout: str, tmp_path: Path
-) -> None:
+def test_what_is_left_of_a_log_is_served(judge: Judge, version: str, kind: str, layout: str, tmp_path: Path) -> None:
     root, new = tmp_path / "store", tmp_path / "new"
     messages = [message(number) for number in range(150)]
     answer = loaded(judge, root, SIZES, {"do": "put", "messages": messages})
@@ -40,9 +38,7 @@ def test_what_is_left_of_a_log_is_served(
     spoiled = damage(hurt, random.Random(kind), kind=kind, path=files[len(files) // 2]).spoiled
     image = image_of(root, tmp_path / "image", random.Random(version))
     options = ["--layout", layout, "--broker-version", version, "--format", "json"]
-    told = json.loads(
-        mqstore("salvage", image, "--to", new, *options, *settings(SIZES), codes=(0, 1))
-    )
+    told = json.loads(mqstore("salvage", image, "--to", new, *options, *settings(SIZES), codes=(0, 1)))
     assert told["whole"] == len(rows) - len(spoiled)
     kept = [row for row in rows if row["physical_offset"] not in spoiled]
     check(judge, new, told, kept, layout)

@@ -88,16 +88,11 @@ def difference(theirs: Path, ours: Path) -> str:
             other = right[name]
             if data != other:
                 at = next(i for i in range(len(data)) if data[i : i + 1] != other[i : i + 1])
-                return (
-                    f"{folder}/{name} at {at}: {data[at : at + 24].hex()} became "
-                    f"{other[at : at + 24].hex()}"
-                )
+                return f"{folder}/{name} at {at}: {data[at : at + 24].hex()} became {other[at : at + 24].hex()}"
     return ""
 
 
-def written_twice(
-    judge: Judge, folder: Path, messages: list[Row], config: dict[str, Any], *options: str
-) -> str:
+def written_twice(judge: Judge, folder: Path, messages: list[Row], config: dict[str, Any], *options: str) -> str:
     """Written by the broker, dumped, and written again by us: what differs."""
     theirs, ours = folder / "theirs", folder / "ours"
     for root in (theirs, ours):
@@ -125,9 +120,7 @@ def test_the_brokers_bytes(judge: Judge, version: str, tmp_path: Path) -> None:
     assert not written_twice(judge, tmp_path, messages, SIZES, "--store-host", HOST)
 
 
-@pytest.mark.parametrize(
-    "version", ["4.9.7", "5.1.4", "5.3.3", "5.4.0", "5.5.0", "5.5.1"], scope="session"
-)
+@pytest.mark.parametrize("version", ["4.9.7", "5.1.4", "5.3.3", "5.4.0", "5.5.0", "5.5.1"], scope="session")
 def test_the_brokers_bytes_over_ipv6(judge: Judge, version: str, tmp_path: Path) -> None:
     chance = random.Random(f"ipv6 {version}")
     host = "[fe80::1]:10911"

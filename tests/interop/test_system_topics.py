@@ -84,9 +84,7 @@ def recovered(root: Path, spoil: Corrupt, *lost: Row) -> None:
 def delivered(root: Path) -> Counter[str]:
     """Bodies that consumers of `orders` can get, without tombstones."""
     got = rows(mqstore("get", root, "--topic", "orders", "--format", "ndjson", *settings(SIZES)))
-    return Counter(
-        row["body"] for row in got if row["type"] == "message" and LOST not in row["properties"]
-    )
+    return Counter(row["body"] for row in got if row["type"] == "message" and LOST not in row["properties"])
 
 
 def ends(root: Path, topic: str) -> dict[int, int]:
@@ -223,9 +221,7 @@ def _op_of(root: Path, offset: int) -> Row:
 def test_retries_go_on(version: str, spoil: Corrupt, tmp_path: Path) -> None:
     root = tmp_path / "store"
     lines = [message("orders", "at once")]
-    lines += [
-        message("%RETRY%mqstore-interop", f"again {n}", {"RETRY_TOPIC": "orders"}) for n in range(6)
-    ]
+    lines += [message("%RETRY%mqstore-interop", f"again {n}", {"RETRY_TOPIC": "orders"}) for n in range(6)]
     stored = put(root, lines, SIZES, *as_broker(version))
     recovered(root, spoil, stored[3])
     wanted = {f"again {n}" for n in range(6) if n != 2}

@@ -94,9 +94,7 @@ def check(root: Path) -> Row:
     return {name: value for name, value in found.items() if name.endswith(("pos", "offset"))}
 
 
-@pytest.fixture(
-    params=[FAST, *(pytest.param(v, marks=pytest.mark.slow) for v in FIVE if v != FAST)]
-)
+@pytest.fixture(params=[FAST, *(pytest.param(v, marks=pytest.mark.slow) for v in FIVE if v != FAST)])
 def five(request: pytest.FixtureRequest, oracle: Any) -> Judge:
     """The judge of each version that has a timer."""
     judge: Judge = oracle(request.param)

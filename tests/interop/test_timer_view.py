@@ -66,9 +66,7 @@ def view(root: Path, version: str, config: dict[str, Any]) -> Timers:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("version", "append_topic"), pick(CASES, "timer view"))
-def test_a_broker_does_what_the_view_says(
-    version: str, append_topic: bool, oracle: Any, tmp_path: Path
-) -> None:
+def test_a_broker_does_what_the_view_says(version: str, append_topic: bool, oracle: Any, tmp_path: Path) -> None:
     judge: Judge = oracle(version)
     root = tmp_path / "store"
     config = CONFIG | ({"appendTopicForTimerDeleteKey": "true"} if append_topic else {})

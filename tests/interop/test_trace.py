@@ -78,10 +78,7 @@ def play(running: Broker) -> None:
     time.sleep(2)  # what was given back is on its way
     for group in ("reader", "tags", "sql", "refuser", "once", "shut"):
         running.leave(group)
-    after = [
-        {"topic": "orders", "body": body, "properties": {"UNIQ_KEY": f"key-of-{body}"}}
-        for body in AFTER
-    ]
+    after = [{"topic": "orders", "body": body, "properties": {"UNIQ_KEY": f"key-of-{body}"}} for body in AFTER]
     assert {*running.produce(after)} == {"SEND_OK"}
     running.serve(group="shut", enabled=False)
     running.serve(topic="closed", perm=2)
@@ -156,9 +153,7 @@ def test_what_a_consumer_holds_by_pop(version: str, kept: bool, tmp_path: Path) 
     modes = {"messageRequestModeMap": {"popped": {"popper": mode}}}
     (root / "config" / "messageRequestMode.json").write_text(json.dumps(modes))
     names = ("popConsumerKVServiceInit", "popConsumerKVServiceEnable")
-    with broker(
-        version, root, SIZES, **QUIET, **dict.fromkeys(names, str(kept).lower())
-    ) as running:
+    with broker(version, root, SIZES, **QUIET, **dict.fromkeys(names, str(kept).lower())) as running:
         running.consume({"popped": "*"}, group="popper", pop=True, hold=True)
         got(running, popper=1)
         if not kept:

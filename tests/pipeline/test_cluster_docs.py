@@ -25,12 +25,7 @@ def manifest() -> Any:
     return json.loads(found)
 
 
-LINES = [
-    shlex.split(line)
-    for text in block("sh")
-    for line in text.splitlines()
-    if line.startswith("mqstore ")
-]
+LINES = [shlex.split(line) for text in block("sh") for line in text.splitlines() if line.startswith("mqstore ")]
 COMMANDS = [*LINES, manifest()["spec"]["template"]["spec"]["containers"][0]["command"]]
 
 

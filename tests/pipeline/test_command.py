@@ -117,9 +117,7 @@ def failing(arguments: list[str | Path], capsys: pytest.CaptureFixture[str]) -> 
     return code, err.removeprefix("mqstore: ").rstrip("\n")
 
 
-def test_no_java_at_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_java_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     root = unpack("5.3.3-lmq", tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)

@@ -74,9 +74,7 @@ def wanted_of(found: list[Message]) -> tuple[set[str], list[Message]]:
 
 
 @pytest.mark.parametrize("heads", [1, 50, 1 << 20])
-def test_the_last_message_of_each_key_stays(
-    heads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_message_of_each_key_stays(heads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compact, "_HEADS_MAX", heads)
     root, new = unpack("5.3.3-compaction", tmp_path), tmp_path / "new"
     found = all_of(root)
@@ -88,9 +86,9 @@ def test_the_last_message_of_each_key_stays(
     counts = {"messages": messages, "kept": len(kept), "skipped": 0, "marked": 0, "damage": []}
     assert manifest["stores"] == [{"store": str(root), "folder": "", **counts}]
     assert sum(told) == 2 * sum(path.stat().st_size for path in (root / "commitlog").iterdir())
-    assert [
-        (m.topic, m.queue_id, m.properties, m.stored_body, m.sys_flag) for m in all_of(new)
-    ] == [(m.topic, m.queue_id, m.properties, m.stored_body, m.sys_flag) for m in kept]
+    assert [(m.topic, m.queue_id, m.properties, m.stored_body, m.sys_flag) for m in all_of(new)] == [
+        (m.topic, m.queue_id, m.properties, m.stored_body, m.sys_flag) for m in kept
+    ]
 
 
 def test_corrupted_bodies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,9 +96,7 @@ def test_corrupted_bodies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     root = unpack("5.3.3-compaction", tmp_path)
     topics, kept = wanted_of(all_of(root))
     victim = kept[-1]
-    at = (
-        victim.position + victim.total_size - len(victim.raw_properties) - len(victim.raw_topic) - 4
-    )
+    at = victim.position + victim.total_size - len(victim.raw_properties) - len(victim.raw_topic) - 4
     (file,) = [path for path in (root / "commitlog").iterdir() if int(path.name) == 0]
     with file.open("r+b") as log:
         log.seek(at)

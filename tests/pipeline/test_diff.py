@@ -113,9 +113,7 @@ def test_the_first_message_that_differs(way: Way, tmp_path: Path) -> None:
             assert (rows[queue]["queue_offset"], rows[queue]["how"]) == (offset, "only_a")
 
 
-def test_a_flipped_bit_is_a_difference_though_the_checksum_is_the_same(
-    way: Way, tmp_path: Path
-) -> None:
+def test_a_flipped_bit_is_a_difference_though_the_checksum_is_the_same(way: Way, tmp_path: Path) -> None:
     """And on both sides no sound copy, though there is no difference then."""
     root = unpack("5.3.3-clean", tmp_path)
     other = copy_of(root)
@@ -180,9 +178,7 @@ def test_the_same_damage_is_the_same(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert out.startswith("The same (") and err == ""
 
 
-def test_all_records_are_what_their_schemas_say(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_records_are_what_their_schemas_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a, b = unpack("5.3.3-killed-page", tmp_path), unpack("5.3.3-clean", tmp_path)
     spoilt = copy_of(a)
     spoil(spoilt)
@@ -262,9 +258,7 @@ def test_bodies_that_fail_their_checksum_are_told(
     )
 
 
-def test_a_store_that_cannot_be_read(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_store_that_cannot_be_read(command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Ends it; with --partial its pair is left out, and the answer says so."""
     for side in ("a", "b"):
         for name in ("1", "2"):
@@ -304,9 +298,7 @@ def shuffled(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     queues = sorted({(row["topic"], row["queue_id"]) for row in given}, key=lambda q: rng.random())
     other = [row for q in queues for row in given if (row["topic"], row["queue_id"]) == q]
     other = [row | {"body": "another"} if row["unique_key"] == "k31" else row for row in other]
-    other = [
-        row | {"properties": {"n": "0"}} if row["unique_key"] == "k47" else row for row in other
-    ]
+    other = [row | {"properties": {"n": "0"}} if row["unique_key"] == "k47" else row for row in other]
     other += [{**given[2], "unique_key": "new", "born_timestamp": 5}]
     return store_of(folder / "a", given), store_of(folder / "b", other)
 
@@ -363,9 +355,7 @@ def test_a_queue_offset_that_a_log_has_twice() -> None:
     assert sorted(found) == [(0, 5, 100, 1), (0, 6, 7, 1), (0, 6, 8, -1), (0, 7, 1, -1)]
 
 
-def test_a_store_made_of_an_export_is_no_other(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_store_made_of_an_export_is_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nor is one whose broker puts a checksum behind the properties of each message."""
     root = unpack("4.9.7-multipath", tmp_path)
     assert run(["export", str(root), "--to", str(tmp_path / "files"), "-q"]) == 0

@@ -191,9 +191,7 @@ def test_no_message_at_all_is_a_file_with_columns(tmp_path: Path) -> None:
     assert found.num_rows == 0 and found.schema.field("topic").type == pa.string()
 
 
-def test_files_have_the_size_that_is_wanted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_have_the_size_that_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export_files, "_KEPT_BYTES_MAX", 50_000)
     root = unpack("4.9.7-clean", tmp_path)
     whole = exported(root, tmp_path / "one", "json")
@@ -209,9 +207,7 @@ def test_more_days_than_files_are_open(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(export_files, "_KEPT_BYTES_MAX", 1)
     times = [day * export_files.DAY_MS for day in (5, 6, 7, 5, 6, 7)]
     given = [{"topic": "t", "body": str(n), "store_timestamp": t} for n, t in enumerate(times)]
-    root = small_store(
-        tmp_path / "store", *sorted(given, key=lambda row: int(str(row["store_timestamp"])))
-    )
+    root = small_store(tmp_path / "store", *sorted(given, key=lambda row: int(str(row["store_timestamp"]))))
     report = exported(root, tmp_path / "out", by_day=True)
     assert report["rows"] == 6
     found = pq.read_table(tmp_path / "out").column("body").to_pylist()
@@ -257,8 +253,7 @@ def test_a_directory_is_what_put_reads(form: str, tmp_path: Path) -> None:
     assert run([*words, "--keep-times"]) == 0
     fields = "topic,queue_id,properties,body,born_timestamp,store_timestamp,flag"
     before, after = (
-        sorted(rows(Ask.of({"path": str(store), "fields": fields})), key=str)
-        for store in (root, tmp_path / "new")
+        sorted(rows(Ask.of({"path": str(store), "fields": fields})), key=str) for store in (root, tmp_path / "new")
     )
     assert len(before) == report["rows"] and before == after
 
@@ -293,9 +288,7 @@ def test_csv_and_avro_say_the_same(tmp_path: Path) -> None:
         (False, ['"tags"', '"=1+1"', '"\'@x"', '"plain"', ""]),
     ],
 )
-def test_a_cell_is_no_formula_where_that_is_asked(
-    safe: bool, lines: list[str], tmp_path: Path
-) -> None:
+def test_a_cell_is_no_formula_where_that_is_asked(safe: bool, lines: list[str], tmp_path: Path) -> None:
     table = pa.table({"tags": ["=1+1", "'@x", "plain", None]})
     sink = open_sink(FileKind("csv", safe_csv=safe), tmp_path / "a.csv", table.schema)
     sink.write(table)
@@ -303,9 +296,7 @@ def test_a_cell_is_no_formula_where_that_is_asked(
     assert (tmp_path / "a.csv").read_text().splitlines() == lines
 
 
-@pytest.mark.parametrize(
-    "kind", [FileKind("csv", "zstd"), FileKind("arrow", "gzip"), FileKind("json", safe_csv=True)]
-)
+@pytest.mark.parametrize("kind", [FileKind("csv", "zstd"), FileKind("arrow", "gzip"), FileKind("json", safe_csv=True)])
 def test_what_does_not_fit_together_is_refused(kind: FileKind, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput):
         export([str(tmp_path)], {}, ExportHow(kind), tmp_path / "out", HERE)
@@ -354,11 +345,7 @@ def test_small_stores_share_a_task(tmp_path: Path) -> None:
     (task,) = tasks_of(asked, ExportHow(), stage, parts_of(Ask.of(asked)))
     assert len(task["parts"]) == len(names)
     small = {**asked, "split_bytes": "100000"}
-    parts = [
-        part
-        for t in tasks_of(asked, ExportHow(), stage, parts_of(Ask.of(small)))
-        for part in t["parts"]
-    ]
+    parts = [part for t in tasks_of(asked, ExportHow(), stage, parts_of(Ask.of(small))) for part in t["parts"]]
     assert len(parts) > len(names)
 
 
@@ -391,9 +378,7 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("words", [["export"], ["pipeline", "export"]])
-def test_a_store_that_cannot_be_read(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_store_that_cannot_be_read(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An error, not an empty export; one of several ends it, too."""
     root = unpack("5.3.3-v2", tmp_path)
     (tmp_path / "empty").mkdir()

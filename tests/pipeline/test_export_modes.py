@@ -273,9 +273,7 @@ def prepared(folder: Path) -> tuple[Path, Path]:
 @pytest.mark.slow
 @pytest.mark.parametrize("files", [KilledFiles, NoExchange])
 @pytest.mark.parametrize("mode", [Mode.OVERWRITE, Mode.SINCE_LAST])
-def test_killed_at_every_step_and_run_again(
-    mode: Mode, files: type[KilledFiles], tmp_path: Path
-) -> None:
+def test_killed_at_every_step_and_run_again(mode: Mode, files: type[KilledFiles], tmp_path: Path) -> None:
     """Whenever it is killed and however often it is run, each message is there once."""
     root, old = prepared(tmp_path)
     options: dict[str, Any] = {"how": ExportHow(by_day=True)}

@@ -41,9 +41,7 @@ def test_messages_behind_it_are_rows(tmp_path: Path) -> None:
         rows(ask_of(root, on_damage=FAIL_UNREADABLE))
 
 
-def rows_of_table(
-    root: Path, name: str, lost: list[Damage], **options: str
-) -> list[dict[str, Any]]:
+def rows_of_table(root: Path, name: str, lost: list[Damage], **options: str) -> list[dict[str, Any]]:
     (table,) = (source.table for source in table_sources() if source.name() == name)
     ask = ask_of(root, **options)
     names = tuple(table.all_columns())

@@ -86,9 +86,7 @@ def visible(new: Path) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("job", [run_export, run_write])
-def test_a_task_that_fails(
-    job: Job, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_that_fails(job: Job, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = unpack("5.3.3-compaction", tmp_path)
     register(spark)
     job(spark, root, tmp_path / "wanted")

@@ -82,9 +82,7 @@ def bucket() -> Iterator[str]:
     keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
     before = {name: os.environ.get(name) for name in keys}
     os.environ.update(keys)
-    s3 = fs.S3FileSystem(
-        endpoint_override=f"{host}:{port}", scheme="http", allow_bucket_creation=True
-    )
+    s3 = fs.S3FileSystem(endpoint_override=f"{host}:{port}", scheme="http", allow_bucket_creation=True)
     s3.create_dir("bucket")
     yield f"s3://bucket/%s?scheme=http&region=us-east-1&endpoint_override={host}:{port}"
     for name, value in before.items():
@@ -120,9 +118,7 @@ def test_a_log_in_object_storage(bucket: str, tmp_path: Path) -> None:
     small = Ask.of({"path": uri, "fields": FIELDS, "split_bytes": "100000"})
     assert len(parts_of(small)) > 1
     assert rows(small) == wanted
-    assert [(d.position, d.size) for d in damage(small)] == [
-        (d.position, d.size) for d in damage(ask_of(root))
-    ]
+    assert [(d.position, d.size) for d in damage(small)] == [(d.position, d.size) for d in damage(ask_of(root))]
 
 
 @pytest.mark.slow
@@ -131,10 +127,7 @@ def test_all_else_of_a_store_in_object_storage(name: str, there: tuple[Path, str
     """The same rows as from a directory, under the name of the place."""
     root, uri = there
     source = next(one for one in table_sources() if one.name() == f"rocketmq-{name}")
-    wanted = [
-        {key: renamed(value, root, uri) for key, value in row.items()}
-        for row in table(source, str(root))
-    ]
+    wanted = [{key: renamed(value, root, uri) for key, value in row.items()} for row in table(source, str(root))]
     found = table(source, uri)
     assert found and {row["store"] for row in found} == {uri}
     assert sorted(found, key=str) == sorted(wanted, key=str)
@@ -213,9 +206,7 @@ def test_object_storage_that_is_not_there(bucket: str) -> None:
 
 
 @pytest.mark.slow
-def test_export_and_diff_of_object_storage(
-    bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_export_and_diff_of_object_storage(bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As of a directory; a store that is not there is no empty one."""
     root = unpack("5.3.3-v2", tmp_path)
     uri, none = put_there(root, bucket), bucket % "nothing"

@@ -68,8 +68,6 @@ def test_what_fails_leaves_nothing(
     pq.write_table(table_of(unpack("5.3.3-v2", tmp_path)), tmp_path / "a.parquet")
     assert imported(tmp_path / "a.parquet", "--to", tmp_path / "new") == 2, "there are no bodies"
     assert "body: missing" in capsys.readouterr().err
-    monkeypatch.setattr(
-        append_rows, "sorted_batches", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
-    )
+    monkeypatch.setattr(append_rows, "sorted_batches", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     assert imported(tmp_path / "a.parquet", "--to", tmp_path / "new") == 130
     assert not (tmp_path / "new").exists()

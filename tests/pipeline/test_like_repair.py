@@ -27,9 +27,7 @@ SOUND = tuple(
     name
     for name in stores.NAMES
     if stores.truth(name)["expected_verdict"] in ("clean", "unclean")
-    and not any(
-        word in name for word in ("rocksdb", "dledger", "cqext", "expired", "multipath", "9.7-lmq")
-    )
+    and not any(word in name for word in ("rocksdb", "dledger", "cqext", "expired", "multipath", "9.7-lmq"))
 )
 """Logs that need no repair themselves. The local repair writes no
 consumequeue_ext, and no queue of a topic with a slash in its name, as 4.9 has."""

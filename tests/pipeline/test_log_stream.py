@@ -157,9 +157,7 @@ def test_behind_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows: Any = LogSource({"path": str(found), "fields": "position"}).reader(schema)
     parts = made.partitions(made.initialOffset(), end)
     with pytest.warns(DamageWarning):
-        whole = [
-            row for part in rows.partitions() for b in rows.read(part) for row in b.to_pylist()
-        ]
+        whole = [row for part in rows.partitions() for b in rows.read(part) for row in b.to_pylist()]
     with pytest.warns(DamageWarning):
         seen = [row for part in parts for b in made.read(part) for row in b.to_pylist()]
     assert [row["position"] for row in seen] == [row["position"] for row in whole]

@@ -49,9 +49,7 @@ def messages(first: int = 0, **more: list[Any]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns | more)
 
 
-def writer(
-    target: Path, monkeypatch: pytest.MonkeyPatch, files: Files | None = None, **options: str
-) -> LogWriter:
+def writer(target: Path, monkeypatch: pytest.MonkeyPatch, files: Files | None = None, **options: str) -> LogWriter:
     """As Spark makes one when it plans a write."""
     monkeypatch.setattr(LogWriter, "files", files or Files())
     given = {"path": str(target), **OPTIONS, **options}
@@ -67,11 +65,7 @@ def visible(target: Path) -> dict[str, bytes]:
     """What a user of the target sees, by path."""
     paths = [path for path in target.rglob("*") if path.is_file()]
     names = {path.relative_to(target) for path in paths}
-    return {
-        str(n): b"" if n.name in TIMED else (target / n).read_bytes()
-        for n in names
-        if n.parts[0] != ".mqstore"
-    }
+    return {str(n): b"" if n.name in TIMED else (target / n).read_bytes() for n in names if n.parts[0] != ".mqstore"}
 
 
 def bodies(target: Path) -> list[bytes]:
@@ -79,9 +73,7 @@ def bodies(target: Path) -> list[bytes]:
 
 
 @pytest.mark.slow
-def test_killed_at_every_step_and_run_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_at_every_step_and_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = CountingFiles()
     whole_write(tmp_path / "whole", monkeypatch, counted)
     wanted = visible(tmp_path / "whole")
@@ -103,9 +95,7 @@ def test_killed_at_every_step_and_run_again(
     assert finished, "some write was cut off while it published"
 
 
-def test_partitions_and_attempts(
-    task: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partitions_and_attempts(task: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows come in the order of the partitions, from the attempt that was through."""
     made = writer(tmp_path / "new", monkeypatch)
 
@@ -138,9 +128,7 @@ def test_a_task_that_fails_leaves_the_target_as_it_was(
     assert not existed or not list(target.iterdir())
 
 
-def test_what_dies_while_it_publishes_is_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_dies_while_it_publishes_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark lives on and tells the writer to abort: no half of the files may stay."""
     counted = CountingFiles()
     whole_write(tmp_path / "whole", monkeypatch, counted)
@@ -154,9 +142,7 @@ def test_what_dies_while_it_publishes_is_finished(
     assert not (tmp_path / "new/.mqstore").exists()
 
 
-def test_the_session_that_began_last_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_session_that_began_last_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other one fails where it goes on, and takes nothing away from it."""
     target = tmp_path / "new"
     first = writer(target, monkeypatch)
@@ -173,9 +159,7 @@ def test_the_session_that_began_last_goes_on(
         writer(target, monkeypatch)
 
 
-def test_a_job_and_a_session_in_one_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_and_a_session_in_one_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No write begins while a job works; the job that comes later goes on."""
     made = writer(tmp_path / "new", monkeypatch)
     kept = made.write(iter([messages()]))

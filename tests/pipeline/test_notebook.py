@@ -61,7 +61,5 @@ def test_the_page_has_all_columns_and_options() -> None:
     wanted["rocketmq-log"] = list(log_columns.COLUMNS)
     wanted["rocketmq-damage"] = list(views.COLUMNS)
     assert {name: re.findall(r"`(\w+)`", columns) for name, columns in shown.items()} == wanted
-    options = set(
-        re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE)))
-    )
+    options = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE))))
     assert options - {"paths"} == OPTIONS - {"paths"}

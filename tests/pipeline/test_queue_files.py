@@ -92,17 +92,13 @@ def test_a_gap_across_files_ends_no_queue(tmp_path: Path) -> None:
 
 
 @given(st.data())
-def test_any_parts_give_the_same_files(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_any_parts_give_the_same_files(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Against a plain model: unit k of the stream, first record wins, pre-fill where none is."""
     offsets = data.draw(st.lists(st.integers(0, 40), min_size=1, max_size=60))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(offsets)), max_size=5)))
     bounds = zip([0, *cuts], [*cuts, len(offsets)], strict=True)
     folder = tmp_path_factory.mktemp("queue")
-    parts: list[LogPart | SavedPart] = [
-        part(offsets[begin:end], first=begin) for begin, end in bounds
-    ]
+    parts: list[LogPart | SavedPart] = [part(offsets[begin:end], first=begin) for begin, end in bounds]
     saved: list[LogPart | SavedPart] = []
     for number, one in enumerate(parts):
         assert isinstance(one, LogPart)
@@ -114,12 +110,8 @@ def test_any_parts_give_the_same_files(
         number = file.start // UNIT.sizeof()
         wanted = [first_with.get(k) for k in range(number, file.end)]
         found = units(folder / file.path)
-        assert [unit[0] or None for unit in found] == wanted + [None] * (
-            UNITS_PER_FILE - len(wanted)
-        )
-        assert all(
-            unit == PRE_FILL_UNIT for unit, at in zip(found, wanted, strict=False) if at is None
-        )
+        assert [unit[0] or None for unit in found] == wanted + [None] * (UNITS_PER_FILE - len(wanted))
+        assert all(unit == PRE_FILL_UNIT for unit, at in zip(found, wanted, strict=False) if at is None)
     assert sum(file.units for file in written) == len(first_with)
     assert sum(file.duplicates for file in written) == len(offsets) - len(first_with)
 

@@ -108,9 +108,7 @@ def test_all_clean_stores_are_as_the_broker_wrote_them(tmp_path: Path) -> None:
         ("5.3.3-dledger", 49152, None),  # there are records behind it
     ],
 )
-def test_a_missing_file_is_told(
-    name: str, gone: int | None, units: int | None, tmp_path: Path
-) -> None:
+def test_a_missing_file_is_told(name: str, gone: int | None, units: int | None, tmp_path: Path) -> None:
     """By the place that is missing; what is behind it is there."""
     root = unpack(name, tmp_path)
     config = BrokerConfig(stores.config(name, root))
@@ -175,9 +173,7 @@ def test_folders_keep_apart_what_has_one_name() -> None:
     assert folders_of([Path("/d/a")]) == [""]
 
 
-@pytest.mark.parametrize(
-    "roots", [["/d/a", "/d/a/b"], ["/a%2Fb/a", "/a%2Fb", "/a"], ["/", "/x\udcff"]]
-)
+@pytest.mark.parametrize("roots", [["/d/a", "/d/a/b"], ["/a%2Fb/a", "/a%2Fb", "/a"], ["/", "/x\udcff"]])
 def test_no_folder_lies_in_another(roots: list[str]) -> None:
     folders = [Path("/new", folder) for folder in folders_of([Path(root) for root in roots])]
     assert len(set(folders)) == len(roots)
@@ -255,9 +251,7 @@ def killed_and_run_again(folder: Path, steps: Callable[[int], Sequence[int]]) ->
             prefix = f"{part}/" if (target / part).is_dir() else part
             found = {name.removeprefix(prefix): d for name, d in seen.items()}
             assert found == parts(target / part), f"half of {part} was visible"
-        if set(visible(target)) < set(visible(folder / "counted")) or Stage.left_in(
-            target, Files()
-        ):
+        if set(visible(target)) < set(visible(folder / "counted")) or Stage.left_in(target, Files()):
             try:
                 rebuild(plan, target, job)
             except Refused:  # all but the last folder of the stage was removed
@@ -281,9 +275,7 @@ def parts(path: Path) -> dict[str, str]:
 @pytest.mark.slow
 def test_killed_and_run_again(tmp_path: Path) -> None:
     """Around the manifest, where it is decided, and at a few others."""
-    killed_and_run_again(
-        tmp_path, lambda count: [*range(0, count - 20, 60), *range(count - 20, count, 3)]
-    )
+    killed_and_run_again(tmp_path, lambda count: [*range(0, count - 20, 60), *range(count - 20, count, 3)])
 
 
 @pytest.mark.slow

@@ -39,9 +39,7 @@ printf '%s\\n' "$@"
 def without(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
     """Let these packages seem not to be installed."""
     real = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name in packages else real(name)
-    )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in packages else real(name))
 
 
 @pytest.mark.parametrize(
@@ -99,16 +97,12 @@ def test_shim_drops_the_options_a_slim_java_does_not_know(tmp_path: Path) -> Non
     java = fake_java(tmp_path / "a folder", "17")
     home = session.java_home(java, tmp_path / "home")
     arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-Dx=a b", "--add-opens=java.base"]
-    answer = subprocess.run(
-        [home / "bin" / "java", *arguments], capture_output=True, text=True, check=True
-    )
+    answer = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
     ours = ["-XX:-UsePerfData", f"-Djava.io.tmpdir={home / 'tmp'}"]
     assert answer.stdout.splitlines() == [*ours, "-Xmx1g", "-Dx=a b", "--add-opens=java.base"]
 
 
-def test_ctrl_c_is_told_though_the_jvm_cannot_be_talked_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_is_told_though_the_jvm_cannot_be_talked_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Cut:
         stopped = 0
 
@@ -165,9 +159,7 @@ def test_settings_of_the_user_win(tmp_path: Path) -> None:
 )
 def test_the_line_that_tells(text: str) -> None:
     assert session.telling_line(text) == "java.lang.Exception: why"
-    assert session.telling_line("WARNING: w\n\nInvalid maximum heap size\nError: x") == (
-        "Invalid maximum heap size"
-    )
+    assert session.telling_line("WARNING: w\n\nInvalid maximum heap size\nError: x") == ("Invalid maximum heap size")
     told = 'Exception in thread "main" java.lang.RuntimeException: [download failed: a.jar]'
     assert session.telling_line(f":: loading settings\n{told}\n\tat x") == told
 

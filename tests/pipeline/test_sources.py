@@ -67,9 +67,7 @@ def same(spark_rows: list[Any], local_rows: list[dict[str, Any]]) -> None:
     assert told(rows, names) == told(local_rows, names)
 
 
-def test_messages_of_a_fleet(
-    spark: SparkSession, fleet: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_messages_of_a_fleet(spark: SparkSession, fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All of a log through Spark, from a pattern of paths, and what of it cannot be read."""
     rows = collected(spark, "rocketmq-log", fleet / "[45]*", body="plain")
     lost = [row.asDict() for row in collected(spark, "rocketmq-damage", fleet / "*")]
@@ -90,26 +88,20 @@ def test_messages_of_a_fleet(
 @pytest.mark.few(2)
 @pytest.mark.parametrize("source", ["rocketmq-log", "rocketmq-queue", "rocketmq-offsets"])
 @pytest.mark.parametrize("name", ["none", "empty"])
-def test_what_is_no_store_is_an_error(
-    spark: SparkSession, fleet: Path, source: str, name: str
-) -> None:
+def test_what_is_no_store_is_an_error(spark: SparkSession, fleet: Path, source: str, name: str) -> None:
     paths = [str(fleet / STORES[1]), str(fleet / name)]
     with pytest.raises(Exception) as caught:
         spark.read.format(source).load(paths).count()
     assert isinstance(failure_of(str(caught.value)), Missing | NotAStore)
 
 
-def test_units_of_queues(
-    spark: SparkSession, fleet: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_units_of_queues(spark: SparkSession, fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = fleet / STORES[0]
     rows = collected(spark, "rocketmq-queue", store)
     same(rows, local(capsys, "dump", store / "consumequeue"))
 
 
-def test_items_of_the_index(
-    spark: SparkSession, fleet: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_items_of_the_index(spark: SparkSession, fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = fleet / STORES[0]
     fields = "store,file,number,slot,key_hash,physical_offset,time_diff,previous"
     rows = collected(spark, "rocketmq-index", store, fields=fields)
@@ -117,18 +109,14 @@ def test_items_of_the_index(
     same(rows, [record for record in records if record["type"] == "index_item"])
 
 
-def test_units_of_the_timer_log(
-    spark: SparkSession, fleet: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_units_of_the_timer_log(spark: SparkSession, fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = fleet / "5.3.3-timer-clean"
     records = local(capsys, "dump", store / "timerlog")
     wanted = [record for record in records if record["type"] == "timer_log_unit"]
     same(collected(spark, "rocketmq-timer", store), wanted)
 
 
-def test_offsets_of_groups(
-    spark: SparkSession, fleet: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_offsets_of_groups(spark: SparkSession, fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = fleet / "5.3.3-v2"
     records = local(capsys, "dump", store / "config")
     wanted = [record for record in records if record["type"] == "consumer_offset"]
@@ -173,9 +161,7 @@ def test_what_cannot_be_read_is_no_row(tmp_path: Path) -> None:
         assert len(reasons) == places and all(str(file) in reason for reason in reasons), of
 
 
-def test_findings_are_those_of_verify(
-    spark: SparkSession, fleet: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_findings_are_those_of_verify(spark: SparkSession, fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = fleet / STORES[0]
     records = local(capsys, "verify", store)
     wanted = [record for record in records if record["type"] == "finding"]
@@ -202,9 +188,7 @@ CONDITIONS: tuple[Condition, ...] = (
     (
         "topic IN ('{topic}', 'none') AND queue_id = 1 AND store_timestamp >= {store_timestamp}",
         lambda row, some: (
-            row["topic"] == some["topic"]
-            and row["queue_id"] == 1
-            and row["store_timestamp"] >= some["store_timestamp"]
+            row["topic"] == some["topic"] and row["queue_id"] == 1 and row["store_timestamp"] >= some["store_timestamp"]
         ),
     ),
     (

@@ -71,9 +71,7 @@ def test_damage_comes_through_spark(spark: SparkSession, tmp_path: Path) -> None
     assert sum(queue["missing"] for queue in manifest["queues"]) > 0
 
 
-def test_a_large_log_in_parts(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_log_in_parts(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part a task, and each queue and index file behind them; bytes are told until all is done."""
     root = unpack("5.3.3-v2", tmp_path)
     plan = plan_of([root], BrokerConfig())

@@ -88,9 +88,7 @@ def test_a_view_reads_what_the_plan_of_the_query_needs(spark: SparkSession) -> N
     assert [n.times for n in understood(spark, "SELECT 1 FROM lag a, lag b").views] == [2]
 
 
-def on_spark(
-    spark: SparkSession, query: str | Asked, roots: list[str]
-) -> tuple[list[dict[str, Any]], Lacking]:
+def on_spark(spark: SparkSession, query: str | Asked, roots: list[str]) -> tuple[list[dict[str, Any]], Lacking]:
     taken = query if isinstance(query, Asked) else understood(spark, query)
     rows = [row for part in answer(spark, taken, roots, {}) for row in records_of(part)]
     return rows, lacking(spark, taken, roots, {})
@@ -189,18 +187,14 @@ def test_a_failing_job_is_one_error(spark: SparkSession, tmp_path: Path) -> None
 
 
 @pytest.mark.spark
-def test_corrupted_bodies_are_counted_where_bodies_are_read(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_corrupted_bodies_are_counted_where_bodies_are_read(spark: SparkSession, tmp_path: Path) -> None:
     root = unpack("4.9.7-killed-bit", tmp_path)
     roots = [str(root)]
     for query, bodies in (("SELECT body FROM messages", 1), ("SELECT topic FROM messages", 0)):
         assert on_spark(spark, query, roots)[1].bodies == here(query, roots)[1].bodies == bodies
 
 
-def test_bad_input(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     query = ("pipeline", "sql", "SELECT 1")
     for words, code in (
         ([str(tmp_path / "none*")], 5),
@@ -256,9 +250,7 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_connect_server_prints_its_plans_as_well(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_connect_server_prints_its_plans_as_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What is only sorted or grouped by is needed: there is next to nothing to sort in a plan's views."""
     import subprocess
     import sys

@@ -82,9 +82,7 @@ def test_a_store_that_is_gone_meanwhile_is_no_store_without_records(tmp_path: Pa
         here(Ask((str(root),)), ["topic"])
 
 
-def test_bytes_that_the_disk_does_not_give_end_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_that_the_disk_does_not_give_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On two cores, too, where another process has met them."""
     root = unpack("5.3.3-v2", tmp_path)
     monkeypatch.setattr(log_rows, "split_bytes_for", lambda *_: 30_000)
@@ -103,9 +101,7 @@ def test_counts_with_damage_survive_their_way(tmp_path: Path) -> None:
     assert log_columns.STORE not in found.stats.by
 
 
-def test_spark_for_one_small_store_says_what_is_quicker(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_spark_for_one_small_store_says_what_is_quicker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In one line, unless somebody asks for a master, or for quiet."""
     root = str(unpack("5.3.3-v2", tmp_path))
     for roots, spark, common, lines in (

@@ -61,9 +61,7 @@ def local(root: Path, config: BrokerConfig | None = None) -> Verdict:
         return verify(store, Scope(), now_ms=NOW_MS)
 
 
-def in_tasks(
-    roots: list[str], config: BrokerConfig | None = None
-) -> list[tuple[str, Verdict | StoreError]]:
+def in_tasks(roots: list[str], config: BrokerConfig | None = None) -> list[tuple[str, Verdict | StoreError]]:
     """What Spark does, but for Spark."""
     config = config or BrokerConfig()
     tasks = tasks_of(roots, config, NOW_MS, sizes=log_sizes(roots, config)[0])
@@ -139,9 +137,7 @@ def short_parts(monkeypatch: pytest.MonkeyPatch) -> list[PartResult]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "share"), [("5.3.3-killed-page", 0.2), ("5.5.0-killed", 0.8)])
-def test_a_log_in_parts(
-    name: str, share: float, tmp_path: Path, short_parts: list[PartResult]
-) -> None:
+def test_a_log_in_parts(name: str, share: float, tmp_path: Path, short_parts: list[PartResult]) -> None:
     """What is in front of damage is taken on, and the verdict is the same; also if parts failed."""
     root = stores.unpack(name, tmp_path)
     ((_, found),) = in_tasks([str(root)])
@@ -169,9 +165,7 @@ def test_what_a_part_leaves_is_bounded(
     assert bool(short_parts) is bool(bound)
 
 
-def test_parts_of_another_state_of_the_store_do_not_count(
-    tmp_path: Path, short_parts: list[PartResult]
-) -> None:
+def test_parts_of_another_state_of_the_store_do_not_count(tmp_path: Path, short_parts: list[PartResult]) -> None:
     """What was written between the tasks and the run behind them is seen."""
     root = stores.unpack("5.3.3-clean", tmp_path)
     tasks = tasks_of([str(root)], {}, NOW_MS, sizes={str(root): 1 << 18})

@@ -88,9 +88,7 @@ def test_records_are_those_that_a_stage_took(spark: SparkSession, tmp_path: Path
 
 
 @pytest.mark.parametrize("stages", [4, None])
-def test_a_bar_tells_of_stages_and_tasks(
-    stages: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bar_tells_of_stages_and_tasks(stages: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a terminal at once, on nothing else."""
     for terminal in (True, False):
         err = Stream(terminal)
@@ -109,9 +107,7 @@ def test_every_command_wires_its_bar() -> None:
     """Whoever works long says how far it is."""
     for path in sorted(Path(pipeline_options.__file__).parent.glob("pipeline_*.py")):
         if path.name != "pipeline_options.py":
-            shown = re.search(
-                r"\b(showing|session_showing|common\.progress)\(", path.read_text(encoding="utf-8")
-            )
+            shown = re.search(r"\b(showing|session_showing|common\.progress)\(", path.read_text(encoding="utf-8"))
             assert shown, path.name
 
 

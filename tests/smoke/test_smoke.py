@@ -27,9 +27,7 @@ COMMANDS = (
 
 def run(*arguments: str | Path, code: int = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Run `mqstore` and insist on its exit code."""
-    done = subprocess.run(
-        [PROGRAM, *arguments], input=stdin, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([PROGRAM, *arguments], input=stdin, capture_output=True, text=True, check=False)
     assert done.returncode == code, (done.args, done.returncode, done.stdout, done.stderr)
     return done
 
@@ -67,9 +65,7 @@ def test_every_command_has_help(command: str) -> None:
 
 
 def test_python_can_run_the_package() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "mqstore", "--version"], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-m", "mqstore", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == run("--version").stdout
 
 

@@ -32,11 +32,7 @@ def clean(store: Unpack) -> Path:
 def test_batches_that_are_kept_stay_what_they_are(clean: Path) -> None:
     with Store(clean) as opened:
         kept = [item for item in opened.log.scan() if isinstance(item, Batch)]
-        seen = [
-            item.columns.ragged("body").tolist()
-            for item in opened.log.scan(reuse=True)
-            if isinstance(item, Batch)
-        ]
+        seen = [item.columns.ragged("body").tolist() for item in opened.log.scan(reuse=True) if isinstance(item, Batch)]
     assert [batch.columns.ragged("body").tolist() for batch in kept] == seen
     for batch in kept:
         assert batch.body_crc_ok is not None and batch.body_crc_ok.all()
@@ -48,11 +44,7 @@ def test_columns_are_the_fields_of_the_messages(name: str, store: Unpack) -> Non
         names = ["position", "topic", "queue_offset", "keys", "properties", "body", "body_crc_ok"]
         table = opened.to_arrow(names, on_damage="skip").read_all()
         records = table.to_pylist()
-        by_place = {
-            message.position: message
-            for message in opened.messages(on_damage="skip")
-            if message.inner is None
-        }
+        by_place = {message.position: message for message in opened.messages(on_damage="skip") if message.inner is None}
     assert table.column_names == [*names, "body_compression", "body_error"]
     assert records
     for record in records:
@@ -89,11 +81,7 @@ def test_some_of_the_messages(clean: Path) -> None:
     with Store(clean) as opened:
         everything = list(opened.messages())
         some = list(opened.messages(["ord*", "fifo-topic"], where="@queue_id = 1"))
-        wanted = [
-            m
-            for m in everything
-            if m.queue_id == 1 and (m.topic.startswith("ord") or m.topic == "fifo-topic")
-        ]
+        wanted = [m for m in everything if m.queue_id == 1 and (m.topic.startswith("ord") or m.topic == "fifo-topic")]
         assert [m.position for m in some] == [m.position for m in wanted] and some
         since = everything[len(everything) // 2].store_timestamp
         moment = datetime.fromtimestamp(since / 1000, UTC)
@@ -143,9 +131,7 @@ for asked in (lambda s, how: len(list(s.messages(on_damage=how))),
         else:
             raise AssertionError("no error")
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(root)], check=False, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", code, str(root)], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

@@ -154,9 +154,7 @@ def apply_repair(root: Path, config: BrokerConfig, version: str | None) -> tuple
     found = repair.analyze(Layout.open(root, config), Choice(), version, NOW_MS)
     if found.nothing_to_do:
         return found, ""
-    again: Callable[[], Plan] = partial(
-        _again, root, config, partial(repair.replan, request=found.request)
-    )
+    again: Callable[[], Plan] = partial(_again, root, config, partial(repair.replan, request=found.request))
     shown = None if found.interrupted else found.plan
     return found, apply(Layout.open(root, config), shown, again, Files(), command="repair").session
 

@@ -11,7 +11,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "verdicts.md"
 _HEAD = """# Verdicts
 
 What mqstore says of damaged stores, and what is true. *Real start*: what the real classes made of the
-store, where that is on record: `fine` (a start loses and hides nothing), `harm` (it loses or hides messages, or there is none).
+store, where that is on record: `fine` (a start loses and hides nothing), `harm` (it loses or hides
+messages, or there is none).
 *Before*: the verdict of `verify`, `recover`, `repair`. *After*: the same behind `recover --apply`;
 codes are those that stay, each of them with its reason (`mqstore explain CODE`).
 

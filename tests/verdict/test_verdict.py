@@ -44,11 +44,7 @@ def test_cases_whose_real_start_is_on_record(part: int, work: Path) -> None:
 def test_every_case_whose_real_start_is_on_record(version: str, work: Path) -> None:
     pool = [*recovery_cases.all_cases(), *recovery_cases.all_feature_cases()]
     mine = [case for case in pool if case["version"] == version]
-    wrong = [
-        text
-        for case in slices.pick(mine, f"verdict {version}")
-        for text in walks.check_case(case, work)
-    ]
+    wrong = [text for case in slices.pick(mine, f"verdict {version}") for text in walks.check_case(case, work)]
     assert wrong == [], f"{len(wrong)}\n" + "\n".join(wrong)
 
 
@@ -122,9 +118,7 @@ def test_a_record_that_several_queues_name_gets_its_own_topic_back(size: int, wo
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("by_repair", [False, True])
-def test_a_base_that_its_record_contradicts_is_not_put_into_the_queue(
-    by_repair: bool, work: Path
-) -> None:
+def test_a_base_that_its_record_contradicts_is_not_put_into_the_queue(by_repair: bool, work: Path) -> None:
     """A start that dispatches nothing keeps the right unit: so does a plan."""
     name = "5.3.3-batchcq"
     root = copied(original(name, work), work)

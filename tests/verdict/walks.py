@@ -78,10 +78,7 @@ def _mended(
     by_repair: bool,
 ) -> Iterator[str]:
     root = before.root
-    if by_repair:
-        session = apply_repair(root, config, version)[1]
-    else:
-        session = apply_recovery(before, config)
+    session = apply_repair(root, config, version)[1] if by_repair else apply_recovery(before, config)
     after = said_of(root, config, version)
     yield from (f"after: {text}" for text in after.contradictions())
     yield from left_behind(after)
@@ -163,9 +160,7 @@ def check_mutation(mutation: Mutation, work: Path) -> list[str]:
     wrong: list[str] = []
     for name in mutation.stores:
         source = original(name, work)
-        root = copied(
-            source, fresh(work / "own")
-        )  # one of its own: a file whose disk fails stays so (I-015)
+        root = copied(source, fresh(work / "own"))  # one of its own: a file whose disk fails stays so (I-015)
         config = BrokerConfig(stores.config(name, root))
         did = mutation.mutate(root, random.Random(f"{slices.SEED} {mutation.code}"))
         found = walked(root, config, None, f"invariant {mutation.code}")

@@ -59,9 +59,7 @@ def agree(schema: c.Construct[Any, Any], data: bytes, starts: list[int], limits:
 @each_schema
 @given(data=st.data())
 @settings(max_examples=examples(15))
-def test_records_of_all_shapes_in_one_block(
-    schema: c.Construct[Any, Any], data: st.DataObject
-) -> None:
+def test_records_of_all_shapes_in_one_block(schema: c.Construct[Any, Any], data: st.DataObject) -> None:
     """Records in any order, with and without gaps, some of them in one another's way."""
     drawn = data.draw(st.lists(records(schema), min_size=1, max_size=6))
     gaps = data.draw(st.lists(st.binary(max_size=4), min_size=len(drawn), max_size=len(drawn)))

@@ -79,9 +79,7 @@ def fields(**changed: Any) -> dict[str, Any]:
 
 
 def test_one_value_for_all() -> None:
-    columns = fields(
-        topic=b"T", queue_id=7, body=Ragged.of([b"one", b""]), body_crc=np.array([1, 2])
-    )
+    columns = fields(topic=b"T", queue_id=7, body=Ragged.of([b"one", b""]), body_crc=np.array([1, 2]))
     encoded = encode(MESSAGE, columns)
     expected = [
         message(topic=b"T", queue_id=7, body=b"one", body_crc=1),
@@ -150,9 +148,7 @@ def test_a_column_may_be_missing_where_no_record_has_it() -> None:
 @settings(max_examples=examples(15))
 def test_entries_around_messages(drawn: list[bytes]) -> None:
     """A DLedger entry around each record; both schemas on the same bytes."""
-    numbers = dict.fromkeys(
-        ("magic", "index", "term", "pos", "channel", "chain_crc", "body_crc"), 1
-    )
+    numbers = dict.fromkeys(("magic", "index", "term", "pos", "channel", "chain_crc", "body_crc"), 1)
     encoded = encode(dledger.ENTRY, {**numbers, "body": Ragged.of(drawn)})
     entries = decode(dledger.ENTRY, encoded.buffer, encoded.starts)
     assert entries.ragged("body").tolist() == drawn

@@ -98,9 +98,7 @@ def test_size_of_an_index_file() -> None:
 @pytest.mark.parametrize("schema", FIXED.values(), ids=FIXED)
 @given(data=st.data())
 @settings(max_examples=examples(15))
-def test_dtype_reads_and_writes_what_construct_does(
-    schema: c.Construct[Any, Any], data: st.DataObject
-) -> None:
+def test_dtype_reads_and_writes_what_construct_does(schema: c.Construct[Any, Any], data: st.DataObject) -> None:
     size = schema.sizeof()
     if size > 1000:
         used = data.draw(st.binary(min_size=100, max_size=100))

@@ -11,9 +11,7 @@ from mqstore.formats.derive import Ragged
 from mqstore.formats.derive.ragged import overlapping, ragged_copy
 from tests.slices import examples
 
-STRINGS = st.lists(
-    st.one_of(st.none(), st.binary(max_size=20), st.binary(max_size=600)), max_size=8
-)
+STRINGS = st.lists(st.one_of(st.none(), st.binary(max_size=20), st.binary(max_size=600)), max_size=8)
 #: Around the block sizes of the copy, and above the longest of them.
 LENGTHS = [0, 1, 2, 3, 4, 7, 8, 15, 16, 17, 255, 256, 4095, 4096, 4097, 8191, 8192, 8193, 20_000]
 
@@ -37,9 +35,7 @@ def test_selections(strings: list[bytes | None], data: st.DataObject) -> None:
     ragged, plain = Ragged.of(strings), filled(strings)
     mask = data.draw(st.lists(st.booleans(), min_size=len(strings), max_size=len(strings)))
     index = np.flatnonzero(np.array(mask, np.bool_))[::-1]
-    assert ragged[np.array(mask, np.bool_)].tolist() == [
-        s for s, m in zip(plain, mask, strict=True) if m
-    ]
+    assert ragged[np.array(mask, np.bool_)].tolist() == [s for s, m in zip(plain, mask, strict=True) if m]
     assert ragged[index].tolist() == [plain[i] for i in index]
     assert ragged[1:].tolist() == plain[1:]
 

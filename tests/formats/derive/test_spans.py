@@ -79,9 +79,7 @@ def test_columns_of(schema: c.Construct[Any, Any], data: st.DataObject) -> None:
     described = columns_of(schema)
     by_name = {column.name: column for column in described}
     assert len(by_name) == len(described)
-    assert list(by_name) == list(dict.fromkeys(names_of(schema))) or set(by_name) == set(
-        names_of(schema)
-    )
+    assert list(by_name) == list(dict.fromkeys(names_of(schema))) or set(by_name) == set(names_of(schema))
     drawn = data.draw(st.lists(records(schema), min_size=1, max_size=3))
     for record in drawn:
         columns = decode(schema, np.frombuffer(record, np.uint8), np.zeros(1, np.int64))
@@ -109,9 +107,7 @@ def test_every_field_is_described(name: str) -> None:
 @each_schema
 @given(data=st.data())
 @settings(max_examples=examples(12))
-def test_table_tells_where_the_fields_are(
-    schema: c.Construct[Any, Any], data: st.DataObject
-) -> None:
+def test_table_tells_where_the_fields_are(schema: c.Construct[Any, Any], data: st.DataObject) -> None:
     """A row's offset is a sum of numbers, lengths `|field|` and differences `n?` of conditions."""
     record = data.draw(records(schema))
     rows = {row.name: row for row in table(schema)}

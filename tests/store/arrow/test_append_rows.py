@@ -54,9 +54,7 @@ def wanted(tables: list[pa.Table]) -> pa.Table:
 
 @pytest.mark.parametrize("piece_bytes", [1 << 30, 4000, 100])
 @pytest.mark.parametrize("block_bytes", [1, 500])
-def test_any_files(
-    piece_bytes: int, block_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_files(piece_bytes: int, block_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(append_rows, "_PIECE_BYTES", piece_bytes)
     monkeypatch.setattr(append_rows, "_BLOCK_BYTES_MAX", block_bytes)
     tables = [table(300, 1), table(1, 2), table(0, 3), table(150, 4)]
@@ -70,9 +68,7 @@ def test_any_files(
     assert sum(told) == sum(path.stat().st_size for path in files if "c.par" not in path.name)
 
 
-def test_files_in_order_are_read_as_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_in_order_are_read_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever their names: nothing of them is kept."""
     monkeypatch.setattr(append_rows, "_Pieces", None)
     for name, first in (("b.parquet", 0), ("a.parquet", 100), ("c.parquet", 200)):

@@ -63,9 +63,7 @@ def test_what_the_plan_needs_is_read(
     assert {frozenset(names) for _, names in read} == set(map(frozenset, columns))
 
 
-def test_what_a_filter_leaves_out_is_not_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_filter_leaves_out_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bodies of other topics are not unpacked."""
     root = unpack("5.3.3-clean", tmp_path)
     every = rows("SELECT topic, body FROM messages", root)
@@ -90,9 +88,7 @@ def test_a_filter_of_arrow() -> None:
     schema = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.bool_())])
     expression = (pc.field("a") > 1) & pc.field("b").is_null()
     assert columns_of(expression, schema) == ["a", "b"]
-    batch = pa.RecordBatch.from_pylist(
-        [{"a": 2, "b": None}, {"a": 2, "b": "x"}, {"a": None, "b": None}], schema=schema
-    )
+    batch = pa.RecordBatch.from_pylist([{"a": 2, "b": None}, {"a": 2, "b": "x"}, {"a": None, "b": None}], schema=schema)
     assert mask_of(expression, batch).tolist() == [True, False, False]
 
 
@@ -115,9 +111,7 @@ def test_filters_are_those_of_the_rows(tmp_path: Path) -> None:
     )
     for condition, fits in conditions:
         found = rows(f"SELECT position FROM messages WHERE {condition}", root)
-        assert [r["position"] for r in found] == [r["position"] for r in every if fits(r)], (
-            condition
-        )
+        assert [r["position"] for r in found] == [r["position"] for r in every if fits(r)], condition
 
 
 @pytest.mark.parametrize(

@@ -73,9 +73,7 @@ def test_one_table_unless_others_are_asked_for(tmp_path: Path) -> None:
 def test_lag_of_queues_that_are_not_there(tmp_path: Path) -> None:
     root = configured(tmp_path, **FILES)
     found = rows(LagTable(), root)
-    assert [(row["topic"], row["max_offset"], row["lag"]) for row in found] == [
-        ("T", None, None)
-    ] * 2
+    assert [(row["topic"], row["max_offset"], row["lag"]) for row in found] == [("T", None, None)] * 2
 
 
 @pytest.mark.parametrize("name", ["4.9.7-clean", "5.3.3-batchcq", "5.3.3-lmq", "5.5.0-killed"])

@@ -62,9 +62,7 @@ def given(table: pa.Table) -> list[Row]:
     return found
 
 
-def there_and_back(
-    name: str, form: str, tmp_path: Path, body: str = "plain"
-) -> tuple[pa.Table, pa.Table]:
+def there_and_back(name: str, form: str, tmp_path: Path, body: str = "plain") -> tuple[pa.Table, pa.Table]:
     """The rows of a store, and of what `put --from` makes of their file."""
     root = unpack(name, tmp_path)
     wanted = table_of(root, body=body)
@@ -156,9 +154,7 @@ def test_a_codec_alone_says_how_to_compress(codec: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["ndjson", "parquet"])
-@pytest.mark.parametrize(
-    ("on_damage", "kept"), [("fail", [0]), ("skip", [0, 2]), ("mark", [0, 1, 2])]
-)
+@pytest.mark.parametrize(("on_damage", "kept"), [("fail", [0]), ("skip", [0, 2]), ("mark", [0, 1, 2])])
 def test_corrupted_bodies(on_damage: str, kept: list[int], form: str, tmp_path: Path) -> None:
     """Told, counted, exit code 1; never stored as sound ones."""
     file, new = tmp_path / f"in.{form}", tmp_path / "new"

@@ -120,17 +120,13 @@ def _last_file(clean: Path) -> tuple[QueueId, Path, int]:
 
 
 @pytest.mark.parametrize("spoil", [_write_behind, _shorten, _add_file, _add_foreign])
-def test_a_queue_with_something_else_is_not_sound(
-    clean: Path, spoil: Callable[[Path, int], None]
-) -> None:
+def test_a_queue_with_something_else_is_not_sound(clean: Path, spoil: Callable[[Path, int], None]) -> None:
     name, file, end = _last_file(clean)
     spoil(file, end)
     assert name not in _sound_queues(clean)
 
 
-def test_a_queue_with_much_behind_its_end_is_for_others_to_read(
-    clean: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_queue_with_much_behind_its_end_is_for_others_to_read(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name, *_ = _last_file(clean)
     monkeypatch.setattr(prove, "_TAIL_BYTES", 0)
     assert name not in _sound_queues(clean)

@@ -107,9 +107,7 @@ def test_queues_in_a_database(name: str, killed: bool, policy: Policy, tmp_path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, id=case["case"]) for case in cases() if "rocks-" in case["base"]]
-)
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["case"]) for case in cases() if "rocks-" in case["base"]])
 def test_damaged_databases(case: Case, tmp_path: Path) -> None:
     root, config = damaged(case, tmp_path)
     for policy in Policy:
@@ -130,10 +128,7 @@ def test_a_whole_store_is_proved_to_its_end(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-clean", tmp_path)
     verified = proved(root)
     assert verified.end == commit_log_of(Layout.open(root)).end().position
-    assert (
-        sum(queue_range.messages for run in verified.runs for queue_range in run.queues.values())
-        > 0
-    )
+    assert sum(queue_range.messages for run in verified.runs for queue_range in run.queues.values()) > 0
     parts = proved(root, 3)
     assert (parts.end, len(parts.runs) > len(verified.runs)) == (verified.end, True)
 
@@ -256,9 +251,7 @@ def _spoiled(root: Path, at: int) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("places", [(0,), (0, 20_000), (1000, 1600, 150_000)])
 @pytest.mark.parametrize("name", ["5.3.3-killed", "4.9.7-clean"])
-def test_the_proof_goes_on_behind_damage(
-    name: str, places: tuple[int, ...], tmp_path: Path
-) -> None:
+def test_the_proof_goes_on_behind_damage(name: str, places: tuple[int, ...], tmp_path: Path) -> None:
     """Most of the log is proved still, and of it nobody sees a record."""
     root = stores.unpack(name, tmp_path)
     whole = sum(run.end - run.begin for run in proved(root).runs)
@@ -318,9 +311,7 @@ def test_stores_without_queues(name: str, version: str, tmp_path: Path) -> None:
         same(root, BrokerConfig({}), version, policy)
 
 
-def test_what_a_start_dispatches_at_last_is_not_walked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_start_dispatches_at_last_is_not_walked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of runs whose units are made a broker up to 4.9 takes these."""
     walked = list[int]()
 

@@ -20,9 +20,7 @@ def batch_of(properties: Iterable[Mapping[str, str] | bytes], **fields: Any) -> 
     position = 0
     for found in properties:
         text = found if isinstance(found, bytes) else format_properties(dict(found))
-        built.append(
-            MESSAGE.build(_RECORD | {"physical_offset": position, "properties": text} | fields)
-        )
+        built.append(MESSAGE.build(_RECORD | {"physical_offset": position, "properties": text} | fields))
         position += len(built[-1])
     sizes = np.array([len(record) for record in built], np.int64)
     starts = np.cumsum(sizes) - sizes

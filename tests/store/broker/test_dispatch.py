@@ -137,9 +137,7 @@ def test_delay_in_the_schedule_topic_only(delay: str, code: int) -> None:
 def test_configured_delay_levels() -> None:
     rows = [{"topic": SCHEDULE_TOPIC.encode(), "properties": properties(DELAY=d)} for d in "129"]
     levels = parse_levels("7s 2d")
-    units = dispatch_columns(
-        columns_for(rows), Dispatching(index_tags=False, delay_levels=levels)
-    ).units
+    units = dispatch_columns(columns_for(rows), Dispatching(index_tags=False, delay_levels=levels)).units
     assert units.tags_code.tolist() == [5 + 7_000, 5 + 172_800_000, 5 + 172_800_000]
 
 
@@ -185,9 +183,7 @@ texts = st.text(st.sampled_from("abc#é😀 \t"), max_size=9)
 
 @given(st.lists(st.fixed_dictionaries({"UNIQ_KEY": texts, "KEYS": texts, "TAGS": texts})))
 def test_items_of_any_keys(found: list[dict[str, str]]) -> None:
-    rows = [
-        {"topic": f"T{i % 3}é".encode(), "properties": properties(**p)} for i, p in enumerate(found)
-    ]
+    rows = [{"topic": f"T{i % 3}é".encode(), "properties": properties(**p)} for i, p in enumerate(found)]
     _, items = rows_of(dispatch_columns(columns_for(rows), Dispatching(index_tags=True)))
     expected = []
     for i, p in enumerate(found):
@@ -220,9 +216,7 @@ def test_dictionary_survives_shared_hashes(monkeypatch: pytest.MonkeyPatch) -> N
 def test_split_keys_as_java_does(keys: list[str | None]) -> None:
     rows, parts = split_keys(Ragged.of([None if k is None else k.encode() for k in keys]))
     expected = [(i, p) for i, k in enumerate(keys) for p in re.split(" ", k or "") if p]
-    assert list(zip(rows.tolist(), parts.tolist(), strict=True)) == [
-        (i, p.encode()) for i, p in expected
-    ]
+    assert list(zip(rows.tolist(), parts.tolist(), strict=True)) == [(i, p.encode()) for i, p in expected]
 
 
 def test_delay_levels_of_a_configuration() -> None:

@@ -52,9 +52,7 @@ def test_keys_without_quotes() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "{a:1}", '{"a":1', "[1,]", "nul", '{"a\\\\', '{"\\\\"1:']
-)
+@pytest.mark.parametrize("text", ["", "{", "{a:1}", '{"a":1', "[1,]", "nul", '{"a\\\\', '{"\\\\"1:'])
 def test_what_is_no_json(text: str) -> None:
     with pytest.raises(ValueError):
         loads(text)

@@ -110,9 +110,7 @@ def version(value: dict[str, object]) -> None:
     ],
     ids=["body", "unit", "queue", "queues", "index", "offset", "perm", "version", "no config"],
 )
-def test_each_part_is_told(
-    change: Callable[[Path], None], wanted: dict[str, int], pair: tuple[Path, Path]
-) -> None:
+def test_each_part_is_told(change: Callable[[Path], None], wanted: dict[str, int], pair: tuple[Path, Path]) -> None:
     change(pair[1])
     for a, b, how in ((*pair, "only_a"), (pair[1], pair[0], "only_b")):
         found = compared(a, b)

@@ -105,9 +105,7 @@ def test_another_log_is_told_at_once(tmp_path: Path) -> None:
     assert found.same is False and found.compared == 0 and found.apart is None
 
 
-def test_quick_says_how_much_it_has_looked_at(
-    pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_quick_says_how_much_it_has_looked_at(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "SAMPLES", 4)
     monkeypatch.setattr(logs, "SAMPLE_BYTES", 512)
     found = compared(*pair, quick=True)

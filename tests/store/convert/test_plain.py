@@ -59,9 +59,7 @@ def assert_left_alone(target: Path) -> None:
 
 def queues_of(root: Path) -> dict[str, tuple[int, int]]:
     with Store(root) as store:
-        return {
-            f"{q.topic}/{q.queue_id}": (q.min_offset, q.max_offset) for q in store.queue_summaries
-        }
+        return {f"{q.topic}/{q.queue_id}": (q.min_offset, q.max_offset) for q in store.queue_summaries}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -72,8 +70,7 @@ def test_every_message_is_there_at_its_offset(name: str, tmp_path: Path) -> None
     assert done.complete
     assert (done.copied.records, done.copied.damaged) == (len(known), 0)
     assert queues_of(target) == {
-        queue: (ends["min_offset"], ends["max_offset"])
-        for queue, ends in stores.truth(name)["queues"].items()
+        queue: (ends["min_offset"], ends["max_offset"]) for queue, ends in stores.truth(name)["queues"].items()
     }
     layout = Layout.open(target)
     assert layout.dledger is None
@@ -148,9 +145,7 @@ def test_the_timer_log_follows(tmp_path: Path) -> None:
     named = [row["physical_offset"] for row in known[:5]]
     fields = dict.fromkeys((s.name for s in timer_log.UNIT.subcons), 0)
     units = [
-        timer_log.UNIT.build(
-            fields | {"size": timer_log.UNIT_BYTES, "prev_pos": -1, "magic": 1, "offset_py": at}
-        )
+        timer_log.UNIT.build(fields | {"size": timer_log.UNIT_BYTES, "prev_pos": -1, "magic": 1, "offset_py": at})
         for at in (*named, 49)
     ]
     (root / "timerlog").mkdir(exist_ok=True)
@@ -158,13 +153,10 @@ def test_the_timer_log_follows(tmp_path: Path) -> None:
     path.write_bytes(b"".join(units).ljust(timer_log.UNIT_BYTES * 100, b"\0"))
     converted(root, target, "5.3.3-dledger")
     data = (target / "timerlog" / path.name).read_bytes()
-    found = [
-        timer_log.UNIT.parse(data[i * timer_log.UNIT_BYTES :]).offset_py for i in range(len(units))
-    ]
+    found = [timer_log.UNIT.parse(data[i * timer_log.UNIT_BYTES :]).offset_py for i in range(len(units))]
     with Store(target) as store:
         places = [
-            store.message(row["topic"], row["queue_id"], row["queue_offset"]).physical_offset
-            for row in known[:5]
+            store.message(row["topic"], row["queue_id"], row["queue_offset"]).physical_offset for row in known[:5]
         ]
     assert found == [*places, 49]
 

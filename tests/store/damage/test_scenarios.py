@@ -55,9 +55,7 @@ def state(root: Path) -> dict[str, tuple[str, int]]:
 
 
 @pytest.mark.parametrize("name", scenarios())
-def test_the_copy_differs_where_the_edits_say(
-    name: str, originals: dict[str, Path], tmp_path: Path
-) -> None:
+def test_the_copy_differs_where_the_edits_say(name: str, originals: dict[str, Path], tmp_path: Path) -> None:
     original, copy = originals[name], tmp_path / "copy"
     before = state(original)
     with Store(original) as store:

@@ -48,11 +48,7 @@ def test_any_text_can_be_parsed(text: str) -> None:
     assert all(isinstance(value, str) for value in parse_properties(text).values())
 
 
-@given(
-    st.dictionaries(
-        st.from_regex(r"[a-zA-Z]+", fullmatch=True), st.from_regex(r"[!-~]*", fullmatch=True)
-    )
-)
+@given(st.dictionaries(st.from_regex(r"[a-zA-Z]+", fullmatch=True), st.from_regex(r"[!-~]*", fullmatch=True)))
 def test_plain_options_come_back(options: dict[str, str]) -> None:
     options = {name: value.strip() for name, value in options.items() if "\\" not in value}
     options = {name: value for name, value in options.items() if value[:1] not in ("=", ":")}

@@ -52,9 +52,7 @@ def test_names() -> None:
 
 @pytest.mark.parametrize("how", PACKERS)
 @pytest.mark.parametrize("which", [(0,), (0, 1, 2), (5,), (0, 2, 4), range(6)], ids=str)
-def test_a_stream_of_plain_and_compressed_files(
-    folder: Path, how: str, which: tuple[int, ...]
-) -> None:
+def test_a_stream_of_plain_and_compressed_files(folder: Path, how: str, which: tuple[int, ...]) -> None:
     for number in which:
         pack(folder / file_name(number * SIZE), how)
     whole = b"".join(map(content, range(6)))
@@ -72,9 +70,7 @@ def test_a_stream_of_plain_and_compressed_files(
             assert buffer == whole[file.start : file.end]
 
 
-def test_what_the_files_say_of_their_size_spares_unpacking(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_files_say_of_their_size_spares_unpacking(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is the distance to the next one; the last file has none, and is unpacked."""
     for number in range(6):
         pack(folder / file_name(number * SIZE), ("gzip", "zstd")[number % 2])
@@ -124,9 +120,7 @@ def test_a_plain_file_wins(folder: Path) -> None:
         assert queue.foreign[0].reason == f"the same position as {folder / file_name(0)}"
 
 
-def test_nothing_is_left_behind(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_left_behind(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is unpacked has no name; a stream keeps few of them open."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -168,9 +162,7 @@ def test_a_file_that_changes_is_unpacked_again(folder: Path) -> None:
     assert plain_of(path) == (5, "")
 
 
-def test_bombs_and_full_disks_end_with_an_error(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bombs_and_full_disks_end_with_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = pack(folder / file_name(5 * SIZE))
     with monkeypatch.context() as patch:
         patch.setattr("mqstore.store.disk.compressed.LARGEST_BYTES", SIZE - 1)
@@ -209,9 +201,7 @@ def test_claims(tmp_path: Path) -> None:
         assert claimed_size(path) == claimed
 
 
-@pytest.mark.parametrize(
-    "part", ["commitlog", "consumequeue", "index", "timerlog", "consumequeue_ext"]
-)
+@pytest.mark.parametrize("part", ["commitlog", "consumequeue", "index", "timerlog", "consumequeue_ext"])
 def test_stores_with_compressed_files_are_not_written_to(tmp_path: Path, part: str) -> None:
     name = "5.3.3-timer-clean" if part == "timerlog" else "4.9.7-cqext"
     root = unpack(name, tmp_path)

@@ -42,9 +42,7 @@ def test_configured_directories(tmp_path: Path) -> None:
     log(tmp_path / "a", 0)
     log(tmp_path / "b", 8)
     other = log(tmp_path.parent / "c", 16)
-    config = BrokerConfig(
-        {"storePathCommitLog": f"a,{tmp_path}/b,a", "readOnlyCommitLogStorePaths": str(other)}
-    )
+    config = BrokerConfig({"storePathCommitLog": f"a,{tmp_path}/b,a", "readOnlyCommitLogStorePaths": str(other)})
     layout = Layout.open(tmp_path, config)
     assert directories(layout) == ["a", "b", "../c"]
     assert layout.commit_log_origin == "configuration"

@@ -32,9 +32,7 @@ sys.stdin.read()
 def other_process(lock: Path) -> Iterator[int]:
     """Another process holds the lock as a broker does; its process id."""
     lock.touch()
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None and process.stdin is not None
     assert process.stdout.readline() == b"held\n"
     try:
@@ -90,9 +88,7 @@ def test_waiting_ends_when_the_holder_goes(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     lock = StoreLock.take(path, Files())
     taken: list[StoreLock] = []
-    waiter = threading.Thread(
-        target=lambda: taken.append(StoreLock.take(path, Files(), wait_seconds=30))
-    )
+    waiter = threading.Thread(target=lambda: taken.append(StoreLock.take(path, Files(), wait_seconds=30)))
     waiter.start()
     time.sleep(0.02)
     assert not taken
@@ -133,9 +129,7 @@ def test_a_lock_that_is_taken_away_is_waited_for_no_longer(tmp_path: Path) -> No
     lock = StoreLock.take(path, Files())
     lock.leave = lock.was
     taken: list[StoreLock] = []
-    waiter = threading.Thread(
-        target=lambda: taken.append(StoreLock.take(path, Files(), wait_seconds=30))
-    )
+    waiter = threading.Thread(target=lambda: taken.append(StoreLock.take(path, Files(), wait_seconds=30)))
     waiter.start()
     lock.release()
     waiter.join(30)

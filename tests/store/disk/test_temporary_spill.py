@@ -67,9 +67,7 @@ def test_without_room_arrays_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> 
     assert first.tolist() == list(range(100))
 
 
-def test_the_directory_has_nothing_of_it_left(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_directory_has_nothing_of_it_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     kept = Spill().keep(np.arange(1 << 12))
     assert not [*tmp_path.iterdir()]

@@ -92,9 +92,7 @@ def test_large_arrays_of_a_result_stay_out_of_the_memory(temporary: Path) -> Non
         found = child.result()
     assert found is not None
     assert own_bytes() - before < LARGE, "they are mapped"
-    assert [np.array_equal(one, other) for one, other in zip(found, arrays(), strict=True)] == [
-        True
-    ] * 4
+    assert [np.array_equal(one, other) for one, other in zip(found, arrays(), strict=True)] == [True] * 4
     found[0][0] = 7  # what is written there is this process's own
     assert [*temporary.iterdir()] == []
 
@@ -107,6 +105,4 @@ def test_large_arrays_come_back_where_a_disk_is_full(monkeypatch: pytest.MonkeyP
     with Forked(arrays) as child:
         found = child.result()
     assert found is not None
-    assert [np.array_equal(one, other) for one, other in zip(found, arrays(), strict=True)] == [
-        True
-    ] * 4
+    assert [np.array_equal(one, other) for one, other in zip(found, arrays(), strict=True)] == [True] * 4

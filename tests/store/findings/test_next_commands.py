@@ -127,9 +127,7 @@ def test_what_is_made_beside_a_store_is_not_made_in_it(
     place = Path(save.words[save.words.index("--to") + 1])
     inside = Path(root).resolve()
     assert place.name.endswith("-salvaged") and inside not in Path(place).resolve().parents
-    odd = replace(
-        found("I-078", "%LMQ%a", 7), path=f"{root.rstrip('/')}/x/y", repair="mv {path} {aside}"
-    )
+    odd = replace(found("I-078", "%LMQ%a", 7), path=f"{root.rstrip('/')}/x/y", repair="mv {path} {aside}")
     target = next_commands([odd], root)[0].words[2]
     assert inside not in Path(target).resolve().parents and target.endswith("-aside-x-y")
 

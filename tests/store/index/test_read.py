@@ -26,9 +26,7 @@ SLOTS, ITEMS = 7, 20
 NAME = "20260101000000000"
 
 
-def write_index(
-    directory: Path, keys: list[tuple[int, int]], slots: int = SLOTS, items: int = ITEMS
-) -> Path:
+def write_index(directory: Path, keys: list[tuple[int, int]], slots: int = SLOTS, items: int = ITEMS) -> Path:
     """An index file of (key hash, physical offset) items, a second apart, named `NAME`."""
     directory.mkdir(exist_ok=True)
     content = bytearray(file_size(slots, items))

@@ -171,9 +171,7 @@ def test_records_before_the_end_are_indexed_already(tmp_path: Path) -> None:
     writer.sync()
     [data] = written(tmp_path)
     parsed = index_file(*SMALL).parse(data)
-    assert [item.key_hash for item in parsed["items"][1 : parsed.header.index_count]] == [
-        *(1, 3, 4, 6)
-    ]
+    assert [item.key_hash for item in parsed["items"][1 : parsed.header.index_count]] == [*(1, 3, 4, 6)]
 
 
 def test_a_file_is_what_it_was_until_it_is_flushed(tmp_path: Path) -> None:
@@ -190,9 +188,7 @@ def test_a_file_is_what_it_was_until_it_is_flushed(tmp_path: Path) -> None:
 def test_damaged_slots_make_no_loop(tmp_path: Path) -> None:
     path = tmp_path / "20260101000000000"
     file = {
-        "header": dict.fromkeys(
-            ("begin_timestamp", "end_timestamp", "begin_physical_offset", "end_physical_offset"), 0
-        )
+        "header": dict.fromkeys(("begin_timestamp", "end_timestamp", "begin_physical_offset", "end_physical_offset"), 0)
         | {"hash_slot_count": 0, "index_count": 3},
         "slots": [{"item": n} for n in (3, -1, 2**31 - 1, 2, 0, 9, 1)],
         "items": [dict.fromkeys(("key_hash", "physical_offset", "time_diff", "previous"), 0)] * 12,
@@ -226,9 +222,7 @@ def test_steps_of_one_record(tmp_path: Path) -> None:
     writer = IndexWriter(files, tmp_path, SMALL)
     writer.append_record([(8, 9, 1)])
     writer.sync()
-    assert [change for change, _ in files.steps] == [
-        *("open", "write", "write", "write", "open", "sync")
-    ]
+    assert [change for change, _ in files.steps] == [*("open", "write", "write", "write", "open", "sync")]
 
 
 def test_an_index_without_room_is_refused(tmp_path: Path) -> None:

@@ -226,8 +226,7 @@ def test_a_store_without_pop(tmp_path: Path) -> None:
 
 
 CHECK_POINT = json.loads(
-    '{"bm":0,"bn":"broker-a","c":"g","d":[0],"it":10000,"n":1,"pt":1,"q":0,"reviveTime":2,'
-    '"ro":0,"so":7,"t":"work"}'
+    '{"bm":0,"bn":"broker-a","c":"g","d":[0],"it":10000,"n":1,"pt":1,"q":0,"reviveTime":2,"ro":0,"so":7,"t":"work"}'
 )
 
 

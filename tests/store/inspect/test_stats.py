@@ -68,9 +68,7 @@ def test_messages_inside_of_batch_records_are_counted(tmp_path: Path) -> None:
         stats.add(batch)
     counts = {row["topic"]: (row["records"], row["messages"]) for row in stats.rows()}
     assert counts == {"BatchTopic": (60, 162), "TopicA": (20, 20)}
-    assert (
-        Stats.from_json(["topic"], json.loads(json.dumps(stats.to_json()))).rows() == stats.rows()
-    )
+    assert Stats.from_json(["topic"], json.loads(json.dumps(stats.to_json()))).rows() == stats.rows()
 
 
 def test_parts_add_up_through_json(tmp_path: Path) -> None:

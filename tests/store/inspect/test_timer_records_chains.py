@@ -30,12 +30,7 @@ def followed(previous: list[int], heads: list[int]) -> tuple[list[set[int]], int
     cut, loops = 0, []
     for number, head in enumerate(heads):
         at, seen = head, set[int]()
-        while (
-            at != -1
-            and at not in seen
-            and at % UNIT_BYTES == 0
-            and 0 <= at // UNIT_BYTES < len(led)
-        ):
+        while at != -1 and at not in seen and at % UNIT_BYTES == 0 and 0 <= at // UNIT_BYTES < len(led):
             seen.add(at)
             led[at // UNIT_BYTES].add(number)
             at = previous[at // UNIT_BYTES]
@@ -73,9 +68,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     previous=st.lists(PLACES | ODD, min_size=1, max_size=ENTRIES),
     heads=st.lists(PLACES | ODD, max_size=6),
 )
-def test_chains_are_followed_as_one_by_one(
-    root: Path, previous: list[int], heads: list[int]
-) -> None:
+def test_chains_are_followed_as_one_by_one(root: Path, previous: list[int], heads: list[int]) -> None:
     """Whatever the entries and slots say: loops, places behind the end, places of no entry."""
     found = entries(root, write(root, previous, heads))
     led, cut, loops = followed(previous, heads)
@@ -110,11 +103,7 @@ def test_only_slots_that_are_read_are_in_use() -> None:
     assert wheel.time_ms.tolist() == [(SLOTS + 1) * 1000, (SLOTS * 2 + 3) * 1000]
 
 
-@given(
-    st.lists(st.none() | st.binary(max_size=20) | st.integers(0, 10**20).map(lambda n: b"%d" % n))
-)
+@given(st.lists(st.none() | st.binary(max_size=20) | st.integers(0, 10**20).map(lambda n: b"%d" % n)))
 def test_numbers_in_columns(texts: list[bytes | None]) -> None:
-    expected = [
-        int(text) if text and len(text) <= 18 and text.isdigit() else NO_NUMBER for text in texts
-    ]
+    expected = [int(text) if text and len(text) <= 18 and text.isdigit() else NO_NUMBER for text in texts]
     assert numbers(Ragged.of(texts)).tolist() == expected

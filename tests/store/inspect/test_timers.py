@@ -86,10 +86,7 @@ def check_a_store(name: str, tmp_path: Path) -> None:
     assert all(cancel.effective for cancel in found.cancels)
     assert set(known["delivered_to_consumer"]) <= set(out)
     assert (
-        not set(known["not_delivered"])
-        - gone
-        - set(out)
-        - {key for key, row in rows.items() if row.state in WAITING}
+        not set(known["not_delivered"]) - gone - set(out) - {key for key, row in rows.items() if row.state in WAITING}
     )
     assert not any(row.state in (State.NEVER, State.UNKNOWN) for row in found.rows)
     check_the_wheel(name, found)
@@ -198,9 +195,7 @@ def test_a_lost_timer_log(tmp_path: Path) -> None:
     after = view(root, before.now_ms)
     lost = [row for row in after.rows if row.state is State.NEVER]
     assert len(lost) >= sum(row.state in WAITING for row in before.rows)
-    assert {row.reason for row in lost} == {
-        "no entry of the timer log names it, and no broker reads it from the queue"
-    }
+    assert {row.reason for row in lost} == {"no entry of the timer log names it, and no broker reads it from the queue"}
     assert states(after)["delivered"] == states(before)["delivered"]
 
 
@@ -213,12 +208,8 @@ def test_a_lost_wheel(tmp_path: Path) -> None:
     came_back = {row.unique_key for row in after.rows if row.state in WAITING}
     lost = [row for row in after.rows if row.state is State.NEVER]
     assert came_back and lost
-    assert came_back | {r.unique_key for r in lost} >= {
-        row.unique_key for row in before.rows if row.state in WAITING
-    }
-    assert {row.reason for row in lost} == {
-        "its entry in the timer log is in no chain of the wheel"
-    }
+    assert came_back | {r.unique_key for r in lost} >= {row.unique_key for row in before.rows if row.state in WAITING}
+    assert {row.reason for row in lost} == {"its entry in the timer log is in no chain of the wheel"}
 
 
 def test_all_of_the_timer_lost_is_read_again(tmp_path: Path) -> None:
@@ -260,18 +251,17 @@ def test_an_entry_that_leads_nowhere(tmp_path: Path) -> None:
     after = view(root, before.now_ms)
     stranger = next(row for row in after.rows if row.positions == [1 << 40])
     assert stranger.state is State.NEVER and "no message begins" in stranger.reason
-    assert by_key(Timers(0, rows=[r for r in after.rows if r.unique_key]))[
-        waiting.unique_key
-    ].state in (State.NEVER, State.UNKNOWN)
+    assert by_key(Timers(0, rows=[r for r in after.rows if r.unique_key]))[waiting.unique_key].state in (
+        State.NEVER,
+        State.UNKNOWN,
+    )
 
 
 def test_a_chain_with_a_loop(tmp_path: Path) -> None:
     """A broker follows it for ever (B31): what is due from then on is uncertain."""
     root, notes = unpack(HERE, tmp_path), list[str]()
     before = view(root)
-    first = min(
-        (row for row in before.rows if row.state in WAITING), key=lambda r: r.next_timestamp or 0
-    )
+    first = min((row for row in before.rows if row.state in WAITING), key=lambda r: r.next_timestamp or 0)
     positions = [m["physical_offset"] for m in messages(HERE) if m["topic"] == TIMER_TOPIC]
     number = positions.index(first.positions[0])
     place = next(

@@ -39,11 +39,7 @@ def test_what_waits_is_what_the_database_has(name: str, tmp_path: Path) -> None:
     assert found.engine is Engine.ROCKSDB
     marks = {key: int.from_bytes(value, "big") for key, value in rows(name) if key[:1] != b"\0"}
     done = marks.get(formats.TIMER_DELIVERED, 0)
-    waits = {
-        key[8:].decode()
-        for key, _ in rows(name)
-        if key[:1] == b"\0" and int.from_bytes(key[:8], "big") > done
-    }
+    waits = {key[8:].decode() for key, _ in rows(name) if key[:1] == b"\0" and int.from_bytes(key[:8], "big") > done}
     assert found.queue_offset == marks.get(formats.TIMER_QUEUE_OFFSET, 0)
     told = {row.unique_key for row in found.rows if row.next_timestamp is not None}
     assert told == waits
@@ -75,9 +71,7 @@ def test_a_store_without_one(tmp_path: Path) -> None:
     assert not notes
 
 
-def test_a_database_that_cannot_be_read_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_database_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mqstore.store.errors import Unreadable
 
     def fails(_path: Path) -> Any:

@@ -94,10 +94,9 @@ def test_retries(name: str, store: Store) -> None:
     )
     prefix = {"retry": "%RETRY%", "dead_letter": "%DLQ%"}
     counts = retries(store, ignore).counts
-    assert {
-        (prefix[key.kind] + key.group, key.original_topic): row.messages
-        for key, row in counts.items()
-    } == dict(expected)
+    assert {(prefix[key.kind] + key.group, key.original_topic): row.messages for key, row in counts.items()} == dict(
+        expected
+    )
 
 
 @pytest.mark.parametrize("name", ["5.3.3-pop"])
@@ -147,9 +146,7 @@ def test_delays_without_progress_say_so(tmp_path: Path) -> None:
     with Store(root) as store:
         levels = delays(store, 0, notes.append).levels
     assert all(level.pending == level.messages for level in levels)
-    assert notes == [
-        "delayOffset.json cannot be read: all messages of the delay levels count as pending"
-    ]
+    assert notes == ["delayOffset.json cannot be read: all messages of the delay levels count as pending"]
 
 
 def test_a_store_of_4_9_in_numbers(tmp_path: Path) -> None:

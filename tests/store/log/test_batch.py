@@ -188,9 +188,7 @@ def test_as_json(store: Store) -> None:
     of_record = ("physical_offset", "message_id", "total_size", "body_crc", "store_timestamp")
     assert {n: shown[n] for n in of_record} == {n: record[n] for n in of_record}
     assert shown["queue_offset"] == record["queue_offset"] + 1
-    assert shown["inner_number"] == 1 and shown["batch_size"] == int(
-        record["properties"]["INNER_NUM"]
-    )
+    assert shown["inner_number"] == 1 and shown["batch_size"] == int(record["properties"]["INNER_NUM"])
     assert shown["batch_record"]["properties"] == record["properties"]
     assert shown["unique_key"] != record["unique_key"]
     assert "INNER_NUM" not in shown["properties"] and "body_error" not in shown | record
@@ -227,9 +225,7 @@ def stored(root: Path, body: bytes, count: int, flags: int = 0) -> Store:
     return Store(root, CONFIG)
 
 
-@pytest.mark.parametrize(
-    ("flags", "compression"), [(0x301, "zlib"), (0x101, "lz4"), (0x201, "zstd"), (0, "")]
-)
+@pytest.mark.parametrize(("flags", "compression"), [(0x301, "zlib"), (0x101, "lz4"), (0x201, "zstd"), (0, "")])
 def test_compressed(flags: int, compression: str, tmp_path: Path) -> None:
     body = pack(encoded(a_batch(b"x" * 500, b"", b"zz")), flags)
     with stored(tmp_path, body, 3, flags) as store:
@@ -265,9 +261,7 @@ BATCH = encoded(a_batch(b"x" * 20, b"", b"zz"))
         (pack(BATCH[:-1], 0x301), 0x301, "no whole message at byte"),
     ],
 )
-def test_what_is_no_batch_is_shown_as_it_is(
-    body: bytes, flags: int, said: str, tmp_path: Path
-) -> None:
+def test_what_is_no_batch_is_shown_as_it_is(body: bytes, flags: int, said: str, tmp_path: Path) -> None:
     with stored(tmp_path, body, 3, flags) as store:
         found = all_of(store, topic="B")
         assert [m.queue_offset for m in found] == [0, 1, 4]
@@ -286,9 +280,7 @@ def test_a_client_asks_for_both_bits(tmp_path: Path) -> None:
     """Brokers set both; a record with one of them is passed on as it is."""
     batch_topic(tmp_path, "B")
     with writer(tmp_path, "5.3", config=CONFIG) as open_store:
-        open_store.append(
-            NewMessage(b"B", BATCH, sys_flag=0x80, properties=text(UNIQ_KEY="U", INNER_NUM="3"))
-        )
+        open_store.append(NewMessage(b"B", BATCH, sys_flag=0x80, properties=text(UNIQ_KEY="U", INNER_NUM="3")))
         open_store.append(NewMessage(b"B", BATCH, sys_flag=0x40, properties=text(UNIQ_KEY="V")))
     with Store(tmp_path, CONFIG) as store:
         found = all_of(store, topic="B")

@@ -74,9 +74,7 @@ def test_undamaged(around: int, seed: int, tmp_path: Path) -> None:
 
 @around_each
 @pytest.mark.parametrize("window", [1 << 12, 1 << 14, 1 << 16])
-def test_windows_cut_records(
-    around: int, window: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_windows_cut_records(around: int, window: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small windows: records of any size lie across their ends, some are larger."""
     for name in ("mqstore.store.log.scan", "mqstore.store.log.scan"):
         monkeypatch.setattr(f"{name}.WINDOW_BYTES", window)
@@ -113,10 +111,7 @@ def test_start_and_stop(tmp_path: Path) -> None:
     for first, last in ((0, 5), (3, 3), (10, 39), (39, 40), (20, 21)):
         stop = places[last] if last < len(places) else None
         items = [item for item in whole.scan(places[first], stop) if isinstance(item, Batch)]
-        assert (
-            np.concatenate([np.empty(0, np.int64), *(i.position for i in items)]).tolist()
-            == (places[first:last])
-        )
+        assert np.concatenate([np.empty(0, np.int64), *(i.position for i in items)]).tolist() == (places[first:last])
 
 
 def test_without_crc(tmp_path: Path) -> None:
@@ -349,9 +344,7 @@ def test_a_dead_tail_by_its_queue_offsets(tmp_path: Path) -> None:
     assert found.with_mark(Mark.DEAD_TAIL) == dead
 
 
-def test_a_dead_tail_by_queue_offsets_of_earlier_windows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dead_tail_by_queue_offsets_of_earlier_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last window has no message of that queue: what is dead must not hang on where windows end."""
     for name in ("NARROW_BYTES", "WINDOW_BYTES", "_WIDEST_BYTES"):
         monkeypatch.setattr(scan, name, 256)

@@ -25,9 +25,7 @@ from ..made_log import record
 from ..real_log import layout_of
 
 CHARACTERS = st.one_of(
-    st.sampled_from(
-        'aZ09 "\\\n\t\b\f\r\x00\x01\x02\x1b\x7f\x80\u00ad\u200b\u202e\ufeff\u4f60\U0001f600'
-    ),
+    st.sampled_from('aZ09 "\\\n\t\b\f\r\x00\x01\x02\x1b\x7f\x80\u00ad\u200b\u202e\ufeff\u4f60\U0001f600'),
     st.sampled_from("\U000e0001\U000e0100\ufffe\u00a0"),
     st.characters(codec="utf-8"),
 )
@@ -51,9 +49,7 @@ RECORDS = st.fixed_dictionaries(
         "topic": st.one_of(st.just(b"T"), st.just(b"\xff"), st.just("\u4f60".encode())),
         "queue_id": st.integers(-(2**31), 2**31 - 1),
         "queue_offset": st.integers(-(2**63), 2**63 - 1),
-        "sys_flag": st.sampled_from(
-            [0, SysFlag.COMPRESSED, SysFlag.BORN_V6, SysFlag.STORE_V6, SysFlag.INNER_BATCH]
-        ),
+        "sys_flag": st.sampled_from([0, SysFlag.COMPRESSED, SysFlag.BORN_V6, SysFlag.STORE_V6, SysFlag.INNER_BATCH]),
         "store_host": st.just({"ip": b"\x01\x02\x03\x04", "port": 0}),
     },
 )
@@ -70,8 +66,7 @@ def batch_of(records: list[bytes], mark: Mark, shift: int = 0, crc_ok: Any = Tru
 
 def same_lines(batch: Batch) -> None:
     found = [
-        bytes(one.data) if isinstance(one, Lines) else f"{dumps(one.to_json())}\n".encode()
-        for one in lines(batch)
+        bytes(one.data) if isinstance(one, Lines) else f"{dumps(one.to_json())}\n".encode() for one in lines(batch)
     ]
     counts = [one.records if isinstance(one, Lines) else 1 for one in lines(batch)]
     assert sum(counts) == len(batch)
@@ -81,9 +76,7 @@ def same_lines(batch: Batch) -> None:
 
 @pytest.mark.parametrize("native", [True, False])
 @given(st.lists(RECORDS, min_size=1, max_size=8), st.sampled_from(list(Mark)), st.booleans())
-def test_lines_of_any_records(
-    native: bool, fields: list[dict[str, Any]], mark: Mark, checked: bool
-) -> None:
+def test_lines_of_any_records(native: bool, fields: list[dict[str, Any]], mark: Mark, checked: bool) -> None:
     records: list[bytes] = []
     position = 0
     for row in [{"properties": b"TAGS\x01a\x02"}] * 40 + fields + [{"body": b"b"}] * 3:

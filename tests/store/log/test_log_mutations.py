@@ -1,7 +1,7 @@
 """Logs of real brokers with some bytes changed: no crash, no hang, no false message.
 
-A live record (unmarked or after damage) must stand where one stood before, with its size; if its
-body CRC fits it must have its body, or that of the record it says it is. A record none of whose bytes changed must come out as it was.
+A live record (unmarked or after damage) must stand where one stood before, with its size; if its body CRC fits it must
+have its body, or that of the record it says it is. A record none of whose bytes changed must come out as it was.
 """
 
 from __future__ import annotations

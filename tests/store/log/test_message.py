@@ -73,9 +73,7 @@ def compare_with_truth(name: str, folder: Path) -> None:
     log = commit_log_of(layout_of(name, root))
     around = dledger.HEADER_BYTES if log.queue.files[0].path.find("dledger") >= 0 else 0
     found: Account = account(log, around=around)
-    delivered = {
-        m.position: m for item in log.scan() if isinstance(item, Batch) for m in messages(item)
-    }
+    delivered = {m.position: m for item in log.scan() if isinstance(item, Batch) for m in messages(item)}
     rows = {row.get("position", row["physical_offset"]): row for row in rows_of(name)}
     torn = rows.pop(TORN.get(name, -1), None)
     assert torn is None or TORN[name] in [extent.position for extent in found.extents]
@@ -226,9 +224,7 @@ def test_hosts_of_both_widths() -> None:
 def test_topics_of_a_message() -> None:
     names = b"INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b\x02"
     message = message_of(record(0, topic=b"T", properties=names))
-    assert [message.is_of(topic) for topic in ("T", "%LMQ%b", "%LMQ%", "")] == [
-        *(True, True, False, False)
-    ]
+    assert [message.is_of(topic) for topic in ("T", "%LMQ%b", "%LMQ%", "")] == [*(True, True, False, False)]
 
 
 @given(
@@ -252,9 +248,7 @@ def test_any_message_is_json(fields: dict[str, Any], raw: bool) -> None:
         topic = record_.get("topic_base64")
         assert (base64.b64decode(topic) if topic else record_["topic"].encode()) == fields["topic"]
     elif not record_.get("body_compression"):
-        stored = record_.get("body", "").encode() or base64.b64decode(
-            record_.get("body_base64", "")
-        )
+        stored = record_.get("body", "").encode() or base64.b64decode(record_.get("body_base64", ""))
         assert stored == fields["body"]
 
 

@@ -96,9 +96,7 @@ def test_files_go_as_a_broker_lets_them_go(
 ) -> None:
     """To two minutes; the last file never goes, and none before the one that is older."""
     ages = sorted(ages_hours, reverse=True)
-    files = [
-        LogFile(f"{n}", n * FILE, FILE, NOW - age * HOUR_MS) for n, age in enumerate([*ages, 0])
-    ]
+    files = [LogFile(f"{n}", n * FILE, FILE, NOW - age * HOUR_MS) for n, age in enumerate([*ages, 0])]
     log_end = len(ages) * FILE + FILE // 2
     config = {
         "fileReservedTime": str(reserved),

@@ -15,13 +15,9 @@ from mqstore.store.search.store import Store
 from ... import stores
 
 
-@pytest.mark.parametrize(
-    ("name", "topic"), [("5.3.3-clean", "orders"), ("5.1.4-batchcq", "BatchTopic")]
-)
+@pytest.mark.parametrize(("name", "topic"), [("5.3.3-clean", "orders"), ("5.1.4-batchcq", "BatchTopic")])
 @pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
-def test_messages_before_the_boundary_are_lost(
-    name: str, topic: str, share: float, tmp_path: Path
-) -> None:
+def test_messages_before_the_boundary_are_lost(name: str, topic: str, share: float, tmp_path: Path) -> None:
     """Those at offset 5 and later of each queue whose records begin in what goes."""
     root = stores.unpack(name, tmp_path)
     table = ",".join(f"{queue}:5" for queue in range(2))
@@ -52,9 +48,7 @@ def lost(root: Path) -> Losses:
         return losing(store, [Going(file, 0, 77, Why.TIME, 0)])
 
 
-@pytest.mark.parametrize(
-    "without", ["config", "consumequeue", "config/consumerOffset.json", "a position", "a unit"]
-)
+@pytest.mark.parametrize("without", ["config", "consumequeue", "config/consumerOffset.json", "a position", "a unit"])
 def test_what_is_not_known_is_said(without: str, tmp_path: Path) -> None:
     """Nobody is told to lose nothing because positions or queues are not there."""
     root = stores.unpack("5.3.3-clean", tmp_path)

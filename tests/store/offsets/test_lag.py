@@ -47,9 +47,7 @@ def held_against(position: Position, low: int, high: int) -> Lag:
         (9, 0, 0, State.AHEAD, -9, 0, 0),
     ],
 )
-def test_states(
-    offset: int, low: int, high: int, state: State, messages: int, expired: int, goes_on: int
-) -> None:
+def test_states(offset: int, low: int, high: int, state: State, messages: int, expired: int, goes_on: int) -> None:
     lag = held_against(consumer(offset), low, high)
     assert (lag.state, lag.messages, lag.expired) == (state, messages, expired)
     assert lag.goes_on("5.3")[0] == goes_on

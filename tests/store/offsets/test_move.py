@@ -199,9 +199,7 @@ def test_bytes_that_are_no_utf_8_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", ["orders", None])
-def test_queues_that_are_behind_the_log_are_recovered_first(
-    lost: str | None, tmp_path: Path
-) -> None:
+def test_queues_that_are_behind_the_log_are_recovered_first(lost: str | None, tmp_path: Path) -> None:
     """Where they end is what the next start makes of it: nothing moves, nobody is told to be ahead."""
     root = stores.unpack("5.3.3-clean", tmp_path)
     for path in (root / "consumequeue").iterdir():

@@ -41,9 +41,7 @@ def narrow(root: Path, config: BrokerConfig, count: int, *, lost: bool) -> tuple
     ]
     units.sort()
     position, length, queue, offset = next(
-        unit
-        for unit in units[len(units) // 2 :]
-        if unit[0] % size and _has_body(root, size, unit[0], unit[1], count)
+        unit for unit in units[len(units) // 2 :] if unit[0] % size and _has_body(root, size, unit[0], unit[1], count)
     )
     path = root / "commitlog" / f"{position // size * size:020d}"
     with path.open("r+b") as file:

@@ -66,9 +66,7 @@ def look(root: Path, version: str, policy: Policy) -> Recovery:
 @pytest.mark.parametrize("version", ["4.9", "5.5"])
 @pytest.mark.parametrize("noise", [b"\0", b"\xa5"])
 @pytest.mark.parametrize("lost", [range(19, 20), range(19, 24), range(3)])
-def test_queues_tell_that_the_rest_is_no_dead_tail(
-    version: str, noise: bytes, lost: range, tmp_path: Path
-) -> None:
+def test_queues_tell_that_the_rest_is_no_dead_tail(version: str, noise: bytes, lost: range, tmp_path: Path) -> None:
     log = damaged(tmp_path, version, lost, noise)
     found = look(tmp_path, version, Policy.KEEP)
     assert found.messages == COUNT - len(lost)

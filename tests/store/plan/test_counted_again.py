@@ -24,9 +24,7 @@ LIVES, COUNT = 2, 5
 
 @pytest.mark.parametrize("version", ["4.9", "5.5"])
 @pytest.mark.parametrize("policy", Policy)
-def test_the_first_record_of_the_log_has_its_unit_too(
-    version: str, policy: Policy, tmp_path: Path
-) -> None:
+def test_the_first_record_of_the_log_has_its_unit_too(version: str, policy: Policy, tmp_path: Path) -> None:
     """Made again, the queue has all messages in the order of the log."""
     with writer(tmp_path, version) as store:
         for number in range(LIVES * COUNT):

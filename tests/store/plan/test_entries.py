@@ -136,9 +136,7 @@ def test_a_recovery_that_is_killed_is_gone_on_with(base: Path, tmp_path: Path) -
         assert recovered(root).nothing_to_do
         mine = {name.removeprefix(str(root)): data for name, (_, data) in content(root).items()}
         assert mine.keys() == wanted.keys()
-        assert {n: mine[n] for n in mine if "/data/" in n} == {
-            n: wanted[n] for n in wanted if "/data/" in n
-        }
+        assert {n: mine[n] for n in mine if "/data/" in n} == {n: wanted[n] for n in wanted if "/data/" in n}
 
 
 def hole(root: Path) -> None:

@@ -47,9 +47,7 @@ def as_it_will_be(folder: Path, pieces: list[tuple[int, bytes]]) -> bytes:
     pieces=st.lists(st.tuples(PLACES, BYTES), max_size=6, unique_by=lambda piece: piece[0]),
     reads=st.lists(st.tuples(PLACES, st.integers(0, 2 * PAGE_BYTES)), min_size=1, max_size=8),
 )
-def test_reads_and_holes(
-    pages: set[int], pieces: list[tuple[int, bytes]], reads: list[tuple[int, int]]
-) -> None:
+def test_reads_and_holes(pages: set[int], pieces: list[tuple[int, bytes]], reads: list[tuple[int, int]]) -> None:
     with TemporaryDirectory() as name:
         folder = Path(name)
         write_pages(folder, pages)

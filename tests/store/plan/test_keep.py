@@ -61,18 +61,14 @@ def check(case: Case, work: Path) -> None:
     """Every message whose record was not touched is where it was; a start changes nothing."""
     name = f"{case['version']} {case['exit']} {case['seed']} {case['kind']}"
     base, root = recovery_cases.base(case["base"], work), recovery_cases.damaged(case, work)
-    truth = {
-        (str(q), o): u for q, units in units_of(base, CONFIG).items() for o, u in units.items()
-    }
+    truth = {(str(q), o): u for q, units in units_of(base, CONFIG).items() for o, u in units.items()}
     whole = unharmed(base, root, CONFIG)
     try:
         plan = kept(root, case["version"])
     except Refused as error:
         assert "no commit log" in str(error), f"{name}: {error}"
         return
-    after = {
-        (str(q), o): u for q, units in units_of(root, CONFIG).items() for o, u in units.items()
-    }
+    after = {(str(q), o): u for q, units in units_of(root, CONFIG).items() for o, u in units.items()}
     for place in whole:
         position, size, _ = truth[place]
         assert place in after and after[place][:2] == (position, size), f"{name}: unit of {place}"
@@ -86,9 +82,7 @@ def check(case: Case, work: Path) -> None:
     proved_for_rebuild(root, case["version"], {place: truth[place][0] for place in whole}, name)
 
 
-def proved_for_rebuild(
-    root: Path, version: str, positions: dict[tuple[str, int], int], name: str
-) -> None:
+def proved_for_rebuild(root: Path, version: str, positions: dict[tuple[str, int], int], name: str) -> None:
     """A broker that makes all queues from the log gives every message the place it had."""
     shutil.rmtree(root / "consumequeue")
     (root / "abort").touch()
@@ -267,9 +261,7 @@ def test_a_shifted_queue_is_no_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.few(3)
-@pytest.mark.parametrize(
-    ("base", "count"), [("4.3.1-halt-1", 90), ("5.5.0-clean-1", 90), ("5.5.0-clean-1", 1)]
-)
+@pytest.mark.parametrize(("base", "count"), [("4.3.1-halt-1", 90), ("5.5.0-clean-1", 90), ("5.5.0-clean-1", 1)])
 @pytest.mark.parametrize("broken", [False, True])
 def test_bytes_too_few_for_a_record(base: str, count: int, broken: bool, tmp_path: Path) -> None:
     """They become part of the record before: nothing is lost, or that record only."""
@@ -289,9 +281,7 @@ def test_bytes_too_few_for_a_record(base: str, count: int, broken: bool, tmp_pat
     found = log.record(position)
     assert found.body_crc_ok is not None and found.body_crc_ok.all()
     properties = found.columns.ragged("properties")[0]
-    assert parse(properties) == (
-        {"LOST": "t"} if broken else parse(MESSAGE.parse(record).properties)
-    )
+    assert parse(properties) == ({"LOST": "t"} if broken else parse(MESSAGE.parse(record).properties))
     assert changes_of_starts(root, CONFIG, plan, ("4.9", "5.1", "5.3", "5.4", "5.5")) == []
 
 
@@ -342,9 +332,7 @@ def test_every_delayed_record_has_room_for_a_tombstone(generations: tuple[str, .
     smallest = len(MESSAGE.build({**BARE_RECORD, "topic": topic, "properties": waiting}))
     assert forms.smallest(SCHEDULE_TOPIC) <= smallest
     for size in range(smallest, forms.whole(SCHEDULE_TOPIC) + 1):
-        (piece,) = encoded(
-            [fill(Gap(0, size, False, 5), lost((0, size, SCHEDULE_TOPIC)), forms)], forms, {}
-        )
+        (piece,) = encoded([fill(Gap(0, size, False, 5), lost((0, size, SCHEDULE_TOPIC)), forms)], forms, {})
         properties = parse(MESSAGE.parse(piece[1]).properties)
         assert properties["LOST"] == "t" and properties["REAL_QID"] == "0", size
         small = properties["REAL_TOPIC"] == FILLER_TOPIC.decode()
@@ -407,9 +395,7 @@ def test_sizes_are_exact_to_the_byte(append_crc: bool, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_forms_of_system_topics(
-    topic: str, generations: tuple[str, ...], expected: dict[str, str]
-) -> None:
+def test_forms_of_system_topics(topic: str, generations: tuple[str, ...], expected: dict[str, str]) -> None:
     form = Forms(MADE_MS, generations, "ignored").of(topic)
     assert parse(form.properties) == expected
     assert form.born_timestamp == (1 if topic == HALF_TOPIC else None)

@@ -224,18 +224,12 @@ def test_a_bounded_number_is_named(tmp_path: Path) -> None:
 def test_of_a_run_those_are_named_that_count(tmp_path: Path) -> None:
     """A topic that was deleted fills the log up to the first message that is lost."""
     log = MadeLog(1 << 16)
-    places = [
-        log.append(b"x", topic=topic, queue_offset=k)
-        for topic in (b"gone", b"a")
-        for k in range(30)
-    ]
+    places = [log.append(b"x", topic=topic, queue_offset=k) for topic in (b"gone", b"a") for k in range(30)]
     queue = QueueId("a", 0)
     messages = QueueRange(0, 30, places[30], places[-1], log.end - places[-1])
     path, no = str(tmp_path / file_name(0)), np.zeros(0, np.int64)
     begin, last = places[0], places[-1]
-    run = VerifiedRun(
-        path, begin, log.end, last, 0, False, True, None, no, {queue: messages}, {}, []
-    )
+    run = VerifiedRun(path, begin, log.end, last, 0, False, True, None, no, {queue: messages}, {}, [])
     lost = LostMessages()
     lost.add_run(run, run.queues)
     found = list(lost.messages(log.log(tmp_path), 5))
@@ -255,10 +249,7 @@ def write(config: Path, name: str, text: str) -> None:
 def test_progress_of_light_queues_and_others(tmp_path: Path) -> None:
     """A broker with light queues keeps all in another file; the later of two counts."""
     old = '{"dataVersion":{"timestamp":1},"offsetTable":{"a@g":{1:5},"%RETRY%g@g":{0:2}}}'
-    new = (
-        '{"dataVersion":{"timestamp":2},"lmqOffsetTable":{"%LMQ%q@%LMQ%g":7},'
-        '"offsetTable":{"a@g":{1:8}}}'
-    )
+    new = '{"dataVersion":{"timestamp":2},"lmqOffsetTable":{"%LMQ%q@%LMQ%g":7},"offsetTable":{"a@g":{1:8}}}'
     write(tmp_path, "consumerOffset.json", old)
     write(tmp_path, "lmqConsumerOffset.json", new)
     found = read_progress(tmp_path)

@@ -48,7 +48,5 @@ def test_units_of_consumequeue_ext(root: Path) -> None:
     layout = Layout.open(root, BrokerConfig(SETTINGS))
     units = read_units(Snapshot.of(layout).queues[DELAYED][0], 0, 3)
     known = _records(units, commit_log_of(layout), options_of(layout).delay_waits())
-    assert [known[at].tags_code for at in units["physical_offset"].tolist()] == units[
-        "tags_code"
-    ].tolist()
+    assert [known[at].tags_code for at in units["physical_offset"].tolist()] == units["tags_code"].tolist()
     assert np.all(units["tags_code"] > 0)

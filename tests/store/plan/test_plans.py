@@ -113,9 +113,7 @@ def test_renamed_log_files_are_no_empty_log(policy: Policy, tmp_path: Path) -> N
 @pytest.mark.few(3)
 @pytest.mark.parametrize("policy", list(Policy))
 @pytest.mark.parametrize("queues", [True, False])
-def test_log_files_without_a_name_are_no_empty_log(
-    queues: bool, policy: Policy, tmp_path: Path
-) -> None:
+def test_log_files_without_a_name_are_no_empty_log(queues: bool, policy: Policy, tmp_path: Path) -> None:
     """All messages are in them: none is moved away, also where no queue is there to miss it."""
     root = tmp_path / "store"
     shutil.copytree(recovery_cases.base("5.3.3-clean-1", tmp_path), root)
@@ -167,7 +165,5 @@ def test_an_empty_file_behind_the_units_of_consumequeue_ext(policy: Policy, tmp_
 
     plan = again()
     apply(Layout.open(root, config), plan, again, Files())
-    assert [edit.path for edit in plan.edits if edit.kind == "remove"] == [
-        str(root / case["edits"][0]["file"])
-    ]
+    assert [edit.path for edit in plan.edits if edit.kind == "remove"] == [str(root / case["edits"][0]["file"])]
     assert not changes_of_starts(root, config, plan, ("5.3", "5.4", "5.5"))

@@ -81,9 +81,7 @@ def log_bytes(root: Path) -> bytes:
     """The log from its start, zeros where a file is missing."""
     files = {int(path.name): path.read_bytes() for path in (root / "commitlog").iterdir()}
     end = max(files) + FILE_BYTES
-    return b"".join(
-        files.get(start, b"").ljust(FILE_BYTES, b"\0") for start in range(0, end, FILE_BYTES)
-    )
+    return b"".join(files.get(start, b"").ljust(FILE_BYTES, b"\0") for start in range(0, end, FILE_BYTES))
 
 
 def log_end(root: Path) -> int:
@@ -286,9 +284,7 @@ def test_tombstones_give_way_to_what_was_there(unpacked: Stores, torn: Path) -> 
     assert log_bytes(torn)[:FILE_BYTES] == log_bytes(unpacked(MASTER))[:FILE_BYTES]
 
 
-def test_tombstones_of_the_replica_are_not_taken(
-    unpacked: Stores, torn: Path, tmp_path: Path
-) -> None:
+def test_tombstones_of_the_replica_are_not_taken(unpacked: Stores, torn: Path, tmp_path: Path) -> None:
     peer = Path(shutil.copytree(torn, tmp_path / "peer"))
     options = RecoveryOptions(Policy.KEEP, MADE_MS, ("5.3",))
     plan = replan(Layout.open(peer, CONFIG), "5.3", options)
@@ -301,9 +297,7 @@ def test_tombstones_of_the_replica_are_not_taken(
     gaps = [(fill.gap.begin, fill.gap.end) for fill in plan.fills]
     assert gaps  # a record whose header alone was wrong is no tombstone, and comes
     taken = brought(planned(torn, peer)).parts
-    assert not [
-        p for p in taken for begin, end in gaps if begin < p.position + p.size and p.position < end
-    ]
+    assert not [p for p in taken for begin, end in gaps if begin < p.position + p.size and p.position < end]
 
 
 def cut(root: Path, end: int, *, units: bool = True) -> Path:
@@ -369,9 +363,7 @@ def test_another_record_at_the_end(unpacked: Stores, tmp_path: Path) -> None:
     first = brought(planned(cut(root, 100_000, units=False), unpacked(SLAVE))).parts[0].position
     data = log_bytes(unpacked(MASTER))[first : first + 2000]
     values = MESSAGE.parse(data)
-    other = MESSAGE.build(
-        {**values, "queue_offset": 7777, "born_timestamp": 1, "total_size": values.total_size + 9}
-    )
+    other = MESSAGE.build({**values, "queue_offset": 7777, "born_timestamp": 1, "total_size": values.total_size + 9})
     overwrite(root / "commitlog" / file_name(0), first, other[:-20])
     plan = planned(root, unpacked(SLAVE))
     assert brought(plan).parts == []

@@ -213,9 +213,7 @@ def test_names_that_do_not_fit_and_those_that_are_whole_stay_out() -> None:
         (format_properties(NAMED | {"KEYS": "k"}), [(b"b", 18)]),
     ):
         torn = cut(record(text), 3)
-        assert mended(torn, further, with_crc=False, ended=True) == mended(
-            torn, with_crc=False, ended=True
-        )
+        assert mended(torn, further, with_crc=False, ended=True) == mended(torn, with_crc=False, ended=True)
 
 
 def tear_named(root: Path, *, all_of_it: bool) -> None:
@@ -251,14 +249,10 @@ def test_queues_that_their_units_prove_keep_the_message(all_of_it: bool, tmp_pat
     assert places(root, config) == before
     with Store(root, config) as store:
         left = {finding.code for finding in verify(store, Scope()).serious}
-    assert left <= {"I-065", "I-100"}, (
-        "keys and tags are lost, and what units and index say of them"
-    )
+    assert left <= {"I-065", "I-100"}, "keys and tags are lost, and what units and index say of them"
 
 
-def test_units_that_name_more_than_a_record_has_are_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_units_that_name_more_than_a_record_has_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A gap may be a whole file, and so may what a wrong unit says of the record there."""
     path, asked, size = tmp_path / "0", list[int](), 4 * RECORD_BYTES_MAX
     path.touch()

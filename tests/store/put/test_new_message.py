@@ -37,9 +37,7 @@ def text(**properties: str) -> bytes:
 def batch(topic: bytes, *bodies: bytes, key: str = "", **request: Any) -> NewBatch:
     properties = text(UNIQ_KEY=key) if key else b""
     first = NewMessage(topic, b"", properties=properties, born_timestamp=NOW, **request)
-    return NewBatch(
-        first, tuple(NewMessage(b"", b, properties=text(a=str(n))) for n, b in enumerate(bodies))
-    )
+    return NewBatch(first, tuple(NewMessage(b"", b, properties=text(a=str(n))) for n, b in enumerate(bodies)))
 
 
 def put_batch(open_store: StoreWriter, what: NewBatch) -> list[Stored]:
@@ -139,18 +137,14 @@ def test_inner(version: str, crc: bool, tmp_path: Path) -> None:
     assert fits == {True if crc and version > "5.1" else None}
     places = [m.physical_offset for m in found]
     counts = [3, 1, 1, 1] * 2
-    assert units(tmp_path, "B") == list(
-        zip(places, [m.queue_offset for m in found], counts, strict=True)
-    )
+    assert units(tmp_path, "B") == list(zip(places, [m.queue_offset for m in found], counts, strict=True))
     assert not (tmp_path / "consumequeue" / "B").exists()
 
 
 def test_a_topic_is_new(tmp_path: Path) -> None:
     """The first inner batch makes batch queues, and topics.json says so; else they are simple."""
     what = batch(b"B", b"x", b"y", key="K")
-    inner = NewMessage(
-        b"B", encoded(what), sys_flag=0xC0, properties=text(UNIQ_KEY="K", INNER_NUM="2")
-    )
+    inner = NewMessage(b"B", encoded(what), sys_flag=0xC0, properties=text(UNIQ_KEY="K", INNER_NUM="2"))
     with writer(tmp_path, "5.3", config=CONFIG) as open_store:
         open_store.append(inner)
         open_store.append(NewMessage(b"S", b"simple"))

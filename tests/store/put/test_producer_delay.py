@@ -160,10 +160,7 @@ def test_properties_ask_as_options_do(tmp_path: Path) -> None:
     asked = {"DELAY": "2"}, {"TIMER_DELAY_SEC": "60"}, {"TIMER_DELAY_MS": "60000"}
     with StoreWriter.open(tmp_path / "store", clock=lambda: NOW_MS) as writer:
         topics = [
-            as_stored(
-                replace(MESSAGE, properties=format_properties(p)), ProducerOptions(), writer
-            ).topic
-            for p in asked
+            as_stored(replace(MESSAGE, properties=format_properties(p)), ProducerOptions(), writer).topic for p in asked
         ]
         assert topics == [SCHEDULE_TOPIC.encode(), TIMER_TOPIC.encode(), TIMER_TOPIC.encode()]
         both = replace(MESSAGE, properties=format_properties(asked[0]))

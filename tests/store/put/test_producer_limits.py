@@ -31,9 +31,7 @@ LONG = b"%RETRY%" + b"g" * 200
     ],
 )
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_a_producer_is_refused(
-    version: str, message: NewMessage, said: str, since: str, tmp_path: Path
-) -> None:
+def test_what_a_producer_is_refused(version: str, message: NewMessage, said: str, since: str, tmp_path: Path) -> None:
     with writer(tmp_path, version, config=SMALL) as open_store:
         open_store.append(NewMessage(b"T", b"first"))
     with writer(tmp_path, version, config=SMALL) as open_store:

@@ -37,9 +37,7 @@ NOW = 1_795_400_000_000
 
 
 def opened(root: Path, options: BrokerConfig, files: Files | None = None) -> StoreWriter:
-    return StoreWriter.open(
-        root, options, WriterOptions(wait_seconds=0), files=files, clock=lambda: NOW
-    )
+    return StoreWriter.open(root, options, WriterOptions(wait_seconds=0), files=files, clock=lambda: NOW)
 
 
 def some(count: int, body: bytes = b"x" * 300) -> list[NewMessage]:
@@ -142,9 +140,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     with opened(root, options) as store:
         with pytest.raises(InvalidInput, match="no topic nobody in the RocksDB of topics"):
             store.append(NewMessage(b"nobody", b"x"))
-        inner = NewMessage(
-            b"TopicA", b"x", sys_flag=SysFlag.INNER_BATCH, properties=b"INNER_NUM\0011\2"
-        )
+        inner = NewMessage(b"TopicA", b"x", sys_flag=SysFlag.INNER_BATCH, properties=b"INNER_NUM\0011\2")
         with pytest.raises(InvalidInput, match="batch"):
             store.append(inner)
     assert not (root / "abort").exists()
@@ -172,9 +168,7 @@ def test_a_database_behind_the_log(name: str, tmp_path: Path) -> None:
     assert "run: mqstore re" in str(caught.value)
 
 
-THOROUGHLY = pytest.mark.parametrize(
-    "every", [4, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "every"]
-)
+THOROUGHLY = pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "every"])
 
 
 def chosen(steps: list[tuple[str, str]], every: int) -> list[int]:
@@ -185,18 +179,14 @@ def chosen(steps: list[tuple[str, str]], every: int) -> list[int]:
     return [len(steps) // 3, switch - 9, switch, switch + 2]
 
 
-def assert_nothing_lost(
-    root: Path, options: BrokerConfig, done: list[Stored], version: str
-) -> None:
+def assert_nothing_lost(root: Path, options: BrokerConfig, done: list[Stored], version: str) -> None:
     try:
         opened(root, options).close()
     except Unclean:
         layout = Layout.open(root, options)
         found = analyze(layout, version)
         assert found.plan is not None, found.refusal
-        apply(
-            layout, found.plan, lambda: replan(layout, found.main_version, found.options), Files()
-        )
+        apply(layout, found.plan, lambda: replan(layout, found.main_version, found.options), Files())
     assert_there(root, options, done)
     with opened(root, options) as store:
         after = store.append(some(1)[0])
@@ -208,9 +198,7 @@ def assert_nothing_lost(
 @THOROUGHLY
 @STORES
 @pytest.mark.parametrize("layer", [KilledFiles, PowerLossFiles])
-def test_killed_at_each_step(
-    layer: Callable[[int, int], KilledFiles], name: str, every: int, tmp_path: Path
-) -> None:
+def test_killed_at_each_step(layer: Callable[[int, int], KilledFiles], name: str, every: int, tmp_path: Path) -> None:
     before = unpack(name, tmp_path / "before")
     files = CountingFiles()
     whole = tmp_path / "whole" / name

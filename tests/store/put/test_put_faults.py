@@ -85,9 +85,7 @@ def assert_nothing_lost(root: Path, acknowledged: list[NewMessage], earlier: int
     assert_whole(root)
 
 
-THOROUGHLY = pytest.mark.parametrize(
-    "every", [41, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "every"]
-)
+THOROUGHLY = pytest.mark.parametrize("every", [41, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "every"])
 """How many steps are tried: one of 41, or, slowly, each of the slice."""
 
 
@@ -123,9 +121,7 @@ def test_each_step_fails(error: int, new: bool, every: int, tmp_path: Path) -> N
 @THOROUGHLY
 @pytest.mark.parametrize("new", [False, True], ids=["append", "new"])
 @pytest.mark.parametrize("layer", [KilledFiles, PowerLossFiles])
-def test_killed_at_each_step(
-    layer: Callable[[int, int], KilledFiles], new: bool, every: int, tmp_path: Path
-) -> None:
+def test_killed_at_each_step(layer: Callable[[int, int], KilledFiles], new: bool, every: int, tmp_path: Path) -> None:
     before = store_before(tmp_path, new)
     steps = steps_of(before, tmp_path / "whole")
     for number in chosen(steps, every, "last steps of put"):
@@ -162,9 +158,7 @@ def test_the_order_of_effects(tmp_path: Path) -> None:
     names = [name for change, name in order if change != "create"]
     index = next(p.name for p in (tmp_path / "index").iterdir())
     first = f"{0:020d}"
-    assert list(dict.fromkeys(names)) == [
-        *("lock", "abort", first, index, "topics.json.tmp", "checkpoint")
-    ]
+    assert list(dict.fromkeys(names)) == [*("lock", "abort", first, index, "topics.json.tmp", "checkpoint")]
     assert order[-1] == ("unlink", "abort")
     assert files.steps[-1] == ("sync_directory", tmp_path.name)
     before_answer = files.steps[:acknowledged]

@@ -27,14 +27,11 @@ from .writing import contents, messages, put, writer
 UNCLEAN = [
     name
     for name in NAMES
-    if truth(name)["exit"] == "killed"
-    and not any(word in name for word in ("rocksdb", "dledger", "restarted"))
+    if truth(name)["exit"] == "killed" and not any(word in name for word in ("rocksdb", "dledger", "restarted"))
 ]
 
 
-def assert_refused(
-    root: Path, error: type[StoreError], said: str, options: BrokerConfig | None = None
-) -> None:
+def assert_refused(root: Path, error: type[StoreError], said: str, options: BrokerConfig | None = None) -> None:
     """Opening is refused and leaves every file and every time as it was."""
     before = contents(root) if root.is_dir() else {}
     times = {path: path.stat().st_mtime_ns for path in sorted(root.rglob("*"))}

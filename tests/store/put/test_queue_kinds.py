@@ -63,9 +63,7 @@ def test_offsets_go_on(version: str, tmp_path: Path) -> None:
         ("5.5", ["0,0", "2", None, None, "3"], 2),
     ],
 )
-def test_generations_differ(
-    version: str, expected: list[str | None], count: int, tmp_path: Path
-) -> None:
+def test_generations_differ(version: str, expected: list[str | None], count: int, tmp_path: Path) -> None:
     """As measured: a name given twice, a half message, the topics of the broker."""
     with writer(tmp_path, version, config=ON) as store:
         store.append(naming("%LMQ%a,%LMQ%a"))
@@ -79,9 +77,7 @@ def test_generations_differ(
 
 def test_without_the_options_nothing_is_added(tmp_path: Path) -> None:
     """Copies keep what they have."""
-    text = names.format_properties(
-        {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": "7"}
-    )
+    text = names.format_properties({"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": "7"})
     with writer(tmp_path, "5.3") as store:
         store.append(naming("%LMQ%a"))
         store.append(NewMessage(b"T", b"x", properties=text))

@@ -74,9 +74,7 @@ def test_the_log_of_a_real_broker(name: str, store: Callable[[str], Path], tmp_p
 
 @pytest.mark.few(8)
 @pytest.mark.parametrize("name", NEVER_RESTARTED)
-def test_queues_and_index_of_a_real_broker(
-    name: str, store: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_queues_and_index_of_a_real_broker(name: str, store: Callable[[str], Path], tmp_path: Path) -> None:
     theirs = layout_of(name, store(name))
     mine = again(name, theirs.root, tmp_path / "mine")
     if "cqext" not in name:
@@ -224,9 +222,7 @@ def test_queue_offsets_go_on(tmp_path: Path) -> None:
     with writer(tmp_path) as store:
         one = [store.append(NewMessage(b"T", b"1", queue_id=q)).queue_offset for q in (0, 0, 5)]
     with writer(tmp_path) as store:
-        many = store.append_columns(
-            message_columns([NewMessage(b"T", b"2", queue_id=q) for q in (5, 0, 1)])
-        )
+        many = store.append_columns(message_columns([NewMessage(b"T", b"2", queue_id=q) for q in (5, 0, 1)]))
         assert store.unserved == []
     with writer(tmp_path) as store:
         store.append(NewMessage(b"T", b"3", queue_id=9))
@@ -236,9 +232,7 @@ def test_queue_offsets_go_on(tmp_path: Path) -> None:
 
 def test_columns_with_constants_and_defaults(tmp_path: Path) -> None:
     with writer(tmp_path) as store:
-        stored = store.append_columns(
-            {"topic": b"T", "body": Ragged.of([b"a", b"", b"c"]), "queue_id": 2, "flag": 7}
-        )
+        stored = store.append_columns({"topic": b"T", "body": Ragged.of([b"a", b"", b"c"]), "queue_id": 2, "flag": 7})
         assert len(append_columns(store, {"topic": b"T", "body": Ragged.of([])}).topic_id) == 0
     records = records_of(Layout.open(tmp_path, TINY))
     assert [(r.body, r.queue_id, r.flag, r.store_timestamp) for r in records] == [
@@ -298,9 +292,7 @@ def test_property_crc_on_request(tmp_path: Path) -> None:
         (NewMessage(b"T", b"x", properties=b"x" * 32768), LimitExceeded, "properties"),
     ],
 )
-def test_what_a_broker_refuses(
-    message: NewMessage, error: type[Exception], said: str, tmp_path: Path
-) -> None:
+def test_what_a_broker_refuses(message: NewMessage, error: type[Exception], said: str, tmp_path: Path) -> None:
     with writer(tmp_path) as store:
         for attempt in (
             lambda: store.append(message),
@@ -313,9 +305,7 @@ def test_what_a_broker_refuses(
     assert not (tmp_path / "abort").exists()
 
 
-def test_what_is_refused_in_a_later_step_costs_no_earlier_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_refused_in_a_later_step_costs_no_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "STEP_ROWS", 8)
     found = messages(30)
     with writer(tmp_path) as store:
@@ -328,9 +318,7 @@ def test_what_is_refused_in_a_later_step_costs_no_earlier_one(
     assert not (tmp_path / "abort").exists()
 
 
-def test_what_is_cut_off_between_steps_is_left_for_recover(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_cut_off_between_steps_is_left_for_recover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "STEP_ROWS", 8)
     times = iter([NOW, NOW])
 
@@ -375,9 +363,7 @@ def test_light_queues_go_on(tmp_path: Path) -> None:
         stored.append(store.append(message("4,4")))
     assert [row.queue_offset for row in stored] == [0, 1, 5]
     units = {
-        (topic, queue_id): [
-            row[0] for _, window in queue.units(0, queue.summary().max_offset) for row in window
-        ]
+        (topic, queue_id): [row[0] for _, window in queue.units(0, queue.summary().max_offset) for row in window]
         for topic, queue_id, _ in ConsumeQueues(Layout.open(tmp_path, TINY))
         for queue in [ConsumeQueues(Layout.open(tmp_path, TINY)).open(topic, queue_id)]
     }

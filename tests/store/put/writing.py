@@ -81,9 +81,7 @@ def put(root: Path, found: Sequence[NewMessage], version: str | None = None) -> 
 def contents(directory: Path) -> dict[str, bytes]:
     """Every file below a directory."""
     return {
-        str(path.relative_to(directory)): path.read_bytes()
-        for path in sorted(directory.rglob("*"))
-        if path.is_file()
+        str(path.relative_to(directory)): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()
     }
 
 

@@ -51,9 +51,7 @@ def test_pulls(name: str, store: Store) -> None:
             continue
         selection = Selection(topic=TOPIC, queue_id=query["queue_id"], whole=True)
         count = query["next"] - query["offset"]
-        found = [
-            each.message for each in find(store, selection, offset=query["offset"], count=count)
-        ]
+        found = [each.message for each in find(store, selection, offset=query["offset"], count=count)]
         assert [m.physical_offset for m in found] == query["physical_offsets"]
         assert [m.queue_offset for m in found] == query["queue_offsets"]
         asked += 1
@@ -109,10 +107,7 @@ def made(folder: Path, units: list[tuple[int, int, int, int]], size: int = 8) ->
 def test_every_offset_over_several_files(tmp_path: Path) -> None:
     sizes = [1 + n % 5 for n in range(30)]
     bases = np.cumsum([0, *sizes])[:-1].tolist()
-    rows = [
-        (1000 * n, 10 * n, base, size)
-        for n, (base, size) in enumerate(zip(bases, sizes, strict=True))
-    ]
+    rows = [(1000 * n, 10 * n, base, size) for n, (base, size) in enumerate(zip(bases, sizes, strict=True))]
     with made(tmp_path / "queue", rows) as queue:
         for number, (base, size) in enumerate(zip(bases, sizes, strict=True)):
             for offset in range(base, base + size):

@@ -61,9 +61,7 @@ def units(root: Path, topic: str, size: int, queue_id: int = 0) -> list[tuple[in
 def test_bit_maps_of_a_real_store(tmp_path: Path) -> None:
     name = "4.9.7-cqext"
     theirs, ours = unpack(name, tmp_path), tmp_path / "ours"
-    settings = BrokerConfig().with_set(
-        [item for item in config_set(name, theirs) if not item.startswith("storePath")]
-    )
+    settings = BrokerConfig().with_set([item for item in config_set(name, theirs) if not item.startswith("storePath")])
     size = settings.size("mappedFileSizeConsumeQueueExt")[0]
     with Store(theirs) as store:
         batches = (item for item in store.log.scan() if isinstance(item, Batch))
@@ -93,9 +91,7 @@ def test_bit_maps_of_a_real_store(tmp_path: Path) -> None:
 
 def test_one_by_one_and_by_columns(tmp_path: Path) -> None:
     """Queue units name the units of ext; a file without room ends with a mark."""
-    new = [
-        NewMessage(b"T", b"x", properties=b"TAGS\x01a\x02", store_timestamp=n) for n in range(20)
-    ]
+    new = [NewMessage(b"T", b"x", properties=b"TAGS\x01a\x02", store_timestamp=n) for n in range(20)]
     write(tmp_path / "columns", new, config())
     with StoreWriter.open(tmp_path / "single", config()) as writer:
         for message in new:

@@ -153,8 +153,6 @@ def test_a_file_of_another_form(text: str) -> None:
         consumer_filters(json.loads(text), BloomFilter.of())
 
 
-@pytest.mark.parametrize(
-    "text", ["{}", '{"filterDataByTopic": {"T": {"groupFilterData": {"G": null}}}}']
-)
+@pytest.mark.parametrize("text", ["{}", '{"filterDataByTopic": {"T": {"groupFilterData": {"G": null}}}}'])
 def test_a_file_without_filters(text: str) -> None:
     assert consumer_filters(json.loads(text), BloomFilter.of()) == {}

@@ -38,9 +38,7 @@ def number(options: dict[str, str], *names: str) -> int:
 
 def contents(directory: Path) -> dict[str, bytes]:
     return {
-        str(path.relative_to(directory)): path.read_bytes()
-        for path in sorted(directory.rglob("*"))
-        if path.is_file()
+        str(path.relative_to(directory)): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()
     }
 
 
@@ -91,9 +89,7 @@ def test_index_byte_by_byte(name: str, store: Callable[[str], Path], tmp_path: P
     version = truth(name)["broker_version"]
     found = dispatch_columns(columns_of(layout), Dispatching(index_tags=version >= "5.4"))
     geometry = Geometry(number(options, "maxHashSlotNum"), number(options, "maxIndexNum"))
-    writer = IndexWriter(
-        Files(), tmp_path / "index", geometry, count_every_put=version.startswith("4.3")
-    )
+    writer = IndexWriter(Files(), tmp_path / "index", geometry, count_every_put=version.startswith("4.3"))
     writer.append(found.items, found.count)
     writer.sync()
     mine, theirs = contents(tmp_path / "index"), contents(layout.index)

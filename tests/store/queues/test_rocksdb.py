@@ -60,9 +60,7 @@ def test_entries_are_those_of_the_real_library(name: str, tmp_path: Path) -> Non
     assert state(root) == before, "nothing is written, not even a time changes"
 
 
-def test_no_links_stay_behind(
-    store: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_links_stay_behind(store: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     links = tmp_path / "links"
     links.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(links))
@@ -93,9 +91,7 @@ def broken(path: Path, damage: str) -> None:
             file.write_bytes(b"\xff" * 4096)
 
 
-@pytest.mark.parametrize(
-    "damage", ["no manifest", "empty CURRENT", "tables cut", "tables zeroed", "manifest of noise"]
-)
+@pytest.mark.parametrize("damage", ["no manifest", "empty CURRENT", "tables cut", "tables zeroed", "manifest of noise"])
 def test_damage_is_an_error_with_the_path(damage: str, tmp_path: Path) -> None:
     path = unpack(WITH_QUEUES[0], tmp_path) / "consumequeue"
     if damage.startswith("tables") and not list(path.glob("*.sst")):
@@ -163,9 +159,7 @@ def test_queues_answer_as_the_broker(name: str, store: Callable[[str], Path]) ->
 
 
 @pytest.mark.parametrize("name", WITH_QUEUES)
-def test_units_are_the_same_one_by_one_and_in_columns(
-    name: str, store: Callable[[str], Path]
-) -> None:
+def test_units_are_the_same_one_by_one_and_in_columns(name: str, store: Callable[[str], Path]) -> None:
     with Store(store(name)) as opened:
         for topic, queue_id, _ in opened.queues:
             queue = opened.queues.open(topic, queue_id)

@@ -31,13 +31,7 @@ def database(path: Path, numbers: tuple[int, ...] = NUMBERS) -> Path:
     opened = rocksdict.Rdict(str(path), options)
     for number in numbers:
         fields = (number % 10**6 * 100, 90, number, 7) if number != 6 else (0, 0, 0, 0)
-        value = UNIT.build(
-            dict(
-                zip(
-                    ("physical_offset", "size", "tags_code", "store_timestamp"), fields, strict=True
-                )
-            )
-        )
+        value = UNIT.build(dict(zip(("physical_offset", "size", "tags_code", "store_timestamp"), fields, strict=True)))
         opened[unit_key(b"topic", 2, number)] = value if number != 11 else b"short"
     opened.close()
     return path
@@ -68,10 +62,7 @@ def test_units_and_holes_are_those_of_the_database(tmp_path: Path, temporary: Pa
                 found = np.concatenate([units for _, units in ordered] or [NONE])
                 assert found.tolist() == wanted.tolist()
             if stop > first:
-                assert (
-                    made.read(first, stop - first).tolist()
-                    == there.read(first, stop - first).tolist()
-                )
+                assert made.read(first, stop - first).tolist() == there.read(first, stop - first).tolist()
         assert copied.stream("topic", 3) is None
 
 

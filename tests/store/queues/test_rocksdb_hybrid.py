@@ -100,9 +100,7 @@ def test_light_queues_are_read_from_the_database(tmp_path: Path) -> None:
         (FINISHED, ["storeType=default"], False),
     ],
 )
-def test_which_queues_a_broker_reads(
-    name: str, words: list[str], in_database: bool, tmp_path: Path
-) -> None:
+def test_which_queues_a_broker_reads(name: str, words: list[str], in_database: bool, tmp_path: Path) -> None:
     layout = Layout.open(unpack(name, tmp_path), BrokerConfig().with_set(words))
     assert layout.queue_database is not None
     assert layout.rocksdb_queues is in_database
@@ -178,9 +176,7 @@ def test_units_that_a_cut_of_the_log_left_behind_are_no_damage(tmp_path: Path) -
     unit = {"physical_offset": 1 << 40, "size": 200, "tags_code": 0, "store_timestamp": 0}
     changed_rows(root, UNITS, {unit_key(b"TopicA", 0, end): UNIT.build(unit)})
     assert said_of(root, BrokerConfig()).status is not Status.DAMAGED
-    changed_rows(
-        root, UNITS, {unit_key(b"TopicA", 0, end): UNIT.build(unit | {"physical_offset": 0})}
-    )
+    changed_rows(root, UNITS, {unit_key(b"TopicA", 0, end): UNIT.build(unit | {"physical_offset": 0})})
     assert "I-084" in {each.code for each in said_of(root, BrokerConfig()).verdict.findings}
 
 

@@ -107,9 +107,7 @@ def test_an_end_without_units_stays(tmp_path: Path) -> None:
 
 
 QUEUES = st.builds(QueueId, st.sampled_from(["T", "Topic", "订单", "%LMQ%a"]), st.integers(0, 300))
-PARTS = st.lists(
-    st.tuples(QUEUES, st.lists(st.integers(0, 2**62), min_size=1, max_size=9)), max_size=9
-)
+PARTS = st.lists(st.tuples(QUEUES, st.lists(st.integers(0, 2**62), min_size=1, max_size=9)), max_size=9)
 
 
 @settings(max_examples=examples(40))
@@ -134,9 +132,7 @@ def test_any_units_in_any_order(
     assert len(bounds) == len({queue for queue, _ in parts}) + 1
 
 
-def test_a_disk_that_is_full_while_one_is_built_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_is_full_while_one_is_built_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The library has no error of its own for it."""
 
     def full(*_: object) -> None:

@@ -86,9 +86,7 @@ def test_units_are_found_wherever_they_are_asked_for(files: MappedFileQueue) -> 
     assert sorted(numbers_of(stream.windows(reverse=True, most=7))) == there
     everything = stream.read(0, 5 * FILE_UNITS)
     assert np.flatnonzero(is_used(everything)).tolist() == there
-    asked = np.array(
-        [LARGEST_OFFSET + 9, 7777, -3, 4 * FILE_UNITS - 1, 7777, 12000, 5000], np.int64
-    )
+    asked = np.array([LARGEST_OFFSET + 9, 7777, -3, 4 * FILE_UNITS - 1, 7777, 12000, 5000], np.int64)
     assert stream.lookup(asked)["physical_offset"].tolist() == [
         0,
         777700,

@@ -63,9 +63,7 @@ def planned(root: Path, config: BrokerConfig, version: str) -> Plan:
     return make_plan(snapshot, profile, simulate(snapshot, profile, Switches.of(config)))
 
 
-def recover(
-    root: Path, config: BrokerConfig, version: str, files: Files | None = None
-) -> tuple[Plan, Applied]:
+def recover(root: Path, config: BrokerConfig, version: str, files: Files | None = None) -> tuple[Plan, Applied]:
     """Plan and apply."""
     plan = planned(root, config, version)
     layout = Layout.open(root, config)
@@ -73,9 +71,7 @@ def recover(
     return plan, applied
 
 
-def changes_of_starts(
-    root: Path, config: BrokerConfig, plan: Plan, versions: Sequence[str] = VERSIONS
-) -> list[str]:
+def changes_of_starts(root: Path, config: BrokerConfig, plan: Plan, versions: Sequence[str] = VERSIONS) -> list[str]:
     """What a start of any version would change in a store that `plan` was applied to."""
     found = []
     wanted = {row.queue: row.max_offset for row in plan.queues if row.max_offset}

@@ -38,9 +38,7 @@ def test_all_fire_once(kind: str, tmp_path: Path) -> None:
     assert found.harmless and found.pending > 40 and found.bugs == []
 
 
-@pytest.mark.parametrize(
-    ("kind", "least"), [("log_lost_last", 1), ("log_lost_tail", 1), ("log_and_check_missing", 2)]
-)
+@pytest.mark.parametrize(("kind", "least"), [("log_lost_last", 1), ("log_lost_tail", 1), ("log_and_check_missing", 2)])
 def test_ticks_that_lead_to_themselves(kind: str, least: int, tmp_path: Path) -> None:
     """B31: the wheel knows of entries that the log has lost."""
     found = after_a_start(kind, tmp_path)
@@ -103,9 +101,7 @@ def test_who_has_no_timer(tmp_path: Path) -> None:
     assert timer_loss(outcome) is None
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in ("5.1.4-timer-killed", "5.3.3-timer-killed") if n in stores.NAMES]
-)
+@pytest.mark.parametrize("name", [n for n in ("5.1.4-timer-killed", "5.3.3-timer-killed") if n in stores.NAMES])
 def test_what_a_killed_broker_fires_twice(name: str, tmp_path: Path) -> None:
     """After a real restart the wheel leads to two entries for as many messages as was said."""
     root = stores.unpack(name, tmp_path)

@@ -191,9 +191,7 @@ MADE: dict[str, Make] = {
 #: Only this policy finds them.
 OF_KEEP = ("wrong-header",)
 #: Made in tests of their own: their stores have other configurations, or queues in a RocksDB.
-IN_DATABASE = {
-    label for label in (case.label for case in CASES) if label.startswith("queue-database")
-}
+IN_DATABASE = {label for label in (case.label for case in CASES) if label.startswith("queue-database")}
 POISON, DEAD_TAIL, OPTIONS = "poison-record", "dead-tail", "queue-options"
 
 
@@ -235,9 +233,7 @@ FUTURE_MS = 1 << 45
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("policy", Policy)
-def test_the_file_where_the_recovery_begins_goes(
-    version: str, policy: Policy, tmp_path: Path
-) -> None:
+def test_the_file_where_the_recovery_begins_goes(version: str, policy: Policy, tmp_path: Path) -> None:
     """Its name is odd: it sorts behind the others, begins before them, and the log ends in it."""
     root, _ = spoilt("4.9.7-halt-2", lambda root: None)(tmp_path)
     first = min((root / "commitlog").iterdir())

@@ -80,9 +80,7 @@ def one(work: Path, seed: int, *, carry_out: bool) -> tuple[str, list[str]]:
 def run(work: Path, count: int, name: str) -> dict[str, list[str]]:
     """Try so many seeded mutations; what is wrong by what was done."""
     chance = rng(name)
-    tried = [
-        one(work, chance.randrange(1 << 32), carry_out=number % 2 == 0) for number in range(count)
-    ]
+    tried = [one(work, chance.randrange(1 << 32), carry_out=number % 2 == 0) for number in range(count)]
     return {done: wrong for done, wrong in tried if wrong}
 
 

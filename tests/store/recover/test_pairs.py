@@ -40,9 +40,7 @@ def test_a_killed_store(name: str, tmp_path: Path) -> None:
     _compare_sent(name, root, config, plan.log_end)
 
 
-def _compare_with_truth(
-    root: Path, config: BrokerConfig, log_end: int, truth: dict[str, Any]
-) -> None:
+def _compare_with_truth(root: Path, config: BrokerConfig, log_end: int, truth: dict[str, Any]) -> None:
     after_load = truth["load"].get("after_load")
     if after_load:
         assert log_end == after_load["max_phy_offset"]
@@ -78,9 +76,7 @@ def _compare_units(name: str, root: Path, config: BrokerConfig, log_end: int, wo
 
 def _compare_sent(name: str, root: Path, config: BrokerConfig, log_end: int) -> None:
     """No acknowledged message is missing below the log end."""
-    units = {
-        queue: {u[0] for u in found.values()} for queue, found in units_of(root, config).items()
-    }
+    units = {queue: {u[0] for u in found.values()} for queue, found in units_of(root, config).items()}
     known = {position for positions in units.values() for position in positions}
     damaged = "damage" in stores.truth(name)
     readable = {m.get("position", m["physical_offset"]) for m in stores.messages(name)}

@@ -37,9 +37,7 @@ def items(layout: Layout) -> set[tuple[int, int]]:
     for path in sorted(layout.index.iterdir()):
         with IndexFile(path, geometry) as file:
             for _, rows in file.columns():
-                pairs = zip(
-                    rows["key_hash"].tolist(), rows["physical_offset"].tolist(), strict=True
-                )
+                pairs = zip(rows["key_hash"].tolist(), rows["physical_offset"].tolist(), strict=True)
                 found |= set(pairs)
     return found
 
@@ -65,9 +63,7 @@ def test_items_before_the_recovery(tmp_path: Path) -> None:
     count = 0
     for path in sorted(layout.index.iterdir()):
         with IndexFile(path, geometry) as file:
-            count += sum(
-                file.item(n).physical_offset < outcome.scan_start for n in range(1, file.last + 1)
-            )
+            count += sum(file.item(n).physical_offset < outcome.scan_start for n in range(1, file.last + 1))
     assert index_items_lost(outcome) == count > 0
 
 

@@ -24,9 +24,7 @@ def examined(name: str, work: Path, **more: str) -> Recovery:
     case = case_of(f"5.5.1-{name}")
     root, config = damaged(case, work)
     version = more.pop("version", case["version"])
-    return analyze(
-        Layout.open(root, config.with_set([f"{k}={v}" for k, v in more.items()])), version
-    )
+    return analyze(Layout.open(root, config.with_set([f"{k}={v}" for k, v in more.items()])), version)
 
 
 @pytest.mark.parametrize("label", REFUSED)

@@ -39,9 +39,7 @@ def errors(root: Path, config: BrokerConfig) -> set[str]:
 
 
 @pytest.mark.parametrize("name", ["5.3.3-rocksdb", "5.5.1-combine-lmq"])
-def test_queues_end_at_their_last_message_where_the_log_lost_its_tail(
-    name: str, tmp_path: Path
-) -> None:
+def test_queues_end_at_their_last_message_where_the_log_lost_its_tail(name: str, tmp_path: Path) -> None:
     root = stores.unpack(name, tmp_path)
     config = BrokerConfig(stores.config(name, root))
     (root / "abort").touch()

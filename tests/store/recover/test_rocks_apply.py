@@ -1,4 +1,6 @@
-"""Stores with queues in RocksDB, recovered: everything of the log can be read, nothing is left to do, all of it goes back."""
+"""Stores with queues in RocksDB, recovered: everything of the log can be read, nothing is left to do, all of it goes
+back.
+"""
 
 from __future__ import annotations
 
@@ -60,9 +62,7 @@ def recovered(case: Case, work: Path, policy: Policy) -> list[str]:
     wrong: list[str] = []
     if found.plan.edits:
         layout = Layout.open(root, config)
-        apply(
-            layout, found.plan, lambda: replan(layout, found.main_version, found.options), Files()
-        )
+        apply(layout, found.plan, lambda: replan(layout, found.main_version, found.options), Files())
     again = analyze(Layout.open(root, config), case["version"], policy=policy)
     worst, plan = again.prediction, again.plan
     if plan is None or plan.edits:

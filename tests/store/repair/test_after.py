@@ -181,7 +181,5 @@ def test_light_queues_stay_where_the_option_is_off(policy: str, tmp_path: Path) 
     if policy == "repair":
         plan = analyze(layout, Choice(), case["version"], NOW_MS).plan
     else:
-        plan = replan(
-            layout, case["version"], RecoveryOptions(Policy.KEEP, NOW_MS, (case["version"],))
-        )
+        plan = replan(layout, case["version"], RecoveryOptions(Policy.KEEP, NOW_MS, (case["version"],)))
     assert not [edit.to_json() for edit in plan.edits if "%LMQ%" in edit.path]

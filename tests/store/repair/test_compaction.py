@@ -23,9 +23,7 @@ from .test_repair import examined, repaired, rows
 COMPACTION = chosen([Part.COMPACTION], ())
 CONFIG = BrokerConfig({})
 QUEUES = "compaction/compactionCq"
-NAMES = [
-    n for n in stores.NAMES if "compaction" in n and stores.truth(n)["expected_verdict"] == "clean"
-]
+NAMES = [n for n in stores.NAMES if "compaction" in n and stores.truth(n)["expected_verdict"] == "clean"]
 
 
 @pytest.fixture(params=NAMES)
@@ -84,9 +82,7 @@ def test_a_position_that_no_queue_has(root: Path) -> None:
     repaired(root, CONFIG, COMPACTION)
     written = loads(path.read_text())["queueOffsetMap"]
     assert known[name] <= written[name] < 10**6
-    assert {k: v for k, v in written.items() if k != name} == {
-        k: v for k, v in known.items() if k != name
-    }
+    assert {k: v for k, v in written.items() if k != name} == {k: v for k, v in known.items() if k != name}
 
 
 @pytest.mark.few(2)

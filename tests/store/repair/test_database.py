@@ -57,9 +57,7 @@ def examined(layout: Layout, kind: Kind | None = None) -> Repair:
 def carried_out(layout: Layout, kind: Kind | None = None, files: Files | None = None) -> Applied:
     found = examined(layout, kind)
     plan = found.plan
-    return apply(
-        again(layout), plan, lambda: replan(again(layout), found.request), files or Files()
-    )
+    return apply(again(layout), plan, lambda: replan(again(layout), found.request), files or Files())
 
 
 def taken_back(layout: Layout, done: Applied) -> None:
@@ -208,9 +206,7 @@ def test_files_are_what_they_were(tmp_path: Path) -> None:
     """Queues that went to a RocksDB and back have the same bytes."""
     layout = opened(FILES, tmp_path)
     wanted = {
-        path.relative_to(layout.root): path.read_bytes()
-        for path in layout.consume_queue.rglob("*")
-        if path.is_file()
+        path.relative_to(layout.root): path.read_bytes() for path in layout.consume_queue.rglob("*") if path.is_file()
     }
     alone = as_kind(layout, Kind.ROCKSDB)
     carried_out(alone, Kind.ROCKSDB)
@@ -340,7 +336,5 @@ def test_a_store_in_use_is_told_first(tmp_path: Path) -> None:
     layout = opened(ROCKS, tmp_path)
     layout.abort.touch()
     with other_process(layout.lock):
-        done = run_here(
-            ["repair", str(layout.root), "--queues", "--as", "files", "--apply", "--yes"]
-        )
+        done = run_here(["repair", str(layout.root), "--queues", "--as", "files", "--apply", "--yes"])
     assert "in use" in done.stderr

@@ -36,9 +36,7 @@ NEVER = codes(
     *(147, 148, 151, 153, 155, 170, 171),
 )
 """No repair mends these: each has a line that says why."""
-SOMETIMES = codes(
-    2, 25, 26, 31, 55, 63, 64, 66, 70, 75, 78, 81, 114, 117, 123, 126, 128, 129, 131, 133, 161
-)
+SOMETIMES = codes(2, 25, 26, 31, 55, 63, 64, 66, 70, 75, 78, 81, 114, 117, 123, 126, 128, 129, 131, 133, 161)
 """Mended where the store proves what belongs there, told with a line where it does not."""
 PROVEN = dict.fromkeys(SOMETIMES, 0) | {"I-078": 3}
 """Of those a way, by its number with the default seed, in which the store proves what belongs there."""

@@ -50,9 +50,7 @@ def mend(folder: Path, named: dict[int, Wanted]) -> tuple[list[Edit], set[int]]:
     with MappedFileQueue.open(folder) as files:
         for part in damaged_ranges(files):
             inside = range(part.position, part.position + part.size)
-            for place, edit in repair_range(
-                files, part, {p: named[p] for p in named if p in inside}
-            ):
+            for place, edit in repair_range(files, part, {p: named[p] for p in named if p in inside}):
                 edits.append(edit)
                 places |= set() if place is None else {place}
     spans = sorted((edit.path, edit.offset, edit.offset + edit.length) for edit in edits)
@@ -208,9 +206,7 @@ def with_room(known: dict[int, Wanted], damaged: list[range]) -> set[int]:
         inside = [place for place in known if place in part]
         mark = END.sizeof() if part.stop % FILE_BYTES == 0 else 0
         for place in inside:
-            apart = all(
-                abs(place - o) >= UNIT_BYTES_MIN for o in [part.start, *inside] if o != place
-            )
+            apart = all(abs(place - o) >= UNIT_BYTES_MIN for o in [part.start, *inside] if o != place)
             if apart and place + UNIT_BYTES_MIN + mark <= part.stop:
                 found.add(place)
     return found

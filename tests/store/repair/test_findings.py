@@ -95,9 +95,7 @@ def tear(root: Path, zeros: int) -> tuple[QueueId, int]:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("zeros", [11, 45])
-def test_a_torn_record_of_a_compaction_log_comes_from_the_commit_log(
-    zeros: int, tmp_path: Path
-) -> None:
+def test_a_torn_record_of_a_compaction_log_comes_from_the_commit_log(zeros: int, tmp_path: Path) -> None:
     """No size and no CRC tells of zeros over the last bytes of its properties."""
     name = "5.3.3-compaction"
     root = stores.unpack(name, tmp_path)
@@ -108,9 +106,7 @@ def test_a_torn_record_of_a_compaction_log_comes_from_the_commit_log(
     assert rows(root, ["compaction"]) == wanted
 
 
-def test_the_logs_of_torn_records_are_opened_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_logs_of_torn_records_are_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each queue, not of each of its records."""
     root = stores.unpack("5.3.3-compaction", tmp_path)
     (queue,) = sorted((root / "compaction/compactionLog").glob("*/0"))[:1]
@@ -176,9 +172,7 @@ def place_of(root: Path, queue: QueueId, offset: int, field: str) -> tuple[str, 
         ),
     ],
 )
-def test_a_damaged_copy_in_the_commit_log_takes_no_place(
-    field: str, byte: int, tmp_path: Path
-) -> None:
+def test_a_damaged_copy_in_the_commit_log_takes_no_place(field: str, byte: int, tmp_path: Path) -> None:
     """Header, body or properties of the message, or the unit that names it: the torn record stays."""
     root = stores.unpack("5.3.3-compaction", tmp_path)
     queue, offset = tear(root, 11)

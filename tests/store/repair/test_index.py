@@ -64,9 +64,7 @@ def test_only_what_is_misnamed_is_hashed(tmp_path: Path, monkeypatch: pytest.Mon
     ends = [known[row][1] for row in (1, 2, 5)]
     put(log, ends[0] - CRC_ITEM_BYTES, b"\0")
     put(log, ends[1] - CRC_ITEM_BYTES + len(CRC32), b"\xff")
-    put(
-        log, ends[2] - CRC_ITEM_BYTES, b"x" * CRC_ITEM_BYTES
-    )  # no digits: nothing proves the record
+    put(log, ends[2] - CRC_ITEM_BYTES, b"x" * CRC_ITEM_BYTES)  # no digits: nothing proves the record
     hashed = []
 
     def counted(data: bytes) -> bytes:

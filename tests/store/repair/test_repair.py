@@ -30,8 +30,7 @@ NOT_KNOWN = ("rocksdb", "dledger")
 CLEAN = [
     name
     for name in stores.NAMES
-    if stores.truth(name)["expected_verdict"] == "clean"
-    and not any(word in name for word in NOT_KNOWN)
+    if stores.truth(name)["expected_verdict"] == "clean" and not any(word in name for word in NOT_KNOWN)
 ]
 FAST = ("4.3.1-clean", "4.9.7-cqext", "5.3.3-batchcq", "5.3.3-expired", "5.5.0-timer-clean")
 INDEX_SIZES = {"maxHashSlotNum": "slots", "maxIndexNum": "items"}

@@ -159,9 +159,7 @@ def test_the_second_look_compares_what_was_written(tmp_path: Path) -> None:
     assert left == [("create", str(path)), ("rebuild", made["rebuild"].path)]
 
 
-def test_directories_without_files_are_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_directories_without_files_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = bare("5.3.3-clean", tmp_path)
     for queue in ("orders/0", "orders/9", "gone/0"):
         (root / "consumequeue" / queue).mkdir(parents=True)

@@ -36,9 +36,7 @@ from ...recovery_cases import config_of
 from ..session.test_undo import everything
 
 
-def errors_of(
-    root: Path, config: BrokerConfig, version: str | None, worst: Severity = Severity.ERROR
-) -> list[Finding]:
+def errors_of(root: Path, config: BrokerConfig, version: str | None, worst: Severity = Severity.ERROR) -> list[Finding]:
     """What `verify` calls an error, or less than that."""
     with Store(root, config) as store:
         found = verify(store, Scope(broker_version=version)).findings
@@ -180,9 +178,7 @@ def test_a_tail_that_a_queue_names_stays(tmp_path: Path) -> None:
     layout = Layout.open(root, recovery_cases.CONFIG)
     plan = replan_recovery(layout, "5.3.3", RecoveryOptions(Policy.BROKER))
     apply(layout, plan, lambda: plan, Files())
-    kept = replan_recovery(
-        Layout.open(root, recovery_cases.CONFIG), "5.3.3", RecoveryOptions(Policy.KEEP)
-    )
+    kept = replan_recovery(Layout.open(root, recovery_cases.CONFIG), "5.3.3", RecoveryOptions(Policy.KEEP))
     assert kept.log_end == plan.log_end
     assert {edit.codes for edit in kept.edits if "commitlog" in edit.path} == {("I-020",)}
 
@@ -303,9 +299,7 @@ def test_a_warning_in_a_part_that_needs_the_log_is_mended_with_an_error_elsewher
 
 @pytest.mark.few(12)
 @pytest.mark.parametrize("kind", sorted({case["kind"] for case in recovery_cases.cases()}))
-def test_one_look_gives_both_plans(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_look_gives_both_plans(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that is told is the same, edit for edit, as where each plan is made for itself."""
     monkeypatch.setattr("time.time", lambda: 1.8e9)
     case = recovery_cases.case_of(kind)

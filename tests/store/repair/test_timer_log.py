@@ -30,9 +30,7 @@ from .test_repair import examined, repaired
 from .test_timer import CONFIG, TIMER, files
 
 CLEAN = "5.3.3-timer-clean"
-IN_ORDER = tuple(
-    name for name in stores.NAMES if "-timer-" in name and not name.endswith("-killed")
-)
+IN_ORDER = tuple(name for name in stores.NAMES if "-timer-" in name and not name.endswith("-killed"))
 """A kill leaves slots that the next start links; of the others nothing is to be mended."""
 
 
@@ -161,9 +159,7 @@ def test_units_that_the_same_plan_makes_lead_to_the_messages_of_entries(tmp_path
     assert files(root) == wanted
 
 
-def test_a_cut_file_whose_entries_nothing_tells_is_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cut_file_whose_entries_nothing_tells_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its BLANK stays, and what tells of the entries is read once for that."""
     root = stores.unpack(CLEAN, tmp_path)
     log = log_of(root)

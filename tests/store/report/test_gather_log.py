@@ -44,10 +44,7 @@ def by_queue(picture: LogPicture) -> Counter[tuple[str, int]]:
     names = picture.names
     keys = zip(rows.group.tolist(), rows.cell.tolist(), strict=True)
     return Counter(
-        {
-            (names[group], cell): count
-            for (group, cell), count in zip(keys, rows.records.tolist(), strict=True)
-        }
+        {(names[group], cell): count for (group, cell), count in zip(keys, rows.records.tolist(), strict=True)}
     )
 
 
@@ -91,9 +88,7 @@ def test_parts_of_a_log_are_the_whole(store: Unpack, monkeypatch: pytest.MonkeyP
     assert alone.step == together.step
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 1 << 33), st.integers(0, 9)), min_size=1)
-)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 1 << 33), st.integers(0, 9)), min_size=1))
 def test_sums_are_sums(rows: list[tuple[int, int, int]]) -> None:
     """By sorting or without, added at once or one by one."""
     group, cell, size = (np.array(column, np.int64) for column in zip(*rows, strict=True))
@@ -106,9 +101,7 @@ def test_sums_are_sums(rows: list[tuple[int, int, int]]) -> None:
     told = found.rows()
     keys = zip(told.group.tolist(), told.cell.tolist(), strict=True)
     counts = Counter((g, c) for g, c, _ in rows)
-    assert dict(zip(keys, told.records.tolist(), strict=True)) == {
-        k: 2 * n for k, n in counts.items()
-    }
+    assert dict(zip(keys, told.records.tolist(), strict=True)) == {k: 2 * n for k, n in counts.items()}
     assert told.bytes.sum() == 2 * size.sum()
     assert told.first.min() == 0 and told.last.max() == len(rows) - 1
 

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from mqstore.store.report.figures import _range, _runs, _step_text
 from mqstore.store.report.shapes import squarified
 
-SIZES = st.lists(st.integers(1, 1 << 40), min_size=1, max_size=41).map(
-    lambda sizes: sorted(sizes, reverse=True)
-)
+SIZES = st.lists(st.integers(1, 1 << 40), min_size=1, max_size=41).map(lambda sizes: sorted(sizes, reverse=True))
 
 
 @given(SIZES)

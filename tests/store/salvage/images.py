@@ -82,9 +82,7 @@ def places(runs: list[Run]) -> list[tuple[int, int, int]]:
     return [(run.at, run.position, run.length) for run in runs]
 
 
-SMALL = BrokerConfig(
-    {"mappedFileSizeConsumeQueue": "2000", "maxHashSlotNum": "100", "maxIndexNum": "4000"}
-)
+SMALL = BrokerConfig({"mappedFileSizeConsumeQueue": "2000", "maxHashSlotNum": "100", "maxIndexNum": "4000"})
 """Sizes of queues and index of the shipped stores. Those of the log are found."""
 
 

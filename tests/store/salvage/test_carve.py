@@ -48,9 +48,7 @@ def test_every_record_of_every_clean_store(name: str, tmp_path: Path) -> None:
     assert sum(run.records for run in found.runs) == len(records_of(name, root))
 
 
-def test_records_anywhere_among_other_bytes(
-    records: list[tuple[int, bytes]], tmp_path: Path
-) -> None:
+def test_records_anywhere_among_other_bytes(records: list[tuple[int, bytes]], tmp_path: Path) -> None:
     chance = rng("anywhere")
     data, wanted = bytearray(), []
     for position, record in records[:60]:
@@ -108,9 +106,7 @@ def test_a_record_in_a_damaged_ones_body_is_told(tmp_path: Path) -> None:
     assert (found.embedded, found.fragments[0].position) == (1, 0)
 
 
-def test_a_record_in_a_hole_of_others_is_odd(
-    records: list[tuple[int, bytes]], tmp_path: Path
-) -> None:
+def test_a_record_in_a_hole_of_others_is_odd(records: list[tuple[int, bytes]], tmp_path: Path) -> None:
     """Its outer one has lost its head: what lies around says that it is none of them."""
     inner = fake(123_456, b"inner", crc=crc31(b"inner"))
     around = [record for _, record in records[:5]]
@@ -120,17 +116,13 @@ def test_a_record_in_a_hole_of_others_is_odd(
     assert [run.odd for run in found.runs] == [False, True, False]
 
 
-def test_a_head_whose_body_does_not_follow(
-    records: list[tuple[int, bytes]], tmp_path: Path
-) -> None:
+def test_a_head_whose_body_does_not_follow(records: list[tuple[int, bytes]], tmp_path: Path) -> None:
     """The blocks of a file lie apart: the first half here, the second half there."""
     (first, whole), (second, cut) = records[0], records[1]
     data = whole + cut[:95] + noise(random.Random(3), 3000) + cut[95:]
     found = found_in(image(tmp_path, data))
     assert places(found.runs)[:1] == [(0, first, len(whole))]
-    assert [(f.at, f.position, f.size, f.embedded) for f in found.fragments] == [
-        (len(whole), second, len(cut), False)
-    ]
+    assert [(f.at, f.position, f.size, f.embedded) for f in found.fragments] == [(len(whole), second, len(cut), False)]
 
 
 @pytest.mark.parametrize("filler", [b"\0", b"\xfe"])
@@ -144,9 +136,7 @@ def test_the_front_of_a_record_is_never_whole(
     assert all(run.grade is not Grade.WHOLE for run in found.runs)
 
 
-def test_torn_properties_are_no_whole_record(
-    records: list[tuple[int, bytes]], tmp_path: Path
-) -> None:
+def test_torn_properties_are_no_whole_record(records: list[tuple[int, bytes]], tmp_path: Path) -> None:
     record = next(r for _, r in records if len(MESSAGE.parse(r).properties) > 50)
     found = found_in(image(tmp_path, record[:-20] + bytes(20)))
     assert [run.grade for run in found.runs] == [Grade.BODY]

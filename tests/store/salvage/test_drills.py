@@ -34,9 +34,7 @@ def seen(*images: Path) -> Salvaged:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if n in FAST else [pytest.mark.slow]) for n in OF_LOG]
-)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in FAST else [pytest.mark.slow]) for n in OF_LOG])
 def test_what_a_mishap_leaves_is_salvaged(name: str, tmp_path: Path) -> None:
     """All records but those whose bytes the mishap changed are in the new log."""
     root, copy, new = unpack(STORE, tmp_path), tmp_path / "copy", tmp_path / "new"
@@ -53,9 +51,7 @@ def test_what_a_mishap_leaves_is_salvaged(name: str, tmp_path: Path) -> None:
     assert left <= kept
 
 
-@pytest.mark.parametrize(
-    "rounds", [15, pytest.param(3000, marks=pytest.mark.slow)], ids=["few", "many"]
-)
+@pytest.mark.parametrize("rounds", [15, pytest.param(3000, marks=pytest.mark.slow)], ids=["few", "many"])
 def test_bytes_that_are_wrong_at_random(rounds: int, tmp_path: Path) -> None:
     """Nothing is raised, nothing is invented: the body of what is whole is one that was sent."""
     root = unpack(STORE, tmp_path)

@@ -151,9 +151,7 @@ def check_holes(root: Path, new: Path, before: dict[int, bytes], spoiled: set[in
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize(
-    "name", ["4.9.7-cqext", "5.3.3-batchcq", "5.3.3-clean", "5.3.3-timer-clean"]
-)
+@pytest.mark.parametrize("name", ["4.9.7-cqext", "5.3.3-batchcq", "5.3.3-clean", "5.3.3-timer-clean"])
 def test_the_begin_of_the_log_is_gone(name: str, tmp_path: Path) -> None:
     """All that is known of the image is its bytes; what is made of them is in order."""
     root, new = unpack(name, tmp_path), tmp_path / "new"
@@ -197,9 +195,7 @@ def test_nothing_is_written_twice_and_conflicts_lie_aside(tmp_path: Path) -> Non
     copy = image(tmp_path, other + bytes(64), "copy")
     done = salvaged(tmp_path / "new", root / "commitlog", root / "commitlog", copy)
     assert log_of(tmp_path / "new") == log_of(root)
-    assert [(run.position, run.records) for layer in done.aside for run in layer.runs] == [
-        (position, 1)
-    ]
+    assert [(run.position, run.records) for layer in done.aside for run in layer.runs] == [(position, 1)]
     aside = tmp_path / "new" / "conflicts" / "1" / f"{position:020d}"
     assert aside.read_bytes() == other
     fates = [line["fate"] for line in manifest(tmp_path / "new")]
@@ -224,9 +220,7 @@ def test_what_lies_aside_is_kept_once(tmp_path: Path) -> None:
     others = [b"".join(r[:-6] + tail for _, r in records) for tail in (b"ONE\2\2\2", b"TWO\2\2\2")]
     copies = [image(tmp_path, other + bytes(99), f"copy{n}") for n, other in enumerate(others * 2)]
     done = salvaged(tmp_path / "new", root / "commitlog", *copies)
-    assert [[(r.position, r.records) for r in layer.runs] for layer in done.aside] == [
-        [(records[0][0], 4)]
-    ] * 2
+    assert [[(r.position, r.records) for r in layer.runs] for layer in done.aside] == [[(records[0][0], 4)]] * 2
     found = {p.read_bytes() for p in (tmp_path / "new" / "conflicts").rglob("0*")}
     assert found == set(others)
     assert log_of(tmp_path / "new") == log_of(root)

@@ -29,9 +29,7 @@ def _message(queue: QueueId, offset: int) -> Messages:
     return Messages(queue, at, position, size, zero, zero, good, lost)
 
 
-@pytest.mark.parametrize(
-    ("begins", "lost"), [([], False), ([0, _AT - 1], True), ([0], True), ([_AT - 1], False)]
-)
+@pytest.mark.parametrize(("begins", "lost"), [([], False), ([0, _AT - 1], True), ([0], True), ([_AT - 1], False)])
 def test_a_log_without_its_begin_lacks_what_is_in_front(begins: list[int], lost: bool) -> None:
     """Of every queue; the holes are not searched for each of them."""
     _Holes.searched = 0

@@ -41,11 +41,7 @@ def test_only_what_is_asked_for(tmp_path: Path) -> None:
     middle = rows[len(rows) // 2]["store_timestamp"]
     wanted = Selection(frozenset([b"orders"]), TimeRange(middle))
     done = salvaged(new, root / "commitlog", selection=wanted, **COMPACT)
-    expected = [
-        row["physical_offset"]
-        for row in rows
-        if row["topic"] == "orders" and row["store_timestamp"] >= middle
-    ]
+    expected = [row["physical_offset"] for row in rows if row["topic"] == "orders" and row["store_timestamp"] >= middle]
     kept = [line["physical_offset"] for line in manifest(new) if line["fate"] == "kept"]
     assert expected
     assert kept == expected
@@ -71,8 +67,7 @@ def test_torn_properties(grade: Grade, stored: int, tmp_path: Path) -> None:
 def test_a_message_that_the_writer_refuses_is_told(tmp_path: Path) -> None:
     """The others of its step are put."""
     data = b"".join(
-        fake(4096 * n, body, crc=crc31(body)) + bytes(9)
-        for n, body in enumerate([b"a", b"b" * 3000, b"c"])
+        fake(4096 * n, body, crc=crc31(body)) + bytes(9) for n, body in enumerate([b"a", b"b" * 3000, b"c"])
     )
     limit = CONFIG.with_set(["maxMessageSize=1000"])
     asked = {**COMPACT, "config": limit}

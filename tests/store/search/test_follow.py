@@ -20,9 +20,7 @@ from mqstore.store.search import follow as follow_module
 from mqstore.store.search.follow import LONGEST_SECONDS, SHORTEST_SECONDS, Follower, Watch
 
 FILE_BYTES = 8192
-CONFIG = BrokerConfig().with_set(
-    [f"mappedFileSizeCommitLog={FILE_BYTES}", "mappedFileSizeConsumeQueue=2000"]
-)
+CONFIG = BrokerConfig().with_set([f"mappedFileSizeCommitLog={FILE_BYTES}", "mappedFileSizeConsumeQueue=2000"])
 
 
 Grown = list[tuple[bytes, list[bytes]]]
@@ -123,9 +121,7 @@ def test_a_file_that_is_being_made(root: Path, grown: Grown, notes: list[str], s
 
 
 @pytest.mark.parametrize("opened", [False, True])
-def test_a_file_made_ahead_is_made_anew(
-    root: Path, grown: Grown, notes: list[str], opened: bool
-) -> None:
+def test_a_file_made_ahead_is_made_anew(root: Path, grown: Grown, notes: list[str], opened: bool) -> None:
     """A broker that starts deletes the files that it had made ahead, and makes them when it needs them."""
     (_, first), (data, second) = grown
     path = log_file(root, 1)
@@ -141,9 +137,7 @@ def test_a_file_made_ahead_is_made_anew(
 
 
 @pytest.mark.parametrize("step", [1, 7])
-def test_a_record_that_is_being_written(
-    root: Path, follower: Follower, notes: list[str], step: int
-) -> None:
+def test_a_record_that_is_being_written(root: Path, follower: Follower, notes: list[str], step: int) -> None:
     """Byte by byte, as a broker copies it: it comes once, when it is whole."""
     assert bodies(follower) == [b"first"]
     begin = follower.position
@@ -162,9 +156,7 @@ def test_a_record_that_is_being_written(
     assert notes == []
 
 
-def test_a_file_that_grows(
-    root: Path, grown: Grown, notes: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_grows(root: Path, grown: Grown, notes: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """As a copy of a log does: each time that it was listed it is longer already."""
     data, texts = grown[0]
     path = log_file(root, 0)
@@ -322,9 +314,7 @@ def test_a_record_with_a_spoiled_body_holds_nothing_up(
     assert bodies(follower) == [b"last"]
 
 
-def test_zeros_in_the_middle_are_passed_over_when_asked(
-    root: Path, follower: Follower, notes: list[str]
-) -> None:
+def test_zeros_in_the_middle_are_passed_over_when_asked(root: Path, follower: Follower, notes: list[str]) -> None:
     assert bodies(follower) == [b"first"]
     begin = follower.position
     put(root, "second")

@@ -116,9 +116,7 @@ def test_units_and_records_agree(name: str, store: Store) -> None:
         places = []
         for item in log.scan():
             if isinstance(item, Batch):
-                places += [
-                    (m.physical_offset, m.total_size, m.queue_offset) for m in messages(item)
-                ]
+                places += [(m.physical_offset, m.total_size, m.queue_offset) for m in messages(item)]
             elif item.kind not in (ExtentKind.BLANK, ExtentKind.ZEROS):
                 assert is_usual(log, item)
         units = []

@@ -104,15 +104,11 @@ def test_scanning_finds_what_a_filter_finds(
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_a_topic_is_its_queues_in_log_order(
-    opened: Store, known: list[Record], reverse: bool
-) -> None:
+def test_a_topic_is_its_queues_in_log_order(opened: Store, known: list[Record], reverse: bool) -> None:
     notes = Notes()
     for topic in opened.topics:
         expected = wanted(known, in_topic(topic))
-        found = positions(
-            search_queues(opened, Selection(topic=topic), reverse=reverse, note=notes)
-        )
+        found = positions(search_queues(opened, Selection(topic=topic), reverse=reverse, note=notes))
         assert found == (expected[::-1] if reverse else expected), topic
     assert notes == []
 
@@ -136,9 +132,7 @@ def test_conditions_in_queues_are_those_of_a_scan(opened: Store) -> None:
 
 
 @pytest.mark.parametrize(("offset", "count"), [(0, 1), (3, 5), (20, 64), (None, 4), (5, None)])
-def test_a_few_by_queue_offset_are_the_same_every_way(
-    opened: Store, offset: int | None, count: int | None
-) -> None:
+def test_a_few_by_queue_offset_are_the_same_every_way(opened: Store, offset: int | None, count: int | None) -> None:
     selection = Selection(topic="orders", queue_id=1)
     notes = Notes()
     in_queue = positions(search_queues(opened, selection, offset=offset, count=count, note=notes))
@@ -160,9 +154,7 @@ def test_gets_are_the_broker_s(name: str, store: Callable[[str], Path]) -> None:
                 continue
             selection = Selection(topic=topic, queue_id=queue_id, whole=True)
             search = search_log_queue if opened.topic_unread(topic) else search_queues
-            found = positions(
-                search(opened, selection, offset=query["offset"], count=query["max"], note=notes)
-            )
+            found = positions(search(opened, selection, offset=query["offset"], count=query["max"], note=notes))
             # a broker's answer ends at the end of a queue file, ours does not
             expected = query["physical_offsets"]
             assert found[: len(expected)] == expected, query
@@ -206,16 +198,12 @@ def test_a_key_without_a_topic(opened: Store, known: list[Record]) -> None:
         back = search_key(opened, Selection(key=key), reverse=True, note=notes)
         assert positions(back) == expected[::-1]
     unique = known[3]["properties"]["UNIQ_KEY"]
-    assert known[3]["physical_offset"] in positions(
-        search_key(opened, Selection(unique_key=unique), note=notes)
-    )
+    assert known[3]["physical_offset"] in positions(search_key(opened, Selection(unique_key=unique), note=notes))
     assert positions(search_key(opened, Selection(unique_key="key28"), note=notes)) == []
     assert notes and "scanning" in notes[-1]
 
 
-def test_a_key_is_found_by_scanning_what_the_index_lacks(
-    store: Callable[[str], Path], known: list[Record]
-) -> None:
+def test_a_key_is_found_by_scanning_what_the_index_lacks(store: Callable[[str], Path], known: list[Record]) -> None:
     root = store(NAME)
     files = sorted((root / "index").iterdir())
     files[0].unlink()
@@ -277,9 +265,7 @@ def test_damage_in_the_log_is_told_once(store: Callable[[str], Path], known: lis
         notes.clear()
         selection = Selection(topic="orders", queue_id=0)
         in_queue = positions(search_queues(opened, selection, note=notes))
-        assert in_queue == wanted(
-            known, lambda r: (r["topic"], r["queue_id"]) == ("orders", 0) and r is not victim
-        )
+        assert in_queue == wanted(known, lambda r: (r["topic"], r["queue_id"]) == ("orders", 0) and r is not victim)
         assert len(notes) == 1 and str(victim["physical_offset"]) in notes[0]
         notes.clear()
         few = positions(read_queue(opened, "orders", 0, victim["queue_offset"], 3, notes))
@@ -309,9 +295,7 @@ def test_a_queue_that_ends_says_what_it_has(opened: Store) -> None:
 
 
 @pytest.mark.parametrize("name", ["4.9.7-lmq", "5.3.3-lmq"])
-def test_light_queues_hold_messages_of_other_topics(
-    name: str, store: Callable[[str], Path]
-) -> None:
+def test_light_queues_hold_messages_of_other_topics(name: str, store: Callable[[str], Path]) -> None:
     if name not in NAMES:
         name = next(n for n in NAMES if "lmq" in n and "poison" not in n)
     notes = Notes()
@@ -406,9 +390,7 @@ def test_uncovered_ranges() -> None:
 def test_no_way_leads_to_what_a_broker_has_cut_off(name: str, store: Callable[[str], Path]) -> None:
     """Units behind the end of the log point at whole records, dead ones (spec 2.5, B21)."""
     end = truth(name)["load"]["after_load"]["max_phy_offset"]
-    live = {
-        record["physical_offset"] for record in messages(name) if record["physical_offset"] < end
-    }
+    live = {record["physical_offset"] for record in messages(name) if record["physical_offset"] < end}
     notes = Notes()
     with Store(store(name)) as opened:
         if opened.queues_unread:
@@ -431,9 +413,7 @@ def test_no_way_leads_to_what_a_broker_has_cut_off(name: str, store: Callable[[s
             assert live.issuperset(found)
 
 
-def test_a_topic_that_lost_its_queues_is_scanned_for(
-    store: Callable[[str], Path], known: list[Record]
-) -> None:
+def test_a_topic_that_lost_its_queues_is_scanned_for(store: Callable[[str], Path], known: list[Record]) -> None:
     root = store(NAME)
     shutil.rmtree(root / "consumequeue" / "orders")
     notes = Notes()
@@ -443,9 +423,7 @@ def test_a_topic_that_lost_its_queues_is_scanned_for(
         assert len(notes) == 1 and "topics.json" in notes[0]
         queue = Selection(topic="orders", queue_id=1)
         one = positions(find(opened, queue, offset=3, count=1, note=notes))
-        assert one == wanted(
-            known, lambda r: (r["topic"], r["queue_id"], r["queue_offset"]) == ("orders", 1, 3)
-        )
+        assert one == wanted(known, lambda r: (r["topic"], r["queue_id"], r["queue_offset"]) == ("orders", 1, 3))
         (root / "config" / "topics.json").write_text("{")
         (root / "config" / "topics.json.bak").unlink()
     with Store(root) as opened, pytest.raises(NotFound, match="no such topic: orders"):

@@ -133,7 +133,5 @@ def test_damaged_queues_and_index_tell_no_lies(name: str, store: Callable[[str],
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STORES)
-def test_much_damaged_queues_and_index_tell_no_lies(
-    name: str, store: Callable[[str], Path]
-) -> None:
+def test_much_damaged_queues_and_index_tell_no_lies(name: str, store: Callable[[str], Path]) -> None:
     assert damage_and_ask(name, store, share(1500)) >= EDITS_AT_ONCE

@@ -158,9 +158,7 @@ def test_a_change_that_fails(root: Path, tmp_path: Path, part: int) -> None:
         _cut_and_go_on(root, tmp_path, FailingFiles(at, errno.ENOSPC))
 
 
-def test_a_failure_before_the_journal_leaves_the_store_as_it_was(
-    root: Path, tmp_path: Path
-) -> None:
+def test_a_failure_before_the_journal_leaves_the_store_as_it_was(root: Path, tmp_path: Path) -> None:
     before = content(root)
     with pytest.raises(NoSpace):
         recover(root, CONFIG, VERSION, FailingFiles(20, errno.ENOSPC))
@@ -269,9 +267,7 @@ def test_a_store_that_changed_since_the_plan(root: Path) -> None:
     with pytest.raises(Refused, match="changed since"):
         apply(layout, plan, lambda: planned(root, CONFIG, VERSION), Files())
     after = content(root)
-    assert {k: v for k, v in after.items() if k != "lock"} == {
-        k: v for k, v in before.items() if k != "lock"
-    }
+    assert {k: v for k, v in after.items() if k != "lock"} == {k: v for k, v in before.items() if k != "lock"}
     assert not list(sessions(layout.journal))
 
 
@@ -366,9 +362,7 @@ def test_a_process_that_is_killed(root: Path, tmp_path: Path) -> None:
     assert not barriers(Layout.open(root, CONFIG))
 
 
-def test_queues_behind_a_link_to_another_file_system(
-    root: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_queues_behind_a_link_to_another_file_system(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     other = tmp_path_factory.mktemp("on-disk")
     shutil.move(root / "consumequeue", other / "queues")
     (root / "consumequeue").symlink_to(other / "queues")

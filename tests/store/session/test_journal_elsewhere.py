@@ -22,9 +22,7 @@ VERSION = "5.3.3"
 
 
 @pytest.fixture(params=["same disk", "another disk"])
-def place(
-    request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def place(request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory for journals; the stores lie in memory, where the machine has such a place."""
     if request.param == "same disk":
         (tmp_path / "journals").mkdir()
@@ -105,9 +103,7 @@ def test_what_was_moved_stays_for_undo(root: Path, place: Path) -> None:
     layout = layout_of(root, place)
     undo(layout, session_to_undo(layout), Files(), force=True)
     after = content(root)
-    assert {k: v for k, v in after.items() if k != "lock"} == {
-        k: v for k, v in before.items() if k != "lock"
-    }
+    assert {k: v for k, v in after.items() if k != "lock"} == {k: v for k, v in before.items() if k != "lock"}
 
 
 def test_journals_of_several_stores(root: Path, place: Path, tmp_path: Path) -> None:

@@ -204,9 +204,7 @@ def feature(case: Case) -> str:
     return str(case["base"].split("-")[0])
 
 
-FEATURE_CASES = sorted(
-    recovery_cases.feature_cases(), key=lambda case: (feature(case), case["kind"])
-)
+FEATURE_CASES = sorted(recovery_cases.feature_cases(), key=lambda case: (feature(case), case["kind"]))
 
 
 @pytest.mark.few(4)

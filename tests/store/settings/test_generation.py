@@ -55,9 +55,7 @@ def test_it_is_guessed_once_for_a_layout(tmp_path: Path) -> None:
     assert generation_of(Layout.open(store)) is not first, "the store may have changed"
 
 
-def test_a_guess_from_less_than_all_is_not_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_guess_from_less_than_all_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks is told what cannot be read."""
     layout = Layout.open(stores.unpack("5.3.3-killed", tmp_path))
     lost = Unread("checkpoint", 0, 4096, "Input/output error")

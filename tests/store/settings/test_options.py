@@ -56,9 +56,7 @@ def waiting(level: int) -> NewMessage:
 
 def naming(queues: str) -> NewMessage:
     """A message that a producer wants in further queues."""
-    return NewMessage(
-        b"orders", b"x", properties=format_properties({"KEYS": "x", "INNER_MULTI_DISPATCH": queues})
-    )
+    return NewMessage(b"orders", b"x", properties=format_properties({"KEYS": "x", "INNER_MULTI_DISPATCH": queues}))
 
 
 def errors(root: Path, *settings: str, version: str = VERSION) -> list[Finding]:

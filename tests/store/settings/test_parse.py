@@ -132,9 +132,7 @@ def test_the_number_of_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 _LEAVES = st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False)
-_VALUES = st.recursive(
-    _LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20
-)
+_VALUES = st.recursive(_LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
 
 
 @given(st.dictionaries(st.text(), _VALUES), st.booleans())

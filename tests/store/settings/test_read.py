@@ -78,9 +78,7 @@ def test_offsets_are_one_record_each(tmp_path: Path) -> None:
 
 def test_what_is_unknown_or_of_another_type_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "topics.json"
-    path.write_text(
-        '{"topicConfigTable":{"a":{"perm":"6","order":1,"new":[1]},"b":7},"stranger":{"x":1}}'
-    )
+    path.write_text('{"topicConfigTable":{"a":{"perm":"6","order":1,"new":[1]},"b":7},"stranger":{"x":1}}')
     first, second, third = read_config_file(path, "topics").records()
     assert first["more"] == {"perm": "6", "order": 1, "new": [1]}
     assert (second["name"], second["value"]) == ("topicConfigTable.b", 7)
@@ -135,9 +133,7 @@ def damaged(config: Path, name: str, how: str) -> None:
         path.unlink()
 
 
-@pytest.mark.parametrize(
-    "how", ["empty", "zeros", "half", "half zeros", "garbage behind", "missing"]
-)
+@pytest.mark.parametrize("how", ["empty", "zeros", "half", "half zeros", "garbage behind", "missing"])
 def test_damage_and_the_backup(how: str, tmp_path: Path) -> None:
     config = unpack("5.3.3-clean", tmp_path) / "config"
     whole = {one.file: one for one in summaries_of(config)}
@@ -171,9 +167,7 @@ def test_a_half_file_gives_its_first_half(tmp_path: Path) -> None:
     assert file.problem.position + file.problem.size == size * 2 // 3
 
 
-def test_a_file_that_is_too_large_is_read_in_part(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_too_large_is_read_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read, "LARGEST_BYTES", 1000)
     path = tmp_path / "delayOffset.json"
     path.write_text('{"offsetTable":{' + ",".join(f"{n}:1" for n in range(1000)) + "}}")

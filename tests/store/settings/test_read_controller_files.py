@@ -63,10 +63,7 @@ def test_the_bak_of_epochs(tmp_path: Path) -> None:
     """A broker reads it where the CRC is wrong, not where a number is none."""
     (tmp_path / "epochFileCheckpoint.bak").write_bytes(EPOCHS)
     path = tmp_path / "epochFileCheckpoint"
-    assert (
-        "a broker reads epochFileCheckpoint.bak"
-        in read(path, "epoch-file", EPOCHS.replace(b"7-", b"9-"))[1]
-    )
+    assert "a broker reads epochFileCheckpoint.bak" in read(path, "epoch-file", EPOCHS.replace(b"7-", b"9-"))[1]
     assert "does not read its .bak" in read(path, "epoch-file", b"1\n0\n7-x\n")[1]
     assert recognise(tmp_path / "epochFileCheckpoint.bak").kind == "epoch-file"
 

@@ -19,10 +19,7 @@ def database(path: Path, families: dict[str, dict[bytes, bytes]]) -> Path:
     """A RocksDB with these entries."""
     made = Rdict(str(path), Options(raw_mode=True))
     for family, rows in families.items():
-        if family == "default":
-            column = made
-        else:
-            column = made.create_column_family(family, Options(raw_mode=True))
+        column = made if family == "default" else made.create_column_family(family, Options(raw_mode=True))
         for key, value in rows.items():
             column.put(key, value)
     made.close()

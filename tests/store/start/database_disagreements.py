@@ -39,9 +39,7 @@ def ends(queue: Any) -> list[int]:
     return [queue.min_offset, queue.max_offset, queue.max_physical]
 
 
-def state_differences(
-    outcome: Outcome, state: dict[str, Any], names: Sequence[str] | None = None
-) -> list[str]:
+def state_differences(outcome: Outcome, state: dict[str, Any], names: Sequence[str] | None = None) -> list[str]:
     """What the simulation says otherwise than the state behind a real start.
 
     state: log_end, queues, and files, database, row, where there are some. names: queues that the real
@@ -63,9 +61,7 @@ def state_differences(
     return found
 
 
-def differences(
-    what: str, mine: Any, real: Ends, parts: int = 3, *, names: Sequence[str] | None = None
-) -> list[str]:
+def differences(what: str, mine: Any, real: Ends, parts: int = 3, *, names: Sequence[str] | None = None) -> list[str]:
     """Queues that end elsewhere; one without a message may be left out. parts: how many are compared."""
     got = {f"{queue.topic}-{queue.queue_id}": ends(state) for queue, state in mine.items()}
     found = []

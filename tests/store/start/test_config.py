@@ -107,9 +107,7 @@ def test_each_kind_of_damage_in_each_needed_file(what: str, config: Path) -> Non
 
 
 @pytest.mark.parametrize("name", NEEDED)
-def test_a_needed_file_that_is_lost_is_harm(
-    name: str, config: Path, real: tuple[Path, Ends]
-) -> None:
+def test_a_needed_file_that_is_lost_is_harm(name: str, config: Path, real: tuple[Path, Ends]) -> None:
     for backup, refuses in ((None, False), (b"", False), (GARBAGE, True)):
         put(config / name, GARBAGE)
         put(config / f"{name}.bak", backup)
@@ -118,9 +116,7 @@ def test_a_needed_file_that_is_lost_is_harm(
         assert f"config/{name}" in found.refuses or not refuses
 
 
-def test_texts_that_a_broker_takes_for_an_empty_table(
-    config: Path, real: tuple[Path, Ends]
-) -> None:
+def test_texts_that_a_broker_takes_for_an_empty_table(config: Path, real: tuple[Path, Ends]) -> None:
     for text in (b"null", b"{}", b'{"other":1}'):
         (config / "topics.json").write_bytes(text)
         found = start(config, real[1])
@@ -205,9 +201,7 @@ def test_topics_without_an_entry_are_named(config: Path, real: tuple[Path, Ends]
     assert "no longer served" in found.sentence
 
 
-def test_an_older_bak_lacks_a_topic_that_has_messages(
-    config: Path, real: tuple[Path, Ends]
-) -> None:
+def test_an_older_bak_lacks_a_topic_that_has_messages(config: Path, real: tuple[Path, Ends]) -> None:
     path, backup = config / "topics.json", config / "topics.json.bak"
     backup.write_bytes(backup.read_bytes().replace(b'"orders"', b'"others"'))
     assert not start(config, real[1]).harmful

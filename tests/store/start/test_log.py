@@ -41,9 +41,7 @@ def test_a_log_without_dup_info(tmp_path: Path) -> None:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize(
-    ("version", "mode"), [("4.9", "duplicationEnable"), ("5.3", "enableControllerMode")]
-)
+@pytest.mark.parametrize(("version", "mode"), [("4.9", "duplicationEnable"), ("5.3", "enableControllerMode")])
 def test_what_is_only_told(version: str, mode: str, tmp_path: Path) -> None:
     root = recovery_cases.base("4.9.7-clean-1", tmp_path)
     plain, found = examined(root, version), examined(root, version, **{mode: "true"})

@@ -1,4 +1,6 @@
-"""What random damage showed of starts with queues in a RocksDB (tests/interop/test_database_prediction.py), one by one."""
+"""What random damage showed of starts with queues in a RocksDB (tests/interop/test_database_prediction.py), one by
+one.
+"""
 
 from __future__ import annotations
 
@@ -82,9 +84,7 @@ def test_an_accelerated_recovery_that_begins_behind_its_file(version: str, tmp_p
 
 
 @pytest.mark.parametrize(("version", "passes"), [("5.4.0", True), ("5.5.1", False)])
-def test_an_accelerated_recovery_after_a_clean_stop(
-    version: str, passes: bool, tmp_path: Path
-) -> None:
+def test_an_accelerated_recovery_after_a_clean_stop(version: str, passes: bool, tmp_path: Path) -> None:
     """5.4 begins at the position dispatched, as after a crash, and meets no damage before it; 5.5 does."""
     layout = opened(ROCKS, tmp_path, enableAcceleratedRecovery="true")
     records = records_of(layout)
@@ -112,18 +112,12 @@ def test_units_are_held_against_the_log_as_the_recovery_leaves_it(tmp_path: Path
 def test_5_4_finds_no_file_of_a_light_queue_where_a_database_is_read(tmp_path: Path) -> None:
     """Only where a message of one is dispatched again (B44)."""
     more = {"combineCQPreferCQType": "defaultRocksDB"}
-    assert (
-        refused(opened(SAME, tmp_path, "abort_toggled", **more), "5.4.0") == "queue-database-light"
-    )
+    assert refused(opened(SAME, tmp_path, "abort_toggled", **more), "5.4.0") == "queue-database-light"
     assert starts(opened(SAME, tmp_path, **more), "5.4.0")[0].refusal is None
 
 
-@pytest.mark.parametrize(
-    ("name", "light"), [(KILLED, "true"), ("5.5.1-hybrid-halt-1", "true"), (KILLED, "false")]
-)
-def test_a_number_that_is_none_keeps_the_thread_busy_for_ever(
-    name: str, light: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("name", "light"), [(KILLED, "true"), ("5.5.1-hybrid-halt-1", "true"), (KILLED, "false")])
+def test_a_number_that_is_none_keeps_the_thread_busy_for_ever(name: str, light: str, tmp_path: Path) -> None:
     """Without enableLmq it is who waits for light queues that cannot be told (enableMultiDispatch)."""
     layout = opened(name, tmp_path, enableLmq=light)
     path = max((layout.root / "commitlog").iterdir(), key=lambda p: b"%LMQ%" in p.read_bytes())
@@ -203,9 +197,7 @@ def units(layout: Layout) -> Mapping[bytes, bytes]:
 
 
 @pytest.mark.parametrize("name", [ROCKS, HYBRID])
-def test_a_light_queue_in_a_database_may_have_a_slash_in_its_name(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_light_queue_in_a_database_may_have_a_slash_in_its_name(name: str, tmp_path: Path) -> None:
     """No file could be named so; a RocksDB has it, and keeps it when it is built anew."""
     layout = opened(name, tmp_path)
     named = f"INNER_MULTI_DISPATCH\1{SLASH}\2".encode()

@@ -45,9 +45,7 @@ def test_kinds_of_damage(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("features", [False, True], ids=["plain", "features"])
-def test_all_measured_starts(
-    features: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_measured_starts(features: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No case is open: 0 of 0.5 % that may be, 0 of 2 % of a feature."""
     every = recovery_cases.all_feature_cases() if features else recovery_cases.all_cases()
     tried: Counter[tuple[str, str]] = Counter()
@@ -66,9 +64,7 @@ def test_all_measured_starts(
 
 
 @pytest.mark.slow
-def test_starts_that_depend_on_the_place_of_the_store(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_starts_that_depend_on_the_place_of_the_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A broker meets one of two directories first, by their names; these were not written down.
 
     tests/interop/test_switches.py judges which one it is.

@@ -53,9 +53,7 @@ def rows(*words: str | Path, code: int = 0) -> list[dict[str, Any]]:
 def check_files(root: Path, known: dict[tuple[int, int], dict[str, Any]]) -> None:
     """Each key of each message has its item, and its slot leads to it, where its hash has a slot."""
     wanted = sorted(
-        (hash_code, m["queue_id"], m["total_size"])
-        for m in known.values()
-        for hash_code in tiered.hashes(m)
+        (hash_code, m["queue_id"], m["total_size"]) for m in known.values() for hash_code in tiered.hashes(m)
     )
     found = []
     with open_index_files(root / tiered.INDEX_FILES) as files:
@@ -69,9 +67,7 @@ def check_files(root: Path, known: dict[tuple[int, int], dict[str, Any]]) -> Non
                 numbers += part.number.tolist()
                 for row, linked in zip(part.items, part.linked.tolist(), strict=True):
                     assert linked == (row["hash_code"] >= 0)
-                    found.append(
-                        (max(0, int(row["hash_code"])), int(row["queue_id"]), int(row["size"]))
-                    )
+                    found.append((max(0, int(row["hash_code"])), int(row["queue_id"]), int(row["size"])))
             assert numbers == list(range(1, index.header["item_count"] + 1))
     assert sorted(found) == wanted
 
@@ -106,9 +102,7 @@ def test_dump(root: Path, tmp_path: Path) -> None:
 def test_compacted_beside(root: Path) -> None:
     """What `compacting/` has is laid out as a segment."""
     version = root.name.removesuffix("-tiered-killed")
-    segment = min(
-        (tiered.unpack(version, root.parent) / tiered.INDEX).iterdir(), key=lambda one: one.name[8:]
-    )
+    segment = min((tiered.unpack(version, root.parent) / tiered.INDEX).iterdir(), key=lambda one: one.name[8:])
     place = root / tiered.INDEX_FILES / "compacting"
     place.mkdir()
     shutil.copy(segment, place / max((root / tiered.INDEX_FILES).glob("1*")).name)
@@ -182,9 +176,7 @@ def test_slots_as_configured(tmp_path: Path) -> None:
     assert (found.slots, found.items, flags) == (SLOTS, ROOM - 1, [True])
 
 
-def read(
-    path: Path, data: bytes, config: BrokerConfig | None = None
-) -> tuple[TieredIndexFile, list[bool], str]:
+def read(path: Path, data: bytes, config: BrokerConfig | None = None) -> tuple[TieredIndexFile, list[bool], str]:
     path.write_bytes(data)
     with open_index_files(path) as files:
         found = read_index_file(files, files.files[0], config)

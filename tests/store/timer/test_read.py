@@ -29,9 +29,7 @@ STORES = tuple(
 )
 
 
-def _scan(
-    store: Path, start: int | None = None
-) -> tuple[dict[int, dict[str, int]], list[TimerRange]]:
+def _scan(store: Path, start: int | None = None) -> tuple[dict[int, dict[str, int]], list[TimerRange]]:
     """Units by position, and everything else."""
     units: dict[int, dict[str, int]] = {}
     ranges: list[TimerRange] = []

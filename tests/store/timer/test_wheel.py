@@ -99,9 +99,7 @@ def test_nothing_shows_it(tmp_path: Path) -> None:
     of_time = [finding for finding in findings(root) if finding.code == "I-049"]
     assert {finding.severity for finding in of_time} == {Severity.WARNING}
     assert all("does not show" in finding.message for finding in of_time)
-    assert "I-049" in {
-        f.code for f in findings(root, f"{OPTION}=1000") if f.severity is Severity.ERROR
-    }
+    assert "I-049" in {f.code for f in findings(root, f"{OPTION}=1000") if f.severity is Severity.ERROR}
     assert learned(stores.unpack("4.9.7-clean", tmp_path)) == (1000, "default")
 
 
@@ -138,9 +136,7 @@ def test_what_the_wheel_leads_to(name: str, tmp_path: Path) -> None:
     assert waits
     assert {(row.next_timestamp, row.positions[-1]) for row in waits} <= expected
     assert not any(row.state in (State.NEVER, State.UNKNOWN) for row in found.rows)
-    delivered = {
-        m["properties"]["UNIQ_KEY"] for m in known["messages"] if m["topic"].startswith("alarms")
-    }
+    delivered = {m["properties"]["UNIQ_KEY"] for m in known["messages"] if m["topic"].startswith("alarms")}
     assert {row.unique_key for row in found.rows if row.state is State.DELIVERED} == delivered
 
 

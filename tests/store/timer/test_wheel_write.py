@@ -92,9 +92,7 @@ def waiting(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "every", [9, pytest.param(1, marks=pytest.mark.slow)], ids=["some steps", "every step"]
-)
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)], ids=["some steps", "every step"])
 def test_a_kill_at_a_step_loses_nothing(every: int, waiting: Path, tmp_path: Path) -> None:
     counting = CountingFiles()
     whole = Path(shutil.copytree(waiting, tmp_path / "whole"))
@@ -156,9 +154,7 @@ def test_ticks_and_rolling(tmp_path: Path) -> None:
     assert ticks.delay(80_000, 0) == (60_000, True)
     assert Ticks.of_store(Layout.of(tmp_path)) == Ticks()
     odd = BrokerConfig().with_set(["timerPrecisionMs=250", "timerRollWindowSlot=1"])
-    assert Ticks.of_store(Layout.of(tmp_path, odd)) == Ticks(200, SLOTS // 2 - 60), (
-        "as `setTimerPrecisionMs`"
-    )
+    assert Ticks.of_store(Layout.of(tmp_path, odd)) == Ticks(200, SLOTS // 2 - 60), "as `setTimerPrecisionMs`"
 
 
 def slots_of(log: Iterable[TimerUnits]) -> dict[int, Slot]:

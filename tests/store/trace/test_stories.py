@@ -20,9 +20,7 @@ MOST = 10
 """Messages of a store that a fast test asks for: those with most records first."""
 FEW = ("5.3.3-clean", "4.9.7-clean", "5.3.3-timer-roll", "5.5.0-pop", "5.3.3-compaction")
 OTHERS = tuple(
-    name
-    for name in (*stores.ALL, *stores.OF_TODAY)
-    if name not in FEW and "large" not in name and "poison" not in name
+    name for name in (*stores.ALL, *stores.OF_TODAY) if name not in FEW and "large" not in name and "poison" not in name
 )
 NOT_OWN = (
     *("RMQ_SYS_TRANS_HALF", "RMQ_SYS_ROCKSDB_TRANS_HALF", "TRANS_CHECK_MAX", "SCHEDULE_TOPIC"),
@@ -60,9 +58,7 @@ def check(name: str, root: Path, keys: list[str]) -> None:
         positions = sorted(message["physical_offset"] for message in known[key])
         assert records_of(found) == positions, key
         in_topic = any(not m["topic"].startswith(NOT_OWN) for m in known[key])
-        absent = all(
-            trace.for_all is not None and trace.for_all.verdict not in _THERE for trace in found
-        )
+        absent = all(trace.for_all is not None and trace.for_all.verdict not in _THERE for trace in found)
         assert in_topic or absent, key
         check_transaction(key, known[key], found)
 
@@ -188,9 +184,7 @@ def test_messages_inside_of_batch_records(tmp_path: Path) -> None:
     root = stores.unpack(name, tmp_path)
     for row in [row for row in stores.sent(name) if row.get("batch")][:3]:
         found = traces(root, row["msg_id"])
-        assert [t.queue_offset for t in found] == [
-            row["queue_offset"] + n for n in range(row["batch"])
-        ]
+        assert [t.queue_offset for t in found] == [row["queue_offset"] + n for n in range(row["batch"])]
         for trace in found:
             assert verdict(trace, "bg") is Verdict.PASSED
             assert any(" of a batch" in event.text for event in trace.events)

@@ -244,9 +244,7 @@ TOPIC: dict[str, Any] = {"topicName": "orders", "readQueueNums": 1, "writeQueueN
         ("topics.json", {"orders": TOPIC | {"readQueueNums": 0}}, "consumers do not see queue 0"),
     ],
 )
-def test_a_topic_that_is_not_served(
-    root: Path, name: str, table: dict[str, Any], reason: str
-) -> None:
+def test_a_topic_that_is_not_served(root: Path, name: str, table: dict[str, Any], reason: str) -> None:
     offsets(root, g={"orders": {0: 0}})
     config(root, name, {"topicConfigTable": table})
     assert of_g(root) == (Verdict.NOT_SERVED, reason)
@@ -416,11 +414,7 @@ def test_what_is_damaged(tmp_path: Path) -> None:
     root = unpack(name, tmp_path)
     whole_before = {m["physical_offset"]: m for m in messages("4.9.7-killed")}
     lost = sorted(whole_before.keys() - {m["physical_offset"] for m in messages(name)})
-    message = next(
-        m
-        for at in lost
-        if not (m := whole_before[at])["topic"].startswith(("SCHEDULE", "RMQ", "%"))
-    )
+    message = next(m for at in lost if not (m := whole_before[at])["topic"].startswith(("SCHEDULE", "RMQ", "%")))
     place = f"{message['topic']}/{message['queue_id']}/{message['queue_offset']}"
     for text, by in (
         (str(message["physical_offset"]), By.POSITION),

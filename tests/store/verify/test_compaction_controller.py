@@ -85,9 +85,7 @@ def test_the_file_that_a_broker_takes(root: Path) -> None:
     backup.write_text(good)
     assert said(root, "I-170") == []
     backup.write_text(bad)
-    assert said(root, "I-170") == [
-        f"{FILE}.bak: the last epoch begins at {at[-1] + 9}, the log ends at {at[-1]}"
-    ]
+    assert said(root, "I-170") == [f"{FILE}.bak: the last epoch begins at {at[-1] + 9}, the log ends at {at[-1]}"]
     file.write_text(good)
     assert said(root, "I-170") == [], "nobody reads the .bak of a whole file"
     file.write_text(f"9\n0\n3-{at[3]}\n")
@@ -100,9 +98,7 @@ def test_the_file_that_a_broker_takes(root: Path) -> None:
     assert said(root, "I-170") == [f"{FILE}: cannot be read: the count is not a number"]
     file.unlink()
     backup.write_text("x\n0\n")
-    assert said(root, "I-170") == [
-        f"{FILE}: missing, and its .bak cannot be read: the count is not a number"
-    ]
+    assert said(root, "I-170") == [f"{FILE}: missing, and its .bak cannot be read: the count is not a number"]
 
 
 def test_names_of_the_configuration(root: Path) -> None:

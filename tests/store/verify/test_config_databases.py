@@ -44,7 +44,5 @@ def test_two_forms_beside_queues_in_files(tmp_path: Path) -> None:
         return [f"{f.severity.label}: {f.message}" for f in found if f.code == "I-155"]
 
     (text,) = said(files)
-    assert text.startswith(
-        "warning: consumerOffsets, subscriptionGroups, topics beside files of JSON"
-    )
+    assert text.startswith("warning: consumerOffsets, subscriptionGroups, topics beside files of JSON")
     assert said(files, "storeType=default") == said(databases) == []

@@ -100,9 +100,7 @@ def test_a_hole_between_tier_and_log(tmp_path: Path) -> None:
     path = root / "config" / "tieredStoreMetadata.json"
     known = [m for m in stores.messages("5.3.3-expired") if m["queue_offset"] > 1]
     start = min(int(file.name) for file in (root / "commitlog").iterdir())
-    first = min(
-        (m for m in known if m["physical_offset"] >= start), key=lambda m: m["physical_offset"]
-    )
+    first = min((m for m in known if m["physical_offset"] >= start), key=lambda m: m["physical_offset"])
     name, begin = f"broker-a/{first['topic']}/{first['queue_id']}", first["queue_offset"]
     for end, missing in ((begin - 1, 1), (begin, 0)):
         row = f'{{"path":"{name}","type":1,"baseOffset":0,"status":0,"size":{20 * end}}}'

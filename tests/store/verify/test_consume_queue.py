@@ -180,9 +180,7 @@ def test_ranges_are_a_set(parts: list[list[int]], asked: list[int]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [CLEAN, "4.9.7-expired", "5.3.3-lmq", "5.3.3-cqext", "5.3.3-batchcq", "5.5.0-rocksdb"]
-)
+@pytest.mark.parametrize("name", [CLEAN, "4.9.7-expired", "5.3.3-lmq", "5.3.3-cqext", "5.3.3-batchcq", "5.5.0-rocksdb"])
 def test_no_damage_makes_verify_fail(name: str, work: Path) -> None:
     base = original(name, work)
     for number in range(slices.share(60)):

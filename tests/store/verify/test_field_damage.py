@@ -46,9 +46,7 @@ def _bytes_of(place: Place, name: str) -> list[int]:
         return []  # its unit has the time of delivery in the place of the hash of the tags
     if name in ("separators", "property names", "other values", *(n.decode() for n in _NAMED)):
         start, length = place.span("properties") if place.values["properties_length"] else (0, 0)
-        return (
-            [start + at for at in _in_properties(place.bytes()[-length:], name)] if length else []
-        )
+        return [start + at for at in _in_properties(place.bytes()[-length:], name)] if length else []
     start, length = place.span(name)
     return list(range(start, start + length))
 

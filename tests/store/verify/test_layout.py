@@ -69,9 +69,7 @@ def test_without_the_extra_nobody_has_looked(store: Path, monkeypatch: pytest.Mo
     assert any("rocksdbstore" in text for text in verified(unused, OPTION).unread)
 
 
-def test_beside_a_writing_broker_nobody_can_tell(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_beside_a_writing_broker_nobody_can_tell(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its files come and go while they are read: none of it is damage."""
     for table in (store / "rocksdbstore").glob("*.sst"):
         table.unlink()
@@ -82,9 +80,7 @@ def test_beside_a_writing_broker_nobody_can_tell(
     assert any("rocksdbstore: a broker writes there" in text for text in found.unread)
 
 
-def test_a_full_disk_for_temporary_files_is_no_damage(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_for_temporary_files_is_no_damage(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> str:
         raise NoSpace("full")
 

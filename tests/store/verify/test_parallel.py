@@ -66,9 +66,7 @@ def _assert_the_same(root: Path, name: str, what: str, jobs: tuple[int, ...] = (
         assert (other.status, other.live) == (one.status, one.live), told
 
 
-def test_parts_are_taken_on_and_what_is_wrong_is_seen_once_more(
-    tmp_path: Path, taken: list[PartResult]
-) -> None:
+def test_parts_are_taken_on_and_what_is_wrong_is_seen_once_more(tmp_path: Path, taken: list[PartResult]) -> None:
     """A sound store, and one with damage in the part of the other process."""
     _assert_the_same(unpack("5.5.0-killed", tmp_path), "5.5.0-killed", "as it is", (3,))
     assert taken
@@ -80,9 +78,7 @@ def test_parts_are_taken_on_and_what_is_wrong_is_seen_once_more(
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["5.3.3-clean", "5.5.0-killed"])
-def test_parts_without_queues_are_taken_on(
-    name: str, tmp_path: Path, taken: list[PartResult]
-) -> None:
+def test_parts_without_queues_are_taken_on(name: str, tmp_path: Path, taken: list[PartResult]) -> None:
     root = unpack(name, tmp_path)
     shutil.rmtree(root / "consumequeue")
     _assert_the_same(root, name, "without queues", (3,))
@@ -125,9 +121,7 @@ def test_a_scan_from_a_cut_has_the_batches_of_the_whole_one(tmp_path: Path) -> N
             last = next(b for b in _batches(scene, begin) if b.end == end).position[-1]
             assert (begin - file.start) // _CUT == (int(last) - file.start) // _CUT
         middle = len(whole) // 2
-        assert [(int(b.position[0]), b.end) for b in _batches(scene, whole[middle][0])] == whole[
-            middle:
-        ]
+        assert [(int(b.position[0]), b.end) for b in _batches(scene, whole[middle][0])] == whole[middle:]
 
 
 def _batches(scene: VerifyContext, start: int) -> list[Batch]:
@@ -184,9 +178,7 @@ def _cases() -> list[tuple[str, int]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("code", "seed"), _cases())
-def test_damage_is_the_same_to_any_number_of_processes(
-    code: str, seed: int, tmp_path: Path
-) -> None:
+def test_damage_is_the_same_to_any_number_of_processes(code: str, seed: int, tmp_path: Path) -> None:
     mutation = mutations()[code]
     random = slices.rng(f"beside {code} {seed}")
     name = random.choice(mutation.stores)

@@ -46,9 +46,7 @@ def test_any_record_is_a_start(store: Path) -> None:
         assert {f.code for f in part.findings} <= {f.code for f in whole.findings}
 
 
-def test_a_sample_has_the_end_and_no_more_than_asked(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sample_has_the_end_and_no_more_than_asked(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_pass, "SLICE_BYTES", 1 << 15)
     with Store(store) as opened:
         start = int(opened.log.record(0).columns.ints("total_size")[0])

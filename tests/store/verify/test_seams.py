@@ -84,9 +84,7 @@ def test_a_message_that_waits_as_no_other_does_is_told(tmp_path: Path, jobs: int
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_commit_of_nothing_far_in_front_is_told(tmp_path: Path, jobs: int) -> None:
     """The batches in front of it have neither half messages nor such that name one."""
-    commit = NewMessage(
-        b"orders", b"c", sys_flag=int(SysFlag.COMMIT), prepared_transaction_offset=1
-    )
+    commit = NewMessage(b"orders", b"c", sys_flag=int(SysFlag.COMMIT), prepared_transaction_offset=1)
     root = _written(tmp_path / "commit", [*_APART, commit, *_APART])
     assert len(_found(root, "I-047", jobs)) == 1
 
@@ -103,16 +101,10 @@ def test_two_records_of_a_client_without_a_separator_at_the_end(
     root = _written(tmp_path / "s", [message] * 251)
     with Store(root, _SIZES) as store:
         batches = [item for item in store.log.scan(crc=False) if isinstance(item, Batch)]
-        ends = [
-            end
-            for batch in batches
-            for end in (batch.position + batch.columns.ints("total_size")).tolist()
-        ]
+        ends = [end for batch in batches for end in (batch.position + batch.columns.ints("total_size")).tolist()]
         files = [(file.start, Path(file.path)) for file in store.log_files.files]
     assert len(files) > 1 and len(batches) > 20
-    wanted = [
-        number for number in range(len(ends)) if number % 3 == 0 or (number % 3 == 1 and not alone)
-    ]
+    wanted = [number for number in range(len(ends)) if number % 3 == 0 or (number % 3 == 1 and not alone)]
     for start, path in files:
         data = bytearray(path.read_bytes())
         for end in (ends[number] - start for number in wanted):
@@ -124,9 +116,7 @@ def test_two_records_of_a_client_without_a_separator_at_the_end(
     assert sum(finding.count for finding in found) == (len(wanted) if alone else 0)
 
 
-def test_a_sample_does_not_miss_what_it_has_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sample_does_not_miss_what_it_has_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The half message stands in a piece that was not drawn."""
     monkeypatch.setattr(log_pass, "SLICE_BYTES", _CUT)
     drawn = [log_pass.Part(0, _CUT), log_pass.Part(5 * _CUT, None)]
@@ -136,9 +126,7 @@ def test_a_sample_does_not_miss_what_it_has_not_read(
         at = next(store.queues.open("RMQ_SYS_TRANS_HALF_TOPIC", 0).units(0, 1))[1]
     named = int(at["physical_offset"][0])
     assert _CUT < named < 5 * _CUT
-    commit = NewMessage(
-        b"orders", b"c", sys_flag=int(SysFlag.COMMIT), prepared_transaction_offset=named
-    )
+    commit = NewMessage(b"orders", b"c", sys_flag=int(SysFlag.COMMIT), prepared_transaction_offset=named)
     root = _written(tmp_path / "t", [*_APART, half, *_APART, commit])
     assert _found(root, "I-047", sample_percent=50) == []
 
@@ -146,9 +134,7 @@ def test_a_sample_does_not_miss_what_it_has_not_read(
 @pytest.mark.parametrize("named", [-1, -_CUT])
 def test_a_sample_tells_of_a_half_message_in_front_of_the_log(tmp_path: Path, named: int) -> None:
     """No piece can have it, whether it was drawn or not."""
-    commit = NewMessage(
-        b"orders", b"c", sys_flag=int(SysFlag.COMMIT), prepared_transaction_offset=named
-    )
+    commit = NewMessage(b"orders", b"c", sys_flag=int(SysFlag.COMMIT), prepared_transaction_offset=named)
     root = _written(tmp_path / "s", [*_APART, commit])
     for scope in (dict[str, float](), {"sample_percent": 50}):
         assert len(_found(root, "I-047", **scope)) == 1

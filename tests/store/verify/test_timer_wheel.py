@@ -124,11 +124,7 @@ def _log(ticks: list[int], links: list[int]) -> Any:
     return SimpleNamespace(log=SimpleNamespace(entries=entries), ticks=Ticks(1000, 1))
 
 
-@given(
-    st.lists(
-        st.tuples(st.integers(1, 4), st.integers(-1, 30), st.booleans()), min_size=1, max_size=30
-    )
-)
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(-1, 30), st.booleans()), min_size=1, max_size=30))
 def test_a_start_links_what_a_walk_along_the_chains_meets(
     entries: list[tuple[int, int, bool]],
 ) -> None:

@@ -20,9 +20,7 @@ _MAGICS = (MAGIC_V1, MAGIC_V2, MAGIC_BLANK)
 _MINUTE_MS = 60_000
 
 
-def _inner(
-    store: Path, random: Random, wanted: Callable[[Place], bool] = lambda place: True
-) -> Place:
+def _inner(store: Path, random: Random, wanted: Callable[[Place], bool] = lambda place: True) -> Place:
     """A record that has another one behind it in its file."""
     places = records(store)
     followed = {p.position for p in places}
@@ -46,9 +44,7 @@ def i_021(store: Path, random: Random) -> str:
     """A size that no record has, or that leaves the file."""
     place = _inner(store, random)
     rest = place.path.stat().st_size - place.offset
-    size = random.choice(
-        [random.randrange(91), random.randrange(rest + 1, 1 << 31), -random.randrange(1, 1 << 31)]
-    )
+    size = random.choice([random.randrange(91), random.randrange(rest + 1, 1 << 31), -random.randrange(1, 1 << 31)])
     return place.set("total_size", size)
 
 

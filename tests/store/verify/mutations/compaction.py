@@ -204,9 +204,7 @@ def i_170(store: Path, random: Random) -> str:
 @on(*ANY)
 def i_171(store: Path, random: Random) -> str:
     """The identity lacks a part, or its number is none."""
-    text = random.choice(
-        ["", "c", "c#b", "c##1", "#b#1", "c#b#one", "c#b#-", "c#b#99999999999999999999"]
-    )
+    text = random.choice(["", "c", "c#b", "c##1", "#b#1", "c#b#one", "c#b#-", "c#b#99999999999999999999"])
     name = "brokerIdentity" + random.choice(["", "-temp"])
     (store / name).write_text(text)
     return f"{name}: {text!r}"

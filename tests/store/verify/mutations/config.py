@@ -215,9 +215,7 @@ def i_150(store: Path, random: Random) -> str:
 
     def change(content: dict[Any, Any]) -> str:
         table = content["topicConfigTable"]
-        plain = [
-            t for t in table if (store / "consumequeue" / t).is_dir() and t[:3].lower() != "rmq"
-        ]
+        plain = [t for t in table if (store / "consumequeue" / t).is_dir() and t[:3].lower() != "rmq"]
         topic = random.choice(sorted(t for t in plain if t not in _WITHOUT_ENTRY))
         if random.random() < 0.2:
             table.clear()
@@ -270,9 +268,7 @@ def i_153(store: Path, random: Random) -> str:
     name = random.choice(["size", "status"])
     hit[name] = 0 if name == "status" else size + random.choice([-1, 1, 4096])
     member = random.choice(["commitLogFileSegmentTable", "consumeQueueFileSegmentTable"])
-    return _edit(
-        store, _TIERED, lambda content: str(content.update({member: {"p": segments}}) or segments)
-    )
+    return _edit(store, _TIERED, lambda content: str(content.update({member: {"p": segments}}) or segments))
 
 
 @on("5.3.3-pop", "5.5.0-pop")

@@ -86,11 +86,7 @@ def _queues(store: Path) -> list[Queue]:
 
 def _queue(store: Path, random: Random, least: int = 1, files: int = 1) -> Queue:
     """Any queue with so many units, in so many files."""
-    fitting = [
-        queue
-        for queue in _queues(store)
-        if len(queue) >= least and len({unit.path for unit in queue}) >= files
-    ]
+    fitting = [queue for queue in _queues(store) if len(queue) >= least and len({unit.path for unit in queue}) >= files]
     return random.choice(fitting)
 
 
@@ -292,9 +288,7 @@ def i_075(store: Path, random: Random) -> str:
 def i_076(store: Path, random: Random) -> str:
     """topics.json gives the topic fewer queues than it has."""
     known = _configured(store)
-    unit = _unit(
-        store, random, lambda u: u.queue_id > 0 and u.topic in known and "SCHEDULE" not in u.topic
-    )
+    unit = _unit(store, random, lambda u: u.queue_id > 0 and u.topic in known and "SCHEDULE" not in u.topic)
     count = random.randrange(1, unit.queue_id + 1)
     path = store / "config" / "topics.json"
     topics = _topics(store)
@@ -323,9 +317,7 @@ def i_078(store: Path, random: Random) -> str:
     directory = queue[0].path.parent
     kind = random.randrange(3)
     if kind == 0:
-        return (
-            f"{directory} -> {directory.rename(directory.with_name(str(random.randrange(1, 9))))}"
-        )
+        return f"{directory} -> {directory.rename(directory.with_name(str(random.randrange(1, 9))))}"
     if kind == 1:
         inner = directory.parent / random.choice("abcde") / "0"
         inner.mkdir(parents=True)

@@ -93,9 +93,7 @@ def _place(path: Path, offset: int, position: int) -> Place:
     return Place(path, offset, position, size, values, topic)
 
 
-def a_record(
-    store: Path, random: Random, wanted: Callable[[Place], bool] = lambda place: True
-) -> Place:
+def a_record(store: Path, random: Random, wanted: Callable[[Place], bool] = lambda place: True) -> Place:
     """Any record of the log that is wanted. Raises LookupError where there is none."""
     fitting = [place for place in records(store) if wanted(place)]
     if not fitting:

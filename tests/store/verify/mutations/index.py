@@ -203,9 +203,7 @@ def i_101(store: Path, random: Random) -> str:
         file = files(store)[-1]
         fewer = random.randrange(1, min(9, len(file.items)))
         return file.set_header("index_count", file.header.index_count - fewer)
-    place = random.choice(
-        [p for p in records(store)[1:] if b"UNIQ_KEY\x01" in p.values["properties"]]
-    )
+    place = random.choice([p for p in records(store)[1:] if b"UNIQ_KEY\x01" in p.values["properties"]])
     return _change_key(place, random)
 
 

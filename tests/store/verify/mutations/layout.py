@@ -201,8 +201,6 @@ def i_014(store: Path, random: Random) -> str:
 def i_015(store: Path, random: Random) -> str:
     """The disk does not give a page of a file."""
     path = random.choice([*_log(store), *sorted((store / "index").iterdir()), store / "checkpoint"])
-    page = (
-        random.randrange(max(1, len(path.read_bytes().rstrip(b"\0")) // _PAGE_BYTES)) * _PAGE_BYTES
-    )
+    page = random.randrange(max(1, len(path.read_bytes().rstrip(b"\0")) // _PAGE_BYTES)) * _PAGE_BYTES
     fail_here(path, page, _PAGE_BYTES)
     return f"page {page} of {path.name} cannot be read"

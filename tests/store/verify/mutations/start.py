@@ -31,9 +31,7 @@ def i_181(store: Path, random: Random) -> str:
     """A body among the last messages is damaged."""
     place = random.choice([one for one in records(store)[-60:-20] if one.values["body"]])
     offset, _ = place.span("body")
-    overwrite(
-        place.path, offset, bytes([read(place.path, offset, 1)[0] ^ 1 << random.randrange(8)])
-    )
+    overwrite(place.path, offset, bytes([read(place.path, offset, 1)[0] ^ 1 << random.randrange(8)]))
     return f"body of the record at {place.position}"
 
 

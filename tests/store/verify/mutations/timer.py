@@ -223,9 +223,7 @@ def i_130(store: Path, random: Random) -> str:
     inside = random.randrange(timer.log.end // UNIT_BYTES - 1) * UNIT_BYTES
     file = next(f for f in timer.log.files if f.start <= inside < f.end)
     inside = file.start + (inside - file.start) // UNIT_BYTES * UNIT_BYTES
-    return timer.set_check(
-        "last_timer_log_flush_pos", random.choice([ahead, inside + random.randrange(1, 20), -7])
-    )
+    return timer.set_check("last_timer_log_flush_pos", random.choice([ahead, inside + random.randrange(1, 20), -7]))
 
 
 @on(*CLEAN, *KILLED)
@@ -248,9 +246,7 @@ def i_132(store: Path, random: Random) -> str:
     read_ms = timer.check.last_read_time_ms
     # ahead of the clock of this machine, too, which repairs go by
     ahead = NOW_MS // 1000 * 1000 + random.randrange(1 << 28, 1 << 29) * 1000
-    return timer.set_check(
-        "last_read_time_ms", random.choice([ahead, read_ms + random.randrange(1, 1000)])
-    )
+    return timer.set_check("last_read_time_ms", random.choice([ahead, read_ms + random.randrange(1, 1000)]))
 
 
 @on(*CLEAN, *KILLED)
@@ -269,11 +265,7 @@ def i_133(store: Path, random: Random) -> str:
 
 def _of_a_message(timer: Timer, random: Random) -> int:
     """A slot in use that some message read before timercheck was written waits in."""
-    fitting = [
-        row
-        for row in timer.in_use()
-        if int(timer.slots.first[row]) < timer.check.last_timer_log_flush_pos
-    ]
+    fitting = [row for row in timer.in_use() if int(timer.slots.first[row]) < timer.check.last_timer_log_flush_pos]
     return random.choice(fitting)
 
 
