@@ -187,7 +187,7 @@ class Prover:
         if dispatched is not None:
             named = dispatched.properties.has_name(INNER_MULTI_DISPATCH)
         else:
-            named = _NAMES_QUEUES in batch.columns.ragged("properties").buffer.tobytes()
+            named = _NAMES_QUEUES in batch.columns.ragged("properties").span()
         if named and lmq is None:
             return None
         how = making or (lmq.further if named and lmq is not None else None)

@@ -321,7 +321,7 @@ class GapFinder:
         cut = good & torn_properties(batch.columns)
         if cut.any():
             self._note(self.cut, batch, np.flatnonzero(cut))
-        if _NAMES_QUEUES in batch.columns.ragged("properties").buffer.tobytes():
+        if _NAMES_QUEUES in batch.columns.ragged("properties").span():
             self._note(self.undispatchable, batch, _undispatchable(dispatched.properties, good))
         state = batch.columns.ints("sys_flag") & TRANSACTION_MASK
         silent = good & np.isin(state, (SysFlag.PREPARED, SysFlag.ROLLBACK))
