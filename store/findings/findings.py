@@ -107,7 +107,7 @@ class Findings:
         self._found: dict[tuple[Any, ...], list[Finding]] = {}
         self._wide: dict[tuple[Any, ...], _Wide] = {}
 
-    def add(
+    def add(  # noqa: PLR0913
         self,
         code: str,
         path: str,

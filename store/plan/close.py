@@ -67,7 +67,7 @@ def gap_finder(snapshot: Snapshot, *, verify: bool = False) -> GapFinder:
     return GapFinder(snapshot.log_file_bytes, starts, min(starts), verify)
 
 
-def keep_log(
+def keep_log(  # noqa: PLR0913
     snapshot: Snapshot,
     queue: MappedFileQueue,
     forms: Forms,

@@ -167,7 +167,7 @@ class Plan:
         return any(e.kind == "remove" and part in Path(e.path).parts for e in self.edits)
 
 
-def make_plan(
+def make_plan(  # noqa: PLR0913
     snapshot: Snapshot,
     profile: Profile,
     outcome: Outcome,
@@ -229,7 +229,7 @@ class _Database(NamedTuple):
         return database_touched(self.stores, self.source, log, log_end, how, verified), None
 
 
-def _plan(
+def _plan(  # noqa: PLR0913
     snapshot: Snapshot,
     profile: Profile,
     outcome: Outcome,
@@ -295,7 +295,7 @@ def _plan(
     return replace(found, inexact=completed(other, kept, builder, database, untouched))
 
 
-def _completed(
+def _completed(  # noqa: PLR0913
     plan: Plan,
     snapshot: Snapshot,
     profile: Profile,
@@ -386,7 +386,7 @@ def _kept_lmq(
     return outcome.switches._replace(multi_dispatch=True, lmq_zero=at_zero), None
 
 
-def _keep(
+def _keep(  # noqa: PLR0913
     snapshot: Snapshot,
     queue: MappedFileQueue,
     profile: Profile,

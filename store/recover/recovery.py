@@ -232,7 +232,7 @@ class Played(NamedTuple):
 
 
 @refusing()
-def analyze(
+def analyze(  # noqa: PLR0913
     layout: Layout,
     version: str | None = None,
     *,
@@ -310,8 +310,9 @@ def analyze(
             observer.reset()
         if snapshot.log:
             scan_messages(commit_log_of(layout), [*observers], how=_every_message(layout, switches, main))
-    found = _recovery(snapshot, generation, version, watched, main, plan, refusal, options, seen)
-    return replace(found, played=Played(snapshot, chosen, verified), exact_plan=exact_plan)
+    found = _recovery(snapshot, generation, version, watched, main, plan, refusal, options)
+    played = Played(snapshot, chosen, verified)
+    return replace(found, seen=seen, played=played, exact_plan=exact_plan)
 
 
 _Watched = tuple[Outcome, Readability, GroupLoss]
@@ -451,7 +452,6 @@ def _recovery(
     plan: Plan | None,
     refusal: Refused | None,
     options: RecoveryOptions,
-    seen: Fingerprint | None,
 ) -> Recovery:
     layout = snapshot.layout
     cut_off = unfinished(layout.root, layout.journal)
@@ -495,7 +495,6 @@ def _recovery(
         main.version,
         bool(barriers(layout)),
         options,
-        seen,
     )
 
 

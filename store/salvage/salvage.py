@@ -180,23 +180,18 @@ class Written:
 def write_compact(
     layer: Layer,
     sources: Sources,
-    root: Path,
-    config: BrokerConfig,
-    version: str | None,
+    writer: StoreWriter,
     selection: Selection,
     manifest: Manifest,
-    files: Files,
     told: Callable[[int], None] = lambda _: None,
 ) -> Written:
     """Put the records of a layer into a new store, in log order. Raises as `StoreWriter`."""
     done = Written()
-    options = WriterOptions(as_broker=version)
-    with StoreWriter.open(root, config, options, files=files) as writer:
-        for run in layer.runs:
-            for columns in batches_of(run, sources):
-                _put(writer, run, columns, selection, manifest, done)
-                told(int(columns.ends[-1] - columns.starts[0]))
-        writer.sync()
+    for run in layer.runs:
+        for columns in batches_of(run, sources):
+            _put(writer, run, columns, selection, manifest, done)
+            told(int(columns.ends[-1] - columns.starts[0]))
+    writer.sync()
     return done
 
 
@@ -488,10 +483,10 @@ def _write(salvaged: Salvaged, target: Path, wanted: Wanted, files: Files, told:
         told("writing", size)
 
     if wanted.layout is LayoutKind.COMPACT:
+        options = WriterOptions(as_broker=version)
         with Manifest(target, sources, files) as manifest:
-            salvaged.written = write_compact(
-                log, sources, target, wanted.config, version, selection, manifest, files, writing
-            )
+            with StoreWriter.open(target, wanted.config, options, files=files) as writer:
+                salvaged.written = write_compact(log, sources, writer, selection, manifest, writing)
             _beside(salvaged, target, manifest, files)
         return
     if log.runs:
