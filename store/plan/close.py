@@ -38,7 +38,7 @@ from .torn_records import (
     lmq_items,
     put_right,
 )
-from .unreferenced import Place, Unplaced, op_bodies, with_unreferenced
+from .unreferenced import Unplaced, op_bodies, places, with_unreferenced
 
 
 class KeptLog(NamedTuple):
@@ -67,22 +67,20 @@ def gap_finder(snapshot: Snapshot, *, verify: bool = False) -> GapFinder:
     return GapFinder(snapshot.log_file_bytes, starts, min(starts), verify)
 
 
-def keep_log(  # noqa: PLR0913
+def keep_log(
     snapshot: Snapshot,
     queue: MappedFileQueue,
     forms: Forms,
     finder: GapFinder,
     elsewhere: LostUnits,
-    unreferenced: Iterator[Place],
     audits: Mapping[QueueId, QueueAudit],
     brought: Sequence[Piece] = (),
     verified: VerifiedLog | None = None,
 ) -> KeptLog:
     """Plan the log of a store that `finder` has looked at. Raises Refused, Unreadable.
 
-    elsewhere: what units say of good records that claim other places. unreferenced: queue offsets without a message.
-    audits: of the queues, which have seen the log. brought: what a replica gives; `queue` has it already. verified:
-    what is in order.
+    elsewhere: what units say of good records that claim other places. audits: of the queues, which have seen the log.
+    brought: what a replica gives; `queue` has it already. verified: what is in order.
     """
     if finder.end < 0 <= finder.stale_end:
         raise renamed(snapshot)
@@ -106,7 +104,7 @@ def keep_log(  # noqa: PLR0913
         if piece is not None and not _is_there(queue, piece):
             restored.append(piece)
     closed = [fill for fill in fills(gaps, lost, forms) if not _is_closed(fill, queue)]
-    closed, unplaced = with_unreferenced(closed, unreferenced, (elsewhere, saved), forms)
+    closed, unplaced = with_unreferenced(closed, places(audits), (elsewhere, saved), forms)
     bodies = op_bodies(commit_log_of(snapshot.layout, queue), lost, closed, forms)
     stale = finder.stale_end > end
     pieces = list(encoded(closed, forms, bodies))

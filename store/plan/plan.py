@@ -167,28 +167,37 @@ class Plan:
         return any(e.kind == "remove" and part in Path(e.path).parts for e in self.edits)
 
 
-def make_plan(  # noqa: PLR0913
+class Reading(NamedTuple):
+    """How the log is read for a plan.
+
+    observers: others that want to see it in the same pass. tell: called with the log position reached. verified:
+    what is in order.
+    """
+
+    observers: tuple[LogObserver, ...] = ()
+    tell: Callable[[int], None] | None = None
+    verified: VerifiedLog | None = None
+
+
+def make_plan(
     snapshot: Snapshot,
     profile: Profile,
     outcome: Outcome,
     *,
     options: RecoveryOptions | None = None,
-    observers: tuple[LogObserver, ...] = (),
+    reading: Reading | None = None,
     progress: Progress | None = None,
-    tell: Callable[[int], None] | None = None,
-    verified: VerifiedLog | None = None,
     twin: bool = False,
 ) -> Plan:
     """Plan the recovery: under `broker` to the state that this generation would reach, under `keep`
     to one in which every good record is where it was.
 
-    options: what was asked for, default: the policy `broker`. observers: others that want to see the log in the same
-    pass. progress: of the consumer groups. tell: called with the log position reached. verified: what is in order.
-    twin: with `Plan.inexact`. Raises Refused, Unreadable.
+    options: what was asked for, default: the policy `broker`. progress: of the consumer groups. twin: with
+    `Plan.inexact`. Raises Refused, Unreadable.
     """
-    options = options or RecoveryOptions()
+    options, reading = options or RecoveryOptions(), reading or Reading()
     stores = queue_stores(snapshot.layout, profile)
-    copied = verified.copied if verified else None
+    copied = reading.verified.copied if reading.verified else None
     with queues_as_files(snapshot, stores, copied) as (with_files, database):
         return _plan(
             with_files,
@@ -196,54 +205,54 @@ def make_plan(  # noqa: PLR0913
             outcome,
             _Database(stores, database),
             options=options,
-            observers=observers,
+            reading=reading,
             progress=progress,
-            tell=tell,
-            verified=verified,
             twin=twin,
         )
 
 
 class _Database(NamedTuple):
-    """Where a broker has its queues, and its RocksDB of them, if there is one that can be opened."""
+    """Where a broker has its queues, and its RocksDB of them, if there is one that can be opened.
+
+    verified: what is in order in the log.
+    """
 
     stores: QueueStores
     source: RocksDb | None
+    verified: VerifiedLog | None = None
 
     def edits(
         self,
         log: CommitLog,
         log_end: int,
         how: Dispatching,
-        verified: VerifiedLog | None,
         *,
         applicable: bool,
     ) -> tuple[list[Edit], DatabaseFix | None]:
-        """What brings the RocksDB in line with a log, if the broker has one. verified: what is in order.
-        applicable: as in `RecoveryOptions`.
+        """What brings the RocksDB in line with a log, if the broker has one. applicable: as in
+        `RecoveryOptions`.
         """
         if self.stores.database is None:
             return [], None
         if applicable:
-            return database_edits(self.stores, self.source, log, log_end, how, verified)
-        return database_touched(self.stores, self.source, log, log_end, how, verified), None
+            return database_edits(self.stores, self.source, log, log_end, how, self.verified)
+        return database_touched(self.stores, self.source, log, log_end, how, self.verified), None
 
 
-def _plan(  # noqa: PLR0913
+def _plan(
     snapshot: Snapshot,
     profile: Profile,
     outcome: Outcome,
     database: _Database,
     *,
     options: RecoveryOptions,
-    observers: tuple[LogObserver, ...],
+    reading: Reading,
     progress: Progress | None,
-    tell: Callable[[int], None] | None,
-    verified: VerifiedLog | None,
     twin: bool,
 ) -> Plan:
     """`make_plan` with the queues of a RocksDB as files."""
     policy, keep = options.policy, options.policy is Policy.KEEP
+    observers, tell, verified = reading
     switches, verified = _kept_lmq(snapshot, outcome, verified) if keep else (outcome.switches, verified)
     typed, wrong_type = of_right_type(snapshot, profile.queues)
     normalized, edits = normalize(typed, any_length=keep, empty_log=options.force_empty_log)
@@ -262,7 +271,8 @@ def _plan(  # noqa: PLR0913
     look = partial(scan_messages, how=how, progress=tell)
     groups, brought = GroupLoss(progress or {}), None
     if keep:
-        kept, builder, brought = _keep(normalized, queue, profile, outcome, options, look, observers, groups, verified)
+        reading = reading._replace(verified=verified)
+        kept, builder, brought = _keep(normalized, queue, profile, outcome, options, look, reading, groups)
     else:
         if edits or outcome.refusal or outcome.log.hidden:
             outcome = simulate(
@@ -286,16 +296,17 @@ def _plan(  # noqa: PLR0913
     beyond = sum(int((fill.lost.position >= outcome.log_end).sum()) for fill in kept.fills)
     plan = Plan(policy, kept.plan.start, kept.plan.end, edits, brought=brought, beyond=beyond)
     completed = partial(_completed, plan, snapshot, profile, switches)
-    found = completed(options, kept, builder, database, untouched)
+    database = database._replace(verified=untouched)
+    found = completed(options, kept, builder, database)
     if not (twin and found.exact_alone) or kept.exact_alone or builder.batches.queues:
         return found
     if database.stores.database is not None:
         return found
     other, builder = options._replace(exact=False), builder.without_exact()
-    return replace(found, inexact=completed(other, kept, builder, database, untouched))
+    return replace(found, inexact=completed(other, kept, builder, database))
 
 
-def _completed(  # noqa: PLR0913
+def _completed(
     plan: Plan,
     snapshot: Snapshot,
     profile: Profile,
@@ -304,7 +315,6 @@ def _completed(  # noqa: PLR0913
     kept: KeptLog,
     builder: PlanBuilder,
     database: _Database,
-    verified: VerifiedLog | None,
 ) -> Plan:
     """A plan with what becomes of the log, of the queues, the index and all the rest."""
     log, rules = kept.plan, profile.dispatch
@@ -318,7 +328,7 @@ def _completed(  # noqa: PLR0913
     fix = None
     if options.queues_in_database:
         how = switches.dispatching(rules)
-        of_database, fix = database.edits(left, log.end, how, verified, applicable=options.applicable)
+        of_database, fix = database.edits(left, log.end, how, applicable=options.applicable)
         edits += of_database
     if switches.consume_queue_ext:
         edits += ext_edits(snapshot)
@@ -386,20 +396,20 @@ def _kept_lmq(
     return outcome.switches._replace(multi_dispatch=True, lmq_zero=at_zero), None
 
 
-def _keep(  # noqa: PLR0913
+def _keep(
     snapshot: Snapshot,
     queue: MappedFileQueue,
     profile: Profile,
     outcome: Outcome,
     options: RecoveryOptions,
     look: Callable[..., None],
-    observers: tuple[LogObserver, ...],
+    reading: Reading,
     groups: GroupLoss,
-    verified: VerifiedLog | None,
 ) -> tuple[KeptLog, PlanBuilder | None, Brought | None]:
     """Look at the log and plan it under `keep`. Where nothing is damaged, one pass does: then what
     has looked at it for the plan is there, too. Raises Refused, Unreadable.
     """
+    observers, _, verified = reading
     if snapshot.layout.dledger is not None:
         return _keep_entries(snapshot, queue, profile, options, look, observers, groups)
     body_check = outcome.switches.body_check
@@ -427,18 +437,7 @@ def _keep(  # noqa: PLR0913
     silent = [*guess.nameless, *finder.silent]
     elsewhere = wrong_offsets(commit_log, guess.queues, finder.misplaced, silent)
     pieces = brought.pieces if brought else ()
-    unreferenced = places(guess.queues)
-    kept = keep_log(
-        snapshot,
-        queue,
-        options.forms,
-        finder,
-        elsewhere,
-        unreferenced,
-        guess.queues,
-        pieces,
-        verified,
-    )
+    kept = keep_log(snapshot, queue, options.forms, finder, elsewhere, guess.queues, pieces, verified)
     changed = kept.fills or kept.restored or kept.cut or kept.numbered
     same_ends = (kept.plan.start, kept.plan.end) == (as_it_is.start, as_it_is.end)
     kept = kept._replace(exact_alone=guess.exact_alone)

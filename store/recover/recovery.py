@@ -36,7 +36,7 @@ from ..plan.observer import (
     expected_queues,
     read_progress,
 )
-from ..plan.plan import Plan, make_plan
+from ..plan.plan import Plan, Reading, make_plan
 from ..queues.references import commit_log_of
 from ..queues.rocksdb_copy import CopiedQueues
 from ..session.journal import Fingerprint, barriers, unfinished
@@ -289,19 +289,16 @@ def analyze(  # noqa: PLR0913
     expected = expected_queues(snapshot, config_rules(main), lmq=lmq)
     # else its runs would not be taken as a plan takes them that is not exact
     exact = exact and (verified is None or all(map(verified.is_exact, verified.runs)))
-    planned = partial(make_plan, snapshot, main, chosen, progress=progress, verified=verified)
+    planned = partial(make_plan, snapshot, main, chosen, progress=progress)
     plan, refusal, exact_plan = None, None, None
     for exactly in (True, False) if exact else (False,):  # refused, it is asked without
         watched = _watched(outcomes, progress, expected)
         observers = tuple(after for _, after, _ in watched)
         try:
-            first = planned(
-                options=options._replace(exact=exactly),
-                observers=observers,
-                tell=tell,
-                twin=exactly,
-            )
-            plan, exact_plan = _both(first, partial(planned, options=options)) if exactly else (first, None)
+            reading = Reading(observers, tell, verified)
+            first = planned(options=options._replace(exact=exactly), reading=reading, twin=exactly)
+            without = partial(planned, options=options, reading=Reading(verified=verified))
+            plan, exact_plan = _both(first, without) if exactly else (first, None)
             break
         except Refused as error:
             refusal = None if exactly else error
@@ -362,8 +359,8 @@ def replan(
         profile,
         played.outcome,
         options=options,
+        reading=Reading(verified=played.verified),
         progress=progress,
-        verified=played.verified,
     )
 
 

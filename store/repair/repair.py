@@ -33,7 +33,7 @@ from ..findings.findings import Finding
 from ..findings.next_commands import proposed
 from ..index.compare import index_edits
 from ..plan.observer import Policy, RecoveryOptions
-from ..plan.plan import Plan, make_plan
+from ..plan.plan import Plan, Reading, make_plan
 from ..queues.hybrid import has_database
 from ..queues.references import commit_log_of
 from ..recover.cases import Case, case_named
@@ -195,7 +195,7 @@ def _plan(
     switches = switches_of(snapshot)
     verified = proved_for_rebuild(snapshot, profile, switches, jobs, tell, proved)
     outcome = _as_it_lies(snapshot, profile, switches, verified)
-    whole = make_plan(snapshot, profile, outcome, options=options, tell=tell, verified=verified)
+    whole = make_plan(snapshot, profile, outcome, options=options, reading=Reading((), tell, verified))
     _check_named(layout, choice, whole)
     plan, config = repair_parts(snapshot, profile, switches, whole, request)
     if request.kind is Kind.FILES:
