@@ -30,7 +30,7 @@ from ..broker.dispatch import Dispatched, dispatch, dispatch_columns
 from ..broker.dispatch_record import OWN_QUEUES, Dispatching
 from ..broker.snapshot import QueueId
 from ..columns import Rows, begins, kept, order_of_pairs
-from ..log.batch import TailHistory
+from ..log.batch import ItemObserver, TailHistory, good_records
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..log.message import Mark, tombstones
 from ..log.window import NOTING_HASHES
@@ -231,7 +231,7 @@ def _breaks(offset: Ints, position: Ints, new: Flags | None = None) -> Ints:
     return np.flatnonzero(breaks) + 1
 
 
-class LogObserver(Protocol):
+class LogObserver(ItemObserver, Protocol):
     """What looks at the log during the pass."""
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
@@ -239,12 +239,6 @@ class LogObserver(Protocol):
 
     def messages(self, messages: Messages) -> None:
         """The same by queue."""
-
-    def extent(self, extent: Extent) -> None:
-        """What is no record."""
-
-    def stale(self, batch: Batch) -> None:
-        """Whole records that are none of this log, or no longer."""
 
 
 def scan_messages(
@@ -275,22 +269,13 @@ def scan_messages(
         items = _Beside(log, crc, verified, can_skip)
     elif items is None:
         items = log.scan(start, crc=crc, reuse=True, noting=NOTING_HASHES)
-    for item in items:
-        if isinstance(item, Extent):
-            for observer in observers:
-                observer.extent(item)
-            continue
-        if progress is not None:
-            progress(item.end)
-        if item.mark > Mark.AFTER_DAMAGE:
-            for observer in observers:
-                observer.stale(item)
-            continue
-        dispatched = dispatch_columns(item.columns, how)
+
+    for batch in good_records(items, observers, progress):
+        dispatched = dispatch_columns(batch.columns, how)
         for observer in observers:
-            observer.records(item, dispatched)
-        pending.add(item, dispatched)
-        del item, dispatched  # while the next window is read nobody holds the columns of the last
+            observer.records(batch, dispatched)
+        pending.add(batch, dispatched)
+        del batch, dispatched  # while the next window is read nobody holds the columns of the last
         if pending.count >= AT_ONCE:
             _hand_out(pending, observers)
     _hand_out(pending, observers)

@@ -17,7 +17,7 @@ the message id too, is the record's. A record whose body is no such batch stays 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
@@ -208,6 +208,41 @@ class ScannedLog(Protocol):
     def frame_of(self, file: MappedFile) -> Frame: ...
     def read_around(self, buffer: memoryview, file: MappedFile, offset: int) -> tuple[int, list[Unread]]: ...
     def records(self, positions: Ints) -> Batch: ...
+
+
+class ItemObserver(Protocol):
+    """What looks at everything in a log but its good records."""
+
+    def extent(self, extent: Extent) -> None:
+        """What is no record."""
+
+    def stale(self, batch: Batch) -> None:
+        """Whole records that are none of this log, or no longer."""
+
+
+def good_records(
+    items: Iterable[Batch | Extent],
+    observers: Sequence[ItemObserver],
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[Batch]:
+    """The good records that a scan finds; everything else goes to its observers.
+
+    progress: called with the position reached. Raises as the scan.
+    """
+    for item in items:
+        if isinstance(item, Extent):
+            for observer in observers:
+                observer.extent(item)
+            continue
+        if progress is not None:
+            progress(item.end)
+        if item.mark > Mark.AFTER_DAMAGE:
+            for observer in observers:
+                observer.stale(item)
+            continue
+        only = [item]
+        del item  # who takes it decides how long its columns are kept
+        yield only.pop()
 
 
 class TailHistory:

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..errors import NotFound
 from ..findings.catalogue import GROUPS
-from ..log.batch import TailHistory, last_of
+from ..log.batch import TailHistory, good_records, last_of
 from ..log.commit_log import Batch, CommitLog, Extent, record_behind
 from ..log.message import Mark
 from ..log.window import NOTING, NOTING_HASHES
@@ -256,16 +256,8 @@ class LogPass:
 
     def run(self, items: Iterable[Batch | Extent], progress: Callable[[int], None] | None) -> None:
         """All items, without what records add to queues and index."""
-        for item in items:
-            if isinstance(item, Extent):
-                self.extent(item)
-                continue
-            if progress is not None:
-                progress(item.end)
-            if item.mark > Mark.AFTER_DAMAGE:
-                self.stale(item)
-            else:
-                self.records(item, None)
+        for batch in good_records(items, [self], progress):
+            self.records(batch, None)
 
     def records(self, batch: Batch, dispatched: Dispatched | None) -> None:
         """Good records of this log."""
