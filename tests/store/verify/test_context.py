@@ -41,7 +41,7 @@ GAPS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4)), max_size=8)
 @given(GAPS, st.integers(0, 8))
 def test_gaps_that_go_on_at_a_seam_are_one(steps: list[tuple[int, int]], seam: int) -> None:
     """Wherever the rows of messages without a unit are cut in two, and inside of a row as well."""
-    rows, offset = [], 0
+    rows, offset = list[tuple[int, int, int, int]](), 0
     for between, count in steps:
         first = offset + between + bool(rows)
         rows.append((first, count, 100 * first, 100 * (first + count)))
