@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.formats import consume_queue, message_id, quick, quick_tables
-from mqstore.formats.derive.layout import Unsupported
-from mqstore.formats.derive.steps import steps_of, tables
+from mqstore.formats.derive.steps import tables
 from mqstore.formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
 
 I4 = st.integers(-(2**31), 2**31 - 1)
@@ -101,23 +100,3 @@ def test_the_tables_are_what_the_schemas_give() -> None:
     """Run man/generate.py where this fails."""
     assert Path(quick_tables.__file__).read_text("utf-8") == tables()
     assert (quick.SMALLEST, quick.MAGICS) == (SMALLEST, (MAGIC_V1, MAGIC_V2))
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        c.Struct("a" / c.Int32sl),
-        c.Struct("a" / c.Array(3, c.Int8ub)),
-        c.Struct("a" / c.Prefixed(c.Int8ub, c.GreedyBytes)),
-        c.Struct("a" / c.Int8ub, "b" / c.Bytes(c.this.a * 2)),
-        c.Struct("a" / c.Int8ub, "b" / c.IfThenElse(c.this.a > 2, c.Int8ub, c.Int16ub)),
-    ],
-)
-def test_what_has_no_plain_steps_is_refused(schema: c.Struct) -> None:
-    with pytest.raises(Unsupported):
-        steps_of(schema)
-
-
-def test_padding_and_nested_names() -> None:
-    schema = c.Struct("a" / c.Int16ub, c.Padding(2), "n" / c.Struct("b" / c.Int8sb, "c" / c.Bytes(3)))
-    assert steps_of(schema) == (("fields", ">H2xb3s", ("a", "n.b", "n.c")),)

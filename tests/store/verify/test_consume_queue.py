@@ -16,21 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.formats.consume_queue import UNIT, UNIT_BYTES
-from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.columns import Ranges
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
-from mqstore.store.queues.read import ConsumeQueue
-from mqstore.store.queues.units import LARGEST_OFFSET
 from mqstore.store.search.store import Store
 from mqstore.store.verify.context import Scope
-from mqstore.store.verify.queue_state import InARow, QueueCheck, QueueReader
 from mqstore.store.verify.run import verify
 
 from ... import slices
 from ...stores import config
-from .mutations import NOW_MS, Mutation, copied, mutations, original, verified
+from .mutations import NOW_MS, copied, original
 
 CLEAN = "5.3.3-clean"
 GROUPS = frozenset({"consume_queue"})
@@ -147,23 +143,6 @@ def test_a_light_queue_with_a_slash_is_as_4_9_makes_it(work: Path) -> None:
     assert levels == {"I-078": {Severity.WARNING}}
 
 
-def test_an_impossible_queue_offset_in_a_record_costs_no_memory(work: Path) -> None:
-    root = original(CLEAN, work)
-    with Store(root, BrokerConfig(config(CLEAN, root))) as store:
-        opened = ConsumeQueue.open(store.layout, "logs", 0)
-    reader = QueueReader(QueueId("logs", 0), "", opened)
-    far = [3, LARGEST_OFFSET, -1, 1 << 62, 2, LARGEST_OFFSET + 1]
-    found = reader.lookup(np.array(far, np.int64))
-    assert [bool(size) for size in found["size"]] == [True, False, False, False, True, False]
-
-
-def test_a_queue_that_is_not_there_has_no_units(tmp_path: Path) -> None:
-    reader = QueueReader(QueueId("t", 0), os.fspath(tmp_path), None)
-    assert not reader.exists and list(reader.windows()) == []
-    assert reader.lookup(np.arange(3))["size"].tolist() == [0, 0, 0]
-    assert reader.place(4) == (os.fspath(tmp_path), None)
-
-
 _NUMBERS = st.lists(st.integers(0, 60), max_size=40)
 
 
@@ -216,26 +195,3 @@ def test_the_findings_of_a_poisoned_store_are_few(work: Path) -> None:
     name = "5.1.4-lmq-poison"
     found = Counter(f.code for f in _findings(name, original(name, work)) if not f.unclean)
     assert found == {"I-064": 1, "I-070": 1, "I-075": 1}
-
-
-def test_messages_in_a_row_go_on() -> None:
-    row = InARow(0, 4, 100, 400)
-    assert row.and_then(InARow(4, 6, 500, 600)) == InARow(0, 6, 100, 600)
-    for other in (InARow(5, 6, 500, 600), InARow(3, 6, 500, 600), InARow(4, 6, 400, 600)):
-        assert row.and_then(other) == row
-
-
-_DAMAGED = [each for each in mutations().values() if each.group in {"consume_queue", "commit_log"}]
-
-
-@pytest.mark.few(8)
-@pytest.mark.parametrize("mutation", _DAMAGED, ids=str)
-def test_nothing_is_missed_in_units_that_are_not_read_again(
-    mutation: Mutation, work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = mutation.stores[0]
-    damaged = copied(original(name, work), work)
-    mutation.mutate(damaged, Random(f"{slices.SEED} {mutation.code} row"))
-    found = verified(name, damaged).findings
-    monkeypatch.setattr(QueueCheck, "note_row", lambda *_: None)
-    assert verified(name, damaged).findings == found

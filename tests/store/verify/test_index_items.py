@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, cast
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mqstore.formats.derive import dtype_of
 from mqstore.formats.index_file import ITEM
 from mqstore.store.index.read import WINDOW_ITEMS, Header, IndexFile
-from mqstore.store.verify.index_items import ItemCursor, Picked
+from mqstore.store.verify.index_items import ItemCursor, Picked, key_of, surplus
+
+from ...slices import examples
 
 RECORD_BYTES = 64
 BATCH_RECORDS = 1 << 14
@@ -88,3 +93,17 @@ def test_of_many_files_those_that_come_later_are_not_held() -> None:
     taken, stray, peak = read(files, of_each * number)
     assert (taken, stray) == (of_each * number, 0)
     assert peak < 8 * WINDOW_BYTES, f"{peak >> 20} MiB held of {number} files"
+
+
+@settings(max_examples=examples(40))
+@given(st.lists(st.integers(0, 6)), st.lists(st.integers(0, 6)))
+def test_surplus_is_a_difference_of_multisets(one: list[int], other: list[int]) -> None:
+    rows = surplus(np.array(one, np.int64), np.array(other, np.int64))
+    left = Counter(np.array(one, np.int64)[rows].tolist())
+    assert left == Counter(one) - Counter(other)
+
+
+def test_keys_are_different_where_positions_or_hashes_are() -> None:
+    pairs = [(0, 0), (0, 1), (1, 0), (1, (1 << 31) - 1), (1 << 31, 5)]
+    position, key_hash = np.array(pairs, np.int64).T
+    assert len(set(key_of(position, key_hash).tolist())) == len(pairs)

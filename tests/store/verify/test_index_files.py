@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import Store
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.index_files import _remainder, links_of
-from mqstore.store.verify.index_items import key_of, surplus
 from mqstore.store.verify.run import verify
 
 from ...slices import examples
@@ -26,7 +24,6 @@ from .mutations import NOW_MS, copied, original
 from .mutations.index import files
 
 CLEAN = "5.3.3-clean"
-TAGGED = "5.5.0-clean"
 
 
 @pytest.fixture(scope="module")
@@ -46,28 +43,6 @@ def _told(findings: list[Finding]) -> set[tuple[str, Severity]]:
     return {(finding.code, finding.severity) for finding in findings}
 
 
-def test_a_record_indexed_twice_after_a_crash_is_as_brokers_do(work: Path) -> None:
-    findings = _findings("4.9.7-killed-restarted", original("4.9.7-killed-restarted", work))
-    assert _told(findings) == {("I-102", Severity.WARNING)}
-
-
-def test_an_empty_file_that_made_a_broker_begin_anew_is_told_by_its_duplicates(work: Path) -> None:
-    findings = _findings("4.3.1-killed-restarted", original("4.3.1-killed-restarted", work))
-    assert _told(findings) == {("I-102", Severity.WARNING), ("I-104", Severity.WARNING)}
-    assert sum(f.count for f in findings if f.code == "I-102") == 1197
-
-
-def test_an_index_ahead_of_a_cut_log_is_damage(work: Path) -> None:
-    name = "4.9.7-killed-bit-restarted"
-    errors = {code for code, level in _told(_findings(name, original(name, work))) if level > 1}
-    assert errors == {"I-100", "I-101", "I-105"}
-
-
-@pytest.mark.parametrize(("name", "version"), [(CLEAN, "5.5.0"), (TAGGED, "5.3.3")])
-def test_a_wrong_guess_of_the_version_makes_no_finding(name: str, version: str, work: Path) -> None:
-    assert _findings(name, original(name, work), broker_version=version) == []
-
-
 def test_reading_at_a_rate_finds_the_same(work: Path) -> None:
     name = "4.9.7-killed-bit-restarted"
     root = original(name, work)
@@ -75,36 +50,6 @@ def test_reading_at_a_rate_finds_the_same(work: Path) -> None:
         groups = frozenset({"consume_queue", "index"})
         slow = verify(store, Scope(groups=groups), now_ms=NOW_MS).findings
     assert [f for f in slow if f.code > "I-09"] == _findings(name, root)
-
-
-def test_an_index_with_tags_has_those_of_all_later_records(work: Path) -> None:
-    root = copied(original(TAGGED, work), work)
-    file = files(root)[-1]
-    hashes = Counter(item.key_hash for item in file.items[1:])
-    tag = next(n for n in range(20, len(file.items)) if hashes[file.items[n].key_hash] > 3)
-    file.set_item(tag, "key_hash", file.items[tag].key_hash ^ 1)
-    findings = _findings(TAGGED, root)
-    assert {"I-100", "I-101"} <= {finding.code for finding in findings}
-
-
-def test_an_index_that_is_gone_is_told_once(work: Path) -> None:
-    root = copied(original(CLEAN, work), work)
-    shutil.rmtree(root / "index")
-    (told,) = _findings(CLEAN, root)
-    assert (told.code, told.severity, told.path) == ("I-101", Severity.ERROR, str(root / "index"))
-    assert told.message.startswith("the index is missing: 376 messages have keys")
-    (of_topic,) = _findings(CLEAN, root, topic="orders")
-    assert of_topic.message.startswith("the index is missing: 87 messages have keys")
-
-
-@pytest.mark.parametrize("option", ["messageIndexEnable", "indexFileWriteEnable"])
-def test_a_broker_without_an_index_has_lost_no_key(option: str, work: Path) -> None:
-    root = copied(original(CLEAN, work), work)
-    shutil.rmtree(root / "index")
-    options = {**config(CLEAN, root), option: "false"}
-    with Store(root, BrokerConfig(options)) as store:
-        found = verify(store, Scope(groups=frozenset({"index"})), now_ms=NOW_MS).findings
-    assert not found
 
 
 def test_an_index_file_that_is_gone_from_the_middle_is_told(work: Path) -> None:
@@ -144,20 +89,6 @@ def test_a_whole_file_of_noise_is_told_in_few_words(work: Path) -> None:
     assert all(f.path for f in found)
 
 
-@settings(max_examples=examples(40))
-@given(st.lists(st.integers(0, 6)), st.lists(st.integers(0, 6)))
-def test_surplus_is_a_difference_of_multisets(one: list[int], other: list[int]) -> None:
-    rows = surplus(np.array(one, np.int64), np.array(other, np.int64))
-    left = Counter(np.array(one, np.int64)[rows].tolist())
-    assert left == Counter(one) - Counter(other)
-
-
-def test_keys_are_different_where_positions_or_hashes_are() -> None:
-    pairs = [(0, 0), (0, 1), (1, 0), (1, (1 << 31) - 1), (1 << 31, 5)]
-    position, key_hash = np.array(pairs, np.int64).T
-    assert len(set(key_of(position, key_hash).tolist())) == len(pairs)
-
-
 def test_a_new_file_without_items_is_no_damage(work: Path) -> None:
     """What a writer has just made is not held against the file before it."""
     root = copied(original(CLEAN, work), work)
@@ -165,17 +96,6 @@ def test_a_new_file_without_items_is_no_damage(work: Path) -> None:
     newest.with_name(str(int(newest.name) + 1)).write_bytes(bytes(newest.stat().st_size))
     found = [one for one in _findings(CLEAN, root) if one.code != "I-103"]
     assert [(one.code, one.severity) for one in found] == [("I-092", Severity.INFO)]
-
-
-def test_items_of_no_record_are_told_without_the_queues(work: Path) -> None:
-    """What the pass over the log has looked at is known whatever it is asked for."""
-    name = "5.3.3-killed-page"
-    root = original(name, work)
-    with Store(root, BrokerConfig(config(name, root))) as store:
-        whole = verify(store, now_ms=NOW_MS).findings
-    alone = [finding for finding in _findings(name, root) if finding.code == "I-100"]
-    assert alone == [finding for finding in whole if finding.code == "I-100"]
-    assert sum(finding.count for finding in alone) == 38
 
 
 @settings(deadline=None, max_examples=examples(60))

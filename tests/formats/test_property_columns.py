@@ -1,25 +1,21 @@
-"""Property texts: one by one and by columns, and the whole-record CRC."""
+"""Properties of whole columns as text by text."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqstore.formats.derive import Ragged
 from mqstore.formats.hashing import java_string
 from mqstore.formats.message_properties import (
-    CRC32,
     CRC_DIGITS_AT,
     KEYS,
     TAGS,
     UNIQ_KEY,
-    crc_digits_value,
     crc_item,
-    crc_ok,
     format_properties,
     parse,
 )
@@ -27,50 +23,16 @@ from mqstore.formats.property_columns import Items, ends_with_misnamed_crc_item,
 from tests.slices import examples
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), min_size=1)
+
+
 NAMES = st.sampled_from(["a", "ab", KEYS, TAGS, UNIQ_KEY, "UNIQ_KEYS", "12345678", "123456789", "é"])
+
+
 #: Texts made of the pieces that matter, in any disorder.
 PIECES = st.sampled_from([b"\x01", b"\x02", b"a", b"ab", b"KEYS", b"TAGS", b"UNIQ_KEY", b"1234567", b"8", b"\xc3\xa9"])
+
+
 TEXTS = st.lists(PIECES, max_size=12).map(b"".join)
-
-
-def parse_as_java(text: bytes) -> dict[str, str]:
-    """MessageDecoder.string2messageProperties of 4.9.1 and later, step by step."""
-    found: dict[str, str] = {}
-    whole, index = java_string(text), 0
-    while index < len(whole):
-        end = whole.find("\x02", index)
-        end = len(whole) if end < 0 else end
-        if end - index >= 3:
-            separator = whole.find("\x01", index)
-            if index < separator < end - 1:
-                found[whole[index:separator]] = whole[separator + 1 : end]
-        index = end + 1
-    return found
-
-
-@given(st.one_of(TEXTS, st.binary(max_size=30)))
-@settings(max_examples=examples(400))
-@example(b"")
-@example(b"KEYS\x01a\x01b\x02")
-@example(b"a\x01\x02b\x01x")
-@example(b"\x01x\x02a\x01b\x02\x02a\x01c")
-@example(b"a\x01\xed\xa0\x80\x02")
-def test_parse(text: bytes) -> None:
-    assert parse(text) == parse_as_java(text)
-
-
-@given(st.dictionaries(WORDS, WORDS, max_size=6), st.booleans())
-def test_format_is_the_inverse(properties: dict[str, str], final: bool) -> None:
-    text = format_properties(properties, final_separator=final)
-    assert parse(text) == properties
-    assert list(parse(text)) == list(properties)
-    assert text.endswith(b"\x02") == (final and bool(properties))
-
-
-@pytest.mark.parametrize("properties", [{"": "x"}, {"x": ""}, {"a\x01": "b"}, {"a": "b\x02"}, {"a\x02": "b"}])
-def test_what_cannot_be_written_is_refused(properties: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="property"):
-        format_properties(properties)
 
 
 def check(texts: list[bytes], name: str) -> None:
@@ -111,18 +73,6 @@ def test_find_between_other_bytes() -> None:
     assert find(Ragged.of([]), KEYS).tolist() == []
 
 
-@given(st.binary(max_size=60))
-def test_crc_of_a_whole_record(before: bytes) -> None:
-    record = before + crc_item(before)
-    assert crc_ok(record) is True
-    for at in range(len(record)):
-        spoiled = bytearray(record)
-        spoiled[at] ^= 0x10
-        assert crc_ok(bytes(spoiled)) is not True
-    assert crc_ok(before) is (None if CRC32.encode() not in before[-20:] else crc_ok(before))
-    assert crc_digits_value(record[-11:-1]) >= 0
-
-
 @given(st.lists(st.tuples(st.binary(max_size=9), st.booleans(), st.integers(-1, 19)), max_size=9))
 def test_crc_items_with_another_name(rows: list[tuple[bytes, bool, int]]) -> None:
     """Whatever stands before the digits but the name, and no digit less."""
@@ -135,11 +85,6 @@ def test_crc_items_with_another_name(rows: list[tuple[bytes, bool, int]]) -> Non
         wanted.append(not good and 0 <= at < CRC_DIGITS_AT)
     texts.append(crc_item(b"")[1:])
     assert ends_with_misnamed_crc_item(Ragged.of(texts)).tolist() == [*wanted, False]
-
-
-@pytest.mark.parametrize("digits", [b"", b"1", b"12345678901", b"123456789x", b"9999999999", b"-123456789"])
-def test_malformed_digits(digits: bytes) -> None:
-    assert crc_digits_value(digits) == -1
 
 
 @given(st.lists(TEXTS, max_size=8))

@@ -16,17 +16,14 @@ from mqstore.formats import (
     checkpoint,
     commit_log,
     consume_queue,
-    consume_queue_ext,
     dledger,
     index_file,
     lock,
-    message,
     timer_check,
     timer_log,
     timer_wheel,
 )
 from mqstore.formats.derive import (
-    Ragged,
     decode,
     dtype_of,
     encode,
@@ -38,7 +35,7 @@ from mqstore.formats.derive.layout import Unsupported
 from mqstore.formats.message_id import MESSAGE_ID_V4, MESSAGE_ID_V6, UNIQUE_KEY_V4, UNIQUE_KEY_V6
 from tests.slices import examples
 
-from .schemas import ARRAYS, FIXED_SCHEMAS, NESTED, NOTHING, SCHEMAS, flat
+from .schemas import FIXED_SCHEMAS, SCHEMAS, flat
 
 IDS = {
     "message id": MESSAGE_ID_V4,
@@ -81,20 +78,6 @@ def test_sizes(schema: c.Construct[Any, Any], size: int) -> None:
     assert fixed_bytes(schema) == minimum_bytes(schema) == size
 
 
-def test_smallest_records() -> None:
-    assert minimum_bytes(message.MESSAGE) == message.SMALLEST == 91
-    assert minimum_bytes(dledger.ENTRY) == dledger.HEADER_BYTES
-    assert minimum_bytes(consume_queue_ext.UNIT) == consume_queue_ext.UNIT_BYTES_MIN
-
-
-def test_size_of_an_index_file() -> None:
-    assert index_file.index_file(10, 20).sizeof() == index_file.file_size(10, 20) == 480
-    assert index_file.items_offset(10) == 80
-    assert index_file.slots_offset() == 40
-    assert index_file.items_of(479, 10) == 19
-    assert index_file.items_of(3, 10) == 0
-
-
 @pytest.mark.parametrize("schema", FIXED.values(), ids=FIXED)
 @given(data=st.data())
 @settings(max_examples=examples(15))
@@ -135,45 +118,3 @@ def test_other_schemas_are_refused(name: str) -> None:
         dtype_of(SCHEMAS[name])
     with pytest.raises(Unsupported):
         fixed_bytes(SCHEMAS[name])
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        c.Struct("a" / c.Const(b"x")),
-        c.Struct("a" / c.Aligned(4, c.Int8ub)),
-        c.Struct("a" / c.VarInt),
-        c.Struct("a" / c.Prefixed(c.VarInt, c.GreedyBytes)),
-        c.Struct("a" / c.Prefixed(c.Int8ub, c.Struct("b" / c.Int8ub))),
-        c.Struct("a" / c.Prefixed(c.Int8ub, c.Compressed(c.GreedyBytes, "zlib"))),
-        c.Struct("a" / c.Array(c.this.n, c.Int8ub)),
-        c.Struct("a" / c.Array(2, c.Struct("b" / c.Int8ub))),
-        c.Struct("a" / c.Int8ub, c.Check(c.this.a == 1)),
-        c.Struct("a" / c.GreedyRange(c.Int8ub)),
-        c.Struct("a" / c.Pointer(0, c.Int8ub)),
-        c.Struct("a" / c.Peek(c.Int8ub)),
-        c.Struct("a" / c.NullTerminated(c.GreedyBytes)),
-        c.Sequence(c.Int8ub, c.Int8ub),
-    ],
-    ids=str,
-)
-def test_what_cannot_be_derived_is_refused(schema: c.Construct[Any, Any]) -> None:
-    """Better no answer than one that differs from construct's."""
-    for derive in (dtype_of, minimum_bytes):
-        with pytest.raises(Unsupported):
-            derive(schema)
-    with pytest.raises(Unsupported):
-        decode(schema, np.zeros(9, np.uint8), np.zeros(1, np.int64))
-    with pytest.raises(Unsupported):
-        encode(schema, {"a": Ragged.of([b""])})
-
-
-def test_offsets() -> None:
-    assert offset_of(message.MESSAGE, "sys_flag") == 36
-    assert offset_of(dledger.ENTRY, "body") == 48
-    assert offset_of(ARRAYS, "cells") == 1
-    for path in ("body", "nonsense", "store_timestamp"):
-        with pytest.raises((KeyError, Unsupported)):
-            offset_of(message.MESSAGE, path)
-    assert minimum_bytes(NESTED) == 1 + 2 + 2 + 3 + 1
-    assert minimum_bytes(NOTHING) == 0

@@ -1,0 +1,105 @@
+"""The index against the log, in lock step: what a broker leaves, what is damage, and how little is said of it."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.findings.catalogue import Severity
+from mqstore.store.findings.findings import Finding
+from mqstore.store.search.store import Store
+from mqstore.store.verify.context import Scope
+from mqstore.store.verify.run import verify
+
+from ...stores import config
+from .mutations import NOW_MS, copied, original
+from .mutations.index import files
+
+CLEAN = "5.3.3-clean"
+
+
+TAGGED = "5.5.0-clean"
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where stores are unpacked and damaged."""
+    return tmp_path_factory.mktemp("index")
+
+
+def _findings(name: str, root: Path, **scope: object) -> list[Finding]:
+    """What group D says of a store."""
+    with Store(root, BrokerConfig(config(name, root))) as store:
+        asked = Scope(groups=frozenset({"index"}), **scope)  # type: ignore[arg-type]
+        return verify(store, asked, now_ms=NOW_MS).findings
+
+
+def _told(findings: list[Finding]) -> set[tuple[str, Severity]]:
+    return {(finding.code, finding.severity) for finding in findings}
+
+
+def test_a_record_indexed_twice_after_a_crash_is_as_brokers_do(work: Path) -> None:
+    findings = _findings("4.9.7-killed-restarted", original("4.9.7-killed-restarted", work))
+    assert _told(findings) == {("I-102", Severity.WARNING)}
+
+
+def test_an_empty_file_that_made_a_broker_begin_anew_is_told_by_its_duplicates(work: Path) -> None:
+    findings = _findings("4.3.1-killed-restarted", original("4.3.1-killed-restarted", work))
+    assert _told(findings) == {("I-102", Severity.WARNING), ("I-104", Severity.WARNING)}
+    assert sum(f.count for f in findings if f.code == "I-102") == 1197
+
+
+def test_an_index_ahead_of_a_cut_log_is_damage(work: Path) -> None:
+    name = "4.9.7-killed-bit-restarted"
+    errors = {code for code, level in _told(_findings(name, original(name, work))) if level > 1}
+    assert errors == {"I-100", "I-101", "I-105"}
+
+
+@pytest.mark.parametrize(("name", "version"), [(CLEAN, "5.5.0"), (TAGGED, "5.3.3")])
+def test_a_wrong_guess_of_the_version_makes_no_finding(name: str, version: str, work: Path) -> None:
+    assert _findings(name, original(name, work), broker_version=version) == []
+
+
+def test_an_index_with_tags_has_those_of_all_later_records(work: Path) -> None:
+    root = copied(original(TAGGED, work), work)
+    file = files(root)[-1]
+    hashes = Counter(item.key_hash for item in file.items[1:])
+    tag = next(n for n in range(20, len(file.items)) if hashes[file.items[n].key_hash] > 3)
+    file.set_item(tag, "key_hash", file.items[tag].key_hash ^ 1)
+    findings = _findings(TAGGED, root)
+    assert {"I-100", "I-101"} <= {finding.code for finding in findings}
+
+
+def test_an_index_that_is_gone_is_told_once(work: Path) -> None:
+    root = copied(original(CLEAN, work), work)
+    shutil.rmtree(root / "index")
+    (told,) = _findings(CLEAN, root)
+    assert (told.code, told.severity, told.path) == ("I-101", Severity.ERROR, str(root / "index"))
+    assert told.message.startswith("the index is missing: 376 messages have keys")
+    (of_topic,) = _findings(CLEAN, root, topic="orders")
+    assert of_topic.message.startswith("the index is missing: 87 messages have keys")
+
+
+@pytest.mark.parametrize("option", ["messageIndexEnable", "indexFileWriteEnable"])
+def test_a_broker_without_an_index_has_lost_no_key(option: str, work: Path) -> None:
+    root = copied(original(CLEAN, work), work)
+    shutil.rmtree(root / "index")
+    options = {**config(CLEAN, root), option: "false"}
+    with Store(root, BrokerConfig(options)) as store:
+        found = verify(store, Scope(groups=frozenset({"index"})), now_ms=NOW_MS).findings
+    assert not found
+
+
+def test_items_of_no_record_are_told_without_the_queues(work: Path) -> None:
+    """What the pass over the log has looked at is known whatever it is asked for."""
+    name = "5.3.3-killed-page"
+    root = original(name, work)
+    with Store(root, BrokerConfig(config(name, root))) as store:
+        whole = verify(store, now_ms=NOW_MS).findings
+    alone = [finding for finding in _findings(name, root) if finding.code == "I-100"]
+    assert alone == [finding for finding in whole if finding.code == "I-100"]
+    assert sum(finding.count for finding in alone) == 38

@@ -1,0 +1,92 @@
+"""The chain of records: what stands between two of them, and what a part may take on of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mqstore.formats.blank import MAGIC_BLANK
+from mqstore.store.findings.findings import Finding
+from mqstore.store.log.commit_log import Extent, ExtentKind
+from mqstore.store.search.store import Store
+from mqstore.store.verify.context import Scope, VerifyContext
+from mqstore.store.verify.log_chain import Chain, chain_of, no_record
+from mqstore.store.verify.run import verify
+
+from ...stores import unpack
+from .mutations.edit import Place, overwrite, records
+
+_CHAIN = {"I-020", "I-021", "I-022", "I-040", "I-041", "I-042", "I-043", "I-054"}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A sound store of two log files."""
+    return unpack("5.3.3-clean", tmp_path)
+
+
+def said(root: Path) -> list[Finding]:
+    with Store(root) as store:
+        found = verify(store, Scope(groups=frozenset({"commit_log"}))).findings
+    return [finding for finding in found if finding.code in _CHAIN]
+
+
+def places(root: Path) -> list[Place]:
+    """The records of the first file."""
+    found = records(root)
+    return [place for place in found if place.path == found[0].path]
+
+
+def test_a_magic_code_in_the_middle_is_a_range_without_records(root: Path) -> None:
+    """It is told once, from the record to the next one that is whole; what a start loses behind it, file by file."""
+    assert said(root) == []
+    place = places(root)[5]
+    place.set("magic_code", 0x12345678)
+    (finding,) = [f for f in said(root) if f.code == "I-020"]
+    assert (finding.path, finding.offset, finding.length) == (str(place.path), place.offset, place.size)
+    behind = [f for f in said(root) if f.code != "I-020"]
+    assert {f.code for f in behind} == {"I-042"}
+    assert [f.offset for f in behind] == [place.offset + place.size, 0]
+    assert len({f.path for f in behind}) == 2
+
+
+def test_a_blank_with_records_behind_it_in_its_file(root: Path) -> None:
+    place = places(root)[5]
+    place.set("magic_code", MAGIC_BLANK)
+    found = {f.code: f for f in reversed(said(root))}
+    assert found.keys() == {"I-041", "I-042"}
+    blank = found["I-041"]
+    assert (blank.path, blank.offset, blank.length) == (str(place.path), place.offset, place.size)
+
+
+def test_bytes_behind_the_end(root: Path) -> None:
+    """What is no record is told as that."""
+    with Store(root) as store:
+        end = store.log_end.position
+        file = store.log_files.file_at(end)
+        assert file is not None
+    overwrite(Path(file.path), end - file.start, b"noise that was never a record" * 9)
+    found = said(root)
+    assert found and all((f.path, f.offset) >= (file.path, end - file.start) for f in found)
+
+
+def test_a_part_is_taken_on_behind_what_is_in_order_only() -> None:
+    extent = Extent(ExtentKind.DAMAGE, 10, 20)
+    assert Chain().can_merge(Chain(open=extent))
+    assert Chain(end=10, mended=True).can_merge(Chain())
+    for odd in (Chain(open=extent), Chain(damage=extent), Chain(lost=True), Chain(blank=extent)):
+        assert not odd.can_merge(Chain())
+
+
+def test_the_state_behind_a_part_is_that_of_the_part(root: Path) -> None:
+    blank = Extent(ExtentKind.BLANK, 80, 20)
+    with Store(root) as store:
+        context = VerifyContext(store, Scope())
+        chain = chain_of(context)
+        chain.end = 40
+        chain.merge(context, Chain(end=100, blank=blank, mended=True))
+        assert (chain.end, chain.blank, chain.mended) == (100, blank, True)
+        assert chain_of(context) is chain
+        no_record(context, Extent(ExtentKind.MISSING, 100, 50))
+        assert (chain.end, chain.lost, chain.blank) == (150, True, None)

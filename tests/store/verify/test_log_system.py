@@ -1,0 +1,51 @@
+"""Half messages, and what names them: the same wherever the batches and parts of the log begin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mqstore.formats.sys_flag import SysFlag
+from mqstore.store.put.new_message import NewMessage
+from mqstore.store.search.store import Store
+from mqstore.store.verify import log_pass
+
+from .apart import APART, CUT, SIZES, told, written
+
+
+@pytest.fixture(autouse=True)
+def _short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_pass, "CUT_BYTES", CUT)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_commit_of_nothing_far_in_front_is_told(tmp_path: Path, jobs: int) -> None:
+    """The batches in front of it have neither half messages nor such that name one."""
+    commit = NewMessage(b"orders", b"c", sys_flag=int(SysFlag.COMMIT), prepared_transaction_offset=1)
+    root = written(tmp_path / "commit", [*APART, commit, *APART])
+    assert len(told(root, "I-047", jobs)) == 1
+
+
+def test_a_sample_does_not_miss_what_it_has_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The half message stands in a piece that was not drawn."""
+    monkeypatch.setattr(log_pass, "SLICE_BYTES", CUT)
+    drawn = [log_pass.Part(0, CUT), log_pass.Part(5 * CUT, None)]
+    monkeypatch.setattr(log_pass, "_sample", lambda *_: drawn)
+    half = NewMessage(b"RMQ_SYS_TRANS_HALF_TOPIC", b"h")
+    with Store(written(tmp_path / "s", [*APART, half]), SIZES) as store:
+        at = next(store.queues.open("RMQ_SYS_TRANS_HALF_TOPIC", 0).units(0, 1))[1]
+    named = int(at["physical_offset"][0])
+    assert CUT < named < 5 * CUT
+    commit = NewMessage(b"orders", b"c", sys_flag=int(SysFlag.COMMIT), prepared_transaction_offset=named)
+    root = written(tmp_path / "t", [*APART, half, *APART, commit])
+    assert told(root, "I-047", sample_percent=50) == []
+
+
+@pytest.mark.parametrize("named", [-1, -CUT])
+def test_a_sample_tells_of_a_half_message_in_front_of_the_log(tmp_path: Path, named: int) -> None:
+    """No piece can have it, whether it was drawn or not."""
+    commit = NewMessage(b"orders", b"c", sys_flag=int(SysFlag.COMMIT), prepared_transaction_offset=named)
+    root = written(tmp_path / "s", [*APART, commit])
+    for scope in (dict[str, float](), {"sample_percent": 50}):
+        assert len(told(root, "I-047", **scope)) == 1

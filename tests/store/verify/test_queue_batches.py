@@ -1,0 +1,95 @@
+"""Queues of batches against the log: each field of a unit wrong alone, a unit that is not there, none at all."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mqstore.formats.batch_consume_queue import UNIT, UNIT_BYTES
+from mqstore.store.findings.findings import Finding
+from mqstore.store.search.store import Store
+from mqstore.store.verify.context import Scope
+from mqstore.store.verify.queue_batches import _Counts
+from mqstore.store.verify.run import verify
+
+from ...stores import unpack
+from .mutations.edit import overwrite, read, set_field
+
+
+@pytest.fixture(scope="module", params=["5.1.4-batchcq", "5.3.3-batchcq"])
+def original(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with queues of batches."""
+    return unpack(request.param, tmp_path_factory.mktemp("batches"))
+
+
+@pytest.fixture
+def root(original: Path, tmp_path: Path) -> Path:
+    """A copy, to be changed."""
+    return Path(shutil.copytree(original, tmp_path / "store"))
+
+
+def said(root: Path) -> list[Finding]:
+    """What verify says of batch queues."""
+    with Store(root) as store:
+        found = verify(store, Scope(groups=frozenset({"consume_queue"}))).findings
+    return [finding for finding in found if "batchconsumequeue" in finding.path]
+
+
+def first_file(root: Path) -> Path:
+    return min(path for path in (root / "batchconsumequeue").rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    ("field", "code"),
+    [
+        ("physical_offset", "I-062"),
+        ("size", "I-062"),
+        ("tags_code", "I-065"),
+        ("msg_base_offset", "I-082"),
+        ("batch_size", "I-082"),
+        ("store_time", "I-082"),
+        ("compacted_offset", "I-082"),
+        ("reserved", "I-082"),
+    ],
+)
+def test_each_field(root: Path, field: str, code: str) -> None:
+    """What is said is of that unit, and names the field where the record is the right one."""
+    assert said(root) == []
+    path = first_file(root)
+    value = UNIT.parse(read(path, UNIT_BYTES, UNIT_BYTES))[field]
+    set_field(path, UNIT_BYTES, UNIT, field, value + 3)
+    about = [f for f in said(root) if f.offset == UNIT_BYTES and f.path == str(path)]
+    assert code in {f.code for f in about}
+    if field != "physical_offset":
+        assert any(f"{field} is {value + 3}" in f.message and str(value) in f.message for f in about)
+    if field in ("msg_base_offset", "batch_size"):
+        assert "I-081" in {f.code for f in said(root)}, "units do not follow one another"
+
+
+def test_a_unit_of_zeros_is_no_unit_and_its_message_has_none(root: Path) -> None:
+    path = first_file(root)
+    overwrite(path, UNIT_BYTES, bytes(UNIT_BYTES))
+    codes = {f.code for f in said(root)}
+    assert {"I-061", "I-070"} <= codes
+
+
+def test_a_queue_that_is_missing_is_told_once(root: Path) -> None:
+    directory = first_file(root).parent
+    shutil.rmtree(directory)
+    (finding,) = [f for f in said(root) if f.code == "I-070"]
+    assert finding.path == str(directory) and "is missing" in finding.message
+    assert finding.count > 1
+
+
+def test_numbers_of_messages_wait_until_they_are_asked_for() -> None:
+    """A record without a number is one message; what was handed out is forgotten with the next batch."""
+    counts = _Counts()
+    assert counts.of(np.array([5])).tolist() == [1]
+    counts.add(np.array([10, 20]), np.array([3, 4]))
+    counts.add(np.array([30]), np.array([5]))
+    assert counts.of(np.array([10, 15, 20, 30, 99])).tolist() == [3, 1, 4, 5, 1]
+    counts.add(np.array([40]), np.array([2]))
+    assert counts.of(np.array([10, 40])).tolist() == [1, 2]

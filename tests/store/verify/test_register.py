@@ -1,0 +1,44 @@
+"""Which function checks which invariant: each of the catalogue has one, and a function is called once."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqstore.store.findings.catalogue import GROUPS, catalogue
+from mqstore.store.verify import register
+from mqstore.store.verify.context import VerifyContext
+from mqstore.store.verify.register import CHECKS, Checks, before, checks_of
+from mqstore.store.verify.run import load_checks
+
+
+def one(context: VerifyContext) -> None:
+    del context
+
+
+def other(context: VerifyContext) -> None:
+    del context
+
+
+def test_every_invariant_that_is_checked_is_in_the_catalogue() -> None:
+    load_checks()
+    assert CHECKS.codes <= catalogue().keys()
+    unchecked = {code for code, invariant in catalogue().items() if invariant.unchecked}
+    assert not CHECKS.codes & unchecked
+    seen_elsewhere = catalogue().keys() - CHECKS.codes - unchecked
+    assert not seen_elsewhere, "neither checked nor said to be unchecked"
+
+
+def test_a_function_of_several_codes_is_called_once_in_the_order_of_the_codes() -> None:
+    moment = {"I-092": other, "I-091": one, "I-090": other}
+    assert checks_of(moment, frozenset({"index"})) == [other, one]
+    assert checks_of(moment, frozenset({"layout"})) == []
+    assert checks_of(moment, frozenset(GROUPS)) == [other, one]
+
+
+def test_two_functions_for_one_code_are_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(register, "CHECKS", Checks(*({} for _ in Checks._fields)))
+    assert before("I-090", "I-091")(one) is one
+    with pytest.raises(ValueError, match="I-091 is checked twice"):
+        before("I-091")(other)
+    assert register.CHECKS.codes == {"I-090", "I-091"}
+    assert register.CHECKS.before["I-091"] is one

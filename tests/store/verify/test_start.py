@@ -1,0 +1,87 @@
+"""What a start would do as findings, and when nobody predicts one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.disk.layout import Layout
+from mqstore.store.search.store import Store
+from mqstore.store.verify.context import Scope, VerifyContext
+from mqstore.store.verify.start import GROUP, cut_off, predict, refused_by_config, start_beside, why_not
+
+from ...stores import unpack
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sound store."""
+    return unpack("5.3.3-clean", tmp_path_factory.mktemp("start"))
+
+
+@pytest.mark.parametrize(
+    ("session", "barrier", "told"),
+    [
+        ("", False, []),
+        ("s1", False, ["session s1 was cut off"]),
+        ("s1", True, ["session s1 was cut off"]),
+        ("", True, ["a start barrier is left, which keeps brokers from loading"]),
+    ],
+)
+def test_a_change_that_is_not_over_is_told_once(session: str, barrier: bool, told: list[str]) -> None:
+    found = list(cut_off("/s", session, barrier))
+    assert [finding.message for finding in found] == told
+    assert {finding.code for finding in found} <= {"I-185"}
+
+
+@pytest.mark.parametrize(
+    ("scope", "reason"),
+    [
+        (Scope(), None),
+        (Scope(groups=frozenset({"start"})), None),
+        (Scope(quick=True), "--quick"),
+        (Scope(topic="t"), "--topic"),
+        (Scope(since_ms=0), "--since"),
+        (Scope(sample_percent=10), "--sample"),
+        (Scope(max_duration_s=60), "--max-duration"),
+    ],
+)
+def test_a_run_over_a_part_predicts_nothing(scope: Scope, reason: str | None, root: Path) -> None:
+    with Store(root) as store:
+        context = VerifyContext(store, scope)
+        assert why_not(context) == reason
+        with start_beside(context, frozenset({GROUP})):
+            found = context.start()
+        assert (found.why_not == "") is (reason is None)
+        assert bool(found.facts) is (reason is None)
+        in_use = VerifyContext(store, scope, changing=True)
+        assert why_not(in_use) == ""
+
+
+def test_nothing_is_predicted_for_other_groups(root: Path) -> None:
+    with Store(root) as store:
+        context = VerifyContext(store, Scope())
+        with start_beside(context, frozenset({"layout"})):
+            assert context.start().facts == ()
+
+
+def test_a_start_that_loses_messages(root: Path, tmp_path: Path) -> None:
+    """A sound store starts without a finding; of one that lost log what is lost is told with its number."""
+    assert predict(Layout.open(root), None, None).findings == []
+    killed = Layout.open(unpack("4.9.7-killed-hole", tmp_path))
+    found = predict(killed, None, None)
+    assert found.why_not == "" and found.findings
+    assert {finding.code for finding in found.findings} <= {f"I-{code}" for code in range(180, 189)}
+    for finding in found.findings:
+        if finding.code in {"I-181", "I-182"}:
+            assert f"{finding.count:,} message" in finding.message
+
+
+def test_a_configuration_that_keeps_a_broker_from_a_start(root: Path, tmp_path: Path) -> None:
+    assert list(refused_by_config(Layout.open(root), None)) == []
+    spoiled = unpack("5.3.3-clean", tmp_path)
+    for path in (spoiled / "config").glob("topics.json*"):
+        path.write_text("{", "utf-8")
+    (finding,) = refused_by_config(Layout.open(spoiled), None)
+    assert finding.code == "I-180" and "would not start" in finding.message
