@@ -17,14 +17,14 @@ import numpy.typing as npt
 
 from ..formats import log_part
 from ..formats.derive import dtype_of
-from ..formats.derive.ragged import Ints
+from ..formats.derive.ragged import Ints, Structs
 from ..store.disk.byte_reader import fill, opened
 from ..store.disk.files import Files, write_new
 from ..store.errors import Unreadable, from_os_error
 
 ROW, ITEM = dtype_of(log_part.ROW), dtype_of(log_part.ITEM)
 
-Rows = npt.NDArray[np.void]
+Rows = Structs
 """Of ROW or ITEM."""
 
 

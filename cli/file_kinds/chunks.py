@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     from construct import Construct
 
+    from ...formats.derive.ragged import Structs
     from ...store.inspect.recognise import Recognised
     from ..options import Common
 
@@ -45,7 +44,7 @@ class Units:
 
     record_type: str
     schema: Construct[Any, Any]
-    array: npt.NDArray[np.void]
+    array: Structs
     number_name: str
     numbers: list[int]
     positions: Iterable[int]

@@ -12,9 +12,7 @@ from .one_file import lacking
 from .queues import beside, ends, queue_files
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
+    from ...formats.derive.ragged import Structs
     from ...store.disk.file_queue import MappedFileQueue
     from ...store.inspect.recognise import Recognised
     from ...store.queues.ext import ExtUnit
@@ -56,8 +54,8 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 
 def _parts(
-    first: int, units: npt.NDArray[np.void], ext: MappedFileQueue | None
-) -> Iterator[tuple[int, npt.NDArray[np.void], Mapping[int, ExtUnit] | None]]:
+    first: int, units: Structs, ext: MappedFileQueue | None
+) -> Iterator[tuple[int, Structs, Mapping[int, ExtUnit] | None]]:
     """(number, units, ext units by address): a window, in small parts where it has addresses."""
     import numpy as np
 

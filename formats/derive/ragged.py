@@ -13,6 +13,8 @@ from .. import kernel
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+#: A structured array: rows of a fixed-size schema.
+Structs = npt.NDArray[np.void]
 
 #: Largest block of the two-block copy; strings of twice as much go one by one, which is quicker.
 _BLOCK_MAX = 1024

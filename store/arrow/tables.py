@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from ...formats.consume_queue import UNIT
 from ...formats.derive import columns_of
+from ...formats.derive.ragged import Structs
 from ...formats.index_file import ITEM
 from ...formats.timer_log import UNIT as TIMER_UNIT
 from ..counted import counted
@@ -292,7 +292,7 @@ def _queues(layout: Layout) -> Iterator[ConsumeQueues]:
         yield queues
 
 
-def _values(topic: str, queue_id: int, first: int, units: npt.NDArray[np.void]) -> Values:
+def _values(topic: str, queue_id: int, first: int, units: Structs) -> Values:
     names = units.dtype.names or ()
     invalid = ~is_valid(units)
     state = np.where(invalid, _INVALID, _PRE_FILL)

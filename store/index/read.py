@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from ...formats.derive.ragged import Flags, Ints
+    from ...formats.derive.ragged import Flags, Ints, Structs
 
 
 _NEWEST = 64
@@ -180,7 +180,7 @@ class IndexFile:
         at = items_offset(self.slots) + number * ITEM_BYTES
         return tuple_of(Item, ITEM, self._read(at, ITEM_BYTES))
 
-    def columns(self, first: int = 1) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
+    def columns(self, first: int = 1) -> Iterator[tuple[int, Structs]]:
         """Items `first` … last as (number of the first, structured array of ITEM), in windows.
 
         Items that cannot be read are left out, and noted. Raises UnreadableRange where nobody notes.

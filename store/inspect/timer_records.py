@@ -18,11 +18,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats import message_properties as names
 from ...formats.derive import dtype_of
-from ...formats.derive.ragged import Flags, Ints, Ragged
+from ...formats.derive.ragged import Flags, Ints, Ragged, Structs
 from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import Items
 from ...formats.timer_log import MAGIC_DELETE, MAGIC_ROLL, UNIT, UNIT_BYTES
@@ -416,7 +415,7 @@ class Wheel:
     time_ms: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     last_pos: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
-    def add(self, numbers: Ints, slots: npt.NDArray[np.void]) -> None:
+    def add(self, numbers: Ints, slots: Structs) -> None:
         """Take the slots that are read from read_ms on, in this round of the wheel or a later one."""
         times = slots["time"].astype(np.int64)
         used = is_in_place(numbers, times) & (times >= self.ticks.of(self.read_ms))

@@ -22,12 +22,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.commit_log import DLEDGER, HEAD_BYTES, PLAIN, POSITION_BYTES, Frame
 from ...formats.derive import Ragged, decode, dtype_of
 from ...formats.derive.program import Noting
-from ...formats.derive.ragged import Flags, Ints
+from ...formats.derive.ragged import Flags, Ints, Structs
 from ...formats.dledger import HEADER_BYTES, MAGIC_CONFIG_CHANGE, MAGIC_ENTRY
 from ...formats.dledger_index import UNIT, UNIT_BYTES
 from ...formats.message import MESSAGE
@@ -327,7 +326,7 @@ class IndexUnits(NamedTuple):
     """Units that were written: their numbers int64[n] and a structured array of UNIT."""
 
     number: Ints
-    units: npt.NDArray[np.void]
+    units: Structs
 
 
 def index_units(files: MappedFileQueue, start: int = 0) -> Iterator[IndexUnits]:

@@ -16,8 +16,8 @@ from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from ...formats.derive.ragged import Structs
 from ...formats.quick import UNIT_BYTES
 from ..broker.system_topics import is_system_group
 from ..disk.file_queue import MappedFileQueue
@@ -316,7 +316,7 @@ def _unread_batches(layout: Layout, topic: str, queue_id: int, starts: list[int]
         return {start: Unread(size, time) for start, size, time in found}
 
 
-def _bytes_from(windows: Iterable[tuple[int, npt.NDArray[np.void]]], starts: list[int]) -> list[int]:
+def _bytes_from(windows: Iterable[tuple[int, Structs]], starts: list[int]) -> list[int]:
     """Bytes of the records of all units from each of `starts` on, which are sorted."""
     totals = np.zeros(len(starts), np.int64)
     for first, units in windows:

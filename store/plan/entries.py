@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.commit_log import DLEDGER
 from ...formats.derive import dtype_of
-from ...formats.derive.ragged import Bytes, Flags, Ints, overlapping
+from ...formats.derive.ragged import Bytes, Flags, Ints, Structs, overlapping
 from ...formats.dledger import BLANK, HEAD, HEADER_BYTES, MAGIC_BLANK, MAGIC_ENTRY
 from ...formats.dledger_index import FILE_BYTES, UNIT_BYTES
 from ...formats.message_properties import ends_with_crc
@@ -130,7 +129,7 @@ class EntryFinder(LogObserver):
         self._before, self._time = Side(int(numbers[-1]), int(terms[-1])), int(times[-1])
         self.end = batch.end
 
-    def _put_right(self, batch: Batch, heads: npt.NDArray[np.void], expected: int) -> tuple[Ints, Ints]:
+    def _put_right(self, batch: Batch, heads: Structs, expected: int) -> tuple[Ints, Ints]:
         """Number and term that each entry should have; notes those that have others.
 
         expected: the number of the first, where the entry before it is known, else 0 or less.
@@ -197,7 +196,7 @@ def _rising(term: Ints, before: int) -> Ints:
     return found
 
 
-def _heads(batch: Batch) -> npt.NDArray[np.void]:
+def _heads(batch: Batch) -> Structs:
     """The heads of the entries around the records of a batch."""
     starts = batch.columns.starts - DLEDGER.payload
     return overlapping(batch.columns.ragged("body").buffer, _HEAD)[starts]
@@ -379,7 +378,7 @@ Places = list[tuple[int, int]]
 """Position and size of entries."""
 
 
-def _by_units(gap: EntryGap, units: npt.NDArray[np.void], first: int, count: int) -> Places | None:
+def _by_units(gap: EntryGap, units: Structs, first: int, count: int) -> Places | None:
     """The entries as the index has them, None where it has not all of them."""
     if count < 0 or len(units) < count:
         return None
@@ -525,7 +524,7 @@ class _IndexFixer:
             else:
                 self._there.add(entry.name)
 
-    def compare(self, wanted: npt.NDArray[np.void], there: npt.NDArray[np.void]) -> None:
+    def compare(self, wanted: Structs, there: Structs) -> None:
         """Write the range of units that are not as they should be."""
         same = np.zeros(len(wanted), np.bool_)
         same[: len(there)] = there == wanted[: len(there)]

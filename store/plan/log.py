@@ -27,10 +27,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.blank import BLANK, MAGIC_BLANK
-from ...formats.derive.ragged import Ints
+from ...formats.derive.ragged import Ints, Structs
 from ...formats.message import TRANSACTION_MASK, SysFlag
 from ..audit.messages import LogObserver, Messages
 from ..audit.queues import QueueAudit
@@ -290,7 +289,7 @@ def named_messages(snapshot: Snapshot) -> Iterator[Messages]:
                 yield _messages(queue, first + used, units[used])
 
 
-def _messages(queue: QueueId, offsets: Ints, units: npt.NDArray[np.void]) -> Messages:
+def _messages(queue: QueueId, offsets: Ints, units: Structs) -> Messages:
     positions, sizes, tags = (units[name].astype(np.int64) for name in ("physical_offset", "size", "tags_code"))
     nothing = np.zeros(len(offsets), np.bool_)
     times = np.zeros(len(offsets), np.int64)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ...formats.consume_queue import PRE_FILL, UNIT, UNIT_BYTES
 from ...formats.derive import Columns, dtype_of
-from ...formats.derive.ragged import Flags, Ints
+from ...formats.derive.ragged import Flags, Ints, Structs
 from ...formats.hashing import java_string
 from ..broker.dispatch import Dispatched
 from ..broker.snapshot import Entry, QueueId, Snapshot, can_have_files
@@ -31,7 +31,7 @@ from ..columns import Dictionary, dictionary
 from ..disk.byte_reader import Unread, noted_of
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, is_zero
 
-Units = npt.NDArray[np.void]
+Units = Structs
 UNIT_DTYPE = dtype_of(UNIT)
 UNITS_AT_ONCE = 4096
 WINDOW_UNITS = 1 << 16

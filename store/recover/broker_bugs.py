@@ -21,11 +21,10 @@ from pkgutil import get_data
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.consume_queue import PRE_FILL
 from ...formats.derive import dtype_of
-from ...formats.derive.ragged import Flags, Ints
+from ...formats.derive.ragged import Flags, Ints, Structs
 from ...formats.message_properties import TIMER_DEL_UNIQKEY, TIMER_OUT_MS, parse
 from ...formats.timer_log import UNIT, UNIT_BYTES
 from ..audit.messages import HIDDEN, Share, Tally
@@ -329,7 +328,7 @@ def _queue_offsets(queue: StartedQueue, places: Ints) -> Ints:
     return found
 
 
-def _units(queue: StartedQueue, begin: int) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
+def _units(queue: StartedQueue, begin: int) -> Iterator[tuple[int, Structs]]:
     """(queue offset, units) from `begin` on, in windows."""
     for first in range(begin, queue.max_offset, _AT_ONCE):
         count = min(_AT_ONCE, queue.max_offset - first)

@@ -17,10 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.derive import dtype_of
-from ...formats.derive.ragged import Bytes, Ints
+from ...formats.derive.ragged import Bytes, Ints, Structs
 from ...formats.message_properties import TIMER_OUT_MS
 from ...formats.timer_check import PAGE_BYTES
 from ...formats.timer_log import BLANK_BYTES, UNIT_BYTES
@@ -91,7 +90,7 @@ class PredictedTimer(TimerFiles):
             return 0
         return len(self.content(path))
 
-    def read_wheel(self) -> Iterator[tuple[Ints, npt.NDArray[np.void]]]:
+    def read_wheel(self) -> Iterator[tuple[Ints, Structs]]:
         """(numbers, slots) of the wheel."""
         content = self.content(str(self.wheel_path))
         slots = (content.sparse() if isinstance(content, FileBytes) else content).view(dtype_of(SLOT))
@@ -315,7 +314,7 @@ def _wheel(files: TimerFiles, scene: VerifyContext, linked: dict[int, int]) -> I
     linked |= dict(zip(chained.position[other].tolist(), before, strict=True))
 
 
-def _slots(tick: Ints, order: ByTick, entries: TimerEntries) -> npt.NDArray[np.void]:
+def _slots(tick: Ints, order: ByTick, entries: TimerEntries) -> Structs:
     """A slot for each tick of entries that are in order of their ticks."""
     begins = np.flatnonzero(order.first)
     new = np.zeros(len(begins), dtype_of(SLOT))
@@ -351,7 +350,7 @@ def _write(
     files: TimerFiles,
     path: str,
     offsets: Ints,
-    values: npt.NDArray[np.void],
+    values: Structs,
     reason: str,
     code: str,
 ) -> Iterator[Edit]:

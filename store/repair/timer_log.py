@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.blank import MAGIC_BLANK
 from ...formats.derive import dtype_of
-from ...formats.derive.ragged import Flags, Ints
+from ...formats.derive.ragged import Flags, Ints, Structs
 from ...formats.timer_log import (
     BLANK,
     BLANK_BYTES,
@@ -36,7 +35,6 @@ from ..timer.read import ByTick, TimerEntries, due_ms, is_entry
 from ..verify.context import Records, VerifyContext
 from ..verify.timer_log import TimerColumns, TimerFiles, TimerLog, note_timer_records, timer_columns
 
-Array = npt.NDArray[np.void]
 _NONE = -1
 _UNIT = dtype_of(UNIT)
 _AT_ONCE = 1 << 10
@@ -51,7 +49,7 @@ class RepairedEntries(NamedTuple):
     """n entries as they are to be, in log order. units: their bytes. changed: bool[n]."""
 
     position: Ints
-    units: Array
+    units: Structs
     changed: Flags
 
     @property
@@ -100,7 +98,7 @@ def repaired_entries(files: TimerFiles, records: TimerColumns) -> RepairedEntrie
     return RepairedEntries(position, fresh, changed)
 
 
-def _places(files: TimerFiles) -> tuple[Ints, Array]:
+def _places(files: TimerFiles) -> tuple[Ints, Structs]:
     """Where entries lie, or have to lie: (position, unit)[n], the damaged ones too."""
     log = files.log
     places = [log.entries.position]
@@ -125,7 +123,7 @@ def _places(files: TimerFiles) -> tuple[Ints, Array]:
     return position, found
 
 
-def _rows(units: Array, whole: Flags, records: TimerColumns, complete: bool) -> Ints:
+def _rows(units: Structs, whole: Flags, records: TimerColumns, complete: bool) -> Ints:
     """The record that each entry is about, _NONE for those that nothing tells.
 
     Where another record took the place of the one that an entry names, the entry stays.
@@ -147,7 +145,7 @@ def _rows(units: Array, whole: Flags, records: TimerColumns, complete: bool) -> 
     return found
 
 
-def _named(units: Array, records: TimerColumns) -> Ints:
+def _named(units: Structs, records: TimerColumns) -> Ints:
     """The record at the place that an entry names, if more of the entry agrees with it."""
     row, known = records.at(units["offset_py"].astype(np.int64))
     row = np.where(known & (units["size"] == UNIT_BYTES), row, _NONE)
@@ -155,7 +153,7 @@ def _named(units: Array, records: TimerColumns) -> Ints:
     return found
 
 
-def _agreeing(units: Array, records: TimerColumns, row: Ints) -> Ints:
+def _agreeing(units: Structs, records: TimerColumns, row: Ints) -> Ints:
     """How many of size, topic, time and kind of an entry are those of a record."""
     if not len(records.position):
         return np.zeros(len(row), np.int64)
@@ -201,7 +199,7 @@ def _between(offset: Ints, complete: bool) -> tuple[Ints, Flags]:
     return offset, sure
 
 
-def _put_right(units: Array, whole: Flags, row: Ints, files: TimerFiles, records: TimerColumns) -> None:
+def _put_right(units: Structs, whole: Flags, row: Ints, files: TimerFiles, records: TimerColumns) -> None:
     """Let entries say what their records do; their time of writing stays where that can be.
 
     Of an entry whose record has no time that fits, `row` becomes _NONE.
@@ -236,7 +234,7 @@ def _put_right(units: Array, whole: Flags, row: Ints, files: TimerFiles, records
     units["hash_code_of_real_topic"][known] = records.topic_hash[row[known]]
 
 
-def _written_between(units: Array, trusted: Flags) -> tuple[Ints, Ints]:
+def _written_between(units: Structs, trusted: Flags) -> tuple[Ints, Ints]:
     """When the trusted entries before and behind each one were written, ms; _NONE without one."""
     written = np.concatenate([[_NONE], units["curr_write_time"].astype(np.int64), [_NONE]])
     count = len(units)
@@ -246,7 +244,7 @@ def _written_between(units: Array, trusted: Flags) -> tuple[Ints, Ints]:
     return written[before], written[behind]
 
 
-def _link(position: Ints, units: Array, changed: Flags, files: TimerFiles) -> None:
+def _link(position: Ints, units: Structs, changed: Flags, files: TimerFiles) -> None:
     """Let what was changed, and what names no older entry, name the one before it in its tick."""
     order = ByTick.of(due_ms(units) // files.ticks.precision_ms, position)
     before = np.empty(len(position), np.int64)
@@ -257,7 +255,7 @@ def _link(position: Ints, units: Array, changed: Flags, files: TimerFiles) -> No
     units["prev_pos"][wrong] = before[wrong]
 
 
-def _bytes_differ(one: Array, other: Array) -> Flags:
+def _bytes_differ(one: Structs, other: Structs) -> Flags:
     found: Flags = (
         one.view(np.uint8).reshape(len(one), UNIT_BYTES) != other.view(np.uint8).reshape(len(one), UNIT_BYTES)
     ).any(axis=1)

@@ -17,11 +17,10 @@ from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.commit_log import DLEDGER
 from ...formats.derive import Columns, dtype_of
-from ...formats.derive.ragged import Bytes, Ints, overlapping
+from ...formats.derive.ragged import Bytes, Ints, Structs, overlapping
 from ...formats.dledger import BLANK, HEAD, HEADER_BYTES, MAGIC_BLANK, MAGIC_ENTRY
 from ...formats.dledger_index import FILE_BYTES, UNIT, UNIT_BYTES
 from ..broker.load_rules import BodyCheck, LoadedFile, Refusal, check, truncate
@@ -51,7 +50,7 @@ class Entries(NamedTuple):
 
     file_start: int
     starts: Ints
-    heads: npt.NDArray[np.void]
+    heads: Structs
     buffer: Bytes
     #: Byte of the file where `buffer` begins.
     offset: int
@@ -79,7 +78,7 @@ class IndexFile:
                 return Refusal("dledger-index-length", f"{_EXITS}: {what}", entry.path)
         return None
 
-    def units(self, first: int, count: int) -> npt.NDArray[np.void]:
+    def units(self, first: int, count: int) -> Structs:
         """Units from number `first` on; fewer where the files end, none of files that are not loaded."""
         count = 0 if self.refusal else count
         data = self._queue.read(first * UNIT_BYTES, count * UNIT_BYTES) if count > 0 else b""
@@ -245,7 +244,7 @@ def _follows(part: Entries, last: int, term: int) -> tuple[int, str]:
     return row, next(text for holds, text in tests if not holds[row])
 
 
-def units_of(heads: npt.NDArray[np.void], positions: Ints) -> npt.NDArray[np.void]:
+def units_of(heads: Structs, positions: Ints) -> Structs:
     """The index units of entries at `positions`."""
     units = np.zeros(len(heads), _UNIT)
     for name in ("magic", "size", "index", "term"):

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.derive import dtype_of
-from ...formats.derive.ragged import Flags, Ints
+from ...formats.derive.ragged import Flags, Ints, Structs
 from ...formats.tiered_index import (
     HEAD,
     HEADER,
@@ -167,7 +166,7 @@ class Items(NamedTuple):
     """Items that were written: their numbers int64[n], ITEM[n], whether its slot leads to each."""
 
     number: Ints
-    items: npt.NDArray[np.void]
+    items: Structs
     linked: Flags
 
 

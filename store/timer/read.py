@@ -16,11 +16,10 @@ from itertools import pairwise
 from typing import NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.blank import MAGIC_BLANK
 from ...formats.derive import dtype_of
-from ...formats.derive.ragged import Flags, Ints
+from ...formats.derive.ragged import Flags, Ints, Structs
 from ...formats.timer_log import (
     BLANK,
     BLANK_BYTES,
@@ -46,7 +45,7 @@ class TimerUnits(NamedTuple):
     """Units in a row: stream positions int64[n] and a structured array of `timer_log.UNIT`."""
 
     position: Ints
-    units: npt.NDArray[np.void]
+    units: Structs
 
 
 class TimerRange(NamedTuple):
@@ -151,7 +150,7 @@ class WheelSlots(NamedTuple):
     """Slots that were used: their numbers int64[n] and a structured array of `timer_wheel.SLOT`."""
 
     number: Ints
-    slots: npt.NDArray[np.void]
+    slots: Structs
 
 
 def _next_used(descriptor: int, slot: int) -> int:
@@ -229,7 +228,6 @@ def _slots(data: bytes | bytearray, first: int, unused: bool) -> WheelSlots:
     return WheelSlots(numbers[keep], slots[keep])
 
 
-Array = npt.NDArray[np.void]
 NO_NUMBER = -1
 """A property that is absent or no number of at most 18 digits."""
 NOWHERE = -1
@@ -238,14 +236,14 @@ CUT = -2
 """Where a link leads to that names a place at which no entry begins."""
 
 
-def is_entry(units: Array) -> Flags:
+def is_entry(units: Structs) -> Flags:
     """bool[n]: a broker takes the unit for an entry."""
     found: Flags = (units["size"] == UNIT_BYTES) & (units["magic"] >= 0)
     found &= units["magic"] <= MAGIC_MAX
     return found
 
 
-def due_ms(units: Array) -> Ints:
+def due_ms(units: Structs) -> Ints:
     """int64[n]: when the tick of each entry is due."""
     found: Ints = units["curr_write_time"].astype(np.int64) + units["delayed_time"]
     return found
@@ -270,7 +268,7 @@ class TimerEntries(Rows):
     reserved: Ints
 
     @classmethod
-    def of(cls, position: Ints, units: Array) -> Self:
+    def of(cls, position: Ints, units: Structs) -> Self:
         """Of units at their stream positions."""
         rest = ("offset_py", "size_py", "magic", "hash_code_of_real_topic", "reserved")
         columns = (units["prev_pos"], due_ms(units), *(units[name] for name in rest))

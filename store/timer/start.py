@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.blank import MAGIC_BLANK
 from ...formats.derive import dtype_of
-from ...formats.derive.ragged import Bytes, Ints
+from ...formats.derive.ragged import Bytes, Ints, Structs
 from ...formats.timer_log import BLANK, BLANK_BYTES, MAGIC_BLANK_SIGNED, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
 from ..broker.load_rules import Loaded, LoadedFile, Refusal, load_files, truncate
@@ -42,7 +41,6 @@ from ..queues.units import is_valid, is_whole_file
 from .read import due_ms, is_entry, wheel_at_rest
 from .wheel import Ticks
 
-Array = npt.NDArray[np.void]
 QUEUE = QueueId(TIMER_TOPIC, 0)
 _UNIT = dtype_of(UNIT)
 _SLOT = dtype_of(SLOT)
@@ -63,7 +61,7 @@ class TimerState:
     files: list[LoadedFile]
     file_bytes: int
     check: TimerCheck
-    wheel: Array
+    wheel: Structs
     ticks: Ticks
     log_end: int = 0
     queue_offset: int = 0
@@ -131,7 +129,7 @@ def entries_end(data: Bytes) -> int:
     return _entries(data, check=True).end
 
 
-def rebuilt_wheel(snapshot: Snapshot) -> Array:
+def rebuilt_wheel(snapshot: Snapshot) -> Structs:
     """A wheel that names all entries of the log; `num` is left at 0. Raises Unreadable."""
     size = snapshot.timer_file_bytes
     files = [LoadedFile(int(entry.name), size, entry) for entry in snapshot.timer_log]
@@ -141,7 +139,7 @@ def rebuilt_wheel(snapshot: Snapshot) -> Array:
     return state.wheel
 
 
-def _wheel(layout: Layout) -> Array:
+def _wheel(layout: Layout) -> Structs:
     """The slots of a wheel; what is changed in them stays in memory. Raises Unreadable."""
     wheel = np.zeros(SLOTS, _SLOT)
     with refusing():

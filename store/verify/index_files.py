@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats import kernel
-from ...formats.derive.ragged import Flags, Ints
+from ...formats.derive.ragged import Flags, Ints, Structs
 from ...formats.index_file import (
     HEADER_BYTES,
     ITEM_BYTES,
@@ -228,7 +228,7 @@ class _Chains:
         if self._settled:
             self._slots()
 
-    def _window(self, first: int, items: npt.NDArray[np.void]) -> None:
+    def _window(self, first: int, items: Structs) -> None:
         hashes = items["key_hash"].astype(np.int32)
         previous = items["previous"].astype(np.int32)
         follow = 0

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 
 import numpy as np
-import numpy.typing as npt
 
-from ...formats.derive.ragged import Flags, Ints
+from ...formats.derive.ragged import Flags, Ints, Structs
 from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import Dispatching
 from ..columns import Rows
@@ -64,7 +63,7 @@ class ItemCursor:
         self._number = number
         self._base_ms = -1 if base_ms is None else max(0, base_ms)
         self._behind = first
-        self._windows: Iterator[tuple[int, npt.NDArray[np.void]]] | None = file.columns(first)
+        self._windows: Iterator[tuple[int, Structs]] | None = file.columns(first)
         #: The least position in the first window, once that has been looked at.
         self._least: int | None = None
         self._held = Picked.concat([])
@@ -158,7 +157,7 @@ class ItemCursor:
         self._rising = rising
         self._held = Picked.concat([self._held, window]) if len(self._held) else window
 
-    def _picked(self, first: int, items: npt.NDArray[np.void]) -> Picked:
+    def _picked(self, first: int, items: Structs) -> Picked:
         """Items of the file from the number `first` on."""
         count = len(items)
         base = np.full(count, max(0, self.file.header.begin_timestamp), np.int64)

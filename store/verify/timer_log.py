@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats import message_properties as names
-from ...formats.derive.ragged import Bytes, Flags, Ints, Ragged
+from ...formats.derive.ragged import Bytes, Flags, Ints, Ragged, Structs
 from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import Items
 from ...formats.timer_log import MAGIC_MAX, UNIT, UNIT_BYTES
@@ -230,7 +230,7 @@ class TimerFiles:
             need_whole([os.fspath(self.wheel_path)])
         return Slots.concat(parts)
 
-    def read_wheel(self) -> Iterable[tuple[Ints, npt.NDArray[np.void]]]:
+    def read_wheel(self) -> Iterable[tuple[Ints, Structs]]:
         """(numbers, slots) of the wheel, in windows. Raises Unreadable."""
         return timer_wheel(self.wheel_path) if self._live else wheel_at_rest(self._layout)
 
