@@ -34,8 +34,8 @@ from mqstore.store.errors import InvalidInput, Refused
 from mqstore.store.output.stage import Stage
 
 from ..cli.json_schema import errors
+from ..store.arrow.test_log_rows import rows, walk
 from ..stores import unpack
-from .test_log_rows import rows, walk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

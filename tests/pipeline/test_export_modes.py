@@ -32,9 +32,9 @@ from mqstore.store.disk.files import Files
 from mqstore.store.errors import NoSpace, Refused, Unreadable
 
 from ..memory import tmp_path
+from ..store.arrow.test_log_rows import rows
 from ..store.put.faults import CountingFiles, FailingFiles, Killed, KilledFiles
 from ..stores import unpack
-from .test_log_rows import rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

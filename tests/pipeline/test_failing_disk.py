@@ -19,8 +19,8 @@ from mqstore.store.search.log_search import selected
 from mqstore.store.search.store import Store
 
 from ..failing_disk import fail_here
+from ..store.arrow.test_log_rows import ask_of, damage, rows
 from ..stores import unpack
-from .test_log_rows import ask_of, damage, rows
 
 PAGE = 4096
 

@@ -24,8 +24,8 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, Missing, Unreadable
 from mqstore.store.verify.verdict import Verdict
 
+from ..store.arrow.test_log_rows import ask_of, damage, rows
 from ..stores import unpack
-from .test_log_rows import ask_of, damage, rows
 from .test_verify import in_tasks
 
 FIELDS = "position,topic,queue_id,queue_offset,body"

@@ -10,8 +10,8 @@ import pytest
 from mqstore.pipeline.failures import failure_of
 from mqstore.store.errors import InvalidInput
 
+from ..store.arrow.test_log_rows import ask_of, rows
 from ..stores import unpack
-from .test_log_rows import ask_of, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ from mqstore.store.session.apply import apply
 from ... import recovery_cases
 from ...recovery_cases import CONFIG
 from ...slices import rng, share
-from ..plan.test_plans import Unflushed
+from ..plan.test_plan import Unflushed
 
 BASES = ("4.3.1-halt-1", "4.9.7-halt-2", "5.3.3-halt-1", "5.5.0-halt-2", "5.3.3-clean-2")
 

@@ -15,8 +15,8 @@ from mqstore.store.disk.files import Files
 from mqstore.store.errors import Corrupted, InUse, InvalidInput, Refused
 from mqstore.store.output.stage import Stage, publish_job
 
-from ..store.arrow.test_rows_again import table_of
-from ..store.put.faults import CountingFiles, Killed, KilledFiles
+from ...store.arrow.test_log_rows_again import table_of
+from ...store.put.faults import CountingFiles, Killed, KilledFiles
 
 OPTIONS = {
     "broker_config": '{"mappedFileSizeCommitLog": "65536", "messageIndexEnable": "false"}',

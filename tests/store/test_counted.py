@@ -11,7 +11,7 @@ import pytest
 
 from mqstore.store.counted import counted
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PACKAGES = ("store", "pipeline", "cli")
 
 THINGS = (

@@ -24,7 +24,7 @@ from mqstore.store.search import follow
 from mqstore.store.search.log_search import DamageWarning
 from mqstore.store.search.store import Store
 
-from ..stores import unpack
+from ...stores import unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,8 +24,8 @@ from mqstore.store.queues.references import commit_log_of
 from mqstore.store.search.log_search import DamageWarning
 from mqstore.store.search.selection import TimeRange
 
-from ..slices import pick
-from ..stores import NAMES, unpack
+from ...slices import pick
+from ...stores import NAMES, unpack
 
 DAMAGED = ("4.9.7-killed-page", "4.9.7-killed-bit", "4.9.7-killed-torn", "4.9.7-killed-hole")
 FAST = (*DAMAGED, "4.9.7-multipath", "5.3.3-dledger", "5.3.3-v2", "5.3.3-killed-page-restarted")
