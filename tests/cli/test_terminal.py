@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 import unicodedata
 from pathlib import Path
@@ -13,8 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.cli import json_text
-from mqstore.cli.exit_codes import ExitCode
 from mqstore.cli.terminal import (
     colour_wanted,
     escape,
@@ -22,7 +19,6 @@ from mqstore.cli.terminal import (
     paint,
     time_text,
 )
-from mqstore.cli.terminal_page import on_terminal
 from mqstore.store.counted import bytes_text
 from mqstore.store.output.escaped import DANGEROUS
 
@@ -61,30 +57,6 @@ def test_letters_of_all_languages_stay(text: str) -> None:
 def test_escape_lines_keeps_line_ends_only() -> None:
     """For text of ours with foreign text in it."""
     assert escape_lines("a\nb\r\x1b[0m\tc") == "a\nb\\r\\x1b[0m\\tc"
-
-
-@given(st.dictionaries(ANY_TEXT, st.one_of(ANY_TEXT, st.lists(ANY_TEXT), st.integers())))
-def test_json_is_the_same_data_and_safe(value: dict[str, object]) -> None:
-    """Escapes of JSON lose nothing; not even halves of surrogate pairs of a file name."""
-    for text in (json_text.dumps(value), " ".join(json_text.lines_wide(value)).replace("\n", " ")):
-        assert re.search(DANGEROUS, text) is None
-        assert json.loads(text) == _joined(value)
-        text.encode()
-
-
-def test_a_long_object_is_written_some_lines_at_a_time() -> None:
-    """The lines are those of the whole, also where a line has what steers a terminal."""
-    value = {str(number): ["a", number, "b\u202e\x7f"] for number in range(20_000)}
-    parts = list(json_text.lines_wide(value))
-    assert len(parts) > 2
-    assert "\n".join(parts) == json.dumps(value, ensure_ascii=False, indent=2).translate(
-        {0x202E: "\\u202e", 0x7F: "\\u007f"}
-    )
-
-
-def _joined(value: dict[str, object]) -> object:
-    """What any JSON reader makes of it: two halves side by side become one character."""
-    return json.loads(json.dumps(value))
 
 
 def test_paint_escapes_and_colours() -> None:
@@ -126,31 +98,6 @@ def test_sizes_for_people() -> None:
 
 
 COLOURS = re.compile(r"\x1b\[\d+m")
-PAGE = "s: Do not start: x\n\nFatal:\n  I-001  a: Fatal:\n\nWarning:\n  I-002  b\n\nWhat now: look\n  c"
-
-
-@pytest.mark.parametrize(("code", "style"), [(ExitCode.DONE, 32), (ExitCode.UNCLEAN, 33), (ExitCode.NO, 31)])
-def test_verdict_and_severities_have_colour(code: ExitCode, style: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside their words: without colours the page is the same."""
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("LINES", "40")
-    shown = on_terminal(PAGE, code, colour=True)
-    assert COLOURS.sub("", shown) == PAGE == on_terminal(PAGE, code, colour=False)
-    lines = shown.split("\n")
-    assert lines[0] == f"\x1b[{style}ms: Do not start: x\x1b[0m"
-    assert (lines[2], lines[5]) == ("\x1b[31mFatal:\x1b[0m", "\x1b[33mWarning:\x1b[0m")
-    assert lines[3] == "  I-001  a: Fatal:" and lines[8].startswith("\x1b[1m")
-
-
-@pytest.mark.parametrize(("columns", "rows", "twice"), [(80, 11, False), (80, 10, True), (9, 12, True)])
-def test_of_a_long_page_the_verdict_is_last_too(
-    columns: int, rows: int, twice: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where the first line has left the screen; lines that go on below count as they are shown."""
-    monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setenv("LINES", str(rows))
-    shown = on_terminal(PAGE, ExitCode.NO, colour=False)
-    assert shown == (f"{PAGE}\n\ns: Do not start: x" if twice else PAGE)
 
 
 @pytest.mark.few(2)
