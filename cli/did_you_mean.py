@@ -1,8 +1,7 @@
 """What somebody may have meant who types a command or an option that mqstore has not.
 
-The names are those of other tools, of commands that are not built yet, and what
-people try first. Each leads to a command line that does it today. Words that are only mistyped lead
-to the nearest name.
+The names are those of other tools, and what people try first. Each leads to a command line that does it. Words that
+are only mistyped lead to the nearest name.
 """
 
 from __future__ import annotations
@@ -98,6 +97,8 @@ ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("--follow", "-f", "--tail"), _FOLLOW),
     "--version": "mqstore --version",
 }
+"""Options that another command has."""
+
 _DRY_HINTS = {
     "recover": "nothing is written without --apply",
     "repair": "nothing is written without --apply",
@@ -105,7 +106,6 @@ _DRY_HINTS = {
     "salvage": "did you mean --dry-run?",
 }
 _WRITES_AT_ONCE = ("put", "damage", "rebuild", "export", "compact", "import")
-"""Options that another command has."""
 _DRY = ("--dry-run", "--dryrun", "--no-act", "--just-print", "--simulate", "--check-only", "-n")
 
 
