@@ -7,6 +7,7 @@ from typing import Any
 
 from ..store.counted import bytes_text, counted
 from .json_text import dumps
+from .terminal import escape
 from .unread import UNREAD, unread_text
 
 _THINGS = {
@@ -23,7 +24,11 @@ _THINGS = {
 
 
 def text_of(row: Mapping[str, Any]) -> str:
-    """A record for people."""
+    """A record for people: a line, whatever names are in it."""
+    return escape(_line(row))
+
+
+def _line(row: Mapping[str, Any]) -> str:
     if row["type"] == UNREAD:
         return unread_text(row)
     store = f"{row['store']}: " if row.get("store") else ""
