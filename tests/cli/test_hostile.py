@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from .hostile import (
+    FALSE_LINE,
     FORMULAS,
     PATHS,
     SIZES,
@@ -30,7 +31,7 @@ FORMATS = ("text", "json", "ndjson", "csv")
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of hostile texts, in a directory with a hostile name."""
-    return hostile_store(tmp_path_factory.mktemp("hostile") / "s\x1b[2J\u202e", (*TEXTS, *FORMULAS))
+    return hostile_store(tmp_path_factory.mktemp("hostile") / f"s\x1b[2J\u202e\n{FALSE_LINE}", (*TEXTS, *FORMULAS))
 
 
 def reading_commands(root: Path) -> list[list[str]]:
@@ -57,6 +58,10 @@ def reading_commands(root: Path) -> list[list[str]]:
         ["inspect", f"{store}/config"],
         *([command, str(path)] for command in ("dump", "inspect") for path in sorted((root / "config").iterdir())),
         ["recover", store],
+        ["recover", store, "--policy", "broker", "--verbose"],
+        ["repair", store, "--verbose"],
+        ["verify", store],
+        ["offsets", store],
         ["dump", f"{store}/{TEXTS[0]}"],
         ["get", store, "--fields", TEXTS[0], "--at", "0"],
     ]
