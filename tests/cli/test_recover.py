@@ -323,3 +323,11 @@ def test_the_rate_limits_reading(command: str, passes: int, tmp_path: Path, monk
     assert run_here([command, str(root), "--quiet", "--rate", "1K"]) == plain
     shown = json.loads(run_here(["inspect", str(root), "--format", "json"]).stdout)
     assert sum(waited) > 0.9 * shown["log_end"] * passes / 1024
+
+
+def test_a_healthy_store_is_nothing_to_recover(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-rocksdb", tmp_path)
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    result = run_here(["recover", str(root), "--apply", "--yes"])
+    assert (result.code, "Nothing to do" in result.stdout) == (0, True)
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
