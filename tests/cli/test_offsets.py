@@ -109,11 +109,6 @@ def test_what_does_not_go_with_expiry(words: tuple[str, ...], tmp_path: Path) ->
     assert "--expires" in done.stderr
 
 
-def test_units_need_no_spark(tmp_path: Path) -> None:
-    done = run_here(["pipeline", "stats", str(tmp_path), "--quick"])
-    assert (done.code, "mqstore stats --quick" in done.stderr) == (2, True)
-
-
 @pytest.mark.parametrize("words", [("--by", "topic"), ("--behind",), ("--quick",)], ids=" ".join)
 def test_what_a_plan_does_not_take(words: tuple[str, ...], tmp_path: Path) -> None:
     done = run_here(["offsets", str(tmp_path), "--reset", "T@g=1", *words])

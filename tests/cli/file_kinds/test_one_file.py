@@ -46,6 +46,6 @@ def test_what_a_disk_does_not_give_is_damage_where_the_stream_has_it(tmp_path: P
         assert not [*lacking(files)]
         files.read_around(files.files[0], 0, memoryview(bytearray(8192)))
         (found,) = (part.record for part in lacking(files))
-        assert [part.record for part in unreadable(str(path), 100)] == [found | {"position": 4196}]
+        assert [part.record for part in unreadable(str(path), 100)] == [{**found, "position": 4196}]
     assert (found["position"], found["reason"]) == (4096, "unreadable: Input/output error")
     assert not [*unreadable(str(path))], "nobody notes any more"
