@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from .datadriven import run_here
+from .datadriven import Result, run_here
 
 
 def printed(*words: str | Path) -> list[dict[str, Any]]:
@@ -34,3 +34,8 @@ def queue_offsets(path: Path, *options: str) -> list[int]:
     result = run_here(["dump", str(path), "--format", "ndjson", *options])
     assert (result.code, result.stderr) == (0, "")
     return [json.loads(line)["queue_offset"] for line in result.stdout.splitlines()]
+
+
+def get(root: Path, *options: str) -> Result:
+    """The answer of `get`, whatever it is."""
+    return run_here(["get", str(root), *options])

@@ -133,23 +133,6 @@ def test_an_id_of_either_kind(root: Path) -> None:
         assert said in result.stderr
 
 
-def test_what_was_searched_is_said(root: Path) -> None:
-    times = "they were stored 2026-11-20T21:48:53.666Z … 2026-11-20T21:48:56.158Z"
-    for words, said in (
-        (
-            ("--key", "nope"),
-            "looked at 80 records in the log, by a scan, 60 records that queues name, 1 index",
-        ),
-        (("--topic", "T*"), f"looked at 80 records in the log, by a scan; {times}"),
-        (("--topic", "TopicA", "--tag", "nope"), "looked at 20 queue units of that time, and no"),
-        (("--topic", "TopicA", "--since", "now"), "looked at no queue unit of that time, and no"),
-    ):
-        words = (*words, "--grep", "no such text") if words[-1] == "T*" else words
-        result = run_here(["get", str(root), *words, "--utc", "-q"])
-        assert result.code == 1 and result.stderr.startswith("mqstore: no such message: ")
-        assert said in result.stderr, result.stderr
-
-
 def test_raw_and_hex_show_the_record(root: Path) -> None:
     for words in (("--key", "key3"), ("--at", str(AT)), ("--message-id", KEY)):
         (row,) = rows("get", root, *words, "--raw", "--topic", "BatchTopic")[:1]
@@ -200,8 +183,3 @@ def test_limit_counts_messages(root: Path) -> None:
     assert [row["queue_offset"] for row in found] == [0, 1, 2]
     found = rows("get", root, "--topic", "BatchTopic", "--queue", "1", "--offset", "1")
     assert [row["unique_key"] for row in found] == [KEY]
-
-
-def test_one_is_no_plural(root: Path) -> None:
-    shown = run_here(["inspect", str(root)]).stdout
-    assert "1 topic, 1 queue, 20 messages" in shown

@@ -96,13 +96,6 @@ def test_strangers_are_told(tmp_path: Path) -> None:
     assert found == {"notes.txt", "commitlog/backup", "index/copy", "consumequeue/logs/0/old"}
 
 
-def test_a_page_fits_one_screen(tmp_path: Path) -> None:
-    """Fifty lines, each not much wider than a terminal."""
-    store = stores.unpack("5.3.3-killed", tmp_path)
-    lines = run_here(["inspect", str(store), "--utc"]).stdout.splitlines()
-    assert len(lines) <= 50
-
-
 def check_huge(root: Path, files: int, topics: int, queues: int, mebibytes: int) -> None:
     """Make a sparse store and compare its description."""
     made = huge_store.make(root, files, topics, queues, mebibytes << 20)

@@ -67,6 +67,5 @@ def test_a_portion_without_lines_tells_that_nothing_has_come(tmp_path: Path) -> 
         assert next(portions) == []
         os.write(writer, b":2}\n")
         assert [(line.number, line.record) for line in next(portions)] == [(2, {"n": 2})]
-        portions.close()
     finally:
         os.close(writer)
