@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..store.counted import bytes_text
 from .file_kinds import file_kind
-from .terminal import time_text
+from .terminal import escape, time_text
 
 if TYPE_CHECKING:
     from ..store.inspect.recognise import Recognised
@@ -46,10 +46,10 @@ def _value(name: str, value: Any, utc: bool) -> str:
     if name == "bytes":
         return bytes_text(value)
     if name == "contents":
-        return ("\n" + " " * _LABEL).join(value) or "nothing"
+        return ("\n" + " " * _LABEL).join(map(escape, value)) or "nothing"
     if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
-    return str(value)
+        return escape(", ".join(map(str, value))) or "none"
+    return escape(str(value))
 
 
 def _files_below(path: Path) -> list[Path]:

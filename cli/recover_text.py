@@ -72,7 +72,7 @@ def recovery_text(
         lines += _wrong("What is still wrong:", after, rows)
     if not asking:
         lines += ["", *_next(after or before, given)]
-    return "\n".join(lines)
+    return "\n".join(map(escape, lines))
 
 
 def _wrong(title: str, seen: Judged, rows: int | None) -> list[str]:

@@ -58,7 +58,7 @@ def repair_text(
         lines += ["", title, *folded(wrong, len(wrong), rows)]
     if not asking and (steps := next_steps(last, given)):
         lines += ["", f"Next: {steps[0]}", *(f"Then: {step}" for step in steps[1:])]
-    return "\n".join(lines)
+    return "\n".join(map(escape, lines))
 
 
 def _after_the_move(found: Repair) -> Iterator[str]:

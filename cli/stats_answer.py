@@ -138,12 +138,12 @@ def _text(row: Mapping[str, Any], by: tuple[str, ...], common: Common) -> str:
 
 
 def _name(row: Mapping[str, Any], name: str, utc: bool) -> str:
-    from .terminal import time_text
+    from .terminal import escape, time_text
 
     if name in _TIMES:
         # its begin in UTC: a day is one of the calendar there
         return time_text(row[name], utc or name == "day")
-    return f"from {row[name]} B" if name == "size" else str(row[name])
+    return f"from {row[name]} B" if name == "size" else escape(str(row[name]))
 
 
 def _more(row: Mapping[str, Any], utc: bool) -> Iterator[str]:

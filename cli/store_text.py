@@ -107,7 +107,7 @@ def store_text(store: Description, verdict: Verdict, given: Given, utc: bool, al
     """One screen, the verdict first; `all_topics` makes it longer."""
     sentence = escape(first_sentence(verdict, store.layout.root))
     steps = _next(store, verdict, given)
-    told = [f"{sentence}. Next: {steps[0]}", "", *_Page(store, utc, all_topics).lines()]
+    told = [f"{sentence}. Next: {steps[0]}", "", *map(escape, _Page(store, utc, all_topics).lines())]
     return "\n".join(told)
 
 

@@ -78,3 +78,9 @@ def test_queues_with_other_offsets_are_told_up_to_ten() -> None:
     assert "8 of 20 queues with all offsets they had" in page
     assert "t/9: 0 … 9, now 1 … 9" in page and "t/10" not in page
     assert "… 2 more (--format json)" in page and "Not taken along: a, b\n" in page
+
+
+def test_names_make_no_lines_of_their_own() -> None:
+    plain = _text(DONE | {"changed_queues": [queue(0)], "left_behind": ["a"]})
+    page = _text(DONE | {"changed_queues": [queue(0, "t\nmqstore: all is well")], "left_behind": ["a\nb"]})
+    assert len(page.splitlines()) == len(plain.splitlines())

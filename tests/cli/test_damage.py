@@ -43,3 +43,7 @@ def test_an_edit_is_a_line_with_its_place() -> None:
         "  write    /copy/abort at 7, 2.0 KiB: r",
         "  truncate /copy/abort to 2.0 KiB: r",
     ]
+
+
+def test_names_make_no_lines_of_their_own() -> None:
+    assert len(drill(edit("write", "/copy/consumequeue/t\nmqstore: all is well")).splitlines()) == 2

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.cli.file_kinds import file_kind
+from mqstore.cli.file_summary import summary_text
 from mqstore.formats.kinds import KINDS
 
 from .. import stores, tiered
@@ -72,3 +73,15 @@ def test_every_kind_is_described() -> None:
     """A new kind cannot be forgotten."""
     for kind in KINDS:
         assert callable(file_kind(kind).summary)
+
+
+def test_names_make_no_lines_of_their_own() -> None:
+    text = "a\nmqstore: all is well"
+    told = {
+        "path": text,
+        "bytes": 7,
+        "topic": text,
+        "column_families": [text],
+        "contents": [text, "b"],
+    }
+    assert len(summary_text({"type": "file", **told}, True).splitlines()) == 6
