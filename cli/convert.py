@@ -9,7 +9,7 @@ from .broker_version import tell_nearest
 from .declared import Exit, bad_parameter
 from .exit_codes import ExitCode
 from .options import Common
-from .terminal import escape
+from .terminal import page_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +52,7 @@ def _text(record: Mapping[str, Any]) -> str:
             lines.append(f"  {record[name]:>9} {what}")
     if record["left"]:
         lines.append(f"Not complete: {record['left']}")
-        return "\n".join(lines)
+        return page_of(lines)
     changed = record["changed_queues"]
     same = record["queues"] - len(changed)
     lines.append(f"  {same:>9} of {counted(record['queues'], 'queue')} with all offsets they had")
@@ -60,14 +60,14 @@ def _text(record: Mapping[str, Any]) -> str:
     if len(changed) > _ROWS:
         lines.append(f"  {'':>9} … {len(changed) - _ROWS} more (--format json)")
     if record["left_behind"]:
-        lines.append(f"Not taken along: {escape(', '.join(record['left_behind']))}")
+        lines.append(f"Not taken along: {', '.join(record['left_behind'])}")
     lines.append(
         "The old store is as it was. In broker.conf: enableDLegerCommitLog=false, storePathRootDir, "
         "storePathCommitLog. Message ids made of positions have changed."
     )
-    return "\n".join(lines)
+    return page_of(lines)
 
 
 def _queue(row: Mapping[str, Any]) -> str:
-    name, old = f"{escape(row['topic'])}/{row['queue_id']}", f"{row['min_offset']} … {row['max_offset']}"
+    name, old = f"{row['topic']}/{row['queue_id']}", f"{row['min_offset']} … {row['max_offset']}"
     return f"{name}: {old}, now {row['new_min_offset']} … {row['new_max_offset']}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from .declared import App, Argument, Option, bad_parameter
 from .options import Common, shared
-from .terminal import escape
+from .terminal import page_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -114,4 +114,4 @@ def _text(record: Mapping[str, Any]) -> str:
         if edit["kind"] != "truncate":
             where = f" at {edit['offset']}, {bytes_text(edit['length'])}"
         lines.append(f"  {edit['kind']:9}{edit['path']}{where}: {edit['reason']}")
-    return "\n".join(map(escape, lines))
+    return page_of(lines)

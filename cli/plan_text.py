@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ..store.counted import counted
-from .terminal import escape
 
 if TYPE_CHECKING:
     from ..store.disk.files import Edit
@@ -36,10 +35,6 @@ def steps_text(edits: Iterable[Edit | Step], layout: Layout, one_by_one: bool) -
     """A line for each edit, or two for all of a kind that have the same reason but for a number; each
     names its files, as long as they are few.
     """
-    return map(escape, _steps(edits, layout, one_by_one))
-
-
-def _steps(edits: Iterable[Edit | Step], layout: Layout, one_by_one: bool) -> Iterator[str]:
     files: dict[tuple[str, str, str], dict[str, None]] = {}
     counts: Counter[tuple[str, str, str]] = Counter()
     for edit in edits:

@@ -27,7 +27,7 @@ class RecordText:
         }
 
     def __call__(self, record: Record) -> str:
-        """The line of a record, whatever names are in it."""
+        """The line of a record: one, whatever texts are in it."""
         return escape(self._lines.get(record["type"], self._any)(record))
 
     def _message(self, record: Record) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..store.counted import bytes_text, counted
-from .terminal import escape
+from .terminal import page_of
 
 if TYPE_CHECKING:
     from ..store.findings.findings import Finding
@@ -33,7 +33,7 @@ def page(path: Path | str, verdict: Verdict, given: Given, *, verbose: bool) -> 
     for text in verdict.unread:
         lines += ["", f"Not looked at: {text}"] if text is verdict.unread[0] else [f"  {text}"]
     lines += ["", *_what_now(path, verdict, given, verbose)]
-    return "\n".join(map(escape, lines))
+    return page_of(lines)
 
 
 def folded(text: str, columns: int) -> str:
@@ -75,7 +75,7 @@ def verdict_line(path: Path | str, verdict: Verdict) -> str:
     work = f"{counted(verdict.records, 'record')}, {bytes_text(verdict.bytes)} of log"
     if verdict.seconds >= _LONG_S:
         work += f" in {verdict.seconds:.0f} s"
-    return escape(f"{path}: {said}{tail} ({work})")
+    return f"{path}: {said}{tail} ({work})"
 
 
 def _group(path: Path | str, found: list[Finding], verbose: bool) -> Iterator[str]:

@@ -188,7 +188,7 @@ LOG_GROUPS = frozenset({"layout", "commit_log"})
 
 def asks_dispatch(context: VerifyContext) -> bool:
     """Some check asks what records add to queues and index."""
-    return not (context.scope.groups or frozenset(GROUPS)) <= LOG_GROUPS
+    return not context.groups <= LOG_GROUPS
 
 
 def wants_crc(context: VerifyContext, groups: frozenset[str]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from mqstore.cli.repair_text import _after_the_move, _beyond, _offsets, _parts
+from mqstore.cli.terminal import page_of
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.repair.recheck import Beyond
@@ -29,7 +30,7 @@ def test_offsets_that_move_are_a_line_each() -> None:
         found(before=1234, after=7, group=BREAK, queue=f"{BREAK}/0"),
         found(before=5, after=None, group=None, queue="SCHEDULE_TOPIC_XXXX/1"),
     ]
-    _, title, *lines = _offsets(found(clamped=rows), None)
+    _, title, *lines = page_of(_offsets(found(clamped=rows), None)).split("\n")
     assert title == "Offsets outside of their queue:"
     assert lines == [
         f"         1,234 -> 7            {ONE_LINE} in {ONE_LINE}/0",
@@ -42,7 +43,7 @@ def test_offsets_that_move_are_a_line_each() -> None:
 
 def test_what_is_beyond_repair_has_its_reason_and_what_is_left_to_do() -> None:
     one = Beyond("I-022", Severity.FATAL, 3, BREAK, 7, BREAK, "why", "look at it", f"mqstore dump {BREAK}", "shows it")
-    lines = list(_beyond([one, one._replace(findings=1, command="", does="")]))
+    lines = page_of(_beyond([one, one._replace(findings=1, command="", does="")])).split("\n")
     assert lines[1] == "Beyond repair:"
     assert lines[2] == f"  I-022  {ONE_LINE}: {ONE_LINE} (3 times)"
     assert lines[5] == f"         mqstore dump {ONE_LINE}  # shows it"
@@ -72,7 +73,7 @@ def test_parts_are_named_queues_first() -> None:
     def named(queues: list[tuple[str, int]], *parts: str, everything: bool = False) -> str:
         return _parts(found(request=found(choice=found(queues=queues, parts={*parts}, everything=everything))))
 
-    assert named([(BREAK, 3), ("b", 0)], "queue", "index") == f"queue {ONE_LINE}/3, queue b/0, index"
+    assert named([("a", 3), ("b", 0)], "queue", "index") == "queue a/3, queue b/0, index"
     assert named([], "timer", "index") == "index, timer"
     assert named([], everything=True) == "the whole store"
 

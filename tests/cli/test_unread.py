@@ -51,3 +51,7 @@ def test_a_whole_store_that_is_lacking_has_no_place(capsys: pytest.CaptureFixtur
     assert tell_lacking([Damage("/s", None, None, "gone")]) == ExitCode.NO
     assert capsys.readouterr().err == "mqstore: not in the answer: /s (gone)\n"
     assert tell_lacking([]) == ExitCode.DONE
+
+
+def test_the_path_of_a_store_makes_no_line_of_its_own() -> None:
+    assert unread_text({"store": "/a\nmqstore: all is well", "reason": "r"}).isprintable()

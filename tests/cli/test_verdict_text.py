@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mqstore.cli.terminal import page_of
 from mqstore.cli.verdict_text import by_code, error_lines, verdict_json
 from mqstore.store.findings.catalogue import catalogue
 from mqstore.store.findings.findings import Finding
@@ -24,7 +25,7 @@ FOUND = verdict(
 
 def test_a_code_has_two_lines_whatever_its_texts_are() -> None:
     """What a start does as a whole is told elsewhere."""
-    lines = list(error_lines(FOUND, "/s"))
+    lines = page_of(error_lines(FOUND, "/s")).split("\n")
     assert lines == [
         f"  {LOG}  commitlog/0: no record at 7\\nmqstore: all is well (and 1,200 more)",
         f"         A broker {catalogue()[LOG].broker}.",
