@@ -133,9 +133,8 @@ def _text(row: Mapping[str, Any], by: tuple[str, ...], common: Common) -> str:
     records = counted(row["records"], "record")
     batches = f" (in {records})" if row["messages"] != row["records"] else ""
     line = f"{bytes_text(row['bytes']):>10} {share} {messages}{batches}  {sizes}  {names}"
-    if not common.verbose:
-        return line
-    return page_of([line, f"{'':>18}{'; '.join(_more(row, common.utc))}"])
+    more = [f"{'':>18}{'; '.join(_more(row, common.utc))}"] if common.verbose else []
+    return page_of([line, *more])
 
 
 def _name(row: Mapping[str, Any], name: str, utc: bool) -> str:

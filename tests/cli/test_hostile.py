@@ -80,6 +80,18 @@ def test_texts_of_a_store_reach_no_terminal_and_no_spreadsheet(texts: Path, form
     assert content(texts) == before
 
 
+def test_no_text_of_a_store_begins_a_line(texts: Path) -> None:
+    """A topic, a tag, a key, a group, the name of a directory: where it had a line of its own it could say anything."""
+    store = str(texts)
+    pages = [[command, store, "--verbose"] for command in ("verify", "recover", "inspect", "stats", "offsets")]
+    pages += [["repair", store, "--all"], ["recover", store, "--policy", "broker"], ["stats", store, "--quick"]]
+    pages += [["stats", store, "--by", by] for by in ("queue", "tag", "group")]
+    for command in (*pages, *reading_commands(texts)):
+        told = mq(*command).stdout.splitlines()
+        assert told or command[0] in ("get", "trace", "dump")
+        assert [line for line in told if line.lstrip().startswith(FALSE_LINE)] == [], command
+
+
 def test_all_hostile_texts_are_shown(texts: Path) -> None:
     """Escaped is not left out."""
     rows = [json.loads(line) for line in mq("dump", texts, "--format", "ndjson").stdout.splitlines()]
