@@ -6,15 +6,31 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 import numpy as np
 
 from ...formats.derive.ragged import Flags, Ints
 from .catalogue import Severity, catalogue
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 _APART_MAX = 1000
 """Findings of one code in one file that stay apart; more are told as one wide range."""
+
+
+class Details(TypedDict, total=False):
+    """What of a `Finding` may be given, by name. severity: None is that of the catalogue."""
+
+    offset: int | None
+    length: int | None
+    count: int
+    severity: Severity | None
+    topic: str | None
+    queue_id: int | None
+    unclean: bool
+    repair: str | None
 
 
 @dataclass(frozen=True)
@@ -40,9 +56,11 @@ class Finding:
     repair: str | None = None
 
     @classmethod
-    def of(cls, code: str, path: str, message: str, count: int = 1) -> Self:
-        """One of the usual severity, about a whole file or store."""
-        return cls(code, catalogue()[code].severity, path, message, count=count)
+    def of(cls, code: str, path: str, message: str, **details: Unpack[Details]) -> Self:
+        """One of the severity that the catalogue has, if no other is given."""
+        severity = details.pop("severity", None)
+        fields: dict[str, Any] = {**details}
+        return cls(code, catalogue()[code].severity if severity is None else severity, path, message, **fields)
 
     def place(self, root: str | os.PathLike[str]) -> str:
         """Where it is, for people: the path inside of the store at `root`, and the byte."""
@@ -85,12 +103,12 @@ class _Wide:
     end: int
     count: int
 
-    def take(self, offset: int | None, length: int | None, count: int) -> None:
+    def take(self, more: Finding) -> None:
         """One more."""
-        self.count += count
-        if offset is not None and self.offset is not None:
-            self.end = max(self.end, offset + (length or 0))
-            self.offset = min(self.offset, offset)
+        self.count += more.count
+        if more.offset is not None and self.offset is not None:
+            self.end = max(self.end, more.end)
+            self.offset = min(self.offset, more.offset)
 
     def as_one(self) -> Finding:
         """All of them."""
@@ -107,37 +125,21 @@ class Findings:
         self._found: dict[tuple[Any, ...], list[Finding]] = {}
         self._wide: dict[tuple[Any, ...], _Wide] = {}
 
-    def add(  # noqa: PLR0913
-        self,
-        code: str,
-        path: str,
-        message: str,
-        *,
-        offset: int | None = None,
-        length: int | None = None,
-        count: int = 1,
-        severity: Severity | None = None,
-        topic: str | None = None,
-        queue_id: int | None = None,
-        unclean: bool = False,
-        repair: str | None = None,
-    ) -> None:
-        """One finding. severity: default is that of the catalogue. Adjacent like ones are merged."""
-        level = catalogue()[code].severity if severity is None else severity
-        kind = (topic, queue_id, unclean, repair)
-        key = (code, level, path, *kind)
+    def add(self, code: str, path: str, message: str, **details: Unpack[Details]) -> None:
+        """One finding. Adjacent like ones are merged."""
+        new = Finding.of(code, path, message, **details)
+        key = (code, new.severity, path, new.topic, new.queue_id, new.unclean, new.repair)
         wide = self._wide.get(key)
         if wide is not None:
-            wide.take(offset, length, count)
+            wide.take(new)
             return
         same = self._found.setdefault(key, [])
         last = same[-1] if same else None
         if last is not None and len(same) >= _APART_MAX:
             self._wide[key] = _Wide(last, last.offset, last.end, last.count)
-            self._wide[key].take(offset, length, count)
+            self._wide[key].take(new)
             return
-        new = Finding(code, level, path, message, offset, length, count, *kind)
-        if last is not None and offset is not None and last.end == offset:
+        if last is not None and new.offset is not None and last.end == new.offset:
             same[-1] = _merged(last, new)
         else:
             same.append(new)
@@ -150,7 +152,7 @@ class Findings:
         starts: Ints,
         ends: Ints,
         message: Callable[[int], str],
-        **more: Any,
+        **more: Unpack[Details],
     ) -> None:
         """Rows of consecutive items of one file: each run of `wrong` ones is a finding.
 
@@ -165,7 +167,8 @@ class Findings:
             offset = int(starts[begin])
             length = int(ends[end - 1]) - offset
             text = message(begin)
-            self.add(code, path, text, offset=offset, length=length, count=end - begin, **more)
+            details: Details = {**more, "offset": offset, "length": length, "count": end - begin}
+            self.add(code, path, text, **details)
 
     def __bool__(self) -> bool:
         """There is one."""

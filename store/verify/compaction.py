@@ -28,6 +28,7 @@ from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.layout import queue_directories
 from ..errors import Missing
 from ..findings.catalogue import Severity
+from ..findings.findings import Details
 from ..log.commit_log import Batch, CommitLog, ExtentKind
 from ..log.message import Mark
 from ..queues.batches import SparseRange, sparse_units
@@ -313,8 +314,8 @@ def _tell_units(context: VerifyContext, queue: CompactedQueue, wrong: Flags) -> 
         mine = wrong & (units.place >= file.start) & (units.place < file.end)
         starts = units.place - file.start
         ends = starts + UNIT_BYTES
-        more = {"topic": queue.topic, "queue_id": queue.queue_id}
-        context.findings.add_rows("I-163", file.path, mine, starts, ends, told, **more)
+        of_queue: Details = {"topic": queue.topic, "queue_id": queue.queue_id}
+        context.findings.add_rows("I-163", file.path, mine, starts, ends, told, **of_queue)
 
 
 @before("I-164")

@@ -300,7 +300,7 @@ def _of_description(seen: Description) -> Iterator[Finding]:
         size = counted(log.damaged_bytes, f"byte in {ranges} is", f"bytes in {ranges} are", form=",")
         text = f"{size} no records"
         path = os.fspath(log.directories[0]) if log.directories else root
-        yield Finding.of("I-020", path, text, log.damaged_ranges)
+        yield Finding.of("I-020", path, text, count=log.damaged_ranges)
     if seen.restart is not None and not seen.restart.file:
         text = f"a broker {seen.restart.version} would not start: {seen.restart.reason}"
         yield Finding.of("I-180", root, text)

@@ -153,7 +153,7 @@ def findings_of_start(found: Recovery) -> Iterator[Finding]:
         count = plan.lost.messages
         are = "is" if count == 1 else "are"
         text = f"{counted(count, 'message', form=',')} that queue units name {are}"
-        yield Finding.of("I-186", root, f"{text} gone", plan.lost.messages)
+        yield Finding.of("I-186", root, f"{text} gone", count=plan.lost.messages)
 
 
 def cut_off(root: str, session: str, barrier: bool) -> Iterator[Finding]:
@@ -175,16 +175,16 @@ def _of_prediction(root: str, worst: Prediction) -> Iterator[Finding]:
     if lost := worst.lost.messages:
         topics = counted(worst.lost.topics, "topic")
         text = f"{broker} would lose {counted(lost, 'message', form=',')} of {topics}"
-        yield Finding.of("I-181", root, text, lost)
+        yield Finding.of("I-181", root, text, count=lost)
     if hidden := worst.hidden:
         text = f"{broker} would leave {counted(hidden, 'message', form=',')} unread"
-        yield Finding.of("I-182", root, text, hidden)
+        yield Finding.of("I-182", root, text, count=hidden)
     timers = worst.timers
     if timers is not None and (text := timers.unfired_text):
-        yield Finding.of("I-183", root, f"{broker} would {text}", max(timers.never_fired, 1))
+        yield Finding.of("I-183", root, f"{broker} would {text}", count=max(timers.never_fired, 1))
     if timers is not None and timers.fired_twice:
         text = f"{broker} would fire {timers.twice_text} twice"
-        yield Finding.of("I-184", root, text, timers.fired_twice)
+        yield Finding.of("I-184", root, text, count=timers.fired_twice)
     if worst.config is not None:
         yield from forgotten(root, worst.config)
 

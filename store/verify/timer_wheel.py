@@ -342,8 +342,7 @@ def _tell(
     starts = slots.number * SLOT_BYTES
     path = os.fspath(timer_files(context).wheel_path)
     ends = starts + SLOT_BYTES
-    more = {"severity": severity, "repair": repair}
-    context.findings.add_rows(code, path, wrong, starts, ends, message, **more)
+    context.findings.add_rows(code, path, wrong, starts, ends, message, severity=severity, repair=repair)
 
 
 _QUEUE = QueueId(TIMER_TOPIC, 0)

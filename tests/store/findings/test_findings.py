@@ -48,6 +48,6 @@ def test_the_worst_comes_first() -> None:
 
 @pytest.mark.parametrize("number", ["1234", "1,234"])
 def test_what_a_message_counts_is_not_counted_again(number: str) -> None:
-    one = Finding.of("I-114", "f", f"{number} messages have no queue unit", 1234)
+    one = Finding.of("I-114", "f", f"{number} messages have no queue unit", count=1234)
     assert how_many_more(one, [one]) == ""
-    assert how_many_more(one, [one, Finding.of("I-114", "f", "1 message", 1)]) == (" (and 1 more, in 2 places)")
+    assert how_many_more(one, [one, Finding.of("I-114", "f", "1 message", count=1)]) == (" (and 1 more, in 2 places)")
