@@ -52,10 +52,6 @@ def test_a_plan_names_the_columns_it_uses(plan: str, columns: tuple[str, ...]) -
     assert needed.times == plan.count("Relation") + plan.count("RDD")
 
 
-def test_views_are_told_apart_by_their_columns() -> None:
-    assert len({tuple(view.columns) for view in VIEWS.values()}) == len(VIEWS)
-
-
 def asked(spark: SparkSession, query: str) -> dict[str, tuple[str, ...]]:
     return {needed.view.name: needed.columns for needed in understood(spark, query).views}
 
