@@ -12,9 +12,6 @@ from mqstore.formats.derive import Columns, decode
 from mqstore.formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
-from mqstore.store.log.commit_log import Batch
-from mqstore.store.log.message import Mark
-from mqstore.store.queues.references import commit_log_of
 
 from ..stores import config
 
@@ -61,11 +58,3 @@ def records_of(layout: Layout) -> list[Any]:
         data = path.read_bytes()
         found += [MESSAGE.parse(data[at:]) for at in starts_in(data)]
     return found
-
-
-def batches(root: Path) -> list[Batch]:
-    """What a scan finds, up to the log's end and behind damage."""
-    log = commit_log_of(Layout.open(root))
-    with log.queue:
-        items = [item for item in log.scan() if isinstance(item, Batch)]
-        return [item.take(np.arange(len(item))) for item in items if item.mark <= Mark.AFTER_DAMAGE]

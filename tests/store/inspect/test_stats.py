@@ -14,7 +14,7 @@ from mqstore.store.errors import LimitExceeded
 from mqstore.store.inspect.stats import COUNTS, Group, Stats
 
 from ...stores import unpack
-from ..real_log import batches
+from .batches import batches
 
 
 def test_messages_inside_of_batch_records_are_counted(tmp_path: Path) -> None:

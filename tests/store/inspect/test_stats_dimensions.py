@@ -13,7 +13,7 @@ from mqstore.store.log.batch import messages
 from mqstore.store.log.commit_log import Batch
 
 from ...stores import unpack
-from ..real_log import batches
+from .batches import batches
 
 
 def one_by_one(found: list[Batch]) -> dict[tuple[Any, ...], list[int]]:
