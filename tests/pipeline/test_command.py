@@ -24,8 +24,8 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from ..cli.json_schema import errors
 from ..stores import unpack
 from .plain import plain_job
-from .test_rebuild import tree
 from .test_session import without
+from .trees import tree
 
 REBUILD = ("pipeline", "rebuild")
 FAST_START = ("--conf", "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1")

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from mqstore.pipeline.sources.log import LogReader
 from mqstore.store.arrow.log_rows import LogPart, parts_of
 from mqstore.store.arrow.stores import Ask
 from mqstore.store.arrow.views import damage_parts, damage_rows
@@ -18,7 +17,6 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Missing, NotAStore, Unreadable
 from mqstore.store.log.commit_log import Split
 from mqstore.store.queues.references import commit_log_of
-from mqstore.store.search.log_search import DamageWarning
 from mqstore.store.search.selection import TimeRange
 
 from ...slices import pick
@@ -115,15 +113,3 @@ def test_damage_ends_the_query_where_that_is_asked(tmp_path: Path) -> None:
     ask = ask_of(unpack("4.9.7-killed-page", tmp_path), on_damage="fail")
     with pytest.raises(Unreadable, match=r"4\.9\.7-killed-page at "):
         rows(ask)
-
-
-def test_a_task_says_what_it_has_passed_over(tmp_path: Path) -> None:
-    """In one warning, which leads to the rows of the damage."""
-    ask = ask_of(unpack("4.9.7-killed-page", tmp_path), fields="position")
-    (lost,) = damage(ask)
-    reader = LogReader(ask)
-    with pytest.warns(DamageWarning, match="rocketmq-damage has all of them") as told:
-        found = [rows.num_rows for part in reader.partitions() for rows in reader.read(part)]
-    (warning,) = told
-    assert f"{lost.size} bytes in 1 place passed over, from {lost.position}" in str(warning.message)
-    assert sum(found) == len(rows(ask))
