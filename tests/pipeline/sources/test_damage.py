@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from mqstore.pipeline.sources.damage import DamageSource
+from mqstore.pipeline.sources.parts import PartsReader
 from mqstore.store.errors import InvalidInput, NotAStore
 
 from ...stores import unpack
@@ -16,6 +17,7 @@ from ...stores import unpack
 def rows(names: list[str], **options: str) -> list[dict[str, object]]:
     """What tasks read of some columns."""
     reader = DamageSource(options).reader(StructType([StructField(name, StringType()) for name in names]))
+    assert isinstance(reader, PartsReader)
     return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
 
 
