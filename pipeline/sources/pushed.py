@@ -44,8 +44,8 @@ def _with(pushed: Pushed, one: Filter) -> Pushed:
         bounds = _bounds(one)
         if bounds is None:
             return pushed
-        conditions = [*pushed.conditions, [Selection(times=bounds)]]
-        return replace(pushed, times=pushed.within(bounds), conditions=conditions)
+        pushed = replace(pushed, times=pushed.within(bounds))
+        return replace(pushed, conditions=[*pushed.conditions, [Selection(times=bounds)]])
     make = _SELECTIONS.get(column[0]) if len(column) == 1 else None
     values = _values(one)
     if make is None or not values:
