@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from .plan_text import folded
-from .terminal import escape
 
 if TYPE_CHECKING:
     from ..store.recover.recovery import Recovery
@@ -44,7 +43,7 @@ def config_lines(found: Recovery, rows: int | None) -> list[str]:
     if not files and not lost:
         return []
     head = [f"  {file.start:<8} config/{file.file}: {file.problem}" for file in files]
-    return ["", "Configuration, as a start takes it:", *map(escape, head), *folded(map(escape, lost), len(lost), rows)]
+    return ["", "Configuration, as a start takes it:", *head, *folded(lost, len(lost), rows)]
 
 
 def bare_lines(found: Recovery) -> list[str]:

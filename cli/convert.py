@@ -9,6 +9,7 @@ from .broker_version import tell_nearest
 from .declared import Exit, bad_parameter
 from .exit_codes import ExitCode
 from .options import Common
+from .terminal import page_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +52,7 @@ def _text(record: Mapping[str, Any]) -> str:
             lines.append(f"  {record[name]:>9} {what}")
     if record["left"]:
         lines.append(f"Not complete: {record['left']}")
-        return "\n".join(lines)
+        return page_of(lines)
     changed = record["changed_queues"]
     same = record["queues"] - len(changed)
     lines.append(f"  {same:>9} of {counted(record['queues'], 'queue')} with all offsets they had")
@@ -64,7 +65,7 @@ def _text(record: Mapping[str, Any]) -> str:
         "The old store is as it was. In broker.conf: enableDLegerCommitLog=false, storePathRootDir, "
         "storePathCommitLog. Message ids made of positions have changed."
     )
-    return "\n".join(lines)
+    return page_of(lines)
 
 
 def _queue(row: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from .declared import App, Argument, Option, bad_parameter
 from .options import Common, shared
+from .terminal import page_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -113,4 +114,4 @@ def _text(record: Mapping[str, Any]) -> str:
         if edit["kind"] != "truncate":
             where = f" at {edit['offset']}, {bytes_text(edit['length'])}"
         lines.append(f"  {edit['kind']:9}{edit['path']}{where}: {edit['reason']}")
-    return "\n".join(lines)
+    return page_of(lines)

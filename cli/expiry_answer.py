@@ -10,6 +10,7 @@ from ..store.counted import counted
 from .declared import Exit, Option, Options, bad_parameter
 from .exit_codes import ExitCode
 from .options import Common, parse_bytes
+from .terminal import page_of
 
 if TYPE_CHECKING:
     from ..store.offsets.expiry import Disk
@@ -104,7 +105,7 @@ def tell_expiry(stores: list[str], expiring: Expiring, common: Common) -> None:
         records += [{"type": "expiring_file", "store": root, **g.to_json()} for g in found.going]
 
     def text(record: Mapping[str, Any]) -> str:
-        return "\n".join(_TEXTS[record["type"]](record, common.utc))
+        return page_of(_TEXTS[record["type"]](record, common.utc))
 
     shown: Iterable[dict[str, Any]] = records
     if common.format.value == "csv":
@@ -146,11 +147,11 @@ def _folded(records: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def _expiry_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
     from ..store.counted import bytes_text
     from .offsets_text import age_text
-    from .terminal import escape, time_text
+    from .terminal import time_text
 
     span = age_text(row["until_timestamp"] - row["now_timestamp"])
     files = counted(row["files_going"], "file goes", "files go", form=",")
-    yield f"{escape(row['store'])}: {files} within {span}, {bytes_text(row['bytes_going'])}."
+    yield f"{row['store']}: {files} within {span}, {bytes_text(row['bytes_going'])}."
     hours = ", ".join(f"{hour:02}:00" for hour in row["delete_hours"]) or "no hour"
     from_ = "given" if row["options_given"] else "defaults"
     forced = row["forced_percent"]
@@ -183,11 +184,11 @@ def _expiry_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
 
 
 def _losing_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
-    from .terminal import escape, time_text
+    from .terminal import time_text
 
     messages = counted(row["messages"], "unread message", form=",")
     yield (
-        f"  {escape(row['group'])} loses {messages} of {escape(row['topic'])}, of"
+        f"  {row['group']} loses {messages} of {row['topic']}, of"
         f" {row['unread']:,}, from {time_text(row['first_timestamp'], utc)} on"
     )
 

@@ -14,6 +14,7 @@ from .exit_codes import ExitCode
 from .options import Common, parse_bytes
 from .pipeline_options import damage_text, source_options
 from .selection_options import Since, Until
+from .terminal import page_of
 from .unread import Partial, unread_text
 
 if TYPE_CHECKING:
@@ -184,4 +185,4 @@ def _text(report: Mapping[str, Any]) -> str:
     things = ((report["rows"], "message"), (files, "file"), (report["bytes"], "byte"))
     counts = ", ".join(counted(count, thing) for count, thing in things)
     lines = [f"{report['to']}: {counts}, {report['status']}"]
-    return "\n".join([*lines, *(unread_text(one) for one in report["unread"])])
+    return page_of([*lines, *(unread_text(one) for one in report["unread"])])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..store.counted import bytes_text
 from .file_kinds import file_kind
-from .terminal import time_text
+from .terminal import page_of, time_text
 
 if TYPE_CHECKING:
     from ..store.inspect.recognise import Recognised
@@ -32,12 +32,14 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
 
 
 def summary_text(record: Mapping[str, Any], utc: bool) -> str:
-    """One line for each field."""
-    return "\n".join(
-        f"{name.replace('_', ' '):<{_LABEL}}{_value(name, value, utc)}"
-        for name, value in record.items()
-        if name != "type" and value is not None
-    )
+    """One line for each field, one for each thing in a file."""
+    lines = []
+    for name, value in record.items():
+        if name == "type" or value is None:
+            continue
+        first, *more = value or ["nothing"] if name == "contents" else [_value(name, value, utc)]
+        lines += [f"{name.replace('_', ' '):<{_LABEL}}{first}", *(f"{'':{_LABEL}}{each}" for each in more)]
+    return page_of(lines)
 
 
 def _value(name: str, value: Any, utc: bool) -> str:
@@ -45,8 +47,6 @@ def _value(name: str, value: Any, utc: bool) -> str:
         return time_text(value, utc) if value > 0 else "never"
     if name == "bytes":
         return bytes_text(value)
-    if name == "contents":
-        return ("\n" + " " * _LABEL).join(value) or "nothing"
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     return str(value)

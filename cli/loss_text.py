@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..store.counted import counted
 from .plan_text import ROWS, folded
-from .terminal import escape, time_text
+from .terminal import time_text
 
 if TYPE_CHECKING:
     from ..store.recover.recovery import Recovery
@@ -34,7 +34,7 @@ def _lost(row: dict[str, Any], common: Common) -> str:
     if row["queue_id"] is not None:
         place += f"/{row['queue_id']} at {row['queue_offset']}"
     size = "" if row["size"] is None else f", {counted(row['size'], 'byte')}"
-    return escape(f"  {place}  {_when(row, common)}  position {row['position']:,}{size}{_who(row)}")
+    return f"  {place}  {_when(row, common)}  position {row['position']:,}{size}{_who(row)}"
 
 
 def _when(row: dict[str, Any], common: Common) -> str:
@@ -103,7 +103,7 @@ def cut_lines(found: Recovery, rows: int | None) -> list[str]:
         for c in cut
     )
     title = "A torn write cut the properties of these; body and header are whole:"
-    return ["", title, *folded(map(escape, lines), len(cut), rows)]
+    return ["", title, *folded(lines, len(cut), rows)]
 
 
 def replica_lines(found: Recovery, rows: int | None) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..store.counted import bytes_text, counted
-from .terminal import escape, time_text
+from .terminal import escape, page_of, time_text
 
 if TYPE_CHECKING:
     from ..store.disk.layout import Layout
@@ -143,11 +143,11 @@ def moves_text(found: Moves, layout: Layout, applied: Applied | None, every: boo
         lines += ["", f"Left out: {what} that this store does not have."]
     if applied is not None:
         lines += ["", f"What was there before is in {layout.journal / applied.session}"]
-    return "\n".join(lines)
+    return page_of(lines)
 
 
 def _move_text(move: Move) -> str:
     before = "-" if move.before is None else f"{move.before:,}"
-    place = f"{escape(move.group)} {escape(move.topic)}/{move.queue_id}"
+    place = f"{move.group} {move.topic}/{move.queue_id}"
     inside = "" if move.wished == move.after else f" (not {move.wished:,}: outside of the queue)"
     return f"  {before:>12} -> {move.after:<12,} {place}{inside}"

@@ -12,6 +12,7 @@ from .declared import Exit
 from .exit_codes import ExitCode
 from .options import Common, say, shared
 from .pipeline_options import LocalStores, Spark, To, showing
+from .terminal import page_of
 
 if TYPE_CHECKING:
     from ..pipeline.plan import Plan
@@ -146,7 +147,7 @@ def _text(report: Mapping[str, Any]) -> str:
             }
             lost = rows["damage"] or any(q["missing"] or q["duplicates"] for q in rows["queues"])
             lines.append(_line(store["store"], rows, "incomplete" if lost else "complete"))
-    return "\n".join([*lines, _line(report["to"], report, report["status"])])
+    return page_of([*lines, _line(report["to"], report, report["status"])])
 
 
 def _line(name: str, report: Mapping[str, Any], status: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..store.counted import counted
-from .terminal import time_text
+from .terminal import escape, time_text
 
 Record = Mapping[str, Any]
 
@@ -27,8 +27,8 @@ class RecordText:
         }
 
     def __call__(self, record: Record) -> str:
-        """The line of a record."""
-        return self._lines.get(record["type"], self._any)(record)
+        """The line of a record: one, whatever texts are in it."""
+        return escape(self._lines.get(record["type"], self._any)(record))
 
     def _message(self, record: Record) -> str:
         position = record.get("position", record["physical_offset"])

@@ -20,7 +20,7 @@ from ..store.verify.verdict import Status, first_sentence
 from .config_text import back_unsettled, bare_lines, config_lines, left_lost
 from .loss_text import cut_lines, lost_lines, replica_lines, timer_lines
 from .plan_text import ROWS, folded, steps_text
-from .terminal import escape, time_text
+from .terminal import page_of, time_text
 from .verdict_text import error_lines
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def recovery_text(
         lines += _wrong("What is still wrong:", after, rows)
     if not asking:
         lines += ["", *_next(after or before, given)]
-    return "\n".join(lines)
+    return page_of(lines)
 
 
 def _wrong(title: str, seen: Judged, rows: int | None) -> list[str]:
@@ -97,7 +97,7 @@ def verdict(
         if after is not None and (unsettled := back_unsettled(found, left)):
             besides = f" {unsettled}.{besides}"
         return f"Done: {ended}, {_messages(lost)} lost.{besides} {_start_after(after)}"
-    sentence = escape(first_sentence(before.verdict, found.layout.root))
+    sentence = first_sentence(before.verdict, found.layout.root)
     return f"{sentence}. {_cure(before, given)}".rstrip()
 
 
@@ -105,7 +105,7 @@ def _start_after(after: Judged | None) -> str:
     """Whether the store that was recovered can be started, and what is left if it cannot."""
     if after is None or after.verdict.status is Status.CLEAN:
         return "A broker can be started."
-    return f"But: {escape(first_sentence(after.verdict, after.recovery.layout.root))}."
+    return f"But: {first_sentence(after.verdict, after.recovery.layout.root)}."
 
 
 def question(found: Recovery) -> str:

@@ -140,7 +140,7 @@ def repair(
       mqstore repair /data/store --convert plain --to /data/plain
     """
     choice = parts.choice()
-    if conversion != Conversion():
+    if conversion.convert is not None:
         if parts != Parts() or change != type(change)():
             raise bad_parameter("--convert makes a new store: nothing else can be asked for beside it")
         from .convert import convert

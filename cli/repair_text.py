@@ -11,7 +11,7 @@ from ..store.findings.next_commands import Command, next_commands, renumbering, 
 from ..store.search.selection import queue_text
 from ..store.verify.verdict import CUT_OFF, Status, first_sentence
 from .plan_text import ROWS, folded, steps_text
-from .terminal import escape
+from .terminal import page_of
 from .verdict_text import error_lines
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def repair_text(
         lines += ["", title, *folded(wrong, len(wrong), rows)]
     if not asking and (steps := next_steps(last, given)):
         lines += ["", f"Next: {steps[0]}", *(f"Then: {step}" for step in steps[1:])]
-    return "\n".join(lines)
+    return page_of(lines)
 
 
 def _after_the_move(found: Repair) -> Iterator[str]:
@@ -79,7 +79,7 @@ def _verdict(before: Judged, applied: Applied | None, after: Judged | None, aski
     if applied is not None:
         done = "went on with what was cut off" if applied.resumed else "repaired"
         return f"Done: {done}.{loses} {_now(after)}"
-    sentence = escape(first_sentence(before.verdict, found.layout.root))
+    sentence = first_sentence(before.verdict, found.layout.root)
     if found.interrupted:
         return f"{sentence}. A change was cut off: run it again with --apply before any start."
     if found.nothing_to_do:
@@ -97,14 +97,14 @@ def _now(after: Judged | None) -> str:
         return f"{counted(left, 'change follows', 'changes follow')} from these: run it again."
     if after.verdict.status is Status.CLEAN:
         return "A broker can be started."
-    return f"But: {escape(first_sentence(after.verdict, after.repair.layout.root))}."
+    return f"But: {first_sentence(after.verdict, after.repair.layout.root)}."
 
 
 def _parts(found: Repair) -> str:
     choice = found.request.choice
     if choice.everything:
         return "the whole store"
-    queues = [f"queue {escape(queue_text(queue))}" for queue in choice.queues]
+    queues = [f"queue {queue_text(queue)}" for queue in choice.queues]
     return ", ".join([*queues, *sorted(choice.parts - ({"queue"} if queues else set()))])
 
 
@@ -125,7 +125,7 @@ def _offsets(found: Repair, rows: int | None) -> Iterator[str]:
     yield ""
     yield "Offsets outside of their queue:"
     lines = (
-        f"  {row.before:>12,} -> {_after(row.after)} {escape(row.group or 'delay level')} in {escape(str(row.queue))}"
+        f"  {row.before:>12,} -> {_after(row.after)} {row.group or 'delay level'} in {row.queue}"
         for row in found.clamped
     )
     yield from folded(lines, len(found.clamped), rows)
@@ -143,11 +143,11 @@ def _beyond(beyond: Sequence[Beyond]) -> Iterator[str]:
     yield "Beyond repair:"
     for row in beyond:
         more = f" ({row.findings:,} times)" if row.findings > 1 else ""
-        yield f"  {row.code}  {escape(row.path)}: {escape(row.message)}{more}"
+        yield f"  {row.code}  {row.path}: {row.message}{more}"
         yield f"         {row.why}"
         yield f"         what now: {row.now}"
         if row.command:
-            yield f"         {escape(row.command)}{f'  # {row.does}' if row.does else ''}"
+            yield f"         {row.command}{f'  # {row.does}' if row.does else ''}"
 
 
 def next_steps(seen: Judged, given: Given) -> list[Command]:

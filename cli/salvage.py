@@ -11,6 +11,7 @@ from .broker_version import BrokerVersion, tell_nearest
 from .declared import App, Argument, Exit, Option, Options, bad_parameter
 from .exit_codes import ExitCode
 from .options import FOUND, Common, shared
+from .terminal import page_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -211,7 +212,7 @@ def _text(record: Mapping[str, Any]) -> str:
     lines.append(f"  {record['in_log']:>9} for the log, from {record['log_start']} to {record['log_end']}")
     if record["to"] is not None:
         lines += _made(record)
-    return "\n".join(lines)
+    return page_of(lines)
 
 
 def _made(record: Mapping[str, Any]) -> list[str]:

@@ -53,7 +53,7 @@ def tell_cut(layout: Layout, asked: AsSlave, common: Common) -> NoReturn:
 
 def _text(record: Mapping[str, Any]) -> str:
     from ..store.counted import counted
-    from .terminal import escape
+    from .terminal import page_of
 
     position, end = f"{record['position']:,}", f"{record['log_end']:,}"
     lost = sum(row["messages"] for row in record["lost"])
@@ -71,5 +71,5 @@ def _text(record: Mapping[str, Any]) -> str:
     }[record["outcome"]]
     own = "no epoch" if record["last_epoch"] is None else f"epoch {record['last_epoch']}"
     epochs = f"{own} here, {record['master_epoch']} at the master"
-    rows = [f"  {row['messages']:>9,} of {escape(row['topic'])}/{row['queue_id']}" for row in record["lost"]]
-    return "\n".join([first, f"  {epochs} (by source: {record['by_source']})", *rows])
+    rows = [f"  {row['messages']:>9,} of {row['topic']}/{row['queue_id']}" for row in record["lost"]]
+    return page_of([first, f"  {epochs} (by source: {record['by_source']})", *rows])

@@ -10,6 +10,7 @@ from ..store.counted import counted
 from .declared import Exit, Format, Option, Options, bad_parameter
 from .options import Common
 from .selection_options import Since, Until
+from .terminal import page_of
 from .unread import Partial, tell_lacking, unread_text
 
 if TYPE_CHECKING:
@@ -132,9 +133,8 @@ def _text(row: Mapping[str, Any], by: tuple[str, ...], common: Common) -> str:
     records = counted(row["records"], "record")
     batches = f" (in {records})" if row["messages"] != row["records"] else ""
     line = f"{bytes_text(row['bytes']):>10} {share} {messages}{batches}  {sizes}  {names}"
-    if not common.verbose:
-        return line
-    return "\n".join([line, f"{'':>18}{'; '.join(_more(row, common.utc))}"])
+    more = [f"{'':>18}{'; '.join(_more(row, common.utc))}"] if common.verbose else []
+    return page_of([line, *more])
 
 
 def _name(row: Mapping[str, Any], name: str, utc: bool) -> str:

@@ -10,7 +10,7 @@ from ..store.counted import bytes_text, counted
 from ..store.findings.next_commands import Command, Given, command, next_commands
 from ..store.index.read import sizes_of
 from ..store.verify.verdict import first_sentence
-from .terminal import escape, time_text
+from .terminal import page_of, time_text
 from .verdict_text import verdict_json
 
 if TYPE_CHECKING:
@@ -105,10 +105,10 @@ def _next(store: Description, verdict: Verdict, given: Given) -> list[Command]:
 
 def store_text(store: Description, verdict: Verdict, given: Given, utc: bool, all_topics: bool) -> str:
     """One screen, the verdict first; `all_topics` makes it longer."""
-    sentence = escape(first_sentence(verdict, store.layout.root))
+    sentence = first_sentence(verdict, store.layout.root)
     steps = _next(store, verdict, given)
     told = [f"{sentence}. Next: {steps[0]}", "", *_Page(store, utc, all_topics).lines()]
-    return "\n".join(told)
+    return page_of(told)
 
 
 class _Page:

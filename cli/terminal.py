@@ -8,6 +8,7 @@ printed as it is.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import IO
 
 _STYLES = {
@@ -38,6 +39,11 @@ def escape_lines(text: str) -> str:
     from ..store.output import escaped
 
     return escaped.escape_lines(text)
+
+
+def page_of(lines: Iterable[str]) -> str:
+    """Lines that stay one line each, whatever names are in them."""
+    return "\n".join(map(escape, lines))
 
 
 def paint(text: str, style: str, colour: bool) -> str:

@@ -11,7 +11,7 @@ from ..store.counted import counted
 from .declared import Format
 from .options import Common, say
 from .searched_text import scanning, searched_text
-from .terminal import escape, time_text
+from .terminal import page_of, time_text
 
 if TYPE_CHECKING:
     from ..store.trace.trace import Question
@@ -95,7 +95,7 @@ def flat(record: Record) -> Iterator[Record]:
 
 
 def _text(record: Record, common: Common) -> str:
-    return "\n".join(_lines(record, common))
+    return page_of(_lines(record, common))
 
 
 def _lines(record: Record, common: Common) -> Iterator[str]:
@@ -125,12 +125,12 @@ def _lines(record: Record, common: Common) -> Iterator[str]:
 
 def _head(record: Record) -> str:
     queue_id, offset = record["queue_id"], record["queue_offset"]
-    place = escape(record["topic"]) or "(topic not known)"
+    place = record["topic"] or "(topic not known)"
     if queue_id is not None:
         place += f"/{queue_id}"
     if offset is not None:
         place += f"/{offset}"
-    key = f", unique key {escape(record['unique_key'])}" if record["unique_key"] else ""
+    key = f", unique key {record['unique_key']}" if record["unique_key"] else ""
     where = "" if record["position"] is None else f", record at {record['position']}"
     how = f"found by {record['found_by']} ({record['via']})"
     return f"message {place}{key}{where}; {how}"
@@ -142,11 +142,11 @@ def _event(event: Record, common: Common) -> str:
     place = "" if event["position"] is None else str(event["position"])
     queue = ""
     if event["topic"] is not None and event["event"] not in ("named", "not_named"):
-        queue = f"{escape(event['topic'])}/{event['queue_id']}/{event['queue_offset']}: "
-    group = f" [{escape(event['group'])}]" if event["group"] else ""
-    file = f"  ({escape(event['path'])})" if event["path"] else ""
+        queue = f"{event['topic']}/{event['queue_id']}/{event['queue_offset']}: "
+    group = f" [{event['group']}]" if event["group"] else ""
+    file = f"  ({event['path']})" if event["path"] else ""
     name = event["event"].replace("_", " ")
-    return f"  {when}  {place:>{_PLACE}}  {name}{group}: {queue}{escape(event['text'])}{file}"
+    return f"  {when}  {place:>{_PLACE}}  {name}{group}: {queue}{event['text']}{file}"
 
 
 def _group(group: Record, common: Common) -> Iterator[str]:
@@ -158,9 +158,9 @@ def _verdict(name: str, group: Record, common: Common, indent: str) -> Iterator[
     until = group["until_timestamp"]
     when = "" if until is None else f", {time_text(until, common.utc)}"
     bug = f" ({group['bug']})" if group["bug"] else ""
-    yield f"{indent}{escape(name)}: {verdict}{bug}: {escape(group['reason'])}{when}"
+    yield f"{indent}{name}: {verdict}{bug}: {group['reason']}{when}"
     for one in group["evidence"]:
-        yield f"{indent}    {escape(one['fact'])}  ({escape(one['where'])})"
+        yield f"{indent}    {one['fact']}  ({one['where']})"
 
 
 def _end(record: Record) -> Iterator[str]:
@@ -168,6 +168,6 @@ def _end(record: Record) -> Iterator[str]:
     if start is not None:
         version = f" of {start['broker_version']}" if start["broker_version"] else ""
         fate = start["fate"].replace("_", " ")
-        yield f"next start{version}: {fate}: {escape(start['reason'])}"
+        yield f"next start{version}: {fate}: {start['reason']}"
     for command in record["next_commands"]:
-        yield f"next: {escape(command)}"
+        yield f"next: {command}"

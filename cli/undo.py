@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from .change_options import Writing, agree, can_ask, files_of
 from .declared import App, Argument, Option, bad_parameter
 from .options import Common, keep_journal_in, shared
+from .terminal import page_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -130,7 +131,7 @@ def _undo(
     elif not writing.yes:
         lines = [f"  {path}" for path in barriers(layout)]
         plan = "A start barrier keeps brokers from starting, of a recovery that was cut off:"
-        agree("Remove it?", "\n".join([plan, *lines]), common)
+        agree("Remove it?", page_of([plan, *lines]), common)
     done = undoing.undo(layout, journal, files, force=force, wait_seconds=writing.wait)
     return {
         "type": "undone",
@@ -157,7 +158,7 @@ def _purge(layout: Layout, name: str, yes: bool, files: Files, common: Common) -
         plan = "These folders are deleted, with what the files of the store were before:"
         agree(
             f"Delete what {name} kept? It cannot be undone then.",
-            "\n".join([plan, *folders]),
+            page_of([plan, *folders]),
             common,
         )
     freed = purge(layout, journal, files)
@@ -170,7 +171,7 @@ def _changes_text(layout: Layout, journal: Journal, common: Common) -> str:
 
     steps = list(steps_text(journal.steps, layout, one_by_one=True))
     rows = None if common.verbose else ROWS
-    return "\n".join(["This was done, and is taken back:", *folded(steps, len(steps), rows)])
+    return page_of(["This was done, and is taken back:", *folded(steps, len(steps), rows)])
 
 
 def _undone_text(record: Mapping[str, Any]) -> str:

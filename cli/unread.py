@@ -10,6 +10,7 @@ from .declared import Exit, Option
 from .exit_codes import ExitCode, exit_code_of
 from .options import say
 from .pipeline_options import damage_text
+from .terminal import page_of
 
 if TYPE_CHECKING:
     from ..store.arrow.log_rows import Damage
@@ -42,7 +43,7 @@ def tell_unread(unread: Mapping[str, StoreError], *, others: bool, partial: bool
 
 def unread_text(record: Mapping[str, Any]) -> str:
     """A record of a store that cannot be read, for people."""
-    return f"not read: {record['store']} ({record['reason']})"
+    return page_of([f"not read: {record['store']} ({record['reason']})"])
 
 
 def tell_lacking(damage: Iterable[Damage], bodies: int = 0) -> ExitCode:

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from .terminal import escape
-
 if TYPE_CHECKING:
     from ..store.findings.findings import Finding
     from ..store.verify.verdict import Verdict
@@ -56,5 +54,5 @@ def error_lines(verdict: Verdict, root: PathLike[str] | str) -> Iterator[str]:
             continue
         others = sum(finding.count for finding in mine) - 1
         more = f" (and {others:,} more)" if others else ""
-        yield f"  {code}  {escape(f'{first.place(root)}: {first.message}')}{more}"
+        yield f"  {code}  {first.place(root)}: {first.message}{more}"
         yield f"         A broker {told.broker}."

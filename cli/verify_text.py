@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..store.counted import bytes_text, counted
+from .terminal import page_of
 
 if TYPE_CHECKING:
     from ..store.findings.findings import Finding
@@ -32,7 +33,7 @@ def page(path: Path | str, verdict: Verdict, given: Given, *, verbose: bool) -> 
     for text in verdict.unread:
         lines += ["", f"Not looked at: {text}"] if text is verdict.unread[0] else [f"  {text}"]
     lines += ["", *_what_now(path, verdict, given, verbose)]
-    return "\n".join(lines)
+    return page_of(lines)
 
 
 def folded(text: str, columns: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..store.counted import counted
-from .terminal import escape, time_text
+from .terminal import page_of, time_text
 
 if TYPE_CHECKING:
     from ..store.search.store import Store
@@ -22,7 +22,7 @@ def print_views(store: Store, names: list[str], now_ms: int, common: Common) -> 
     records = (_VIEWS[name](store, now_ms, common.warn) for name in names)
 
     def text(record: Record) -> str:
-        return "\n".join(_TEXTS[record["type"]](record, common))
+        return page_of(_TEXTS[record["type"]](record, common))
 
     with common.open_output() as out:
         if len(names) == 1:
@@ -102,19 +102,18 @@ def _worth_it(row: Record, common: Common) -> bool:
 def _timer(row: Record, common: Common) -> str:
     due, place = row["deliver_timestamp"], (row["delivered"] or row["positions"])[-1]
     marks = "".join(f" ({mark})" for mark in ("overdue", "again") if row[mark])
-    key = escape(row["unique_key"]) or "(no unique key)"
-    name = f"{key}  {escape(row['topic'])}/{row['queue_id']}"
+    key = row["unique_key"] or "(no unique key)"
+    name = f"{key}  {row['topic']}/{row['queue_id']}"
     when = "at no known time" if due is None else _time(due, common)
     if not row["topic"]:
         name, when = "(not known)", f"in the wheel at {_time(row['next_timestamp'], common)}"
     return (
-        f"  {row['state']}{marks}  {name}  due {when}, record at {place}"
-        f"{': ' if row['reason'] else ''}{escape(row['reason'])}"
+        f"  {row['state']}{marks}  {name}  due {when}, record at {place}{': ' if row['reason'] else ''}{row['reason']}"
     )
 
 
 def _cancel(row: Record, common: Common) -> str:
-    return f"  cancels nothing  {escape(row['cancels'])}  at {row['position']}: {row['reason']}"
+    return f"  cancels nothing  {row['cancels']}  at {row['position']}: {row['reason']}"
 
 
 def _folded(rows: list[Record], text: Callable[[Record, Common], str], common: Common) -> Iterator[str]:
@@ -132,8 +131,8 @@ def _retries_text(record: Record, common: Common) -> Iterator[str]:
         left = row["not_consumed"]
         waiting = "" if left is None else f", {left:,} not consumed"
         yield (
-            f"  {row['kind'].replace('_', ' ')}  {escape(row['group'])}  of"
-            f" {escape(row['original_topic']) or '(unknown)'}:"
+            f"  {row['kind'].replace('_', ' ')}  {row['group']}  of"
+            f" {row['original_topic'] or '(unknown)'}:"
             f" {counted(row['messages'], 'message', form=',')}"
             f"{waiting}, consumed up to {counted(row['most_reconsumed'], 'time')} in vain,"
             f" {_time(row['first_store_timestamp'], common)} …"
@@ -151,12 +150,10 @@ def _pop_text(record: Record, common: Common) -> Iterator[str]:
         if record[name]:
             yield f"  {record[name]:,} {name.replace('_', ' ')}"
     for row in record["groups"]:
-        yield f"  group {escape(row['group'])}  {escape(row['topic'])}: {_pop_counts(row)}"
+        yield f"  group {row['group']}  {row['topic']}: {_pop_counts(row)}"
     for row in record["revive_queues"]:
         read = "not known" if row["reached"] is None else f"{row['reached']:,}"
-        yield (
-            f"  {escape(row['topic'])}/{row['queue_id']}: a broker reads on at {read}, the newest is {row['newest']:,}"
-        )
+        yield (f"  {row['topic']}/{row['queue_id']}: a broker reads on at {read}, the newest is {row['newest']:,}")
     rows = [row for row in record["messages"] if common.verbose or row["state"] != "returned"]
     yield from _folded(rows, _popped, common)
 
@@ -172,8 +169,8 @@ def _popped(row: Record, common: Common) -> str:
     place = "" if row["position"] is None else f", record at {row['position']}"
     back = "" if row["returned"] is None else f", came back at {row['returned']}"
     return (
-        f"  {row['state']}  {escape(row['topic'])}/{row['queue_id']}/{row['queue_offset']}"
-        f"  of {escape(row['group'])}, given out {_time(row['pop_timestamp'], common)},"
+        f"  {row['state']}  {row['topic']}/{row['queue_id']}/{row['queue_offset']}"
+        f"  of {row['group']}, given out {_time(row['pop_timestamp'], common)},"
         f" invisible until {_time(row['visible_timestamp'], common)}{place}{back}"
         f"{': ' if row['reason'] else ''}{row['reason']}"
     )
@@ -190,9 +187,9 @@ def _transactions_text(record: Record, common: Common) -> Iterator[str]:
 
 def _transaction(row: Record, common: Common) -> str:
     return (
-        f"  {row['state'].replace('_', ' ')}  {escape(row['unique_key'])}"
-        f"  {escape(row['topic'])}/{row['queue_id']}  {_time(row['store_timestamp'], common)}"
-        f"  of {escape(row['producer_group'])}, {counted(row['checks'], 'check')},"
+        f"  {row['state'].replace('_', ' ')}  {row['unique_key']}"
+        f"  {row['topic']}/{row['queue_id']}  {_time(row['store_timestamp'], common)}"
+        f"  of {row['producer_group']}, {counted(row['checks'], 'check')},"
         f" half message at {row['positions'][-1]}"
     )
 

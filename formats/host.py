@@ -6,6 +6,9 @@ from functools import lru_cache
 
 from .quick import IPV4_BYTES, IPV6_BYTES
 
+PORT_MAX = 65535
+"""Of those that a field of four bytes can hold; consumers cannot decode a message with another one."""
+
 
 @lru_cache(maxsize=4096)
 def host_text(ip: bytes, port: int) -> str:

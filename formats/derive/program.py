@@ -105,11 +105,11 @@ class Program(NamedTuple):
         crc: bool,
         room: int,
         noting: Noting | None = None,
-    ) -> tuple[Columns, Flags, int]:
+    ) -> tuple[Columns, Flags | None, int]:
         """Follow the chain from byte `at` of a buffer that begins at log position `base`.
 
         Up to `room` records, to the first that breaks a rule: their columns, which checksums fit
-        (bool[n]), and the byte behind the last. frame: see kernel/src/chain.rs.
+        (bool[n], None where nobody asks), and the byte behind the last. frame: see kernel/src/chain.rs.
         """
         out = np.empty(1 + (_OWN + self.width) * room, np.int64)
         notes = noting and _Notes(self, noting, room)
@@ -127,7 +127,7 @@ class Program(NamedTuple):
         rest = program_of(self.schema)
         if self.later and rest is not None:  # no cycle: the columns go when nobody has them
             columns.add_later(self.later, lambda: rest.decode(buffer, starts, ends))
-        return columns, table[2] != 0, int(out[0])
+        return columns, table[2] != 0 if crc else None, int(out[0])
 
     def _columns(self, starts: Ints, table: Ints, buffer: Bytes) -> Columns:
         columns = Columns(starts)

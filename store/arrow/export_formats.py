@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -238,26 +239,61 @@ _NOTE_OF: dict[str, Callable[[Path], str | None]] = {
 
 
 def records_of(rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:
-    """Rows as JSON objects; bytes as text, under `NAME_base64` where they are none."""
+    """Rows as JSON objects; bytes as text, under `NAME_base64` where they are none.
+
+    Inside of lists and objects a number that JSON has not is text, and bytes of a list that are no text are an
+    object of `base64`.
+    """
     maps = {field.name for field in rows.schema if pa.types.is_map(field.type)}
+    odd = {field.name for field in rows.schema if pa.types.is_nested(field.type) and not _is_json(field.type)}
     for row in rows.to_pylist():
-        yield {key: value for name in row for key, value in _shown(name, row[name], maps)}
+        yield {key: value for name in row for key, value in _shown(name, row[name], maps, odd)}
 
 
-def _shown(name: str, value: Any, maps: set[str]) -> Iterator[tuple[str, Any]]:
+def _shown(name: str, value: Any, maps: set[str], odd: set[str]) -> Iterator[tuple[str, Any]]:
+    if name in maps and value is not None:
+        value = dict(value)
+    yield _named(name, value) if name in odd or not isinstance(value, list | dict) else (name, value)
+
+
+def _named(name: str, value: Any) -> tuple[str, Any]:
+    """A field as JSON can have it; of its own floats whoever prints them knows."""
     if isinstance(value, bytes):
         try:
-            yield name, value.decode()
+            return name, value.decode()
         except UnicodeDecodeError:
-            yield f"{name}_base64", base64.b64encode(value).decode("ascii")
-    elif name in maps and value is not None:
-        yield name, dict(value)
-    elif isinstance(value, datetime):
-        yield name, value.isoformat(timespec="milliseconds")
-    elif value is None or isinstance(value, bool | int | float | str | list | dict):
-        yield name, value
-    else:
-        yield name, str(value)  # dates, decimals
+            return f"{name}_base64", base64.b64encode(value).decode("ascii")
+    if isinstance(value, dict):
+        return name, dict(_named(_key(key), _inside(one)) for key, one in value.items())
+    if type(value) in (list, tuple):  # an interval is a tuple, too
+        return name, [_element(_inside(one)) for one in value]
+    if isinstance(value, datetime):
+        return name, value.isoformat(timespec="milliseconds")
+    if value is None or isinstance(value, bool | int | float | str):
+        return name, value
+    return name, str(value)  # dates, decimals
+
+
+def _inside(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and not isfinite(value) else value
+
+
+def _element(value: Any) -> Any:
+    """A value of a list, which has no name."""
+    name, shown = _named("", value)
+    return {"base64": shown} if name else shown
+
+
+def _key(key: Any) -> str:
+    return key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else str(key)
+
+
+def _is_json(kind: pa.DataType) -> bool:
+    """JSON has all values of a type as they are."""
+    if pa.types.is_nested(kind):
+        return all(_is_json(kind.field(number).type) for number in range(kind.num_fields))
+    known = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_null)
+    return any(is_known(kind) for is_known in known)
 
 
 def _csv_name(field: pa.Field) -> str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -231,6 +231,14 @@ def _breaks(offset: Ints, position: Ints, new: Flags | None = None) -> Ints:
     return np.flatnonzero(breaks) + 1
 
 
+@runtime_checkable
+class KnowsUnits(Protocol):
+    """An observer that may know already how messages stand to their units."""
+
+    def has_seen(self, messages: int) -> bool:
+        """All messages of the records since it was asked last, so many, need not be handed out: it knows them."""
+
+
 class LogObserver(ItemObserver, Protocol):
     """What looks at the log during the pass."""
 
@@ -357,8 +365,13 @@ def _hand_out_run(run: VerifiedRun, observers: list[LogObserver]) -> bool:
 
 
 def _hand_out(pending: _Pending, observers: list[LogObserver]) -> None:
+    if not pending.count:
+        return
+    others = [each for each in observers if not (isinstance(each, KnowsUnits) and each.has_seen(pending.count))]
+    if not others:
+        pending.drop()
     for messages in pending.take():
-        for observer in observers:
+        for observer in others:
             observer.messages(messages)
 
 
@@ -392,13 +405,17 @@ class _Pending:
         self._columns.append(tuple(kept(column) for column in waiting))
         self.count += len(units)
 
+    def drop(self) -> None:
+        """None is left."""
+        self.count, self._topics, self._columns = 0, {}, []
+
     def take(self) -> Iterator[Messages]:
         """The messages queue by queue, each queue's in log order; none is left."""
         if not self._columns:
             return
         waiting = [list(parts) for parts in zip(*self._columns, strict=True)]
         topics = list(self._topics)
-        self.count, self._topics, self._columns = 0, {}, []
+        self.drop()
         waiting.reverse()  # column by column, each gone before the next is there
         key = np.concatenate(waiting.pop())
         order = order_of_pairs(key >> 32, key & 0xFFFFFFFF)

@@ -59,7 +59,7 @@ class Lmq(NamedTuple):
 class _Messages(Rows):
     """Messages of a window: number of their queue, queue offset, position, size, store time.
 
-    tags_code: None where units are compared.
+    tags_code: what their records ask for; None where nobody has found that out.
     """
 
     queue: Numbers
@@ -79,17 +79,20 @@ class _Window(NamedTuple):
 
 
 class Laid(NamedTuple):
-    """Units of a queue that were read, from number `first` on, and the files that they are in."""
+    """Messages of a queue, their units, which were read, and the files that these are in."""
 
     files: MappedFileQueue
-    first: int
+    messages: QueueRange
     units: Units
+
+    def is_in(self, files: MappedFileQueue) -> bool:
+        """Somebody else has found the same files of the queue."""
+        return files.files == self.files.files and files.stop == self.files.stop
 
     def of(self, files: MappedFileQueue, messages: Messages) -> Units | None:
         """The units of messages, of a queue with these files; None where they are others."""
-        at, count = int(messages.offset[0]) - self.first, len(messages.offset)
-        same = files.files == self.files.files and files.stop == self.files.stop
-        if not same or at < 0 or at + count > len(self.units):
+        at, count = int(messages.offset[0]) - self.messages.first, len(messages.offset)
+        if not self.is_in(files) or at < 0 or at + count > len(self.units):
             return None
         return self.units[at : at + count] if messages.in_a_row else None
 
@@ -134,6 +137,8 @@ class Prover:
         self._reach = 0
         #: Of queues in files, what messages were laid beside last, where all were in order.
         self.laid: dict[QueueId, Laid] = {}
+        #: The same of all that was seen since `settled`, None where some of it is not in order, or tags are not known.
+        self._settled: list[dict[QueueId, Laid]] | None = []
 
     def see(self, item: Batch | Extent, dispatched: Dispatched | None = None) -> None:
         """The next thing in the log, bodies compared with their checksums. Raises Unreadable.
@@ -145,6 +150,8 @@ class Prover:
             if not self._found.passes(item):
                 self._next[:] = -1
             return
+        if item.body_crc_ok is not None and not item.body_crc_ok.all():
+            self._settled = None
         for batch in _without_damaged(item):
             rest = batch
             if item.mark <= Mark.AFTER_DAMAGE:
@@ -156,6 +163,15 @@ class Prover:
                 rest = batch.take(slice(1, None))
             if len(rest):
                 self._add(rest, dispatched if rest is item else None)
+
+    def settled(self) -> list[dict[QueueId, Laid]] | None:
+        """All messages that were seen since this was asked last: each has its unit, which has its tags code, too.
+        None where that is not so of each of them. Raises Unreadable.
+        """
+        if self._settled is not None:
+            self._settle()
+        found, self._settled = self._settled, []
+        return found
 
     def done(self) -> VerifiedLog:
         """What is in order in the part that was seen. Raises Unreadable."""
@@ -173,6 +189,7 @@ class Prover:
             self._settle(at_gap=True)
             self._next[:] = -1
         if window is None:
+            self._settled = None
             return
         self._windows.append(window)
         self._waiting += len(window.messages)
@@ -191,7 +208,7 @@ class Prover:
         if named and lmq is None:
             return None
         how = making or (lmq.further if named and lmq is not None else None)
-        made = None
+        made, tags_code = None, None
         if how is not None:
             known = dispatched is not None and dispatched.is_as(how, named=named)
             made = dispatched if known else dispatch(batch, how)
@@ -202,6 +219,10 @@ class Prover:
             found = self._queues.of_dispatched(made)
         if found is None:
             return None
+        if made is not None and making:
+            tags_code = made.units.tags_code
+        elif made is None and dispatched is not None and np.array_equal(dispatched.units.record, np.arange(len(batch))):
+            tags_code = dispatched.units.tags_code  # each record has one, and they are in its order
         facts = Facts.of(batch, self._unindexed_in(batch, made), named=named)
         columns, record = batch.columns, found.record
         messages = _Messages(
@@ -210,7 +231,7 @@ class Prover:
             batch.position[record],
             columns.ints("total_size")[record].astype(np.int64),
             columns.ints("store_timestamp")[record].astype(np.int64),
-            made.units.tags_code if made and making else None,
+            tags_code,
         )
         if made is None or making is None or not making.items:
             return _Window(messages, facts, None)
@@ -231,9 +252,11 @@ class Prover:
         """
         group, self._windows, self._waiting, self.laid = self._windows, [], 0, {}
         if at_gap and group and self._found.only_long and self._is_short(group):
+            self._settled = None
             return
         wrong = self._lay(group)
         if wrong:
+            self._settled = None
             self._lay(group[: wrong[0]])
             self._next[:] = -1
             self._lay(group[wrong[-1] + 1 :])
@@ -251,8 +274,11 @@ class Prover:
         """The same if all of them are in order, else: from which one to which they are not."""
         if not group:
             return range(0)
-        order = np.argsort(np.concatenate([w.messages.queue for w in group]), kind="stable")
-        messages = _Messages.concat((window.messages for window in group), order)
+        parts = [window.messages for window in group]
+        if any(part.tags_code is None for part in parts):
+            parts = [part.replace(tags_code=None) for part in parts]
+        order = np.argsort(np.concatenate([part.queue for part in parts]), kind="stable")
+        messages = _Messages.concat(parts, order)
         queue, offset = messages.queue, messages.offset
         new = np.flatnonzero(begins(queue))
         before = np.append(-1, offset[:-1]) + 1
@@ -265,12 +291,15 @@ class Prover:
         if not bad.any():
             units = self._units(messages, new, ends)
             bad = ~points_at(units, messages)
+            tagged = messages.tags_code is not None and bool((units["tags_code"] == messages.tags_code).all())
         if bad.any():
             rows = [len(window.messages) for window in group]
             wrong = np.repeat(np.arange(len(group)), rows)[order[bad]]
             return range(int(wrong.min()), int(wrong.max()) + 1)
         self._next[queue[new]] = offset[ends - 1] + 1
         self._take(group, messages, units, new, ends)
+        if self._settled is not None:
+            self._settled = [*self._settled, self.laid] if tagged and self.laid else None
         return range(0)
 
     def _take(self, group: list[_Window], messages: _Messages, units: Units, new: Ints, ends: Ints) -> None:
@@ -291,7 +320,7 @@ class Prover:
             numbers = messages.queue[new].tolist()
             for number, (name, first, end) in zip(numbers, bounds, strict=True):
                 files = self._queues.stream(number).files
-                self.laid[name] = Laid(files, queue_ranges[name].first, units[first:end])
+                self.laid[name] = Laid(files, queue_ranges[name], units[first:end])
         items = [window.items for window in group if window.items is not None]
         facts = reduce(Facts.and_then, (window.facts for window in group))
         self._found.take(facts, queue_ranges, made, items)
@@ -301,7 +330,7 @@ class Prover:
         or ends.
         """
         units = np.zeros(len(messages), UNIT_DTYPE)
-        if messages.tags_code is not None:
+        if self._making is not None and messages.tags_code is not None:
             units["physical_offset"], units["size"] = messages.position, messages.size
             units["tags_code"] = messages.tags_code
             return units

@@ -236,7 +236,7 @@ class PlainChain:
         self.record_bytes = max(frame.smallest, (end - at) * 3 // (4 * count))
         position, yes = columns.starts + window.position, np.ones(count, np.bool_)
         there = yes if in_place else columns.ints("physical_offset") == position
-        return Checked(columns, position, yes, there, fits if crc else None)
+        return Checked(columns, position, yes, there, fits)
 
 
 def _verdict(columns: Columns, position: Ints, whole: Flags, crc: bool) -> Checked:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...formats import message_properties as names
-from ...formats.message import PROPERTIES_BYTES_MAX, host_of
+from ...formats.host import PORT_MAX, host_of
+from ...formats.message import PROPERTIES_BYTES_MAX
 from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
 from ..broker.topics import now_ms
 from ..errors import InvalidInput
@@ -189,13 +190,16 @@ class MessageReader:
 
 
 def parse_host(text: object, what: str) -> tuple[bytes, int]:
-    """(ip, port) of `ip:port`. Raises InvalidInput."""
+    """(ip, port) of `ip:port`, a port that consumers take. Raises InvalidInput."""
     if not isinstance(text, str):
         raise InvalidInput(f"{what}: not ip:port: {text!r}")
     try:
-        return host_of(text)
+        ip, port = host_of(text)
     except ValueError as error:
         raise InvalidInput(f"{what}: {error}") from None
+    if not 0 <= port <= PORT_MAX:
+        raise InvalidInput(f"{what}: no port from 0 to {PORT_MAX}: {text!r}")
+    return ip, port
 
 
 def _rows(record: Mapping[str, Any], name: str) -> list[dict[str, Any]]:

@@ -12,6 +12,8 @@ broker has shifted (spec 7.12, B1) is shifted by the same number for long stretc
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +37,11 @@ from .queue_batches import compare_batches
 from .queue_files import check_database
 from .queue_state import QueueCheck, QueueReader, Queues, queues_of
 from .queue_units import QueuePass, report_ends, report_missing
-from .register import after, of_messages
+from .register import after, of_messages, of_settled
 from .start import ProofOfLog
+
+if TYPE_CHECKING:
+    from ..audit.prove import Laid
 
 _HEAD = dtype_of(HEAD)
 _SECOND_MS = 1000
@@ -169,6 +174,25 @@ def units_of_messages(context: VerifyContext, messages: Messages) -> None:
         if unread.any():  # nobody can tell
             check.right.add_any(messages.offset[unread])
         _look_elsewhere(context, queues, check, messages.take(wrong & ~unread))
+
+
+@of_settled("I-065", "I-080", "I-082")
+def units_of_settled(context: VerifyContext, settled: Mapping[QueueId, Laid]) -> bool:
+    """Nothing is wrong with these; False where what was read are not the files of each queue here."""
+    queues = queues_of(context)
+    if context.scope.quick or queues.unreadable:
+        return True
+    wanted = {queue: laid for queue, laid in settled.items() if queues.wanted(queue)}
+    if any(queues.is_batch(queue) for queue in wanted):
+        return False
+    checks = {queue: queues.check(queue) for queue in wanted}
+    if not all(check.reader.exists and wanted[queue].is_in(check.reader.files) for queue, check in checks.items()):
+        return False
+    for queue, check in checks.items():
+        check.note_range(wanted[queue].messages)
+    reach = max((laid.messages.reach(whole=True) for laid in wanted.values()), default=0)
+    context.log.dispatched = max(context.log.dispatched, reach)
+    return True
 
 
 def _found(context: VerifyContext, check: QueueCheck, messages: Messages) -> None:

@@ -36,7 +36,7 @@ from ..counted import counted
 from ..disk.byte_reader import note, noted, noted_of, unread_of
 from ..disk.lock import holder
 from ..errors import UnreadableRange
-from ..findings.catalogue import Severity
+from ..findings.catalogue import GROUPS, Severity
 from ..findings.findings import Finding, Findings
 from ..log.batch import last_of
 from ..search.store import Store
@@ -212,6 +212,18 @@ class VerifyContext:
     def crashed(self) -> bool:
         """`abort` is there: a broker runs, or did not stop in order."""
         return self.store.layout.abort.exists()
+
+    @cached_property
+    def groups(self) -> frozenset[str]:
+        """The groups of checks that are run: those asked for, and what these go by.
+
+        Which messages have units is found out by the checks of queues; those of the checkpoint ask for it, and so does
+        an index that is missing after a crash.
+        """
+        asked = self.scope.groups or frozenset(GROUPS)
+        if "checkpoint" in asked or ("index" in asked and self.crashed):
+            return asked | {"consume_queue"}
+        return asked
 
     @property
     def read_at_once(self) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..errors import NotFound
+from ..errors import NotFound, UnreadableRange
 from ..findings.catalogue import GROUPS
 from ..log.batch import TailHistory, good_records, last_of
 from ..log.commit_log import Batch, CommitLog, Extent, record_behind
@@ -188,7 +188,7 @@ LOG_GROUPS = frozenset({"layout", "commit_log"})
 
 def asks_dispatch(context: VerifyContext) -> bool:
     """Some check asks what records add to queues and index."""
-    return not (context.scope.groups or frozenset(GROUPS)) <= LOG_GROUPS
+    return not context.groups <= LOG_GROUPS
 
 
 def wants_crc(context: VerifyContext, groups: frozenset[str]) -> bool:
@@ -253,6 +253,7 @@ class LogPass:
         self._records, self._stale, self._messages, self._extents = (
             Going(context, moment, checks_of(moment, groups)) for moment in moments
         )
+        self._settled = checks_of(CHECKS.settled, groups)
 
     def run(self, items: Iterable[Batch | Extent], progress: Callable[[int], None] | None) -> None:
         """All items, without what records add to queues and index."""
@@ -279,12 +280,25 @@ class LogPass:
     def messages(self, messages: Messages) -> None:
         """Messages of one queue."""
         self._messages(messages)
-        self._note(messages.queue, messages)
+        self._note(messages.queue, int(messages.offset[0]), int(messages.offset[-1]) + 1)
 
-    def _note(self, queue: QueueId, messages: Messages) -> None:
-        log, last = self._context.log, int(messages.offset[-1])
-        log.first_offset.setdefault(queue, int(messages.offset[0]))
-        log.next_offset[queue] = max(log.next_offset.get(queue, 0), last + 1)
+    def has_seen(self, messages: int) -> bool:
+        """So many messages were proved to have their units, and what knows them needs no look at each."""
+        found = None if self._proof is None else self._proof.settled(messages)
+        try:
+            if found is None or not all(check(self._context, each) for check in self._settled for each in found):
+                return False
+        except UnreadableRange:  # of a queue: those that look at its messages go around
+            return False
+        for group in found:
+            for queue, laid in group.items():
+                self._note(queue, laid.messages.first, laid.messages.next)
+        return True
+
+    def _note(self, queue: QueueId, first: int, behind: int) -> None:
+        log = self._context.log
+        log.first_offset.setdefault(queue, first)
+        log.next_offset[queue] = max(log.next_offset.get(queue, 0), behind)
 
     def extent(self, extent: Extent) -> None:
         """What is no record."""

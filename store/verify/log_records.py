@@ -20,6 +20,7 @@ import numpy as np
 from ...formats import message_properties as names
 from ...formats.derive.ragged import Flags, Ragged
 from ...formats.hashing_columns import crc31_column
+from ...formats.host import PORT_MAX
 from ...formats.message import MAGIC_V2, TOPIC_BYTES_MAX_V1
 from ...formats.message_properties import INNER_NUM
 from ...formats.property_columns import crc_values, ends_with_crc_item
@@ -35,7 +36,6 @@ from .register import after, of_records
 
 _TOLERANCE_MS = 60_000
 """How far clocks may be apart."""
-_PORT_MAX = 65535
 _KNOWN_BITS = 0x7FF
 _BATCH_BITS = int(SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH)
 
@@ -134,8 +134,8 @@ def ports(context: VerifyContext, records: Records) -> None:
     """Ports lie in 0 … 65535: the hosts were read at the right width."""
     for name in ("born_host", "store_host"):
         port = records.columns.ints(f"{name}.port")
-        if port.min() < 0 or port.max() > _PORT_MAX:
-            wrong = (port < 0) | (port > _PORT_MAX)
+        if port.min() < 0 or port.max() > PORT_MAX:
+            wrong = (port < 0) | (port > PORT_MAX)
             add_rows(context, records, "I-034", wrong, f"{name} has port", port)
 
 

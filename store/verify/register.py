@@ -7,19 +7,22 @@ registered for several codes is called once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..findings.catalogue import group_of
 
 if TYPE_CHECKING:
     from ..audit.messages import Messages
+    from ..audit.prove import Laid
+    from ..broker.snapshot import QueueId
     from ..log.commit_log import Extent
     from .context import Records, VerifyContext
 
 Once = Callable[["VerifyContext"], None]
 OfRecords = Callable[["VerifyContext", "Records"], None]
 OfMessages = Callable[["VerifyContext", "Messages"], None]
+OfSettled = Callable[["VerifyContext", "Mapping[QueueId, Laid]"], bool]
 OfExtent = Callable[["VerifyContext", "Extent"], None]
 F = TypeVar("F")
 
@@ -28,7 +31,8 @@ class Checks(NamedTuple):
     """All checks by moment, each by its code.
 
     before: once, before the log is read. records: for each batch of good records of this log.
-    stale: for each batch of others. messages: for the messages of one queue, in log order.
+    stale: for each batch of others. messages: for the messages of one queue, in log order; settled: for those of
+    many that have their units, whether that is all to be known of them.
     extents: for what is no record. after: once, when the log has been read. last: behind all others.
     """
 
@@ -36,6 +40,7 @@ class Checks(NamedTuple):
     records: dict[str, OfRecords]
     stale: dict[str, OfRecords]
     messages: dict[str, OfMessages]
+    settled: dict[str, OfSettled]
     extents: dict[str, OfExtent]
     after: dict[str, Once]
     last: dict[str, Once]
@@ -43,7 +48,7 @@ class Checks(NamedTuple):
     @property
     def codes(self) -> set[str]:
         """Every invariant that some function checks."""
-        of_log = (self.records, self.stale, self.messages, self.extents)
+        of_log = (self.records, self.stale, self.messages, self.settled, self.extents)
         moments = (self.before, *of_log, self.after, self.last)
         return {code for moment in moments for code in moment}
 
@@ -86,6 +91,13 @@ def of_stale(*codes: str) -> Callable[[OfRecords], OfRecords]:
 def of_messages(*codes: str) -> Callable[[OfMessages], OfMessages]:
     """Checks these invariants of the messages of one queue, some at a time."""
     return _in(CHECKS.messages, codes)
+
+
+def of_settled(*codes: str) -> Callable[[OfSettled], OfSettled]:
+    """Checks these invariants of messages of many queues whose units, tags codes and all, are theirs: the check of
+    `of_messages` sees them only where this one says False.
+    """
+    return _in(CHECKS.settled, codes)
 
 
 def of_extents(*codes: str) -> Callable[[OfExtent], OfExtent]:

@@ -34,7 +34,7 @@ from ..errors import (
     UnreadableRange,
     Unsupported,
 )
-from ..findings.catalogue import GROUPS
+from ..findings.catalogue import GROUPS, group_of
 from ..findings.findings import Finding, order
 from ..search.find import find
 from ..search.selection import Selection, is_pattern
@@ -94,10 +94,9 @@ def verify(
     """
     began = time.monotonic()
     scope = scope or Scope()
-    load_checks(scope.groups or GROUPS)
     with aside(store.rate_bytes is not None), noting():
         context = _settled(store, scope, now_ms, progress, stop, jobs, looked_at)
-    findings = list(context.findings)
+    findings = _asked_for(context)
     return Verdict(
         status_of(findings),
         findings,
@@ -113,6 +112,15 @@ def verify(
         context.predicted.facts,
         None if scope.watch is None else context.states().get(scope.watch),
     )
+
+
+def _asked_for(context: VerifyContext) -> list[Finding]:
+    """The findings of the groups that are asked for; checks of others may have run along."""
+    along = context.groups - (context.scope.groups or context.groups)
+    if not along:
+        return list(context.findings)
+    groups = group_of()
+    return [finding for finding in context.findings if groups[finding.code] not in along]
 
 
 class LookedAt(NamedTuple):
@@ -133,8 +141,7 @@ def look_at(store: Store, scope: Scope, number: int, jobs: int, *, now_ms: int |
     context, signature = VerifyContext(store, scope, now_ms), _signature(store)
     if context.live:
         return LookedAt(signature, [])
-    parts, groups = parts_of(context), scope.groups or frozenset(GROUPS)
-    return LookedAt(signature, look(context, groups, parts, number, jobs))
+    return LookedAt(signature, look(context, context.groups, parts_of(context), number, jobs))
 
 
 def together(parts: Iterable[LookedAt]) -> LookedAt | None:
@@ -197,7 +204,8 @@ def _run(
     left: Sequence[PartResult],
 ) -> None:
     """One run."""
-    groups = context.scope.groups or frozenset(GROUPS)
+    groups = context.groups
+    load_checks(groups)
     parts = parts_of(context)
     if context.store.layout.rocksdb_queues:
         from .queue_state import copy_queues  # few stores have one

@@ -28,9 +28,10 @@ from .register import after
 
 if TYPE_CHECKING:
     from ..audit.messages import Messages
-    from ..audit.prove import Proof, Prover
+    from ..audit.prove import Laid, Proof, Prover
     from ..audit.verified import VerifiedLog, VerifiedRun
     from ..broker.dispatch import Dispatched
+    from ..broker.snapshot import QueueId
     from ..disk.file_queue import MappedFileQueue
     from ..disk.layout import Layout
     from ..queues.units import Units
@@ -82,6 +83,19 @@ class ProofOfLog(Mergeable):
         """The units of messages of a queue, where they were read for the proof a moment ago."""
         known = self._prover and self._prover.laid.get(messages.queue)
         return known.of(files, messages) if known else None
+
+    def settled(self, messages: int) -> list[dict[QueueId, Laid]] | None:
+        """So many messages, all that were seen since this was asked last, as `Prover.settled` has them."""
+        if self._prover is None:
+            return None
+        try:
+            found = self._prover.settled()
+        except StoreError:
+            self._give_up()
+            return None
+        if found is None or sum(laid.messages.messages for group in found for laid in group.values()) != messages:
+            return None
+        return found
 
     def done(self) -> VerifiedLog | None:
         """What is in order of all that was seen; None where that is not known."""

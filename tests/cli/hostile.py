@@ -27,6 +27,8 @@ SIZES = (
     *("--set", f"mappedFileSizeConsumeQueue={QUEUE_FILE_BYTES}"),
 )
 
+FALSE_LINE = "mqstore: all is well"
+"""What a name with a line break in it must not say on a line of its own."""
 #: What a terminal would obey, what a reader would misread, what a shell or a path would follow.
 TEXTS = (
     "\x1b[2J\x1b[1;1Hgone",
@@ -35,7 +37,7 @@ TEXTS = (
     "\x9b31mred",
     "abc\u202egpj.exe",
     "a\u2066b\u2069\u200bc\ufeff",
-    "line\nmqstore: all is well",
+    f"line\n{FALSE_LINE}",
     "carriage\rreturn",
     "tab\there",
     "back\x08space\x7f",
@@ -127,7 +129,9 @@ def check_terminal(text: str) -> None:
 def check_output(text: str, format: str) -> None:
     """What a format promises, whatever the store holds."""
     check_terminal(text)
-    if format == "json":
+    if format == "text":
+        assert not [line for line in text.splitlines() if line.lstrip().startswith(FALSE_LINE)]
+    elif format == "json":
         json.loads(text)
     elif format == "ndjson":
         for line in text.splitlines():

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any
+
+from mqstore.cli.record_types import schema_of
 
 _TYPES: Mapping[str, Callable[[Any], bool]] = {
     "object": lambda v: isinstance(v, dict),
@@ -99,3 +102,10 @@ _CHECKS: Mapping[str, Callable[[Any, Any, str, Any], Iterator[str]]] = {
     "items": _items,
     "oneOf": _one_of,
 }
+
+_schema = cache(schema_of)
+
+
+def wrong(record: dict[str, Any]) -> list[str]:
+    """What is wrong with a record by the schema of its type."""
+    return list(errors(_schema(record["type"]), record))

@@ -253,31 +253,12 @@ def test_a_command_is_imported_only_when_it_is_called() -> None:
         assert name in listed.commands
 
 
-def test_paths_are_judged_by_whoever_opens_them() -> None:
-    """A path without permission is no wrong usage: typer does not look at it."""
-    listed = app.program()
-    names = listed.list_commands(None)
-    commands = [listed.get_command(None, name) for name in names]
-    groups = [command for command in commands if hasattr(command, "list_commands")]
-    commands += [group.get_command(None, n) for group in groups for n in group.list_commands(None)]
-    types = [parameter.type for command in commands for parameter in command.params]
-    paths = [each for each in types if hasattr(each, "readable")]
-    assert len(paths) >= len(names)
-    assert not any(each.readable or each.exists or each.writable for each in paths)
-
-
 @pytest.mark.parametrize("text", ["0", "-1", "1X", "", "k", "1.5M"])
 def test_rates_that_are_none(failing: Any, text: str) -> None:
     """Wrong usage names the option."""
     result = failing(KeyError(), f"--rate={text}")
     assert result.code == 2
     assert "--rate" in result.stderr
-
-
-@pytest.mark.parametrize(("text", "size"), [("4096", 4096), ("64K", 65536), ("10MB", 10 << 20), ("1gib/s", 1 << 30)])
-def test_sizes_with_units(text: str, size: int) -> None:
-    """Powers of 1024, whatever the unit is called."""
-    assert options.parse_bytes(text) == size
 
 
 def test_shared_options_keep_the_own_ones(failing: Any) -> None:

@@ -1,40 +1,19 @@
-"""How command lines are understood: words that are none of ours, empty paths, old spellings."""
+"""How command lines are understood: words that are none of ours, old spellings."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from mqstore.cli import app, did_you_mean
+from mqstore.cli import did_you_mean
 from mqstore.cli.command_line import OLD_SPELLINGS, options_of
-from mqstore.cli.declared import EMPTY_PATH
-from mqstore.store.broker.profiles import VERSIONS
 
 from .. import stores
 from .datadriven import run_here
-
-PATHS = re.compile(r"\b(FILE|DIR|STORE2?|PATH|IMAGE|COPY|A|B)\b")
-NO_PATHS = ("KEY=VALUE", "A,B", "A,B,C", "HEX")
-
-
-def commands() -> Iterator[tuple[list[str], Any]]:
-    """Every command with the words that call it."""
-    top: Any = app.program()
-    for name in top.list_commands(None):
-        command = top.get_command(None, name)
-        if hasattr(command, "list_commands"):
-            for word in command.list_commands(None):
-                yield [name, word], command.get_command(None, word)
-        else:
-            yield [name], command
-
-
-ALL = {" ".join(words): command for words, command in commands()}
+from .every_command import ALL
 
 
 @pytest.mark.parametrize(
@@ -120,55 +99,6 @@ def test_an_option_that_nothing_is_like(line: str) -> None:
     result = run_here(line.split())
     assert result.code == 2 and "no such option" in result.stderr
     assert "nothing" not in result.stderr and "did you mean" not in result.stderr
-
-
-@pytest.mark.few(8)
-@pytest.mark.parametrize("name", ALL)
-def test_an_empty_path_is_wrong_usage(name: str, tmp_path: Path, monkeypatch: Any) -> None:
-    """`"$UNSET"` is not the folder that the shell is in, in no command and no option."""
-    monkeypatch.chdir(stores.unpack("4.9.7-clean", tmp_path))
-    tried = 0
-    for wrong in ALL[name].params:
-        shown = wrong.metavar or ""
-        if not PATHS.search(shown) or shown in NO_PATHS:
-            continue
-        words = name.split()
-        for parameter in ALL[name].params:
-            argument = parameter.param_type_name == "argument"
-            value = "" if parameter is wrong else "orders" if parameter.name == "topic" else "x"
-            if parameter is wrong or parameter.required:
-                words += [value] if argument else [f"{parameter.opts[0]}={value}"]
-        result = run_here(words)
-        assert (result.code, result.stdout) == (2, ""), words
-        assert EMPTY_PATH in result.stderr, (words, result.stderr)
-        tried += 1
-    assert tried >= 2 or name == "explain"
-
-
-@pytest.mark.parametrize("version", ["9.9", "3.0", "6.0.0", "5.7", "", "newest", "5"])
-@pytest.mark.parametrize("command", ["recover", "verify", "repair", "put"])
-def test_versions_that_no_profile_stands_for(command: str, version: str, tmp_path: Path) -> None:
-    words = [command, str(tmp_path), *(["T", "b"] if command == "put" else [])]
-    option = "--as-broker" if command == "put" else "--broker-version"
-    result = run_here([*words, f"{option}={version}"])
-    assert (result.code, result.stdout) == (2, "")
-    assert ", ".join(VERSIONS) in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("line", "version", "nearest"),
-    [
-        ("recover --broker-version", "5.2", "5.1"),
-        ("verify --as-broker", "5.6", "5.5.1"),
-        ("repair --broker-version", "4.5.0", "4.3"),
-        ("salvage --dry-run --as-broker", "4.10", "4.9"),
-    ],
-)
-def test_versions_near_a_profile(line: str, version: str, nearest: str, tmp_path: Path) -> None:
-    """The nearest one is taken, and that is said, by either name of the option."""
-    root = stores.unpack("5.3.3-clean", tmp_path)
-    result = run_here([*line.split(), version, str(root)])
-    assert f"no profile of {version}: that of {nearest} is the nearest" in result.stderr
 
 
 def test_old_spellings_work_and_are_not_told(tmp_path: Path) -> None:

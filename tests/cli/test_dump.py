@@ -1,12 +1,10 @@
-"""What `dump` takes: conditions, places, counts, colour on a terminal, single files and copies."""
+"""What `dump` takes: conditions, times, formats, colour on a terminal."""
 
 from __future__ import annotations
 
 import json
 import os
 import pty
-import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -18,6 +16,7 @@ import pytest
 from .. import stores
 from .datadriven import run_here
 from .peak import ENVIRONMENT
+from .printed import dumped
 
 STORE = "5.3.3-clean"
 KEY = next(m["properties"]["KEYS"].split(" ")[0] for m in stores.messages(STORE) if "KEYS" in m["properties"])
@@ -27,13 +26,6 @@ KEY = next(m["properties"]["KEYS"].split(" ")[0] for m in stores.messages(STORE)
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A real store."""
     return stores.unpack(STORE, tmp_path_factory.mktemp("store"))
-
-
-def dump(path: Path, *options: str) -> list[dict[str, Any]]:
-    """The records."""
-    result = run_here(["dump", str(path), "--format", "ndjson", *options])
-    assert result.code == 0, result.stderr
-    return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 def _messages() -> list[dict[str, Any]]:
@@ -66,7 +58,7 @@ def test_conditions(store: Path, options: tuple[str, ...], fits: Any) -> None:
     """As the truth has them; nothing else is printed, no BLANK either."""
     expected = [m["physical_offset"] for m in _messages() if fits(m)]
     assert expected
-    assert _offsets(dump(store, *options)) == expected
+    assert _offsets(dumped(store, *options)) == expected
 
 
 def test_times(store: Path) -> None:
@@ -74,7 +66,7 @@ def test_times(store: Path) -> None:
     times = sorted({m["store_timestamp"] for m in _messages()})
     since, until = times[len(times) // 3], times[2 * len(times) // 3]
     expected = [m["physical_offset"] for m in _messages() if since <= m["store_timestamp"] < until]
-    assert _offsets(dump(store, "--since", str(since), "--until", str(until))) == expected
+    assert _offsets(dumped(store, "--since", str(since), "--until", str(until))) == expected
 
 
 def test_json_and_its_lines_are_the_same_records(store: Path) -> None:
@@ -89,50 +81,6 @@ def test_json_and_its_lines_are_the_same_records(store: Path) -> None:
     assert shown("json", "--count", "0") == "[]\n"
     fields = ",".join(name for name, value in json.loads(lines[0]).items() if value is not None)
     assert shown("ndjson", "--fields", fields).splitlines()[0] == lines[0]
-
-
-def test_at_and_count(store: Path) -> None:
-    """From a record's position, from the middle of one, from behind the end."""
-    offsets = _offsets(_messages())
-    for place in (0, 1, offsets[5], offsets[5] + 1, offsets[100] - 1, offsets[-1]):
-        wanted = [offset for offset in offsets if offset >= place][:3]
-        assert _offsets(dump(store, "--at", str(place), "--count", str(len(wanted)))) == wanted
-    assert dump(store, "--at", str(1 << 50)) == []
-    assert dump(store, "--count", "0") == []
-
-
-def test_single_files_and_copies_are_the_log(store: Path, tmp_path: Path) -> None:
-    """In their place, elsewhere, and without the name that tells where they begin."""
-    offsets = _offsets(_messages())
-    found: list[int] = []
-    for file in sorted((store / "commitlog").iterdir()):
-        own = _offsets([r for r in dump(file) if r["type"] == "message"])
-        if own:
-            copy = tmp_path / f"copy-of-{file.name}.bin"
-            shutil.copy(file, copy)
-            assert _offsets([r for r in dump(copy) if r["type"] == "message"]) == own
-        found += own
-    assert found == offsets
-
-
-def test_raw_bodies_are_the_stored_bytes(store: Path) -> None:
-    """Compressed ones too, as base64."""
-    import base64
-    import hashlib
-
-    for ours, truth in zip((r for r in dump(store, "--raw") if r["type"] == "message"), _messages(), strict=True):
-        stored = base64.b64decode(ours["body_base64"])
-        assert ours["raw"] is True
-        assert hashlib.sha1(stored).hexdigest() == truth["body_sha1"]
-
-
-def test_a_body_above_the_limit_is_printed_as_stored(store: Path) -> None:
-    """And says so."""
-    compressed = [r for r in dump(store) if "body_compression" in r]
-    limited = {r["physical_offset"]: r for r in dump(store, "--max-body", "10")}
-    assert compressed
-    for record in compressed:
-        assert "--max-body" in limited[record["physical_offset"]]["body_error"]
 
 
 def test_hex_covers_every_byte(store: Path) -> None:
@@ -151,19 +99,6 @@ def test_hex_covers_every_byte(store: Path) -> None:
         while at + len(rebuilt) < end:
             rebuilt += shown[at + len(rebuilt)]
         assert rebuilt == log[at:end]
-
-
-def test_places_and_bytes_of_dledger_entries(tmp_path: Path) -> None:
-    """A record is found by its own position; the hex view shows the entry around it."""
-    store = stores.unpack("5.3.3-dledger", tmp_path)
-    offsets = [m["physical_offset"] for m in stores.messages("5.3.3-dledger")]
-    for number in (0, 3, len(offsets) - 1):
-        assert _offsets(dump(store, "--at", str(offsets[number]), "--count", "1")) == [offsets[number]]
-    shown = run_here(["dump", str(store), "--at", str(offsets[3]), "--hex", "--count", "2"]).stdout
-    assert f"DLedger entry at {offsets[3] - 48}, 48 bytes" in shown
-    assert f"message at {offsets[3]}" in shown
-    assert shown.count("-- message at") == 2
-    assert re.search(rf" pos +{offsets[3] - 48} ", shown)
 
 
 def _on_a_terminal(arguments: list[str], environment: Mapping[str, str]) -> bytes:

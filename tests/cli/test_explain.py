@@ -15,7 +15,7 @@ from mqstore.store.recover.broker_bugs import bugs
 from mqstore.store.recover.cases import CASES
 
 from .datadriven import run_here
-from .test_schemas import wrong
+from .json_schema import wrong
 
 TESTDATA = Path(__file__).parents[1] / "testdata"
 PRINTED = (

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from ..stores import NAMES, messages, truth
-from .datadriven import Result, run_here
+from ..stores import messages
+from .printed import get
 
 NAME = "5.3.3-clean"
 Record = dict[str, Any]
@@ -31,10 +31,6 @@ def root(store: Callable[[str], Path]) -> Path:
 @pytest.fixture(scope="module")
 def known() -> list[Record]:
     return list(messages(NAME))
-
-
-def get(root: Path, *options: str) -> Result:
-    return run_here(["get", str(root), *options])
 
 
 def records(root: Path, *options: str) -> list[Record]:
@@ -210,31 +206,6 @@ def test_formats(root: Path) -> None:
     assert run_bytes(root, *place, "--format", "body") == body_of(first) + body_of(second)
 
 
-@pytest.mark.few(5)
-@pytest.mark.parametrize(
-    "name",
-    [n for n in NAMES if truth(n)["expected_verdict"] == "clean" and "4.9.7-dledger" not in n],
-)
-def test_offset_at_is_the_broker_s_answer(name: str, store: Callable[[str], Path]) -> None:
-    place = store(name)
-    for query in truth(name).get("time_queries", [])[:12]:
-        queue = ["--topic", query["topic"], "--queue", str(query["queue_id"])]
-        result = get(place, *queue, "--offset-at", str(query["timestamp"]))
-        assert result.stdout == f"{query['offset']}\n", query
-        assert result.code == 0
-
-
-def test_offset_at_as_json(root: Path) -> None:
-    queue = ["--topic", "orders", "--queue", "1", "--offset-at", "0", "--format", "json"]
-    assert json.loads(get(root, *queue).stdout) == {
-        "type": "queue_offset",
-        "topic": "orders",
-        "queue_id": 1,
-        "timestamp": 0,
-        "queue_offset": 0,
-    }
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -256,21 +227,6 @@ def test_offset_at_as_json(root: Path) -> None:
 )
 def test_wrong_usage_is_one_line_and_2(root: Path, options: str, says: str) -> None:
     result = get(root, *options.split())
-    assert (result.code, result.stdout) == (2, "")
-    assert len(result.stderr.splitlines()) == 1 and says in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("where", "says"),
-    [
-        ("a = ", "--where: not an expression at the end"),
-        ("a LIKE 'x%'", "goes on behind its end at \"LIKE 'x%'\""),
-        ("@nope = 1", "--where: no field @nope"),
-        ("a > 'x'", "--where: <, <=, > and >= compare numbers"),
-    ],
-)
-def test_a_condition_that_a_broker_refuses(root: Path, where: str, says: str) -> None:
-    result = get(root, "--where", where)
     assert (result.code, result.stdout) == (2, "")
     assert len(result.stderr.splitlines()) == 1 and says in result.stderr
 

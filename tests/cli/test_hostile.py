@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from .hostile import (
+    FALSE_LINE,
     FORMULAS,
     PATHS,
     SIZES,
@@ -30,7 +31,7 @@ FORMATS = ("text", "json", "ndjson", "csv")
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of hostile texts, in a directory with a hostile name."""
-    return hostile_store(tmp_path_factory.mktemp("hostile") / "s\x1b[2J\u202e", (*TEXTS, *FORMULAS))
+    return hostile_store(tmp_path_factory.mktemp("hostile") / f"s\x1b[2J\u202e\n{FALSE_LINE}", (*TEXTS, *FORMULAS))
 
 
 def reading_commands(root: Path) -> list[list[str]]:
@@ -57,6 +58,10 @@ def reading_commands(root: Path) -> list[list[str]]:
         ["inspect", f"{store}/config"],
         *([command, str(path)] for command in ("dump", "inspect") for path in sorted((root / "config").iterdir())),
         ["recover", store],
+        ["recover", store, "--policy", "broker", "--verbose"],
+        ["repair", store, "--verbose"],
+        ["verify", store],
+        ["offsets", store],
         ["dump", f"{store}/{TEXTS[0]}"],
         ["get", store, "--fields", TEXTS[0], "--at", "0"],
     ]
@@ -73,6 +78,18 @@ def test_texts_of_a_store_reach_no_terminal_and_no_spreadsheet(texts: Path, form
             check_output(result.stdout, "text" if "--hex" in command else format)
         assert result.stderr.count("\n") <= 12, (command, result.stderr)
     assert content(texts) == before
+
+
+def test_no_text_of_a_store_begins_a_line(texts: Path) -> None:
+    """A topic, a tag, a key, a group, the name of a directory: where it had a line of its own it could say anything."""
+    store = str(texts)
+    pages = [[command, store, "--verbose"] for command in ("verify", "recover", "inspect", "stats", "offsets")]
+    pages += [["repair", store, "--all"], ["recover", store, "--policy", "broker"], ["stats", store, "--quick"]]
+    pages += [["stats", store, "--by", by] for by in ("queue", "tag", "group")]
+    for command in (*pages, *reading_commands(texts)):
+        told = mq(*command).stdout.splitlines()
+        assert told or command[0] in ("get", "trace", "dump")
+        assert [line for line in told if line.lstrip().startswith(FALSE_LINE)] == [], command
 
 
 def test_all_hostile_texts_are_shown(texts: Path) -> None:

@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from mqstore.cli.arrow_input import Rows
-from mqstore.cli.joined_batches import joined
-from mqstore.cli.ndjson_input import Line
-from mqstore.cli.record_text import RecordText
 
 from ..stores import messages as records_of
 from ..stores import truth, unpack
@@ -124,36 +115,6 @@ def test_what_makes_no_sense(wrong: Row, tmp_path: Path) -> None:
     assert said.code == 2 and "line 1" in said.stderr
 
 
-# -- joining --------------------------------------------------------------------------------------
-
-
-def inner_rows(sizes: list[int]) -> Iterator[Row]:
-    """Messages of records of so many; 0: a message that is a record."""
-    for at, size in enumerate(sizes):
-        common = {"topic": "T", "message_id": str(at), "sys_flag": 0xC0}
-        for number in range(size):
-            inner = {"inner_number": number, "batch_size": size, "batch_record": {"flag": at}}
-            yield common | inner
-        if not size:
-            yield {"topic": "T", "message_id": str(at)}
-
-
-@given(st.lists(st.integers(0, 4), max_size=8), st.sets(st.integers(0, 30)))
-def test_portions_may_end_anywhere(sizes: list[int], cuts: set[int]) -> None:
-    lines = [Line(n, row) for n, row in enumerate(inner_rows(sizes), 1)]
-    bounds = [0, *sorted(c for c in cuts if c < len(lines)), len(lines)]
-    portions = [lines[begin:end] for begin, end in pairwise(bounds) if end > begin]
-    found = [line.record for portion in joined(portions) if not isinstance(portion, Rows) for line in portion]
-    assert [row.get("flag") for row in found] == [at if size else None for at, size in enumerate(sizes)]
-    assert [len(row.get("inner_messages", ())) for row in found] == sizes
-
-
-def test_what_waits_goes_when_nothing_comes() -> None:
-    lines = [Line(n, row) for n, row in enumerate(inner_rows([3]), 1)][:2]
-    found = list(joined([lines, [], lines[:1]]))
-    assert [len(portion) for portion in found] == [0, 1, 0, 1]
-
-
 # -- get ------------------------------------------------------------------------------------------
 
 
@@ -170,23 +131,6 @@ def test_an_id_of_either_kind(root: Path) -> None:
     assert result.code == 1
     for said in ("as an offset message id: no record begins here", "as a unique key: looked at 80"):
         assert said in result.stderr
-
-
-def test_what_was_searched_is_said(root: Path) -> None:
-    times = "they were stored 2026-11-20T21:48:53.666Z … 2026-11-20T21:48:56.158Z"
-    for words, said in (
-        (
-            ("--key", "nope"),
-            "looked at 80 records in the log, by a scan, 60 records that queues name, 1 index",
-        ),
-        (("--topic", "T*"), f"looked at 80 records in the log, by a scan; {times}"),
-        (("--topic", "TopicA", "--tag", "nope"), "looked at 20 queue units of that time, and no"),
-        (("--topic", "TopicA", "--since", "now"), "looked at no queue unit of that time, and no"),
-    ):
-        words = (*words, "--grep", "no such text") if words[-1] == "T*" else words
-        result = run_here(["get", str(root), *words, "--utc", "-q"])
-        assert result.code == 1 and result.stderr.startswith("mqstore: no such message: ")
-        assert said in result.stderr, result.stderr
 
 
 def test_raw_and_hex_show_the_record(root: Path) -> None:
@@ -239,18 +183,3 @@ def test_limit_counts_messages(root: Path) -> None:
     assert [row["queue_offset"] for row in found] == [0, 1, 2]
     found = rows("get", root, "--topic", "BatchTopic", "--queue", "1", "--offset", "1")
     assert [row["unique_key"] for row in found] == [KEY]
-
-
-def test_one_is_no_plural(root: Path) -> None:
-    shown = run_here(["inspect", str(root)]).stdout
-    assert "1 topic, 1 queue, 20 messages" in shown
-
-
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [("/w==", "(1 byte, not text)"), ("//8=", "(2 bytes, not text)"), ("////", "(3 bytes, ")],
-)
-def test_sizes_of_bodies(body: str, said: str, root: Path) -> None:
-    (row,) = rows("get", root, "--topic", "TopicA", "--count", "1")
-    del row["body"]
-    assert said in RecordText(utc=True)(row | {"body_base64": body})

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from mqstore.cli.file_kinds import file_kind
-from mqstore.formats.kinds import KINDS
-
-from .. import huge_store, stores, tiered
+from .. import huge_store, stores
 from ..store.choices import few
 from .datadriven import run_here
 from .held import held
+from .printed import inspected
 
 CLEAN = tuple(
     name for name in stores.NAMES if stores.truth(name)["expected_verdict"] == "clean" and "-killed" not in name
@@ -24,20 +20,12 @@ QUEUES_ELSEWHERE = ("rocksdb", "batchcq", "compaction")
 """Stores of which some queues are no files of consumequeue/."""
 
 
-def inspect(path: Path, *options: str) -> dict[str, Any]:
-    """The description as JSON."""
-    result = run_here(["inspect", str(path), "--format", "json", *options])
-    assert (result.code, result.stderr) == (0, "")
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
-
-
 @pytest.mark.few(16)
 @pytest.mark.parametrize("name", few())
 def test_exit_sizes_checkpoint_and_generation(name: str, tmp_path: Path) -> None:
     """Told from the files alone: no configuration is given."""
     truth = stores.truth(name)
-    found = inspect(stores.unpack(name, tmp_path))
+    found = inspected(stores.unpack(name, tmp_path))
     crashed = "abort" in truth["files"]
     assert found["exit"] == ("crashed" if crashed else "clean")
     assert GENERATION[truth["broker_version"]] in found["broker_versions"]
@@ -63,7 +51,7 @@ def test_exit_sizes_checkpoint_and_generation(name: str, tmp_path: Path) -> None
 def test_log_and_queues_of_clean_stores(name: str, tmp_path: Path) -> None:
     """The same range of the log and the same queue offsets that a broker has after its start."""
     truth = stores.truth(name)
-    found = inspect(stores.unpack(name, tmp_path))
+    found = inspected(stores.unpack(name, tmp_path))
     load = truth["load"]["after_start"]
     assert found["log_start"] == load["min_phy_offset"]
     if "dledger" not in name:
@@ -87,15 +75,15 @@ def test_a_store_in_use_is_told(tmp_path: Path) -> None:
     """With the process that holds the lock, as a broker does; reading goes on."""
     store = stores.unpack("5.3.3-killed", tmp_path)
     with held(store) as holder:
-        found = inspect(store)
+        found = inspected(store)
     assert (found["exit"], found["lock_holder"]) == ("running", holder)
-    assert inspect(store)["exit"] == "crashed"
+    assert inspected(store)["exit"] == "crashed"
 
 
 def test_damage_is_told(tmp_path: Path) -> None:
     """In the JSON and on the page."""
     store = stores.unpack("5.3.3-killed-page", tmp_path)
-    assert inspect(store)["damaged_ranges"] == 1
+    assert inspected(store)["damaged_ranges"] == 1
     assert "damage: 1 range" in run_here(["inspect", str(store)]).stdout
 
 
@@ -104,90 +92,14 @@ def test_strangers_are_told(tmp_path: Path) -> None:
     store = stores.unpack("4.9.7-clean", tmp_path)
     for place in ("notes.txt", "commitlog/backup", "index/copy", "consumequeue/logs/0/old"):
         (store / place).write_bytes(b"x")
-    found = {Path(f["path"]).relative_to(store).as_posix() for f in inspect(store)["foreign_files"]}
+    found = {Path(f["path"]).relative_to(store).as_posix() for f in inspected(store)["foreign_files"]}
     assert found == {"notes.txt", "commitlog/backup", "index/copy", "consumequeue/logs/0/old"}
-
-
-def test_a_page_fits_one_screen(tmp_path: Path) -> None:
-    """Fifty lines, each not much wider than a terminal."""
-    store = stores.unpack("5.3.3-killed", tmp_path)
-    lines = run_here(["inspect", str(store), "--utc"]).stdout.splitlines()
-    assert len(lines) <= 50
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "abort"])
-def test_files_of_every_kind(kind: str, tmp_path: Path) -> None:
-    """Directories and single files; what is told is JSON and text."""
-    stores_of = {
-        **dict.fromkeys(("dledger", "dledger-index", "dledger-state"), "5.3.3-dledger"),
-        "consume-queue-ext": "4.9.7-cqext",
-        "batch-consume-queue": "5.3.3-batchcq",
-        "compaction-log": "5.3.3-compaction",
-        "sparse-consume-queue": "5.3.3-compaction",
-        "lmq-consumer-offset": "4.9.7-lmq",
-        "rocksdb": "5.3.3-rocksdb",
-    }
-    name = stores_of.get(kind, "5.3.3-timer-clean")
-    places = {
-        "consume-queue-ext": "consumequeue_ext",
-        "batch-consume-queue": "batchconsumequeue",
-        "compaction-log": "compaction/compactionLog",
-        "sparse-consume-queue": "compaction/compactionCq",
-        "timer-check": "config/timercheck",
-        "commit-log": "commitlog",
-        "consume-queue": "consumequeue",
-        "index-file": "index",
-        "timer-log": "timerlog",
-        "timer-wheel": "timerwheel",
-        "dledger": "dledger-n0",
-        "dledger-index": "dledger-n0/index",
-        "dledger-state": "dledger-n0/currterm",
-        "rocksdb": "consumequeue",
-    }
-    places |= {kind: str(place) for kind, place in tiered.PLACES.items()}
-    places["tiered-index-file"] = tiered.INDEX_FILES
-    if kind in tiered.PLACES:
-        root = tiered.unpack("5.5.0", tmp_path)
-    elif kind == "tiered-index-file":
-        root = tiered.unpack_killed("5.5.0", tmp_path)
-    else:
-        root = stores.unpack(name, tmp_path)
-    missing = ("topicQueueMapping.json", "tieredStoreMetadata.json", "messageRequestMode.json")
-    (root / "config").mkdir(exist_ok=True)
-    for file in ("broker.properties", *missing):
-        (root / "config" / file).write_text("{}")
-    (root / "epochFileCheckpoint").write_text("1\n0\n1-0\n")
-    (root / "brokerIdentity").write_text("cluster#broker-a#1")
-    if file := KINDS[kind].file:
-        places[kind] = f"{KINDS[kind].place}/{file}".lstrip("/")
-    path = root / places.get(kind, kind)
-    files = [path] if path.is_file() else sorted(p for p in path.rglob("0*") if p.is_file())
-    for each in (path, *(files[:1] if kind != "rocksdb" else ())):
-        found = inspect(each)
-        assert (found["type"], found["kind"]) == ("file", kind)
-        assert found["bytes"] > 0
-        assert run_here(["inspect", str(each)]).code == 0
-
-
-def test_every_kind_is_described() -> None:
-    """A new kind cannot be forgotten."""
-    for kind in KINDS:
-        assert callable(file_kind(kind).summary)
-
-
-def test_the_log_of_a_directory_is_counted(tmp_path: Path) -> None:
-    """As the truth counts it."""
-    found = inspect(stores.unpack("4.9.7-clean", tmp_path) / "commitlog")
-    truth = stores.truth("4.9.7-clean")
-    assert found["messages"] == truth["message_count"]
-    assert found["log_end"] == truth["load"]["after_load"]["max_phy_offset"]
-    assert found["damaged_bytes"] == 0
 
 
 def check_huge(root: Path, files: int, topics: int, queues: int, mebibytes: int) -> None:
     """Make a sparse store and compare its description."""
     made = huge_store.make(root, files, topics, queues, mebibytes << 20)
-    found = inspect(root)
+    found = inspected(root)
     assert found["log_start"] == 0
     assert found["log_end"] == made.log_end
     assert found["last_store_timestamp"] == made.last_store_timestamp
@@ -210,13 +122,13 @@ def test_units_that_point_nowhere_are_no_way_to_the_end(tmp_path: Path) -> None:
     with queue.open("r+b") as file:
         file.seek(20 * (unit - 1))
         file.write((made.log_end + 12345).to_bytes(8, "big"))
-    found = inspect(root)
+    found = inspected(root)
     assert found["log_end"] == made.log_end
     assert "topic-00001/0" in found["log_end_reason"]
     for path in (root / "consumequeue").rglob("0*"):
         if path.is_file():
             path.unlink()
-    found = inspect(root)
+    found = inspected(root)
     assert found["log_end"] == made.log_end
     assert "the last file with a record" in found["log_end_reason"]
 

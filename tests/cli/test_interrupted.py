@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from mqstore.cli.declared import Format
-from mqstore.cli.options import Common
-
 from .. import stores
 from .at_a_terminal import Terminal
-from .datadriven import run_here
 
 INTERRUPTED = re.compile(r"mqstore: interrupted, (reading|reading the log|copying|searching): .+ of ")
 PRESSED = (
@@ -68,50 +61,6 @@ def test_no_half_store(command: str, writes: int, there: bool, tmp_path: Path) -
         [target] if there else [tmp_path / "disk"]
     )
     assert not there or not list(target.iterdir())
-
-
-def _records(error: BaseException) -> Iterator[Mapping[str, Any]]:
-    yield {"a": 1}
-    raise error
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError("disk"), BrokenPipeError()])
-@pytest.mark.parametrize("before", [None, "kept"])
-def test_no_half_file(error: BaseException, before: str | None, tmp_path: Path) -> None:
-    """What was there stays; where nothing was nothing is, nor anything beside it."""
-    path = tmp_path / "out"
-    if before is not None:
-        path.write_text(before)
-    common = Common(format=Format.NDJSON, output=path)
-    with pytest.raises(type(error)), common.open_output() as out:
-        out.records(_records(error), text=str, columns=("a",))
-    assert [each.name for each in tmp_path.iterdir()] == ([] if before is None else ["out"])
-    assert before is None or path.read_text() == before
-
-
-def test_what_counts_as_it_comes_stays(tmp_path: Path) -> None:
-    """Answers of put, new messages of get --follow."""
-    path = tmp_path / "out"
-    common = Common(format=Format.NDJSON, output=path)
-    with pytest.raises(KeyboardInterrupt), common.open_output(growing=True) as out:
-        out.records(_records(KeyboardInterrupt()), text=str, columns=("a",))
-    assert json.loads(path.read_text()) == {"a": 1}
-
-
-def test_a_file_keeps_its_mode_and_a_link_its_target(tmp_path: Path) -> None:
-    target, link = tmp_path / "target", tmp_path / "link"
-    target.write_text("old")
-    target.chmod(0o640)
-    link.symlink_to(target)
-    with Common(format=Format.NDJSON, output=link).open_output() as out:
-        out.records([{"a": 1}], text=str, columns=("a",))
-    assert link.is_symlink() and "1" in target.read_text()
-    assert target.stat().st_mode & 0o777 == 0o640
-
-
-def test_a_device_is_written_to() -> None:
-    assert run_here(["explain", "I-001", "--output", "/dev/null"]).code == 0
-    assert run_here(["explain", "I-001", "--output", "/dev/full"]).code == 5
 
 
 @pytest.mark.few(1)

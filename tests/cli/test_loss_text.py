@@ -10,6 +10,7 @@ import pytest
 from mqstore.cli.loss_text import cut_lines, lost_lines, replica_lines, timer_lines
 from mqstore.cli.options import Common
 from mqstore.cli.plan_text import ROWS
+from mqstore.cli.terminal import page_of
 
 from .hostile import TEXTS
 
@@ -68,7 +69,7 @@ def test_between_which_times_it_was(first: int | None, last: int | None, text: s
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("name", ["topic", "unique_key", "keys"])
 def test_names_make_no_lines_of_their_own(name: str, text: str) -> None:
-    assert line(**{name: [text] if name == "keys" else text}).isprintable()
+    assert page_of([line(**{name: [text] if name == "keys" else text})]).isprintable()
 
 
 def test_many_keys_are_cut() -> None:
@@ -98,7 +99,7 @@ def test_messages_that_lose_properties(text: str) -> None:
         found(cut=(SimpleNamespace(**one), SimpleNamespace(**one | {"topic": "t", "properties": ()}))), None
     )
     assert title.startswith("A torn write cut the properties")
-    assert first.isprintable()
+    assert page_of([first]).isprintable()
     assert second == "  t/0 at 1  position 4,096  1 byte of properties lost, left: none"
 
 

@@ -13,7 +13,7 @@ from .. import stores
 from ..damage import KINDS, spoil_file
 from ..slices import rng, share
 from .datadriven import Result, run_here
-from .test_schemas import wrong
+from .json_schema import wrong
 
 STORES = ("4.3.1-clean", "4.9.7-lmq", "5.3.3-timer-clean", "5.3.3-dledger")
 MUTATIONS = 50_000

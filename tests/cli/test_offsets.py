@@ -5,7 +5,6 @@ too.
 from __future__ import annotations
 
 import json
-import shutil
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from mqstore.cli.offsets import _BY as BY_OF_OFFSETS
 from mqstore.cli.offsets_text import COMPARED
 from mqstore.cli.record_types import columns_of_types, schema_of
 from mqstore.cli.stats_answer import _BY as BY_OF_STATS
-from mqstore.cli.stats_answer import with_bar
 from mqstore.store.inspect.stats_dimensions import DIMENSIONS
 from mqstore.store.offsets.lag import BY, COLUMNS
 
@@ -72,48 +70,6 @@ def test_a_compressed_copy(tmp_path: Path) -> None:
     assert records(*words) == before
 
 
-def test_every_position_of_a_broken_table_is_one_line(tmp_path: Path) -> None:
-    """Bad entries are told, and the good ones too."""
-    store = stores.unpack("5.3.3-clean", tmp_path)
-    rows = {"T@g": {"0": 5, "x": 1, "1": "no", "2": -1}, "no group": {"0": 1}, "U@g": 7}
-    path = store / "config" / "consumerOffset.json"
-    path.write_text(json.dumps({"offsetTable": rows}))
-    path.with_name(path.name + ".bak").unlink()
-    done = run_here(["offsets", str(store), "--by", "queue", "--group", "g", "--quick"])
-    assert done.code == 0
-    assert "T/0" in done.stdout
-    assert "internal error" not in done.stderr
-
-
-def test_bars_are_drawn_to_the_width() -> None:
-    """All on one scale, behind the longest line; none where there is no room."""
-    assert with_bar("12 B", 0.5, 6, 30) == "12 B    ██████████▌"
-    assert with_bar("12 B", 1, 4, 30) == "12 B  " + "█" * 23
-    assert with_bar("12 B", 0, 4, 30) == "12 B"
-    assert with_bar("12 B", 1, 20, 30) == "12 B"
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--expires", "--quick"),
-        ("--within", "1d"),
-        ("--now", "now"),
-        ("--expires", "--master", "local[1]"),
-    ],
-    ids=" ".join,
-)
-def test_what_does_not_go_with_expiry(words: tuple[str, ...], tmp_path: Path) -> None:
-    done = run_here(["stats", str(tmp_path), *words])
-    assert done.code == 2
-    assert "--expires" in done.stderr
-
-
-def test_units_need_no_spark(tmp_path: Path) -> None:
-    done = run_here(["pipeline", "stats", str(tmp_path), "--quick"])
-    assert (done.code, "mqstore stats --quick" in done.stderr) == (2, True)
-
-
 @pytest.mark.parametrize("words", [("--by", "topic"), ("--behind",), ("--quick",)], ids=" ".join)
 def test_what_a_plan_does_not_take(words: tuple[str, ...], tmp_path: Path) -> None:
     done = run_here(["offsets", str(tmp_path), "--reset", "T@g=1", *words])
@@ -133,27 +89,3 @@ def test_a_group_that_is_not_there_and_one_without_a_name(tmp_path: Path) -> Non
     path.write_text('{"offsetTable":{"orders@":{0:5}}}')
     found = records("offsets", store, "--by", "queue", "--topic", "orders")
     assert [row["group"] for row in found if row["offset"] == 5] == [""]
-
-
-@pytest.mark.parametrize("answer", ["--expires", "--browse"])
-@pytest.mark.parametrize(
-    "words",
-    [("--by", "topic"), ("--top", "1"), ("--since", "-1d"), ("--until", "now"), ("--partial",)],
-    ids=" ".join,
-)
-def test_what_another_answer_does_not_take(answer: str, words: tuple[str, ...], tmp_path: Path) -> None:
-    done = run_here(["stats", str(tmp_path), answer, *words])
-    assert (done.code, f"{words[0]} does not go with {answer}" in done.stderr) == (2, True)
-
-
-def test_queues_that_are_not_there_are_not_counted_as_none(tmp_path: Path) -> None:
-    lacking = stores.unpack("5.3.3-clean", tmp_path / "a")
-    sound = stores.unpack("5.3.3-clean", tmp_path / "b")
-    shutil.rmtree(lacking / "consumequeue")
-    assert run_here(["stats", str(lacking), "--quick"]).code == 5
-    assert run_here(["stats", str(lacking), str(sound), "--quick"]).code == 5
-    done = run_here(["stats", str(lacking), str(sound), "--quick", "--partial"])
-    assert (done.code, "there are no consume queues" in done.stderr) == (1, True)
-    assert "orders" in done.stdout
-    done = run_here(["stats", str(lacking), *EXPIRES])
-    assert done.code in (0, 1)

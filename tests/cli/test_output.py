@@ -15,8 +15,6 @@ from mqstore.cli.declared import Format
 from mqstore.cli.options import Common
 from mqstore.store.errors import InvalidInput
 
-from ..stores import unpack
-
 RECORDS: list[dict[str, Any]] = [
     {"type": "message", "topic": "a\x1b[2J", "store_timestamp": 1700000000123, "ok": True},
     {"type": "message", "topic": "=HYPERLINK(1)", "properties": {"KEYS": "k1 k2"}, "n": -5},
@@ -158,32 +156,3 @@ def test_streams_are_lazy(capfdbinary: Any) -> None:
         out.records(records(), text=stop_at_second, columns=())
     assert taken == [0, 1]
     assert capfdbinary.readouterr().out == b"0\n"
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["commitlog/00000000000000000000", "checkpoint", "config/topics.json", "lock", "linked"],
-)
-def test_a_file_of_a_store_is_never_replaced(tmp_path: Path, name: str) -> None:
-    """Nor that of a log which lies elsewhere, behind a link."""
-    root = unpack("5.1.4-clean", tmp_path)
-    path = root / name
-    if name == "linked":
-        (root / "commitlog").rename(tmp_path / "elsewhere")
-        (root / "commitlog").symlink_to(tmp_path / "elsewhere")
-        path = tmp_path / "elsewhere" / "00000000000000000000"
-    before = path.read_bytes()
-    with (
-        pytest.raises(InvalidInput, match="a file of a store"),
-        Common(output=path).open_output() as out,
-    ):
-        out.records([{"number": 1}], text=lambda row: str(row["number"]), columns=("number",))
-    assert path.read_bytes() == before
-
-
-def test_other_files_are_replaced_wherever_they_lie(tmp_path: Path) -> None:
-    path = unpack("5.1.4-clean", tmp_path) / "notes.txt"
-    path.write_text("old")
-    with Common(output=path).open_output() as out:
-        out.records([{"number": 1}], text=lambda row: str(row["number"]), columns=("number",))
-    assert path.read_text() != "old"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.cli.plan_text import steps_text
+from mqstore.cli.terminal import page_of
 from mqstore.store.disk.files import Edit
 from mqstore.store.disk.layout import Layout
 
@@ -34,3 +35,11 @@ def test_numbers_of_like_steps_add_up(layout: Layout, reasons: list[str], told: 
     ]
     first, *_ = steps_text(edits, layout, one_by_one=False)
     assert first == f"  write    {told}"
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_names_make_no_lines_of_their_own(layout: Layout, one_by_one: bool) -> None:
+    for count in (1, 3):
+        edits = [Edit("write", str(layout.root / f"{n}\nmqstore"), f"why\nmqstore {n}") for n in range(count)]
+        lines = list(steps_text(edits, layout, one_by_one))
+        assert page_of(lines).count("\n") == len(lines) - 1

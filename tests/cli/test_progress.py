@@ -10,11 +10,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.cli import progress
-from mqstore.cli.change_options import reading_the_log
-from mqstore.cli.kind_option import KindName
 from mqstore.cli.options import Common
-from mqstore.formats.kinds import KINDS
-from mqstore.store.disk.layout import Layout
 
 from .. import stores
 from .at_a_terminal import Terminal
@@ -132,22 +128,3 @@ def test_no_bar_in_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
     store = stores.unpack("4.9.7-clean", tmp_path)
     assert run_here(["dump", str(store)]).stderr == ""
-
-
-def test_as_takes_every_kind() -> None:
-    """The list that `--help` shows is that of the formats."""
-    assert {*KINDS, "store"} == {kind.value for kind in KindName}
-
-
-def test_a_log_is_read_from_its_first_file_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where earlier files have expired the bar begins empty, too."""
-    root = stores.unpack("5.3.3-clean", tmp_path)
-    first = root / "commitlog" / f"{0:020}"
-    start = first.stat().st_size
-    first.rename(first.with_name(f"{start:020}"))
-    sizes: list[int] = []
-    monkeypatch.setattr(progress.Progress, "advance", lambda self, size: sizes.append(size))
-    with reading_the_log(Layout.open(root), Common(), None) as tell:
-        for position in (100, 300, 200, 400):
-            tell(start + position)
-    assert sizes == [100, 200, 0, 100]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import sys
 import time
 from pathlib import Path
@@ -18,20 +17,11 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.lock import StoreLock
 
 from .. import recovery_cases, stores
-from ..store.disk.test_lock import other_process
+from .damaged_case import SIZES, of_case
 from .datadriven import run_here
 from .json_schema import errors
 
-SIZES = [f"--set={name}={value}" for name, value in recovery_cases.CONFIG.items()]
-
-
 LOSSES = (("lost", "broker"), ("invisible", "broker"), ("lost", "plan"))
-
-
-def of_case(kind: str, work: Path) -> tuple[Path, list[str]]:
-    """A damaged store, and the options that go with it."""
-    case = recovery_cases.case_of(kind)
-    return recovery_cases.damaged(case, work), [*SIZES, "--broker-version", case["version"]]
 
 
 def answer(*arguments: str, code: int) -> dict[str, Any]:
@@ -113,15 +103,6 @@ def test_apply_says_what_the_next_start_does(tmp_path: Path) -> None:
     assert answer(str(root), *options, code=0)["summary"]["lost_by_broker"] == 0
 
 
-def test_the_command_to_go_on_with(tmp_path: Path) -> None:
-    root, _ = of_case("body_crc_middle", tmp_path)
-    options = ["--broker-version", "5.4", "--lost-tag", "gone", "--policy", "broker"]
-    page = run_here(["recover", str(root), *SIZES, *options]).stdout
-    sizes = [word for size in SIZES for word in ("--set", size.removeprefix("--set="))]
-    wanted = shlex.join(["--apply", *options[4:], *options[2:4], *options[:2], *sizes])
-    assert page.splitlines()[-1] == f"Next: mqstore recover {root} {wanted}"
-
-
 @pytest.mark.parametrize("kind", ["files_missing_all"])
 def test_what_is_refused_stays_as_it_is(kind: str, tmp_path: Path) -> None:
     root, options = of_case(kind, tmp_path)
@@ -139,14 +120,6 @@ def test_a_store_in_use(tmp_path: Path) -> None:
     assert result.code == 4
     assert (root / "abort").exists()
     assert not (root / ".mqstore").exists()
-
-
-@pytest.mark.parametrize("words", [[], ["--apply", "--yes"]])
-def test_nobody_is_told_to_start_a_second_broker(words: list[str], tmp_path: Path) -> None:
-    root = stores.unpack("5.3.3-clean", tmp_path)
-    with other_process(root / "lock"):
-        said = run_here(["recover", str(root), *words]).stdout
-    assert said.endswith("Next: nothing: a process has the store.\n"), said
 
 
 def test_files_of_another_size_than_the_configuration_says(tmp_path: Path) -> None:
@@ -236,23 +209,6 @@ def test_a_tag_that_is_none(tag: str, tmp_path: Path) -> None:
     assert "--lost-tag" in result.stderr and len(result.stderr.splitlines()) == 1
 
 
-def test_the_next_command_repeats_the_options(tmp_path: Path) -> None:
-    """Carried out as it stands it does what was shown."""
-    root, options = of_case("body_crc_middle", tmp_path)
-    conf = tmp_path / "broker.conf"
-    conf.write_text("brokerName=a\n")
-    (tmp_path / "other").mkdir()
-    given = [*options, "--broker-config", str(conf), "--journal", str(tmp_path / "other")]
-    shown = run_here(["recover", str(root), *given]).stdout
-    command = shlex.split(shown.rpartition("Next: ")[2])
-    assert command[:2] == ["mqstore", "recover"]
-    for name, value in recovery_cases.CONFIG.items():
-        assert f"{name}={value}" in command
-    assert str(conf) in command and str(tmp_path / "other") in command
-    assert run_here([*command[1:], "--yes"]).code == 1
-    assert run_here(["recover", str(root), *options]).code == 0
-
-
 def test_an_empty_log_is_refused_unless_it_is_meant(tmp_path: Path) -> None:
     root, options = of_case("files_missing_all", tmp_path)
     refused = run_here(["recover", str(root), *options, "--apply", "--yes"])
@@ -294,16 +250,6 @@ def test_a_directory_in_the_place_of_a_configuration_file(name: str, tmp_path: P
     assert (left.code, "would forget" in left.stdout) == (1, True)  # nothing moves it away
 
 
-def test_a_configuration_that_does_not_suit_the_store(tmp_path: Path) -> None:
-    """The plan changes nothing: it is not said to save what a start loses."""
-    root = stores.unpack("5.3.3-clean", tmp_path)
-    result = run_here(["recover", str(root), "--set", "duplicationEnable=true"])
-    assert result.code == 1
-    assert "does not suit this store" in result.stdout.splitlines()[0]
-    assert "the plan" not in result.stdout
-    assert re.search(r"^ +a start  messages lost of topic$", result.stdout, re.MULTILINE)
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize(("command", "passes"), [("recover", 1), ("repair", 2)])
 def test_the_rate_limits_reading(command: str, passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,3 +269,11 @@ def test_the_rate_limits_reading(command: str, passes: int, tmp_path: Path, monk
     assert run_here([command, str(root), "--quiet", "--rate", "1K"]) == plain
     shown = json.loads(run_here(["inspect", str(root), "--format", "json"]).stdout)
     assert sum(waited) > 0.9 * shown["log_end"] * passes / 1024
+
+
+def test_a_healthy_store_is_nothing_to_recover(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-rocksdb", tmp_path)
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    result = run_here(["recover", str(root), "--apply", "--yes"])
+    assert (result.code, "Nothing to do" in result.stdout) == (0, True)
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before

@@ -12,9 +12,9 @@ import pytest
 
 from mqstore.cli.record_types import schema_of
 
+from .damaged_case import of_case
 from .datadriven import run_here
 from .json_schema import errors
-from .test_recover import of_case
 
 
 @pytest.fixture(scope="module")

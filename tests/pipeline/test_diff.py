@@ -18,13 +18,13 @@ from mqstore.pipeline import diff as pipeline_diff
 from mqstore.pipeline import spark as session
 from mqstore.pipeline import tasks
 from mqstore.pipeline.diff import here, on_spark, pairs_of
-from mqstore.store.arrow import differences
 from mqstore.store.arrow.differences import Unsound
 from mqstore.store.library import Store
 from mqstore.store.log.batch import messages
 from mqstore.store.log.commit_log import Batch, Extent, ExtentKind
 
 from ..cli.json_schema import errors
+from ..cli.two_stores import copy_of, spoil, told
 from ..store.arrow.shuffled import shuffled
 from ..stores import unpack
 
@@ -62,12 +62,6 @@ def test_pairs_by_what_their_paths_have_in_common() -> None:
     assert a == {"/a/1/s": "1/s", "/a/2/s": "2/s"}
     assert b == {"/b/c/1/s": "1/s", "/b/c/2/s": "2/s"}
     assert alone == ["3/s"]
-
-
-def copy_of(root: Path) -> Path:
-    other = root.parent / "other"
-    shutil.copytree(root, other)
-    return other
 
 
 def flip(log: Path, body: bytes, behind: int, *, crc: int | None = None) -> None:
@@ -148,54 +142,6 @@ def command(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         spark = request.getfixturevalue("spark")
         monkeypatch.setattr(session, "spark_session", lambda *_, **__: nullcontext(spark))
     return list(request.param.split())
-
-
-def told(err: str) -> list[str]:
-    """Lines on stderr, without the one that names the quicker command."""
-    lines = [line.removeprefix("mqstore: ") for line in err.splitlines()]
-    return [line for line in lines if "is quicker" not in line]
-
-
-def spoil(root: Path) -> None:
-    """Change a byte of what is damaged already."""
-    with Store(root) as store:
-        items = [item for item in store.log.scan() if isinstance(item, Extent)]
-        (damage,) = (item for item in items if item.kind is ExtentKind.DAMAGE)
-        file = store.log_files.file_at(damage.position)
-    assert file is not None
-    with Path(file.path).open("r+b") as opened:
-        opened.seek(damage.position + 100 - file.start)
-        opened.write(b"\x7f")
-
-
-def test_the_same_damage_is_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is alike byte for byte is not decoded; `verify` says that it is damaged."""
-    root = unpack("4.9.7-killed-page", tmp_path)
-    assert run(["diff", str(root), str(copy_of(root))]) == 0
-    out, err = capsys.readouterr()
-    assert out.startswith("The same (") and err == ""
-
-
-def test_all_records_are_what_their_schemas_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    a, b = unpack("5.3.3-killed-page", tmp_path), unpack("5.3.3-clean", tmp_path)
-    spoilt = copy_of(a)
-    spoil(spoilt)
-    for other, words in ((b, []), (b, ["--quick"]), (a, []), (spoilt, ["--only", "log"])):
-        run(["diff", str(a), str(other), "--format", "ndjson", *words])
-        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-        assert rows[0]["type"] == "comparison"
-        for row in rows:
-            assert list(errors(schema_of(row["type"]), row)) == []
-
-
-def test_only_asks_for_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    a = unpack("5.3.3-killed-page", tmp_path)
-    other = copy_of(a)
-    shutil.rmtree(other / "index")
-    assert run(["diff", str(a), str(other), "--only", "log,queues"]) == 0
-    assert run(["diff", str(a), str(other), "--only", "index"]) == 1
-    assert run(["diff", str(a), str(other), "--only", "indexes"]) == 2
-    assert "there are messages, log, queues, index" in capsys.readouterr().err
 
 
 def test_damage_is_told(
@@ -295,16 +241,3 @@ def test_a_store_made_of_an_export_is_no_other(tmp_path: Path, capsys: pytest.Ca
     with Store(root) as one, Store(tmp_path / "other") as other:
         texts = [next(iter(store.messages())).properties for store in (one, other)]
     assert "__CRC32#" in texts[1] and "__CRC32#" not in texts[0]
-
-
-def test_of_much_damage_only_numbers_are_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(differences, "DAMAGE_MAX", 0)
-    root = unpack("4.9.7-killed-page", tmp_path)
-    other = copy_of(root)
-    spoil(other)
-    assert run(["diff", str(root), str(other)]) == 1
-    lines = told(capsys.readouterr().err)
-    for store, line in zip((root, other), lines, strict=True):
-        assert line.startswith(f"not compared: {store}: in all ") and line.endswith(" in 1 place")

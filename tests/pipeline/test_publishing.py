@@ -17,9 +17,9 @@ from mqstore.store.disk.files import Files, write_new
 from mqstore.store.errors import NoSpace, Refused
 from mqstore.store.output.stage import Stage, publish_job
 
+from ..spark_processes import FAST_START
 from ..store.put.faults import CountingFiles, FailingFiles, Killed, KilledFiles
 from ..stores import unpack
-from .test_command import FAST_START
 
 WANTED = {"commitlog/0": b"log", "index/1": b"index", "checkpoint": b""}
 ME = {"job": "mine"}
@@ -107,7 +107,7 @@ def test_nothing_is_made_inside_a_store(part: str, tmp_path: Path) -> None:
 
 
 def commands(folder: Path) -> dict[str, list[str]]:
-    """A call of each command that writes, but for `rebuild` (`test_command`), on Spark if it may be."""
+    """A call of each command that writes, on Spark if it may be. `rebuild`: tests/cli/test_pipeline_rebuild.py."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

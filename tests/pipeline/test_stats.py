@@ -7,9 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mqstore.cli.local_first import tell_local
-from mqstore.cli.options import Common
-from mqstore.cli.pipeline_options import Spark
 from mqstore.cli.record_types import schema_of
 from mqstore.pipeline import stats as job
 from mqstore.pipeline.tasks import answer_of, told
@@ -99,19 +96,3 @@ def test_counts_with_damage_survive_their_way(tmp_path: Path) -> None:
     again = Counted.from_json(root, ["topic", "hour"], found.to_json())
     assert all_of(again) == all_of(found)
     assert log_columns.STORE not in found.stats.by
-
-
-def test_spark_for_one_small_store_says_what_is_quicker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """In one line, unless somebody asks for a master, or for quiet."""
-    root = str(unpack("5.3.3-v2", tmp_path))
-    for roots, spark, common, lines in (
-        ([root], Spark(), Common(), 1),
-        ([root], Spark(), Common(quiet=True), 0),
-        ([root], Spark(master="local[2]"), Common(), 0),
-        ([root, root], Spark(), Common(), 0),
-        (["s3://bucket/store"], Spark(), Common(), 0),
-    ):
-        tell_local("stats", roots, spark, common)
-        told_lines = capsys.readouterr().err.splitlines()
-        assert len(told_lines) == lines
-        assert all("mqstore stats is quicker" in line for line in told_lines)

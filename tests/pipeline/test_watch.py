@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import re
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,9 +13,6 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from mqstore.cli import pipeline_options
-from mqstore.cli.options import Common
-from mqstore.cli.pipeline_options import showing
 from mqstore.pipeline import watch
 from mqstore.pipeline.watch import Done, Progress
 
@@ -26,17 +20,6 @@ from ..stores import unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-class Stream(io.StringIO):
-    """Something to write to, that is a terminal or not."""
-
-    def __init__(self, terminal: bool) -> None:
-        super().__init__()
-        self._terminal = terminal
-
-    def isatty(self) -> bool:
-        return self._terminal
 
 
 class Tracker:
@@ -85,30 +68,6 @@ def test_records_are_those_that_a_stage_took(spark: SparkSession, tmp_path: Path
     jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup("records")]
     stages = [stage for job in jobs if job for stage in job.stageIds if tracker.getStageInfo(stage)]
     assert {watch.records_of(spark, stage) for stage in stages} - {0} == {len(read)}
-
-
-@pytest.mark.parametrize("stages", [4, None])
-def test_a_bar_tells_of_stages_and_tasks(stages: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal at once, on nothing else."""
-    for terminal in (True, False):
-        err = Stream(terminal)
-        with monkeypatch.context() as patched:
-            patched.setenv("TERM", "xterm")
-            patched.setenv("COLUMNS", "120")
-            patched.setattr(sys, "stderr", err)
-            with showing("rebuilding", 1 << 30, stages, Common()) as tell:
-                tell(Done(1.5, 8, 16, 2e6))
-        shown = "starting Spark" in err.getvalue(), "8 of 16 tasks, 2,000,000" in err.getvalue()
-        assert shown == (terminal, terminal)
-        assert ("stage 2 of 4" in err.getvalue()) is (terminal and stages is not None)
-
-
-def test_every_command_wires_its_bar() -> None:
-    """Whoever works long says how far it is."""
-    for path in sorted(Path(pipeline_options.__file__).parent.glob("pipeline_*.py")):
-        if path.name != "pipeline_options.py":
-            shown = re.search(r"\b(showing|session_showing|common\.progress)\(", path.read_text(encoding="utf-8"))
-            assert shown, path.name
 
 
 def test_bytes_never_become_fewer(monkeypatch: pytest.MonkeyPatch) -> None:

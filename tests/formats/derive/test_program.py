@@ -102,7 +102,7 @@ def test_a_chain_is_followed_to_the_first_that_breaks_a_rule(
     columns, fits, end = program.follow(
         PLAIN.numbers, np.frombuffer(bytes(buffer), np.uint8), base, 0, crc=True, room=len(bodies) + 1
     )
-    assert len(columns) == stop and fits.all()
+    assert fits is not None and len(columns) == stop and fits.all()
     assert columns.starts.tolist() == places[:stop]
     assert end == [*places, len(whole)][stop]
     if stop:
@@ -117,8 +117,8 @@ def test_a_checksum_that_does_not_fit_is_noted_and_the_chain_goes_on() -> None:
     spoiled = whole.replace(b"two", b"twO")
     buffer = np.frombuffer(spoiled, np.uint8)
     columns, fits, _ = program.follow(PLAIN.numbers, buffer, 0, 0, crc=True, room=8)
-    assert columns.starts.tolist() == places and fits.tolist() == [True, False, True]
-    columns, _, end = program.follow(PLAIN.numbers, buffer, 0, 0, crc=False, room=2)
-    assert (len(columns), end) == (2, places[2]), "no more than there is room for"
+    assert fits is not None and columns.starts.tolist() == places and fits.tolist() == [True, False, True]
+    columns, fits, end = program.follow(PLAIN.numbers, buffer, 0, 0, crc=False, room=2)
+    assert (len(columns), fits, end) == (2, None, places[2]), "no more than there is room for"
     assert isinstance(columns["body"], Ragged)
     assert program_of(MESSAGE, IN_ENTRY) is not None and DLEDGER.payload

@@ -1,14 +1,10 @@
-"""Exports in this process, and small stores for them."""
+"""Exports in this process."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from mqstore.cli.app import run
 from mqstore.cli.export_options import report_of
 from mqstore.cli.record_types import schema_of
 from mqstore.pipeline.export import export, here
@@ -27,12 +23,3 @@ def exported(root: Path, target: Path, form: str = "parquet", **more: Any) -> di
     report = report_of(target, export([str(root)], options, how, target, HERE))
     assert list(errors(schema_of("export"), report)) == []
     return report
-
-
-def small_store(root: Path, *messages: dict[str, Any]) -> Path:
-    """A store of some messages, stored when they say."""
-    file = root.with_suffix(".parquet")
-    pq.write_table(pa.Table.from_pylist(list(messages)), file)
-    words = ["put", str(root), "--from", str(file), "--keep-times", "--no-answers", "-q"]
-    assert run([*words, "--set", "mappedFileSizeCommitLog=65536"]) == 0
-    return root

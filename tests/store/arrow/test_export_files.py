@@ -9,8 +9,9 @@ import pytest
 
 from mqstore.store.arrow import export_files
 
+from ...cli.small_store import small_store
 from ...stores import unpack
-from .exports import exported, small_store
+from .exports import exported
 
 
 def test_files_have_the_size_that_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,6 @@ from mqstore.store.tiered.segments import (
 )
 
 from ... import tiered
-from ...cli.datadriven import run_here
 
 SLOTS, ROOM = 7, 20
 """Of the files that the real classes wrote."""
@@ -42,12 +40,6 @@ SLOTS, ROOM = 7, 20
 @pytest.fixture(params=tiered.VERSIONS)
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tiered.unpack_killed(request.param, tmp_path)
-
-
-def rows(*words: str | Path, code: int = 0) -> list[dict[str, Any]]:
-    result = run_here([*map(str, words), "--format", "ndjson"])
-    assert (result.code, result.stderr) == (code, ""), result.stderr
-    return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 def check_files(root: Path, known: dict[tuple[int, int], dict[str, Any]]) -> None:
@@ -84,32 +76,6 @@ def test_recognised(root: Path, tmp_path: Path) -> None:
     assert recognise(newest).kind == "tiered-index-file"
     shutil.copy(newest, tmp_path / "copy")
     assert recognise(tmp_path / "copy").kind == "tiered-index-file"
-
-
-def test_dump(root: Path, tmp_path: Path) -> None:
-    """Headers and items; a part of them; what is not told by the file is asked for."""
-    directory = root / tiered.INDEX_FILES
-    found = rows("dump", directory)
-    assert {row["type"] for row in found} == {"tiered_index_file_header", "tiered_index_file_item"}
-    newest = max(directory.iterdir())
-    (header, *items) = rows("dump", newest)
-    assert header["slots"] == SLOTS and len(items) == header["item_count"] > 1
-    assert rows("dump", newest, "--at", "2")[1:] == items[1:]
-    (shown,) = rows("inspect", directory)
-    assert shown["index_items"] == len(found) - shown["files"] and shown["damaged_files"] == 0
-
-
-def test_compacted_beside(root: Path) -> None:
-    """What `compacting/` has is laid out as a segment."""
-    version = root.name.removesuffix("-tiered-killed")
-    segment = min((tiered.unpack(version, root.parent) / tiered.INDEX).iterdir(), key=lambda one: one.name[8:])
-    place = root / tiered.INDEX_FILES / "compacting"
-    place.mkdir()
-    shutil.copy(segment, place / max((root / tiered.INDEX_FILES).glob("1*")).name)
-    assert recognise(place).kind == "tiered-index"
-    found = rows("dump", place)
-    assert [row["type"] for row in found[:2]] == ["tiered_index_header", "tiered_index_item"]
-    assert "damage" not in {row["type"] for row in rows("dump", root / tiered.INDEX_FILES)}
 
 
 HASH = 9

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +12,13 @@ from mqstore.cli.record_types import DIALECT, OF_KIND, SCHEMAS, schema_of
 
 from .. import stores, tiered
 from .datadriven import run_here
-from .json_schema import errors
+from .json_schema import wrong
 
 STORES = (
     *("4.3.1-killed", "4.9.7-lmq", "5.3.3-killed-page", "5.3.3-timer-clean", "5.3.3-dledger"),
     *("5.5.0-ipv6", "5.3.3-v2", "5.3.3-batchcq", "5.3.3-killed-torn"),
     *("5.3.3-rocksdb", "5.5.0-rocksdb-killed", "4.9.7-cqext", "5.3.3-compaction"),
 )
-_schema = cache(schema_of)
-
-
-def wrong(record: dict[str, Any]) -> list[str]:
-    """What is wrong with a record by the schema of its type."""
-    return list(errors(_schema(record["type"]), record))
 
 
 def records(*arguments: str) -> list[dict[str, Any]]:

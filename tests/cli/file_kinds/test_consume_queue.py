@@ -11,8 +11,8 @@ import pytest
 
 from mqstore.formats.hashing import tags_code
 
-from .. import stores
-from .datadriven import run_here
+from ... import stores
+from ..datadriven import run_here
 
 
 def units(path: Path) -> list[dict[str, Any]]:

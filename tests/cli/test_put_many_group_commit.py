@@ -16,7 +16,7 @@ from mqstore.store.disk.files import Files
 from mqstore.store.put import open_store as put_module
 
 from .datadriven import run_here
-from .test_put import bodies, ended, line, process
+from .putting import bodies, ended, line, process
 
 SIZE = 1 << 20
 SMALL = ["--set", f"mappedFileSizeCommitLog={SIZE}"]

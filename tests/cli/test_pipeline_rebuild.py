@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,14 +20,14 @@ from mqstore.pipeline.plan import plan_of
 from mqstore.pipeline.rebuild import rebuild
 from mqstore.store.disk.broker_conf import BrokerConfig
 
-from ..cli.json_schema import errors
+from ..pipeline.plain import plain_job
+from ..pipeline.test_session import without
+from ..pipeline.trees import tree
+from ..spark_processes import FAST_START
 from ..stores import unpack
-from .plain import plain_job
-from .test_session import without
-from .trees import tree
+from .json_schema import errors
 
 REBUILD = ("pipeline", "rebuild")
-FAST_START = ("--conf", "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 
 
 def program(
@@ -160,95 +159,6 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert failing([root, "--to", new, "--broker-version", "x"], capsys)[0] == 2
     assert failing([root], capsys)[0] == 2
     assert not new.exists()
-
-
-@pytest.mark.parametrize("command", [["import"], ["compact", "--topic", "orders"]])
-def test_without_pyarrow_one_line(
-    command: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Of the commands that need no Spark."""
-    root, new = unpack("5.3.3-v2", tmp_path), tmp_path / "new"
-    without(monkeypatch, "pyarrow")
-    code, line = pipeline_failing([*command, str(root), "--to", str(new)], capsys)
-    assert (code, line.partition("; ")[2]) == (5, "pip install 'mqstore[arrow]'")
-    assert not new.exists()
-
-
-def every_command(store: Path, new: Path) -> list[list[str]]:
-    """A call of each command, but for the options of Spark."""
-    name, to = str(store), ["--to", str(new)]
-    return [
-        ["rebuild", name, *to],
-        ["verify", name],
-        ["stats", name],
-        ["diff", name, name],
-        ["export", name, *to],
-        ["sql", "SELECT 1", name],
-    ]
-
-
-@pytest.mark.parametrize("number", range(6))
-def test_what_is_missing_is_one_line(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """For each command: nobody answers at --master, a setting that is none, no Spark."""
-    root, new = unpack("5.3.3-v2", tmp_path), tmp_path / "new"
-    (root / "x.parquet").write_bytes(b"PAR1 PAR1")
-    command = every_command(root, new)[number]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        place = f"127.0.0.1:{free.getsockname()[1]}"
-        code, line = pipeline_failing([*command, "--master", f"spark://{place}"], capsys)
-        assert (code, line.partition(" (")[0]) == (5, f"no Spark answers at {place}")
-    assert pipeline_failing([*command, "--conf", "x"], capsys)[0] == 2
-    assert pipeline_failing([*command, "--rate", "1M"], capsys)[0] == 2
-    without(monkeypatch, "pyspark")
-    wanted = (5, "Spark is not installed (pyspark missing); pip install 'mqstore[spark]'")
-    assert pipeline_failing(command, capsys) == wanted
-    assert not new.exists()
-
-
-HIDDEN = """
-import json, os, sys
-hidden, commands = sys.argv[1], json.loads(sys.argv[2])
-sys.modules[hidden] = None  # whoever imports it fails
-from mqstore.cli.app import run
-for command in commands:
-    sys.stdout.flush()
-    if not os.fork():
-        os._exit(run(["pipeline", *command]))
-    print(os.waitstatus_to_exitcode(os.wait()[1]))
-"""
-
-
-@pytest.mark.parametrize("hidden", ["pyspark", "pyarrow", "pandas"])
-def test_without_a_package_no_command_gets_far(hidden: str, tmp_path: Path) -> None:
-    """It cannot be imported at all: nothing may come before the question whether it is there."""
-    root, new = unpack("5.3.3-v2", tmp_path), tmp_path / "new"
-    (root / "x.parquet").write_bytes(b"PAR1 PAR1")
-    commands = every_command(root, new)
-    done = subprocess.run(
-        [sys.executable, "-c", HIDDEN, hidden, json.dumps(commands)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    line = f"mqstore: Spark is not installed ({hidden} missing); pip install 'mqstore[spark]'"
-    assert done.stderr.splitlines() == [line] * len(commands)
-    assert done.stdout.split() == ["5"] * len(commands)
-    assert not new.exists()
-
-
-def pipeline_failing(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """Exit code and the one line on stderr of a command of `pipeline`."""
-    code = run(["pipeline", *arguments])
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1 and err.startswith("mqstore: "), err
-    return code, err.removeprefix("mqstore: ").rstrip("\n")
 
 
 @pytest.mark.slow

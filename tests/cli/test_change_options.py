@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.cli import progress
+from mqstore.cli.change_options import reading_the_log
+from mqstore.cli.options import Common
+from mqstore.store.disk.layout import Layout
+
+from .. import stores
 from .at_a_terminal import Terminal
+from .damaged_case import of_case
 from .datadriven import run_here
-from .test_recover import of_case
 
 
 @pytest.fixture
@@ -124,3 +130,17 @@ def test_a_question_that_nobody_would_see_is_not_asked(damaged: tuple[Path, list
             os.close(writing)
             assert terminal.end() == 2
         assert "--yes" in said.read()
+
+
+def test_a_log_is_read_from_its_first_file_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where earlier files have expired the bar begins empty, too."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    first = root / "commitlog" / f"{0:020}"
+    start = first.stat().st_size
+    first.rename(first.with_name(f"{start:020}"))
+    sizes: list[int] = []
+    monkeypatch.setattr(progress.Progress, "advance", lambda self, size: sizes.append(size))
+    with reading_the_log(Layout.open(root), Common(), None) as tell:
+        for position in (100, 300, 200, 400):
+            tell(start + position)
+    assert sizes == [100, 200, 0, 100]

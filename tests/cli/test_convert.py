@@ -1,0 +1,86 @@
+"""`repair --convert`: what it refuses, and what it says came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.cli.convert import _text
+
+from .. import stores
+from .datadriven import run_here
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--convert", "plain"], "--convert needs --to DIR"),
+        (["--convert", "plain", "--to", "NEW", "--all"], "nothing else can be asked for beside it"),
+        (["--to", "NEW"], "--to is for --convert"),
+    ],
+)
+def test_what_makes_no_sense_makes_nothing(words: list[str], told: str, tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-dledger", tmp_path)
+    new = tmp_path / "new"
+    done = run_here(["repair", str(root), *(str(new) if word == "NEW" else word for word in words)])
+    assert (done.code, done.stdout) == (2, "") and told in done.stderr, done
+    assert not new.exists()
+
+
+def test_a_log_of_a_dledger_becomes_a_plain_one(tmp_path: Path) -> None:
+    """And a plain log is refused: there is nothing to convert."""
+    root, new = stores.unpack("5.3.3-dledger", tmp_path), tmp_path / "new"
+    done = run_here(["repair", str(root), "--convert", "plain", "--to", str(new)])
+    assert done.code == 0, done
+    first, *_, last = done.stdout.splitlines()
+    count = len(list(stores.messages("5.3.3-dledger")))
+    assert first.startswith(f"{count} records (") and f"written to {new}, a plain store for brokers 5.3" in first
+    assert "Message ids made of positions have changed." in last
+    assert run_here(["verify", str(new), "--quick"]).code == 0
+    again = run_here(["repair", str(new), "--convert", "plain", "--to", str(tmp_path / "third")])
+    assert (again.code, again.stdout) == (5, "") and not (tmp_path / "third").exists()
+
+
+DONE: dict[str, Any] = {
+    "records": 1,
+    "bytes": 100,
+    "to": "/new",
+    "broker_version": "5.3",
+    "damaged": 0,
+    "wrong": 0,
+    "dead": 0,
+    "left": "",
+    "queues": 20,
+    "changed_queues": [],
+    "left_behind": [],
+}
+
+
+def queue(number: int, topic: str = "t") -> dict[str, Any]:
+    old, new = {"min_offset": 0, "max_offset": 9}, {"new_min_offset": 1, "new_max_offset": 9}
+    return {"topic": topic, "queue_id": number, **old, **new}
+
+
+def test_what_is_not_complete_is_said_last() -> None:
+    page = _text(DONE | {"damaged": 2, "dead": 3, "left": "no room", "changed_queues": [queue(0)]})
+    assert page.splitlines() == [
+        "1 record (100 B) written to /new, a plain store for brokers 5.3",
+        "          2 damaged in between: tombstones and fillers in their place",
+        "          3 of an earlier life of the log, left out",
+        "Not complete: no room",
+    ]
+
+
+def test_queues_with_other_offsets_are_told_up_to_ten() -> None:
+    page = _text(DONE | {"changed_queues": [queue(number) for number in range(12)], "left_behind": ["a", "b"]})
+    assert "8 of 20 queues with all offsets they had" in page
+    assert "t/9: 0 … 9, now 1 … 9" in page and "t/10" not in page
+    assert "… 2 more (--format json)" in page and "Not taken along: a, b\n" in page
+
+
+def test_names_make_no_lines_of_their_own() -> None:
+    plain = _text(DONE | {"changed_queues": [queue(0)], "left_behind": ["a"]})
+    page = _text(DONE | {"changed_queues": [queue(0, "t\nmqstore: all is well")], "left_behind": ["a\nb"]})
+    assert len(page.splitlines()) == len(plain.splitlines())

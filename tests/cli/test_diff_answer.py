@@ -1,0 +1,49 @@
+"""The records of `diff`, and what it tells of damage."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mqstore.cli.app import run
+from mqstore.cli.record_types import schema_of
+from mqstore.store.arrow import differences
+
+from ..stores import unpack
+from .json_schema import errors
+from .two_stores import copy_of, spoil, told
+
+
+def test_the_same_damage_is_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is alike byte for byte is not decoded; `verify` says that it is damaged."""
+    root = unpack("4.9.7-killed-page", tmp_path)
+    assert run(["diff", str(root), str(copy_of(root))]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("The same (") and err == ""
+
+
+def test_all_records_are_what_their_schemas_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = unpack("5.3.3-killed-page", tmp_path), unpack("5.3.3-clean", tmp_path)
+    spoilt = copy_of(a)
+    spoil(spoilt)
+    for other, words in ((b, []), (b, ["--quick"]), (a, []), (spoilt, ["--only", "log"])):
+        run(["diff", str(a), str(other), "--format", "ndjson", *words])
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert rows[0]["type"] == "comparison"
+        for row in rows:
+            assert list(errors(schema_of(row["type"]), row)) == []
+
+
+def test_of_much_damage_only_numbers_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(differences, "DAMAGE_MAX", 0)
+    root = unpack("4.9.7-killed-page", tmp_path)
+    other = copy_of(root)
+    spoil(other)
+    assert run(["diff", str(root), str(other)]) == 1
+    lines = told(capsys.readouterr().err)
+    for store, line in zip((root, other), lines, strict=True):
+        assert line.startswith(f"not compared: {store}: in all ") and line.endswith(" in 1 place")

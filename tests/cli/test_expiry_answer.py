@@ -1,0 +1,60 @@
+"""`stats --expires`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.cli.expiry_answer import Expiring, _folded
+from mqstore.store.errors import InvalidInput
+
+from .datadriven import run_here
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--expires", "--quick"),
+        ("--within", "1d"),
+        ("--now", "now"),
+        ("--expires", "--master", "local[1]"),
+    ],
+    ids=" ".join,
+)
+def test_what_does_not_go_with_expiry(words: tuple[str, ...], tmp_path: Path) -> None:
+    done = run_here(["stats", str(tmp_path), *words])
+    assert done.code == 2
+    assert "--expires" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"disk_size": 100}, "--disk-size and --disk-used go together"),
+        ({"disk_used": 100}, "--disk-size and --disk-used go together"),
+        ({"disk_size": 100, "disk_used": 101}, "--disk-used: more than --disk-size"),
+    ],
+)
+def test_a_disk_that_is_none(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(Exception, match=told):
+        Expiring(expires=True, **given).disk()
+
+
+def test_spans_count_from_the_time_that_is_asked_for() -> None:
+    """A week ahead and a day back, where nothing is said; a span that is none is refused."""
+    day = 86_400_000
+    assert Expiring(now="1000").spans_ms() == (1000, 1000 + 7 * day, day)
+    assert Expiring(now="1000", within="2h", trend="1m").spans_ms() == (1000, 1000 + 7_200_000, 60_000)
+    wrong: list[dict[str, Any]] = [{"within": "soon"}, {"trend": "-1d"}, {"now": "late"}]
+    for given in wrong:
+        with pytest.raises(InvalidInput):
+            Expiring(**given).spans_ms()
+
+
+def test_of_each_store_the_first_groups_and_files_are_told() -> None:
+    rows = [{"type": kind} for kind in ("expiry", *["losing_group"] * 12, *["expiring_file"] * 10)] * 2
+    kinds = [row["type"] for row in _folded(rows)]
+    half = ["expiry", *["losing_group"] * 10, "more", *["expiring_file"] * 10]
+    assert kinds == half * 2

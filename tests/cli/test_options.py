@@ -1,0 +1,73 @@
+"""The options that every command shares."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mqstore.cli import options
+from mqstore.store.disk.byte_reader import Unread, note
+from mqstore.store.disk.layout import Layout
+from mqstore.store.errors import Missing, NotFound, UnreadableRange
+
+from .. import stores
+
+
+@pytest.mark.parametrize(("text", "size"), [("4096", 4096), ("64K", 65536), ("10MB", 10 << 20), ("1gib/s", 1 << 30)])
+def test_sizes_with_units(text: str, size: int) -> None:
+    """Powers of 1024, whatever the unit is called."""
+    assert options.parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "0", "0K", "-1", "1.5M", "1 X", "K", "10PB", "0x10"])
+def test_what_is_no_number_of_bytes(text: str) -> None:
+    with pytest.raises(Exception, match="is not a number of bytes"):
+        options.parse_bytes(text)
+
+
+def unread(number: int) -> Unread:
+    return Unread("/s/commitlog/0", 4096 * number, 512, "Input/output error")
+
+
+def met(ranges: int, unread_is: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What a command says that goes around so many ranges; the last line is its error."""
+    with pytest.raises(UnreadableRange) as ended, options.telling_unread(unread_is, options.Common(), None):
+        for number in range(ranges):
+            note(unread(number))
+    return [*capsys.readouterr().err.splitlines(), str(ended.value)]
+
+
+def test_ranges_that_a_disk_does_not_give_are_told_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first is the error; of many twenty have a line."""
+    (error,) = met(1, options.PASSED_OVER, capsys)
+    assert "cannot read 512 bytes (Input/output error): /s/commitlog/0 at 0" in error
+    lines = met(25, options.PASSED_OVER, capsys)
+    assert lines[0] == "mqstore: cannot read 512 bytes (Input/output error): /s/commitlog/0 at 4096"
+    assert lines[-2] == "mqstore: and 5 ranges more that cannot be read"
+    assert len(lines) == 21 and len(set(lines)) == 21
+
+
+def test_an_answer_that_is_none_because_of_them_ends_with_their_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """What was not found could be there; where they are a part of the answer its own code counts."""
+    with pytest.raises(UnreadableRange), options.telling_unread(options.PASSED_OVER, options.Common(), None):
+        note(unread(0))
+        raise NotFound("no such message")
+    assert capsys.readouterr().err == "mqstore: no such message\n"
+    with pytest.raises(NotFound), options.telling_unread(options.FOUND, options.Common(), None):
+        note(unread(0))
+        raise NotFound("no such message")
+    with pytest.raises(NotFound), options.telling_unread(options.PASSED_OVER, options.Common(), None):
+        raise NotFound("no such message")
+
+
+def test_a_journal_is_kept_outside_of_its_store_in_a_directory(tmp_path: Path) -> None:
+    layout = Layout.open(stores.unpack("4.9.7-clean", tmp_path))
+    with pytest.raises(Missing):
+        options.keep_journal_in(layout, tmp_path / "none")
+    (tmp_path / "link").symlink_to(layout.root / "config")
+    for inside in (layout.root, layout.root / "config", tmp_path / "link"):
+        with pytest.raises(Exception, match="--journal: a directory outside the store"):
+            options.keep_journal_in(layout, inside)
+    options.keep_journal_in(layout, tmp_path)
+    assert layout.journal.is_relative_to(tmp_path) and not layout.journal.is_relative_to(layout.root)

@@ -1,0 +1,45 @@
+"""`pipeline compact` of several stores."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.cli.app import run
+from mqstore.store.arrow import compact
+
+from ..stores import unpack
+
+
+def test_a_store_that_is_missing_moves_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The one of two stores that can be read gets its folder in DIR, not DIR itself."""
+    root, new = unpack("5.3.3-v2", tmp_path), tmp_path / "new"
+    told: list[object] = []
+
+    def job(folders: dict[str, str], *others: object) -> dict[str, Any]:
+        told.append(folders)
+        return {
+            "stores": [
+                {
+                    "store": root,
+                    "folder": folder,
+                    "messages": 0,
+                    "kept": 0,
+                    "damage": [],
+                    "skipped": 0,
+                    "marked": 0,
+                }
+                for root, folder in folders.items()
+            ]
+        }
+
+    monkeypatch.setattr(compact, "compact_stores", job)
+    words = ["pipeline", "compact", str(root), str(tmp_path / "none"), "-t", "a"]
+    assert run([*words, "--to", str(new), "--format=ndjson"]) == 5
+    assert told == [{str(root): root.name}]
+    assert json.loads(capsys.readouterr().out)["to"] == str(new / root.name)

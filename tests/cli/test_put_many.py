@@ -1,0 +1,262 @@
+"""`put --from`: many messages, answered in order; what is refused, left out, and cut off."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.cli.record_types import schema_of
+
+from .. import stores
+from .datadriven import run_here
+from .json_schema import errors
+from .put_tables import messages, stored, table_of, write
+from .putting import bodies, config_of, ended, fed, given, line, mqstore, process, rows
+
+
+@pytest.mark.parametrize("name", ["in.parquet", "in.ndjson", "in.csv"])
+def test_resume_puts_what_is_missing(name: str, tmp_path: Path) -> None:
+    found = messages(120)
+    found[50] = found[20]  # twice in the input: twice in the store
+    first = tmp_path / f"first-{name}"
+    for path, part in ((first, found[:60]), (tmp_path / name, found)):
+        if name == "in.parquet":
+            write(table_of(part), path)
+        elif name == "in.csv":
+            with path.open("w", newline="") as out:
+                writer = csv.DictWriter(out, found[0].keys())
+                writer.writeheader()
+                for row in part:
+                    body = row["body"]
+                    shown = f"'{body}" if body.startswith("=") else body
+                    cells = {"properties": json.dumps(row["properties"]), "body": shown}
+                    writer.writerow(row | cells)
+        else:
+            path.write_text("".join(json.dumps(row) + "\n" for row in part))
+    root = tmp_path / "new"
+    mqstore("put", root, "--from", first)
+    result = run_here(["put", str(root), "--from", str(tmp_path / name), "--resume", "--no-answers"])
+    assert (result.code, result.stdout) == (0, "")
+    assert "60 messages left out: the store has them already" in result.stderr
+    assert [row["body"] for row in stored(root)] == [row["body"] for row in found]
+    again = mqstore("put", root, "--from", tmp_path / name, "--resume")
+    assert again == [] and len(stored(root)) == len(found)
+
+
+def test_resume_needs_unique_keys(tmp_path: Path) -> None:
+    found: list[dict[str, Any]] = messages(5)
+    for number, key in ((1, {"properties": {}}), (2, {"properties": {}, "unique_key": None})):
+        source = tmp_path / f"{number}.ndjson"
+        source.write_text("".join(json.dumps(r) + "\n" for r in [*found[:3], found[3] | key]))
+        result = run_here(["put", str(tmp_path / "new"), "--from", str(source), "--resume"])
+        assert result.code == 2 and "line 4: no unique key" in result.stderr
+    table = table_of(found).drop_columns(["properties"])
+    source = write(table, tmp_path / "in.parquet")
+    result = run_here(["put", str(tmp_path / "other"), "--from", str(source), "--resume"])
+    assert result.code == 2 and "line 1: no unique key" in result.stderr
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.slow
+def test_resume_after_kill_9_in_the_middle(tmp_path: Path) -> None:
+    found = [row | {"store_timestamp": None} for row in messages(1200)]
+    lines = [json.dumps(row) + "\n" for row in found]
+    (tmp_path / "all.ndjson").write_text("".join(lines))
+    root = tmp_path / "new"
+    words = ("put", root, "--from", "-", "--flush", "sync", "--format", "ndjson")
+    running = process(*words)
+    assert running.stdin and running.stdout
+    running.stdin.write("".join(lines[:700]).encode())
+    running.stdin.flush()
+    answered = [json.loads(running.stdout.readline()) for _ in range(300)]
+    running.kill()
+    running.communicate(timeout=60)
+    assert run_here(["recover", str(root), "--apply", "--yes"]).code == 0
+    kept = len(stored(root))
+    assert kept >= len(answered)
+    mqstore("put", root, "--from", tmp_path / "all.ndjson", "--resume")
+    keys = [row["properties"]["UNIQ_KEY"] for row in stored(root)]
+    assert keys == [row["properties"]["UNIQ_KEY"] for row in found]
+
+
+@pytest.mark.parametrize(
+    "name", ["4.3.1-clean", "4.9.7-clean", "5.1.4-clean", "5.3.3-v2", "5.5.0-ipv6", "5.3.3-propcrc"]
+)
+def test_a_round_trip_gives_the_same_messages(name: str, tmp_path: Path) -> None:
+    root = stores.unpack(name, tmp_path)
+    before = [row for row in mqstore("dump", root) if row["type"] == "message"]
+    dumped = tmp_path / "dump"
+    dumped.write_text("".join(json.dumps(row) + "\n" for row in before))
+    again = tmp_path / "again"
+    answers = mqstore("put", again, "--from", dumped, *config_of(name, root))
+    after = [row for row in mqstore("dump", again) if row["type"] == "message"]
+    for old, new, answer in zip(before, after, answers, strict=True):
+        assert given(old) == given(new)
+        assert answer["message_id"] == new["message_id"]
+        assert list(errors(schema_of("stored"), answer)) == []
+
+
+@pytest.mark.parametrize("name", ["4.3.1-clean", "4.9.7-clean", "5.1.4-clean", "5.5.0-ipv6"])
+def test_a_raw_round_trip_gives_the_same_bytes(name: str, tmp_path: Path) -> None:
+    root = stores.unpack(name, tmp_path)
+    dumped = tmp_path / "dump"
+    result = run_here(["dump", str(root), "--raw", "--format", "ndjson", "--output", str(dumped)])
+    assert result.code == 0
+    host = next(row["store_host"] for row in rows(dumped.read_text()) if row["type"] == "message")
+    options = ["--keep-times", "--store-host", host, "--as-broker", name[:3]]
+    words = ("put", str(tmp_path / "again"), "--from", str(dumped))
+    result = run_here([*words, *options, *config_of(name, root)])
+    assert result.code == 0, result.stderr
+    assert ("left out" in result.stderr) == ('"blank"' in dumped.read_text())
+    for part in ("commitlog", "consumequeue"):
+        files = [
+            {str(p.relative_to(d / part)): p.read_bytes() for p in (d / part).rglob("*0*") if p.is_file()}
+            for d in (root, tmp_path / "again")
+        ]
+        assert files[0] == files[1]
+
+
+def test_a_bad_line_ends_it_after_the_good_ones(tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    for bad, said in (
+        ("{", "line 3: "),
+        ("[]", "line 3: not a JSON object"),
+        (line(2, queue_id=-1), "line 3: queue_id"),
+        (line(2, queue_id=1 << 31), "line 3: queue_id"),
+        (line(2, born_host="nowhere"), "line 3: born_host"),
+        (line(2, born_host="10.0.0.1:65536"), "line 3: born_host: no port from 0 to 65535"),
+        (line(2, topic="x" * 300), "line 3: topic of 300 bytes"),
+        (line(2, properties={"a": 1}), "line 3: properties: a"),
+        (line(2, properties={"": "x"}), "line 3: property"),
+        (line(2, body="x" * 5_000_000), "line 3: a body of 5000000 bytes"),
+        (line(2, body_base64="*"), "line 3: body_base64"),
+        ('{"topic":"T","body":"\\ud800"}', "line 3: body"),
+    ):
+        root = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+        source.write_text(line(0) + line(1) + bad.rstrip("\n") + "\n" + line(3))
+        result = run_here(["put", str(root), "--from", str(source), "--format", "ndjson"])
+        assert result.code in (2, 5) and said in result.stderr, result
+        assert result.stderr.count("\n") == 1
+        assert len(rows(result.stdout)) == 2
+        assert bodies(root) == ["b0", "b1"]
+        assert not (root / "abort").exists()
+
+
+def test_a_bad_first_line_touches_nothing(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text(line(0, topic=7))
+    result = run_here(["put", str(tmp_path / "new"), "--from", str(tmp_path / "in")])
+    assert (result.code, "line 1: topic: not text" in result.stderr) == (2, True)
+    assert not (tmp_path / "new").exists()
+
+
+def test_empty_input_makes_no_store(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("\n \n")
+    assert mqstore("put", tmp_path / "new", "--from", tmp_path / "in") == []
+    assert not (tmp_path / "new").exists()
+
+
+def test_stale_records_and_damage_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text(
+        line(0, type="message")
+        + line(1, type="damage")
+        + line(2, type="message", stale="dead_tail")
+        + line(3, type="message", after_damage=True)
+    )
+    result = run_here(["put", str(tmp_path / "new"), "--from", str(tmp_path / "in")])
+    assert result.code == 0
+    assert "2 records left out" in result.stderr
+    assert bodies(tmp_path / "new") == ["b0", "b3"]
+
+
+def test_answers_come_while_it_waits_for_more(tmp_path: Path) -> None:
+    running, answers = fed(tmp_path, [line(0), line(1)])
+    assert [answer["queue_offset"] for answer in answers] == [0, 1]
+    assert (tmp_path / "abort").exists()
+    assert (ended(running), running.returncode) == ("", 0)
+    assert not (tmp_path / "abort").exists()
+
+
+def test_ctrl_c_leaves_a_clean_store(tmp_path: Path) -> None:
+    running, _ = fed(tmp_path, [line(n) for n in range(5)])
+    running.send_signal(signal.SIGINT)
+    assert re.fullmatch(r"mqstore: interrupted(, putting: [^\n]+)?\n", ended(running))
+    assert running.returncode == 130
+    assert not (tmp_path / "abort").exists()
+    assert bodies(tmp_path) == [f"b{n}" for n in range(5)]
+
+
+def test_kill_9_leaves_a_store_to_recover(tmp_path: Path) -> None:
+    running, answers = fed(tmp_path, [line(n) for n in range(50)])
+    running.kill()
+    ended(running)
+    assert (tmp_path / "abort").read_text() == str(running.pid)
+    result = run_here(["put", str(tmp_path), "T", "x"])
+    assert (result.code, "mqstore recover" in result.stderr) == (3, True)
+    assert run_here(["recover", str(tmp_path), "--apply", "--yes"]).code == 0
+    for answer in answers[::9]:
+        words = ("--message-id", answer["message_id"])
+        assert mqstore("get", tmp_path, *words)[0]["unique_key"] == answer["unique_key"]
+    mqstore("put", tmp_path, "T", "after")
+    offsets = [row["queue_offset"] for row in mqstore("get", tmp_path, "--topic", "T")]
+    assert offsets == list(range(51))
+
+
+def test_a_reader_that_goes_ends_it_quietly(tmp_path: Path) -> None:
+    running, _ = fed(tmp_path, [line(0)])
+    assert running.stdin is not None and running.stdout is not None
+    running.stdout.close()
+    running.stdin.write("".join(line(n) for n in range(1, 3000)).encode())
+    running.stdin.close()
+    assert running.stderr is not None
+    said = running.stderr.read()
+    running.stderr.close()
+    assert (running.wait(60), said) == (0, b"")
+    assert not (tmp_path / "abort").exists()
+    assert len(bodies(tmp_path)) >= 1
+
+
+def test_batches_and_single_messages(tmp_path: Path) -> None:
+    """Lines with `batch`: one answer for each record, in order; a second run knows them all."""
+    lines = [
+        {"topic": "T", "body": "first", "unique_key": "A"},
+        {"topic": "T", "batch": [{"body": "b", "unique_key": f"B{n}"} for n in range(3)]},
+        {"topic": "T", "body": "last", "unique_key": "C"},
+    ]
+    source = tmp_path / "lines"
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    root = tmp_path / "store"
+    answers = mqstore("put", root, "--from", source)
+    assert [a["unique_key"] for a in answers] == ["A", "B0", "B1", "B2", "C"]
+    assert [a["queue_offset"] for a in answers] == [0, 1, 2, 3, 4]
+    assert bodies(root) == ["first", "b", "b", "b", "last"]
+    again = run_here(["put", str(root), "--from", str(source), "--resume"])
+    assert (again.code, again.stdout) == (0, "")
+    assert "5 messages left out" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ('{"topic": "T", "batch": 3}', "batch: not a list of objects"),
+        ('{"topic": "T", "batch": [3]}', "batch: not a list of objects"),
+        ('{"topic": "T", "batch": []}', "1 to 32767 messages"),
+        ('{"topic": "T", "body": "x", "batch": [{"body": "x"}]}', "its messages have bodies"),
+        ('{"batch": [{"body": "x"}]}', "topic: missing"),
+        ('{"topic": "T", "batch": [{"bodi": "x"}]}', "body: missing"),
+        ('{"topic": "T", "batch": [{"topic": "U", "body": "x"}]}', "go to one topic"),
+        ('{"topic": "T", "sys_flag": 4, "batch": [{"body": "x"}]}', "transaction"),
+    ],
+)
+def test_bad_batches(row: str, message: str, tmp_path: Path) -> None:
+    source = tmp_path / "lines"
+    source.write_text('{"topic": "T", "body": "good"}\n' + row)
+    said = run_here(["put", str(tmp_path / "store"), "--from", str(source)])
+    assert said.code == 2
+    assert "line 2: " in said.stderr
+    assert message in said.stderr

@@ -1,0 +1,29 @@
+"""Options of `put` that make no sense together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .datadriven import run_here
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--transaction", "commit"], 2, "together with --half"),
+        (["--half", "A"], 2, "together with --half"),
+        (["--transaction", "commit", "--half", "A", "--tag", "x"], 2, "decided as it is"),
+        (["T", "x", "--half", "A"], 2, "decided as it is"),
+        (["T", "x", "--transaction", "half", "--delay-level", "1"], 2, "cannot be delayed"),
+        (["--from", "-", "--transaction", "half"], 2, "not from the command line"),
+        (["--transaction", "rollback", "--half", "A"], 5, "no such directory"),
+    ],
+)
+def test_transactions_without_sense(words: list[str], code: int, message: str, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    said = run_here(["put", str(root), *words])
+    assert message in said.stderr
+    assert said.code == code, said.stderr
+    assert not (root / "commitlog").exists()

@@ -1,0 +1,58 @@
+"""The page of `recover`: the verdict, and the command that comes next."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from .. import recovery_cases, stores
+from ..store.disk.test_lock import other_process
+from .damaged_case import SIZES, of_case
+from .datadriven import run_here
+
+
+def test_the_command_to_go_on_with(tmp_path: Path) -> None:
+    root, _ = of_case("body_crc_middle", tmp_path)
+    options = ["--broker-version", "5.4", "--lost-tag", "gone", "--policy", "broker"]
+    page = run_here(["recover", str(root), *SIZES, *options]).stdout
+    sizes = [word for size in SIZES for word in ("--set", size.removeprefix("--set="))]
+    wanted = shlex.join(["--apply", *options[4:], *options[2:4], *options[:2], *sizes])
+    assert page.splitlines()[-1] == f"Next: mqstore recover {root} {wanted}"
+
+
+@pytest.mark.parametrize("words", [[], ["--apply", "--yes"]])
+def test_nobody_is_told_to_start_a_second_broker(words: list[str], tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    with other_process(root / "lock"):
+        said = run_here(["recover", str(root), *words]).stdout
+    assert said.endswith("Next: nothing: a process has the store.\n"), said
+
+
+def test_the_next_command_repeats_the_options(tmp_path: Path) -> None:
+    """Carried out as it stands it does what was shown."""
+    root, options = of_case("body_crc_middle", tmp_path)
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerName=a\n")
+    (tmp_path / "other").mkdir()
+    given = [*options, "--broker-config", str(conf), "--journal", str(tmp_path / "other")]
+    shown = run_here(["recover", str(root), *given]).stdout
+    command = shlex.split(shown.rpartition("Next: ")[2])
+    assert command[:2] == ["mqstore", "recover"]
+    for name, value in recovery_cases.CONFIG.items():
+        assert f"{name}={value}" in command
+    assert str(conf) in command and str(tmp_path / "other") in command
+    assert run_here([*command[1:], "--yes"]).code == 1
+    assert run_here(["recover", str(root), *options]).code == 0
+
+
+def test_a_configuration_that_does_not_suit_the_store(tmp_path: Path) -> None:
+    """The plan changes nothing: it is not said to save what a start loses."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    result = run_here(["recover", str(root), "--set", "duplicationEnable=true"])
+    assert result.code == 1
+    assert "does not suit this store" in result.stdout.splitlines()[0]
+    assert "the plan" not in result.stdout
+    assert re.search(r"^ +a start  messages lost of topic$", result.stdout, re.MULTILINE)

@@ -1,0 +1,85 @@
+"""The page of `repair`: its parts, each name in its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from mqstore.cli.repair_text import _after_the_move, _beyond, _offsets, _parts
+from mqstore.cli.terminal import page_of
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.findings.catalogue import Severity
+from mqstore.store.repair.recheck import Beyond
+
+from .. import stores
+from .datadriven import run_here
+
+BREAK = "a\nmqstore: all is well"
+ONE_LINE = "a\\nmqstore: all is well"
+
+
+def found(**parts: Any) -> Any:
+    return cast("Any", SimpleNamespace(**parts))
+
+
+def test_offsets_that_move_are_a_line_each() -> None:
+    rows = [
+        found(before=1234, after=7, group=BREAK, queue=f"{BREAK}/0"),
+        found(before=5, after=None, group=None, queue="SCHEDULE_TOPIC_XXXX/1"),
+    ]
+    _, title, *lines = page_of(_offsets(found(clamped=rows), None)).split("\n")
+    assert title == "Offsets outside of their queue:"
+    assert lines == [
+        f"         1,234 -> 7            {ONE_LINE} in {ONE_LINE}/0",
+        "             5 -> taken out    delay level in SCHEDULE_TOPIC_XXXX/1",
+    ]
+    assert list(_offsets(found(clamped=[]), None)) == []
+    many = list(_offsets(found(clamped=rows * 10), 12))
+    assert many[-1] == "  … 8 more (--verbose shows all)"
+
+
+def test_what_is_beyond_repair_has_its_reason_and_what_is_left_to_do() -> None:
+    one = Beyond("I-022", Severity.FATAL, 3, BREAK, 7, BREAK, "why", "look at it", f"mqstore dump {BREAK}", "shows it")
+    lines = page_of(_beyond([one, one._replace(findings=1, command="", does="")])).split("\n")
+    assert lines[1] == "Beyond repair:"
+    assert lines[2] == f"  I-022  {ONE_LINE}: {ONE_LINE} (3 times)"
+    assert lines[5] == f"         mqstore dump {ONE_LINE}  # shows it"
+    assert lines[6].endswith("all is well") and len(lines) == 9
+    assert list(_beyond([])) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "told"),
+    [
+        (
+            "files",
+            ["enableLmq=true"],
+            "storeType=default, no rocksdbCQDoubleWriteEnable; for light queues enableLmq=true",
+        ),
+        ("files", [], "storeType=default, no rocksdbCQDoubleWriteEnable"),
+        ("rocksdb", ["enableLmq=true"], "storeType=defaultRocksDB, no rocksdbCQDoubleWriteEnable"),
+    ],
+)
+def test_before_queues_of_another_kind_the_broker_needs_options(kind: str, options: list[str], told: str) -> None:
+    layout = found(broker_config=BrokerConfig().with_set(options))
+    (line,) = _after_the_move(found(layout=layout, request=found(kind=kind)))
+    assert line == f"In broker.conf, before its start: {told}"
+
+
+def test_parts_are_named_queues_first() -> None:
+    def named(queues: list[tuple[str, int]], *parts: str, everything: bool = False) -> str:
+        return _parts(found(request=found(choice=found(queues=queues, parts={*parts}, everything=everything))))
+
+    assert named([("a", 3), ("b", 0)], "queue", "index") == "queue a/3, queue b/0, index"
+    assert named([], "timer", "index") == "index, timer"
+    assert named([], everything=True) == "the whole store"
+
+
+def test_a_page_without_anything_to_repair_asks_for_nothing(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-killed", tmp_path)
+    page = run_here(["repair", str(root), "--index"]).stdout
+    assert "Nothing to repair in index." in page.splitlines()[0]
+    assert "The plan:" not in page and "Next: mqstore recover" in page

@@ -1,0 +1,46 @@
+"""`mqstore salvage`: what is damaged, and what of it a new store takes."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from .. import stores
+from .datadriven import run_here
+from .printed import printed
+
+
+def test_a_damaged_body_is_told_and_ends_with_1(tmp_path: Path) -> None:
+    root = stores.unpack("4.9.7-killed-bit", tmp_path)
+    done = run_here(["salvage", str(root / "commitlog"), "--dry-run"])
+    first, *lines = done.stdout.splitlines()
+    count = len(list(stores.messages("4.9.7-killed-bit")))
+    assert done.code == 1 and first.startswith(f"{count} records in ") and first.endswith(f": {count - 1} whole")
+    assert "          1 with a damaged body" in lines
+    told = json.loads(run_here(["salvage", str(root), "--dry-run", "--format", "json"]).stdout)
+    assert (told["whole"], told["structure"], told["to"]) == (count - 1, 1, None)
+
+
+@pytest.mark.parametrize("topic", ["orders", "nothing of it"])
+def test_a_compact_store_has_the_topic_that_is_asked_for(topic: str, tmp_path: Path) -> None:
+    """The rest is counted; the page names it."""
+    root, new = stores.unpack("5.3.3-clean", tmp_path), tmp_path / "new"
+    topics = Counter(message["topic"] for message in stores.messages("5.3.3-clean"))
+    words = ["--to", str(new), "--layout", "compact", "--topic", topic]
+    sizes = ["--set", "mappedFileSizeCommitLog=262144", "--set", "maxHashSlotNum=100", "--set", "maxIndexNum=4000"]
+    done = run_here(["salvage", str(root / "commitlog"), *words, *sizes])
+    asked = topics[topic]
+    assert f"  {asked} messages put" in done.stdout.splitlines()
+    assert f"  {topics.total() - asked} not asked for" in done.stdout.splitlines()
+    found = printed("dump", new) if asked else []
+    assert [row["topic"] for row in found if row["type"] == "message"] == [topic] * asked
+
+
+def test_times_that_end_before_they_begin(tmp_path: Path) -> None:
+    root = stores.unpack("4.9.7-clean", tmp_path)
+    late = ["--layout", "compact", "--since", "now", "--until", "-1h"]
+    done = run_here(["salvage", str(root), "--dry-run", *late])
+    assert (done.code, done.stdout) == (2, "") and "later" in done.stderr

@@ -1,0 +1,32 @@
+"""What a search without an answer has looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ..stores import unpack
+from .datadriven import run_here
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return unpack("5.3.3-batchcq", tmp_path)
+
+
+def test_what_was_searched_is_said(root: Path) -> None:
+    times = "they were stored 2026-11-20T21:48:53.666Z … 2026-11-20T21:48:56.158Z"
+    for words, said in (
+        (
+            ("--key", "nope"),
+            "looked at 80 records in the log, by a scan, 60 records that queues name, 1 index",
+        ),
+        (("--topic", "T*"), f"looked at 80 records in the log, by a scan; {times}"),
+        (("--topic", "TopicA", "--tag", "nope"), "looked at 20 queue units of that time, and no"),
+        (("--topic", "TopicA", "--since", "now"), "looked at no queue unit of that time, and no"),
+    ):
+        words = (*words, "--grep", "no such text") if words[-1] == "T*" else words
+        result = run_here(["get", str(root), *words, "--utc", "-q"])
+        assert result.code == 1 and result.stderr.startswith("mqstore: no such message: ")
+        assert said in result.stderr, result.stderr

@@ -1,0 +1,37 @@
+"""`mqstore stats`: what does not go together, and stores that lack something."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from .. import stores
+from .datadriven import run_here
+
+EXPIRES = ("--expires", "--disk-size", "1G", "--disk-used", "900M")
+
+
+@pytest.mark.parametrize("answer", ["--expires", "--browse"])
+@pytest.mark.parametrize(
+    "words",
+    [("--by", "topic"), ("--top", "1"), ("--since", "-1d"), ("--until", "now"), ("--partial",)],
+    ids=" ".join,
+)
+def test_what_another_answer_does_not_take(answer: str, words: tuple[str, ...], tmp_path: Path) -> None:
+    done = run_here(["stats", str(tmp_path), answer, *words])
+    assert (done.code, f"{words[0]} does not go with {answer}" in done.stderr) == (2, True)
+
+
+def test_queues_that_are_not_there_are_not_counted_as_none(tmp_path: Path) -> None:
+    lacking = stores.unpack("5.3.3-clean", tmp_path / "a")
+    sound = stores.unpack("5.3.3-clean", tmp_path / "b")
+    shutil.rmtree(lacking / "consumequeue")
+    assert run_here(["stats", str(lacking), "--quick"]).code == 5
+    assert run_here(["stats", str(lacking), str(sound), "--quick"]).code == 5
+    done = run_here(["stats", str(lacking), str(sound), "--quick", "--partial"])
+    assert (done.code, "there are no consume queues" in done.stderr) == (1, True)
+    assert "orders" in done.stdout
+    done = run_here(["stats", str(lacking), *EXPIRES])
+    assert done.code in (0, 1)
