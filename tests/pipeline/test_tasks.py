@@ -53,7 +53,7 @@ def test_what_is_no_error_of_a_store_is_none() -> None:
     """Neither a defect of ours, nor a word that names something else than an error."""
     with pytest.raises(ZeroDivisionError):
         answer_of(fails(ZeroDivisionError()), {})
-    for name in ("NoSuchError", "Any", "StoreError", ""):
+    for name in ("NoSuchError", "PathLike", "StoreError", ""):
         found = told({"error": [name, "why"]})
         assert type(found) is StoreError and str(found) == "why"
 

@@ -9,6 +9,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from mqstore.pipeline.sources.damage import DamageSource
 from mqstore.pipeline.sources.parts import PartsReader
+from mqstore.store.arrow.views import COLUMNS
 from mqstore.store.errors import InvalidInput, NotAStore
 
 from ...stores import unpack
@@ -37,6 +38,8 @@ def test_damage_ends_the_query_where_that_is_asked(tmp_path: Path) -> None:
 
 
 def test_columns_are_those_asked_for_and_others_are_named(tmp_path: Path) -> None:
+    every = DamageSource({"path": str(tmp_path)}).schema()
+    assert every == ", ".join(f"{name} {sql}" for name, sql in COLUMNS.items())
     asked = DamageSource({"path": str(tmp_path), "fields": "reason,position"}).schema()
     assert [field.split()[0] for field in asked.split(", ")] == ["reason", "position"]
     with pytest.raises(InvalidInput, match="no column 'topic'"):

@@ -14,8 +14,11 @@ from mqstore.store.damage.scenario import ISSUES, Scene, killed, replace, scenar
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Edit
 from mqstore.store.errors import NotFound
+from mqstore.store.put.new_message import NewMessage
 from mqstore.store.search.store import Store
 from tests.stores import messages, unpack
+
+from ..put.writing import put
 
 NAME = "4.9.7-killed"
 
@@ -37,6 +40,14 @@ def test_records_are_whole_and_the_last_one_is_left_alone(store: Store) -> None:
         assert MESSAGE.parse(scene.bytes_of(place)).physical_offset == place.file.start + place.offset
         assert place == Scene(store, random.Random(seed)).record()
         assert place.file != last.file or place.offset < last.offset
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_last_record_is_taken_only_where_there_is_no_other(count: int, tmp_path: Path) -> None:
+    put(tmp_path, [NewMessage(b"T", b"x")] * count)
+    with Store(tmp_path) as found:
+        places = [Scene(found, random.Random(seed)).record() for seed in range(9)]
+    assert {place.offset for place in places} == {0}
 
 
 def test_a_queue_of_so_many_units_or_none(store: Store) -> None:

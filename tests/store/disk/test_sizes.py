@@ -34,6 +34,7 @@ def test_a_store_without_files_has_the_default_sizes(tmp_path: Path) -> None:
     [
         ([(400,), (400, 400), (600,)], Size(400, "files")),
         ([(600,), (400,)], Size(600, "files")),  # of two that are as frequent the larger one
+        ([(400,), (600,)], Size(600, "files")),
         ([(399,), (401,), (0,)], Size(6_000_000, "default")),  # none of whole units
         ([(399,), (400,)], Size(400, "files")),
         ([()], Size(6_000_000, "default")),

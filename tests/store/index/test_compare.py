@@ -98,6 +98,17 @@ def test_files_that_reach_behind_the_log_or_into_a_hole_of_it_go(root: Path) -> 
         assert audit.good == good, stretch
 
 
+def test_what_lies_behind_the_end_of_the_log_need_not_be_covered(root: Path) -> None:
+    """Before it a record with keys that no file has ends what stays, at the file before it."""
+    batch = batch_of([{}, {"KEYS": "a"}], topic=b"T")
+    position = int(batch.position[1])
+    none = IndexFiles.of(snapshot_of(root))._replace(files=[], good=0)
+    for log_end, fix in ((position, None), (position + 1, (None, []))):
+        audit = IndexAudit.of(none, log_end, tagged=False)
+        audit.records(batch)
+        assert audit.finish() == fix
+
+
 def test_a_record_with_keys_that_no_file_covers_is_found() -> None:
     """The first of them, whatever lies between; one without a key lacks nothing."""
     batch = batch_of([{"KEYS": "a"}, {}, {"UNIQ_KEY": "b"}, {"TAGS": "c"}], topic=b"T")

@@ -27,7 +27,10 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\1\
 
 @pytest.mark.parametrize(("name", "limits"), NUMBER_LIMITS.items())
 def test_numbers_beyond_their_bits_are_named(name: str, limits: tuple[int, int]) -> None:
+    """A Java int, a long, and of queue ids those that a client can ask for."""
     least, largest = limits
+    bits = 63 if name.endswith(("timestamp", "offset")) else 31
+    assert limits == (0 if name == "queue_id" else -(1 << bits), (1 << bits) - 1)
     for wrong in (least - 1, largest + 1, True, 1.0, "1", [1]):
         with pytest.raises(InvalidInput, match=f"{name}: not a whole number from {least} to {largest}"):
             READER.message({**PLAIN, name: wrong})
