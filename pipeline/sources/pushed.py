@@ -23,6 +23,8 @@ from pyspark.sql.datasource import (
 from ...store.arrow.log_rows import Pushed
 from ...store.search.selection import ANY_TAG, TAG_SEPARATOR, Selection, TimeRange
 
+_EARLIEST_MS, _BEHIND_ALL_MS = -(1 << 63), 1 << 63
+"""A damaged record may say any time that a long holds."""
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 """In a column it stands for bytes that are no text."""
 
@@ -33,8 +35,6 @@ def take_filters(filters: Iterable[Filter]) -> tuple[Pushed, list[Filter]]:
     pushed = Pushed()
     for one in kept:
         pushed = _with(pushed, one)
-    if pushed.times.bounded:
-        pushed = replace(pushed, conditions=[*pushed.conditions, [Selection(times=pushed.times)]])
     return pushed, kept
 
 
@@ -42,7 +42,10 @@ def _with(pushed: Pushed, one: Filter) -> Pushed:
     column: tuple[str, ...] = getattr(one, "attribute", ())
     if column == ("store_timestamp",):
         bounds = _bounds(one)
-        return pushed if bounds is None else replace(pushed, times=pushed.within(bounds))
+        if bounds is None:
+            return pushed
+        pushed = replace(pushed, times=pushed.within(bounds))
+        return replace(pushed, conditions=[*pushed.conditions, [Selection(times=bounds)]])
     make = _SELECTIONS.get(column[0]) if len(column) == 1 else None
     values = _values(one)
     if make is None or not values:
@@ -62,13 +65,13 @@ def _values(one: Filter) -> list[Any]:
 
 def _bounds(one: Filter) -> TimeRange | None:
     if isinstance(one, GreaterThan):
-        return TimeRange(since_ms=max(0, int(one.value) + 1))
+        return TimeRange(int(one.value) + 1, _BEHIND_ALL_MS)
     if isinstance(one, GreaterThanOrEqual):
-        return TimeRange(since_ms=max(0, int(one.value)))
+        return TimeRange(int(one.value), _BEHIND_ALL_MS)
     if isinstance(one, LessThan):
-        return TimeRange(until_ms=max(0, int(one.value)))
+        return TimeRange(_EARLIEST_MS, int(one.value))
     if isinstance(one, LessThanOrEqual):
-        return TimeRange(until_ms=max(0, int(one.value) + 1))
+        return TimeRange(_EARLIEST_MS, int(one.value) + 1)
     return None
 
 

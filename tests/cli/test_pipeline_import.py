@@ -14,7 +14,7 @@ from mqstore.store.search.store import Store
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Status
 
-from ..store.arrow.test_log_rows_again import given, table_of
+from ..store.arrow.rows import given, table_of
 from ..stores import unpack
 
 SIZES = {"mappedFileSizeCommitLog": "262144", "maxHashSlotNum": "1000", "maxIndexNum": "4000"}

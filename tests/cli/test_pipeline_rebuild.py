@@ -21,8 +21,8 @@ from mqstore.pipeline.rebuild import rebuild
 from mqstore.store.disk.broker_conf import BrokerConfig
 
 from ..pipeline.plain import plain_job
-from ..pipeline.test_rebuild import tree
 from ..pipeline.test_session import without
+from ..pipeline.trees import tree
 from ..spark_processes import FAST_START
 from ..stores import unpack
 from .json_schema import errors

@@ -39,3 +39,10 @@ def test_fillers() -> None:
     for state in (0, SysFlag.PREPARED, SysFlag.COMMIT):
         assert not is_filler(FILLER_TOPIC, int(state))
     assert not is_filler(b"orders", FILLER_SYS_FLAG)
+
+
+def test_the_mark_fills_any_room() -> None:
+    for length in range(len(LOST_ITEM), 40):
+        assert len(lost_item(length)) == length
+    with pytest.raises(ValueError, match="no mark"):
+        lost_item(len(LOST_ITEM) - 1)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from mqstore.cli.app import run
@@ -22,19 +18,20 @@ from mqstore.pipeline import diff as pipeline_diff
 from mqstore.pipeline import spark as session
 from mqstore.pipeline import tasks
 from mqstore.pipeline.diff import here, on_spark, pairs_of
-from mqstore.store.arrow import differences
-from mqstore.store.arrow.differences import Unsound, compare
-from mqstore.store.arrow.stores import Ask
+from mqstore.store.arrow.differences import Unsound
 from mqstore.store.library import Store
 from mqstore.store.log.batch import messages
 from mqstore.store.log.commit_log import Batch, Extent, ExtentKind
 
 from ..cli.json_schema import errors
 from ..cli.two_stores import copy_of, spoil, told
+from ..store.arrow.shuffled import shuffled
 from ..stores import unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+__all__ = ["shuffled"]
 
 Way = Callable[..., tuple[list[dict[str, Any]], Unsound]]
 
@@ -210,51 +207,6 @@ def test_a_store_that_cannot_be_read(command: list[str], tmp_path: Path, capsys:
     assert "no such directory" in capsys.readouterr().err
 
 
-def store_of(root: Path, rows: list[dict[str, Any]]) -> str:
-    """A store of some messages in their order."""
-    file = root.with_suffix(".parquet")
-    pq.write_table(pa.Table.from_pylist(rows), file)
-    words = ["put", str(root), "--from", str(file), "--no-answers", "-q"]
-    assert run([*words, "--set", "mappedFileSizeCommitLog=65536"]) == 0
-    return str(root)
-
-
-@pytest.fixture(scope="module")
-def shuffled(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """Two stores of the same queues whose logs have them in another order, and three differences."""
-    folder = tmp_path_factory.mktemp("shuffled")
-    rng = random.Random(7)
-    given = [
-        {"topic": f"t{n % 5}", "queue_id": n % 3, "body": f"body {n}", "unique_key": f"k{n}"}
-        | {"born_timestamp": n, "properties": {"n": str(n)}}
-        for n in range(3000)
-    ]
-    queues = sorted({(row["topic"], row["queue_id"]) for row in given}, key=lambda q: rng.random())
-    other = [row for q in queues for row in given if (row["topic"], row["queue_id"]) == q]
-    other = [row | {"body": "another"} if row["unique_key"] == "k31" else row for row in other]
-    other = [row | {"properties": {"n": "0"}} if row["unique_key"] == "k47" else row for row in other]
-    other += [{**given[2], "unique_key": "new", "born_timestamp": 5}]
-    return store_of(folder / "a", given), store_of(folder / "b", other)
-
-
-@pytest.mark.parametrize(("step", "most"), [(1 << 18, 3_000_000), (100, 3_000_000), (50, 700)])
-def test_another_order_and_little_memory(
-    shuffled: tuple[str, str], step: int, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However much waits for its like at once, and where the logs are read for a part at a time."""
-    monkeypatch.setattr(differences, "_STEP", step)
-    monkeypatch.setattr(differences, "WAITING_MAX", most)
-    monkeypatch.setattr(differences, "_BLOCK_BITS", 2)
-    a, b = (Ask.of({"path": path, "split_bytes": "70000"}) for path in shuffled)
-    found = compare(a, b, "x")
-    rows = {(r["topic"], r["queue_id"]): tuple(r.values())[1:] for r in found.rows}
-    assert rows == {
-        ("t1", 1): ("t1", 1, 2, "changed", 0, 0, 1),
-        ("t2", 2): ("t2", 2, 3, "changed", 0, 1, 1),
-    }
-    assert not found.unsound
-
-
 @pytest.mark.parametrize("most", [1, 1_000_000])
 def test_logs_that_are_no_copies_in_parts(
     shuffled: tuple[str, str], most: int, monkeypatch: pytest.MonkeyPatch
@@ -272,21 +224,6 @@ def test_logs_that_are_no_copies_in_parts(
     found = on_spark(cast("SparkSession", None), *sides, {})
     assert found == here(*sides, {}, lambda size: None)
     assert len(found[0]) == 2
-
-
-def test_a_queue_offset_that_a_log_has_twice() -> None:
-    """A copy too many is one that only this side has; two others are a change."""
-    waiting = differences.Waiting()
-
-    def add(weight: int, *rows: tuple[int, int, int]) -> None:
-        queue, offset, digest = np.array(rows, np.int64).T
-        waiting.add((queue, offset, digest), weight)
-
-    add(1, (0, 5, 100), (0, 5, 100), (0, 6, 7))
-    add(-1, (0, 6, 8), (0, 5, 100), (0, 7, 1))
-    (queue, offset, digest), weight = waiting.all()
-    found = zip(queue.tolist(), offset.tolist(), digest.tolist(), weight.tolist(), strict=True)
-    assert sorted(found) == [(0, 5, 100, 1), (0, 6, 7, 1), (0, 6, 8, -1), (0, 7, 1, -1)]
 
 
 def test_a_store_made_of_an_export_is_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from mqstore.store.search.log_search import selected
 from mqstore.store.search.store import Store
 
 from ..failing_disk import fail_here
-from ..store.arrow.test_log_rows import ask_of, damage, rows
+from ..store.arrow.rows import ask_of, damage, rows
 from ..stores import unpack
 
 PAGE = 4096

@@ -19,7 +19,7 @@ from mqstore.store.arrow.export_files import ExportHow
 from mqstore.store.arrow.export_formats import FileKind
 
 from ..stores import unpack
-from .test_rebuild import tree
+from .trees import tree
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

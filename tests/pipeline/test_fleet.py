@@ -1,4 +1,4 @@
-"""Which stores are meant, and logs in object storage (S3 on the loopback)."""
+"""Logs in object storage (S3 on the loopback)."""
 
 from __future__ import annotations
 
@@ -18,56 +18,17 @@ from mqstore.pipeline.stats import count, joined, tasks_of
 from mqstore.pipeline.tasks import answer_of, told
 from mqstore.store.arrow.local_query import LocalQuery
 from mqstore.store.arrow.log_rows import parts_of
-from mqstore.store.arrow.stores import Ask, log_sizes, stores_of
-from mqstore.store.arrow.views import Lacking, damage_parts, readable
+from mqstore.store.arrow.stores import Ask, log_sizes
+from mqstore.store.arrow.views import Lacking, readable
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.errors import InvalidInput, Missing, Unreadable
+from mqstore.store.errors import Missing
 from mqstore.store.verify.verdict import Verdict
 
-from ..store.arrow.test_log_rows import ask_of, damage, rows
+from ..store.arrow.rows import ask_of, damage, rows
 from ..stores import unpack
 from .test_verify import in_tasks
 
 FIELDS = "position,topic,queue_id,queue_offset,body"
-
-
-def test_directories_patterns_and_lists(tmp_path: Path) -> None:
-    for name in ("a", "b", "[c]"):
-        (tmp_path / name / "store").mkdir(parents=True)
-    (tmp_path / "file").touch()
-    a, b, c = (str(tmp_path / name / "store") for name in ("a", "b", "[c]"))
-    listed = tmp_path / "list"
-    listed.write_text(f"# the fleet\n{a}\n\n  {tmp_path}/?/store  \ns3://bucket/store/\n")
-    assert stores_of([f"@{listed}", b, str(tmp_path / "none")]) == [
-        *(a, b, "s3://bucket/store", str(tmp_path / "none"))
-    ]
-    assert stores_of([f"{tmp_path}/*/store"]) == sorted([a, b, c])
-    assert stores_of([c]) == [c], "a directory of that name is no pattern"
-
-
-def test_hundreds_of_stores(tmp_path: Path) -> None:
-    """Each of many small stores is one part; those that are none are rows of the damage."""
-    one = unpack("5.3.3-lmq", tmp_path)
-    for number in range(200):
-        (tmp_path / "fleet" / f"{number:03}").mkdir(parents=True)
-        if number % 10:
-            (tmp_path / "fleet" / f"{number:03}" / "commitlog").symlink_to(one / "commitlog")
-    parts = damage_parts(Ask.of({"path": f"{tmp_path}/fleet/*"}))
-    assert len(parts) == 200
-    assert sum(bool(part.reason) for part in parts) == 20
-
-
-def test_words_that_mean_nothing(tmp_path: Path) -> None:
-    (tmp_path / "list").write_text("@other\n")
-    for words, kind in (
-        ([], InvalidInput),
-        ([str(tmp_path / "none*")], Missing),
-        ([f"@{tmp_path}/none"], Missing),
-        ([f"@{tmp_path}/list"], InvalidInput),
-        ([f"@{tmp_path}"], Unreadable),
-    ):
-        with pytest.raises(kind):
-            stores_of(words)
 
 
 @pytest.fixture(scope="module")

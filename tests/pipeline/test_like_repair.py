@@ -20,7 +20,7 @@ from mqstore.store.session.apply import apply
 from .. import stores
 from ..slices import pick
 from .plain import plain_job
-from .test_rebuild import contents, tree
+from .trees import contents, tree
 
 NOW_MS = 1_795_300_000_000
 SOUND = tuple(

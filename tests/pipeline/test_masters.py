@@ -14,7 +14,7 @@ import pytest
 
 from ..stores import unpack
 from . import clusters
-from .test_rebuild import contents, tree
+from .trees import contents, tree
 
 pytestmark = pytest.mark.slow
 

@@ -5,51 +5,17 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.formats.consume_queue import PRE_FILL, UNIT
-from mqstore.formats.derive import dtype_of
-from mqstore.pipeline.log_part import ITEM, ROW, LogPart, PartRows, SavedPart, keys_of
-from mqstore.pipeline.plan import Plan, StorePlan
-from mqstore.pipeline.queue_files import Place, QueueFile, make_queue_file
-from mqstore.pipeline.rebuild_steps import Made, complete
+from mqstore.formats.consume_queue import UNIT
+from mqstore.pipeline.log_part import LogPart, SavedPart
 from mqstore.store.disk.files import Files
-from mqstore.store.errors import NoSpace, Unreadable
-from mqstore.store.output.stage import Stage
+from mqstore.store.errors import NoSpace
 
 from ..store.put.faults import FailingFiles
-
-UNITS_PER_FILE = 10
-STORE = StorePlan("s", "", 0, 1000, UNITS_PER_FILE, "5.5", {})
-PRE_FILL_UNIT = tuple(PRE_FILL.values())
-EMPTY_UNIT = (0, 0, 0)
-
-
-def part(offsets: list[int], queue_id: int = 0, first: int = 0) -> LogPart:
-    """Units of one queue; the physical offset tells which row, from `first` on, a unit came from."""
-    count = len(offsets)
-    rows = np.zeros(count, ROW)
-    rows["queue_offset"] = offsets
-    rows["physical_offset"] = 1000 + first + np.arange(count)
-    rows["size"] = 100
-    rows["tags_code"] = -np.arange(count)
-    made = PartRows(UNITS_PER_FILE)
-    made.add(["orders"], np.zeros(count, np.int64), np.full(count, queue_id), rows)
-    return made.part()
-
-
-def write(folder: Path, *parts: LogPart | SavedPart, files: Files | None = None) -> list[QueueFile]:
-    place = Place(STORE, 0, folder, "1", files or Files())
-    return [make_queue_file(place, key, parts) for key in keys_of(parts)]
-
-
-def units(path: Path) -> list[tuple[int, int, int]]:
-    found: list[tuple[int, int, int]] = np.fromfile(path, dtype_of(UNIT)).tolist()
-    assert len(found) == UNITS_PER_FILE, "a file has its full size"
-    return found
+from .queue_parts import EMPTY_UNIT, PRE_FILL_UNIT, UNITS_PER_FILE, part, units, write
 
 
 def test_a_queue_that_does_not_begin_at_0_is_pre_filled(tmp_path: Path) -> None:
@@ -76,19 +42,6 @@ def test_a_gap_is_pre_filled_and_counted(tmp_path: Path) -> None:
     assert (file.units, file.missing, file.end) == (3, 3, 6)
     found = units(tmp_path / file.path)
     assert [unit == PRE_FILL_UNIT for unit in found[:6]] == [False, True, True, False, True, False]
-
-
-def test_a_gap_across_files_ends_no_queue(tmp_path: Path) -> None:
-    """An empty unit would end the queue for a broker: the front file is filled up."""
-    (tmp_path / "s" / "commitlog").mkdir(parents=True)
-    plan = Plan((StorePlan(str(tmp_path / "s"), "", 0, 1000, UNITS_PER_FILE, "5.5", {}),))
-    stage = Stage.begin(tmp_path, Files())
-    written = write(stage.attempt("1"), part([0, 7, 12]))
-    complete(stage, plan, Made(queues=written))
-    assert stage.manifest()["queues"][0]["missing"] == 6 + 2 + 2
-    front = units(stage.tree / written[0].path)
-    assert front[8:] == [PRE_FILL_UNIT] * 2
-    assert units(stage.tree / written[1].path)[:2] == [PRE_FILL_UNIT] * 2
 
 
 @given(st.data())
@@ -128,15 +81,3 @@ def test_a_full_disk_is_told_with_the_path(tmp_path: Path) -> None:
     for at in range(len(counted.steps)):
         with pytest.raises(NoSpace):
             write(tmp_path / str(at), part([0, 3, 12]), files=FailingFiles(at, errno.ENOSPC))
-
-
-def test_a_part_that_was_cut_short_is_told(tmp_path: Path) -> None:
-    made = PartRows(UNITS_PER_FILE)
-    made.add_items(np.zeros(3, ITEM))
-    made.part().save(Files(), tmp_path / "part")
-    saved = SavedPart.open(tmp_path / "part")
-    assert len(saved.items_from(1, 3)) == 2
-    with pytest.raises(Unreadable, match=r"shorter than it was written: .*/items"):
-        saved.items_from(1, 4)
-    with pytest.raises(Unreadable):
-        SavedPart.open(tmp_path / "part" / "rows")

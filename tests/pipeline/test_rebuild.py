@@ -14,27 +14,14 @@ import pytest
 from mqstore.cli.pipeline_rebuild import losses_of, report_of
 from mqstore.formats.consume_queue import PRE_FILL, UNIT
 from mqstore.formats.derive import dtype_of
-from mqstore.pipeline.failures import JobFailed, failure_of
 from mqstore.pipeline.plan import plan_of
 from mqstore.pipeline.rebuild import rebuild
 from mqstore.pipeline.rebuild_steps import Made
-from mqstore.store.arrow.stores import as_path, folders_of
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import JOURNAL
-from mqstore.store.errors import (
-    InUse,
-    InvalidInput,
-    Missing,
-    NoSpace,
-    NotAStore,
-    Refused,
-    StoreError,
-    Unreadable,
-    Unsupported,
-)
+from mqstore.store.errors import InUse, NoSpace, NotAStore, Refused
 from mqstore.store.log.batch import NO_FILE
-from mqstore.store.log.commit_log import split_bytes_for
 from mqstore.store.output.stage import Stage
 from mqstore.store.search.store import Store
 
@@ -43,6 +30,7 @@ from ..slices import pick
 from ..store.put.faults import CountingFiles, Killed, KilledFiles
 from ..stores import NAMES, truth, unpack
 from .plain import plain_job
+from .trees import contents, tree
 
 DERIVED = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
 EXPIRED = tuple(name for name in NAMES if "expired" in name)
@@ -54,20 +42,6 @@ CLEAN = tuple(
 FAST = ("4.3.1-clean", "5.1.4-batchcq", "5.3.3-cqext", "5.3.3-dledger", "5.3.3-multipath-killed")
 RESTARTED = tuple(name for name in CLEAN if "restarted" in name)
 """A start has given up index files, or begun a new one."""
-
-
-def tree(root: Path) -> dict[str, str]:
-    """Digest of every file below a directory."""
-    return {
-        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(root.rglob("*"))
-        if path.is_file()
-    }
-
-
-def contents(folder: Path) -> list[str]:
-    """Digests of the files of a folder in the order of their names."""
-    return list(tree(folder).values())
 
 
 def run(root: Path, target: Path, **job: Any) -> dict[str, Any]:
@@ -168,28 +142,6 @@ def test_several_stores_have_a_folder_each(tmp_path: Path) -> None:
         }
 
 
-def test_folders_keep_apart_what_has_one_name() -> None:
-    assert folders_of([Path("/d/a/store"), Path("/d/b/store")]) == ["a/store", "b/store"]
-    assert folders_of([Path("/d/a")]) == [""]
-
-
-@pytest.mark.parametrize("roots", [["/d/a", "/d/a/b"], ["/a%2Fb/a", "/a%2Fb", "/a"], ["/", "/x\udcff"]])
-def test_no_folder_lies_in_another(roots: list[str]) -> None:
-    folders = [Path("/new", folder) for folder in folders_of([Path(root) for root in roots])]
-    assert len(set(folders)) == len(roots)
-    assert {folder.parent for folder in folders} == {Path("/new")}
-
-
-def test_a_place_in_object_storage_stays_in_the_target() -> None:
-    names = folders_of([as_path("s3://a/../../../x"), as_path("s3://a/b")])
-    assert not any(".." in Path(name).parts for name in names)
-
-
-def test_no_store_is_taken_twice() -> None:
-    with pytest.raises(InvalidInput, match="a store is named twice"):
-        folders_of([as_path("s3://a/b"), as_path("s3://a/c/../b")])
-
-
 def test_damage_is_reported_and_what_is_good_is_there(tmp_path: Path) -> None:
     manifest = run(unpack("4.9.7-killed-page", tmp_path), tmp_path / "new")
     (damage,) = manifest["damage"]
@@ -218,20 +170,6 @@ def test_a_failing_job_leaves_the_target_untouched(tmp_path: Path) -> None:
     with pytest.raises(NoSpace):
         rebuild(plan, target, fails)
     assert not list(target.iterdir())
-
-
-def test_what_is_no_file_of_the_timer_log_is_left_alone(tmp_path: Path) -> None:
-    """An entry that somebody has left there, a core dump, say: the wheel is that of the others."""
-    root = unpack("5.3.3-timer-clean", tmp_path)
-    rebuild(plan_of([root], BrokerConfig()), tmp_path / "as it is", plain_job(parts=1))
-    (root / "timerlog" / "core").write_bytes(b"ELF" * 100)
-    (root / "timerlog" / "00000000000000000007").write_bytes(b"of no start")
-    (root / "timerlog" / ("9" * 20)).mkdir()
-    rebuild(plan_of([root], BrokerConfig()), tmp_path / "with others", plain_job(parts=1))
-    trees = [tree(tmp_path / name) for name in ("as it is", "with others")]
-    first, second = ({n: d for n, d in made.items() if not n.startswith(JOURNAL)} for made in trees)
-    assert first == second
-    assert any("timerwheel" in name for name in first)
 
 
 def killed_and_run_again(folder: Path, steps: Callable[[int], Sequence[int]]) -> None:
@@ -320,52 +258,3 @@ def test_one_job_at_a_time(tmp_path: Path) -> None:
 
     rebuild(plan_of([root], BrokerConfig()), target, second)
     assert tree(target / "consumequeue") == tree(root / "consumequeue")
-
-
-def test_queues_in_rocksdb_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(Unsupported, match="cannot be rebuilt"):
-        plan_of([unpack("5.3.3-rocksdb", tmp_path)], BrokerConfig())
-
-
-def test_a_store_that_cannot_be_read_is_told_and_the_others_are_rebuilt(tmp_path: Path) -> None:
-    root, missing, told = unpack("5.3.3-v2", tmp_path), tmp_path / "none", list[Path]()
-    plan = plan_of([root, missing], BrokerConfig(), tell=lambda path, _: told.append(path))
-    assert [store.folder for store in plan.stores] == [root.name]
-    assert told == [missing]
-    with pytest.raises(Missing):
-        plan_of([missing, tmp_path / "neither"], BrokerConfig(), tell=lambda path, _: None)
-
-
-def test_bad_input_is_told_before_spark_starts(tmp_path: Path) -> None:
-    root = unpack("5.3.3-v2", tmp_path)
-    with pytest.raises(Missing):
-        plan_of([root, tmp_path / "none"], BrokerConfig())
-    with pytest.raises(InvalidInput, match="named twice"):
-        plan_of([root, tmp_path / "." / root.name], BrokerConfig())
-    with pytest.raises(InvalidInput, match="not a broker version"):
-        plan_of([root], BrokerConfig(), "x")
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    with pytest.raises(StoreError):
-        plan_of([tmp_path / "loop"], BrokerConfig())
-
-
-def test_splits_give_every_core_work_within_what_pays() -> None:
-    assert split_bytes_for(1 << 20, 8) == 32 << 20
-    assert split_bytes_for(800 << 20, 8) == 100 << 20
-    assert split_bytes_for(1 << 50, 8) == 256 << 20
-
-
-def test_the_error_of_a_worker_is_found_in_sparks_words() -> None:
-    text = """[PYTHON_DATA_SOURCE_ERROR] Failed to read: Traceback (most recent call last):
-  File "x.py", line 3, in read
-    raise Unreadable
-mqstore.store.errors.Unreadable: cannot read (Input/output error): /s/commitlog/0
-
-\tat org.apache.spark.X.y(X.scala:3)
-"""
-    error = failure_of(text)
-    assert type(error) is Unreadable
-    assert str(error) == "cannot read (Input/output error): /s/commitlog/0"
-    other = failure_of("Traceback\nValueError: what\n  at x")
-    assert type(other) is JobFailed
-    assert str(other) == "the Spark job failed: ValueError: what"

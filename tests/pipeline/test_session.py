@@ -6,20 +6,12 @@ import importlib.util
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from mqstore.pipeline import spark as session
-from mqstore.pipeline.failures import JobFailed, failures
-from mqstore.pipeline.masters import (
-    SparkUnavailable,
-    check_reachable,
-    places_of,
-    stays_on_loopback,
-)
-from mqstore.pipeline.ship import package_zip
+from mqstore.pipeline.masters import SparkUnavailable, check_reachable, places_of, stays_on_loopback
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -119,17 +111,6 @@ def test_ctrl_c_is_told_though_the_jvm_cannot_be_talked_to(tmp_path: Path, monke
         pass
 
 
-def test_ctrl_c_in_the_middle_of_a_talk_is_no_failure() -> None:
-    """Spark clears up behind its calls, and gets no answer then."""
-    with pytest.raises(KeyboardInterrupt), failures():
-        try:
-            raise KeyboardInterrupt
-        finally:
-            raise ConnectionError("Answer from Java side is empty")
-    with pytest.raises(JobFailed, match="is empty"), failures():
-        raise ConnectionError("Answer from Java side is empty")
-
-
 def test_a_local_master_stays_on_the_loopback(tmp_path: Path) -> None:
     for master in ("local", "local[2]", "local-cluster[1,1,1024]"):
         spark = session.options(master, tmp_path, {})
@@ -184,23 +165,3 @@ def test_nobody_listens(scheme: str) -> None:
             check_reachable(f"{scheme}://{place}")
         free.listen()
         check_reachable(f"{scheme}://{place}")
-
-
-def test_the_package_runs_from_the_zip_that_executors_get(tmp_path: Path) -> None:
-    """Its data files are in it: the catalogue of `verify` is read from the zip."""
-    check = (
-        "import mqstore.pipeline.rebuild_tasks, mqstore.pipeline.verify as v, sys;"
-        "from mqstore.store.findings.catalogue import catalogue;"
-        "assert v.__file__.startswith(sys.argv[1]), v.__file__; print(len(catalogue()) > 100)"
-    )
-    archive = package_zip(tmp_path)
-    environment = {**os.environ, "PYTHONPATH": str(archive)}
-    done = subprocess.run(
-        [sys.executable, "-c", check, archive],
-        env=environment,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=False,
-    )
-    assert (done.stdout, done.stderr) == ("True\n", "")

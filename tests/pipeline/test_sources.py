@@ -16,13 +16,7 @@ import pytest
 from mqstore.cli.app import run
 from mqstore.pipeline.failures import failure_of
 from mqstore.pipeline.sources import all_sources
-from mqstore.pipeline.sources.tables import reader_of
-from mqstore.store.arrow.stores import Ask
-from mqstore.store.arrow.tables import OffsetTable
-from mqstore.store.arrow.views import damage_parts, damage_rows
-from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Missing, NotAStore
-from mqstore.store.search.log_search import DamageWarning
 
 from ..stores import unpack
 
@@ -123,42 +117,6 @@ def test_offsets_of_groups(spark: SparkSession, fleet: Path, capsys: pytest.Capt
     assert {record.pop("table") for record in wanted} == {"offsetTable"}
     wanted = [{**record, "table": "offset"} for record in wanted if record["offset"] >= 0]
     same(collected(spark, "rocketmq-offsets", store), wanted)
-
-
-@pytest.mark.parametrize(
-    ("text", "problems"),
-    [("", 1), ("{", 1), ('{"offsetTable": {"t@g": {"0": "x", "1": 5}}}', 1), ("{}", 0)],
-)
-def test_offsets_that_cannot_be_read_are_told(text: str, problems: int, tmp_path: Path) -> None:
-    """Of a file with nothing in it, too; other files do not count."""
-    config = tmp_path / "config"
-    config.mkdir()
-    (config / "consumerOffset.json").write_text(text)
-    (config / "topics.json").write_text("{")
-    found = list(OffsetTable().rows(Layout.of(tmp_path), Ask.of({"path": str(tmp_path)}), True))
-    told = [values["problem"] for _, values in found if values.get("problem")]
-    assert len(told) == problems
-    assert all(str(config / "consumerOffset.json") in problem for problem in told)
-    assert sum(count for count, values in found if "problem" not in values) == ("5" in text)
-
-
-def test_what_cannot_be_read_is_no_row(tmp_path: Path) -> None:
-    """It is a warning, and a row of the source that is asked for it."""
-    (tmp_path / "commitlog").mkdir()
-    (tmp_path / "config").mkdir()
-    file = tmp_path / "config/consumerOffset.json"
-    file.write_text('{"offsetTable": {"t@g": {"0": "x", "1": 5}}}')
-    table = OffsetTable()
-    reader = reader_of(table, Ask.of({"path": str(tmp_path)}), tuple(table.all_columns()))
-    with pytest.warns(DamageWarning, match=r"not read: .*consumerOffset.json.*of=offsets"):
-        found = [b for part in reader.partitions() for b in reader.read(part)]
-    assert [row["offset"] for batch in found for row in batch.to_pylist()] == [5]
-    assert "problem" not in found[0].schema.names
-    for of, places in (("log", 0), ("offsets", 1), ("index, offsets", 1), ("*", 2)):
-        ask = Ask.of({"path": str(tmp_path), "of": of})
-        told = [b for part in damage_parts(ask) for b in damage_rows(ask, ["reason"], part)]
-        reasons = [row["reason"] for batch in told for row in batch.to_pylist()]
-        assert len(reasons) == places and all(str(file) in reason for reason in reasons), of
 
 
 def test_findings_are_those_of_verify(spark: SparkSession, fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:

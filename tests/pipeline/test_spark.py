@@ -17,7 +17,6 @@ from mqstore.pipeline import tasks as pipeline_tasks
 from mqstore.pipeline.plan import Plan, plan_of
 from mqstore.pipeline.rebuild import rebuild, spark_job
 from mqstore.pipeline.rebuild_steps import Made
-from mqstore.pipeline.tasks import shares_of
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import Unreadable
 from mqstore.store.output.stage import Stage
@@ -25,7 +24,8 @@ from mqstore.store.output.stage import Stage
 from ..conftest import asks_for_session
 from ..slices import pick
 from ..stores import unpack
-from .test_rebuild import CLEAN, RESTARTED, contents, tree
+from .test_rebuild import CLEAN, RESTARTED
+from .trees import contents, tree
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,15 +124,6 @@ def test_a_task_that_fails_once_is_tried_again(
     assert tree(tmp_path / "new" / "consumequeue") == tree(root / "consumequeue")
     assert {path.name for path in (tmp_path / "new").iterdir()} >= {"consumequeue", "index"}
     assert not (tmp_path / "new" / ".mqstore").exists()
-
-
-def test_small_tasks_share_one_and_large_ones_come_first() -> None:
-    sizes = [*([1 << 20] * 145), 3 << 30, 700 << 20]
-    shares = shares_of(sizes, 2)
-    assert shares[:2] == [[145], [146]], "large ones first, each alone"
-    assert sorted(number for some in shares for number in some) == list(range(147))
-    assert len(shares) < 10
-    assert shares_of([], 2) == []
 
 
 def test_one_worker_has_all_that_ask_for_the_session() -> None:

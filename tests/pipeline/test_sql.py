@@ -12,7 +12,7 @@ import pytest
 
 from mqstore.cli.app import run
 from mqstore.pipeline.sql import answer, lacking
-from mqstore.pipeline.sql_plan import Asked, needed_of, understood
+from mqstore.pipeline.sql_plan import Asked, understood
 from mqstore.store.arrow.export_formats import records_of
 from mqstore.store.arrow.local_query import LocalQuery
 from mqstore.store.arrow.stores import Ask
@@ -26,33 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ALL = tuple(VIEWS["lag"].columns)
-
-
-def leaf(first: int, name: str = "lag", kind: str = "LogicalRDD") -> str:
-    """An empty view in a plan; its columns have ids from `first` on."""
-    columns = enumerate(VIEWS[name].columns, first)
-    return f"{kind} [{', '.join(f'{column}#{ident}L' for ident, column in columns)}], false"
-
-
-@pytest.mark.parametrize(
-    ("plan", "columns"),
-    [
-        (f"Project [topic#1]\n+- {leaf(0)}", ("topic",)),
-        (f"Aggregate [count(1) AS answer_0#9L]\n+- Project\n   +- {leaf(0)}", ()),
-        (f"Join Inner, (store#0 = store#20)\n:- {leaf(0)}\n+- {leaf(20)}", ("store",)),
-        (f"Project [lag#26L AS a#9]\n+- Union false\n   :- {leaf(0)}\n   +- {leaf(20)}", ALL),
-        (f"Filter (lag#6L > 1)\n+- {leaf(0, kind='LocalRelation <empty>,')}", ("lag",)),
-        (leaf(0), ALL),
-    ],
-)
-def test_a_plan_names_the_columns_it_uses(plan: str, columns: tuple[str, ...]) -> None:
-    (needed,) = needed_of(plan)
-    assert (needed.view.name, needed.columns) == ("lag", columns)
-    assert needed.times == plan.count("Relation") + plan.count("RDD")
-
-
-def test_views_are_told_apart_by_their_columns() -> None:
-    assert len({tuple(view.columns) for view in VIEWS.values()}) == len(VIEWS)
 
 
 def asked(spark: SparkSession, query: str) -> dict[str, tuple[str, ...]]:

@@ -10,7 +10,7 @@ import pytest
 from mqstore.pipeline.failures import failure_of
 from mqstore.store.errors import InvalidInput
 
-from ..store.arrow.test_log_rows import ask_of, rows
+from ..store.arrow.rows import ask_of, rows
 from ..stores import unpack
 
 if TYPE_CHECKING:

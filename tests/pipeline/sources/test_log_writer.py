@@ -15,7 +15,7 @@ from mqstore.store.disk.files import Files
 from mqstore.store.errors import Corrupted, InUse, InvalidInput, Refused
 from mqstore.store.output.stage import Stage, publish_job
 
-from ...store.arrow.test_log_rows_again import table_of
+from ...store.arrow.rows import table_of
 from ...store.put.faults import CountingFiles, Killed, KilledFiles
 
 OPTIONS = {

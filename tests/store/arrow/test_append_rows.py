@@ -15,7 +15,7 @@ from mqstore.store.errors import InvalidInput, Missing
 
 from ...cli.datadriven import run_here
 from ...stores import unpack
-from .test_log_rows_again import given, table_of
+from .rows import given, table_of
 
 KEYS = ("store_timestamp", "store", "position")
 

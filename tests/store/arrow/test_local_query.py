@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from mqstore.store.arrow import local_query
 from mqstore.store.arrow.local_query import LocalQuery, in_thread
 from mqstore.store.arrow.stores import Ask
-from mqstore.store.arrow.views import VIEWS, Lacking, columns_of, mask_of, rows_of_view
+from mqstore.store.arrow.views import VIEWS, Lacking, rows_of_view
 from mqstore.store.errors import InvalidInput, Unsupported
 
 from ...pipeline.test_session import without
@@ -82,14 +80,6 @@ def test_what_a_filter_leaves_out_is_not_made(tmp_path: Path, monkeypatch: pytes
     found = rows("SELECT body FROM messages WHERE topic = 'orders'", root)
     assert [row["body"] for row in found] == wanted
     assert seen == len(wanted) < len(every)
-
-
-def test_a_filter_of_arrow() -> None:
-    schema = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.bool_())])
-    expression = (pc.field("a") > 1) & pc.field("b").is_null()
-    assert columns_of(expression, schema) == ["a", "b"]
-    batch = pa.RecordBatch.from_pylist([{"a": 2, "b": None}, {"a": 2, "b": "x"}, {"a": None, "b": None}], schema=schema)
-    assert mask_of(expression, batch).tolist() == [True, False, False]
 
 
 def test_filters_are_those_of_the_rows(tmp_path: Path) -> None:
@@ -184,9 +174,3 @@ def test_ctrl_c_ends_a_query_that_is_at_work(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err) == (130, "", "mqstore: interrupted\n")
-
-
-def test_views_name_what_there_is() -> None:
-    for view in VIEWS.values():
-        assert view.schema.names == list(view.columns)
-        assert "store" in view.columns

@@ -11,6 +11,7 @@ import pytest
 from mqstore.store.arrow.log_rows import Damage
 from mqstore.store.arrow.stores import Ask
 from mqstore.store.arrow.tables import LagTable, OffsetTable, Table, parts_of, table_rows
+from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput
 
 from ...stores import config, truth, unpack
@@ -101,3 +102,20 @@ def test_positions_of_a_rocksdb(tmp_path: Path) -> None:
         ("rg", "TopicA", 1, 56, 0),
     ]
     assert {row["file"] for row in rows(OffsetTable(), root)} == {"consumerOffsets"}
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [("", 1), ("{", 1), ('{"offsetTable": {"t@g": {"0": "x", "1": 5}}}', 1), ("{}", 0)],
+)
+def test_offsets_that_cannot_be_read_are_told(text: str, problems: int, tmp_path: Path) -> None:
+    """Of a file with nothing in it, too; other files do not count."""
+    config = tmp_path / "config"
+    config.mkdir()
+    (config / "consumerOffset.json").write_text(text)
+    (config / "topics.json").write_text("{")
+    found = list(OffsetTable().rows(Layout.of(tmp_path), Ask.of({"path": str(tmp_path)}), True))
+    told = [values["problem"] for _, values in found if values.get("problem")]
+    assert len(told) == problems
+    assert all(str(config / "consumerOffset.json") in problem for problem in told)
+    assert sum(count for count, values in found if "problem" not in values) == ("5" in text)

@@ -17,7 +17,7 @@ from mqstore.formats.hashing import index_hash, java_string, tags_code
 from mqstore.formats.message_properties import parse
 from mqstore.store.broker.dispatch import Dispatched, dispatch_columns, split_keys
 from mqstore.store.broker.dispatch_record import Dispatching
-from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, delay_ms, parse_levels
+from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, parse_levels
 from mqstore.store.columns import dictionary
 
 from ...stores import NAMES
@@ -217,9 +217,3 @@ def test_split_keys_as_java_does(keys: list[str | None]) -> None:
     rows, parts = split_keys(Ragged.of([None if k is None else k.encode() for k in keys]))
     expected = [(i, p) for i, k in enumerate(keys) for p in re.split(" ", k or "") if p]
     assert list(zip(rows.tolist(), parts.tolist(), strict=True)) == [(i, p.encode()) for i, p in expected]
-
-
-def test_delay_levels_of_a_configuration() -> None:
-    assert parse_levels("1s 2m 3h 4d") == (1_000, 120_000, 10_800_000, 345_600_000)
-    assert delay_ms("2", (5,)) == 5
-    assert delay_ms("٣", parse_levels()) is None

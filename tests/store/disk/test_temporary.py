@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mqstore.store.disk.temporary import Spill, TemporaryBytes, mapped
+from mqstore.store.disk.temporary import Spill, TemporaryBytes, mapped, temporary_files
 from mqstore.store.errors import NoSpace
 
 
@@ -54,3 +56,14 @@ def test_arrays_that_have_no_room_stay_in_memory() -> None:
     kept = [spill.keep(array) for array in arrays]
     assert kept[0] is not arrays[0] and kept[1] is arrays[1] and kept[2] is arrays[2]
     assert [each.tolist() for each in kept] == [each.tolist() for each in arrays]
+
+
+@pytest.mark.parametrize("error", [OSError(27, "File too large"), Exception("IO error: full")])
+def test_a_full_directory_for_temporary_files_is_named(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", os.fspath(tmp_path))
+    with pytest.raises(NoSpace, match="temporary files") as found, temporary_files():
+        raise error
+    assert found.value.path == os.fspath(tmp_path)
+    assert "TMPDIR" in found.value.hint

@@ -3,62 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import LimitExceeded
 from mqstore.store.inspect.stats import COUNTS, Group, Stats
-from mqstore.store.log.batch import messages
-from mqstore.store.log.commit_log import Batch
-from mqstore.store.log.message import Mark
-from mqstore.store.queues.references import commit_log_of
 
 from ...stores import unpack
-
-
-def batches(root: Path) -> list[Batch]:
-    log = commit_log_of(Layout.open(root))
-    with log.queue:
-        items = [item for item in log.scan() if isinstance(item, Batch)]
-        return [item.take(np.arange(len(item))) for item in items if item.mark <= Mark.AFTER_DAMAGE]
-
-
-def one_by_one(found: list[Batch]) -> dict[tuple[Any, ...], list[int]]:
-    """Sizes of records by all dimensions."""
-    groups: dict[tuple[Any, ...], list[int]] = defaultdict(list)
-    for batch in found:
-        for message in messages(batch):
-            host = message.to_json()["born_host"].rpartition(":")[0]
-            tag = message.properties.get("TAGS", "")
-            hour = message.store_timestamp // 3_600_000 * 3_600_000
-            key = (message.topic, message.queue_id, tag, host, hour)
-            groups[key].append(message.total_size)
-    return groups
-
-
-@pytest.mark.parametrize("name", ["5.3.3-clean", "5.5.0-ipv6"])
-def test_groups_are_those_of_the_records(name: str, tmp_path: Path) -> None:
-    found = batches(unpack(name, tmp_path))
-    stats = Stats(("topic", "queue_id", "tag", "host", "hour"))
-    for batch in found:
-        stats.add(batch)
-    wanted = one_by_one(found)
-    assert {key: group.records for key, group in stats.groups.items()} == {
-        key: len(sizes) for key, sizes in wanted.items()
-    }
-    for key, sizes in wanted.items():
-        group = stats.groups[key]
-        assert (group.size_bytes, group.largest_bytes) == (sum(sizes), max(sizes))
-        for percent in (50, 90, 99):
-            exact = sorted(sizes)[-(-len(sizes) * percent // 100) - 1]
-            assert exact * 15 / 16 <= group.percentile_bytes(percent) <= exact
+from .batches import batches
 
 
 def test_messages_inside_of_batch_records_are_counted(tmp_path: Path) -> None:

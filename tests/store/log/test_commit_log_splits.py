@@ -19,6 +19,7 @@ from mqstore.store.log.commit_log import (
     Mark,
     Split,
     scan_split,
+    split_bytes_for,
     splits,
 )
 from mqstore.store.queues.references import commit_log_of
@@ -90,3 +91,9 @@ def test_splits_cover_the_range_once(start: int, length: int, size: int) -> None
     assert (parts[0].start, parts[-1].stop) == (start, start + length) if parts else not length
     assert all(0 < stop - begin <= size for begin, stop in parts)
     assert all(begin % size == 0 for begin, _ in parts[1:])
+
+
+def test_splits_give_every_core_work_within_what_pays() -> None:
+    assert split_bytes_for(1 << 20, 8) == 32 << 20
+    assert split_bytes_for(800 << 20, 8) == 100 << 20
+    assert split_bytes_for(1 << 50, 8) == 256 << 20

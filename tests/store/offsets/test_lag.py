@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 
 from mqstore.store.broker.topics import dumps, loads
-from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.disk.layout import Layout
 from mqstore.store.offsets.lag import Lag, State, Wanted, lags_of, measure, offsets_of, queue_ends
-from mqstore.store.offsets.positions import Groups, Position, positions_of
+from mqstore.store.offsets.positions import Groups, Position
 from mqstore.store.queues.read import QueueSummary
 from mqstore.store.search.find import find
 from mqstore.store.search.selection import Selection
@@ -162,20 +160,6 @@ def test_names_that_are_no_utf_8(tmp_path: Path) -> None:
     assert json.dumps(row)
 
 
-def test_both_files_of_offsets_are_told(tmp_path: Path) -> None:
-    """Where nothing says whether light queues are on."""
-    root = stores.unpack("4.9.7-lmq", tmp_path)
-    light = '{"lmqOffsetTable":{"%LMQ%a@%LMQ%g":5},"offsetTable":{}}'
-    (root / "config" / "lmqConsumerOffset.json").write_text(light)
-    plain = '{"offsetTable":{"T@g":{0:3}}}'
-    (root / "config" / "consumerOffset.json").write_text(plain)
-    for given, groups in ((None, {"g", "%LMQ%g"}), ("true", {"%LMQ%g"}), ("false", {"g"})):
-        config = BrokerConfig().with_set([] if given is None else [f"enableLmq={given}"])
-        found = positions_of(Layout.open(root, config), "4.9")
-        assert {row.group for row in found.rows if row.table != "delay"} == groups
-        assert bool(found.notes) == (given is None)
-
-
 def test_without_queues_nothing_is_out_of_range(tmp_path: Path) -> None:
     """It is not known, and said so once."""
     root = stores.unpack("5.3.3-clean", tmp_path)
@@ -192,14 +176,3 @@ def test_a_topic_without_messages_is_no_loss(tmp_path: Path) -> None:
     for offset, state in ((0, State.CURRENT), (7, State.NO_QUEUE)):
         (lag,) = lags_of([consumer(offset)], {})
         assert (lag.state, lag.goes_on("5.3")[0]) == (state, 0)
-
-
-def test_a_file_beside_a_rocksdb_is_told(tmp_path: Path) -> None:
-    """Where it has other positions."""
-    root = stores.unpack("5.3.3-rocksdb", tmp_path)
-    path = root / "config" / "consumerOffset.json"
-    for offset, notes in ((54, 0), (3, 1)):
-        path.write_text(f'{{"offsetTable":{{"TopicA@rg":{{0:{offset},1:56}}}}}}')
-        found = positions_of(Layout.open(root), "5.3")
-        assert len(found.notes) == notes
-        assert {row.file for row in found.rows if row.table == "offset"} == {"consumerOffsets"}

@@ -2,54 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from mqstore.store.disk.files import Files
-from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, NotFound, Refused, Unclean, Unreadable
 from mqstore.store.offsets.lag import Wanted, offsets_of
-from mqstore.store.offsets.move import (
-    Ahead,
-    Merge,
-    Moves,
-    Only,
-    Take,
-    compare,
-    open_side,
-    parse_reset,
-    plan_moves,
-    side_of,
-)
-from mqstore.store.offsets.positions import Position, entries_of_database, positions_of
+from mqstore.store.offsets.move import Ahead, Merge, Only, Take, compare, open_side, parse_reset, plan_moves, side_of
+from mqstore.store.offsets.positions import Position
 from mqstore.store.queues.rocksdb_write import in_order
 from mqstore.store.search.store import Store
-from mqstore.store.session.apply import apply
 
 from ... import stores
-
-Places = dict[tuple[str, str, str, int], int]
-
-
-def planned(root: Path, *resets: str, merge: Merge | None = None) -> Moves:
-    with Store(root) as store:
-        return plan_moves(store, map(parse_reset, resets), merge)
-
-
-def carried_out(root: Path, *resets: str, merge: Merge | None = None) -> Moves:
-    found = planned(root, *resets, merge=merge)
-    apply(Layout.open(root), found.plan, lambda: found.plan, Files(), command="offsets")
-    return found
-
-
-def positions(root: Path) -> Places:
-    with Store(root) as store:
-        rows = positions_of(store.layout, store.generation.version).rows
-    return {row.key: row.offset for row in rows}
+from .moved import carried_out, planned, positions
 
 
 @pytest.mark.parametrize(
@@ -264,29 +231,3 @@ def test_a_database_names_only_what_is_there() -> None:
         "MANIFEST-000009",
         "CURRENT",
     ]
-
-
-@pytest.mark.parametrize("counter", [None, 0, 7])
-def test_a_file_beside_a_database_of_positions(
-    counter: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The one written more often wins; where that cannot be told nothing is planned."""
-    root = stores.unpack("5.3.3-rocksdb", tmp_path)
-    database = entries_of_database(root / "config" / "consumerOffsets")
-    assert database.counter is None  # as brokers leave it
-    versioned = database._replace(counter=3)
-    monkeypatch.setattr(f"{positions_of.__module__}.entries_of_database", lambda _: versioned)
-    key, offset = next((key, at) for key, at in sorted(positions(root).items()) if at > 2)
-    other = {"offsetTable": {f"{key[2]}@{key[1]}": {key[3]: offset - 1}}}
-    version = {} if counter is None else {"dataVersion": {"counter": counter, "timestamp": 1}}
-    (root / "config" / "consumerOffset.json").write_text(json.dumps({**other, **version}))
-    with Store(root) as store:
-        found = positions_of(store.layout, store.generation.version)
-    assert found.notes
-    assert bool(found.unsure) == (counter is None)
-    if found.unsure:
-        with pytest.raises(Refused, match="cannot be told"):
-            planned(root, f"{key[2]}/{key[3]}@{key[1]}=1")
-    else:
-        wins = positions(root)[key] == offset - 1
-        assert wins == (counter == 7)

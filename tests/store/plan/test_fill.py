@@ -1,4 +1,6 @@
-"""The commit log as a plan leaves it: what lies over the files is read as if it were there."""
+"""What fills a gap, to the byte; the commit log as a plan leaves it: what lies over the files is read as if it were
+there.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,20 @@ import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mqstore.formats.message import MESSAGE, SMALLEST
+from mqstore.formats.message_properties import CRC_ITEM_BYTES, crc_item, crc_ok, parse
+from mqstore.formats.tombstone import LOST_ITEM
 from mqstore.store.disk.file_queue import MappedFile, MappedFileQueue, file_name
-from mqstore.store.plan.fill import PatchedQueue
+from mqstore.store.errors import Refused
+from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.plan.fill import SMALLEST_FILLER, PatchedQueue, _apart, encoded, fill, padded
+from mqstore.store.plan.gaps import Forms, Gap
+
+from .tombstones import BARE_RECORD, FORMS, MADE_MS, lost
 
 PAGE_BYTES = 4096
 FILE_BYTES = 4 * PAGE_BYTES
@@ -67,3 +78,101 @@ def test_reads_and_holes(pages: set[int], pieces: list[tuple[int, bytes]], reads
                 found = queue.next_data(file, at)
                 assert not any(here[at:found]), "data were passed over"
                 assert found is None or (found >= at and here[found])
+
+
+def test_of_pieces_over_one_another_the_later_counts() -> None:
+    whole = [(10, b"0123456789"), (13, b"abc"), (30, b"x")]
+    assert _apart(whole) == [(10, b"012"), (13, b"abc"), (16, b"6789"), (30, b"x")]
+
+
+def test_a_gap_is_closed_without_a_byte_left() -> None:
+    gap = Gap(1000, 3000, False, 5)
+    closed = fill(gap, lost((1200, 300, "a"), (1500, 200, "b")), FORMS)
+    assert closed.fillers == [(1000, 200), (1700, 1300)] and closed.blank is None
+    pieces = sorted(encoded([closed], FORMS, {}))
+    assert sum(len(data) for _, data in pieces) == 2000
+    assert [position for position, _ in pieces] == [1000, 1200, 1700]
+
+
+def test_a_rest_too_small_goes_to_the_tombstone_beside_it() -> None:
+    gap = Gap(1000, 2000, False, 5)
+    units = lost((1000 + SMALLEST, 300, "a"), (1400, 400, "b"), (1802, 190, "c"))
+    closed = fill(gap, units, FORMS)
+    assert closed.lost.position.tolist() == [1000, 1400, 1802]
+    assert closed.lost.size.tolist() == [SMALLEST + 300 + (1400 - 1300 - SMALLEST), 402, 198]
+    assert not closed.fillers and closed.blank is None
+    assert sum(len(data) for _, data in encoded([closed], FORMS, {})) == gap.end - gap.begin
+    to_end = fill(Gap(1000, 2000, True, 5), lost((1000, 995, "a")), FORMS)
+    assert len(to_end.lost) == 0 and to_end.blank == (1000, 1000)
+
+
+def test_a_gap_too_small_for_any_record() -> None:
+    size = SMALLEST_FILLER - 1
+    padded = fill(Gap(1000, 1000 + size, False, 5, 800), lost(), FORMS)
+    assert padded.padding == size
+    with pytest.raises(Refused, match="too few for one"):
+        fill(Gap(1000, 1000 + size, False, 5), lost(), FORMS)
+
+
+@pytest.mark.parametrize("append_crc", [False, True])
+def test_padding_keeps_the_checksum_of_the_whole(append_crc: bool) -> None:
+    text = b"KEYS\x01a\x02"
+    bare = {**BARE_RECORD, "properties": text + bytes(CRC_ITEM_BYTES if append_crc else 0)}
+    record = MESSAGE.build(bare)
+    if append_crc:
+        record = record[:-CRC_ITEM_BYTES] + crc_item(record[:-CRC_ITEM_BYTES])
+    made = padded(record, 5)
+    assert len(made) == len(record) + 5
+    assert crc_ok(made) is (True if append_crc else None)
+    assert parse(MESSAGE.parse(made).properties)["KEYS"] == "a"
+    with pytest.raises(ValueError, match="no room"):
+        padded(record, 1 << 15)
+
+
+def test_large_fillers_are_split() -> None:
+    size = (8 << 20) + 50
+    closed = fill(Gap(0, size, False, 5), lost(), FORMS)
+    assert sum(part for _, part in closed.fillers) == size
+    assert all(SMALLEST_FILLER <= part <= 4 << 20 for _, part in closed.fillers)
+
+
+def test_a_small_record_goes_without_the_tag(tmp_path: Path) -> None:
+    """Its place in the queue counts for more: it is no filler."""
+    forms = Forms(MADE_MS, ("5.3",), "gone")
+    small = forms.smallest("topic")
+    large = small + len(LOST_ITEM) + len(forms.of("topic").properties)
+    units = lost((0, small, "topic"), (small, large, "topic"))
+    closed = fill(Gap(0, small + large + 100, True, 5), units, forms)
+    assert len(closed.lost) == 2
+    data = b"".join(data for _, data in sorted(encoded([closed], forms, {})))
+    (tmp_path / f"{0:020d}").write_bytes(data.ljust(small + large + 100, b"\0"))
+    log = CommitLog.of_file(tmp_path / f"{0:020d}")
+    batch = next(item for item in log.scan() if isinstance(item, Batch))
+    texts = batch.columns.ragged("properties").tolist()
+    assert [parse(text) for text in texts] == [{}, {"LOST": "t", "TAGS": "gone"}]
+
+
+@pytest.mark.parametrize("append_crc", [False, True])
+def test_sizes_are_exact_to_the_byte(append_crc: bool, tmp_path: Path) -> None:
+    """With and without room for the mark; what CommitLog reads is whole, with its CRCs."""
+    forms = Forms(MADE_MS, ("5.3",), "gone", append_crc)
+    smallest = forms.smallest("topic")
+    sizes = range(smallest, smallest + 3 * len(LOST_ITEM))
+    rows, position = [], 0
+    for size in sizes:
+        rows.append((position, size, "topic"))
+        position += size
+    closed = fill(Gap(0, position + 100, True, 5), lost(*rows), forms)
+    data = b"".join(data for _, data in sorted(encoded([closed], forms, {})))
+    (tmp_path / f"{0:020d}").write_bytes(data.ljust(position + 100, b"\0"))
+    log = CommitLog.of_file(tmp_path / f"{0:020d}")
+    batch = next(item for item in log.scan() if isinstance(item, Batch))
+    assert batch.columns.ints("total_size").tolist() == list(sizes)
+    assert batch.body_crc_ok is not None and batch.body_crc_ok.all()
+    for row, size in enumerate(sizes):
+        found = parse(batch.columns.ragged("properties")[row])
+        assert ("LOST" in found) == (size >= smallest + len(LOST_ITEM))
+        tag = len(forms.of("topic").properties)
+        assert ("TAGS" in found) == (size >= smallest + len(LOST_ITEM) + tag)
+        begin = int(batch.position[row])
+        assert crc_ok(data[begin : begin + size]) is (True if append_crc else None)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from mqstore.formats import message_properties as names
 from mqstore.formats.consume_queue import UNIT_BYTES
+from mqstore.store.audit.queues import QueueAudit
+from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.broker.system_topics import HALF_TOPIC, OP_TOPIC
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.message import Message
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
+from mqstore.store.plan.unreferenced import places
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.producer import ProducerOptions, as_stored, committed, decided, open_half
+from mqstore.store.queues.edits import Hole
 from mqstore.store.recover.recovery import replan
 from mqstore.store.session.apply import apply
 
@@ -102,3 +109,11 @@ def test_several_lost_op_records(tmp_path: Path) -> None:
     lose(tmp_path, ops[1], unit=False)
     assert kept(tmp_path, "5.5").lost.messages == 2
     assert [offset for offset in named(tmp_path) if offset >= 0] == [0, 1, 2]
+
+
+def test_a_number_out_of_reach_makes_no_lost_messages() -> None:
+    """A damaged queue offset is no hole of as many messages: there is no room for them in the log."""
+    audit = SimpleNamespace(missing=lambda: [Hole(5, 1 << 60, 100, 5000), Hole(1, 3, 100, 5000)])
+    queue = QueueId("T", 0)
+    found = list(places(cast("Mapping[QueueId, QueueAudit]", {queue: audit})))
+    assert [place.queue_offset for place in found] == [1, 2]

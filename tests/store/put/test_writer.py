@@ -6,16 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from mqstore.formats.derive import Ragged
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import read_checkpoint
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, LimitExceeded
-from mqstore.store.put import bulk
-from mqstore.store.put.bulk import append_columns
 from mqstore.store.put.message_columns import columns_of as message_columns
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter, WriterOptions
@@ -23,17 +19,7 @@ from mqstore.store.queues.read import ConsumeQueues
 
 from ...stores import NAMES, config, truth
 from ..real_log import columns_of, layout_of, log_files, records_of
-from .writing import (
-    NOW,
-    TINY,
-    VERSIONS,
-    assert_whole,
-    contents,
-    messages,
-    put,
-    store_contents,
-    writer,
-)
+from .writing import NOW, TINY, VERSIONS, assert_whole, contents, messages, put, writer
 
 GIVEN = (
     *("topic", "body", "properties", "queue_id", "flag", "sys_flag", "born_timestamp"),
@@ -113,32 +99,6 @@ def test_one_by_one_is_the_same(name: str, store: Callable[[str], Path], tmp_pat
         assert read(left) == read(right)
     index = [*contents(tmp_path / "single" / "index").values()]
     assert index == [*contents(mine.index).values()]
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_any_way_of_appending_gives_the_same_store(version: str, tmp_path: Path) -> None:
-    found = messages(90, ipv6=version != "4.3")
-    put(tmp_path / "single", found, version)
-    with writer(tmp_path / "mixed", version) as store:
-        store.append_columns(message_columns(found[:40]))
-        store.append(found[40])
-        store.append(found[41])
-        store.append_columns(message_columns(found[42:]))
-    for part in (found[:1], found[1:33], found[33:]):
-        with writer(tmp_path / "sessions", version) as store:
-            store.append_columns(message_columns(part))
-    expected = store_contents(tmp_path / "single")
-    assert store_contents(tmp_path / "mixed") == expected
-    sessions = store_contents(tmp_path / "sessions")
-    if version == "4.3":
-        # what an old broker fills a BLANK with is in its memory, which a new process has not
-        for path in (tmp_path / "sessions", tmp_path / "single"):
-            assert [r.body for r in records_of(Layout.open(path, TINY))] == [m.body for m in found]
-    topics = "config/topics.json"
-    for name in expected.keys() - {topics, topics + ".bak"}:
-        if version != "4.3" or not name.startswith("commitlog"):
-            assert sessions[name] == expected[name], name
-    assert_whole(tmp_path / "sessions")
 
 
 @pytest.mark.parametrize(("version", "remembers"), [("4.3", True), ("4.9", False)])
@@ -230,53 +190,6 @@ def test_queue_offsets_go_on(tmp_path: Path) -> None:
     assert (one, many.queue_offset.tolist()) == ([0, 1, 0], [1, 2, 0])
 
 
-def test_columns_with_constants_and_defaults(tmp_path: Path) -> None:
-    with writer(tmp_path) as store:
-        stored = store.append_columns({"topic": b"T", "body": Ragged.of([b"a", b"", b"c"]), "queue_id": 2, "flag": 7})
-        assert len(append_columns(store, {"topic": b"T", "body": Ragged.of([])}).topic_id) == 0
-    records = records_of(Layout.open(tmp_path, TINY))
-    assert [(r.body, r.queue_id, r.flag, r.store_timestamp) for r in records] == [
-        (body, 2, 7, NOW) for body in (b"a", b"", b"c")
-    ]
-    assert [row.physical_offset for row in stored.rows()] == [r.physical_offset for r in records]
-    assert records[0].born_timestamp == NOW
-
-
-@pytest.mark.slow
-def test_many_steps_and_buffers(tmp_path: Path) -> None:
-    """More rows than one step, more bytes than one buffer, files that end inside of both."""
-    config = BrokerConfig({"mappedFileSizeCommitLog": str(3 << 20), "maxIndexNum": "18000"})
-    count = 24_000
-    columns = {
-        "topic": Ragged.of([b"T%d" % (n % 7) for n in range(count)]),
-        "body": Ragged.of([b"%d" % n * (n % 60) for n in range(count)]),
-        "properties": Ragged.of([b"UNIQ_KEY\1%d\2" % n for n in range(count)]),
-        "queue_id": np.arange(count) % 4,
-    }
-    with writer(tmp_path, config=config) as store:
-        stored = store.append_columns(columns)
-    records = columns_of(Layout.open(tmp_path, config))
-    assert records.ragged("body").tolist() == columns["body"].tolist()  # type: ignore[attr-defined]
-    assert (records.ints("physical_offset") == stored.physical_offset).all()
-    assert (records.ints("total_size") == stored.total_size).all()
-    assert len(list((tmp_path / "commitlog").iterdir())) > 1
-    assert_whole(tmp_path, config)
-
-
-def test_property_crc_on_request(tmp_path: Path) -> None:
-    from mqstore.formats.message import MESSAGE
-    from mqstore.formats.message_properties import crc_ok
-
-    config = BrokerConfig({**TINY, "enabledAppendPropCRC": "true"})
-    with writer(tmp_path, config=config) as store:
-        store.append(NewMessage(b"T", b"a"))
-        store.append(NewMessage(b"T", b"b", properties=b"a\1b"))
-        store.append_columns(message_columns(messages(20)))
-    records = records_of(Layout.open(tmp_path, config))
-    assert [crc_ok(MESSAGE.build(record)) for record in records] == [True] * 22
-    assert records[1].properties.startswith(b"a\1b\2__CRC32#\1")
-
-
 @pytest.mark.parametrize(
     ("message", "error", "said"),
     [
@@ -303,35 +216,6 @@ def test_what_a_broker_refuses(message: NewMessage, error: type[Exception], said
         store.append(NewMessage(b"T", b"good"))
     assert [r.body for r in records_of(Layout.open(tmp_path, TINY))] == [b"good"]
     assert not (tmp_path / "abort").exists()
-
-
-def test_what_is_refused_in_a_later_step_costs_no_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "STEP_ROWS", 8)
-    found = messages(30)
-    with writer(tmp_path) as store:
-        with pytest.raises(InvalidInput, match="directory"):
-            store.append_columns(message_columns([*found[:20], NewMessage(b"..", b"x")]))
-        store.append(found[20])
-    records = records_of(Layout.open(tmp_path, TINY))
-    assert [r.body for r in records] == [m.body for m in [*found[:16], found[20]]]
-    assert_whole(tmp_path)
-    assert not (tmp_path / "abort").exists()
-
-
-def test_what_is_cut_off_between_steps_is_left_for_recover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "STEP_ROWS", 8)
-    times = iter([NOW, NOW])
-
-    def clock() -> int:
-        for time in times:
-            return time
-        raise KeyboardInterrupt
-
-    store = writer(tmp_path)
-    store.clock = clock
-    with pytest.raises(KeyboardInterrupt), store:
-        store.append_columns(message_columns(messages(30)))
-    assert (tmp_path / "abort").exists()
 
 
 @pytest.mark.parametrize(

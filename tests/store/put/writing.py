@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from mqstore.formats.message import SysFlag
 from mqstore.store.broker.dispatch import dispatch_columns
@@ -14,6 +15,7 @@ from mqstore.store.broker.dispatch_record import Dispatching
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
+from mqstore.store.errors import StoreError
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter, WriterOptions
 from mqstore.store.queues.read import ConsumeQueues
@@ -117,3 +119,16 @@ def assert_whole(root: Path, config: BrokerConfig = TINY) -> None:
             ]
         assert found == expected.pop((topic, queue_id), []), f"{topic} queue {queue_id}"
     assert not expected, "queues that are missing"
+
+
+def assert_refused(root: Path, error: type[StoreError], said: str, options: BrokerConfig | None = None) -> None:
+    """Opening is refused and leaves every file and every time as it was."""
+    before = contents(root) if root.is_dir() else {}
+    times = {path: path.stat().st_mtime_ns for path in sorted(root.rglob("*"))}
+    with pytest.raises(error, match=said) as caught:
+        writer(root, config=options or BrokerConfig())
+    assert "\n" not in str(caught.value)
+    assert str(root) in str(caught.value)
+    if root.is_dir():
+        assert contents(root) == before
+        assert {path: path.stat().st_mtime_ns for path in sorted(root.rglob("*"))} == times

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import random
 from pathlib import Path
 
@@ -11,24 +9,15 @@ import pytest
 
 from mqstore.formats.commit_log import PLAIN
 from mqstore.formats.hashing import crc31
-from mqstore.formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
-from mqstore.store.errors import Missing
+from mqstore.formats.message import MAGIC_V1, MAGIC_V2
 from mqstore.store.salvage import carve as carving
-from mqstore.store.salvage.carve import Found
-from mqstore.store.salvage.runs import LARGEST_RECORD, Grade, Source
+from mqstore.store.salvage.runs import LARGEST_RECORD, Grade
 from tests.slices import rng, share
 from tests.stores import NAMES, unpack
 
 from .images import fake, found_in, image, noise, places, records_of
 
-STORE = "5.3.3-clean"
 SIZE_LIES = (-(2**31), -1, 0, 1, 90, 91, 2**16, LARGEST_RECORD, LARGEST_RECORD + 1, 2**31 - 1)
-
-
-@pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, bytes]]:
-    """Records of a real broker with their positions."""
-    return records_of(STORE, unpack(STORE, tmp_path_factory.mktemp("store")))
 
 
 @pytest.mark.parametrize("name", ["4.3.1-clean", "4.9.7-ipv6", "5.3.3-v2", "5.5.0-propcrc"])
@@ -106,16 +95,6 @@ def test_a_record_in_a_damaged_ones_body_is_told(tmp_path: Path) -> None:
     assert (found.embedded, found.fragments[0].position) == (1, 0)
 
 
-def test_a_record_in_a_hole_of_others_is_odd(records: list[tuple[int, bytes]], tmp_path: Path) -> None:
-    """Its outer one has lost its head: what lies around says that it is none of them."""
-    inner = fake(123_456, b"inner", crc=crc31(b"inner"))
-    around = [record for _, record in records[:5]]
-    around[2] = (bytes(20) + inner).ljust(len(around[2]), b"\0")
-    data = b"".join(around)
-    found = found_in(image(tmp_path, data))
-    assert [run.odd for run in found.runs] == [False, True, False]
-
-
 def test_a_head_whose_body_does_not_follow(records: list[tuple[int, bytes]], tmp_path: Path) -> None:
     """The blocks of a file lie apart: the first half here, the second half there."""
     (first, whole), (second, cut) = records[0], records[1]
@@ -123,23 +102,6 @@ def test_a_head_whose_body_does_not_follow(records: list[tuple[int, bytes]], tmp
     found = found_in(image(tmp_path, data))
     assert places(found.runs)[:1] == [(0, first, len(whole))]
     assert [(f.at, f.position, f.size, f.embedded) for f in found.fragments] == [(len(whole), second, len(cut), False)]
-
-
-@pytest.mark.parametrize("filler", [b"\0", b"\xfe"])
-@pytest.mark.parametrize("cut", range(60, 210, 10))
-def test_the_front_of_a_record_is_never_whole(
-    records: list[tuple[int, bytes]], cut: int, filler: bytes, tmp_path: Path
-) -> None:
-    """Wherever it ends, whatever comes behind: body or properties tell."""
-    data = records[1][1]
-    found = found_in(image(tmp_path, data[:cut] + filler * 1000))
-    assert all(run.grade is not Grade.WHOLE for run in found.runs)
-
-
-def test_torn_properties_are_no_whole_record(records: list[tuple[int, bytes]], tmp_path: Path) -> None:
-    record = next(r for _, r in records if len(MESSAGE.parse(r).properties) > 50)
-    found = found_in(image(tmp_path, record[:-20] + bytes(20)))
-    assert [run.grade for run in found.runs] == [Grade.BODY]
 
 
 @pytest.mark.parametrize("magic", [MAGIC_V1, MAGIC_V2])
@@ -163,38 +125,6 @@ def test_nested_records_that_all_fit(tmp_path: Path) -> None:
     found = found_in(image(tmp_path, record))
     assert [(run.records, run.grade) for run in found.runs] == [(1, Grade.STRUCTURE)]
     assert found.embedded == 59
-
-
-def test_what_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(Missing):
-        found_in(tmp_path / "nothing")
-    assert found_in(image(tmp_path, b"")).runs == []
-
-
-def test_blocks_that_a_disk_does_not_give(
-    records: list[tuple[int, bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They read as zeros, and are told; what lies around them is found."""
-    data = b"".join(record for _, record in records[:100])
-    path, bad = image(tmp_path, data), range(8192, 12288)
-    read = os.preadv
-
-    def broken(descriptor: int, buffers: list[memoryview], at: int) -> int:
-        if at < bad.stop and at + len(buffers[0]) > bad.start:
-            raise OSError(errno.EIO, "Input/output error")
-        return read(descriptor, buffers, at)
-
-    monkeypatch.setattr(os, "preadv", broken)
-    found = Found()
-    source = Source(path)
-    carving.carve(source, 0, found)
-    source.close()
-    assert source.unreadable == [(bad.start, bad.stop)]
-    at, whole = 0, 0
-    for _, record in records[:100]:
-        whole += at + len(record) <= bad.start or at >= bad.stop
-        at += len(record)
-    assert sum(run.records for run in found.runs if run.grade is Grade.WHOLE) == whole
 
 
 def _random_image(path: Path, size: int, seed: str) -> int:

@@ -9,9 +9,6 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
-from functools import partial
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -22,46 +19,11 @@ from mqstore.store.broker.system_topics import SCHEDULE_TOPIC
 from mqstore.store.disk.layout import Layout
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.start.config import ConfigStart, LostDelay, LostPosition, config_start
-from mqstore.store.start.config_load import RULES, Start, judge, load_config
+from mqstore.store.start.config_load import RULES, Start, load_config
 
 from ... import stores, timer_precision
 from ...cli.datadriven import run_here
-
-NAME, VERSION = "5.3.3-clean", "5.3"
-GARBAGE = b"\x8f\x02 no configuration \xff"
-Ends = dict[QueueId, tuple[int, int]]
-
-BROKEN = {
-    "missing": None,
-    "empty": b"",
-    "NULs": bytes(4096),
-    "garbage": GARBAGE,
-    "cut": b'{"dataVersion":{"counter":1',
-    "a number": b"5",
-    "its table is a list": b'{"topicConfigTable":[],"subscriptionGroupTable":[],"offsetTable":[]}',
-    "an entry is a number": b'{"topicConfigTable":{"A":1},"subscriptionGroupTable":{"A":1}'
-    b',"offsetTable":{"A@G":1, "x":1}}',
-    "more behind": b"{}}",
-    "nested deep": b'{"a":' * 5000 + b"1" + b"}" * 5000,
-}
-NEEDED = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ends]:
-    """A real store, and the ends of its queues."""
-    root = stores.unpack(NAME, tmp_path_factory.mktemp("config"))
-    plan = analyze(Layout.open(root), VERSION).plan
-    assert plan is not None
-    return root, {row.queue: (row.min_offset, row.max_offset) for row in plan.queues}
-
-
-@pytest.fixture
-def config(real: tuple[Path, Ends], tmp_path: Path) -> Iterator[Path]:
-    """A copy of its config/, in a store of nothing else."""
-    shutil.copytree(real[0] / "config", tmp_path / "config")
-    (tmp_path / "timerwheel").touch()
-    yield tmp_path / "config"
+from .configured import GARBAGE, NEEDED, VERSION, Ends, put
 
 
 def start(config: Path, ends: Ends, version: str = VERSION) -> ConfigStart:
@@ -72,13 +34,6 @@ def outcome(found: ConfigStart, name: str) -> Start:
     return next(file.start for file in found.files if file.file == name)
 
 
-def put(path: Path, data: bytes | None) -> None:
-    if data is None:
-        path.unlink(missing_ok=True)
-    else:
-        path.write_bytes(data)
-
-
 def test_a_whole_configuration_is_taken(config: Path, real: tuple[Path, Ends]) -> None:
     found = start(config, real[1])
     assert not found.harmful and not found.loses and not found.bare and not found.sentence
@@ -86,24 +41,6 @@ def test_a_whole_configuration_is_taken(config: Path, real: tuple[Path, Ends]) -
         Start.LOADS,
         Start.EMPTY,
     }
-
-
-@pytest.mark.parametrize("what", BROKEN)
-def test_each_kind_of_damage_in_each_needed_file(what: str, config: Path) -> None:
-    for version, name in product(RULES, NEEDED):
-        dies = what == "nested deep" and RULES[version].deep_ends_start
-        path, backup = config / name, config / f"{name}.bak"
-        whole = backup.read_bytes()
-        put(path, BROKEN[what])
-        loads = partial(load_config, config, name, RULES[version])
-        assert loads().start is (Start.REFUSES if dies else Start.BACKUP), (version, name)
-        for gone in (None, b""):
-            put(backup, gone)
-            assert loads().start is (Start.REFUSES if dies else Start.EMPTY), (version, name)
-        put(backup, GARBAGE)
-        assert loads().start is Start.REFUSES, (version, name)
-        put(path, whole)
-        put(backup, whole)
 
 
 @pytest.mark.parametrize("name", NEEDED)
@@ -132,38 +69,6 @@ def test_bytes_that_are_no_utf_8_are_taken(config: Path, real: tuple[Path, Ends]
     path.write_bytes(path.read_bytes().replace(b'"orders":{', b'"ord\xff\xfers":{', 1))
     found = start(config, real[1])
     assert outcome(found, "topics.json") is Start.LOADS and not found.harmful
-
-
-#: (versions that take it, text): single characters that are others, as the real parsers take them.
-ALL, ONE, TWO = tuple(RULES), ("4.3", "4.9", "5.1", "5.3"), ("5.4", "5.5", "5.5.1")
-ODD = (
-    (ALL, b'{"offsetTable":{\x08"A@G":{0:1},"B@G":{0:5}}}'),
-    ((), b'{"offsetTable":{\x0b"A@G":{0:1},"B@G":{0:5}}}'),
-    (ONE, b'{"offsetTable":{"A@G":{0:1}\x0b,"B@G":{0:5}}}'),
-    (ONE, b'{"offsetTable":{"A@G":{0:1}<"B@G":{0:5}}}'),
-    (ONE, b'{"offsetTable":{"A@G":{0:1}.\n"B@G":{0:5}}}'),
-    ((), b'{"offsetTable":{"A@G":{0:1}f"B@G":{0:5}}}'),
-    (ALL, b'{"offsetTable":{"A@G":{0:1 1:2},"B@G":{0:5}}}'),
-    (TWO, b'{"offsetTable":{"A@G":{0:1} "B@G":{0:5}}}'),
-    (TWO, b'{"offsetTable":{\0"A@G":{0:1},"B@G":{0:5}}}'),
-    (ALL, b'{"offsetTable":{"A@G":{0:1L,1:2.5},"B@G":{0:5}}}'),
-    ((), b'{"dataVersion":{"counter":0<"stateVersion":0},"offsetTable":{"A@G":{0:1},"B@G":{0:5}}}'),
-    (ONE, b'{"offsettable":{"A@G":{0:1},"B@G":{0:5}}}'),
-    (("4.3", "4.9", "5.1", "5.3"), b'{"other":{0:1},"offsetTable":{"A@G":{0:1},"B@G":{0:5}}}'),
-    (("4.3", "4.9"), b'{"groupTopicMap":{"G":5},"offsetTable":{"A@G":{0:1},"B@G":{0:5}}}'),
-    (
-        ("4.3", "4.9", "5.4", "5.5", "5.5.1"),
-        b'{"groupTopicMap":{"G":"a"},"offsetTable":{"A@G":{},"B@G":{}}}',
-    ),
-)
-
-
-@pytest.mark.parametrize(("taken_by", "text"), ODD)
-def test_single_characters_that_are_others(taken_by: tuple[str, ...], text: bytes) -> None:
-    found = {version: judge("consumerOffset.json", text, rules) for version, rules in RULES.items()}
-    assert tuple(version for version in RULES if not found[version].problem) == taken_by
-    for version in taken_by:
-        assert list(found[version].value["offsetTable"]) == ["A@G", "B@G"], version
 
 
 def test_a_table_whose_name_is_wrong_has_no_entries(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from mqstore.formats.checkpoint import FIELDS
-from mqstore.store.broker.load_rules import _TWO_PARTS
 from mqstore.store.broker.profiles import PROFILES
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import Checkpoint
@@ -82,18 +81,3 @@ def test_the_modes_are_data() -> None:
         assert as_configured(profile, BrokerConfig({})) is profile
         changed = as_configured(profile, on)
         assert changed.record.dup_info == changed.dispatch.confirmed_only == (profile.since[0] == 5)
-
-
-@pytest.mark.parametrize(
-    ("text", "passes"),
-    [
-        (b"1_2", True),
-        (b"_2", True),
-        (b"1_2_", True),
-        (b"1", False),
-        (b"1_", False),
-        (b"a_b_c", False),
-    ],
-)
-def test_two_parts_as_java_splits(text: bytes, passes: bool) -> None:
-    assert (_TWO_PARTS.fullmatch(text) is not None) == passes

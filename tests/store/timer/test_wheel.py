@@ -17,8 +17,6 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
 from mqstore.store.inspect.timers import WAITING, State, timers
-from mqstore.store.recover.recovery import analyze
-from mqstore.store.repair.parts import Part, chosen
 from mqstore.store.search.store import Store
 from mqstore.store.settings.options import options_of
 from mqstore.store.timer.read import timer_wheel
@@ -28,10 +26,8 @@ from mqstore.store.verify.run import verify
 
 from ... import stores
 from ...timer_precision import CLEAN, KILLED, NAMES, config, truth, unpack
-from ..repair.test_repair import repaired
 
 OPTION = "timerPrecisionMs"
-TIMER = chosen([Part.TIMER], ())
 
 
 def learned(root: Path) -> tuple[int, str]:
@@ -114,12 +110,6 @@ def test_verify_without_being_told(name: str, tmp_path: Path) -> None:
     assert [f.message for f in found] == [f.message for f in findings(root, *told)]
 
 
-@pytest.mark.parametrize("name", CLEAN)
-def test_recover_without_being_told(name: str, tmp_path: Path) -> None:
-    found = analyze(Layout.open(unpack(name, tmp_path)))
-    assert found.nothing_to_do and not found.harmful
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_what_the_wheel_leads_to(name: str, tmp_path: Path) -> None:
     """What waits, at the times of the chains that the real classes follow."""
@@ -138,27 +128,6 @@ def test_what_the_wheel_leads_to(name: str, tmp_path: Path) -> None:
     assert not any(row.state in (State.NEVER, State.UNKNOWN) for row in found.rows)
     delivered = {m["properties"]["UNIQ_KEY"] for m in known["messages"] if m["topic"].startswith("alarms")}
     assert {row.unique_key for row in found.rows if row.state is State.DELIVERED} == delivered
-
-
-@pytest.mark.few(2)
-@pytest.mark.parametrize("name", CLEAN)
-def test_a_damaged_wheel_is_made_anew(name: str, tmp_path: Path) -> None:
-    """Each slot that is to come, byte for byte; a start after a crash counts its entries wrong."""
-    root = unpack(name, tmp_path)
-    path = root / "timerwheel"
-    before = path.read_bytes()
-    wheel = np.frombuffer(before, dtype_of(SLOT)).copy()
-    read_ms = truth(name)["timer"]["timercheck"]["last_read_time_ms"]
-    ahead = np.flatnonzero(wheel["time"].astype(np.int64) * truth(name)["precision_ms"] >= read_ms)
-    assert len(ahead) > 3
-    wheel["first_pos"][ahead[::2]] += 1
-    wheel["last_pos"][ahead[1::2]] = 1 << 40
-    path.write_bytes(wheel.tobytes())
-    repaired(root, BrokerConfig(), TIMER)
-    made, wanted = (np.frombuffer(data, dtype_of(SLOT)) for data in (path.read_bytes(), before))
-    for field in wanted.dtype.names or ():
-        same = (made[field] == wanted[field]).all()
-        assert same or (field == "num" and name.endswith("restarted")), field
 
 
 @pytest.mark.parametrize("name", CLEAN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -95,3 +96,49 @@ def config(root: Path, name: str, content: object) -> None:
     """Write a file of config/."""
     (root / "config").mkdir(exist_ok=True)
     (root / "config" / name).write_text(json.dumps(content))
+
+
+def k1(root: Path, **more: Any) -> Trace:
+    """The trace of the second message."""
+    return one(root, "k1", **more)
+
+
+def of_g(root: Path, **more: Any) -> tuple[Verdict, str]:
+    """Verdict and reason for the group g."""
+    judged = whole(k1(root, group="g", **more), "g").judgement
+    return judged.verdict, judged.reason
+
+
+def without_unit(root: Path) -> None:
+    """The unit of the second message is zeros."""
+    [path] = (root / "consumequeue" / "orders" / "0").iterdir()
+    with path.open("r+b") as file:
+        file.seek(20)
+        file.write(bytes(20))
+
+
+def elsewhere(root: Path) -> None:
+    """The unit of the second message names the first one."""
+    [path] = (root / "consumequeue" / "orders" / "0").iterdir()
+    data = path.read_bytes()
+    with path.open("r+b") as file:
+        file.seek(20)
+        file.write(data[:20])
+
+
+def behind(root: Path) -> None:
+    """The queue ends before the second message."""
+    [path] = (root / "consumequeue" / "orders" / "0").iterdir()
+    with path.open("r+b") as file:
+        file.seek(20)
+        file.write(bytes(40))
+
+
+def without_queue(root: Path) -> None:
+    """The queue is gone."""
+    shutil.rmtree(root / "consumequeue" / "orders")
+
+
+def end_transaction(root: Path, how: str, half: str) -> None:
+    """Commit it, or roll it back."""
+    assert run_here(["put", str(root), "--transaction", how, "--half", half]).code == 0

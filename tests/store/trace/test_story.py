@@ -14,7 +14,7 @@ from mqstore.store.trace.answer import Kind, Trace, Verdict
 from mqstore.store.trace.locate import By
 
 from ... import stores
-from .asked import asked, one, records_of, verdict, whole
+from .asked import asked, records_of, verdict, whole
 
 MOST = 10
 """Messages of a store that a fast test asks for: those with most records first."""
@@ -162,20 +162,6 @@ def test_what_timers_delivered(name: str, tmp_path: Path) -> None:
             assert trace.for_all.until_timestamp is not None
         else:
             assert Kind.DELIVERED in {event.event for event in trace.events}
-
-
-def test_a_message_that_compaction_left_out(tmp_path: Path) -> None:
-    """The newest of a key stays; it superseded all others."""
-    name = "5.3.3-compaction"
-    root = stores.unpack(name, tmp_path)
-    topic = next(iter(stores.truth(name)["topics"]))
-    mine = [m for m in stores.messages(name) if m["topic"] == topic and m["queue_id"] == 0]
-    last = {m["properties"]["KEYS"]: m["physical_offset"] for m in mine}
-    for message in mine[::40]:
-        at, key = message["physical_offset"], message["properties"]["KEYS"]
-        trace = one(root, str(at), by=By.POSITION)
-        newer = [e.position for e in trace.events if e.event is Kind.SUPERSEDED]
-        assert newer == ([] if last[key] == at else [last[key]])
 
 
 def test_messages_inside_of_batch_records(tmp_path: Path) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,8 +10,6 @@ import pytest
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.disk.temporary import temporary_files
-from mqstore.store.errors import NoSpace
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.plan import database
 from mqstore.store.recover.recovery import analyze, replan
@@ -119,25 +115,6 @@ def test_a_database_with_more_wrong_than_memory_should_hold_is_built_anew(
     assert found.plan is not None and found.plan.database is not None
     recovered(root, config)
     assert errors(root, config) <= {"I-055", "I-144"}
-
-
-@pytest.mark.parametrize("error", [OSError(27, "File too large"), Exception("IO error: full")])
-def test_a_full_directory_for_temporary_files_is_named(
-    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", os.fspath(tmp_path))
-    with pytest.raises(NoSpace, match="temporary files") as found, temporary_files():
-        raise error
-    assert found.value.path == os.fspath(tmp_path)
-    assert "TMPDIR" in found.value.hint
-
-
-def test_a_store_without_a_log_may_be_a_new_one(tmp_path: Path) -> None:
-    """It is safe to start, so its case is no alarm alone."""
-    (tmp_path / "dledger-n0" / "data").mkdir(parents=True)
-    found = analyze(Layout.open(tmp_path, BrokerConfig({})), None)
-    assert found.prediction.case.label == "no-commit-log"
-    assert found.prediction.case.found.endswith("or a new store")
 
 
 def test_a_blank_that_a_recovery_put_is_no_warning(tmp_path: Path) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,58 +15,18 @@ from mqstore.store.broker.filter import Where
 from mqstore.store.errors import NotFound
 from mqstore.store.log.batch import messages as messages_of
 from mqstore.store.log.commit_log import Batch
-from mqstore.store.log.message import is_batch_record, read_message
+from mqstore.store.log.message import read_message
 from mqstore.store.queues.references import Places, batches, merged
 from mqstore.store.search.find import find, read_queue
-from mqstore.store.search.key_search import search_key, uncovered
+from mqstore.store.search.key_search import search_key
 from mqstore.store.search.log_search import log_offset_at, search_log, search_log_queue
 from mqstore.store.search.queue_search import search_queues
 from mqstore.store.search.selection import Selection, TimeRange
-from mqstore.store.search.store import Found, Store, Via
+from mqstore.store.search.store import Store
 
 from ...stores import NAMES, messages, truth
 from ..choices import clean_where, stores_where
-
-NAME = "5.3.3-clean"
-Record = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def known() -> list[Record]:
-    return list(messages(NAME))
-
-
-@pytest.fixture
-def opened(store: Callable[[str], Path]) -> Iterator[Store]:
-    with Store(store(NAME)) as found:
-        yield found
-
-
-class Notes(list[str]):
-    def __call__(self, text: str) -> None:
-        self.append(text)
-
-
-def positions(found: Iterator[Found]) -> list[int]:
-    return [one.message.position for one in found]
-
-
-def wanted(known: list[Record], condition: Callable[[Record], bool]) -> list[int]:
-    return [record["physical_offset"] for record in known if condition(record)]
-
-
-def has_key(record: Record, key: str) -> bool:
-    properties = record["properties"]
-    return key in properties.get("KEYS", "").split(" ") or key == properties.get("UNIQ_KEY")
-
-
-def with_key(key: str) -> Callable[[Record], bool]:
-    return lambda record: has_key(record, key)
-
-
-def in_topic(topic: str) -> Callable[[Record], bool]:
-    return lambda record: bool(record["topic"] == topic)
-
+from .searched import NAME, Notes, Record, has_key, in_topic, positions, wanted
 
 SELECTIONS: list[tuple[Selection, Callable[[Record], bool]]] = [
     (Selection(), lambda r: True),
@@ -159,74 +118,6 @@ def test_gets_are_the_broker_s(name: str, store: Callable[[str], Path]) -> None:
             expected = query["physical_offsets"]
             assert found[: len(expected)] == expected, query
     assert notes == []
-
-
-@pytest.mark.few(8)
-@pytest.mark.parametrize("name", clean_where(lambda t: t.get("index_queries")))
-def test_keys_are_found_as_the_broker_finds_them(name: str, store: Callable[[str], Path]) -> None:
-    by_position = {record["physical_offset"]: record for record in messages(name)}
-    notes = Notes()
-    with Store(store(name)) as opened:
-        for query in truth(name)["index_queries"]:
-            if query.get("type"):
-                continue
-            topic, key = query["topic"], query["key"]
-            selection = Selection(topic=topic, key=key, whole=True)
-            every = list(search_key(opened, selection, note=notes))
-            # a broker does not look for keys inside of batch records
-            found = [one for one in every if Selection(key=key).takes(one.message)]
-            assert all(is_batch_record(one.message.sys_flag) for one in every if one not in found)
-            expected = [
-                position
-                for position, record in by_position.items()
-                if record["topic"] == topic and has_key(record, key)
-            ]
-            assert positions(iter(found)) == expected, query
-            of_the_broker = {p for p in query["offsets"] if p in expected}
-            through = {one.message.position for one in found if one.via is Via.INDEX}
-            unbounded = query["begin"] == 0 and len(query["offsets"]) < query["max"]
-            assert not unbounded or of_the_broker == through, query
-
-
-def test_a_key_without_a_topic(opened: Store, known: list[Record]) -> None:
-    notes = Notes()
-    for key in ("AaAa", "key28", "订单-42"):
-        expected = wanted(known, with_key(key))
-        found = list(search_key(opened, Selection(key=key), note=notes))
-        assert positions(iter(found)) == expected
-        assert {one.via for one in found} <= {Via.INDEX}
-        back = search_key(opened, Selection(key=key), reverse=True, note=notes)
-        assert positions(back) == expected[::-1]
-    unique = known[3]["properties"]["UNIQ_KEY"]
-    assert known[3]["physical_offset"] in positions(search_key(opened, Selection(unique_key=unique), note=notes))
-    assert positions(search_key(opened, Selection(unique_key="key28"), note=notes)) == []
-    assert notes and "scanning" in notes[-1]
-
-
-def test_a_key_is_found_by_scanning_what_the_index_lacks(store: Callable[[str], Path], known: list[Record]) -> None:
-    root = store(NAME)
-    files = sorted((root / "index").iterdir())
-    files[0].unlink()
-    notes = Notes()
-    with Store(root) as opened:
-        for key in ("AaAa", "key28", "key263"):
-            found = list(search_key(opened, Selection(key=key), note=notes))
-            assert positions(iter(found)) == wanted(known, with_key(key))
-            first = opened.index.files[0].header.begin_physical_offset
-            assert {one.via for one in found if one.message.position < first} <= {Via.SCAN}
-            assert {one.via for one in found if one.message.position >= first} <= {Via.INDEX}
-
-
-@pytest.mark.parametrize("name", ["4.9.7-clean-index", "4.9.7-clean-no-queues"])
-def test_damaged_stores_answer_all_the_same(name: str, store: Callable[[str], Path]) -> None:
-    records = list(messages(name))
-    notes = Notes()
-    with Store(store(name)) as opened:
-        for key in ("AaAa", "key28", "key5"):
-            expected = wanted(records, with_key(key))
-            assert positions(search_key(opened, Selection(key=key), note=notes)) == expected
-        expected = wanted(records, lambda r: r["topic"] == "orders")
-        assert positions(search_log(opened, Selection(topic="orders"), note=notes)) == expected
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -372,14 +263,6 @@ def test_batches_are_bounded(opened: Store, known: list[Record]) -> None:
     parts = list(batches(opened.log, places))
     assert max(len(part) for part, _ in parts) <= 4
     assert np.concatenate([part.position for part, _ in parts]).tolist() == places.position.tolist()
-
-
-def test_uncovered_ranges() -> None:
-    assert uncovered(0, 100, []) == [(0, 100)]
-    assert uncovered(0, 100, [(0, 100)]) == []
-    assert uncovered(10, 100, [(20, 30), (25, 60), (0, 12)]) == [(12, 20), (60, 100)]
-    assert uncovered(10, 100, [(90, 200)]) == [(10, 90)]
-    assert uncovered(10, 100, [(110, 200)]) == [(10, 100)]
 
 
 @pytest.mark.few(2)

@@ -19,29 +19,12 @@ import pytest
 from mqstore.formats.hashing import crc31
 from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.arrow.export_formats import FileKind, open_sink
-from mqstore.store.arrow.log_rows import fields_of, parts_of, rows_of
-from mqstore.store.arrow.stores import Ask
 
 from ...cli.datadriven import run_here
 from ...stores import ALL, OF_TODAY, truth, unpack
+from .rows import Row, given, table_of
 
-Row = dict[str, Any]
 FORMATS = ("parquet", "arrow", "json", "csv", "avro")
-ASSIGNED = {
-    *("store", "position", "total_size", "magic_code", "body_crc", "physical_offset"),
-    *("store_host", "body_length", "message_id", "queue_offset"),
-}
-"""What the new store gives a message."""
-CHECKSUM = "__CRC32#"
-
-
-def table_of(root: Path, **options: str) -> pa.Table:
-    """The messages of a store as rows, in the order of the log, with what an export has of them."""
-    ask = Ask.of({"path": str(root), **options})
-    batches = [r for part in parts_of(ask) for r in rows_of(ask, part, lambda damage: None)]
-    if not batches:
-        return pa.table({name: [] for name in fields_of(ask)})
-    return pa.Table.from_batches(batches)
 
 
 def write(table: pa.Table, form: str, path: Path) -> None:
@@ -49,17 +32,6 @@ def write(table: pa.Table, form: str, path: Path) -> None:
     for begin in range(0, table.num_rows, 100):
         sink.write(table.slice(begin, 100))
     sink.close()
-
-
-def given(table: pa.Table) -> list[Row]:
-    """The rows without what the store assigns."""
-    found = []
-    for row in table.to_pylist():
-        kept = {name: value for name, value in row.items() if name not in ASSIGNED}
-        kept["sys_flag"] &= ~int(SysFlag.STORE_V6)
-        kept["properties"] = {k: v for k, v in row["properties"] if k != CHECKSUM}
-        found.append(kept)
-    return found
 
 
 def there_and_back(name: str, form: str, tmp_path: Path, body: str = "plain") -> tuple[pa.Table, pa.Table]:

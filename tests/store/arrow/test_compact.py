@@ -16,7 +16,7 @@ from mqstore.store.log.commit_log import Batch
 from mqstore.store.log.message import Message
 from mqstore.store.queues.references import commit_log_of
 
-from ..stores import unpack
+from ...stores import unpack
 
 SIZES = {"mappedFileSizeCommitLog": "262144", "maxHashSlotNum": "1000", "maxIndexNum": "4000"}
 

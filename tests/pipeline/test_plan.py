@@ -1,0 +1,62 @@
+"""What a job is to read, looked at before Spark starts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from mqstore.pipeline.plan import Plan, plan_of
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.errors import InvalidInput, Missing, StoreError, Unsupported
+
+from ..stores import config, unpack
+
+
+def test_queues_in_rocksdb_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match="cannot be rebuilt"):
+        plan_of([unpack("5.3.3-rocksdb", tmp_path)], BrokerConfig())
+
+
+def test_a_store_that_cannot_be_read_is_told_and_the_others_are_rebuilt(tmp_path: Path) -> None:
+    root, missing, told = unpack("5.3.3-v2", tmp_path), tmp_path / "none", list[Path]()
+    plan = plan_of([root, missing], BrokerConfig(), tell=lambda path, _: told.append(path))
+    assert [store.folder for store in plan.stores] == [root.name]
+    assert told == [missing]
+    with pytest.raises(Missing):
+        plan_of([missing, tmp_path / "neither"], BrokerConfig(), tell=lambda path, _: None)
+
+
+def test_bad_input_is_told_before_spark_starts(tmp_path: Path) -> None:
+    root = unpack("5.3.3-v2", tmp_path)
+    with pytest.raises(Missing):
+        plan_of([root, tmp_path / "none"], BrokerConfig())
+    with pytest.raises(InvalidInput, match="named twice"):
+        plan_of([root, tmp_path / "." / root.name], BrokerConfig())
+    with pytest.raises(InvalidInput, match="not a broker version"):
+        plan_of([root], BrokerConfig(), "x")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(StoreError):
+        plan_of([tmp_path / "loop"], BrokerConfig())
+
+
+@pytest.mark.parametrize("name", ["5.3.3-batchcq", "5.3.3-cqext", "4.9.7-killed-hole"])
+def test_a_plan_is_the_same_behind_its_way_through_json(name: str, tmp_path: Path) -> None:
+    """Tasks get it so."""
+    root = unpack(name, tmp_path)
+    plan = plan_of([root], BrokerConfig(config(name, root)))
+    assert Plan.of(json.loads(json.dumps(asdict(plan)))) == plan
+    (store,) = plan.stores
+    assert (store.bytes, store.file_bytes) == (store.stop - store.start, 20 * store.units_per_file)
+    assert store.follows_on is (name != "4.9.7-killed-hole")
+    output = store.output(tmp_path / "new")
+    assert output.root == tmp_path / "new"
+    if store.ext_file_bytes:
+        assert output.broker_config.size("mappedFileSizeConsumeQueueExt")[0] == store.ext_file_bytes
+
+
+def test_where_no_index_is_wanted_none_is_made(tmp_path: Path) -> None:
+    (store,) = plan_of([unpack("5.3.3-v2", tmp_path)], BrokerConfig({"messageIndexEnable": "false"})).stores
+    assert (store.index_slots, store.index_items) == (0, 0) and store.bytes > 0

@@ -1,0 +1,341 @@
+"""A data set that is there: added to, replaced, or what has come since the last time.
+
+Cut off at every step and run again, no message is lost and none is there twice.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import random
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+
+from mqstore.cli.app import run
+from mqstore.pipeline.export import export
+from mqstore.store.arrow.data_set import NOTE_FILE, DataSet, Mode
+from mqstore.store.arrow.export_files import ExportHow
+from mqstore.store.arrow.export_formats import FileKind
+from mqstore.store.arrow.stores import Ask
+from mqstore.store.errors import NoSpace, Refused, Unreadable
+
+from ...stores import unpack
+from ..put.faults import CountingFiles, FailingFiles, Killed, KilledFiles
+from .data_sets import HERE, SIZES, bodies, exported, names, prepared, put
+from .rows import rows
+
+
+def test_a_target_that_is_not_empty_is_refused(tmp_path: Path) -> None:
+    root = put(tmp_path / "store", "a")
+    exported(root, tmp_path / "out")
+    with pytest.raises(Refused, match="the target is not empty"):
+        exported(root, tmp_path / "out")
+
+
+def test_append_adds_files_that_every_reader_takes(tmp_path: Path) -> None:
+    root, out = put(tmp_path / "store", "a", "b"), tmp_path / "out"
+    exported(root, out)
+    before = {path: path.read_bytes() for path in out.iterdir()}
+    report = exported(put(tmp_path / "other", "c"), out, Mode.APPEND)
+    assert [file["path"] for file in report["files"]] == ["part-00001-00000-0.parquet"]
+    assert {path: path.read_bytes() for path in before} == before
+    assert sorted(bodies(out)) == ["a", "b", "c"]
+    assert names(out) == ["part-00000-0.parquet", "part-00001-00000-0.parquet"]
+    assert len(pd.read_parquet(out)) == pl.read_parquet(out).height == 3
+    count = f"SELECT count(*) FROM '{out}/**/*.parquet'"
+    assert duckdb.connect().execute(count).fetchall() == [(3,)]
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "json", "csv", "avro"])
+def test_every_format_tells_where_it_ended(form: str, tmp_path: Path) -> None:
+    root, out = put(tmp_path / "store", "a"), tmp_path / "out"
+    how = ExportHow(FileKind(form), by_day=form == "json")
+    exported(root, out, Mode.SINCE_LAST, how=how)
+    put(root, "b")
+    for wanted in (1, 0):
+        report = exported(root, out, Mode.SINCE_LAST, how=how)
+        assert sum(file["rows"] for file in report["files"]) == wanted
+    there = {path.name for path in out.rglob("*") if path.is_file()}
+    assert there - {NOTE_FILE} == {f"part-00000-0.{form}", f"part-00001-00000-0.{form}"}
+    assert (NOTE_FILE in there) == (form in ("json", "csv"))
+
+
+def test_another_kind_of_files_is_refused(tmp_path: Path) -> None:
+    root, out = put(tmp_path / "store", "a"), tmp_path / "out"
+    exported(root, out)
+    others: list[tuple[str, dict[str, Any]]] = [
+        ("column body: binary there, none asked", {"fields": "topic,position,store"}),
+        ("column tags: none there, string asked", {"fields": "topic,body,position,store,tags"}),
+        ("format: parquet there, json asked", {"how": ExportHow(FileKind("json"))}),
+        ("folders by day: no there, yes asked", {"how": ExportHow(by_day=True)}),
+    ]
+    for mode in (Mode.APPEND, Mode.SINCE_LAST):
+        for told, options in others:
+            with pytest.raises(Refused, match=told):
+                exported(root, out, mode, **options)
+    assert names(out) == ["part-00000-0.parquet"]
+
+
+@pytest.mark.parametrize("mode", [Mode.APPEND, Mode.OVERWRITE, Mode.SINCE_LAST])
+def test_what_is_no_export_is_left_alone(mode: Mode, tmp_path: Path) -> None:
+    root, out = put(tmp_path / "store", "a"), tmp_path / "out"
+    out.mkdir()
+    (out / "thesis.tex").touch()
+    with pytest.raises(Refused, match=r"thesis.tex in it is no file of an export"):
+        exported(root, out, mode)
+    assert names(out) == ["thesis.tex"]
+    with pytest.raises(Refused):
+        exported(root, root, mode)
+
+
+def test_files_that_tell_nothing(tmp_path: Path) -> None:
+    """Of another program, or compacted by one."""
+    root, out = put(tmp_path / "store", "a"), tmp_path / "out"
+    exported(root, out)
+    (file,) = out.iterdir()
+    table = pq.read_table(file)
+    pq.write_table(table.replace_schema_metadata(None), file)
+    with pytest.raises(Refused, match="nothing there says"):
+        exported(root, out, Mode.SINCE_LAST)
+    pq.write_table(table.replace_schema_metadata({"mqstore_export": "{}"}), file)
+    with pytest.raises(Unreadable, match="does not say which export"):
+        exported(root, out, Mode.APPEND)
+    exported(root, out, Mode.OVERWRITE)
+    assert bodies(out) == ["a"]
+
+
+def test_overwrite(tmp_path: Path) -> None:
+    root, out = put(tmp_path / "store", "a"), tmp_path / "real"
+    (tmp_path / "out").symlink_to(out)
+    exported(root, out, how=ExportHow(by_day=True))
+    put(root, "b")
+    exported(root, tmp_path / "out", Mode.OVERWRITE)
+    assert bodies(out) == ["a", "b"] and names(out) == ["part-00000-0.parquet"]
+    assert (tmp_path / "out").is_symlink()
+    assert names(tmp_path) == ["out", "real", "store"]
+    exported(root, tmp_path / "new", Mode.OVERWRITE)
+    assert bodies(tmp_path / "new") == ["a", "b"]
+
+
+def test_since_last_goes_on_behind_any_export(tmp_path: Path) -> None:
+    root, out = put(tmp_path / "store", *"abc"), tmp_path / "out"
+    exported(root, out)
+    for more in ("de", "", "f", "ghijklmnopqrst"):
+        put(root, *more)
+        report = exported(root, out, Mode.SINCE_LAST)
+        assert sum(file["rows"] for file in report["files"]) == len(more)
+    assert bodies(out) == list("abcdefghijklmnopqrst")
+    assert report["damage"] == [] and not (out / ".mqstore").exists()
+    exported(root, out, Mode.OVERWRITE)
+    put(root, "u")
+    exported(root, out, Mode.SINCE_LAST)
+    assert bodies(out) == list("abcdefghijklmnopqrstu")
+
+
+def test_each_store_has_its_own_end(tmp_path: Path) -> None:
+    one, two = put(tmp_path / "one", "a"), put(tmp_path / "two", "1", "2", "3")
+    out = tmp_path / "out"
+    exported(one, out, Mode.SINCE_LAST)
+    exported([one, two], out, Mode.SINCE_LAST)
+    put(one, "b")
+    exported(two, out, Mode.SINCE_LAST)
+    put(two, "4")
+    exported([one, two], out, Mode.SINCE_LAST)
+    assert bodies(out) == ["a", "b", "1", "2", "3", "4"]
+
+
+def test_other_messages_are_refused(tmp_path: Path) -> None:
+    """Behind an export of one topic nobody knows of the others."""
+    root, out = put(tmp_path / "store", "a"), tmp_path / "out"
+    exported(root, out, topics="orders,x*")
+    exported(put(root, "b"), out, Mode.SINCE_LAST, topics="x*,orders")
+    with pytest.raises(Refused, match=r"one of other messages: x\*, orders"):
+        exported(root, out, Mode.SINCE_LAST)
+    exported(root, out, Mode.OVERWRITE, until="-1h")
+    with pytest.raises(Refused, match="it took messages --until a time"):
+        exported(root, out, Mode.SINCE_LAST)
+
+
+def test_another_log_is_refused(tmp_path: Path) -> None:
+    root, out = put(tmp_path / "store", *"abcdef"), tmp_path / "out"
+    exported(root, out)
+    shutil.rmtree(root)
+    put(root, "a")
+    with pytest.raises(Refused, match=r"the log ends at .* and was exported to"):
+        exported(root, out, Mode.SINCE_LAST)
+    put(root, *"BCDEFGH")
+    with pytest.raises(Refused, match="other bytes stand before"):
+        exported(root, out, Mode.SINCE_LAST)
+    assert bodies(out) == list("abcdef")
+
+
+def test_what_was_looked_at_may_expire(tmp_path: Path) -> None:
+    """Nothing of it was wanted: where the export ended is known all the same."""
+    root, out = put(tmp_path / "store", "a"), tmp_path / "out"
+    exported(root, out, Mode.SINCE_LAST, topics="orders")
+    put(root, "b", topic="others")
+    assert exported(root, out, Mode.SINCE_LAST, topics="orders")["files"] == []
+    put(root, *(str(number) for number in range(60)), topic="others")
+    (file,) = exported(root, out, Mode.SINCE_LAST, topics="orders")["files"]
+    assert file["rows"] == 0 and bodies(out) == ["a"]
+    min((root / "commitlog").iterdir()).unlink()
+    put(root, "c")
+    assert exported(root, out, Mode.SINCE_LAST, topics="orders")["damage"] == []
+    assert bodies(out) == ["a", "c"]
+
+
+def test_what_has_expired_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root, out = put(tmp_path / "store", "a"), tmp_path / "out"
+    words = ["export", str(root), "--to", str(out), "--json", *SIZES]
+    assert run([*words, "--since-last"]) == 0
+    put(root, *(str(number) for number in range(60)))
+    first, *others = sorted((root / "commitlog").iterdir())
+    assert others
+    first.unlink()
+    capsys.readouterr()
+    assert run([*words, "--since-last"]) == 1
+    out_text, err = capsys.readouterr()
+    report = json.loads(out_text)
+    (lost,) = report["damage"]
+    (ends,) = report["ranges"]
+    assert lost["reason"] == "its files have expired since the last export"
+    assert lost["position"] + lost["size"] == int(others[0].name) == ends["begin"]
+    assert "have expired since the last export" in err and report["status"] == "incomplete"
+    assert run([*words, "--since-last"]) == 0
+    assert len(bodies(out)) == 1 + report["rows"]
+
+
+class NoExchange(KilledFiles):
+    """On a file system whose names cannot change places."""
+
+    def exchange(self, one: Path, other: Path) -> bool:
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("files", [KilledFiles, NoExchange])
+@pytest.mark.parametrize("mode", [Mode.OVERWRITE, Mode.SINCE_LAST])
+def test_killed_at_every_step_and_run_again(mode: Mode, files: type[KilledFiles], tmp_path: Path) -> None:
+    """Whenever it is killed and however often it is run, each message is there once."""
+    root, old = prepared(tmp_path)
+    options: dict[str, Any] = {"how": ExportHow(by_day=True)}
+    shutil.copytree(old, tmp_path / "count")
+    counted = files(1 << 30)
+    exported(root, tmp_path / "count", mode, counted, **options)
+    assert bodies(tmp_path / "count") == list("abcd")
+    in_steps = 0
+    for at in range(len(counted.steps)):
+        target = tmp_path / str(at) / "set"
+        shutil.copytree(old, target)
+        with pytest.raises(Killed):
+            exported(root, target, mode, files(at), **options)
+        if target.exists():
+            assert bodies(target) in (["a", "b"], list("abcd")), counted.steps[at]
+            globbed = pl.read_parquet(f"{target}/**/*.parquet", columns=["position"]).height
+            assert globbed in (2, 4), counted.steps[at]
+        else:
+            in_steps += 1
+        exported(root, target, mode, **options)
+        assert bodies(target) == list("abcd"), f"killed at {counted.steps[at]}"
+        exported(root, target, Mode.SINCE_LAST, **options)
+        assert bodies(target) == list("abcd"), f"again after {counted.steps[at]}"
+        assert names(target.parent) == ["set"] and not (target / ".mqstore").exists()
+    assert in_steps == (mode is Mode.OVERWRITE and files is NoExchange)
+
+
+@pytest.mark.slow
+def test_an_append_that_is_killed_is_finished_once(tmp_path: Path) -> None:
+    """From the moment that it is decided until its answer, the same command finishes it."""
+    root, old = prepared(tmp_path)
+    options: dict[str, Any] = {"how": ExportHow(by_day=True)}
+    shutil.copytree(old, tmp_path / "count")
+    counted = CountingFiles()
+    exported(root, tmp_path / "count", Mode.APPEND, counted, **options)
+    ended = max(i for i, step in enumerate(counted.steps) if step == ("unlink", "manifest.json"))
+    for at in range(ended):
+        target = tmp_path / str(at) / "set"
+        shutil.copytree(old, target)
+        with pytest.raises(Killed):
+            exported(root, target, Mode.APPEND, KilledFiles(at), **options)
+        exported(root, target, Mode.APPEND, **options)
+        assert sorted(bodies(target)) == list("aabbcd"), f"killed at {counted.steps[at]}"
+        exported(root, target, Mode.SINCE_LAST, **options)
+        assert sorted(bodies(target)) == list("aabbcd"), f"again after {counted.steps[at]}"
+
+
+def test_another_command_finishes_first(tmp_path: Path) -> None:
+    root, old = prepared(tmp_path)
+    options: dict[str, Any] = {"how": ExportHow(by_day=True)}
+    counted = CountingFiles()
+    shutil.copytree(old, tmp_path / "count")
+    exported(root, tmp_path / "count", Mode.SINCE_LAST, counted, **options)
+    sealed = counted.steps.index(("rename", "manifest.draft"))
+    with pytest.raises(Killed):
+        exported(root, old, Mode.SINCE_LAST, KilledFiles(sealed + 2), **options)
+    exported([root, put(tmp_path / "two", "1")], old, Mode.SINCE_LAST, **options)
+    assert bodies(old) == [*"abcd", "1"]
+
+
+@pytest.mark.parametrize("mode", [Mode.OVERWRITE, Mode.SINCE_LAST])
+def test_a_full_disk_changes_nothing(mode: Mode, tmp_path: Path) -> None:
+    root, old = prepared(tmp_path)
+    options: dict[str, Any] = {"how": ExportHow(by_day=True)}
+    counted = CountingFiles()
+    shutil.copytree(old, tmp_path / "count")
+    exported(root, tmp_path / "count", mode, counted, **options)
+    refused = 0
+    for at in range(counted.steps.index(("rename", "manifest.draft"))):
+        target = tmp_path / str(at) / "set"
+        shutil.copytree(old, target)
+        try:
+            exported(root, target, mode, FailingFiles(at, errno.ENOSPC), **options)
+        except NoSpace:
+            refused += 1
+            assert bodies(target) == ["a", "b"] and not (target / ".mqstore").exists()
+            assert names(target.parent) == ["set"]
+    assert refused > 5
+
+
+@pytest.mark.parametrize("name", ["4.9.7-killed-page", "5.3.3-v2", "4.9.7-dledger", "5.3.3-lmq"])
+def test_an_end_that_is_told_changes_no_message(name: str, tmp_path: Path) -> None:
+    """Of a real store: the same rows as of one walk over its log, and then nothing more."""
+    root, out = unpack(name, tmp_path), tmp_path / "out"
+    how = ExportHow()
+    export([str(root)], {}, how, out, HERE)
+    assert pq.read_table(out).to_pylist() == rows(Ask.of({"path": str(root)}))
+    again = export([str(root)], {}, how, out, HERE, mode=Mode.SINCE_LAST)
+    assert again["files"] == [] and DataSet.at(out).files == 1
+
+
+@pytest.mark.slow
+def test_a_program_that_is_killed_again_and_again(tmp_path: Path) -> None:
+    """SIGKILL at any time, and messages that come meanwhile: in the end each is there once."""
+    root, out = tmp_path / "store", tmp_path / "out"
+    chances = random.Random(15)
+    words = [sys.executable, "-m", "mqstore", "export", str(root), "--to", str(out), "-q"]
+    words += ["--since-last", "--by-day", "--columns", "body,position,store"]
+    count = 0
+    for _ in range(20):
+        lines = [{"topic": "T", "body": str(count + n)} for n in range(chances.randint(1, 2000))]
+        count += len(lines)
+        (tmp_path / "rows").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        put_all = ["put", str(root), "--from", str(tmp_path / "rows"), "--no-answers", "-q"]
+        assert run([*put_all, "--set", "mappedFileSizeCommitLog=65536"]) == 0
+        with subprocess.Popen(words, stdout=subprocess.DEVNULL) as killed:
+            with suppress(subprocess.TimeoutExpired):
+                assert killed.wait(chances.uniform(0.5, 2)) == 0
+            killed.kill()
+    for _ in range(2):
+        assert subprocess.run(words, stdout=subprocess.DEVNULL, check=False).returncode == 0
+        assert sorted(map(int, bodies(out))) == list(range(count))
+    assert names(tmp_path) == ["out", "rows", "store"]

@@ -1,0 +1,112 @@
+"""A queue on disk against the log: what it lacks is filled in, what belongs to nothing goes, all else stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqstore.formats.consume_queue import UNIT_BYTES
+from mqstore.store.audit.messages import Messages
+from mqstore.store.audit.queues import QueueAudit
+from mqstore.store.broker.snapshot import QueueId
+from mqstore.store.disk.file_queue import MappedFileQueue, file_name
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.queues.edits import QueueFix
+from mqstore.store.queues.units import UNIT_DTYPE, FileUnits, Units
+
+from ..made_log import MadeLog
+
+QUEUE = QueueId("T", 0)
+COUNT, ROOM = 12, 20
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[CommitLog, Units]:
+    """A log of one queue, and its units."""
+    log = MadeLog(1 << 13)
+    for number in range(COUNT):
+        log.append(b"x" * (30 + number), topic=b"T")
+    units = np.zeros(COUNT, UNIT_DTYPE)
+    units["physical_offset"], units["size"] = np.array(log.spans).T
+    return log.log(tmp_path_factory.mktemp("log")), units
+
+
+def audited(folder: Path, there: Units, made: tuple[CommitLog, Units], seen: slice = slice(None)) -> QueueFix:
+    """What becomes of a queue with these units on disk, of a log that has some of the messages."""
+    log, units = made
+    (folder / file_name(0)).write_bytes(there.tobytes().ljust(ROOM * UNIT_BYTES, b"\0"))
+    end = int(units["physical_offset"][-1] + units["size"][-1])
+    stream = FileUnits(MappedFileQueue.open(folder, ROOM * UNIT_BYTES))
+    audit = QueueAudit(QUEUE, stream, 0, end)
+    offset, unit = np.arange(COUNT, dtype=np.int64)[seen], units[seen]
+    position, size = (unit[name].astype(np.int64) for name in ("physical_offset", "size"))
+    zeros, good = np.zeros(len(unit), np.int64), np.ones(len(unit), np.bool_)
+    audit.add(Messages(QUEUE, offset, position, size, zeros, zeros, good, ~good))
+    return audit.finish(log)
+
+
+def patched(there: Units, fix: QueueFix) -> Units:
+    """The queue once that is done."""
+    found = np.zeros(ROOM, UNIT_DTYPE)
+    found[: len(there)] = there
+    found[fix.offsets] = fix.units
+    found[fix.end :] = np.zeros(1, UNIT_DTYPE)
+    return found
+
+
+WRONG = {
+    "zeros": (0, 0),
+    "behind the log": (1 << 40, 100),
+    "no size": (100, 0),
+    "negative": (-5, 100),
+    "no record": (17, 100),
+}
+
+
+@given(st.dictionaries(st.integers(0, COUNT - 1), st.sampled_from([*WRONG]), max_size=COUNT))
+def test_whatever_units_are_damaged_the_queue_is_that_of_the_log(
+    made: tuple[CommitLog, Units], damage: dict[int, str]
+) -> None:
+    there = made[1].copy()
+    for number, kind in damage.items():
+        there["physical_offset"][number], there["size"][number] = WRONG[kind]
+    with TemporaryDirectory() as folder:
+        fix = audited(Path(folder), there, made)
+    assert not fix.shifted and fix.end == COUNT
+    assert set(fix.offsets.tolist()) == set(damage) and fix.missing == len(damage)
+    assert (patched(there, fix)[:COUNT] == made[1]).all()
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+def test_units_of_lost_records_stay_between_those_of_others(
+    lost: int, made: tuple[CommitLog, Units], tmp_path: Path
+) -> None:
+    """Behind the last message, too, where nothing contradicts them; a unit that is gone repeats the one before."""
+    fix = audited(tmp_path, made[1], made, slice(0, COUNT - lost))
+    assert (fix.end, len(fix.offsets)) == (COUNT - lost, 0), "these records are whole: they are of no queue"
+    there = made[1].copy()
+    there["physical_offset"][-lost:] += 1  # where no record begins
+    fix = audited(tmp_path, there, made, slice(0, COUNT - lost))
+    assert (fix.end, len(fix.offsets)) == (COUNT - 1, 0), "the last one reaches behind the log"
+
+
+def test_units_behind_the_end_of_the_log_are_counted_and_go(made: tuple[CommitLog, Units], tmp_path: Path) -> None:
+    there = np.zeros(COUNT + 3, UNIT_DTYPE)
+    there[:COUNT] = made[1]
+    there["physical_offset"][COUNT:] = (1 << 30) + np.arange(3) * 100
+    there["size"][COUNT:] = 100
+    fix = audited(tmp_path, there, made)
+    assert (fix.end, fix.beyond, fix.missing) == (COUNT, 3, 0)
+
+
+def test_a_queue_that_was_shifted_keeps_its_numbers(made: tuple[CommitLog, Units], tmp_path: Path) -> None:
+    """Consumers know them; the message that has no place gets one behind the others."""
+    there = np.delete(made[1], 5)
+    fix = audited(tmp_path, there, made)
+    assert fix.shifted and fix.end == COUNT - 1
+    assert (patched(there, fix)[: COUNT - 1] == there).all()

@@ -1,0 +1,104 @@
+"""What a broker's load takes: files of the right length, records that pass its check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqstore.store.broker.load_rules import (
+    _TWO_PARTS,
+    BodyCheck,
+    Failure,
+    LoadedFile,
+    load_files,
+    passes,
+    truncate,
+    walk,
+)
+from mqstore.store.broker.profiles import LoadRules, OnOddFile, profile_of
+from mqstore.store.broker.snapshot import Entry, FileBytes
+
+from ..made_log import MadeLog
+
+SIZE = 100
+ODD = {
+    "short": Entry("00200", "short", 7, False),
+    "directory": Entry("00300", "directory", 4096, True),
+    "named": Entry("12a", "named", SIZE, False),
+    "empty": Entry("00400", "empty", 0, False),
+}
+"""In the order of their paths; the empty one is the last of all."""
+WHOLE = [Entry("00000", "0", SIZE, False), Entry("-0100", "-100", SIZE, False)]
+
+
+def loaded(version: str, *odd: str) -> tuple[list[int], list[str], list[str], str]:
+    """Starts of the files loaded, names of hidden and of deleted ones, the case of a refusal."""
+    found = load_files([*WHOLE, *(ODD[name] for name in odd)], SIZE, profile_of(version).load)
+    kept = [file.start for file in found.files]
+    hidden, deleted = ([entry.path for entry in entries] for entries in (found.hidden, found.deleted))
+    return kept, hidden, deleted, found.refusal.case if found.refusal else ""
+
+
+@pytest.mark.parametrize("version", ["4.3", "4.9", "5.1", "5.5.1"])
+@pytest.mark.parametrize("odd", ["short", "directory", "empty", "named"])
+def test_each_odd_entry_is_hidden_refused_passed_over_or_deleted(odd: str, version: str) -> None:
+    """As the profile of the generation has it; a name that is no number stops every one of them."""
+    rules = profile_of(version).load
+    how = {"short": rules.wrong_length, "directory": rules.directory, "empty": rules.empty_last}.get(odd)
+    kept, hidden, deleted, refusal = loaded(version, odd)
+    assert kept == [0, -100]
+    assert hidden == [odd] * (how is OnOddFile.HIDE)
+    assert deleted == [odd] * (how is OnOddFile.DELETE)
+    cases = {"short": "wrong-length", "directory": "directory", "empty": "empty-last-file", "named": "foreign-name"}
+    assert refusal == (cases[odd] if how in (OnOddFile.REFUSE, None) else "")
+
+
+def test_what_stands_behind_a_hidden_file_is_hidden_with_it() -> None:
+    rules = LoadRules(OnOddFile.HIDE, OnOddFile.HIDE, OnOddFile.HIDE)
+    behind = Entry("00900", "900", SIZE, False)
+    found = load_files([WHOLE[0], ODD["short"], behind], SIZE, rules)
+    assert ([file.start for file in found.files], found.hidden) == ([0], [ODD["short"], behind])
+
+
+@given(st.integers(1, 9), st.integers(0, 1000))
+def test_behind_the_end_nothing_is_left(count: int, end: int) -> None:
+    """The file that begins at the end stays, empty; what starts behind it goes."""
+    files = [LoadedFile(number * SIZE, SIZE, None) for number in range(count)]
+    removed = truncate(files, end, SIZE)
+    assert [file.start for file in files] == [start for start in range(0, count * SIZE, SIZE) if start <= end]
+    assert sum(file.wrote for file in files) == min(end, count * SIZE)
+    assert len(files) + len(removed) == count
+
+
+@pytest.mark.parametrize("cut", [0, 1, 50])
+def test_a_walk_ends_at_the_first_record_that_is_not_whole(cut: int, tmp_path: Path) -> None:
+    log = MadeLog(4096)
+    places = [log.append(b"x" * size) for size in (10, 0, 300, 40)]
+    (path,) = log.write(tmp_path).iterdir()
+    data = bytearray(path.read_bytes())
+    data[places[2] + log.spans[2][1] - cut : places[3]] = bytes(cut)  # the topic, or the body with it
+    path.write_bytes(data)
+    *good, failure = walk(FileBytes(str(path)), 0, profile_of("5.5").record, BodyCheck.BODY_CRC)
+    starts = [start for columns in good if not isinstance(columns, Failure) for start in columns.starts.tolist()]
+    assert isinstance(failure, Failure) and not failure.passed
+    stop = 2 if cut == 50 else 4
+    assert starts == places[:stop] and failure.offset == [*places, log.end][stop]
+    assert passes(FileBytes(str(path)), profile_of("5.5").record, BodyCheck.BODY_CRC)
+
+
+@pytest.mark.parametrize(
+    ("text", "passes"),
+    [
+        (b"1_2", True),
+        (b"_2", True),
+        (b"1_2_", True),
+        (b"1", False),
+        (b"1_", False),
+        (b"a_b_c", False),
+    ],
+)
+def test_two_parts_as_java_splits(text: bytes, passes: bool) -> None:
+    assert (_TWO_PARTS.fullmatch(text) is not None) == passes

@@ -1,0 +1,76 @@
+"""Entries that no version should meet: files with other names, far from all others, without units."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
+from mqstore.store.plan.observer import Policy, RecoveryOptions
+from mqstore.store.plan.plan import Plan
+from mqstore.store.recover.recovery import analyze, replan
+from mqstore.store.session.apply import apply
+
+from ... import recovery_cases
+from ..recover.recovered import changes_of_starts
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_renamed_log_files_are_no_empty_log(policy: Policy, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(recovery_cases.base("5.3.3-clean-1", tmp_path), root)
+    for path in sorted((root / "commitlog").iterdir(), reverse=True):
+        path.rename(path.with_name(f"{int(path.name) + 8192 * 100:020d}"))
+    found = analyze(Layout.open(root, recovery_cases.CONFIG), "5.3.3", policy=policy)
+    assert found.plan is None and "were the files renamed?" in str(found.refusal)
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("policy", list(Policy))
+@pytest.mark.parametrize("queues", [True, False])
+def test_log_files_without_a_name_are_no_empty_log(queues: bool, policy: Policy, tmp_path: Path) -> None:
+    """All messages are in them: none is moved away, also where no queue is there to miss it."""
+    root = tmp_path / "store"
+    shutil.copytree(recovery_cases.base("5.3.3-clean-1", tmp_path), root)
+    for path in (root / "commitlog").iterdir():
+        path.rename(path.with_name(f"{int(path.name) + 8}"))
+    if not queues:
+        shutil.rmtree(root / "consumequeue")
+    found = analyze(Layout.open(root, recovery_cases.CONFIG), "5.3.3", policy=policy)
+    assert found.plan is None and "were the files renamed?" in str(found.refusal)
+
+
+def test_a_file_far_from_all_others(tmp_path: Path) -> None:
+    """No number of files between them is rebuilt because of one odd name."""
+    root = tmp_path / "store"
+    shutil.copytree(recovery_cases.base("5.3.3-clean-1", tmp_path), root)
+    first = min((root / "commitlog").iterdir())
+    shutil.copyfile(first, first.with_name(f"{8192 * 10**12:020d}"))
+    layout = Layout.open(root, recovery_cases.CONFIG)
+    plan = analyze(layout, "5.3.3", policy=Policy.KEEP).plan
+    assert plan is not None and not plan.lost.messages
+    assert [edit.kind for edit in plan.edits if "commitlog" in edit.path] == ["move"]
+    first.rename(root / "other")
+    for path in sorted((root / "commitlog").iterdir())[:-1]:
+        path.unlink()
+    found = analyze(Layout.open(root, recovery_cases.CONFIG), "5.3.3", policy=Policy.KEEP)
+    assert found.plan is None and "were the files renamed?" in str(found.refusal)
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_an_empty_file_behind_the_units_of_consumequeue_ext(policy: Policy, tmp_path: Path) -> None:
+    """A start would delete it: the plan moves it away, and the next start changes nothing."""
+    case = recovery_cases.case_of("ext_extra_next")
+    root = recovery_cases.damaged(case, tmp_path)
+    config = recovery_cases.config_of(case, root)
+
+    def again() -> Plan:
+        return replan(Layout.open(root, config), case["version"], RecoveryOptions(policy, 0))
+
+    plan = again()
+    apply(Layout.open(root, config), plan, again, Files())
+    assert [edit.path for edit in plan.edits if edit.kind == "remove"] == [str(root / case["edits"][0]["file"])]
+    assert not changes_of_starts(root, config, plan, ("5.3", "5.4", "5.5"))

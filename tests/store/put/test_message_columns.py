@@ -1,0 +1,41 @@
+"""Messages as columns: constants, defaults, checksums of properties."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mqstore.formats.derive import Ragged
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.layout import Layout
+from mqstore.store.put.bulk import append_columns
+from mqstore.store.put.message_columns import columns_of as message_columns
+from mqstore.store.put.new_message import NewMessage
+
+from ..real_log import records_of
+from .writing import NOW, TINY, messages, writer
+
+
+def test_columns_with_constants_and_defaults(tmp_path: Path) -> None:
+    with writer(tmp_path) as store:
+        stored = store.append_columns({"topic": b"T", "body": Ragged.of([b"a", b"", b"c"]), "queue_id": 2, "flag": 7})
+        assert len(append_columns(store, {"topic": b"T", "body": Ragged.of([])}).topic_id) == 0
+    records = records_of(Layout.open(tmp_path, TINY))
+    assert [(r.body, r.queue_id, r.flag, r.store_timestamp) for r in records] == [
+        (body, 2, 7, NOW) for body in (b"a", b"", b"c")
+    ]
+    assert [row.physical_offset for row in stored.rows()] == [r.physical_offset for r in records]
+    assert records[0].born_timestamp == NOW
+
+
+def test_property_crc_on_request(tmp_path: Path) -> None:
+    from mqstore.formats.message import MESSAGE
+    from mqstore.formats.message_properties import crc_ok
+
+    config = BrokerConfig({**TINY, "enabledAppendPropCRC": "true"})
+    with writer(tmp_path, config=config) as store:
+        store.append(NewMessage(b"T", b"a"))
+        store.append(NewMessage(b"T", b"b", properties=b"a\1b"))
+        store.append_columns(message_columns(messages(20)))
+    records = records_of(Layout.open(tmp_path, config))
+    assert [crc_ok(MESSAGE.build(record)) for record in records] == [True] * 22
+    assert records[1].properties.startswith(b"a\1b\2__CRC32#\1")

@@ -1,0 +1,77 @@
+"""Texts of configuration files as the parsers of each generation take them."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.start.config_load import RULES, Start, judge, load_config
+
+from .configured import GARBAGE, NEEDED, put
+
+#: (versions that take it, text): single characters that are others, as the real parsers take them.
+ALL, ONE, TWO = tuple(RULES), ("4.3", "4.9", "5.1", "5.3"), ("5.4", "5.5", "5.5.1")
+ODD = (
+    (ALL, b'{"offsetTable":{\x08"A@G":{0:1},"B@G":{0:5}}}'),
+    ((), b'{"offsetTable":{\x0b"A@G":{0:1},"B@G":{0:5}}}'),
+    (ONE, b'{"offsetTable":{"A@G":{0:1}\x0b,"B@G":{0:5}}}'),
+    (ONE, b'{"offsetTable":{"A@G":{0:1}<"B@G":{0:5}}}'),
+    (ONE, b'{"offsetTable":{"A@G":{0:1}.\n"B@G":{0:5}}}'),
+    ((), b'{"offsetTable":{"A@G":{0:1}f"B@G":{0:5}}}'),
+    (ALL, b'{"offsetTable":{"A@G":{0:1 1:2},"B@G":{0:5}}}'),
+    (TWO, b'{"offsetTable":{"A@G":{0:1} "B@G":{0:5}}}'),
+    (TWO, b'{"offsetTable":{\0"A@G":{0:1},"B@G":{0:5}}}'),
+    (ALL, b'{"offsetTable":{"A@G":{0:1L,1:2.5},"B@G":{0:5}}}'),
+    ((), b'{"dataVersion":{"counter":0<"stateVersion":0},"offsetTable":{"A@G":{0:1},"B@G":{0:5}}}'),
+    (ONE, b'{"offsettable":{"A@G":{0:1},"B@G":{0:5}}}'),
+    (("4.3", "4.9", "5.1", "5.3"), b'{"other":{0:1},"offsetTable":{"A@G":{0:1},"B@G":{0:5}}}'),
+    (("4.3", "4.9"), b'{"groupTopicMap":{"G":5},"offsetTable":{"A@G":{0:1},"B@G":{0:5}}}'),
+    (
+        ("4.3", "4.9", "5.4", "5.5", "5.5.1"),
+        b'{"groupTopicMap":{"G":"a"},"offsetTable":{"A@G":{},"B@G":{}}}',
+    ),
+)
+
+
+@pytest.mark.parametrize(("taken_by", "text"), ODD)
+def test_single_characters_that_are_others(taken_by: tuple[str, ...], text: bytes) -> None:
+    found = {version: judge("consumerOffset.json", text, rules) for version, rules in RULES.items()}
+    assert tuple(version for version in RULES if not found[version].problem) == taken_by
+    for version in taken_by:
+        assert list(found[version].value["offsetTable"]) == ["A@G", "B@G"], version
+
+
+BROKEN = {
+    "missing": None,
+    "empty": b"",
+    "NULs": bytes(4096),
+    "garbage": GARBAGE,
+    "cut": b'{"dataVersion":{"counter":1',
+    "a number": b"5",
+    "its table is a list": b'{"topicConfigTable":[],"subscriptionGroupTable":[],"offsetTable":[]}',
+    "an entry is a number": b'{"topicConfigTable":{"A":1},"subscriptionGroupTable":{"A":1}'
+    b',"offsetTable":{"A@G":1, "x":1}}',
+    "more behind": b"{}}",
+    "nested deep": b'{"a":' * 5000 + b"1" + b"}" * 5000,
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_each_kind_of_damage_in_each_needed_file(what: str, config: Path) -> None:
+    for version, name in product(RULES, NEEDED):
+        dies = what == "nested deep" and RULES[version].deep_ends_start
+        path, backup = config / name, config / f"{name}.bak"
+        whole = backup.read_bytes()
+        put(path, BROKEN[what])
+        loads = partial(load_config, config, name, RULES[version])
+        assert loads().start is (Start.REFUSES if dies else Start.BACKUP), (version, name)
+        for gone in (None, b""):
+            put(backup, gone)
+            assert loads().start is (Start.REFUSES if dies else Start.EMPTY), (version, name)
+        put(backup, GARBAGE)
+        assert loads().start is Start.REFUSES, (version, name)
+        put(path, whole)
+        put(backup, whole)

@@ -1,0 +1,130 @@
+"""Messages that are not in their topic: open and ended transactions, delays, timers, what is left of expired ones."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.broker.system_topics import TIMER_TOPIC
+from mqstore.store.trace.answer import Kind, Verdict
+from mqstore.store.trace.locate import By
+
+from ... import stores
+from ...stores import messages, unpack
+from .asked import config, end_transaction, one, put, verdict
+
+HOUR_MS = 3_600_000
+
+
+def test_transactions_of_our_own(tmp_path: Path) -> None:
+    """Open, committed, rolled back."""
+    root = tmp_path / "store"
+    half = ["--transaction", "half", "--property", "PGROUP=shop"]
+    halves = [put(root, "orders", *half) for _ in range(3)]
+    found = one(root, halves[0]["unique_key"])
+    assert found.for_all is not None and "open" in found.for_all.reason
+    for end, message in zip(("commit", "rollback"), halves[1:], strict=True):
+        end_transaction(root, end, message["message_id"])
+    committed = one(root, halves[1]["unique_key"])
+    assert committed.for_all is None
+    kinds = {event.event for event in committed.events}
+    assert {Kind.HALF, Kind.COMMITTED, Kind.DECIDED} <= kinds
+    rolled_back = one(root, halves[2]["unique_key"])
+    assert rolled_back.for_all is not None
+    assert rolled_back.for_all.verdict is Verdict.TRANSACTION
+    assert "rolled back" in rolled_back.for_all.reason
+
+
+def test_a_committed_record_that_cannot_be_read(tmp_path: Path) -> None:
+    """It is not called rolled back: the index still knows the record of its topic."""
+    root = tmp_path / "store"
+    half = put(root, "orders", "--transaction", "half", "--property", "PGROUP=shop")
+    put(root, "orders")
+    end_transaction(root, "commit", half["message_id"])
+    before = one(root, half["unique_key"])
+    [log] = (root / "commitlog").iterdir()
+    with log.open("r+b") as file:
+        file.seek(before.position or 0)
+        file.write(bytes(40))
+    found = one(root, half["unique_key"])
+    assert found.for_all is not None and found.for_all.verdict is Verdict.UNREADABLE
+
+
+@pytest.mark.parametrize("option", [("--delay-level", "17"), ("--deliver-at", "+1h")])
+def test_what_is_not_due(option: tuple[str, str], tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    answer = put(root, "orders", *option)
+    found = one(root, answer["unique_key"])
+    assert found.for_all is not None and found.for_all.verdict is Verdict.NOT_DUE
+    due = found.for_all.until_timestamp
+    assert due is not None
+    assert abs(due - found.store_timestamp - HOUR_MS) < 2000  # type: ignore[operator]
+    late = one(root, answer["unique_key"], now_ms=due + 1)
+    assert late.for_all is not None and late.for_all.verdict is Verdict.NOT_DUE
+    assert "it is due" in late.for_all.reason
+    view = "--timers" if option[0] == "--deliver-at" else "--delays"
+    assert found.next_commands == [f"mqstore inspect {root} {view}"]
+
+
+def test_a_delay_that_the_broker_has_done_with(tmp_path: Path) -> None:
+    """Delivered by its count, and not in the log: nobody knows."""
+    root = tmp_path / "store"
+    answer = put(root, "orders", "--delay-level", "3")
+    config(root, "delayOffset.json", {"offsetTable": {"3": 1}})
+    found = one(root, answer["unique_key"])
+    assert found.for_all is not None and found.for_all.verdict is Verdict.UNKNOWN
+    (root / "config" / "delayOffset.json").write_text("{")
+    found = one(root, answer["unique_key"])
+    assert found.for_all is not None and "cannot be read" in found.for_all.reason
+
+
+def pending(name: str) -> str:
+    """A timer message that waits for long."""
+    known = {m["properties"].get("UNIQ_KEY") for m in messages(name) if m["topic"] != TIMER_TOPIC}
+    every = [m for m in messages(name) if m["topic"] == TIMER_TOPIC]
+    waits = [m for m in every if m["properties"]["UNIQ_KEY"] not in known]
+    found: str = waits[0]["properties"]["UNIQ_KEY"]
+    return found
+
+
+def test_timers_that_never_fire(tmp_path: Path) -> None:
+    """The wheel is lost (B33), or the timer log."""
+    name = "5.3.3-timer-roll"
+    root = unpack(name, tmp_path)
+    key = pending(name)
+    now_ms = max(m["store_timestamp"] for m in messages(name))
+    before = one(root, key, now_ms=now_ms)
+    assert before.for_all is not None and before.for_all.verdict is Verdict.NOT_DUE
+    shutil.copytree(root / "timerlog", tmp_path / "kept")
+    shutil.rmtree(root / "timerlog")
+    lost = one(root, key, now_ms=now_ms)
+    assert lost.for_all is not None and lost.for_all.verdict is Verdict.NEVER_FIRES
+    assert lost.next_commands == [f"mqstore inspect {root} --timers"]
+
+
+def test_what_has_expired_and_was_given_back(tmp_path: Path) -> None:
+    """The retries of a group are there, the message itself is not."""
+    root = unpack("5.3.3-clean", tmp_path)
+    (root / "commitlog" / f"{0:020d}").unlink()
+    config(root, "subscriptionGroup.json", {"subscriptionGroupTable": {}})
+    found = one(root, "key200")
+    assert found.for_all is not None and found.for_all.verdict is Verdict.GONE
+    assert found.topic == "orders"
+    assert verdict(found, "group-a-retry") is Verdict.PASSED
+    assert verdict(one(root, "key200", group="billing"), "billing") is Verdict.GONE
+
+
+def test_a_message_that_compaction_left_out(tmp_path: Path) -> None:
+    """The newest of a key stays; it superseded all others."""
+    name = "5.3.3-compaction"
+    root = stores.unpack(name, tmp_path)
+    topic = next(iter(stores.truth(name)["topics"]))
+    mine = [m for m in stores.messages(name) if m["topic"] == topic and m["queue_id"] == 0]
+    last = {m["properties"]["KEYS"]: m["physical_offset"] for m in mine}
+    for message in mine[::40]:
+        at, key = message["physical_offset"], message["properties"]["KEYS"]
+        trace = one(root, str(at), by=By.POSITION)
+        newer = [e.position for e in trace.events if e.event is Kind.SUPERSEDED]
+        assert newer == ([] if last[key] == at else [last[key]])
