@@ -452,16 +452,17 @@ def test_no_machine_is_named(pattern: re.Pattern[str]) -> None:
     assert not wrong
 
 
-def test_no_function_of_the_cli_takes_more_than_eight_parameters() -> None:
-    """Options that belong together are a group: a dataclass that says what it makes of them."""
-    long = []
-    for path in sorted((ROOT / "cli").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef):
-                taken = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-                count = sum(each.arg not in ("self", "cls") for each in taken)
-                long += [f"{path.name}: {node.name} takes {count}"] if count > 8 else []
-    assert not long
+def test_tests_are_found_by_the_path_of_what_they_test() -> None:
+    """store/plan/gaps.py: tests/store/plan/test_gaps.py, test_gaps_….py beside it, or a folder gaps/."""
+    without = []
+    for path in modules(*PACKAGES):
+        name = path.relative_to(ROOT)
+        folder = ROOT / "tests" / name.parent
+        has_code = any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in tree(path).body)
+        tested = [*folder.glob(f"test_{path.stem}.py"), *folder.glob(f"test_{path.stem}_*.py"), *folder.glob(path.stem)]
+        if has_code and path.stem != "__init__" and not tested:
+            without.append(str(name))
+    assert not without
 
 
 def test_tables_of_a_quick_start_have_one_door() -> None:
