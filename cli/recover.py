@@ -154,6 +154,7 @@ def _analyze(
         others, proved = verified_before(layout, asked.version, rate_bytes=common.rate, jobs=common.jobs, tell=tell)
         # what plans comes behind the pass over the log
         from ..store.plan.observer import Policy as Planned
+        from ..store.plan.observer import RecoveryOptions
         from ..store.recover.recovery import analyze
         from ..store.repair.repair import needs_log, widened
 
@@ -161,10 +162,7 @@ def _analyze(
         found = analyze(
             layout,
             asked.version,
-            policy=planned,
-            lost_tag=asked.lost_tag,
-            replica=replica,
-            force_empty_log=force_empty_log,
+            options=RecoveryOptions(planned, lost_tag=asked.lost_tag, replica=replica, force_empty_log=force_empty_log),
             jobs=common.jobs,
             tell=tell,
             proved=proved,

@@ -232,35 +232,31 @@ class Played(NamedTuple):
 
 
 @refusing()
-def analyze(  # noqa: PLR0913
+def analyze(
     layout: Layout,
     version: str | None = None,
     *,
-    policy: Policy = Policy.BROKER,
-    lost_tag: str = "",
-    replica: str = "",
-    force_empty_log: bool = False,
+    options: RecoveryOptions | None = None,
     jobs: int | None = None,
     tell: Callable[[int], None] | None = None,
     proved: Proved | None = None,
-    applicable: bool = True,
     exact: bool = False,
 ) -> Recovery:
     """Predict a broker's start and plan the recovery. Writes nothing.
 
-    version: the broker's, None: the guess, with all that may be. replica: see `Replica.open`. force_empty_log:
-    the log is gone for good. tell: called with the log position reached. proved: of somebody who has just read
-    the log; None: it is read here. applicable: as in `RecoveryOptions`. exact: `exact_plan` is going to be asked
-    for, too: mostly one look at the log gives both. Raises Unreadable, Unsupported, InvalidInput, and for a
-    replica that cannot be used Missing, NotAStore.
+    version: the broker's, None: the guess, with all that may be. options: what is asked for; when it was asked, and of
+    which generations, is found out here. tell: called with the log position reached. proved: of somebody who has just
+    read the log; None: it is read here. exact: `exact_plan` is going to be asked for, too: mostly one look at the log
+    gives both. Raises Unreadable, Unsupported, InvalidInput, and for a replica that cannot be used Missing, NotAStore.
     """
-    check_lost_tag(lost_tag)
-    if replica and policy is not Policy.KEEP:
+    options = options or RecoveryOptions()
+    check_lost_tag(options.lost_tag)
+    if options.replica and options.policy is not Policy.KEEP:
         raise InvalidInput("a replica is of use under --policy keep only")
     if proved is not None and proved.files is not None and not proved.files.still_holds(layout):
         proved = None
     seen = proved.seen if proved is not None else Fingerprint.of(layout)
-    seen = None if replica else seen
+    seen = None if options.replica else seen
     snapshot = Snapshot.of(layout)
     generation = None if version else generation_of(layout)
     config = layout.broker_config
@@ -275,15 +271,7 @@ def analyze(  # noqa: PLR0913
     ]
     chosen = next(outcome for outcome in outcomes if outcome.profile == main)
     generations = tuple(profile.version for profile in profiles)
-    options = RecoveryOptions(
-        policy,
-        int(time.time() * 1000),
-        generations,
-        lost_tag,
-        force_empty_log=force_empty_log,
-        replica=replica,
-        applicable=applicable,
-    )
+    options = options._replace(made_ms=int(time.time() * 1000), generations=generations)
     progress = read_progress(layout.config, layout.broker_config)
     lmq = chosen.database is not None
     expected = expected_queues(snapshot, config_rules(main), lmq=lmq)

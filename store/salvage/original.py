@@ -46,7 +46,7 @@ from ..log.commit_log import CommitLog
 from ..plan.fill import Fill, Piece, encoded, fills, padded
 from ..plan.gaps import Forms, Gap
 from ..plan.lost_messages import LostUnits
-from ..plan.observer import Policy
+from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan
 from ..recover.recovery import analyze
 from ..session.apply import apply
@@ -370,7 +370,7 @@ def complete(
     if config.get(_INDEX_OPTION) is None:  # no file here says whether there was one
         told.append(f"{_INDEX_OPTION}=true")
     layout = Layout.open(root, config.with_set(told))
-    found = analyze(layout, version, policy=Policy.KEEP)
+    found = analyze(layout, version, options=RecoveryOptions(Policy.KEEP))
     restored = restored._replace(version=found.main_version)
     left = str(found.refusal) if found.plan is None else ""
     if found.plan is not None and not damaged and _gives_up(found.plan):
@@ -382,7 +382,7 @@ def complete(
     topics.add(offsets.highest_queue, profile, offsets.batch_topics)
     topics.write(files, profile, now_ms)
     confine(files, layout)
-    found = analyze(Layout.open(root, layout.broker_config), found.main_version, policy=Policy.KEEP)
+    found = analyze(Layout.open(root, layout.broker_config), found.main_version, options=RecoveryOptions(Policy.KEEP))
     plan = found.plan
     assert plan is not None  # as above: files of config have no part in it
     del found  # it may be large
@@ -390,7 +390,7 @@ def complete(
     applied = apply(layout, plan, lambda: plan, files, command=command)
     if applied.session:
         purge(layout, Journal.load(layout.root, layout.journal / applied.session), files)
-    found = analyze(Layout.open(root, layout.broker_config), restored.version, policy=Policy.KEEP)
+    found = analyze(Layout.open(root, layout.broker_config), restored.version, options=RecoveryOptions(Policy.KEEP))
     done = found.nothing_to_do and not found.harmful
     return restored._replace(left="" if done else _MORE)
 

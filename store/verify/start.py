@@ -201,12 +201,12 @@ def predict(layout: Layout, version: str | None, verified: VerifiedLog | None) -
 
     Raises Unreadable.
     """
-    from ..plan.observer import Policy
+    from ..plan.observer import Policy, RecoveryOptions
     from ..recover.recovery import Proved, analyze, facts_of
 
     proved = None if verified is None else Proved(verified, None)
     try:
-        found = analyze(layout, version, policy=Policy.KEEP, proved=proved, applicable=False)
+        found = analyze(layout, version, options=RecoveryOptions(Policy.KEEP, applicable=False), proved=proved)
     except StoreError as error:
         return Predicted(list(refused_by_config(layout, version)), error.message)
     return Predicted(list(findings_of_start(found)), facts=tuple(facts_of(found)))

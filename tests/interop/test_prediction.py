@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.disk.layout import Layout
-from mqstore.store.plan.observer import Policy
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.recover.cases import CASES
 from mqstore.store.recover.recovery import analyze
 from tests.mishaps import FILES
@@ -65,7 +65,7 @@ def compared(judge: Judge, numbers: Sequence[int], work: Path, *tried: Tried) ->
 def rows_of(case: RandomCase) -> set[str]:
     """The row of the decision table that the damaged store falls into, under either policy."""
     layout = Layout.open(case.made("examined"), case.config)
-    each = (analyze(layout, case.version, policy=policy) for policy in Policy)
+    each = (analyze(layout, case.version, options=RecoveryOptions(policy)) for policy in Policy)
     return {found.prediction.case.label for found in each}
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.plan.observer import Policy
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.recover.recovery import analyze, replan
 from mqstore.store.session.apply import apply
 
@@ -39,11 +39,11 @@ QUEUES = (
 @pytest.mark.parametrize("case", CHOSEN, ids=lambda case: case["case"])
 def test_everything_is_served(case: Case, oracle: Any, tmp_path: Path) -> None:
     root, config = damaged(case, tmp_path)
-    found = analyze(Layout.open(root, config), case["version"], policy=Policy.KEEP)
+    found = analyze(Layout.open(root, config), case["version"], options=RecoveryOptions(Policy.KEEP))
     assert found.plan is not None
     layout = Layout.open(root, config)
     apply(layout, found.plan, lambda: replan(layout, found.main_version, found.options), Files())
-    after = analyze(Layout.open(root, config), case["version"], policy=Policy.KEEP)
+    after = analyze(Layout.open(root, config), case["version"], options=RecoveryOptions(Policy.KEEP))
     queues = [list(queue) for queue in QUEUES]
     steps = ({"do": "get"},)
     answer = loaded(oracle(case["version"]), root, dict(config), *steps, queues=queues, files="none")

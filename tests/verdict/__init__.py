@@ -22,7 +22,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import StoreError
 from mqstore.store.findings.catalogue import GROUPS, catalogue
 from mqstore.store.inspect.description import describe
-from mqstore.store.plan.observer import Policy
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover import recovery
 from mqstore.store.recover.recovery import Recovery
@@ -112,7 +112,7 @@ def _said_of(root: Path, config: BrokerConfig, version: str | None) -> Said:
         others = verify(store, Scope(groups=_OTHERS, broker_version=version), now_ms=NOW_MS)
     found, refused = None, ""
     try:
-        found = recovery.analyze(layout, version, policy=Policy.KEEP)
+        found = recovery.analyze(layout, version, options=RecoveryOptions(Policy.KEEP))
         verdict = with_start(others, found)
         found = widened(found, verdict.findings)
         verdict = with_start(others, found)

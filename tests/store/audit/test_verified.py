@@ -21,7 +21,7 @@ from mqstore.store.disk.files import digest
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.plan.lost_messages import MOST
-from mqstore.store.plan.observer import Policy
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.recover import recovery
 from mqstore.store.search.store import Store
@@ -60,7 +60,7 @@ def told(
     """Everything that `analyze` says. The time of the plan's records is the clock's."""
     named = list[Any]()
     layout = Layout.open(root, config)
-    found = recovery.analyze(layout, version, policy=policy, jobs=jobs, proved=proved)
+    found = recovery.analyze(layout, version, options=RecoveryOptions(policy), jobs=jobs, proved=proved)
     for most in (7, MOST):
         found.name_lost(most)
         named.append(found.to_json())
@@ -136,7 +136,7 @@ def test_a_whole_store_is_proved_to_its_end(tmp_path: Path) -> None:
 def test_what_is_told_on_the_way_reaches_the_end(tmp_path: Path) -> None:
     layout = Layout.open(stores.unpack("5.3.3-clean", tmp_path))
     reached: list[int] = []
-    recovery.analyze(layout, policy=Policy.KEEP, jobs=3, tell=reached.append)
+    recovery.analyze(layout, options=RecoveryOptions(Policy.KEEP), jobs=3, tell=reached.append)
     log = commit_log_of(layout)
     assert log.min_offset < min(reached) and max(reached) <= log.max_file_end
     assert log.end().position in reached
@@ -324,7 +324,7 @@ def test_what_a_start_dispatches_at_last_is_not_walked(tmp_path: Path, monkeypat
     root = stores.unpack("4.9.7-clean", tmp_path)
     shutil.rmtree(root / "consumequeue")
     shutil.rmtree(root / "index")
-    recovery.analyze(Layout.open(root), "4.9.7", policy=Policy.BROKER)
+    recovery.analyze(Layout.open(root), "4.9.7", options=RecoveryOptions(Policy.BROKER))
     proof = proof_of(Layout.open(root), "4.9.7")
     assert proof is not None
     begins = {run.begin for run in prove.prove_log(proof, 1).runs}
@@ -349,7 +349,7 @@ def test_nothing_is_proved_of_a_store_that_has_changed(tmp_path: Path) -> None:
     queue = min((layout.consume_queue / "orders/0").iterdir())
     with queue.open("r+b") as file:
         file.write(bytes(20))
-    found = recovery.analyze(layout, policy=Policy.KEEP, proved=proved)
+    found = recovery.analyze(layout, options=RecoveryOptions(Policy.KEEP), proved=proved)
     assert proved is not None and found.plan is not None and found.plan.completed
 
 

@@ -22,7 +22,7 @@ from mqstore.store.log.batch import Batch, messages
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.message import Message
 from mqstore.store.log.write import LogWriter
-from mqstore.store.plan.observer import Policy
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.recover.recovery import analyze
 from tests import stores
 from tests.store.made_log import MadeLog, log_of, made
@@ -52,7 +52,7 @@ def converted(root: Path, target: Path, name: str) -> Converted:
 
 
 def assert_left_alone(target: Path) -> None:
-    found = analyze(Layout.open(target), policy=Policy.KEEP)
+    found = analyze(Layout.open(target), options=RecoveryOptions(Policy.KEEP))
     assert found.plan is not None
     assert (found.nothing_to_do, found.harmful) == (True, False), found.plan.edits
 

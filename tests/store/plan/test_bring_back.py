@@ -101,7 +101,7 @@ def test_every_pair_and_kind(unpacked: Stores, tmp_path: Path) -> None:
 
 def test_the_report_says_what_came_and_what_did_not(unpacked: Stores, torn: Path) -> None:
     peer = unpacked(SLAVE)
-    found = analyze(Layout.open(torn, CONFIG), "5.3", policy=Policy.KEEP, replica=str(peer))
+    found = analyze(Layout.open(torn, CONFIG), "5.3", options=RecoveryOptions(Policy.KEEP, replica=str(peer)))
     assert found.plan is not None
     row = found.to_json()["plan"]["replica"]
     (part,) = row["ranges"]

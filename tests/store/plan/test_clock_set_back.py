@@ -12,7 +12,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.log.batch import Batch
 from mqstore.store.log.message import Mark, Message
-from mqstore.store.plan.observer import Policy
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.recover.recovery import Recovery, analyze
@@ -59,7 +59,7 @@ def planned(root: Path, version: str) -> Plan:
 
 
 def look(root: Path, version: str, policy: Policy) -> Recovery:
-    return analyze(Layout.open(root, TINY), version, policy=policy)
+    return analyze(Layout.open(root, TINY), version, options=RecoveryOptions(policy))
 
 
 @pytest.mark.few(3)

@@ -9,7 +9,7 @@ import pytest
 
 from mqstore.formats.message import MESSAGE
 from mqstore.store.disk.layout import Layout
-from mqstore.store.plan.observer import Policy
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.recover.recovery import analyze
 
@@ -35,7 +35,7 @@ def test_the_first_record_of_the_log_has_its_unit_too(version: str, policy: Poli
         overwrite(tmp_path / "commitlog", LOG_FILE, message.position, MESSAGE.build(values))
     shutil.rmtree(tmp_path / "consumequeue")
     (tmp_path / "consumequeue").mkdir()
-    found = analyze(Layout.open(tmp_path, TINY), version, policy=policy)
+    found = analyze(Layout.open(tmp_path, TINY), version, options=RecoveryOptions(policy))
     assert found.plan is not None
     (queue,) = found.plan.queues
     assert (queue.min_offset, queue.max_offset) == (0, LIVES * COUNT)

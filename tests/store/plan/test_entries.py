@@ -19,7 +19,7 @@ from mqstore.store.findings.catalogue import Severity
 from mqstore.store.library import Store
 from mqstore.store.log.batch import Batch
 from mqstore.store.plan.entries import _rising
-from mqstore.store.plan.observer import Policy
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.recover.recovery import Recovery, analyze
 from mqstore.store.session.apply import apply
@@ -45,13 +45,13 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def found(root: Path, policy: Policy = Policy.KEEP) -> Recovery:
-    return analyze(Layout.open(root), VERSION, policy=policy, jobs=1)
+    return analyze(Layout.open(root), VERSION, options=RecoveryOptions(policy), jobs=1)
 
 
 def recovered(root: Path, policy: Policy = Policy.KEEP, files: Files | None = None) -> Recovery:
     """Carry a recovery out, and look again."""
     layout, files = Layout.open(root), files or Files()
-    plan = analyze(layout, VERSION, policy=policy, jobs=1).plan
+    plan = analyze(layout, VERSION, options=RecoveryOptions(policy), jobs=1).plan
     assert plan is not None
     confine(files, layout)
     apply(layout, plan, lambda: plan, files)

@@ -15,7 +15,7 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.plan.fill import encoded, fill
 from mqstore.store.plan.gaps import Forms, Gap, is_for_service
-from mqstore.store.plan.observer import Policy
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import Recovery, analyze, replan
 from mqstore.store.session.apply import apply
@@ -90,7 +90,7 @@ def test_a_record_whose_own_checksum_is_wrong(kind: str, lost: int, tmp_path: Pa
     config = recovery_cases.config_of(case, root)
 
     def found() -> Recovery:
-        return analyze(Layout.open(root, config), case["version"], policy=Policy.KEEP)
+        return analyze(Layout.open(root, config), case["version"], options=RecoveryOptions(Policy.KEEP))
 
     before = found()
     assert before.plan is not None and before.prediction.lost.messages > 1

@@ -12,7 +12,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Refused
-from mqstore.store.plan.observer import Policy
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import Recovery, analyze, replan
 from mqstore.store.session.apply import apply
@@ -38,7 +38,7 @@ def root(tmp_path: Path) -> Path:
 
 def found(root: Path, policy: Policy = Policy.KEEP, *, force: bool = True) -> Recovery:
     layout = Layout.open(root, CONFIG)
-    return analyze(layout, VERSION, policy=policy, force_empty_log=force)
+    return analyze(layout, VERSION, options=RecoveryOptions(policy, force_empty_log=force))
 
 
 def carried_out(root: Path, before: Recovery, files: Files | None = None) -> None:
@@ -126,7 +126,7 @@ def test_a_short_file_without_any_record_gets_its_length(tmp_path: Path) -> None
     os.truncate(first, 0)
     second.write_bytes(bytes(16_910))
     config = BrokerConfig(stores.config(name, root))
-    plan = analyze(Layout.open(root, config), policy=Policy.KEEP).plan
+    plan = analyze(Layout.open(root, config), options=RecoveryOptions(Policy.KEEP)).plan
     assert plan is not None
     of_log = [(edit.kind, edit.path) for edit in plan.edits if "commitlog" in edit.path]
     assert of_log == [("move", str(first)), ("truncate", str(second))]

@@ -22,7 +22,7 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.plan.lost_messages import MOST, LostMessages
-from mqstore.store.plan.observer import Policy
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.recover.recovery import Recovery, analyze, replan
 from mqstore.store.session.apply import apply
@@ -71,7 +71,7 @@ def damage(root: Path, offset: int, data: bytes) -> None:
 
 
 def examined(root: Path, policy: Policy = Policy.KEEP) -> Recovery:
-    found = analyze(Layout.open(root, config_of(root)), "5.3", policy=policy)
+    found = analyze(Layout.open(root, config_of(root)), "5.3", options=RecoveryOptions(policy))
     found.name_lost()
     return found
 

@@ -24,7 +24,7 @@ def test_renamed_log_files_are_no_empty_log(policy: Policy, tmp_path: Path) -> N
     shutil.copytree(recovery_cases.base("5.3.3-clean-1", tmp_path), root)
     for path in sorted((root / "commitlog").iterdir(), reverse=True):
         path.rename(path.with_name(f"{int(path.name) + 8192 * 100:020d}"))
-    found = analyze(Layout.open(root, recovery_cases.CONFIG), "5.3.3", policy=policy)
+    found = analyze(Layout.open(root, recovery_cases.CONFIG), "5.3.3", options=RecoveryOptions(policy))
     assert found.plan is None and "were the files renamed?" in str(found.refusal)
 
 
@@ -39,7 +39,7 @@ def test_log_files_without_a_name_are_no_empty_log(queues: bool, policy: Policy,
         path.rename(path.with_name(f"{int(path.name) + 8}"))
     if not queues:
         shutil.rmtree(root / "consumequeue")
-    found = analyze(Layout.open(root, recovery_cases.CONFIG), "5.3.3", policy=policy)
+    found = analyze(Layout.open(root, recovery_cases.CONFIG), "5.3.3", options=RecoveryOptions(policy))
     assert found.plan is None and "were the files renamed?" in str(found.refusal)
 
 
@@ -50,13 +50,13 @@ def test_a_file_far_from_all_others(tmp_path: Path) -> None:
     first = min((root / "commitlog").iterdir())
     shutil.copyfile(first, first.with_name(f"{8192 * 10**12:020d}"))
     layout = Layout.open(root, recovery_cases.CONFIG)
-    plan = analyze(layout, "5.3.3", policy=Policy.KEEP).plan
+    plan = analyze(layout, "5.3.3", options=RecoveryOptions(Policy.KEEP)).plan
     assert plan is not None and not plan.lost.messages
     assert [edit.kind for edit in plan.edits if "commitlog" in edit.path] == ["move"]
     first.rename(root / "other")
     for path in sorted((root / "commitlog").iterdir())[:-1]:
         path.unlink()
-    found = analyze(Layout.open(root, recovery_cases.CONFIG), "5.3.3", policy=Policy.KEEP)
+    found = analyze(Layout.open(root, recovery_cases.CONFIG), "5.3.3", options=RecoveryOptions(Policy.KEEP))
     assert found.plan is None and "were the files renamed?" in str(found.refusal)
 
 

@@ -11,7 +11,7 @@ from mqstore.store.audit.messages import Messages
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
-from mqstore.store.plan.observer import GroupLoss, Policy, read_progress
+from mqstore.store.plan.observer import GroupLoss, Policy, RecoveryOptions, read_progress
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.queues.rocksdb import readable
 from mqstore.store.recover.recovery import analyze
@@ -86,7 +86,7 @@ def test_a_record_of_several_queues_is_lost_to_all(tmp_path: Path) -> None:
         file.write(bytes([body[0][0] ^ 1]))
     table = f'{{"lmqOffsetTable":{{"{light.topic}@%LMQ%g":{offset}}},"offsetTable":{{}}}}'
     write(root / "config", "lmqConsumerOffset.json", table)
-    found = analyze(Layout.open(root, config), "5.3", policy=Policy.KEEP)
+    found = analyze(Layout.open(root, config), "5.3", options=RecoveryOptions(Policy.KEEP))
     found.name_lost()
     places = {(r["topic"], r["queue_offset"]) for r in found.named["plan"]}
     named = {(q.topic, k) for q, many in units.items() for k, u in many.items() if u[0] == unit[0]}

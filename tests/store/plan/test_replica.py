@@ -11,7 +11,7 @@ import pytest
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, Missing, NotAStore, Refused, Unsupported
-from mqstore.store.plan.observer import Policy
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.recover.recovery import analyze
 
 from ..recover.recovered import content
@@ -56,7 +56,7 @@ def test_what_is_no_replica_is_told(unpacked: Stores, torn: Path, tmp_path: Path
     with pytest.raises(Unsupported, match="DLedger"):
         planned(torn, unpacked("5.3.3-dledger"))
     with pytest.raises(InvalidInput, match="keep"):
-        analyze(Layout.open(torn, CONFIG), "5.3", policy=Policy.BROKER, replica=str(torn))
+        analyze(Layout.open(torn, CONFIG), "5.3", options=RecoveryOptions(Policy.BROKER, replica=str(torn)))
 
 
 def test_files_of_another_size_are_refused(unpacked: Stores, torn: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from mqstore.store.broker.profiles import VERSIONS
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch
-from mqstore.store.plan.observer import Policy
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.recover.cases import CASES, table
 from mqstore.store.recover.recovery import Recovery, analyze
@@ -206,7 +206,7 @@ def test_every_row_is_made() -> None:
 
 def examined(make: Make, work: Path, policy: Policy) -> Recovery:
     root, version = make(work)
-    return analyze(Layout.open(root, CONFIG), version, policy=policy)
+    return analyze(Layout.open(root, CONFIG), version, options=RecoveryOptions(policy))
 
 
 @pytest.mark.few(20)
@@ -240,7 +240,7 @@ def test_the_file_where_the_recovery_begins_goes(version: str, policy: Policy, t
     first.rename(first.with_name("1"))
     times = {str(field.name): FUTURE_MS for field in FIELDS.subcons}
     (root / "checkpoint").write_bytes(CHECKPOINT.build(times | {"index_msg_timestamp": 0}))
-    found = analyze(Layout.open(root, CONFIG), version, policy=policy)
+    found = analyze(Layout.open(root, CONFIG), version, options=RecoveryOptions(policy))
     assert found.prediction.start_file == "commitlog/1"
     assert found.prediction.case.label == "odd-number"
 

@@ -16,7 +16,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import StoreError
-from mqstore.store.plan.observer import Policy
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.queues.rocksdb import RocksDb
 from mqstore.store.recover.recovery import analyze, replan
@@ -54,7 +54,7 @@ def recovered(case: Case, work: Path, policy: Policy) -> list[str]:
     """What is wrong with a recovery of a case."""
     root, config = damaged(case, work)
     before = everything(root)
-    found = analyze(Layout.open(root, config), case["version"], policy=policy)
+    found = analyze(Layout.open(root, config), case["version"], options=RecoveryOptions(policy))
     if case["kind"] in BY_OPTIONS | {NO_LOG}:
         return []
     if found.plan is None:
@@ -63,7 +63,7 @@ def recovered(case: Case, work: Path, policy: Policy) -> list[str]:
     if found.plan.edits:
         layout = Layout.open(root, config)
         apply(layout, found.plan, lambda: replan(layout, found.main_version, found.options), Files())
-    again = analyze(Layout.open(root, config), case["version"], policy=policy)
+    again = analyze(Layout.open(root, config), case["version"], options=RecoveryOptions(policy))
     worst, plan = again.prediction, again.plan
     if plan is None or plan.edits:
         wrong.append(f"left to do: {plan and [(e.kind, e.path, e.reason) for e in plan.edits]}")
@@ -123,7 +123,7 @@ def cut_off(case: Case, work: Path, files: Files | None) -> tuple[Path, BrokerCo
     """A damaged store whose recovery was cut off by `files`, and carried on; None: by nothing. The steps it took."""
     root, config = damaged(case, work)
     before = contents(root)
-    found = analyze(Layout.open(root, config), case["version"], policy=Policy.KEEP)
+    found = analyze(Layout.open(root, config), case["version"], options=RecoveryOptions(Policy.KEEP))
     counting = CountingFiles()
 
     def again() -> Plan:

@@ -45,7 +45,7 @@ def errors_of(root: Path, config: BrokerConfig, version: str | None, worst: Seve
 
 def looked_at(root: Path, config: BrokerConfig, version: str | None) -> Recovery:
     """The store as `recover` sees it."""
-    found = analyze(Layout.open(root, config), version, policy=Policy.KEEP)
+    found = analyze(Layout.open(root, config), version, options=RecoveryOptions(Policy.KEEP))
     return widened(found, errors_of(root, config, version, Severity.INFO))
 
 
@@ -308,7 +308,7 @@ def test_one_look_gives_both_plans(kind: str, tmp_path: Path, monkeypatch: pytes
 
     def looked(*, exact: bool) -> Recovery:
         others, proved = verified_before(layout, version)
-        found = analyze(layout, version, policy=Policy.KEEP, proved=proved, exact=exact)
+        found = analyze(layout, version, options=RecoveryOptions(Policy.KEEP), proved=proved, exact=exact)
         return widened(found, with_start(others, found).findings)
 
     one, two = looked(exact=True), looked(exact=False)

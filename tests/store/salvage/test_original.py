@@ -16,7 +16,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, NotFound, Refused
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.library import Store
-from mqstore.store.plan.observer import Policy
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.salvage.runs import Grade
 from mqstore.store.salvage.salvage import check_target
@@ -35,7 +35,7 @@ DELETED = Path(__file__).with_name("deleted.img.gz")
 
 def assert_in_order(root: Path, config: BrokerConfig = SMALL) -> None:
     """A recovery has nothing to do, and every offset of every queue has a message."""
-    found = analyze(Layout.open(root, config), policy=Policy.KEEP)
+    found = analyze(Layout.open(root, config), options=RecoveryOptions(Policy.KEEP))
     assert found.plan is not None
     assert (found.nothing_to_do, found.harmful) == (True, False), found.plan.edits
     with Store(root, config) as store:

@@ -20,7 +20,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import NotFound, StoreError
-from mqstore.store.plan.observer import Policy
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.queues.rocksdb import RocksDb
 from mqstore.store.recover import recovery
@@ -75,7 +75,7 @@ class Job(NamedTuple):
         if self.policy is None:
             found = repair.analyze(layout, QUEUES, version, NOW_MS)
             return found.plan, lambda: repair.replan(now(), found.request)
-        told = recovery.analyze(layout, version, policy=self.policy)
+        told = recovery.analyze(layout, version, options=RecoveryOptions(self.policy))
         return told.plan, lambda: recovery.replan(now(), told.main_version, told.options)
 
 

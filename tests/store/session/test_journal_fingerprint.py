@@ -13,7 +13,7 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.lock import StoreLock
 from mqstore.store.errors import Refused
-from mqstore.store.plan.observer import Policy
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.session.apply import apply
@@ -112,7 +112,7 @@ def test_a_replica_is_not_watched(root: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(root, copy)
     layout = Layout.open(root, CONFIG)
-    found = analyze(layout, VERSION, policy=Policy.KEEP, replica=os.fspath(copy))
+    found = analyze(layout, VERSION, options=RecoveryOptions(Policy.KEEP, replica=os.fspath(copy)))
     assert found.seen is None
 
 

@@ -14,7 +14,7 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.lock import StoreLock
 from mqstore.store.errors import InUse, InvalidInput, NotFound, Refused, StoreError, Unreadable
-from mqstore.store.plan.observer import Policy
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import analyze, replan
 from mqstore.store.session.apply import apply
@@ -173,7 +173,7 @@ def check_case(case: Case, work: Path, policy: Policy) -> None:
     config = recovery_cases.config_of(case, root)
     label = f"{case['base']} {case['kind']} {policy}"
     before = everything(root)
-    found = analyze(Layout.open(root, config), case["version"], policy=policy)
+    found = analyze(Layout.open(root, config), case["version"], options=RecoveryOptions(policy))
     if found.plan is None or not found.plan.edits:
         assert everything(root) == before, label
         return
