@@ -347,13 +347,19 @@ def units_by(making: Dispatching | None) -> Dispatching | None:
 
 
 def _without_damaged(batch: Batch) -> Iterator[Batch]:
-    """What stands before, between and behind records with a damaged body, if these are few."""
+    """What stands before, between and behind records with a damaged body; between them only if these are few: what is
+    short is no run.
+    """
     if batch.body_crc_ok is None or batch.body_crc_ok.all():
         yield batch
         return
     damaged = np.flatnonzero(~batch.body_crc_ok)
     done = 0
-    for row in [*damaged.tolist()[:_FEW], len(batch)]:
+    if len(damaged) > _FEW:
+        if damaged[0] > 0:
+            yield batch.take(slice(0, int(damaged[0])))
+        damaged, done = damaged[:0], int(damaged[-1]) + 1
+    for row in [*damaged.tolist(), len(batch)]:
         if row > done:
             yield batch.take(slice(done, row))
         done = row + 1

@@ -29,7 +29,7 @@ from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..errors import Refused
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog, Extent
-from ..queues.edits import last_byte
+from ..queues.edits import is_zero_from
 from ..queues.references import commit_log_of
 from .fill import PatchedQueue, Piece
 from .gaps import Gap
@@ -277,7 +277,7 @@ def _is_dirty(snapshot: Snapshot, begin: int) -> bool:
     """Something stands behind the end of the log, in its last file."""
     for entry in snapshot.log:
         offset = begin - int(entry.name)
-        if 0 <= offset < snapshot.log_file_bytes and last_byte(entry, offset) > offset:
+        if 0 <= offset < snapshot.log_file_bytes and not is_zero_from(entry, offset):
             return True
     return False
 

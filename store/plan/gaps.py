@@ -158,7 +158,6 @@ def _for_topic(topic: str) -> bytes:
 
 
 _NUMBER = re.compile(r"\+?\d{1,19}")
-_NAMES_QUEUES = INNER_MULTI_DISPATCH.encode()
 
 
 class Gap(NamedTuple):
@@ -321,7 +320,7 @@ class GapFinder:
         cut = good & torn_properties(batch.columns)
         if cut.any():
             self._note(self.cut, batch, np.flatnonzero(cut))
-        if _NAMES_QUEUES in batch.columns.ragged("properties").span():
+        if dispatched.properties.has_name(INNER_MULTI_DISPATCH):
             self._note(self.undispatchable, batch, _undispatchable(dispatched.properties, good))
         state = batch.columns.ints("sys_flag") & TRANSACTION_MASK
         silent = good & np.isin(state, (SysFlag.PREPARED, SysFlag.ROLLBACK))

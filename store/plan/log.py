@@ -43,7 +43,7 @@ from ..disk.files import Edit
 from ..errors import Refused
 from ..log.batch import Batch, Extent
 from ..log.commit_log import CommitLog
-from ..queues.edits import last_byte
+from ..queues.edits import is_zero_from, last_byte
 from ..queues.units import FileUnits, is_used, is_valid
 from ..start.log import KEPT_FILES, LogWalk, Records
 from ..start.outcome import Outcome
@@ -141,7 +141,7 @@ def tail_edits(snapshot: Snapshot, files: list[LoadedFile], end: int, stale: boo
 
 
 def _move(entry: Entry) -> Edit:
-    if last_byte(entry, 0) == 0:
+    if is_zero_from(entry, 0):
         return Edit("remove", entry.path, "empty file behind the log end", ("I-007",))
     return Edit("move", entry.path, "behind the log end: the broker deletes it", ("I-042",))
 

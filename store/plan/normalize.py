@@ -35,7 +35,7 @@ from ..counted import counted
 from ..disk.files import Edit
 from ..errors import Refused, from_os_error
 from ..index.compare import stored_files
-from ..queues.edits import last_byte
+from ..queues.edits import is_zero_from, last_byte
 from ..queues.start import ExtDamage, units_end
 from ..queues.units import is_whole_file, read_units
 
@@ -226,7 +226,7 @@ def _spare(files: list[Entry], named: Ints) -> list[Entry]:
     if not len(named):
         return []
     end = int(named.max())
-    return [entry for entry in files if int(entry.name) > end and not last_byte(entry, 0)]
+    return [entry for entry in files if int(entry.name) > end and is_zero_from(entry, 0)]
 
 
 def _normalized(data: Bytes, entry: Entry, named: Ints, *, last: bool) -> Iterator[Edit]:

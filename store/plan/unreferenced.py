@@ -233,6 +233,8 @@ def op_bodies(log: CommitLog, lost: LostUnits, closed: Sequence[Fill], forms: Fo
 
 def _of(lost: LostUnits, topics: np.ndarray) -> tuple[list[int], list[int]]:
     """Positions and sizes of those whose topic is among `topics`, bool by queue."""
+    if not topics.any():
+        return [], []
     mine = lost.take(topics[lost.queue])
     return mine.position.tolist(), mine.size.tolist()
 

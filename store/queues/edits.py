@@ -103,16 +103,16 @@ def _empty_front(files: dict[int, Entry], written: set[int]) -> list[Entry]:
     """The files of zeros before all others, where others are there or made."""
     found: list[Entry] = []
     for start in sorted({*files, *written}):
-        if start in written or not _is_zero(files[start]):
+        if start in written or not is_zero_from(files[start], 0):
             return found
         found.append(files[start])
     return []  # the queue has no unit at all
 
 
-def _is_zero(entry: Entry) -> bool:
-    """Whether a file has nothing but zeros. Raises Unreadable."""
+def is_zero_from(entry: Entry, begin: int) -> bool:
+    """Whether a file has nothing but zeros from a byte on: the first other byte ends the search. Raises Unreadable."""
     with opened(entry.path) as descriptor:
-        for start, stop in data_ranges(descriptor, 0, entry.counting):
+        for start, stop in data_ranges(descriptor, begin, entry.counting):
             for at in range(start, stop, _WINDOW_BYTES):
                 data = read(descriptor, min(_WINDOW_BYTES, stop - at), at, entry.path)
                 if data != _ZEROS[: len(data)]:
@@ -183,25 +183,29 @@ def _dead_tail(entry: Entry, end: int, size: int) -> Iterator[Edit]:
         yield Edit("write", entry.path, reason, ("I-067",), end, last - end)
 
 
-def last_byte(entry: Entry, begin: int, gap_bytes: int | None = None) -> int:
+def last_byte(entry: Entry, begin: int) -> int:
     """Offset behind the last byte of a file that is not zero, at least `begin`.
 
-    gap_bytes: so many zeros end the search. Holes of a sparse file are passed over without reading
-    them. Raises Unreadable.
+    Holes of a sparse file are passed over without reading them; it is looked for from the end on. Raises Unreadable.
     """
-    last = begin
-    window = min(_WINDOW_BYTES, gap_bytes or _WINDOW_BYTES)
     with opened(entry.path) as descriptor:
-        for start, stop in data_ranges(descriptor, begin, entry.counting):
-            for at in range(start, stop, window):
-                if gap_bytes is not None and at - last >= gap_bytes:
-                    return last
-                data = read(descriptor, min(window, stop - at), at, entry.path)
+        for start, stop in reversed([*data_ranges(descriptor, begin, entry.counting)]):
+            for at in reversed(range(start, stop, _WINDOW_BYTES)):
+                data = read(descriptor, min(_WINDOW_BYTES, stop - at), at, entry.path)
                 if data != _ZEROS[: len(data)]:
-                    last = at + len(data.rstrip(b"\0"))
-    return last
+                    return at + len(data.rstrip(b"\0"))
+    return begin
 
 
 def last_unit_byte(entry: Entry, begin: int) -> int:
-    """The same for a queue's file: what broker or crash left behind its end lies close to it."""
-    return last_byte(entry, begin, _UNIT_GAP_BYTES)
+    """The same for a queue's file: what broker or crash left behind its end lies close to it, before many zeros."""
+    last = begin
+    with opened(entry.path) as descriptor:
+        for start, stop in data_ranges(descriptor, begin, entry.counting):
+            for at in range(start, stop, _UNIT_GAP_BYTES):
+                if at - last >= _UNIT_GAP_BYTES:
+                    return last
+                data = read(descriptor, min(_UNIT_GAP_BYTES, stop - at), at, entry.path)
+                if data != _ZEROS[: len(data)]:
+                    last = at + len(data.rstrip(b"\0"))
+    return last

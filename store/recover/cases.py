@@ -16,7 +16,7 @@ from ..audit.messages import Readability
 from ..broker.load_rules import LoadedFile
 from ..broker.snapshot import Snapshot
 from ..plan.plan import Plan
-from ..queues.edits import last_byte
+from ..queues.edits import is_zero_from
 from ..queues.units import is_whole_file
 from ..start.outcome import POISON, Outcome
 
@@ -76,7 +76,7 @@ class Facts(NamedTuple):
         end, size = self.outcome.log_end, self.snapshot.log_file_bytes
         for file in self.outcome.log.files:
             if file.entry is not None and 0 <= end - file.start < size:
-                return last_byte(file.entry, end - file.start) > end - file.start
+                return not is_zero_from(file.entry, end - file.start)
         return False
 
     @property

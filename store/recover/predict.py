@@ -32,7 +32,7 @@ from ..errors import InvalidInput, NotFound
 from ..index.read import sizes_of
 from ..log.batch import Batch, Extent
 from ..plan.observer import GroupLoss
-from ..queues.edits import last_byte, last_unit_byte
+from ..queues.edits import is_zero_from, last_byte, last_unit_byte
 from ..queues.references import commit_log_of
 from ..queues.start import ExtState, QueueState
 from ..queues.start_rocksdb import StartedQueue
@@ -284,7 +284,7 @@ def _end_reason(outcome: Outcome) -> str:
     offset = walk.failure.offset
     if entry is None or offset >= entry.size:
         return "the file ends without a BLANK"
-    if last_byte(entry, offset) == offset:
+    if is_zero_from(entry, offset):
         return "nothing but zeros follows"
     wanted = 0 if outcome.profile.record.bounded else size_at(outcome.snapshot, entry, offset)
     if wanted > _LARGE_RECORD_BYTES:

@@ -39,7 +39,7 @@ from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.files import Edit
 from ..log.commit_log import CommitLog
-from ..queues.edits import last_byte
+from ..queues.edits import is_zero_from
 from ..queues.ext import ExtRange, ext_units, ext_units_at
 from ..queues.units import FileUnits, Units, is_valid, is_whole_file, read_units
 from ..settings.options import options_of
@@ -238,7 +238,7 @@ def ext_repair(snapshot: Snapshot, log: CommitLog, lost: Ints, gone: Container[s
             behind = [file for file in ext.files if file.start > max(left) >= 0]
             there = {entry.path: entry for entry in snapshot.ext.get(queue, ())}
             for file in behind:  # `recover` looks at what the queue names before it is mended
-                if file.path in there and not last_byte(there[file.path], 0):
+                if file.path in there and is_zero_from(there[file.path], 0):
                     reason = "empty file behind the last unit of the queue"
                     yield Edit("remove", file.path, reason, ("I-079",))
 

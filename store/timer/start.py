@@ -34,7 +34,7 @@ from ..disk.byte_reader import refusing
 from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..disk.files import Edit
 from ..disk.layout import Layout
-from ..queues.edits import last_byte
+from ..queues.edits import is_zero_from
 from ..queues.references import commit_log_of
 from ..queues.start_rocksdb import StartedQueue
 from ..queues.units import is_valid, is_whole_file
@@ -367,7 +367,7 @@ def _whole(snapshot: Snapshot, entry: Entry, size: int, *, last: bool) -> Iterat
     reason = f"{counted(entry.size, 'byte')}, not {size}: a broker does not start"
     end = entries_end(snapshot.bytes_of(entry)[:size]) // UNIT_BYTES * UNIT_BYTES
     yield Edit("truncate", entry.path, reason, ("I-003",), length=size)
-    if (torn := min(entry.size, size) - end) > 0 and last_byte(entry, end) > end:
+    if (torn := min(entry.size, size) - end) > 0 and not is_zero_from(entry, end):
         yield Edit("write", entry.path, "an entry that is cut off", _LOG_CODES, end, torn)
     if not last and size - end >= BLANK_BYTES:
         blank = BLANK.build({"size": size - end, "prev_pos": 0, "magic": MAGIC_BLANK})

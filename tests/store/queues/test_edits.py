@@ -11,7 +11,8 @@ from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.store.broker.snapshot import Entry, QueueId
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Edit
-from mqstore.store.queues.edits import QueueFix, queue_edits
+from mqstore.store.queues import edits as module
+from mqstore.store.queues.edits import QueueFix, is_zero_from, last_byte, last_unit_byte, queue_edits
 from mqstore.store.queues.units import UNIT_DTYPE, Units
 
 from ...slices import rng
@@ -68,3 +69,27 @@ def test_units_come_to_their_places(missing: str, there: bool, tmp_path: Path) -
     begin = int(offsets[0]) * UNIT_BYTES  # before it a new file is pre-filled
     assert _applied(edits, path)[begin:] == expected.tobytes()[begin:]
     assert sum(1 + len(edit.pieces) for edit in edits) <= 1000
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_ends_of_sparse_files(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From either end, in windows of any size: what one look at all bytes tells."""
+    chance = rng(f"ends {number}")
+    size, begin = chance.randrange(60_000), chance.randrange(60_000)
+    path, data = tmp_path / "0", bytearray(size)
+    with path.open("wb") as file:
+        file.truncate(size)
+        for _ in range(chance.randrange(4) if size else 0):
+            at = chance.randrange(size)
+            data[at] = 1 + chance.randrange(255)
+            file.seek(at)
+            file.write(data[at : at + 1])
+    stop = chance.choice([None, chance.randrange(60_000)])
+    entry = Entry("0", str(path), size, directory=False, stop=stop)
+    window = chance.choice([1 << 20, 4096, 513])
+    monkeypatch.setattr(module, "_WINDOW_BYTES", window)
+    counting = bytes(data[: entry.counting])
+    end = len(counting.rstrip(b"\0"))
+    assert last_byte(entry, begin) == max(begin, end)
+    assert is_zero_from(entry, begin) == (not any(counting[begin:]))
+    assert last_unit_byte(entry, begin) == max(begin, end), "zeros that end the search are more than the file has"
