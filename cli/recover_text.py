@@ -124,7 +124,7 @@ def _cure(before: Judged, given: Given) -> str:
     if found.plan is None:
         return ""
     if found.not_by_files:
-        return "No file is to be mended: the broker's configuration does not suit this store."
+        return "No file is to be repaired: the broker's configuration does not suit this store."
     steps = next_steps(before, given)
     if not steps:
         return "Nothing to do."

@@ -56,7 +56,7 @@ class Parts(Options):
     all_: Annotated[bool, Option("--all", help="All of that, and what `recover` does to the log.")] = False
     finding: Annotated[
         list[str] | None,
-        Option("--finding", metavar="CODE", help="The part that mends it, e.g. I-064."),
+        Option("--finding", metavar="CODE", help="The part that repairs it, e.g. I-064."),
     ] = None
 
     def choice(self) -> Choice:

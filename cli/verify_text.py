@@ -145,7 +145,7 @@ def _what_now(path: Path | str, verdict: Verdict, given: Given, verbose: bool) -
 
 
 _SHOWN_BEFORE = " Without --apply you see the plan:"
-_ELSEWHERE = "nothing is mended in object storage: copy the store to a disk, and run verify there"
+_ELSEWHERE = "nothing is repaired in object storage: copy the store to a disk, and run verify there"
 _TIDY_SHOWN = 6
 """Commands that mend warnings before they are folded."""
 
@@ -158,7 +158,7 @@ def _nothing_urgent(verdict: Verdict, tidy: list[Command], verbose: bool) -> Ite
         yield "What now: nothing."
     else:
         plan = any("--apply" in each.words for each in tidy)
-        yield f"What now: nothing has to be done. This mends the warnings.{_SHOWN_BEFORE if plan else ''}"
+        yield f"What now: nothing has to be done. This repairs what the warnings are about.{_SHOWN_BEFORE if plan else ''}"
         shown = tidy if verbose or len(tidy) <= _TIDY_SHOWN + 1 else tidy[:_TIDY_SHOWN]
         yield from _commands(shown)
         if more := len(tidy) - len(shown):

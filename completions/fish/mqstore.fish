@@ -188,7 +188,7 @@ complete -c mqstore -n '__fish_seen_subcommand_from repair' -l timer -d 'Timer l
 complete -c mqstore -n '__fish_seen_subcommand_from repair' -l ext -d 'consumequeue_ext.'
 complete -c mqstore -n '__fish_seen_subcommand_from repair' -l compaction -d 'Compaction topics.'
 complete -c mqstore -n '__fish_seen_subcommand_from repair' -l all -d 'All of that, and what `recover` does to the log.'
-complete -c mqstore -n '__fish_seen_subcommand_from repair' -l finding -x -d 'The part that mends it, e.g. I-064.'
+complete -c mqstore -n '__fish_seen_subcommand_from repair' -l finding -x -d 'The part that repairs it, e.g. I-064.'
 complete -c mqstore -n '__fish_seen_subcommand_from repair' -l convert -x -a 'plain' -d 'plain: make a plain store of a DLedger store, in --to DIR.'
 complete -c mqstore -n '__fish_seen_subcommand_from repair' -l to -x -d 'With --convert: a new or an empty directory.'
 complete -c mqstore -n '__fish_seen_subcommand_from repair' -l broker-version -x -d 'The broker that will start: 4.3, 4.9, 5.1, 5.3, 5.4, 5.5, 5.5.1 (default: a guess).'

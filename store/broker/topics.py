@@ -137,7 +137,7 @@ class Topics:
             raise Refused(
                 "neither topics.json nor its .bak can be parsed",
                 path=path,
-                hint="mend it, or leave it alone with --no-topic-config",
+                hint="repair it, or leave it alone with --no-topic-config",
             )
         return cls(path, {}, None)
 

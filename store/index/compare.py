@@ -220,7 +220,7 @@ class IndexFix(NamedTuple):
 
 def index_edits(snapshot: Snapshot, fix: IndexFix) -> list[Edit]:
     """What a plan does about it."""
-    reason = "not sound, beyond the log end, or not complete"
+    reason = "damaged, beyond the log end, or not complete"
     edits = [Edit("move", entry.path, reason, ("I-101", "I-118")) for entry in fix.gone]
     begin = max(0, fix.indexed_to)
     reason = f"the messages from position {begin} on are indexed"

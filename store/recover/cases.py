@@ -165,7 +165,7 @@ CASES: tuple[Case, ...] = (
     _refusal(
         "dledger-index-length",
         "a file of the index of a DLedger log has a wrong length",
-        "makes the index anew from the log",
+        "rebuilds the index from the log",
         "I-053",
     ),
     _refusal("queue-foreign-name", "a queue file's name is not a number", _MOVED, "I-005"),
@@ -181,7 +181,7 @@ CASES: tuple[Case, ...] = (
     _refusal(
         "queue-database",
         "the RocksDB of queues cannot be opened: CURRENT, MANIFEST or a table is lost or damaged",
-        "makes it anew from the log",
+        "rebuilds it from the log",
         "I-084",
     ),
     _refusal(
@@ -199,7 +199,7 @@ CASES: tuple[Case, ...] = (
         "queue-database-row",
         "a row of the bounds in the RocksDB of queues cannot be read, is too short, or lies beyond the log"
         " (enableAcceleratedRecovery)",
-        "puts the row right, or makes the database anew",
+        "puts the row right, or rebuilds the database",
         "I-084",
     ),
     _refusal(
@@ -408,7 +408,7 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "index-incomplete",
-        "index files that are not sound, or leave out messages",
+        "index files that are damaged, or leave out messages",
         "keeps them after a clean exit; after a crash rebuilds some of them",
         "rebuilds them from the log",
         lambda facts: facts.plan is not None and facts.plan.index is not None,

@@ -93,7 +93,7 @@ class Wrong(NamedTuple):
     def reason(self) -> str:
         """In the words of a plan."""
         if self.unreadable:
-            return f"made anew from the log: {self.unreadable}"
+            return f"rebuilt from the log: {self.unreadable}"
         parts = []
         if self.units:
             parts.append(f"{counted(self.units, 'unit')} missing or others than the log's")
@@ -101,7 +101,7 @@ class Wrong(NamedTuple):
             parts.append(f"{counted(self.rows, 'row')} of ends")
         if self.behind:
             parts.append("the row of what was dispatched")
-        return f"made anew from the log: {', '.join(parts)}"
+        return f"rebuilt from the log: {', '.join(parts)}"
 
 
 class UnitsOfLog(LogObserver):

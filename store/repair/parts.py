@@ -120,8 +120,8 @@ def part_of_code(code: str) -> Part:
     if told.group not in _GROUPS or told.code in _BY_HAND:
         of_log = told.group == "commit_log"
         of_log |= told.repair == RECOVER
-        hint = "`mqstore recover` mends the log" if of_log else f"mqstore explain {told.code}"
-        raise InvalidInput(f"no repair mends {told.code}", hint=hint)
+        hint = "`mqstore recover` repairs the log" if of_log else f"mqstore explain {told.code}"
+        raise InvalidInput(f"no repair is for {told.code}", hint=hint)
     return _GROUPS[told.group]
 
 

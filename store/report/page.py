@@ -119,7 +119,7 @@ def _what_now(seen: Seen) -> str:
     if seen.tidy:
         if verdict.unread:
             return "Check the rest."
-        return "Nothing has to be done; this mends the warnings." if seen.commands else "Nothing."
+        return "Nothing has to be done; this repairs what the warnings are about." if seen.commands else "Nothing."
     if verdict.serious:
         return "Do not start a broker on it yet. Without --apply you see the plan."
     return "A start recovers it; so does this." if seen.commands else "A start recovers it."

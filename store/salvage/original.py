@@ -187,7 +187,7 @@ def placed(gaps: Sequence[Gap], missing: list[Missing], forms: Forms) -> LostUni
 
 _CHUNK_BYTES = 4 << 20
 _INDEX_OPTION = "messageIndexEnable"
-_MORE = "there is more to mend; see mqstore recover"
+_MORE = "there is more to repair; see mqstore recover"
 
 
 class Restored(NamedTuple):
