@@ -61,18 +61,18 @@ class Parts(Options):
 
     def choice(self) -> Choice:
         """What is asked for. Raises InvalidInput, BadParameter."""
-        from ..store.repair.parts import CHOICES, Choice, Part, chosen, part_of_code
+        from ..store.repair.parts import CHOICES, Choice, RepairPart, chosen, part_of_code
         from ..store.search.selection import queue_of
 
         queues, codes = self.queue or [], self.finding or []
-        parts: set[Part] = {part for part in CHOICES if getattr(self, part.value) is True}
-        parts |= {Part.QUEUE} if self.queues else set()
+        parts: set[RepairPart] = {part for part in CHOICES if getattr(self, part.value) is True}
+        parts |= {RepairPart.QUEUE} if self.queues else set()
         if self.all_:
             if queues or codes or parts or self.as_:
                 raise bad_parameter("--all takes every part: no other can be named beside it")
             return Choice()
         parts |= {part_of_code(code) for code in codes}
-        if self.as_ is not None and (parts != {Part.QUEUE} or queues or codes):
+        if self.as_ is not None and (parts != {RepairPart.QUEUE} or queues or codes):
             raise bad_parameter("--as goes with --queues, and with no other part")
         return chosen(parts, tuple(queue_of(text) for text in queues))
 

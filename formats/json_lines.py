@@ -35,7 +35,7 @@ class Kind(IntEnum):
     OBJECT = 7
 
 
-class Part(NamedTuple):
+class LineBytes(NamedTuple):
     """Rows `first` … `end` - 1: so many bytes, and where the line of each ends; -1: it is not there.
 
     Such a row has a text that is no UTF-8, a character that is not to be written as it is, or items that
@@ -128,7 +128,7 @@ class JsonLines:
         self._size += len(self._constants[-1])
         return self._size - len(self._constants[-1])
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[LineBytes]:
         """All rows in order, in parts of bounded size."""
         behind = np.cumsum(self._most)
         first = 0
@@ -147,7 +147,7 @@ class JsonLines:
         first, *others = self._buffers.values()
         return first if all(other is first for other in others) else None
 
-    def _native(self, some: slice, room: int, buffer: Bytes) -> Part:
+    def _native(self, some: slice, room: int, buffer: Bytes) -> LineBytes:
         columns = np.array([column[some] for column in self._columns], np.int64)
         ends, out = np.empty(some.stop - some.start, np.int64), np.empty(room, np.uint8)
         constants = np.frombuffer(b"".join(self._constants), np.uint8)
@@ -156,9 +156,9 @@ class JsonLines:
         written = kernel.run(kernel.Operation.LINES, arrays, (0,))
         if not written:  # more escapes than anybody thinks of
             written, ends[0] = 1, -1
-        return Part(some.start, out, ends[:written])
+        return LineBytes(some.start, out, ends[:written])
 
-    def _plain(self, some: slice) -> Part:
+    def _plain(self, some: slice) -> LineBytes:
         constants = b"".join(self._constants)
         pieces = [self._piece(piece, some, constants) for piece in self._pieces]
         odd = re.compile(f"[{_DELETE}{_pattern(tuple(self._avoided))}]").search
@@ -169,7 +169,7 @@ class JsonLines:
         sizes = np.array([-1 if line is None else len(line) for line in lines], np.int64)
         ends = np.where(sizes < 0, -1, np.cumsum(np.maximum(sizes, 0)))
         data = b"".join(line for line in lines if line is not None)
-        return Part(some.start, np.frombuffer(data, np.uint8), ends)
+        return LineBytes(some.start, np.frombuffer(data, np.uint8), ends)
 
     def _piece(self, piece: tuple[int, int, int, int], some: slice, constants: bytes) -> Iterable[str | None]:
         """What a piece is in each of some rows; None: the row is odd."""

@@ -23,7 +23,7 @@ from ..store.index.read import Geometry, Header
 from ..store.index.write import IndexWriter, file_name
 from .log_part import AnyPart
 from .plan import Plan
-from .queue_files import Place
+from .queue_files import AttemptFolder
 
 _AT_ONCE = 1 << 20
 Slice = tuple[int, int, int]
@@ -63,7 +63,7 @@ def slices_of(counts: Sequence[int], items_per_file: int) -> Iterator[list[Slice
         ]
 
 
-def make_index_file(place: Place, file: int, slices: Sequence[Slice], parts: Sequence[AnyPart]) -> IndexPart:
+def make_index_file(place: AttemptFolder, file: int, slices: Sequence[Slice], parts: Sequence[AnyPart]) -> IndexPart:
     """Index file number `file` of a store from its items, as `slices_of` has them.
 
     Raises NoSpace, Unreadable.

@@ -23,7 +23,7 @@ from ..store.plan.plan import checkpoint_edit, new_checkpoint
 from ..store.timer.start import is_timer_file, new_wheel
 from .index_files import IndexPart, index_times, named
 from .plan import Plan, StorePlan
-from .queue_files import Place, QueueFile, close_gaps
+from .queue_files import AttemptFolder, QueueFile, close_gaps
 
 
 @dataclass
@@ -79,9 +79,9 @@ def complete(stage: Stage, plan: Plan, made: Made) -> None:
 def _queues(stage: Stage, plan: Plan, made: Made) -> list[dict[str, Any]]:
     """Complete the files of queues and collect them: what the manifest says of each queue."""
 
-    def place(file: QueueFile) -> Place:
+    def place(file: QueueFile) -> AttemptFolder:
         folder = stage.attempt(file.attempt)
-        return Place(plan.stores[file.store], file.store, folder, file.attempt, stage.files)
+        return AttemptFolder(plan.stores[file.store], file.store, folder, file.attempt, stage.files)
 
     files, others = close_gaps(made.queues, place), sorted(made.others)
     written = [*((file.attempt, file.path) for file in files if file.path), *others]

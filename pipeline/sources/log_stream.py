@@ -34,7 +34,7 @@ from ...store.log.commit_log import SPLIT_BYTES_MAX, splits
 from ...store.search.follow import LiveEnd
 from ...store.search.log_search import DamageWarning, time_bounds
 from ...store.search.store import Store
-from .parts import Part, PassedOver
+from .parts import PassedOver, StorePartition
 
 EARLIEST, LATEST = "earliest", "latest"
 OPTIONS = ("starting_offset", "max_bytes_per_trigger", "fail_on_data_loss")
@@ -138,12 +138,12 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._lost(root, begin, min(first, stop))
                 begin = first
             parts = splits(begin, int(stop), size)
-            found += [Part(LogPart(root, part)) for part in parts]
+            found += [StorePartition(LogPart(root, part)) for part in parts]
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one part. Raises Missing where its file expires meanwhile."""
-        assert isinstance(partition, Part)
+        assert isinstance(partition, StorePartition)
         part, passed_over = partition.part, PassedOver()
         yield from rows_of(self._ask, part, passed_over.add)
         assert part.split is not None

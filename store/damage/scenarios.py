@@ -43,7 +43,7 @@ from ..tiered.segments import kind_of_place, open_segments, read_index
 from ..timer.read import TimerUnits, timer_log
 from .scenario import (
     REGISTER,
-    Place,
+    RecordPlace,
     Scenario,
     Scene,
     create,
@@ -123,7 +123,7 @@ _STALE_RECORDS = 5
 _LARGEST_COPY = 1 << 24
 
 
-def _field(scene: Scene, place: Place, name: str) -> tuple[int, int]:
+def _field(scene: Scene, place: RecordPlace, name: str) -> tuple[int, int]:
     """Byte of the file where a field of a record begins, and its length."""
     for span in spans(MESSAGE, scene.bytes_of(place)):
         if span.path == name:
@@ -131,7 +131,7 @@ def _field(scene: Scene, place: Place, name: str) -> tuple[int, int]:
     raise NotFound(f"the record has no {name}", path=place.file.path, offset=place.offset)
 
 
-def _spot(scene: Scene, place: Place, skipped: int = 0) -> Spot:
+def _spot(scene: Scene, place: RecordPlace, skipped: int = 0) -> Spot:
     """A record without so many bytes at its front, to be spoiled."""
     data = scene.bytes_of(place)[skipped:]
     return Spot(place.file.path, place.file.size, place.offset + skipped, data)

@@ -51,14 +51,14 @@ _POSITIONS_SHOWN = 8
 Record = dict[str, Any]
 
 
-class Part(NamedTuple):
+class StorePart(NamedTuple):
     """A part of a store, and what is in it."""
 
     part: str
     text: str
 
 
-def parts_of(layout: Layout) -> Iterator[Part]:
+def parts_of(layout: Layout) -> Iterator[StorePart]:
     """The parts that there are. Raises Unreadable."""
     yield from _batch_queues(layout)
     yield from _files(layout, "broker-identity")
@@ -75,7 +75,7 @@ def _by_topic(queues: Iterator[QueueDirectory]) -> dict[str, list[QueueDirectory
     return found
 
 
-def _batch_queues(layout: Layout) -> Iterator[Part]:
+def _batch_queues(layout: Layout) -> Iterator[StorePart]:
     for topic, queues in _by_topic(queue_directories(layout.batch_consume_queue)).items():
         batches = count = 0
         for one in queues:
@@ -86,10 +86,10 @@ def _batch_queues(layout: Layout) -> Iterator[Part]:
                 count += ends.max_offset - ends.min_offset
         held = f"{counted(batches, 'batch', 'batches')} of {counted(count, 'message')}"
         text = f"{topic}: {counted(len(queues), 'queue')}, {held}"
-        yield Part(layout.batch_consume_queue.name, text)
+        yield StorePart(layout.batch_consume_queue.name, text)
 
 
-def _compaction(layout: Layout) -> Iterator[Part]:
+def _compaction(layout: Layout) -> Iterator[StorePart]:
     """What compaction has left of each topic; positions of topics that it has not seen."""
     name = layout.compaction_queues.parent.name
     topics = _by_topic(queue_directories(layout.compaction_queues))
@@ -104,20 +104,20 @@ def _compaction(layout: Layout) -> Iterator[Part]:
                 left, damaged = left + found.units, damaged + found.damaged_bytes
             text += f", {counted(left, 'message')} left"
             text += f", {counted(damaged, 'damaged byte')}" if damaged else ""
-        yield Part(name, text)
+        yield StorePart(name, text)
     yield from _files(layout, "position-checkpoint", quiet=not topics)
 
 
-def _ext(layout: Layout) -> Iterator[Part]:
+def _ext(layout: Layout) -> Iterator[StorePart]:
     topics = _by_topic(queue_directories(layout.consume_queue_ext))
     if topics:
         queues = [queue for found in topics.values() for queue in found]
         count = counted(len(queues), "queue")
         text = f"tag codes and SQL bit maps of {count}: {', '.join(sorted(topics))}"
-        yield Part(layout.consume_queue_ext.name, text)
+        yield StorePart(layout.consume_queue_ext.name, text)
 
 
-def _dledger(layout: Layout) -> Iterator[Part]:
+def _dledger(layout: Layout) -> Iterator[StorePart]:
     """How far the member has come, by its own files."""
     if layout.dledger is None:
         return
@@ -129,10 +129,10 @@ def _dledger(layout: Layout) -> Iterator[Part]:
         except Missing:
             continue
     text = ", ".join(f"{key} {value}" for key, value in told.items())
-    yield Part(member.name, text or "neither checkpoint nor currterm")
+    yield StorePart(member.name, text or "neither checkpoint nor currterm")
 
 
-def _files(layout: Layout, kind: str, *, quiet: bool = False) -> Iterator[Part]:
+def _files(layout: Layout, kind: str, *, quiet: bool = False) -> Iterator[StorePart]:
     """A text file outside of `config/`. quiet: only if something is wrong with it."""
     (name,) = (file for file, of in FILES.items() if of == kind)
     try:
@@ -141,9 +141,9 @@ def _files(layout: Layout, kind: str, *, quiet: bool = False) -> Iterator[Part]:
         return
     summary = summary_of(found)
     if summary.state != WHOLE:
-        yield Part(name, summary.text)
+        yield StorePart(name, summary.text)
     elif not quiet:
-        yield Part(name, _TEXTS[kind](list(found.records())))
+        yield StorePart(name, _TEXTS[kind](list(found.records())))
 
 
 def _identity(records: list[Record]) -> str:
@@ -249,7 +249,7 @@ class Description:
     foreign: list[Foreign]
     config: list[ConfigSummary] = field(default_factory=list)
     config_form: InForce = field(default_factory=lambda: in_force(Path()))
-    parts: list[Part] = field(default_factory=list)
+    parts: list[StorePart] = field(default_factory=list)
     options: list[Option[Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 

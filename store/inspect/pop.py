@@ -48,7 +48,7 @@ class CheckPoint:
     revived: tuple[str, int, int] | None = None
 
 
-class Place(NamedTuple):
+class PoppedMessage(NamedTuple):
     """A message that consumers may have been given: its place in a queue, and in the log."""
 
     topic: str
@@ -82,7 +82,7 @@ class PopRecords:
     wrong: int = 0
 
 
-def pop_records(store: Store, note: Note, about: Place | None = None) -> PopRecords:
+def pop_records(store: Store, note: Note, about: PoppedMessage | None = None) -> PopRecords:
     """Read all of them, or those about one message. Memory: what is kept of the topics.
 
     Raises Unreadable.
@@ -124,7 +124,7 @@ def _begins(strings: Ragged, prefix: str) -> Flags:
     return equal(Ragged(strings.buffer, strings.start, np.minimum(strings.length, len(head))), head)
 
 
-def _add(found: PopRecords, batch: Batch, row: int, tag: str, revived: bool, about: Place | None) -> None:
+def _add(found: PopRecords, batch: Batch, row: int, tag: str, revived: bool, about: PoppedMessage | None) -> None:
     """A check point or an acknowledgement; of several records of one the newest counts."""
     columns, position = batch.columns, int(batch.position[row])
     place = None
@@ -280,7 +280,7 @@ def pop(store: Store, now_ms: int, note: Note) -> Pop:
     return found
 
 
-def given_out(store: Store, about: Place, now_ms: int, note: Note) -> list[Popped]:
+def given_out(store: Store, about: PoppedMessage, now_ms: int, note: Note) -> list[Popped]:
     """Each time that a consumer was given one message, as it stands at `now_ms`; the newest last.
 
     Raises Unreadable.

@@ -50,7 +50,7 @@ _IDENTITY = (
 """Fields that tell one record from another; none of them is 0 in most."""
 
 
-class Part(NamedTuple):
+class ReplicaPart(NamedTuple):
     """What came from the replica: `records` whole records in `size` bytes from `position` on."""
 
     position: int
@@ -75,7 +75,7 @@ class Brought:
     """
 
     replica: str
-    parts: list[Part] = field(default_factory=list)
+    parts: list[ReplicaPart] = field(default_factory=list)
     lacks: list[Lack] = field(default_factory=list)
     pieces: list[Piece] = field(default_factory=list)
     goes_on: bool = False
@@ -212,7 +212,7 @@ def _take(found: Brought, log: CommitLog, hole: Hole, replica: Replica, runs: Se
             found.lacks.append(Lack(at, run.begin - at, "the replica has no good record there"))
         at = run.end
     for run in runs:
-        found.parts.append(Part(run.begin, run.end - run.begin, run.records))
+        found.parts.append(ReplicaPart(run.begin, run.end - run.begin, run.records))
         found.pieces += pieces_of(log, replica, run)
 
 
@@ -344,7 +344,7 @@ def with_replica(
     return brought, queue
 
 
-def _drop(brought: Brought, broken: set[Part]) -> None:
+def _drop(brought: Brought, broken: set[ReplicaPart]) -> None:
     """Leave parts out."""
     reason = "its queue offsets do not fit between those of this log"
     for part in broken:
@@ -378,8 +378,8 @@ class QueueChain:
     broken: parts where they do not.
     """
 
-    parts: list[Part]
-    broken: set[Part] = field(default_factory=set)
+    parts: list[ReplicaPart]
+    broken: set[ReplicaPart] = field(default_factory=set)
     #: Highest queue offset of each queue so far, and the position of that message.
     _last: dict[QueueId, tuple[int, int]] = field(default_factory=dict)
 
@@ -399,7 +399,7 @@ class QueueChain:
             if sides[0] != sides[1]:
                 self.broken |= {part for part in sides if part is not None}
 
-    def _part_of(self, position: int) -> Part | None:
+    def _part_of(self, position: int) -> ReplicaPart | None:
         at = int(np.searchsorted([part.position for part in self.parts], position, side="right"))
         part = self.parts[at - 1] if at else None
         return part if part and position < part.position + part.size else None

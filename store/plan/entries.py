@@ -38,7 +38,7 @@ from .gaps import Forms, Gap, TornRecord
 from .log import LogPlan, tail_edits, written
 from .lost_messages import LostUnits, lost_units
 from .torn_records import cut_properties, further_queues
-from .unreferenced import Place
+from .unreferenced import LostMessagePlace
 
 _HEAD = dtype_of(HEAD)
 _LEAST = HEADER_BYTES + SMALLEST_FILLER
@@ -229,7 +229,7 @@ def keep_entries(
     queue: MappedFileQueue,
     forms: Forms,
     finder: EntryFinder,
-    unreferenced: Iterator[Place],
+    unreferenced: Iterator[LostMessagePlace],
 ) -> KeptLog:
     """The log with all its good records, every entry following the one before. Raises Refused."""
     size, entries = snapshot.log_file_bytes, {int(entry.name): entry for entry in snapshot.log}
@@ -294,7 +294,9 @@ def _good_records(queue: MappedFileQueue, tiles: Sequence[Tile]) -> set[int]:
     return found
 
 
-def _fills(gaps: Sequence[Gap], named: LostUnits, unreferenced: Iterator[Place], forms: Forms) -> Iterator[Fill]:
+def _fills(
+    gaps: Sequence[Gap], named: LostUnits, unreferenced: Iterator[LostMessagePlace], forms: Forms
+) -> Iterator[Fill]:
     """One record for each entry: for the message that a unit names, for one that is missing, or none's."""
     queues = named.queues
     waiting = sorted(unreferenced, key=lambda place: (place.low, place.queue_offset))
@@ -311,7 +313,7 @@ def _fills(gaps: Sequence[Gap], named: LostUnits, unreferenced: Iterator[Place],
         yield Fill(gap, units, [] if len(units) else [(gap.begin, room)], None)
 
 
-def _of_missing(gap: Gap, waiting: list[Place], queues: list[QueueId], named: LostUnits) -> LostUnits:
+def _of_missing(gap: Gap, waiting: list[LostMessagePlace], queues: list[QueueId], named: LostUnits) -> LostUnits:
     """The first message without a place that lay here."""
     for number, place in enumerate(waiting):
         if place.low <= gap.begin and gap.end <= place.high:

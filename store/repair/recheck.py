@@ -33,10 +33,10 @@ from ..verify.run import verify
 from ..verify.start import GROUP
 from ..verify.verdict import Verdict
 from .database import is_built
-from .parts import Choice, Part, covers, part_of
+from .parts import Choice, RepairPart, covers, part_of
 from .repair import Repair, analyze
 
-_MADE = {Part.QUEUE, Part.INDEX, Part.CHECKPOINT}
+_MADE = {RepairPart.QUEUE, RepairPart.INDEX, RepairPart.CHECKPOINT}
 """What is made of a log, besides files of config/ that were not there."""
 
 
@@ -57,7 +57,7 @@ def is_compared(found: Repair) -> bool:
     if not made_of_log or found.interrupted:
         return False
     changed = ((part_of(found.layout, Path(edit.path)), edit.kind) for edit in plan.edits)
-    return {part for part, kind in changed if part is not Part.CONFIG or kind != "create"} <= _MADE
+    return {part for part, kind in changed if part is not RepairPart.CONFIG or kind != "create"} <= _MADE
 
 
 def _only_builds_database(plan: Plan) -> bool:

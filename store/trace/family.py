@@ -72,7 +72,7 @@ def role_of(message: Message) -> Role:
     return Role.DEAD_LETTER if topic.startswith(DEAD_LETTER_PREFIX) else Role.OWN
 
 
-class Place(NamedTuple):
+class QueuePlace(NamedTuple):
     """A place in a queue; what is not known is None."""
 
     topic: str
@@ -114,22 +114,22 @@ class Family:
         return next(iter(self.own), None)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> QueuePlace:
         """Where the message is, or where it is to go."""
         chosen = self.chosen
         if chosen is not None:
-            return Place(chosen.topic, chosen.queue_id, chosen.queue_offset)
+            return QueuePlace(chosen.topic, chosen.queue_id, chosen.queue_offset)
         for role in (Role.HALF, Role.DELAYED, Role.TIMED, Role.GIVEN_UP):
             for message in self.by_role[role]:
                 topic = message.properties.get(names.REAL_TOPIC, "")
                 if topic and not topic.startswith(names.RETRY_PREFIX):
-                    return Place(topic, number_of(message, names.REAL_QID))
+                    return QueuePlace(topic, number_of(message, names.REAL_QID))
         for message in self.records:
             for name in (names.RETRY_TOPIC, names.DLQ_ORIGIN_TOPIC):
                 if topic := message.properties.get(name, ""):
-                    return Place(topic)
+                    return QueuePlace(topic)
         first = self.records[0]
-        return Place(first.topic, first.queue_id, first.queue_offset)
+        return QueuePlace(first.topic, first.queue_id, first.queue_offset)
 
     @property
     def origin(self) -> int | None:
@@ -243,7 +243,7 @@ class Named(NamedTuple):
     consumequeue_ext. why: it cannot be read.
     """
 
-    place: Place
+    place: QueuePlace
     state: Naming
     path: str = ""
     min_offset: int = 0
@@ -268,9 +268,9 @@ class Named(NamedTuple):
         return Evidence(said[self.state], self.path)
 
 
-def places_of(message: Message) -> list[Place]:
+def places_of(message: Message) -> list[QueuePlace]:
     """The places in queues that a broker dispatches a record to, its own one first (spec 2.9)."""
-    found = [Place(message.topic, message.queue_id, message.queue_offset)]
+    found = [QueuePlace(message.topic, message.queue_id, message.queue_offset)]
     further = message.properties.get(names.INNER_MULTI_DISPATCH, "")
     offsets = message.properties.get(names.INNER_MULTI_QUEUE_OFFSET, "")
     if not further:
@@ -278,11 +278,11 @@ def places_of(message: Message) -> list[Place]:
     for topic, offset in zip(further.split(","), offsets.split(","), strict=False):
         if topic and offset.isascii() and offset.isdecimal() and len(offset) < 20:
             queue_id = 0 if topic.startswith(LMQ_PREFIX) else message.queue_id
-            found.append(Place(topic, queue_id, int(offset)))
+            found.append(QueuePlace(topic, queue_id, int(offset)))
     return found
 
 
-def named(store: Store, message: Message, place: Place) -> Named:
+def named(store: Store, message: Message, place: QueuePlace) -> Named:
     """The unit for a message at a place of a queue. Raises Unreadable."""
     topic, queue_id, offset = place
     if queue_id is None or offset is None:
@@ -323,7 +323,7 @@ def _unit(store: Store, queue: ConsumeQueue, message: Message, found: Named, end
     return found._replace(tags_code=unit.tags_code, ext=ext)
 
 
-def _in_batch_queue(store: Store, message: Message, place: Place) -> Named:
+def _in_batch_queue(store: Store, message: Message, place: QueuePlace) -> Named:
     topic, queue_id, offset = place
     assert queue_id is not None and offset is not None
     path = f"{store.layout.batch_consume_queue.name}/{topic}/{queue_id}"
@@ -343,7 +343,7 @@ def _in_batch_queue(store: Store, message: Message, place: Place) -> Named:
         return found._replace(tags_code=unit.tags_code)
 
 
-def naming(store: Store, position: int, topic: str | None = None) -> Iterator[tuple[Place, str]]:
+def naming(store: Store, position: int, topic: str | None = None) -> Iterator[tuple[QueuePlace, str]]:
     """The units that name a place of the log, each with the path of its queue. Raises Unreadable.
 
     topic: of whose queues only. A few units of each queue are read.
@@ -358,4 +358,4 @@ def naming(store: Store, position: int, topic: str | None = None) -> Iterator[tu
             unit = queue.unit(at) if at < ends.max_offset else None
             if unit is not None and unit.valid and unit.physical_offset == position:
                 path = f"{store.layout.consume_queue.name}/{directory.topic}/{directory.queue_id}"
-                yield Place(directory.topic, directory.queue_id, at), path
+                yield QueuePlace(directory.topic, directory.queue_id, at), path

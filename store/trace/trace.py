@@ -23,7 +23,7 @@ from ..log.message import Message
 from ..queues.rocksdb import is_rocksdb, readable
 from ..search.store import Note, Store
 from .answer import Event, Evidence, Fate, GroupVerdict, Judgement, Kind, NextStart, Trace, Verdict
-from .family import Family, Named, Naming, Place, named, naming, places_of
+from .family import Family, Named, Naming, QueuePlace, named, naming, places_of
 from .groups import FILTERS, TOPICS, Groups, Subscription, read_groups
 from .locate import Asked, By, Gone, judgement_of, locate
 from .story import story, tiered_copies
@@ -171,10 +171,9 @@ class _About:
         kept = is_rocksdb(store.layout.root / KV_STORE)
         if not kept and not any(t.startswith(_OF_POP) for t in store.topics):
             return []
-        from ..inspect.pop import Place as PopPlace
-        from ..inspect.pop import given_out
+        from ..inspect.pop import PoppedMessage, given_out
 
-        place = PopPlace(message.topic, message.queue_id, message.queue_offset, message.position)
+        place = PoppedMessage(message.topic, message.queue_id, message.queue_offset, message.position)
         return given_out(store, place, self._question.now_ms, self._note)
 
     def _judge(self, found: Trace, known: Known, units: list[Named]) -> None:
@@ -197,7 +196,7 @@ class _About:
             next_ = command_for(judgement, mine.place, self._store.layout, given, group)
             found.groups.append(GroupVerdict(group, judgement, *mine.place, next_))
 
-    def _at(self, known: Known, group: str, lmq: dict[Place, Named]) -> Known:
+    def _at(self, known: Known, group: str, lmq: dict[QueuePlace, Named]) -> Known:
         """The scene of the queue that the group reads: a light queue, if only that."""
         from dataclasses import replace
 
@@ -214,7 +213,7 @@ class _About:
         found.next_start = self._fate(found, message.position, known.place, known.unit)
         found.next_commands = commands_of(found, self._store.layout, self._question.given)
 
-    def _fate(self, found: Trace, position: int, place: Place, unit: Named | None) -> NextStart:
+    def _fate(self, found: Trace, position: int, place: QueuePlace, unit: Named | None) -> NextStart:
         start = self._start(found)
         if isinstance(start, NextStart):
             return start
@@ -225,10 +224,10 @@ class _About:
         """The answer about a place without a record; None where it never was a place."""
         store, question = self._store, self._question
         address = gone.address
-        place = Place(address.topic or "" if address is not None else "")
+        place = QueuePlace(address.topic or "" if address is not None else "")
         events = []
         if address is not None and address.queue_offset is not None:
-            place = Place(address.topic or "", address.queue_id, address.queue_offset)
+            place = QueuePlace(address.topic or "", address.queue_id, address.queue_offset)
         elif gone.position is not None:
             for place, path in naming(store, gone.position, question.asked.topic):
                 text = f"unit {place.queue_offset} of {place.topic}/{place.queue_id} names the place"
@@ -282,7 +281,7 @@ def next_start(store: Store, now_ms: int) -> Outcome | NextStart:
     return outcome
 
 
-def fate_of(outcome: Outcome, position: int, place: Place, unit: Named | None) -> NextStart:
+def fate_of(outcome: Outcome, position: int, place: QueuePlace, unit: Named | None) -> NextStart:
     """What the start that was played does to the record at a position."""
     version = outcome.profile.version
     if position < outcome.log_start:
@@ -315,7 +314,7 @@ _VIEWS = {
 _HARMFUL = (Fate.CUT_OFF, Fate.NO_START)
 
 
-def command_for(judgement: Judgement, place: Place, layout: Layout, given: Given, group: str = "") -> str:
+def command_for(judgement: Judgement, place: QueuePlace, layout: Layout, given: Given, group: str = "") -> str:
     """What to run next about one verdict, "" where there is nothing to look at or to mend."""
     verdict, root = judgement.verdict, layout.root
     if verdict in _VIEWS:
@@ -345,7 +344,7 @@ def commands_of(found: Trace, layout: Layout, given: Given) -> list[str]:
     if found.next_start is not None and found.next_start.fate in _HARMFUL:
         commands.append(str(command("recover", layout.root, given=given)))
     if found.for_all is not None:
-        place = Place(found.topic, found.queue_id, found.queue_offset)
+        place = QueuePlace(found.topic, found.queue_id, found.queue_offset)
         commands.append(command_for(found.for_all, place, layout, given))
     commands += [group.next_command for group in found.groups]
     return list(dict.fromkeys(command for command in commands if command))

@@ -19,7 +19,7 @@ from ..broker.system_topics import LMQ_PREFIX, is_system_topic
 from ..counted import counted
 from ..log.message import Mark, Message
 from .answer import Evidence, Judgement, Verdict
-from .family import Family, Named, Naming, Place
+from .family import Family, Named, Naming, QueuePlace
 from .groups import GROUPS, OFFSETS, TOPICS, Groups, Subscription, filtered
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Known:
     """
 
     family: Family | None
-    place: Place
+    place: QueuePlace
     groups: Groups
     unit: Named | None = None
     waiting: Judgement | None = None

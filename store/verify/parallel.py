@@ -25,7 +25,7 @@ from ..search.store import Store
 from . import log_pass
 from .context import CACHES, LogFacts, Mergeable, VerifyContext
 from .log_chain import chain_of
-from .log_pass import LOG_GROUPS, LogPass, Part, is_ended, read, scan, wants_crc
+from .log_pass import LOG_GROUPS, LogPass, ReadRange, is_ended, read, scan, wants_crc
 from .queue_state import queues_of
 
 GROUPS_BESIDE = frozenset({"commit_log"})
@@ -177,7 +177,7 @@ class Beside:
         self,
         context: VerifyContext,
         groups: frozenset[str],
-        parts: list[Part],
+        parts: list[ReadRange],
         jobs: int,
         looked_at: Sequence[PartResult] = (),
     ) -> None:
@@ -266,7 +266,9 @@ class Beside:
         self._context.log.merge(left.log)
 
 
-def look(context: VerifyContext, groups: frozenset[str], parts: list[Part], number: int, jobs: int) -> list[PartResult]:
+def look(
+    context: VerifyContext, groups: frozenset[str], parts: list[ReadRange], number: int, jobs: int
+) -> list[PartResult]:
     """What one of `jobs` runs, counted from 0, leaves of its part for another one behind them all.
 
     Nothing where there is no such part. Raises Unreadable.
@@ -283,7 +285,7 @@ def has_parts(store: Store) -> bool:
     return not (layout.dledger or layout.rocksdb_queues or compressed)
 
 
-def _works(context: VerifyContext, groups: frozenset[str], part: Part, begins: list[int]) -> list[_Work]:
+def _works(context: VerifyContext, groups: frozenset[str], part: ReadRange, begins: list[int]) -> list[_Work]:
     stops = [*begins[1:], part.stop]
     return [
         _Work(context, groups, begin, stop, number == len(begins))
@@ -294,7 +296,7 @@ def _works(context: VerifyContext, groups: frozenset[str], part: Part, begins: l
 def _begins(
     context: VerifyContext,
     groups: frozenset[str],
-    parts: list[Part],
+    parts: list[ReadRange],
     jobs: int,
     own_bytes: int | None = None,
 ) -> list[int]:

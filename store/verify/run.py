@@ -41,7 +41,7 @@ from ..search.selection import Selection, is_pattern
 from ..search.store import Store
 from ..session.journal import barriers, unfinished
 from .context import NOT_CHECKED, Scope, VerifyContext, ended, going_on, never, of_unread
-from .log_pass import LogPass, Part, items_of, parts_of, read, wants_crc
+from .log_pass import LogPass, ReadRange, items_of, parts_of, read, wants_crc
 from .register import CHECKS, Once, checks_of, last
 from .start import cut_off, forgotten, proved_of, start_beside
 from .verdict import Verdict, status_of
@@ -225,7 +225,7 @@ def _run(
 def _read_parts(
     context: VerifyContext,
     groups: frozenset[str],
-    parts: list[Part],
+    parts: list[ReadRange],
     progress: Callable[[int], None] | None,
 ) -> None:
     """The pass over the log in one process."""

@@ -18,7 +18,7 @@ from mqstore.store.queues.rocksdb import RocksDb
 from mqstore.store.queues.rocksdb_write import database_files, rewritten
 from mqstore.store.repair import database
 from mqstore.store.repair.database import Kind, as_kind, refuse_kind
-from mqstore.store.repair.parts import Part, chosen
+from mqstore.store.repair.parts import RepairPart, chosen
 from mqstore.store.repair.repair import Repair, analyze, replan
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import Applied, apply
@@ -36,7 +36,7 @@ from ..put.faults import CountingFiles, Killed, KilledFiles
 from ..session.test_undo import everything
 
 NOW_MS = 1_795_300_000_000
-QUEUES = chosen([Part.QUEUE], ())
+QUEUES = chosen([RepairPart.QUEUE], ())
 ROCKS, HYBRID, SAME = "5.3.3-rocksdb", "5.5.1-combine-lmq", "5.5.1-combine-same"
 MIGRATED, FILES = "5.5.1-combine-migrated", "5.5.1-clean"
 

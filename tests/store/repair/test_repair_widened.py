@@ -20,7 +20,7 @@ from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import Recovery, analyze
 from mqstore.store.recover.recovery import replan as replan_recovery
-from mqstore.store.repair.parts import Part, chosen
+from mqstore.store.repair.parts import RepairPart, chosen
 from mqstore.store.repair.recheck import find_unrepairable, unrepairable_texts
 from mqstore.store.repair.repair import Request, replan, replan_with_parts, widened
 from mqstore.store.search.selection import queue_of
@@ -275,7 +275,7 @@ def _added_to_the_plan(root: Path, config: BrokerConfig, version: str) -> None:
     """The log is not read again, and the edits are those of a plan of all parts."""
     found = looked_at(root, config, version)
     assert found.plan is not None and found.options.parts and not found.options.exact
-    every = found.options._replace(exact=True, parts=tuple(Part))
+    every = found.options._replace(exact=True, parts=tuple(RepairPart))
     whole = replan_with_parts(Layout.open(root, config), found.main_version, every)
     assert found.plan.edits and found.plan.edits == whole.edits
     recovered(root, config, version)

@@ -12,7 +12,7 @@ from mqstore.formats.timer_log import UNIT, UNIT_BYTES
 from mqstore.formats.timer_wheel import SLOT, SLOT_BYTES
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import TimerCheck, read_timer_check
-from mqstore.store.repair.parts import Part, chosen
+from mqstore.store.repair.parts import RepairPart, chosen
 from mqstore.store.search.store import Store
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.timer_log import timer_files
@@ -22,7 +22,7 @@ from ... import stores
 from ...slices import rng
 from .test_repair import examined, repaired
 
-TIMER = chosen([Part.TIMER], ())
+TIMER = chosen([RepairPart.TIMER], ())
 CONFIG = BrokerConfig({})
 NAMES = ("5.3.3-timer-roll", "5.5.0-timer-clean")
 

@@ -22,7 +22,7 @@ from mqstore.store.findings.findings import Finding
 from mqstore.store.put.new_message import NewMessage, WriterOptions
 from mqstore.store.put.writer import StoreWriter
 from mqstore.store.recover.recovery import analyze
-from mqstore.store.repair.parts import Part, chosen
+from mqstore.store.repair.parts import RepairPart, chosen
 from mqstore.store.search.store import Store
 from mqstore.store.settings.options import options_of
 from mqstore.store.verify.context import Scope
@@ -98,7 +98,7 @@ def test_a_queue_that_is_lost_is_made_with_the_levels_of_the_others(own_levels: 
     before = {path.name: path.read_bytes() for path in queue.iterdir()}
     given = BrokerConfig({LEVELS: OWN})
     shutil.rmtree(queue)
-    repaired(own_levels, given, chosen([Part.QUEUE], ()))
+    repaired(own_levels, given, chosen([RepairPart.QUEUE], ()))
     assert {path.name: path.read_bytes() for path in queue.iterdir()} == before
 
 

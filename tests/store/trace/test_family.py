@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mqstore.store.log.message import Mark, Message
 from mqstore.store.trace.answer import Kind, Verdict
-from mqstore.store.trace.family import Family, Place, Role, number_of, places_of, role_of
+from mqstore.store.trace.family import Family, QueuePlace, Role, number_of, places_of, role_of
 from mqstore.store.trace.locate import By
 
 from ...stores import messages, unpack
@@ -76,11 +76,11 @@ def test_the_topic_tells_what_a_record_is_of_its_message(topic: str, properties:
 def test_a_message_without_a_record_of_its_own_is_where_it_is_to_go() -> None:
     """What cannot be read of that is not known: the queue is then none."""
     half = record("RMQ_SYS_TRANS_HALF_TOPIC", REAL_TOPIC="orders", REAL_QID="2")
-    assert Family([half], "key", "index").place == Place("orders", 2)
+    assert Family([half], "key", "index").place == QueuePlace("orders", 2)
     damaged = record("RMQ_SYS_TRANS_HALF_TOPIC", REAL_TOPIC="orders", REAL_QID="2x")
-    assert Family([damaged], "key", "index").place == Place("orders", None)
+    assert Family([damaged], "key", "index").place == QueuePlace("orders", None)
     nowhere = record("RMQ_SYS_TRANS_HALF_TOPIC")
-    assert Family([nowhere], "key", "index").place == Place("RMQ_SYS_TRANS_HALF_TOPIC", 3, 7)
+    assert Family([nowhere], "key", "index").place == QueuePlace("RMQ_SYS_TRANS_HALF_TOPIC", 3, 7)
 
 
 def test_a_light_queue_is_a_queue_of_its_own(tmp_path: Path) -> None:

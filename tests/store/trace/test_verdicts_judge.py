@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.log.message import Mark, Message
 from mqstore.store.trace.answer import Judgement, Verdict
-from mqstore.store.trace.family import Family, Named, Naming, Place
+from mqstore.store.trace.family import Family, Named, Naming, QueuePlace
 from mqstore.store.trace.groups import TAG, Groups, Subscription
 from mqstore.store.trace.verdicts import Known, for_all, judge
 
 OFFSET = 50
-PLACE = Place("orders", 0, OFFSET)
+PLACE = QueuePlace("orders", 0, OFFSET)
 QUEUE = QueueId("orders", 0)
 HOST = (b"\x7f\0\0\1", 10911)
 STORED_MS = 1_000_000

@@ -51,7 +51,7 @@ def test_a_sample_has_the_end_and_no_more_than_asked(store: Path, monkeypatch: p
     with Store(store) as opened:
         start = int(opened.log.record(0).columns.ints("total_size")[0])
         whole = log_pass.parts_of(VerifyContext(opened, Scope()))
-        assert whole == [log_pass.Part(0, None)]
+        assert whole == [log_pass.ReadRange(0, None)]
         for percent in (0.1, 10, 50, 90):
             scene = VerifyContext(opened, Scope(sample_percent=percent))
             parts = log_pass.parts_of(scene)
@@ -84,7 +84,7 @@ def test_a_log_that_loses_its_oldest_file_is_read_again(
     first = copy / "commitlog" / f"{0:020}"
     parts_of = log_pass.parts_of
 
-    def and_delete(scene: VerifyContext) -> list[log_pass.Part]:
+    def and_delete(scene: VerifyContext) -> list[log_pass.ReadRange]:
         parts = parts_of(scene)
         first.unlink(missing_ok=True)
         return parts

@@ -30,7 +30,7 @@ def test_a_commit_of_nothing_far_in_front_is_told(tmp_path: Path, jobs: int) -> 
 def test_a_sample_does_not_miss_what_it_has_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The half message stands in a piece that was not drawn."""
     monkeypatch.setattr(log_pass, "SLICE_BYTES", CUT)
-    drawn = [log_pass.Part(0, CUT), log_pass.Part(5 * CUT, None)]
+    drawn = [log_pass.ReadRange(0, CUT), log_pass.ReadRange(5 * CUT, None)]
     monkeypatch.setattr(log_pass, "_sample", lambda *_: drawn)
     half = NewMessage(b"RMQ_SYS_TRANS_HALF_TOPIC", b"h")
     with Store(written(tmp_path / "s", [*APART, half]), SIZES) as store:
