@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..store.disk.layout import Layout
     from ..store.findings.next_commands import Given
     from ..store.recover.recovery import Proved
-    from ..store.repair.database import Kind as QueueKind
+    from ..store.repair.database import QueueStoreKind
     from ..store.repair.parts import Choice
     from ..store.repair.recheck import Judged
     from ..store.repair.repair import Repair
@@ -77,7 +77,7 @@ class Parts(Options):
         return chosen(parts, tuple(queue_of(text) for text in queues))
 
 
-class Kind(StrEnum):
+class ConvertChoice(StrEnum):
     """What `--convert` can make of a store."""
 
     PLAIN = "plain"
@@ -87,7 +87,7 @@ class Conversion(Options):
     """Another kind of store; the annotations are the declaration of the options."""
 
     convert: Annotated[
-        Kind | None,
+        ConvertChoice | None,
         Option("--convert", help="plain: make a plain store of a DLedger store, in --to DIR."),
     ] = None
     to: Annotated[
@@ -157,10 +157,9 @@ def repair(
         common.warn("a process has the store: what is shown here changes while it runs")
     kind, judged = None, layout
     if parts.as_ is not None:
-        from ..store.repair.database import Kind as QueueKind
-        from ..store.repair.database import as_kind
+        from ..store.repair.database import QueueStoreKind, as_kind
 
-        kind = QueueKind(parts.as_.value)
+        kind = QueueStoreKind(parts.as_.value)
         if change.apply and not change.wait:
             from ..store.session.apply import refuse_in_use
 
@@ -182,7 +181,7 @@ def _analyze(
     choice: Choice,
     version: str | None,
     common: Common,
-    kind: QueueKind | None,
+    kind: QueueStoreKind | None,
 ) -> Judged:
     """judged: the store as it is now, before its queues go elsewhere."""
     from ..store.repair.repair import analyze, is_bare

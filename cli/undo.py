@@ -146,11 +146,11 @@ def _undo(
 
 def _purge(layout: Layout, name: str, yes: bool, files: Files, common: Common) -> dict[str, Any]:
     from ..store.errors import NotFound
-    from ..store.session.journal import Journal, State, sessions
+    from ..store.session.journal import Journal, SessionState, sessions
     from ..store.session.undo import folders_of, journal_to_purge, purge
 
     folder = next((each for each in sessions(layout.journal) if each.name == name), None)
-    if folder is None or Journal(layout.root, folder, "").state is State.UNSEALED:
+    if folder is None or Journal(layout.root, folder, "").state is SessionState.UNSEALED:
         raise NotFound(f"no such session: {name}", path=layout.root)
     journal = journal_to_purge(layout, folder)
     if not yes:

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from ..store.arrow.data_set import NOTE_FILE, DataSet, LogRange, Mode, Note, ranges_of, require_like
 from ..store.arrow.export_files import ExportHow, export_parts, schema_of, write_empty
-from ..store.arrow.export_formats import FileKind, holds_note
+from ..store.arrow.export_formats import ExportFormat, holds_note
 from ..store.arrow.log_rows import LogPart, parts_of
 from ..store.arrow.stores import Ask
 from ..store.disk.files import Files, write_new
@@ -196,7 +196,7 @@ def tasks_of(asked: Asked, how: ExportHow, stage: Stage, parts: Sequence[LogPart
 def write(task: Task) -> Written:
     """One task, where it runs. Raises StoreError."""
     how = dict(task["how"])
-    made = ExportHow(**how | {"kind": FileKind(**how["kind"]), "on_damage": OnDamage(how["on_damage"])})
+    made = ExportHow(**how | {"kind": ExportFormat(**how["kind"]), "on_damage": OnDamage(how["on_damage"])})
     parts = [LogPart.of(part) for part in task["parts"]]
     stage = Stage(Path(task["stage"]), Files())
     return _written(Ask.of(task["asked"]), parts, made, stage, task["number"])

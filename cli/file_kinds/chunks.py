@@ -136,7 +136,7 @@ def only_record(chunks: Iterable[Chunk]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name != "type"}
 
 
-class FileKind(Protocol):
+class FileKindModule(Protocol):
     """A module of this package, named as its kind with underscores."""
 
     def chunks(self, what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:

@@ -30,7 +30,7 @@ from ..disk.files import Files
 from ..errors import from_os_error
 from ..output.stage import DRAFT
 from ..put.on_damage import CorruptedBodies, OnDamage
-from .export_formats import NOTE, FileKind, Sink, holds_note, open_sink
+from .export_formats import NOTE, ExportFormat, Sink, holds_note, open_sink
 from .log_columns import SCHEMA
 from .log_rows import Damage, LogPart, fields_of, rows_of
 from .stores import BODY_CRC_OK, Ask
@@ -88,7 +88,7 @@ class ExportFiles:
         self,
         folder: Path,
         part: str,
-        kind: FileKind,
+        kind: ExportFormat,
         schema: pa.Schema,
         files: Files,
         *,
@@ -214,7 +214,7 @@ class ExportHow:
     series: number of the export among those of a data set. note: what files hold beside their rows.
     """
 
-    kind: FileKind = field(default_factory=FileKind)
+    kind: ExportFormat = field(default_factory=ExportFormat)
     times: bool = False
     by_day: bool = False
     file_bytes: int = FILE_BYTES

@@ -37,7 +37,7 @@ _DICTIONARY = [*_FEW, *_NOTES]
 
 
 @dataclass(frozen=True)
-class FileKind:
+class ExportFormat:
     """A format, and how its files are written. compression: None for the default of the format."""
 
     form: str = "parquet"
@@ -69,7 +69,7 @@ class FileKind:
 class Sink(ABC):
     """A file that takes batches of one schema. `close` ends it; what was written is then whole."""
 
-    def __init__(self, path: Path, schema: pa.Schema, kind: FileKind) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, kind: ExportFormat) -> None:
         self._file = path.open("wb")
         self._schema = schema
         self._kind = kind
@@ -101,7 +101,7 @@ class Sink(ABC):
 class _Parquet(Sink):
     """A row group a call."""
 
-    def __init__(self, path: Path, schema: pa.Schema, kind: FileKind) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, kind: ExportFormat) -> None:
         import pyarrow.parquet as pq
 
         super().__init__(path, schema, kind)
@@ -121,7 +121,7 @@ class _Parquet(Sink):
 
 
 class _Arrow(Sink):
-    def __init__(self, path: Path, schema: pa.Schema, kind: FileKind) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, kind: ExportFormat) -> None:
         super().__init__(path, schema, kind)
         codec = None if kind.codec == NO_COMPRESSION else kind.codec
         self._writer = pa.ipc.new_file(self._file, schema, options=pa.ipc.IpcWriteOptions(compression=codec))
@@ -145,7 +145,7 @@ class _Json(Sink):
 class _Csv(Sink):
     """Lists and objects as JSON, bytes as Base64."""
 
-    def __init__(self, path: Path, schema: pa.Schema, kind: FileKind) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, kind: ExportFormat) -> None:
         from pyarrow import csv
 
         super().__init__(path, schema, kind)
@@ -162,7 +162,7 @@ class _Csv(Sink):
 
 
 class _Avro(Sink):
-    def __init__(self, path: Path, schema: pa.Schema, kind: FileKind) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, kind: ExportFormat) -> None:
         from fastavro.write import Writer
 
         super().__init__(path, schema, kind)
@@ -183,7 +183,7 @@ class _Avro(Sink):
         self._writer.flush()
 
 
-FORMATS: dict[str, Callable[[Path, pa.Schema, FileKind], Sink]] = {
+FORMATS: dict[str, Callable[[Path, pa.Schema, ExportFormat], Sink]] = {
     "parquet": _Parquet,
     "arrow": _Arrow,
     "json": _Json,
@@ -192,7 +192,7 @@ FORMATS: dict[str, Callable[[Path, pa.Schema, FileKind], Sink]] = {
 }
 
 
-def open_sink(kind: FileKind, path: Path, schema: pa.Schema) -> Sink:
+def open_sink(kind: ExportFormat, path: Path, schema: pa.Schema) -> Sink:
     """A new file. Raises OSError."""
     return FORMATS[kind.form](path, schema, kind)
 

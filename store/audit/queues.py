@@ -33,7 +33,7 @@ from ..queues.units import (
     joined,
     pre_fill,
 )
-from .messages import Kind, Messages, compare
+from .messages import DifferenceKind, Messages, compare
 from .verified import QueueRange, VerifiedQueue
 
 _LOOKED_UP_AT_ONCE = 1000
@@ -117,15 +117,15 @@ class QueueAudit:
         self.last_position = int(positions[-1])
         self.next = max(self.next, int(offsets[-1]) + 1)
         kinds = compare(there, messages)
-        wrong, tags = kinds > Kind.ADDRESS, np.zeros(0, np.bool_)
+        wrong, tags = kinds > DifferenceKind.ADDRESS, np.zeros(0, np.bool_)
         if self.retag:
-            wrong |= messages.lost & (kinds != Kind.NONE)
+            wrong |= messages.lost & (kinds != DifferenceKind.NONE)
         if self.exact and self.queue.topic != SCHEDULE_TOPIC:  # there it is a configured time
-            tags = ~wrong & (kinds == Kind.TAGS)
+            tags = ~wrong & (kinds == DifferenceKind.TAGS)
             wrong |= tags
         if not wrong.any():
             return
-        disputed = wrong & (kinds < Kind.PRE_FILL) & (there["physical_offset"] < self.log_end)
+        disputed = wrong & (kinds < DifferenceKind.PRE_FILL) & (there["physical_offset"] < self.log_end)
         self._conflicts += int(disputed.sum())
         if tags.any():
             self.exact_alone = True

@@ -340,7 +340,7 @@ def _origins(batch: Batch) -> list[str]:
 _CHECKS = "TRANSACTION_CHECK_TIMES"
 
 
-class State(StrEnum):
+class TransactionState(StrEnum):
     """What became of a prepared message."""
 
     OPEN = "open"
@@ -366,7 +366,7 @@ class Transaction:
     positions: list[int] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     checks: int = 0
-    state: State = State.OPEN
+    state: TransactionState = TransactionState.OPEN
 
     def to_json(self) -> dict[str, Any]:
         """One row of `inspect --transactions`."""
@@ -383,7 +383,7 @@ class Transactions:
 
     def to_json(self) -> dict[str, Any]:
         """For `inspect --transactions`."""
-        counts = {state.value: sum(row.state is state for row in self.rows) for state in State}
+        counts = {state.value: sum(row.state is state for row in self.rows) for state in TransactionState}
         return {
             "type": "transactions",
             **counts,
@@ -410,11 +410,11 @@ def transactions(store: Store, note: Note) -> Transactions:
     committed = _committed(store)
     for key, row in found.items():
         if committed & set(row.positions):
-            row.state = State.COMMITTED
+            row.state = TransactionState.COMMITTED
         elif key in given_up:
-            row.state = State.GIVEN_UP
+            row.state = TransactionState.GIVEN_UP
         elif positions & set(row.positions) if row.in_rocksdb else row.offsets[-1] in decided:
-            row.state = State.ROLLED_BACK
+            row.state = TransactionState.ROLLED_BACK
     return Transactions(sorted(found.values(), key=lambda row: row.positions[0]))
 
 

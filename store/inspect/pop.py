@@ -170,7 +170,7 @@ _ORDER = "consumerOrderInfo.json"
 _ORDER_KIND = "consumer-order-info"
 
 
-class State(StrEnum):
+class PopState(StrEnum):
     """What became of a message that a consumer was given."""
 
     ACKED = "acked"
@@ -193,7 +193,7 @@ class Popped:
     group: str
     queue_id: int
     queue_offset: int
-    state: State
+    state: PopState
     pop_timestamp: int
     visible_timestamp: int
     check_point: int | None
@@ -227,13 +227,13 @@ class Pop:
     check_points: int = 0
     stray_acks: int = 0
     wrong: int = 0
-    groups: dict[tuple[str, str], dict[State, int]] = field(default_factory=dict)
+    groups: dict[tuple[str, str], dict[PopState, int]] = field(default_factory=dict)
     rows: list[Popped] = field(default_factory=list)
     revive: list[ReviveQueue] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """For `inspect --pop`."""
-        counts = {s.value: sum(group[s] for group in self.groups.values()) for s in State}
+        counts = {s.value: sum(group[s] for group in self.groups.values()) for s in PopState}
         return {
             "type": "pop",
             "now": self.now_ms,
@@ -263,13 +263,13 @@ def pop(store: Store, now_ms: int, note: Note) -> Pop:
     ]
     for key, point in records.check_points.items():
         fields = point.fields
-        counts = found.groups.setdefault((fields["group"], fields["topic"]), dict.fromkeys(State, 0))
+        counts = found.groups.setdefault((fields["group"], fields["topic"]), dict.fromkeys(PopState, 0))
         rows = list(_open(point, records.acks.get(key, set())))
-        counts[State.ACKED] += _size(point) - len(rows)
+        counts[PopState.ACKED] += _size(point) - len(rows)
         found.rows += rows
     kept = _kept(store, note)
     for row in kept:
-        found.groups.setdefault((row.group, row.topic), dict.fromkeys(State, 0))
+        found.groups.setdefault((row.group, row.topic), dict.fromkeys(PopState, 0))
     found.rows += kept
     _locate(store, found.rows, records)
     read = {p.position for p in records.check_points.values() if _is_read(p, progress)}
@@ -296,7 +296,7 @@ def given_out(store: Store, about: PoppedMessage, now_ms: int, note: Note) -> li
         if any(d for offset, d in formats.offsets_of(point.fields) if offset == row.queue_offset):
             acked = {row.queue_offset}
         row.state, row.reason = (
-            (State.ACKED, "") if row.queue_offset in acked else _state(row, now_ms, _is_read(point, progress))
+            (PopState.ACKED, "") if row.queue_offset in acked else _state(row, now_ms, _is_read(point, progress))
         )
         found.append(row)
     place = (about.topic, about.queue_id, about.queue_offset)
@@ -330,7 +330,7 @@ def _kept(store: Store, note: Note) -> list[Popped]:
             row["group"],
             row["queue_id"],
             row["queue_offset"],
-            State.UNKNOWN,
+            PopState.UNKNOWN,
             row["pop_time"],
             row["visibility_timestamp"],
             None,
@@ -367,7 +367,7 @@ def _row(point: CheckPoint, offset: int) -> Popped:
         fields["group"],
         fields["queue_id"],
         offset,
-        State.UNKNOWN,
+        PopState.UNKNOWN,
         fields["pop_time"],
         fields["pop_time"] + fields["invisible_time"],
         point.position,
@@ -430,15 +430,15 @@ def _came_back(row: Popped, known: bytes, records: PopRecords) -> int | None:
     return min(places, default=None)
 
 
-def _state(row: Popped, now_ms: int, read: bool) -> tuple[State, str]:
+def _state(row: Popped, now_ms: int, read: bool) -> tuple[PopState, str]:
     if row.returned is not None:
-        return State.RETURNED, ""
+        return PopState.RETURNED, ""
     if now_ms < row.visible_timestamp:
-        return State.INVISIBLE, ""
+        return PopState.INVISIBLE, ""
     if row.position is None:
-        return State.UNKNOWN, "its record cannot be found"
+        return PopState.UNKNOWN, "its record cannot be found"
     if read:
-        return State.UNKNOWN, "a broker has read past its check point, but it did not come back"
+        return PopState.UNKNOWN, "a broker has read past its check point, but it did not come back"
     if row.check_point is None:
-        return State.DUE, "it comes back as soon as a broker looks through kvStore"
-    return State.DUE, "it comes back as soon as a broker gets to its check point"
+        return PopState.DUE, "it comes back as soon as a broker looks through kvStore"
+    return PopState.DUE, "it comes back as soon as a broker gets to its check point"

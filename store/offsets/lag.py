@@ -60,7 +60,7 @@ def no_bar(_: int) -> AbstractContextManager[Told]:
     return nullcontext(_Nobody())
 
 
-class State(StrEnum):
+class LagState(StrEnum):
     """Of a group in a queue."""
 
     CURRENT = "current"
@@ -103,27 +103,27 @@ class Lag:
         return self.position.offset if self.committed else None
 
     @property
-    def state(self) -> State:
+    def state(self) -> LagState:
         """What of the closed list it is."""
         if not self.committed:
-            return State.NO_POSITION
+            return LagState.NO_POSITION
         if not self.ends_known and (self.queue is None or self.position.offset > self.queue.max_offset):
-            return State.UNKNOWN
+            return LagState.UNKNOWN
         if self.queue is None:  # one that never had a message is not there, and begins at 0
-            return State.NO_QUEUE if self.position.offset else State.CURRENT
+            return LagState.NO_QUEUE if self.position.offset else LagState.CURRENT
         offset, queue = self.position.offset, self.queue
         if offset > queue.max_offset:
-            return State.AHEAD
+            return LagState.AHEAD
         if offset < queue.min_offset:
-            return State.EXPIRED
-        return State.BEHIND if offset < queue.max_offset else State.CURRENT
+            return LagState.EXPIRED
+        return LagState.BEHIND if offset < queue.max_offset else LagState.CURRENT
 
     @property
     def messages(self) -> int | None:
         """Broker offset less consumer offset, as brokers and consoles tell it: negative where the group is
         ahead, with the messages that are gone where it is behind the queue's start.
         """
-        if self.state is State.UNKNOWN or self.queue is None or (not self.committed and self.position.queue_id < 0):
+        if self.state is LagState.UNKNOWN or self.queue is None or (not self.committed and self.position.queue_id < 0):
             return None
         if not self.committed:
             return self.queue.max_offset - self.queue.min_offset
@@ -155,29 +155,29 @@ class Lag:
         version: the generation of the broker.
         """
         state, queue = self.state, self.queue
-        if state is State.NO_POSITION:
+        if state is LagState.NO_POSITION:
             return None, self._without_position()
-        if state is State.UNKNOWN and queue is not None:
+        if state is LagState.UNKNOWN and queue is not None:
             return (
                 None,
                 "where the queue ends is known when a start has dispatched the rest of the log",
             )
         if queue is None:
-            if state is not State.NO_QUEUE:
+            if state is not LagState.NO_QUEUE:
                 return self.position.offset, ""
             return 0, "the store has no such queue: the broker answers 0"
         offset = self.position.offset
-        if self.position.table == DELAYED and state in (State.AHEAD, State.EXPIRED):
+        if self.position.table == DELAYED and state in (LagState.AHEAD, LagState.EXPIRED):
             inside = min(max(offset, queue.min_offset), queue.max_offset)
             return inside, "a broker brings it inside the queue when it starts"
-        if state is State.AHEAD:
+        if state is LagState.AHEAD:
             if queue.max_offset == 0:
                 return 0, "the queue has nothing: the broker answers 0, and the client begins there"
             first = version < _FIRST_TO_END and queue.min_offset == 0
             place = "start" if first else "end"
             text = f"behind the queue's end: the broker answers its {place}, the client goes on there"
             return (queue.min_offset if first else queue.max_offset), text
-        if state is State.EXPIRED:
+        if state is LagState.EXPIRED:
             text = "before the queue's start: the broker answers that, the client goes on there"
             return queue.min_offset, text
         return offset, ""
@@ -413,7 +413,7 @@ def _is_named(lag: Lag, wanted: Wanted) -> bool:
 
 
 def _is_odd(lag: Lag) -> bool:
-    odd = lag.state is not State.CURRENT or lag.moved_back or lag.subscribed is False
+    odd = lag.state is not LagState.CURRENT or lag.moved_back or lag.subscribed is False
     return bool(odd)
 
 

@@ -22,7 +22,7 @@ from ...formats import rocksdb_consume_queue as formats
 from ...formats.derive.ragged import Ints
 from ...formats.fixed import numbers_of
 from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT_TOPIC, MAX, MIN, UNITS
-from ..audit.messages import Kind, LogObserver, Messages, compare, scan_messages
+from ..audit.messages import DifferenceKind, LogObserver, Messages, compare, scan_messages
 from ..audit.verified import VerifiedLog, VerifiedRun
 from ..broker.dispatch import Dispatched
 from ..broker.dispatch_record import Dispatching
@@ -150,7 +150,7 @@ class DatabaseAudit(LogObserver):
         if not len(messages.offset) or not self.stores.in_database(messages.queue.topic):
             return
         self.holes.note(messages.queue, _columns(messages), messages.lost)
-        wrong = compare(self._there(messages.queue, messages.offset), messages) > Kind.ADDRESS
+        wrong = compare(self._there(messages.queue, messages.offset), messages) > DifferenceKind.ADDRESS
         for at in np.flatnonzero(messages.lost & ~wrong).tolist():
             wrong[at] = self._is_other(messages, at)
         ends = [Bound(int(messages.position[at]), int(messages.offset[at])) for at in (0, -1)]

@@ -71,7 +71,7 @@ _ONE_PLACE = frozenset({"5.3", "5.4"})
 """Generations whose database is in `consumequeue` always: they know no useSeparateStorePathForRocksdbCQ."""
 
 
-class Kind(StrEnum):
+class QueueStoreKind(StrEnum):
     """Where brokers are to have their queues."""
 
     ROCKSDB = "rocksdb"
@@ -340,9 +340,9 @@ def _file_ends(layout: Layout) -> Iterator[tuple[QueueId, Bound]]:
                 yield QueueId(topic, queue_id), Bound(unit.physical_offset, unit.queue_offset)
 
 
-def queues_in_database(layout: Layout, kind: Kind | None) -> bool:
+def queues_in_database(layout: Layout, kind: QueueStoreKind | None) -> bool:
     """Brokers are to read the queues of a RocksDB alone."""
-    return kind is Kind.ROCKSDB or (kind is None and layout.queues_for_rocksdb)
+    return kind is QueueStoreKind.ROCKSDB or (kind is None and layout.queues_for_rocksdb)
 
 
 def queues_of(layout: Layout) -> set[QueueId]:
@@ -358,7 +358,9 @@ def queues_of(layout: Layout) -> set[QueueId]:
         queues.close()
 
 
-def database_plan(layout: Layout, profile: Profile, tell: Callable[[int], None] | None, kind: Kind | None) -> Plan:
+def database_plan(
+    layout: Layout, profile: Profile, tell: Callable[[int], None] | None, kind: QueueStoreKind | None
+) -> Plan:
     """The plan for a store whose queues are, or are to be, in a RocksDB alone. Raises as `database_fix`."""
     if layout.dledger is not None and (error := unmendable(layout)):
         raise error
@@ -403,10 +405,10 @@ def _with_fix(plan: Plan, fix: DatabaseFix, wrong: Wrong) -> Plan:
     )
 
 
-def as_kind(layout: Layout, kind: Kind) -> Layout:
+def as_kind(layout: Layout, kind: QueueStoreKind) -> Layout:
     """The store as a broker looks at it that has its queues there alone."""
     told = ["rocksdbCQDoubleWriteEnable=false"]
-    if kind is Kind.ROCKSDB:
+    if kind is QueueStoreKind.ROCKSDB:
         told.append(f"storeType={ROCKSDB_STORE_TYPE}")
     else:
         told += ["storeType=default", *_lmq_options(layout)]
@@ -419,12 +421,12 @@ def as_kind(layout: Layout, kind: Kind) -> Layout:
     return found
 
 
-def refuse_kind(layout: Layout, kind: Kind | None, version: str | None) -> None:
+def refuse_kind(layout: Layout, kind: QueueStoreKind | None, version: str | None) -> None:
     """Brokers before 5.2 look at no RocksDB: without their files they have no queues (spec 2.10).
 
     version: the generation that was given, None for a guess. Raises Refused.
     """
-    if kind is not Kind.ROCKSDB or layout.queue_database is not None:
+    if kind is not QueueStoreKind.ROCKSDB or layout.queue_database is not None:
         return
     known = [profile.version for profile in PROFILES.values() if profile.database]
     fits = (version,) if version else generation_of(layout).candidates

@@ -49,7 +49,7 @@ from ..start.outcome import Outcome
 from .compaction import compaction_repair
 from .config import Clamped, ConfigRepair, config_repair
 from .database import (
-    Kind,
+    QueueStoreKind,
     config_in_files,
     database_gone,
     database_plan,
@@ -79,7 +79,7 @@ class Request(NamedTuple):
     choice: Choice
     version: str
     made_ms: int
-    kind: Kind | None = None
+    kind: QueueStoreKind | None = None
 
 
 @dataclass
@@ -144,7 +144,7 @@ def analyze(
     made_ms: int,
     tell: Callable[[int], None] | None = None,
     jobs: int | None = None,
-    kind: Kind | None = None,
+    kind: QueueStoreKind | None = None,
     proved: Proved | None = None,
 ) -> Repair:
     """Plan a repair. Writes nothing. tell: called with the log position reached. jobs: processes.
@@ -198,7 +198,7 @@ def _plan(
     whole = make_plan(snapshot, profile, outcome, options=options, reading=Reading((), tell, verified))
     _check_named(layout, choice, whole)
     plan, config = repair_parts(snapshot, profile, switches, whole, request)
-    if request.kind is Kind.FILES:
+    if request.kind is QueueStoreKind.FILES:
         settings = config_in_files(layout, request.made_ms)
         plan = replace(plan, edits=[*database_gone(layout), *settings, *plan.edits])
     elif has_database(layout) and RepairPart.QUEUE in choice.parts:

@@ -14,7 +14,7 @@ import numpy as np
 from ...formats.derive.ragged import Ints
 from ..counted import bytes_text, counted
 from ..inspect.stats import least_of_bin
-from .gather import ALL_QUEUES, MAP_COLUMNS, OTHERS, TIME_STEPS_S, LogPicture, Seen, State
+from .gather import ALL_QUEUES, MAP_COLUMNS, OTHERS, TIME_STEPS_S, LogPicture, PlaceContent, Seen
 from .shapes import GUTTER, Box, Key, Label, Picture, Table, across, squarified
 
 _TILES = 40
@@ -242,14 +242,14 @@ _COLUMNS = 56
 _HEAT_ROWS = 12
 _OTHER = "all others"
 _TEXTS = {
-    State.RECORDS: ("records", "records"),
-    State.DEAD: ("dead", "cut off by an earlier start (dead tail), or of an earlier life"),
-    State.DAMAGE: ("damage", "damaged or torn"),
-    State.MISSING: ("missing", "in no file, or not readable"),
-    State.BLANK: ("blank", "blank: the filled rest of a file"),
-    State.ZEROS: ("zeros", "zeros: not written yet"),
+    PlaceContent.RECORDS: ("records", "records"),
+    PlaceContent.DEAD: ("dead", "cut off by an earlier start (dead tail), or of an earlier life"),
+    PlaceContent.DAMAGE: ("damage", "damaged or torn"),
+    PlaceContent.MISSING: ("missing", "in no file, or not readable"),
+    PlaceContent.BLANK: ("blank", "blank: the filled rest of a file"),
+    PlaceContent.ZEROS: ("zeros", "zeros: not written yet"),
 }
-_WORST_FIRST = (State.DAMAGE, State.MISSING, State.DEAD)
+_WORST_FIRST = (PlaceContent.DAMAGE, PlaceContent.MISSING, PlaceContent.DEAD)
 
 TimeText = Callable[[int], str]
 """A time in ms as people write it."""
@@ -319,13 +319,13 @@ def _states(picture: LogPicture) -> list[str]:
     for place in range(picture.places.total):
         worst = next((s for s in _WORST_FIRST if state[s, place]), None)
         if worst is None and state[:, place].any():
-            worst = State(int(most[place]))
+            worst = PlaceContent(int(most[place]))
         found.append("" if worst is None else _TEXTS[worst][0])
     return found
 
 
 def _ages(picture: LogPicture) -> tuple[list[str], int, int]:
-    there = picture.state[State.RECORDS] > 0
+    there = picture.state[PlaceContent.RECORDS] > 0
     begins = picture.records_at > 0
     mean = np.zeros(len(there))
     mean[begins] = picture.age[begins] / picture.records_at[begins]
@@ -372,9 +372,9 @@ def _runs(looks: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _map_table(picture: LogPicture, topics: Topics, time: TimeText) -> Table:
-    head = ["log position", "#records", *(f"#bytes: {state.name.lower()}" for state in State)]
+    head = ["log position", "#records", *(f"#bytes: {state.name.lower()}" for state in PlaceContent)]
     rows = []
-    state = picture.state.reshape(len(State), picture.places.rows, MAP_COLUMNS).sum(axis=2)
+    state = picture.state.reshape(len(PlaceContent), picture.places.rows, MAP_COLUMNS).sum(axis=2)
     records = picture.records_at.reshape(-1, MAP_COLUMNS).sum(axis=1)
     for row in range(picture.places.rows):
         start = picture.places.start + row * picture.places.row_bytes

@@ -331,7 +331,7 @@ _TIMES_ENOUGH = 256
 _SMALL_BYTES = 1 << 14
 
 
-class State(IntEnum):
+class PlaceContent(IntEnum):
     """What a place of the log holds."""
 
     RECORDS = 0
@@ -343,12 +343,12 @@ class State(IntEnum):
 
 
 _OF_EXTENT = {
-    ExtentKind.BLANK: State.BLANK,
-    ExtentKind.DAMAGE: State.DAMAGE,
-    ExtentKind.MISSING: State.MISSING,
-    ExtentKind.TORN_TAIL: State.DAMAGE,
-    ExtentKind.ZEROS: State.ZEROS,
-    ExtentKind.STALE_BYTES: State.DEAD,
+    ExtentKind.BLANK: PlaceContent.BLANK,
+    ExtentKind.DAMAGE: PlaceContent.DAMAGE,
+    ExtentKind.MISSING: PlaceContent.MISSING,
+    ExtentKind.TORN_TAIL: PlaceContent.DAMAGE,
+    ExtentKind.ZEROS: PlaceContent.ZEROS,
+    ExtentKind.STALE_BYTES: PlaceContent.DEAD,
 }
 
 
@@ -399,7 +399,7 @@ class LogPicture(LogWatcher):
 
     topics: the number of each, as it is stored, from 1 on. queues: by topic and queue id. times: by topic
     and store time in steps of `TIME_STEPS_S[step]`. sizes, size_bytes: records and bytes by `size_bin`.
-    state: bytes by `State` and place. top: the topic with most bytes of each place, -1 for none. records_at,
+    state: bytes by `PlaceContent` and place. top: the topic with most bytes of each place, -1 for none. records_at,
     age: records by place, and the sum of their store times in ms. dead: records that are cut off.
     """
 
@@ -411,7 +411,7 @@ class LogPicture(LogWatcher):
         self.step = 0
         self.sizes = np.zeros(1 << BIN_BITS, np.int64)
         self.size_bytes = np.zeros(1 << BIN_BITS, np.int64)
-        self.state = np.zeros((len(State), places.total), np.int64)
+        self.state = np.zeros((len(PlaceContent), places.total), np.int64)
         self.top = np.full(places.total, -1, np.int64)
         self.top_bytes = np.zeros(places.total, np.int64)
         self.records_at = np.zeros(places.total, np.int64)
@@ -450,7 +450,7 @@ class LogPicture(LogWatcher):
         self.dead += len(records)
         size = records.ints("total_size")
         for begin, each in zip(records.position.tolist(), size.tolist(), strict=True):
-            self._put_range(State.DEAD, begin, begin + each)
+            self._put_range(PlaceContent.DEAD, begin, begin + each)
 
     def extent(self, extent: Extent) -> None:
         """Count what is no record."""
@@ -530,9 +530,9 @@ class LogPicture(LogWatcher):
             self.age[place] += float(time[here].sum(dtype=np.float64))
             reach = int(position[end - 1] + size[end - 1])
             over = max(0, min(reach, behind) - int(edges[place - first + 1]))
-            self.state[State.RECORDS, place] += int(size[here].sum()) - over
+            self.state[PlaceContent.RECORDS, place] += int(size[here].sum()) - over
             if over:
-                self._put_range(State.RECORDS, reach - over, reach)
+                self._put_range(PlaceContent.RECORDS, reach - over, reach)
                 self._put_over(place, reach, int(topic[end - 1]))
 
     def _put_over(self, place: int, reach: int, topic: int) -> None:
@@ -544,7 +544,7 @@ class LogPicture(LogWatcher):
         more = filled > self.top_bytes[here]
         self.top[here][more], self.top_bytes[here][more] = topic, filled[more]
 
-    def _put_range(self, state: State, begin: int, end: int) -> None:
+    def _put_range(self, state: PlaceContent, begin: int, end: int) -> None:
         if end <= begin:
             return
         first, last = self.places.at(begin), self.places.at(end - 1)

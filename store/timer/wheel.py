@@ -339,7 +339,7 @@ def enqueue_timers(
     return TimerWriter(files, layout, next_offsets.get((TIMER_TOPIC, 0), 0), clock).enqueue()
 
 
-class TimerState(NamedTuple):
+class TimerPosition(NamedTuple):
     """Where the timer stands: its checkpoint, the end of its log, the next unit of its queue."""
 
     check: TimerCheck
@@ -385,7 +385,7 @@ class TimerWriter:
             self._finish(state, state.queue_offset + count, end, write_ms)
         return count
 
-    def _state(self, log: MappedFileQueue, wheel: Wheel) -> TimerState | None:
+    def _state(self, log: MappedFileQueue, wheel: Wheel) -> TimerPosition | None:
         """As a broker's start finds it; None for files that are better left to the broker.
 
         Units behind the flushed position are put into the wheel, as a broker does.
@@ -414,7 +414,7 @@ class TimerWriter:
         if last is not None:
             follows = _queue_offset(log, int(last["offset_py"])) + 1
             offset = max(offset, min(follows, check.master_timer_queue_offset))
-        return TimerState(check, end, min(offset, self._next_offset))
+        return TimerPosition(check, end, min(offset, self._next_offset))
 
     def _revise(self, part: TimerUnits, flushed: int, wheel: Wheel) -> None:
         """Units that may be newer than the wheel file."""
@@ -433,7 +433,7 @@ class TimerWriter:
                         return
                     yield message
 
-    def _begin(self, state: TimerState) -> None:
+    def _begin(self, state: TimerPosition) -> None:
         """Let a broker's start believe what the log will say, and have a wheel to put it into."""
         self._write_wheel({})
         self._files.make_directory(self._check.parent)
@@ -483,7 +483,7 @@ class TimerWriter:
             file.sync()
         self._files.sync_directory(path.parent)
 
-    def _finish(self, state: TimerState, offset: int, log_end: int, write_ms: int) -> None:
+    def _finish(self, state: TimerPosition, offset: int, log_end: int, write_ms: int) -> None:
         """What was read from the queue is in the wheel; a new timer begins to read it now."""
         self._write_check(
             state.check._replace(

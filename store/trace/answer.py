@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 
-class Kind(StrEnum):
+class EventKind(StrEnum):
     """What happened to a message."""
 
     BORN = "born"
@@ -47,7 +47,7 @@ class Event(NamedTuple):
     store, where that is not the commit log.
     """
 
-    event: Kind
+    event: EventKind
     text: str
     timestamp: int | None = None
     position: int | None = None

@@ -22,7 +22,7 @@ from ..findings.next_commands import NOTHING_GIVEN, Given, command
 from ..log.message import Message
 from ..queues.rocksdb import is_rocksdb, readable
 from ..search.store import Note, Store
-from .answer import Event, Evidence, Fate, GroupVerdict, Judgement, Kind, NextStart, Trace, Verdict
+from .answer import Event, EventKind, Evidence, Fate, GroupVerdict, Judgement, NextStart, Trace, Verdict
 from .family import Family, Named, Naming, QueuePlace, named, naming, places_of
 from .groups import FILTERS, TOPICS, Groups, Subscription, read_groups
 from .locate import Asked, By, Gone, judgement_of, locate
@@ -231,12 +231,12 @@ class _About:
         elif gone.position is not None:
             for place, path in naming(store, gone.position, question.asked.topic):
                 text = f"unit {place.queue_offset} of {place.topic}/{place.queue_id} names the place"
-                events.append(Event(Kind.NAMED, text, None, gone.position, *place, path=path))
+                events.append(Event(EventKind.NAMED, text, None, gone.position, *place, path=path))
                 gone = gone._replace(named_by=(*gone.named_by, path))
         judged = judgement_of(store, gone)
         if judged is None:
             return None
-        events.insert(0, Event(Kind.UNREADABLE, judged.reason, None, gone.position))
+        events.insert(0, Event(EventKind.UNREADABLE, judged.reason, None, gone.position))
         in_queue = address is not None and address.queue_offset is not None
         by = By.QUEUE if in_queue else By.POSITION
         by = question.asked.by or by

@@ -126,7 +126,7 @@ def _popped(known: Known, group: str) -> Judgement | None:
     times = known.pops.get(group)
     if not times:
         return None
-    from ..inspect.pop import State as PopState
+    from ..inspect.pop import PopState
 
     last = times[-1]
     until = last.visible_timestamp

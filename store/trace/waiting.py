@@ -18,7 +18,7 @@ from ..log.message import Message
 from ..search.key_search import search_key
 from ..search.selection import Selection
 from ..search.store import Note, Store
-from .answer import Event, Evidence, Judgement, Kind, Verdict
+from .answer import Event, EventKind, Evidence, Judgement, Verdict
 from .family import Family, Role
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class Waiting:
         return None if wait_ms is None else message.store_timestamp + wait_ms
 
     def _timed(self, records: list[Message]) -> Judgement:
-        from ..inspect.timers import NO_CHAIN, State
+        from ..inspect.timers import NO_CHAIN, TimerMessageState
 
         last = records[-1]
         evidence = [_record("waits in the timer topic", last)]
@@ -180,12 +180,12 @@ class Waiting:
         if timer.next_timestamp is not None:
             fact = f"the wheel has it next at {timer.next_timestamp}"
             evidence.append(Evidence(fact, self._store.layout.timer_wheel.name))
-        if timer.state in (State.PENDING, State.ROLLED):
+        if timer.state in (TimerMessageState.PENDING, TimerMessageState.ROLLED):
             reason = timer.reason or (_DUE if timer.overdue else "its timer has not ended")
             return Judgement(Verdict.NOT_DUE, reason, tuple(evidence), due)
-        if timer.state is State.CANCELLED:
+        if timer.state is TimerMessageState.CANCELLED:
             return Judgement(Verdict.NEVER_FIRES, "it was cancelled", tuple(evidence), due)
-        if timer.state is State.NEVER:
+        if timer.state is TimerMessageState.NEVER:
             bug = timer.bug
             if timer.reason == NO_CHAIN and not self._store.layout.timer_wheel.exists():
                 bug = _WHEEL_LOST
@@ -197,7 +197,7 @@ class Waiting:
         """The message among all timer messages; the log is scanned only before it is said to be lost."""
         from ..inspect.own_topics import topic_records
         from ..inspect.timer_records import Scanned, TimerRecords
-        from ..inspect.timers import State, timers
+        from ..inspect.timers import TimerMessageState, timers
 
         positions = {message.position for message in records}
 
@@ -208,7 +208,7 @@ class Waiting:
         parts = [TimerRecords.of(batch) for batch in topic_records(self._store, TIMER_TOPIC, self._note)]
         requested = TimerRecords.concat(parts) if parts else None
         found = mine(Scanned(requested, self._came_out())) if requested is not None else None
-        sure = found is not None and found.state not in (State.NEVER, State.UNKNOWN)
+        sure = found is not None and found.state not in (TimerMessageState.NEVER, TimerMessageState.UNKNOWN)
         return found if sure else mine(None)
 
     def _came_out(self) -> TimerRecords | None:
@@ -272,7 +272,7 @@ class Compacted:
         if there is not None:
             text = f"in the log of the compaction topic, at {there.position} of it"
             place = (message.topic, message.queue_id, message.queue_offset)
-            self.events.append(Event(Kind.COMPACTED, text, None, None, *place, path=path))
+            self.events.append(Event(EventKind.COMPACTED, text, None, None, *place, path=path))
         elif newer is not None:
             fact = Evidence("a newer message with its key", f"commitlog at {newer.position}")
             reason = "compaction has left it out: a newer message has its key"
@@ -281,7 +281,7 @@ class Compacted:
 
 def _superseded(newer: Message) -> Event:
     return Event(
-        Kind.SUPERSEDED,
+        EventKind.SUPERSEDED,
         "superseded by a newer message with the same key",
         newer.store_timestamp,
         newer.position,

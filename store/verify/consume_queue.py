@@ -22,7 +22,7 @@ from ...formats.consume_queue import UNIT_BYTES
 from ...formats.consume_queue_ext import ADDRESS_BASE, HEAD, UNIT_BYTES_MIN
 from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Flags, Ints
-from ..audit.messages import Kind, Messages, compare, points_at
+from ..audit.messages import DifferenceKind, Messages, compare, points_at
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import SCHEDULE_TOPIC
 from ..disk.byte_reader import noted_of
@@ -166,7 +166,7 @@ def units_of_messages(context: VerifyContext, messages: Messages) -> None:
     if not kinds.any():
         _found(context, check, messages)
         return
-    wrong = kinds > Kind.ADDRESS
+    wrong = kinds > DifferenceKind.ADDRESS
     _found(context, check, messages.take(~wrong) if wrong.any() else messages)
     _compare_tags(context, check, messages, units["tags_code"], kinds)
     if wrong.any():
@@ -212,10 +212,10 @@ def _compare_tags(
     kinds: npt.NDArray[np.int8],
 ) -> None:
     """The units that name their messages' records carry the right codes."""
-    addresses = np.flatnonzero((kinds == Kind.ADDRESS) & ~messages.lost)
+    addresses = np.flatnonzero((kinds == DifferenceKind.ADDRESS) & ~messages.lost)
     if len(addresses):
         compare_entries(context, check, messages.take(addresses), codes[addresses])
-    rows = np.flatnonzero((kinds == Kind.TAGS) & ~messages.lost)
+    rows = np.flatnonzero((kinds == DifferenceKind.TAGS) & ~messages.lost)
     if not len(rows):
         return
     if check.queue.topic == SCHEDULE_TOPIC:

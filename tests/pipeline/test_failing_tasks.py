@@ -16,7 +16,7 @@ from mqstore.pipeline.failures import JobFailed, failures
 from mqstore.pipeline.sources.log import LogSource
 from mqstore.pipeline.sources.log_writer import LogWriter
 from mqstore.store.arrow.export_files import ExportHow
-from mqstore.store.arrow.export_formats import FileKind
+from mqstore.store.arrow.export_formats import ExportFormat
 
 from ..stores import unpack
 from .trees import tree
@@ -34,7 +34,7 @@ Job = Callable[["SparkSession", Path, Path], None]
 
 def run_export(spark: SparkSession, root: Path, new: Path) -> None:
     options = {"body": "plain", "split_bytes": "100000"}
-    how = ExportHow(FileKind("json"))
+    how = ExportHow(ExportFormat("json"))
     export([str(root)], options, how, new, on_spark(lambda: nullcontext(spark)))
 
 

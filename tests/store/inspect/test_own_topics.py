@@ -10,7 +10,7 @@ import pytest
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, delay_ms, parse_levels
 from mqstore.store.errors import InvalidInput
 from mqstore.store.inspect import own_topics as retries_module
-from mqstore.store.inspect.own_topics import Key, State, delays, retries, transactions
+from mqstore.store.inspect.own_topics import Key, TransactionState, delays, retries, transactions
 from mqstore.store.search.find import silent
 from mqstore.store.search.store import Store
 from mqstore.store.verify.run import verify
@@ -29,11 +29,11 @@ WITH_TRANSACTIONS = stores_where(
 )
 #: What a broker may have made of what the producer said, and answered when it was asked.
 EXPECTED = {
-    ("COMMIT_MESSAGE", None): {State.COMMITTED},
-    ("ROLLBACK_MESSAGE", None): {State.ROLLED_BACK},
-    ("UNKNOW", "COMMIT_MESSAGE"): {State.COMMITTED, State.OPEN},
-    ("UNKNOW", "ROLLBACK_MESSAGE"): {State.ROLLED_BACK, State.OPEN},
-    ("UNKNOW", "UNKNOW"): {State.OPEN, State.GIVEN_UP},
+    ("COMMIT_MESSAGE", None): {TransactionState.COMMITTED},
+    ("ROLLBACK_MESSAGE", None): {TransactionState.ROLLED_BACK},
+    ("UNKNOW", "COMMIT_MESSAGE"): {TransactionState.COMMITTED, TransactionState.OPEN},
+    ("UNKNOW", "ROLLBACK_MESSAGE"): {TransactionState.ROLLED_BACK, TransactionState.OPEN},
+    ("UNKNOW", "UNKNOW"): {TransactionState.OPEN, TransactionState.GIVEN_UP},
 }
 
 
@@ -62,7 +62,7 @@ def test_transactions(name: str, store: Store) -> None:
         state, answer = one["transaction_state"], one.get("check_answer")
         allowed = EXPECTED[(state, answer if state == "UNKNOW" else None)]
         if answer == "COMMIT_MESSAGE":  # it may have been asked although it had decided
-            allowed = allowed | {State.COMMITTED}
+            allowed = allowed | {TransactionState.COMMITTED}
         assert row.state in allowed, one
         assert (row.topic, row.queue_id) == (one["topic"], one["queue_id"])
 
@@ -155,10 +155,10 @@ def test_a_store_of_4_9_in_numbers(tmp_path: Path) -> None:
         states = Counter(row.state for row in transactions(store, ignore).rows)
         progress = {level.level: level.delivered for level in delays(store, 0, ignore).levels}
     assert states == {
-        State.COMMITTED: 6,
-        State.ROLLED_BACK: 4,
-        State.OPEN: 2,
-        State.GIVEN_UP: 1,
+        TransactionState.COMMITTED: 6,
+        TransactionState.ROLLED_BACK: 4,
+        TransactionState.OPEN: 2,
+        TransactionState.GIVEN_UP: 1,
     }
     assert progress[1] == 12 and progress[18] is None
     assert truth("4.9.7-clean")["exit"] == "clean"
@@ -179,8 +179,8 @@ def test_transactions_in_a_rocksdb_are_those_that_were_sent(tmp_path: Path) -> N
     with Store(root) as store:
         found = transactions(store, silent)
         assert Counter(row.state for row in found.rows) == {
-            State.OPEN: states["UNKNOW"],
-            State.COMMITTED: states["COMMIT_MESSAGE"],
-            State.ROLLED_BACK: states["ROLLBACK_MESSAGE"],
+            TransactionState.OPEN: states["UNKNOW"],
+            TransactionState.COMMITTED: states["COMMIT_MESSAGE"],
+            TransactionState.ROLLED_BACK: states["ROLLBACK_MESSAGE"],
         }
         assert "I-047" not in {finding.code for finding in verify(store).findings}

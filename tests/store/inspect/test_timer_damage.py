@@ -11,7 +11,7 @@ import pytest
 from mqstore.formats.timer_log import MAGIC_DELETE, MAGIC_ROLL
 from mqstore.formats.timer_wheel import SLOTS
 from mqstore.store.broker.system_topics import TIMER_TOPIC
-from mqstore.store.inspect.timers import WAITING, State, Timers, timers
+from mqstore.store.inspect.timers import WAITING, TimerMessageState, Timers, timers
 from mqstore.store.search.store import Store
 
 from ...recovery_cases import Case, all_feature_cases, config_of, damaged, feature_cases
@@ -59,18 +59,18 @@ def check(case: Case, work: Path) -> None:
     load, start = case["timer"]["load"], case["timer"]["start"]
     if load is None:
         found = view(case, work, 0)
-        assert all(row.reason or row.state is not State.UNKNOWN for row in found.rows), name
+        assert all(row.reason or row.state is not TimerMessageState.UNKNOWN for row in found.rows), name
         return
     found = view(case, work, load["now_ms"])
     chained = [row for row in found.rows if row.unique_key and row.next_timestamp is not None]
-    waits = {row.unique_key: row for row in chained if row.state is not State.NEVER}
+    waits = {row.unique_key: row for row in chained if row.state is not TimerMessageState.NEVER}
     may = in_chains(load, no_cancel_now)
     assert in_chains(load, no_cancel).keys() <= waits.keys() <= may.keys(), name
     assert all(row.next_timestamp in may[key] for key, row in waits.items()), name
     if any(row.unique_key for row in found.rows):  # else nothing tells the generation
         queue = case["load"]["state"]["queues"].get(f"{TIMER_TOPIC}-0", [0])
         assert found.queue_offset == max(load["queue_offset"], queue[0]), name
-    never = {row.unique_key for row in found.rows if row.state is State.NEVER}
+    never = {row.unique_key for row in found.rows if row.state is TimerMessageState.NEVER}
     assert not never & in_chains(start, no_cancel).keys(), name
     later = in_chains(start, no_cancel_now)
     for row in found.rows:

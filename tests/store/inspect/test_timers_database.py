@@ -10,7 +10,7 @@ import pytest
 from mqstore.formats import rocksdb_store as formats
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.inspect import timers as module
-from mqstore.store.inspect.timers import Engine, State, Timers, timers
+from mqstore.store.inspect.timers import Engine, TimerMessageState, Timers, timers
 from mqstore.store.search.store import Store
 from tests import stores
 
@@ -44,10 +44,10 @@ def test_what_waits_is_what_the_database_has(name: str, tmp_path: Path) -> None:
     told = {row.unique_key for row in found.rows if row.next_timestamp is not None}
     assert told == waits
     undelivered = set(stores.truth(name)["timer"]["not_delivered"])
-    pending = {row.unique_key for row in found.rows if row.state is State.PENDING}
+    pending = {row.unique_key for row in found.rows if row.state is TimerMessageState.PENDING}
     if not name.endswith("-restarted"):
         assert pending - undelivered <= {row.unique_key for row in found.rows}
-        assert not [row for row in found.rows if row.state in (State.NEVER, State.UNKNOWN)]
+        assert not [row for row in found.rows if row.state in (TimerMessageState.NEVER, TimerMessageState.UNKNOWN)]
     assert not notes
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mqstore.store.broker.topics import dumps, loads
-from mqstore.store.offsets.lag import Lag, State, Wanted, lags_of, measure, offsets_of, queue_ends
+from mqstore.store.offsets.lag import Lag, LagState, Wanted, lags_of, measure, offsets_of, queue_ends
 from mqstore.store.offsets.positions import Groups, Position
 from mqstore.store.queues.read import QueueSummary
 from mqstore.store.search.find import find
@@ -35,21 +35,21 @@ def held_against(position: Position, low: int, high: int) -> Lag:
 @pytest.mark.parametrize(
     ("offset", "low", "high", "state", "messages", "expired", "goes_on"),
     [
-        (5, 0, 5, State.CURRENT, 0, 0, 5),
-        (3, 0, 5, State.BEHIND, 2, 0, 3),
-        (3, 3, 5, State.BEHIND, 2, 0, 3),
-        (1, 3, 5, State.EXPIRED, 4, 2, 3),
-        (1, 5, 5, State.EXPIRED, 4, 4, 5),
-        (9, 3, 5, State.AHEAD, -4, 0, 5),
-        (9, 0, 5, State.AHEAD, -4, 0, 5),
-        (9, 0, 0, State.AHEAD, -9, 0, 0),
+        (5, 0, 5, LagState.CURRENT, 0, 0, 5),
+        (3, 0, 5, LagState.BEHIND, 2, 0, 3),
+        (3, 3, 5, LagState.BEHIND, 2, 0, 3),
+        (1, 3, 5, LagState.EXPIRED, 4, 2, 3),
+        (1, 5, 5, LagState.EXPIRED, 4, 4, 5),
+        (9, 3, 5, LagState.AHEAD, -4, 0, 5),
+        (9, 0, 5, LagState.AHEAD, -4, 0, 5),
+        (9, 0, 0, LagState.AHEAD, -9, 0, 0),
     ],
 )
-def test_states(offset: int, low: int, high: int, state: State, messages: int, expired: int, goes_on: int) -> None:
+def test_states(offset: int, low: int, high: int, state: LagState, messages: int, expired: int, goes_on: int) -> None:
     lag = held_against(consumer(offset), low, high)
     assert (lag.state, lag.messages, lag.expired) == (state, messages, expired)
     assert lag.goes_on("5.3")[0] == goes_on
-    assert bool(lag.goes_on("5.3")[1]) == (state in (State.AHEAD, State.EXPIRED))
+    assert bool(lag.goes_on("5.3")[1]) == (state in (LagState.AHEAD, LagState.EXPIRED))
 
 
 def test_a_broker_of_4_3_sends_a_group_that_is_ahead_to_the_start() -> None:
@@ -75,9 +75,9 @@ def test_what_has_no_position() -> None:
     groups = Groups(frozenset({"silent", "TOOLS_CONSUMER"}), {("g", "T"): "POP"})
     found = list(lags_of([consumer(5)], ends, groups))
     assert [(lag.position.group, lag.position.queue_id, lag.state) for lag in found] == [
-        ("g", 0, State.CURRENT),
-        ("g", 1, State.NO_POSITION),
-        ("silent", -1, State.NO_POSITION),
+        ("g", 0, LagState.CURRENT),
+        ("g", 1, LagState.NO_POSITION),
+        ("silent", -1, LagState.NO_POSITION),
     ]
     assert [lag.subscribed for lag in found] == [False, False, True]
     assert [lag.mode for lag in found] == ["pop", "pop", ""]
@@ -173,6 +173,6 @@ def test_without_queues_nothing_is_out_of_range(tmp_path: Path) -> None:
 
 def test_a_topic_without_messages_is_no_loss(tmp_path: Path) -> None:
     """A group that is at 0 of a queue that is not there; one that is farther had something."""
-    for offset, state in ((0, State.CURRENT), (7, State.NO_QUEUE)):
+    for offset, state in ((0, LagState.CURRENT), (7, LagState.NO_QUEUE)):
         (lag,) = lags_of([consumer(offset)], {})
         assert (lag.state, lag.goes_on("5.3")[0]) == (state, 0)

@@ -18,9 +18,9 @@ from mqstore.store.report.gather import (
     ALL_QUEUES,
     MAP_COLUMNS,
     LogPicture,
+    PlaceContent,
     Places,
     Rows,
-    State,
     Sums,
     summed,
 )
@@ -61,7 +61,7 @@ def test_counts_are_those_of_stats(name: str, store: Unpack) -> None:
     wanted = {key: group.records for key, group in stats.groups.items()}
     assert by_queue(picture) == wanted
     size = sum(group.size_bytes for group in stats.groups.values())
-    assert picture.state[State.RECORDS].sum() == size == picture.size_bytes.sum()
+    assert picture.state[PlaceContent.RECORDS].sum() == size == picture.size_bytes.sum()
     times = picture.times.rows()
     assert times.records.sum() == picture.sizes.sum() == picture.records_at.sum()
     assert times.bytes.sum() == size
@@ -73,7 +73,7 @@ def test_every_byte_of_the_log_has_a_place(store: Unpack) -> None:
     with Store(root) as opened:
         total = sum(file.size for file in opened.log_files.files)
     assert picture.state.sum() == total
-    assert picture.state[State.DAMAGE].sum() > 0 and picture.state[State.ZEROS].sum() > 0
+    assert picture.state[PlaceContent.DAMAGE].sum() > 0 and picture.state[PlaceContent.ZEROS].sum() > 0
 
 
 def test_parts_of_a_log_are_the_whole(store: Unpack, monkeypatch: pytest.MonkeyPatch) -> None:

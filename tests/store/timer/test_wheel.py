@@ -16,7 +16,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
-from mqstore.store.inspect.timers import WAITING, State, timers
+from mqstore.store.inspect.timers import WAITING, TimerMessageState, timers
 from mqstore.store.search.store import Store
 from mqstore.store.settings.options import options_of
 from mqstore.store.timer.read import timer_wheel
@@ -125,9 +125,9 @@ def test_what_the_wheel_leads_to(name: str, tmp_path: Path) -> None:
     waits = [row for row in found.rows if row.next_timestamp is not None and row.state in WAITING]
     assert waits
     assert {(row.next_timestamp, row.positions[-1]) for row in waits} <= expected
-    assert not any(row.state in (State.NEVER, State.UNKNOWN) for row in found.rows)
+    assert not any(row.state in (TimerMessageState.NEVER, TimerMessageState.UNKNOWN) for row in found.rows)
     delivered = {m["properties"]["UNIQ_KEY"] for m in known["messages"] if m["topic"].startswith("alarms")}
-    assert {row.unique_key for row in found.rows if row.state is State.DELIVERED} == delivered
+    assert {row.unique_key for row in found.rows if row.state is TimerMessageState.DELIVERED} == delivered
 
 
 @pytest.mark.parametrize("name", CLEAN)

@@ -10,7 +10,7 @@ from typing import Any
 
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.search.store import Store
-from mqstore.store.trace.answer import GroupVerdict, Kind, Trace, Verdict
+from mqstore.store.trace.answer import EventKind, GroupVerdict, Trace, Verdict
 from mqstore.store.trace.groups import Subscription
 from mqstore.store.trace.locate import Asked, By
 from mqstore.store.trace.trace import Question, trace
@@ -18,8 +18,8 @@ from mqstore.store.trace.trace import Question, trace
 from ...cli.datadriven import run_here
 
 SHOWS_NO_RECORD = {
-    *(Kind.BORN, Kind.DECIDED, Kind.POPPED, Kind.SUPERSEDED, Kind.DUE, Kind.NAMED),
-    *(Kind.NOT_NAMED, Kind.INDEXED, Kind.COMPACTED, Kind.TIERED),
+    *(EventKind.BORN, EventKind.DECIDED, EventKind.POPPED, EventKind.SUPERSEDED, EventKind.DUE, EventKind.NAMED),
+    *(EventKind.NOT_NAMED, EventKind.INDEXED, EventKind.COMPACTED, EventKind.TIERED),
 }
 """Events that tell more of a record that has an event of its own, or of another message's."""
 

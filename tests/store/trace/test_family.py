@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.store.log.message import Mark, Message
-from mqstore.store.trace.answer import Kind, Verdict
+from mqstore.store.trace.answer import EventKind, Verdict
 from mqstore.store.trace.family import Family, QueuePlace, Role, number_of, places_of, role_of
 from mqstore.store.trace.locate import By
 
@@ -93,5 +93,5 @@ def test_a_light_queue_is_a_queue_of_its_own(tmp_path: Path) -> None:
     row = whole(found, "reader")
     assert (row.topic, row.queue_offset) == (names[0], int(numbers[0]))
     assert row.judgement.verdict is Verdict.WAITING
-    named = {event.topic for event in found.events if event.event is Kind.NAMED}
+    named = {event.topic for event in found.events if event.event is EventKind.NAMED}
     assert {names[0], light["topic"]} <= named

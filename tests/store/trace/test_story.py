@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mqstore.store.search.store import Store
-from mqstore.store.trace.answer import Kind, Trace, Verdict
+from mqstore.store.trace.answer import EventKind, Trace, Verdict
 from mqstore.store.trace.locate import By
 
 from ... import stores
@@ -74,7 +74,7 @@ def check_transaction(key: str, known: list[dict[str, Any]], found: list[Trace])
     committed = {m["physical_offset"] for m in known if m["prepared_transaction_offset"] in halves}
     committed = {at for at in committed if at not in halves}
     events = [event for trace in found for event in trace.events]
-    told = {e.position for e in events if e.event is Kind.COMMITTED}
+    told = {e.position for e in events if e.event is EventKind.COMMITTED}
     assert committed == told, key
     if not told:
         verdicts = {trace.for_all.verdict for trace in found if trace.for_all is not None}
@@ -125,7 +125,7 @@ def test_what_consumers_acknowledged(name: str, tmp_path: Path) -> None:
         wanted = Verdict.PASSED if oks[key][-1] else Verdict.RETRY
         assert {verdict(trace, "pop_a") for trace in found} == {wanted}, key
         kinds = {event.event for trace in found for event in trace.events}
-        assert Kind.POPPED in kinds
+        assert EventKind.POPPED in kinds
 
 
 def test_what_filters_selected(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_what_timers_delivered(name: str, tmp_path: Path) -> None:
             assert trace.for_all.verdict is Verdict.NOT_DUE, key
             assert trace.for_all.until_timestamp is not None
         else:
-            assert Kind.DELIVERED in {event.event for event in trace.events}
+            assert EventKind.DELIVERED in {event.event for event in trace.events}
 
 
 def test_messages_inside_of_batch_records(tmp_path: Path) -> None:

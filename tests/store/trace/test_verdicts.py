@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.inspect.pop import State, pop
+from mqstore.store.inspect.pop import PopState, pop
 from mqstore.store.search.store import Store
-from mqstore.store.trace.answer import Kind, Verdict
+from mqstore.store.trace.answer import EventKind, Verdict
 from mqstore.store.trace.locate import By
 from mqstore.store.trace.verdicts import AT_ONCE
 
@@ -137,16 +137,16 @@ def test_what_consumers_have_by_pop(name: str, tmp_path: Path) -> None:
     ends = [message["physical_offset"] for message in messages(name)]
     cut(root, ends[len(ends) // 3])
     wanted = {
-        State.INVISIBLE: Verdict.INVISIBLE,
-        State.DUE: Verdict.INVISIBLE,
-        State.RETURNED: Verdict.RETRY,
+        PopState.INVISIBLE: Verdict.INVISIBLE,
+        PopState.DUE: Verdict.INVISIBLE,
+        PopState.RETURNED: Verdict.RETRY,
     }
     with Store(root) as store:
         rows = pop(store, 0, lambda _: None).rows
         now_ms = sorted(row.visible_timestamp for row in rows)[len(rows) // 2]
         rows = pop(store, now_ms, lambda _: None).rows
         by_state = {row.state: row for row in rows}
-        assert {State.INVISIBLE, State.DUE} <= by_state.keys()
+        assert {PopState.INVISIBLE, PopState.DUE} <= by_state.keys()
         for state, row in by_state.items():
             [found] = asked(store, str(row.position), By.POSITION, now_ms=now_ms, group=row.group)
             judged = whole(found, row.group).judgement
@@ -168,5 +168,5 @@ def test_copies_in_a_tiered_store(below: bool, tmp_path: Path) -> None:
         position = str(message["physical_offset"])
         with Store(root, BrokerConfig(options)) as store:
             [found] = asked(store, position, By.POSITION)
-        [copy] = [event for event in found.events if event.event is Kind.TIERED]
+        [copy] = [event for event in found.events if event.event is EventKind.TIERED]
         assert copy.path is not None and copy.path.endswith("COMMIT_LOG")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.broker.system_topics import TIMER_TOPIC
-from mqstore.store.trace.answer import Kind, Verdict
+from mqstore.store.trace.answer import EventKind, Verdict
 from mqstore.store.trace.locate import By
 
 from ... import stores
@@ -30,7 +30,7 @@ def test_transactions_of_our_own(tmp_path: Path) -> None:
     committed = one(root, halves[1]["unique_key"])
     assert committed.for_all is None
     kinds = {event.event for event in committed.events}
-    assert {Kind.HALF, Kind.COMMITTED, Kind.DECIDED} <= kinds
+    assert {EventKind.HALF, EventKind.COMMITTED, EventKind.DECIDED} <= kinds
     rolled_back = one(root, halves[2]["unique_key"])
     assert rolled_back.for_all is not None
     assert rolled_back.for_all.verdict is Verdict.TRANSACTION
@@ -126,5 +126,5 @@ def test_a_message_that_compaction_left_out(tmp_path: Path) -> None:
     for message in mine[::40]:
         at, key = message["physical_offset"], message["properties"]["KEYS"]
         trace = one(root, str(at), by=By.POSITION)
-        newer = [e.position for e in trace.events if e.event is Kind.SUPERSEDED]
+        newer = [e.position for e in trace.events if e.event is EventKind.SUPERSEDED]
         assert newer == ([] if last[key] == at else [last[key]])
