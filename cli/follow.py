@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..store.errors import InvalidInput, Unsupported
-from ..store.search.store import Found, Store
+from ..store.search.store import FoundMessage, Store
 from .get_answer import Question, print_found
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def follow_log(path: Path, question: Question, raw: bool, common: Common) -> Non
         print_found(store, islice(found, question.limit), question, raw, common, out)
 
 
-def _messages(store: Store, selection: Selection, common: Common, out: Output) -> Iterator[Found]:
+def _messages(store: Store, selection: Selection, common: Common, out: Output) -> Iterator[FoundMessage]:
     """The wanted ones of all new messages, for ever."""
     from ..store.search.follow import Follower
     from ..store.search.log_search import found_in, time_bounds

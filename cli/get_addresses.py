@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..store.counted import counted
 from ..store.errors import InvalidInput, NotFound
 from ..store.search.find import Address, Finder, parse_address
-from ..store.search.store import Found, Store, Via
+from ..store.search.store import FoundMessage, Store, Via
 from .get_answer import Question, body_of, piece_of
 from .ndjson_input import opened, whole_lines
 
@@ -36,7 +36,7 @@ class _Answer(NamedTuple):
     """What an address led to."""
 
     line: _Line
-    found: Found | NotFound
+    found: FoundMessage | NotFound
 
 
 def answer_addresses(path: Path, source: str, question: Question, raw: bool, common: Common) -> None:
@@ -145,13 +145,13 @@ def _record(answer: _Answer, question: Question, raw: bool) -> dict[str, Any]:
     return record
 
 
-def _message(found: Found, question: Question) -> Message:
+def _message(found: FoundMessage, question: Question) -> Message:
     """What is shown: of a message inside of a batch record that record, where that was asked for."""
     inner = found.message.inner
     return inner.record if inner is not None and question.whole else found.message
 
 
-def _found(answers: Iterator[_Answer], common: Common) -> Iterator[Found]:
+def _found(answers: Iterator[_Answer], common: Common) -> Iterator[FoundMessage]:
     """The messages; what is missing is reported on stderr, beside data that has no place for it."""
     for answer in answers:
         if isinstance(answer.found, NotFound):

@@ -11,7 +11,7 @@ from ..store.errors import InvalidInput, NotFound, StoreError
 from ..store.log.message import is_batch_record
 from ..store.search.find import find, is_unique_key, offset_at
 from ..store.search.selection import Selection, is_pattern, parse_time
-from ..store.search.store import Found, Store, Via
+from ..store.search.store import FoundMessage, Store, Via
 from .searched_text import scanning, searched_text
 from .selection_options import Conditions
 
@@ -107,19 +107,19 @@ def answer(path: Path, question: Question, raw: bool, common: Common) -> None:
 class _Count:
     """Passes messages on and counts them."""
 
-    def __init__(self, found: Iterable[Found]) -> None:
+    def __init__(self, found: Iterable[FoundMessage]) -> None:
         self._found = found
         self.all = 0
         self.scanned = 0
 
-    def __iter__(self) -> Iterator[Found]:
+    def __iter__(self) -> Iterator[FoundMessage]:
         for one in self._found:
             self.all += 1
             self.scanned += one.via is Via.SCAN
             yield one
 
 
-def _find(store: Store, question: Question, selection: Selection, common: Common) -> Iterator[Found]:
+def _find(store: Store, question: Question, selection: Selection, common: Common) -> Iterator[FoundMessage]:
     if question.message_id is not None:
         return _by_id(store, question.message_id, selection, question, common)
     if question.at is not None:
@@ -135,7 +135,9 @@ def _find(store: Store, question: Question, selection: Selection, common: Common
     )
 
 
-def _by_id(store: Store, message_id: str, selection: Selection, question: Question, common: Common) -> Iterator[Found]:
+def _by_id(
+    store: Store, message_id: str, selection: Selection, question: Question, common: Common
+) -> Iterator[FoundMessage]:
     """The message with an id of either kind: a broker's, which is an address, else a client's.
 
     Both may have the same form. Raises InvalidInput for what has the form of neither, NotFound.
@@ -166,12 +168,12 @@ def _by_id(store: Store, message_id: str, selection: Selection, question: Questi
     raise NotFound(f"no message with the id {given}", path=store.layout.root, hint=hint)
 
 
-def _if_wanted(store: Store, message: Message, selection: Selection) -> Iterator[Found]:
+def _if_wanted(store: Store, message: Message, selection: Selection) -> Iterator[FoundMessage]:
     """A record that was found by its place, or the messages inside of it."""
     message = store.marked(message)
     if selection.whole or not is_batch_record(message.sys_flag):
         if selection.takes(message):
-            yield Found(message, Via.ADDRESS)
+            yield FoundMessage(message, Via.ADDRESS)
         return
 
     from ..store.search.log_search import found_in
@@ -205,7 +207,7 @@ def answer_offset_at(path: Path, question: Question, time: str, common: Common) 
 
 def print_found(
     store: Store,
-    found: Iterable[Found],
+    found: Iterable[FoundMessage],
     question: Question,
     raw: bool,
     common: Common,
@@ -232,7 +234,7 @@ def print_found(
             out.records(records, text=text, columns=lambda: columns_of_types(("message",)))
 
 
-def _record(found: Found, question: Question, raw: bool) -> dict[str, Any]:
+def _record(found: FoundMessage, question: Question, raw: bool) -> dict[str, Any]:
     record = found.message.to_json(raw=raw, max_body=question.max_body_bytes)
     by_id = question.message_id is not None and found.via is not Via.ADDRESS
     if question.by_key or by_id:
@@ -244,7 +246,7 @@ def body_of(message: Message, question: Question, raw: bool) -> bytes:
     return message.stored_body if raw else message.body(question.max_body_bytes).data
 
 
-def piece_of(store: Store, found: Found) -> Piece:
+def piece_of(store: Store, found: FoundMessage) -> Piece:
     from ..formats.message import MESSAGE
     from .file_kinds.chunks import Piece
 

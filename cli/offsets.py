@@ -13,7 +13,7 @@ from .options import PASSED_OVER, Common, shared
 
 if TYPE_CHECKING:
     from ..store.disk.layout import Layout
-    from ..store.offsets.lag import Wanted
+    from ..store.offsets.lag import LagQuery
     from ..store.offsets.move import Moves
     from ..store.session.apply import Applied
     from ..store.session.journal import Fingerprint
@@ -40,16 +40,16 @@ class Shown(Options):
         Option("--now", metavar="TIME", help="What ages are counted to (default: now)."),
     ] = None
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> LagQuery:
         """What is asked for. Raises BadParameter, InvalidInput."""
-        from ..store.offsets.lag import Wanted
+        from ..store.offsets.lag import LagQuery
         from ..store.search.selection import parse_time
 
         by = "topic" if self.by is None else self.by
         if by not in _BY:
             raise bad_parameter(f"--by: one of {', '.join(_BY)}")
         now_ms = parse_time("now" if self.now is None else self.now)
-        return Wanted(now_ms, by, self.group, self.topic, self.behind, self.quick)
+        return LagQuery(now_ms, by, self.group, self.topic, self.behind, self.quick)
 
 
 class Moving(Options):
@@ -151,7 +151,7 @@ def offsets(
         _show(stores, wanted, common)
 
 
-def _show(stores: list[Path], wanted: Wanted, common: Common) -> None:
+def _show(stores: list[Path], wanted: LagQuery, common: Common) -> None:
     """Every store in turn; one that cannot be read ends the command."""
     from ..store.disk.byte_reader import at_rate
     from ..store.offsets.lag import COLUMNS, offsets_of
@@ -184,7 +184,7 @@ def _show(stores: list[Path], wanted: Wanted, common: Common) -> None:
         raise Exit(ExitCode.NO)
 
 
-def _compare(path: Path, other: Path, wanted: Wanted, common: Common) -> None:
+def _compare(path: Path, other: Path, wanted: LagQuery, common: Common) -> None:
     """Exit code 1 where some position differs. Raises Exit."""
     from ..store.offsets.move import Ahead, compare, open_side, side_of
     from ..store.search.selection import matches
@@ -214,7 +214,7 @@ def _compare(path: Path, other: Path, wanted: Wanted, common: Common) -> None:
     raise Exit(ExitCode.NO if different else ExitCode.DONE)
 
 
-def _plan(path: Path, moving: Moving, wanted: Wanted, change: Change, common: Common) -> None:
+def _plan(path: Path, moving: Moving, wanted: LagQuery, change: Change, common: Common) -> None:
     """Show what moves, and move it with --apply. Raises Exit and all that `apply` does."""
     from ..store.session.journal import Fingerprint
     from .offsets_text import moves_text
@@ -246,7 +246,7 @@ def _edit(edit: dict[str, Any], layout: Layout) -> dict[str, Any]:
     return {**edit, "path": edit["path"].removeprefix(f"{layout.root}/")}
 
 
-def _planned(layout: Layout, moving: Moving, wanted: Wanted, common: Common) -> Moves:
+def _planned(layout: Layout, moving: Moving, wanted: LagQuery, common: Common) -> Moves:
     from ..store.offsets.move import Merge, Only, Take, open_side, parse_reset, plan_moves
     from ..store.search.store import Store
 
@@ -266,7 +266,7 @@ def _apply(
     found: Moves,
     seen: Fingerprint | None,
     moving: Moving,
-    wanted: Wanted,
+    wanted: LagQuery,
     change: Change,
     common: Common,
 ) -> Applied:

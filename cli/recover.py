@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..store.disk.layout import Layout
     from ..store.findings.next_commands import Given
     from ..store.session.apply import Applied
-    from ..store.verify.judged import Judged
+    from ..store.verify.judged import JudgedRecovery
 
 app = App()
 
@@ -147,8 +147,8 @@ def _analyze(
     common: Common,
     replica: str = "",
     force_empty_log: bool = False,
-) -> Judged:
-    from ..store.verify.judged import Judged, verified_before, with_start
+) -> JudgedRecovery:
+    from ..store.verify.judged import JudgedRecovery, verified_before, with_start
 
     with reading_the_log(layout, common, common.rate) as tell:
         others, proved = verified_before(layout, asked.version, rate_bytes=common.rate, jobs=common.jobs, tell=tell)
@@ -169,7 +169,7 @@ def _analyze(
             exact=planned is Planned.KEEP and needs_log(others.findings),
         )
         found = widened(found, with_start(others, found).findings)
-        return Judged(found, with_start(others, found))
+        return JudgedRecovery(found, with_start(others, found))
 
 
 def _rows_of(common: Common) -> tuple[int, ...]:
@@ -179,7 +179,7 @@ def _rows_of(common: Common) -> tuple[int, ...]:
     return (ROWS + 1,) if common.format is Format.TEXT and not common.verbose else ()
 
 
-def _apply(layout: Layout, before: Judged, change: Change, common: Common) -> Applied:
+def _apply(layout: Layout, before: JudgedRecovery, change: Change, common: Common) -> Applied:
     """Carry the plan out. Raises Refused and all that `apply` does."""
     from ..store.disk.byte_reader import at_rate
     from ..store.disk.layout import Layout
@@ -207,9 +207,9 @@ def _apply(layout: Layout, before: Judged, change: Change, common: Common) -> Ap
 
 
 def _print(
-    before: Judged,
+    before: JudgedRecovery,
     applied: Applied | None,
-    after: Judged | None,
+    after: JudgedRecovery | None,
     given: Given,
     code: ExitCode,
     common: Common,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..store.recover.recovery import Proved
     from ..store.repair.database import QueueStoreKind
     from ..store.repair.parts import Choice
-    from ..store.repair.recheck import Judged
+    from ..store.repair.recheck import JudgedRepair
     from ..store.repair.repair import Repair
     from ..store.session.apply import Applied
 
@@ -182,7 +182,7 @@ def _analyze(
     version: str | None,
     common: Common,
     kind: QueueStoreKind | None,
-) -> Judged:
+) -> JudgedRepair:
     """judged: the store as it is now, before its queues go elsewhere."""
     from ..store.repair.repair import analyze, is_bare
 
@@ -195,7 +195,7 @@ def _analyze(
     return _judged(judged, version, common, look, verified_first=first)
 
 
-def _reanalyze(found: Repair, version: str | None, common: Common) -> Judged:
+def _reanalyze(found: Repair, version: str | None, common: Common) -> JudgedRepair:
     from ..store.disk.layout import Layout
     from ..store.repair.recheck import is_compared, reanalyze
 
@@ -214,11 +214,11 @@ def _judged(
     look: Callable[[Callable[[int], None], Proved | None], Repair],
     *,
     verified_first: bool,
-) -> Judged:
+) -> JudgedRepair:
     """The plan of `look`, and the verdict on the store. verified_first: what the verdict has read of the
     log, `look` need not read; else another process comes to the verdict meanwhile.
     """
-    from ..store.repair.recheck import Judged
+    from ..store.repair.recheck import JudgedRepair
     from ..store.verify.judged import verified_before, verified_beside
 
     if verified_first:
@@ -226,13 +226,13 @@ def _judged(
             judgement, proved = verified_before(
                 layout, version, anew=True, rate_bytes=common.rate, jobs=common.jobs, tell=tell
             )
-            return Judged(look(tell, proved), judgement)
+            return JudgedRepair(look(tell, proved), judgement)
     beside = verified_beside(layout, version, rate_bytes=half_rate(common))
     with beside as verdict, reading_the_log(layout, common, half_rate(common)) as tell:
-        return Judged(look(tell, None), verdict())
+        return JudgedRepair(look(tell, None), verdict())
 
 
-def _code(before: Judged, after: Judged | None) -> ExitCode:
+def _code(before: JudgedRepair, after: JudgedRepair | None) -> ExitCode:
     """after: the store once the plan was carried out, None where it was not."""
     if before.repair.plan.lost.messages:
         return ExitCode.NO
@@ -244,7 +244,7 @@ def _code(before: Judged, after: Judged | None) -> ExitCode:
     return ExitCode.UNCLEAN if to_do else code
 
 
-def _apply(layout: Layout, before: Judged, change: Change, common: Common) -> Applied:
+def _apply(layout: Layout, before: JudgedRepair, change: Change, common: Common) -> Applied:
     """Carry the plan out. Raises Refused and all that `apply` does."""
     from ..store.counted import counted
     from ..store.disk.byte_reader import at_rate
@@ -272,9 +272,9 @@ def _apply(layout: Layout, before: Judged, change: Change, common: Common) -> Ap
 
 
 def _print(
-    before: Judged,
+    before: JudgedRepair,
     applied: Applied | None,
-    after: Judged | None,
+    after: JudgedRepair | None,
     given: Given,
     common: Common,
 ) -> None:

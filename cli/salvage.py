@@ -16,7 +16,7 @@ from .terminal import page_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..store.salvage.salvage import Salvaged, Selection, Told, Wanted
+    from ..store.salvage.salvage import Salvaged, SalvageRequest, Selection, Told
 
 app = App()
 
@@ -121,17 +121,19 @@ def salvage(
     raise Exit(ExitCode.DONE if done.complete else ExitCode.NO)
 
 
-def _wanted(layout: LayoutKind, grade: GradeName, limits: Limits, version: str | None, common: Common) -> Wanted:
+def _wanted(
+    layout: LayoutKind, grade: GradeName, limits: Limits, version: str | None, common: Common
+) -> SalvageRequest:
     from ..store.salvage.runs import Grade
     from ..store.salvage.salvage import LayoutKind as Kind
-    from ..store.salvage.salvage import Wanted
+    from ..store.salvage.salvage import SalvageRequest
 
     tell_nearest(version, common)
     taken = Grade[grade.name]
-    return Wanted(Kind(layout.value), taken, limits.selection(), version, common.config(), common.rate)
+    return SalvageRequest(Kind(layout.value), taken, limits.selection(), version, common.config(), common.rate)
 
 
-def _salvage(images: list[Path], to: Path | None, wanted: Wanted, common: Common) -> Salvaged:
+def _salvage(images: list[Path], to: Path | None, wanted: SalvageRequest, common: Common) -> Salvaged:
     from ..store.disk.files import Files
     from ..store.salvage.runs import Source, paths_of
     from ..store.salvage.salvage import check_target, look, write

@@ -72,13 +72,13 @@ class Tracing(Options):
         from ..store.errors import InvalidInput
         from ..store.search.selection import parse_time
         from ..store.trace.groups import given as subscribed
-        from ..store.trace.locate import Asked, By
+        from ..store.trace.locate import By, TraceTarget
         from ..store.trace.trace import Question
 
         if (self.tags is not None or self.sql is not None) and self.group is None:
             raise InvalidInput("--tags and --sql need --group: they are what one group subscribes to")
         return Question(
-            Asked(text, By(self.by.value) if self.by else None, self.topic),
+            TraceTarget(text, By(self.by.value) if self.by else None, self.topic),
             parse_time("now" if self.now is None else self.now),
             self.group,
             subscribed(self.tags, self.sql),

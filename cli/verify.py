@@ -54,7 +54,7 @@ def parse_duration(text: str) -> float:
     return float(match[1]) * _SECONDS[match[2] or ""]
 
 
-class Asked(NamedTuple):
+class AskedScope(NamedTuple):
     """The fields of a `Scope` that a command line gives, before what checks is imported."""
 
     quick: bool
@@ -125,7 +125,7 @@ class Limits(Options):
         ),
     ] = None
 
-    def asked(self, broker_version: str | None) -> Asked:
+    def asked(self, broker_version: str | None) -> AskedScope:
         """What is asked for. Raises BadParameter, InvalidInput."""
         if self.queue is not None and self.topic is None:
             raise bad_parameter("--queue needs --topic")
@@ -134,7 +134,7 @@ class Limits(Options):
             from ..store.search.selection import parse_range
 
             since_ms = parse_range(self.since, None).since_ms
-        return Asked(
+        return AskedScope(
             quick=self.quick,
             topic=self.topic,
             queue_id=self.queue,
@@ -260,7 +260,9 @@ def _stopping() -> Iterator[list[bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _verdict(path: Path, asked: Asked, resume: Path | None, common: Common, stop: list[bool]) -> tuple[Path, Verdict]:
+def _verdict(
+    path: Path, asked: AskedScope, resume: Path | None, common: Common, stop: list[bool]
+) -> tuple[Path, Verdict]:
     """The root of the store that `path` is, or is in, and what is found of `path`."""
     from ..store.errors import InvalidInput
     from .verify_part import part_of
@@ -282,7 +284,7 @@ def _verdict(path: Path, asked: Asked, resume: Path | None, common: Common, stop
     return part.root, part.of(_verify(part.root, inside, common, stop))
 
 
-def _verify(path: Path, asked: Asked, common: Common, stop: list[bool]) -> Verdict:
+def _verify(path: Path, asked: AskedScope, common: Common, stop: list[bool]) -> Verdict:
     from ..store.search.store import Store
     from ..store.settings.options import options_of
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from . import kernel
 from . import message_properties as names
 from .derive.program import Noting
-from .derive.ragged import Bytes, Flags, Ints, Noted, Ragged, overlapping, ragged_copy
+from .derive.ragged import Bytes, Flags, Ints, Ragged, StringNotes, overlapping, ragged_copy
 from .message_properties import (
     CRC32,
     CRC_DIGITS,
@@ -113,14 +113,14 @@ class _NativeItems:
             return Ragged(self._texts.buffer, np.zeros(count, np.int64), np.full(count, -1, np.int64))
         return Ragged(self._texts.buffer, found[0], found[1], self._noted(name.encode()))
 
-    def _noted(self, name: bytes) -> Noted:
+    def _noted(self, name: bytes) -> StringNotes:
         """What was noted of the values of a name: the sum of the first one, hashes of some."""
         noted = self._texts.noted
         if noted.items is None or name not in self._known[: len(noted.items[0])]:
-            return Noted()
+            return StringNotes()
         number = self._known.index(name)
         hashes = None if noted.hashes is None else noted.hashes[number]
-        return Noted(sums=None if number else noted.sums, hashes=hashes)
+        return StringNotes(sums=None if number else noted.sums, hashes=hashes)
 
     def count(self, name: str) -> Ints:
         found = self._values(name)

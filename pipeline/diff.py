@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
-from ..store.arrow.differences import WAITING_MAX, Compared, Left, Unsound, compare, look, met
+from ..store.arrow.differences import WAITING_MAX, Left, QueueDifferences, Unsound, compare, look, met
 from ..store.arrow.log_rows import LogPart, parts_of
 from ..store.arrow.stores import Ask, as_path, names_of
 from ..store.errors import StoreError
@@ -86,7 +86,7 @@ def _asks(pair: Sequence[str], config: Mapping[str, str]) -> tuple[Ask, Ask]:
     return made[0], made[1]
 
 
-def _all(pairs: Iterable[Compared]) -> tuple[Differences, Unsound]:
+def _all(pairs: Iterable[QueueDifferences]) -> tuple[Differences, Unsound]:
     rows: Differences = []
     unsound = Unsound()
     for found in pairs:
@@ -108,7 +108,7 @@ def on_spark(spark: SparkSession, a: Pairs, b: Pairs, config: Mapping[str, str])
             raise answer
         of[task["name"]].append(answer)
 
-    def compared() -> Iterator[Compared]:
+    def compared() -> Iterator[QueueDifferences]:
         for name, answers in of.items():
             if None in answers:
                 yield compare(*_asks(pairs[name], config), name)

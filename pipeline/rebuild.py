@@ -22,7 +22,7 @@ from ..store.log.commit_log import splits
 from ..store.output.stage import Stage, publish_job
 from .index_files import slices_of
 from .plan import Plan, StorePlan
-from .rebuild_steps import Made, complete
+from .rebuild_steps import RebuiltFiles, complete
 from .rebuild_tasks import part_folder
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .tasks import Task
     from .watch import Tell
 
-Job = Callable[[Plan, Stage], Made]
+Job = Callable[[Plan, Stage], RebuiltFiles]
 """Makes queues and index of a plan in a stage: `work` with some `run`."""
 Run = Callable[[str, Sequence["Task"], Sequence[int]], list[Any]]
 """What `read` and `make` of `rebuild_tasks` answer about tasks, an error instead where one was
@@ -64,7 +64,7 @@ def rebuild(plan: Plan, target: Path, job: Job, files: Files | None = None) -> d
 def on_spark(master: str, settings: Mapping[str, str], tell: Tell | None = None) -> Job:
     """The job in a Spark session of its own. Raises SparkUnavailable, JobFailed."""
 
-    def job(plan: Plan, stage: Stage) -> Made:
+    def job(plan: Plan, stage: Stage) -> RebuiltFiles:
         from .spark import spark_session
 
         with spark_session(master, settings, in_python=True) as spark:
@@ -73,7 +73,7 @@ def on_spark(master: str, settings: Mapping[str, str], tell: Tell | None = None)
     return job
 
 
-def spark_job(spark: SparkSession, plan: Plan, stage: Stage, tell: Tell | None = None) -> Made:
+def spark_job(spark: SparkSession, plan: Plan, stage: Stage, tell: Tell | None = None) -> RebuiltFiles:
     """The job as Spark runs it. Raises the error that a task met, else JobFailed."""
     from .tasks import run_tasks
     from .watch import Progress
@@ -81,9 +81,9 @@ def spark_job(spark: SparkSession, plan: Plan, stage: Stage, tell: Tell | None =
     return work(plan, stage, partial(run_tasks, spark, progress=Progress(tell)))
 
 
-def work(plan: Plan, stage: Stage, run: Run) -> Made:
+def work(plan: Plan, stage: Stage, run: Run) -> RebuiltFiles:
     """Read all logs, then make what is left to make. Raises what `run` answers."""
-    made = Made()
+    made = RebuiltFiles()
     tasks = [task for number in range(len(plan.stores)) for task in _reading(plan, number, stage)]
     sizes = [_bytes_of(task) for task in tasks]
     items: dict[int, list[int]] = {}

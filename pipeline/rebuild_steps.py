@@ -27,8 +27,8 @@ from .queue_files import AttemptFolder, QueueFile, close_gaps
 
 
 @dataclass
-class Made:
-    """What the tasks of a job have made. found: what `log_units.Found` tells of each part of each
+class RebuiltFiles:
+    """What the tasks of a job have made. found: what `log_units.FoundInPart` tells of each part of each
     log, with `store`. others: files that `queues` does not name, by attempt. whole: attempts that have
     made all queues of a store."""
 
@@ -48,7 +48,7 @@ class Made:
             self.whole[answer["attempt"]] = store
 
 
-def complete(stage: Stage, plan: Plan, made: Made) -> None:
+def complete(stage: Stage, plan: Plan, made: RebuiltFiles) -> None:
     """Collect the files, add what there is one of in a store, and decide that the job has succeeded.
 
     Raises NoSpace, Unreadable.
@@ -76,7 +76,7 @@ def complete(stage: Stage, plan: Plan, made: Made) -> None:
     )
 
 
-def _queues(stage: Stage, plan: Plan, made: Made) -> list[dict[str, Any]]:
+def _queues(stage: Stage, plan: Plan, made: RebuiltFiles) -> list[dict[str, Any]]:
     """Complete the files of queues and collect them: what the manifest says of each queue."""
 
     def place(file: QueueFile) -> AttemptFolder:

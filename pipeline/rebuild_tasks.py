@@ -20,7 +20,7 @@ from ..store.log.commit_log import Split
 from ..store.output.stage import Stage, Unflushed
 from .index_files import make_index_file, slices_of
 from .log_part import AnyPart, FileKey, LogPart, SavedPart, keys_of
-from .log_units import BatchQueue, Found, LogReader
+from .log_units import BatchQueue, FoundInPart, LogReader
 from .plan import StorePlan
 from .queue_files import AttemptFolder, QueueFile, make_queue_file
 
@@ -42,7 +42,7 @@ def read(task: Task) -> dict[str, Any]:
     place = _place(task)
     reader = LogReader(place.store, place.folder, place.files)
     parts: list[LogPart] = []
-    tallies: list[Found] = []
+    tallies: list[FoundInPart] = []
     for number, split in enumerate(task["splits"]):
         part, found = reader.read(Split(*split))
         tallies.append(found)

@@ -19,7 +19,7 @@ import numpy as np
 from .. import kernel
 from .columns import Columns
 from .layout import REST, Blob, Branch, Hole, Node, Number, Unsupported, is_fixed, nodes_of
-from .ragged import Bytes, Flags, Ints, Noted, Ragged
+from .ragged import Bytes, Flags, Ints, Ragged, StringNotes
 from .scope import Scope
 
 _ROW = 6
@@ -56,7 +56,7 @@ class Rules(NamedTuple):
 
 
 class Noting(NamedTuple):
-    """What is noted of two strings of each record while its bytes are at hand, see `Noted`.
+    """What is noted of two strings of each record while its bytes are at hand, see `StringNotes`.
 
     numbered: a field whose different values are numbered. itemized: one of items with names, of the first
     `values` of which the values are told; of that of the very first the sum is made. words, factor: of such
@@ -164,9 +164,9 @@ class _Notes:
         numbers, sums, values, hashes = np.split(table[:, :count], np.cumsum(self._parts)[:-1])
         if noting.numbered:
             text = columns.ragged(noting.numbered)
-            text.noted = Noted(numbers=(numbers[0], numbers[1][:found]))
+            text.noted = StringNotes(numbers=(numbers[0], numbers[1][:found]))
         if noting.itemized:
-            columns.ragged(noting.itemized).noted = Noted(
+            columns.ragged(noting.itemized).noted = StringNotes(
                 items=(
                     values.reshape(noting.values, 3, count),
                     self._odd[:count],

@@ -444,7 +444,7 @@ class NewStore:
 
 
 @dataclass
-class Made:
+class AppendedRows:
     """What has become of some rows. left_out: those without a topic, which stand for damage."""
 
     corrupted: CorruptedBodies
@@ -461,13 +461,13 @@ class Made:
         }
 
 
-def make_store(folder: Path, how: NewStore, batches: Iterable[pa.RecordBatch]) -> Made:
+def make_store(folder: Path, how: NewStore, batches: Iterable[pa.RecordBatch]) -> AppendedRows:
     """Append rows, in their order, to a store in a folder; on disk when this returns.
 
     Raises InvalidInput, LimitExceeded, Corrupted with the number of the row, from 1 on; what the
     writer raises.
     """
-    made = Made(CorruptedBodies(how.on_damage))
+    made = AppendedRows(CorruptedBodies(how.on_damage))
     reader = MessageReader(UniqueKeys(NewMessage.born_host[0]), keep_times=how.keep_times)
     options = WriterOptions(as_broker=how.as_broker)
     with StoreWriter.open(folder, BrokerConfig(dict(how.config)), options) as writer:
@@ -491,7 +491,7 @@ def import_store(files: Sequence[Path], target: Path, how: NewStore, note: Calla
     return publish_made(target, same, lambda tree: make_store(tree, how, sorted_batches(files, note)).counts())
 
 
-def _append(writer: StoreWriter, reader: MessageReader, rows: pa.RecordBatch, first: int, made: Made) -> None:
+def _append(writer: StoreWriter, reader: MessageReader, rows: pa.RecordBatch, first: int, made: AppendedRows) -> None:
     if missing := [name for name in NEEDED if name not in rows.schema.names and name != BODY]:
         raise InvalidInput(f"no column {missing[0]!r}", hint=f"needed: {', '.join(NEEDED)}")
     numbers = pa.array(range(first, first + rows.num_rows))

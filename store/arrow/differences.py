@@ -97,7 +97,7 @@ class Unsound:
 
 
 @dataclass
-class Compared:
+class QueueDifferences:
     """A row for each queue that differs, and what is unsound."""
 
     rows: list[dict[str, Any]]
@@ -110,7 +110,7 @@ def compare(
     name: str,
     note: Note = lambda size: None,
     within: Sequence[tuple[int, int]] | None = None,
-) -> Compared:
+) -> QueueDifferences:
     """Compare the messages of two sides. name: of the pair. note: told how many bytes were read.
 
     within: positions [begin, end) of both logs outside of which these are the same; None: anything may differ.
@@ -131,7 +131,7 @@ def compare(
             # within a part nothing has expired: what is before it is the same, or was left out
             _join(found, differing(list(queues), *left, firsts if within is None else Firsts()))
     rows = [{"store": name, **found[queue]} for queue in sorted(found)]
-    return Compared(rows, unsound)
+    return QueueDifferences(rows, unsound)
 
 
 def _parts(ask: Ask, within: Sequence[tuple[int, int]] | None) -> list[LogPart]:
@@ -389,7 +389,7 @@ def look(a: Ask, b: Ask, parts: Sequence[Sequence[LogPart]], most: int) -> Left 
     return Left(list(queues), *left, firsts, unsound)
 
 
-def met(lefts: Iterable[Left], name: str) -> Compared:
+def met(lefts: Iterable[Left], name: str) -> QueueDifferences:
     """What all parts of two logs say together. name: of the pair."""
     queues: dict[Queue, int] = {}
     waiting, firsts, unsound = Waiting(), Firsts(), Unsound()
@@ -402,4 +402,4 @@ def met(lefts: Iterable[Left], name: str) -> Compared:
                 firsts.add_one(side, numbers[number], value)
         unsound.join(left.unsound)
     found = differing(list(queues), *waiting.all(), firsts)
-    return Compared([{"store": name, **found[queue]} for queue in sorted(found)], unsound)
+    return QueueDifferences([{"store": name, **found[queue]} for queue in sorted(found)], unsound)

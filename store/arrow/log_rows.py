@@ -25,7 +25,7 @@ import pyarrow as pa
 from ...formats.derive.program import Noting
 from ...formats.derive.ragged import Flags
 from ..broker.filter import Where
-from ..disk.byte_reader import Noted, each_noting, noting
+from ..disk.byte_reader import UnreadRanges, each_noting, noting
 from ..disk.layout import is_uri
 from ..disk.workers import Forked, cores
 from ..errors import InvalidInput, Unreadable
@@ -213,7 +213,7 @@ def items_of(ask: Ask, part: LogPart, *, crc: bool = False, noting: Noting | Non
     if part.split is not None and part.split.start >= part.split.stop:
         return
     log = open_log(part.store, ask.broker_config)
-    noted = Noted(around=True)
+    noted = UnreadRanges(around=True)
     with log.queue:
         for item in each_noting(_scan(log, part.split, crc, noting), noted):
             if not isinstance(item, Batch):

@@ -34,7 +34,7 @@ from ...formats.derive.ragged import Structs
 from ...formats.index_file import ITEM
 from ...formats.timer_log import UNIT as TIMER_UNIT
 from ..counted import counted
-from ..disk.byte_reader import Noted, each_noting
+from ..disk.byte_reader import UnreadRanges, each_noting
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import (
     BATCH_CONSUME_QUEUE,
@@ -177,7 +177,7 @@ def _with_problems(table: Table, ask: Ask, names: tuple[str, ...], mine: TablePa
         yield _batch(table, names, 1, root, table.unread(root, mine.problem))
     elif mine.part is not None:
         opened = False
-        noted = Noted(around=True)
+        noted = UnreadRanges(around=True)
         try:
             with in_directory(root, table.needs) as place:
                 opened = True

@@ -37,7 +37,7 @@ from ..log.commit_log import CommitLog, record_behind, used_bytes
 from ..log.message import Mark
 from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, FileUnits, Numbers, QueueNumbers, Units
 from .messages import AT_ONCE, points_at
-from .verified import Facts, Found, PackedItems, QueueRange, VerifiedLog, VerifiedQueue, is_long
+from .verified import Facts, PackedItems, QueueRange, VerifiedLog, VerifiedPieces, VerifiedQueue, is_long
 
 if TYPE_CHECKING:
     from ..queues.rocksdb_copy import CopiedQueues
@@ -131,7 +131,7 @@ class Prover:
         self._copied, self._first_apart = proof.copied, proof.first_apart
         self._next = np.full(len(proof.queues), -1, np.int64)
         self._unindexed: int | None = None
-        self._found = Found(proof.log, start, proof.lmq.version if proof.lmq else "")
+        self._found = VerifiedPieces(proof.log, start, proof.lmq.version if proof.lmq else "")
         self._windows: list[_Window] = []
         self._waiting = 0
         self._reach = 0

@@ -332,7 +332,7 @@ class Facts(NamedTuple):
         )
 
 
-class Found:
+class VerifiedPieces:
     """Runs and BLANKs of one part of a log, in pieces without a hole.
 
     end: where the last piece ends, -1: it is complete. version: the generation whose rules tell

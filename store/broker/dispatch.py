@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ...formats import message_properties as names
 from ...formats.derive import Columns, Ragged
-from ...formats.derive.ragged import Ints, Noted
+from ...formats.derive.ragged import Ints, StringNotes
 from ...formats.hashing import java_hash, java_string
 from ...formats.hashing_columns import index_hash_column, java_hash_column
 from ...formats.message import TRANSACTION_MASK, SysFlag
@@ -328,7 +328,7 @@ def split_keys(keys: Ragged) -> tuple[Ints, Ragged]:
     if hashes is not None and hashes.min(initial=0) >= 0:  # no separator in any of them
         if len(rows) == len(keys):
             return rows, keys
-        noted = Noted(hashes=hashes[rows])
+        noted = StringNotes(hashes=hashes[rows])
         return rows, Ragged(keys.buffer, keys.start[rows], keys.length[rows], noted)
     packed = keys[rows].packed()
     spaces = np.flatnonzero(packed.buffer == ord(names.KEY_SEPARATOR))

@@ -1,7 +1,7 @@
 """The grammar of the filter language (RocketMQ's SelectorParser.jj, version 5.3), with lark.
 
 Names of fields (`@topic`) are mqstore's own. Beside that what a broker takes is taken, and what it
-refuses is refused, with one exception that is told: see `Parsed.ignored`.
+refuses is refused, with one exception that is told: see `ParsedFilter.ignored`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ BLANKS: /[ \t\n\r\f]+/
 """
 
 
-class Parsed(NamedTuple):
+class ParsedFilter(NamedTuple):
     """The tree, and where the text goes on though the expression is complete.
 
     A broker looks at nothing behind the first complete expression: of `a = 1 b = 2` it takes
@@ -93,19 +93,19 @@ class Parsed(NamedTuple):
     ignored: str
 
 
-def parse(text: str) -> Parsed:
+def parse(text: str) -> ParsedFilter:
     """The tree of an expression. Raises InvalidInput where a broker refuses it."""
     if len(text) > TEXT_MAX:
         raise InvalidInput(f"longer than {TEXT_MAX} characters")
     try:
         try:
             found: Any = _parser().parse(text)
-            return Parsed(found, "")
+            return ParsedFilter(found, "")
         except UnexpectedToken as error:
             if "$END" not in error.accepts:
                 raise
             whole: Any = error.interactive_parser
-            return Parsed(whole.feed_eof(), text[error.pos_in_stream or 0 :])
+            return ParsedFilter(whole.feed_eof(), text[error.pos_in_stream or 0 :])
     except UnexpectedToken as error:
         at_end = error.token.type == "$END"
         place = "at the end" if at_end else f"at {str(error.token)!r}, column {error.column}"

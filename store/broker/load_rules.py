@@ -61,7 +61,7 @@ class Refusal(NamedTuple):
     path: str
 
 
-class Loaded(NamedTuple):
+class LoadedFiles(NamedTuple):
     """The outcome of loading one directory (or one log of several)."""
 
     files: list[LoadedFile]
@@ -70,7 +70,7 @@ class Loaded(NamedTuple):
     refusal: Refusal | None = None
 
 
-def load_files(entries: Sequence[Entry], file_bytes: int, rules: LoadRules) -> Loaded:
+def load_files(entries: Sequence[Entry], file_bytes: int, rules: LoadRules) -> LoadedFiles:
     """Load the `entries` of a directory, sorted by name. Pure; nothing is deleted here."""
     files: list[LoadedFile] = []
     deleted: list[Entry] = []
@@ -79,9 +79,9 @@ def load_files(entries: Sequence[Entry], file_bytes: int, rules: LoadRules) -> L
         if fault is not None:
             action, refusal = fault
             if action is OnOddFile.HIDE:
-                return Loaded(files, list(entries[i:]), deleted)
+                return LoadedFiles(files, list(entries[i:]), deleted)
             if action is OnOddFile.REFUSE:
-                return Loaded(files, [], [], refusal)
+                return LoadedFiles(files, [], [], refusal)
             if action is OnOddFile.DELETE:
                 deleted.append(entry)
             continue
@@ -89,9 +89,9 @@ def load_files(entries: Sequence[Entry], file_bytes: int, rules: LoadRules) -> L
         if start is None:
             reason = f'NumberFormatException: For input string: "{entry.name}"'
             refusal = Refusal("foreign-name", reason, entry.path)
-            return Loaded(files, [], [], refusal)
+            return LoadedFiles(files, [], [], refusal)
         files.append(LoadedFile(start, file_bytes, entry))
-    return Loaded(files, [], deleted)
+    return LoadedFiles(files, [], deleted)
 
 
 def _fault_of(entry: Entry, file_bytes: int, rules: LoadRules, last: bool) -> tuple[OnOddFile, Refusal] | None:
@@ -171,7 +171,7 @@ class BodyCheck(Enum):
     PROPERTY_CRC = "the checksum of the record in its properties, which it must have (spec 1.7)"
 
 
-class Checked(NamedTuple):
+class CheckedPositions(NamedTuple):
     """Outcome for n positions: `passed`, and `size` as the broker returns it.
 
     size: total_size of a good record, 0 for a BLANK, -1 for a failure, and total_size for a failure
@@ -201,7 +201,7 @@ def check(
     rules: RecordRules,
     body: BodyCheck = BodyCheck.BODY_CRC,
     behind: int = 0,
-) -> Checked:
+) -> CheckedPositions:
     """Check the records at `starts` of some bytes of a file, which has `behind` more behind them."""
     left = len(buffer) + behind - starts
     columns = decode(schema_of(rules), buffer, starts)
@@ -225,7 +225,7 @@ def check(
     equal = columns.ends - columns.starts == total
     size = np.where(readable, total, -1)
     size[blank] = 0
-    return Checked(blank | (readable & equal), size, columns)
+    return CheckedPositions(blank | (readable & equal), size, columns)
 
 
 def _arrays_fit(columns: Columns, total: Ints) -> Flags:

@@ -186,7 +186,7 @@ class LogFile(NamedTuple):
     changed_ms: int
 
 
-class Going(NamedTuple):
+class ExpiringFile(NamedTuple):
     """A file that goes. due_ms: old enough from then on. goes_ms: when. kept_ms: how old it is then."""
 
     file: LogFile
@@ -229,7 +229,7 @@ class Forecast:
     rate: float
     factor: float
     rate_since_ms: int | None
-    going: list[Going] = field(default_factory=list)
+    going: list[ExpiringFile] = field(default_factory=list)
     over_ms: int | None = None
     forced_ms: int | None = None
     refuses_ms: int | None = None
@@ -327,7 +327,7 @@ def _play(found: Forecast, files: list[LogFile], log_end: int) -> None:
         used += grows * (stop - now) - file.size * found.factor
         now = stop
         due_ms = file.changed_ms + found.rules.reserved_ms
-        going = Going(file, due_ms, int(stop), event[1], found.now_ms)
+        going = ExpiringFile(file, due_ms, int(stop), event[1], found.now_ms)
         if file.path:
             found.going.append(going)
         kept = found.kept_ms
@@ -432,7 +432,7 @@ class Losses(NamedTuple):
     notes: list[str]
 
 
-def losing(store: Store, going: Sequence[Going]) -> Losses:
+def losing(store: Store, going: Sequence[ExpiringFile]) -> Losses:
     """Most messages first; a group that consumes on loses less. Raises Unreadable."""
     layout, version = store.layout, store.generation.version
     if not going:
@@ -474,7 +474,7 @@ def _unknown(store: Store, found: Positions, ends: Ends) -> Iterator[str]:
         yield "config/ has no positions of groups"
 
 
-def _of_queue(store: Store, lag: Lag, boundary: int, going: Sequence[Going]) -> tuple[int, int, int] | None:
+def _of_queue(store: Store, lag: Lag, boundary: int, going: Sequence[ExpiringFile]) -> tuple[int, int, int] | None:
     """Messages that go unread, all that are unread, and when the first goes; None for none."""
     first = lag.first_unread
     if first is None or lag.queue is None:

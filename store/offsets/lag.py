@@ -40,14 +40,14 @@ _FIRST_TO_END = "4.9"
 """From this generation on an offset behind the end is set to the end, whatever the queue's start."""
 
 
-class Told(Protocol):
+class LagProgress(Protocol):
     """Who is told how much is done."""
 
     def advance(self, done: int) -> None:
         """So many bytes more are."""
 
 
-Bar = Callable[[int], AbstractContextManager[Told]]
+Bar = Callable[[int], AbstractContextManager[LagProgress]]
 
 
 class _Nobody:
@@ -55,7 +55,7 @@ class _Nobody:
         """Nobody wants to know."""
 
 
-def no_bar(_: int) -> AbstractContextManager[Told]:
+def no_bar(_: int) -> AbstractContextManager[LagProgress]:
     """Nobody looks."""
     return nullcontext(_Nobody())
 
@@ -72,7 +72,7 @@ class LagState(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Unread(NamedTuple):
+class Backlog(NamedTuple):
     """What lies before a group. size_bytes: of the records. oldest_ms: when the first was stored, None
     where its record cannot be read.
     """
@@ -94,7 +94,7 @@ class Lag:
     queue: QueueSummary | None
     mode: str = ""
     subscribed: bool | None = None
-    unread: Unread | None = None
+    unread: Backlog | None = None
     ends_known: bool = True
 
     @property
@@ -286,7 +286,7 @@ def _unread(
     starts: list[int],
     end: QueueSummary | None,
     with_log: bool,
-) -> dict[int, Unread]:
+) -> dict[int, Backlog]:
     if end is None:
         return {}
     with ExitStack() as opened:
@@ -300,11 +300,11 @@ def _unread(
             unit = queue.unit(start)
             there = with_log and unit is not None and unit.valid and not unit.pre_fill
             time = store.store_time(unit.physical_offset) if there and unit is not None else None
-            found[start] = Unread(size, time)
+            found[start] = Backlog(size, time)
         return found
 
 
-def _unread_batches(layout: Layout, topic: str, queue_id: int, starts: list[int]) -> dict[int, Unread]:
+def _unread_batches(layout: Layout, topic: str, queue_id: int, starts: list[int]) -> dict[int, Backlog]:
     """Of a batch queue: a batch that is half consumed counts as a whole."""
     path = layout.root / BATCH_CONSUME_QUEUE / topic / str(queue_id)
     with BatchConsumeQueue(topic, queue_id, MappedFileQueue.open(path)) as queue:
@@ -313,7 +313,7 @@ def _unread_batches(layout: Layout, topic: str, queue_id: int, starts: list[int]
         sizes = _bytes_from(queue.units(numbers[0], queue.stop), numbers)
         times = [batch.store_time if batch is not None else None for batch in batches]
         found = zip(starts, sizes, times, strict=True)
-        return {start: Unread(size, time) for start, size, time in found}
+        return {start: Backlog(size, time) for start, size, time in found}
 
 
 def _bytes_from(windows: Iterable[tuple[int, Structs]], starts: list[int]) -> list[int]:
@@ -347,7 +347,7 @@ COLUMNS = {
 """Fields of a record, by what it is about."""
 
 
-class Wanted(NamedTuple):
+class LagQuery(NamedTuple):
     """What is asked for. group, topic: names or patterns, None for all. odd: only what is behind or needs
     a look. quick: neither bytes nor times. now_ms: what ages are counted to.
     """
@@ -360,7 +360,7 @@ class Wanted(NamedTuple):
     quick: bool = False
 
 
-class Found(NamedTuple):
+class LagRows(NamedTuple):
     """The records of a store, and what is to be known of their files. named: there is a position, or a
     group, of the names that were asked for, wanted or not.
     """
@@ -370,14 +370,14 @@ class Found(NamedTuple):
     named: bool = True
 
 
-def offsets_of(store: Store, name: str, wanted: Wanted, bar: Bar = no_bar) -> Found:
+def offsets_of(store: Store, name: str, wanted: LagQuery, bar: Bar = no_bar) -> LagRows:
     """How far each group of a store is. name: of the store in the records. bar: as of `measure`.
 
     Raises Unreadable.
     """
     layout, version = store.layout, store.generation.version
     if not layout.config.is_dir():
-        return Found([], ["no config/ here: nothing says how far groups have come"], named=False)
+        return LagRows([], ["no config/ here: nothing says how far groups have come"], named=False)
     positions, ends = positions_of(layout, version), queue_ends(store)
     named = [lag for lag in lags_of(positions.rows, ends, groups_of(layout, version)) if _is_named(lag, wanted)]
     notes, unread = list(positions.notes), bool(store.queues_unread and not ends)
@@ -399,13 +399,13 @@ def offsets_of(store: Store, name: str, wanted: Wanted, bar: Bar = no_bar) -> Fo
     if wanted.by == "queue":
         lags.sort(key=lambda lag: (lag.position.group, lag.position.topic, *lag.position.key))
         made = [_row(lag, name, wanted.now_ms, version) for lag in lags]
-        return Found(made, notes, bool(named))
+        return LagRows(made, notes, bool(named))
     rows = list(_sums(lags, name, wanted))
     rows.sort(key=lambda row: (-row["lag"], row["group"] or "", row.get("topic") or ""))
-    return Found(rows, notes, bool(named))
+    return LagRows(rows, notes, bool(named))
 
 
-def _is_named(lag: Lag, wanted: Wanted) -> bool:
+def _is_named(lag: Lag, wanted: LagQuery) -> bool:
     one = lag.position
     if wanted.group is not None and not matches(one.group, wanted.group):
         return False
@@ -452,7 +452,7 @@ def _row(lag: Lag, store: str, now_ms: int, version: str) -> dict[str, Any]:
     }
 
 
-def _sums(lags: Iterable[Lag], store: str, wanted: Wanted) -> Iterator[dict[str, Any]]:
+def _sums(lags: Iterable[Lag], store: str, wanted: LagQuery) -> Iterator[dict[str, Any]]:
     """One record for each group, or for each of its topics."""
     groups: dict[tuple[str | None, ...], list[Lag]] = {}
     for lag in lags:
@@ -471,7 +471,7 @@ def _names(key: tuple[str | None, ...], lags: list[Lag], store: str) -> dict[str
     return {**head, "topic": key[1] or None, "mode": ",".join(sorted(modes)) or None}
 
 
-def _counts(lags: list[Lag], wanted: Wanted) -> dict[str, Any]:
+def _counts(lags: list[Lag], wanted: LagQuery) -> dict[str, Any]:
     """Sums over queues where the group has a position; states count all."""
     measured = [lag for lag in lags if lag.committed and lag.position.table != "pull"]
     unread = [lag.unread for lag in measured if lag.unread is not None]

@@ -81,7 +81,7 @@ class Side(NamedTuple):
     tables: frozenset[str] = frozenset(TABLES)
 
 
-class Compared(NamedTuple):
+class ComparedPosition(NamedTuple):
     """One position in both; None where a side has none."""
 
     key: tuple[str, str, str, int]
@@ -156,7 +156,7 @@ def _from(*files: Entries) -> Side:
     return Side(Positions(rows, notes), None, frozenset(row.table for row in rows))
 
 
-def compare(here: Side, other: Side) -> Iterator[Compared]:
+def compare(here: Side, other: Side) -> Iterator[ComparedPosition]:
     """Every position of either, in order of table, group, topic and queue; of a file its tables only."""
     tables = here.tables & other.tables
     mine, others = (
@@ -164,7 +164,7 @@ def compare(here: Side, other: Side) -> Iterator[Compared]:
     )
     for key in sorted(mine.keys() | others.keys()):
         place = key[2], key[3]
-        yield Compared(
+        yield ComparedPosition(
             key,
             mine.get(key),
             others.get(key),

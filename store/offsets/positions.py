@@ -26,7 +26,7 @@ from ..start.config_load import (
     LMQ_OFFSETS,
     MODES,
     OFFSETS,
-    Loaded,
+    LoadedConfig,
     Start,
     config_rules,
     load_config,
@@ -205,7 +205,7 @@ def _add_database(found: Positions, path: Path, file: Path) -> None:
     found.rows += own.values()
 
 
-def _add_file(found: Positions, path: Path, loaded: Loaded) -> None:
+def _add_file(found: Positions, path: Path, loaded: LoadedConfig) -> None:
     backup, kind = path.with_name(path.name + BACKUP), FILES[path.name]
     main = _there(path, kind)
     older = _there(backup, kind)

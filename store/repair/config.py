@@ -38,7 +38,7 @@ from ..settings.options import options_of
 from ..settings.read import BACKUP, FILES
 from ..start.config import ConfigStart, config_start
 from ..start.config_load import (
-    Loaded,
+    LoadedConfig,
     Start,
     Text,
     as_proof,
@@ -408,7 +408,7 @@ def _proven(
     )
 
 
-def _content(loaded: Loaded, path: Path, gone: frozenset[str], proven: Proven) -> tuple[Json | None, str]:
+def _content(loaded: LoadedConfig, path: Path, gone: frozenset[str], proven: Proven) -> tuple[Json | None, str]:
     """What the file is to say, and why it is rewritten, "" where it can stay.
 
     gone: files that a start forgets something of.

@@ -125,7 +125,7 @@ class Beyond(NamedTuple):
         }
 
 
-class Judged(NamedTuple):
+class JudgedRepair(NamedTuple):
     """A store as `repair` sees it: the plan, and the verdict on the whole store."""
 
     repair: Repair

@@ -25,7 +25,7 @@ from ..findings.next_commands import tidying_commands as tidying
 from ..inspect.description import last_exit
 from ..inspect.stats import BIN_BITS, size_bin
 from ..log.commit_log import Extent, ExtentKind
-from ..offsets.lag import Wanted, offsets_of, queue_ends
+from ..offsets.lag import LagQuery, offsets_of, queue_ends
 from ..queues.read import QueueSummary
 from ..search.store import Store
 from ..settings.options import options_of
@@ -179,7 +179,7 @@ def _queues(store: Store, notes: list[str]) -> Mapping[tuple[str, int], QueueSum
 
 def _lags(store: Store, now_ms: int, notes: list[str]) -> list[dict[str, Any]]:
     try:
-        found = offsets_of(store, "", Wanted(now_ms))
+        found = offsets_of(store, "", LagQuery(now_ms))
     except StoreError as error:
         notes.append(f"groups: {error}")
         return []

@@ -49,7 +49,7 @@ class Fragment(NamedTuple):
 
 
 @dataclass
-class Found:
+class Carved:
     """What was found in all sources, in their order.
 
     blanks: log positions where a BLANK begins behind a record, and where it ends: a file ends there.
@@ -74,7 +74,7 @@ class Found:
 def carve(
     source: Source,
     number: int,
-    found: Found,
+    found: Carved,
     told: Callable[[int], None] = lambda _: None,
     rate_bytes: int | None = None,
 ) -> None:
@@ -100,7 +100,7 @@ def carve(
 class _Carver:
     """One pass over a source. `need`: bytes that the next window has at least."""
 
-    def __init__(self, source: Source, number: int, found: Found) -> None:
+    def __init__(self, source: Source, number: int, found: Carved) -> None:
         self._source = source
         self._number = number
         self._found = found
@@ -265,7 +265,7 @@ class _Cut(NamedTuple):
     size: int
 
 
-def join(found: Found, sources: Sources) -> int:
+def join(found: Carved, sources: Sources) -> int:
     """Replace cut records by joined ones, in place; returns how many. Raises Unreadable."""
     following: dict[int, list[Run]] = defaultdict(list)
     for run in found.runs:
@@ -289,7 +289,7 @@ def join(found: Found, sources: Sources) -> int:
     return len(joined)
 
 
-def _cuts(found: Found) -> list[_Cut]:
+def _cuts(found: Carved) -> list[_Cut]:
     """Heads without a body, and single records that are damaged behind their head."""
     cuts = [_Cut(f.source, f.at, f.position, f.size) for f in found.fragments if not f.embedded]
     for run in found.runs:
@@ -333,7 +333,7 @@ def _is_whole(record: bytes, cut: _Cut) -> bool:
     return whole and grades(columns)[0] == Grade.WHOLE
 
 
-def _forget(cuts: list[_Cut], found: Found) -> None:
+def _forget(cuts: list[_Cut], found: Carved) -> None:
     """The cut records are found: they are no fragments, and no damaged records any more."""
     gone = {(cut.source, cut.at) for cut in cuts}
     found.runs = [r for r in found.runs if r.grade is Grade.WHOLE or (r.source, r.at) not in gone]

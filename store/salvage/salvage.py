@@ -37,7 +37,7 @@ from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
 from ..put.new_message import WriterOptions
 from ..put.writer import StoreWriter
 from ..search.selection import TimeRange
-from .carve import Found, Fragment, carve, join
+from .carve import Carved, Fragment, carve, join
 from .original import Restored, check_layer, close_holes, complete, file_bytes_of, write_log
 from .runs import Grade, Layer, Run, Source, Sources, mark_odd, record_places, windows_of
 
@@ -369,7 +369,7 @@ class LayoutKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SalvageRequest:
     """What is asked for. grade: the worst that the new store takes. version: of the brokers that
     will run on it, None for a guess. rate_bytes: most that is read a second."""
 
@@ -393,7 +393,7 @@ class Salvaged:
     """
 
     sources: Sources
-    found: Found
+    found: Carved
     arranged: Arranged
     aside: list[Layer]
     file_bytes: int
@@ -424,13 +424,13 @@ class Salvaged:
         return not (left or refused or damaged or aside or self.unreadable)
 
 
-def look(images: Iterable[Path], paths: list[Path], wanted: Wanted, told: Told) -> Salvaged:
+def look(images: Iterable[Path], paths: list[Path], wanted: SalvageRequest, told: Told) -> Salvaged:
     """Find all records and say what would become of them. Nothing is written.
 
     Raises NotFound where there is no record, Missing, Unreadable.
     """
     sources = Sources(paths)
-    found, unreadable = Found(), 0
+    found, unreadable = Carved(), 0
     for number in range(len(sources)):
         source = sources[number]
         assert isinstance(source, Source)
@@ -464,7 +464,7 @@ def check_target(images: Iterable[Path], target: Path) -> None:
             raise Refused("the new store would lie in what is salvaged", path=target)
 
 
-def write(salvaged: Salvaged, target: Path, wanted: Wanted, files: Files, told: Told) -> None:
+def write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: Files, told: Told) -> None:
     """Make the new store at `target`, `conflicts` beside its parts, and the manifest.
 
     Raises Refused, InvalidInput, NoSpace: nothing is there then.
@@ -475,7 +475,7 @@ def write(salvaged: Salvaged, target: Path, wanted: Wanted, files: Files, told: 
         _write(salvaged, target, wanted, files, told)
 
 
-def _write(salvaged: Salvaged, target: Path, wanted: Wanted, files: Files, told: Told) -> None:
+def _write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: Files, told: Told) -> None:
     log, sources = salvaged.log, salvaged.sources
     selection, version = wanted.selection, wanted.version
 

@@ -21,7 +21,7 @@ from ..errors import InvalidInput, NotFound
 from ..log.message import Message
 from ..queues.read import ConsumeQueue
 from .selection import Selection
-from .store import Found, Note, Store, Via
+from .store import FoundMessage, Note, Store, Via
 
 if TYPE_CHECKING:
     from .key_search import KeyPlaces
@@ -39,7 +39,7 @@ def find(
     count: int | None = None,
     reverse: bool = False,
     note: Note = silent,
-) -> Iterator[Found]:
+) -> Iterator[FoundMessage]:
     """The messages that a selection describes, in the order of the log, of one queue in its order.
 
     offset, count: queue offsets offset ≤ k < offset + count of the queue that the selection names;
@@ -77,7 +77,7 @@ def _in_queues(
     count: int | None,
     reverse: bool,
     note: Note,
-) -> Iterator[Found]:
+) -> Iterator[FoundMessage]:
     """The messages of one topic, by its queues, whatever they are, or by a scan."""
     topic = selection.one_topic
     assert topic is not None
@@ -110,7 +110,9 @@ def _in_queues(
     return search_queues(store, selection, offset=offset, count=count, reverse=reverse, note=note)
 
 
-def _few(store: Store, selection: Selection, offset: int, count: int, reverse: bool, note: Note) -> Iterator[Found]:
+def _few(
+    store: Store, selection: Selection, offset: int, count: int, reverse: bool, note: Note
+) -> Iterator[FoundMessage]:
 
     if selection.topic is None or selection.queue_id is None:
         raise ValueError("an offset needs a topic and a queue")
@@ -121,7 +123,7 @@ def _few(store: Store, selection: Selection, offset: int, count: int, reverse: b
 
 def _there(
     store: Store, selection: Selection, offset: int, count: int, reverse: bool, note: Note
-) -> Iterator[Found] | None:
+) -> Iterator[FoundMessage] | None:
     """The same; None where a broker may have more of them in memory."""
     try:
         found = [*_few(store, selection, offset, count, reverse, note)]
@@ -265,7 +267,7 @@ class Finder:
         self._note = note
         self._queues: OrderedDict[tuple[str, int], ConsumeQueue] = OrderedDict()
 
-    def find(self, addresses: Sequence[Address]) -> Iterator[Found | NotFound]:
+    def find(self, addresses: Sequence[Address]) -> Iterator[FoundMessage | NotFound]:
         """The message of each, in this order, or why there is none.
 
         Of several messages with one unique key the first one in the log. Raises Unreadable.
@@ -297,7 +299,7 @@ class Finder:
         except NotFound:
             return None
 
-    def _one(self, address: Address, places: KeyPlaces) -> Found:
+    def _one(self, address: Address, places: KeyPlaces) -> FoundMessage:
         if address.unique_key is not None:
             message = self._by_id(address.message_id)
             if message is not None:
@@ -306,7 +308,7 @@ class Finder:
                 what = "message id or unique key" if address.message_id else "unique key"
                 raise NotFound(f"no message with this {what}")
             position, number, via = places[address.unique_key, address.topic]
-            return Found(self._inner(self._store.message_at(position), number), via)
+            return FoundMessage(self._inner(self._store.message_at(position), number), via)
         if address.message_id is not None or address.position is not None:
             message = (
                 self._message_by_id(address.message_id)
@@ -321,8 +323,8 @@ class Finder:
             return message
         return message_in(self._store, message, number)
 
-    def _marked(self, message: Message) -> Found:
-        return Found(self._store.marked(message), Via.ADDRESS)
+    def _marked(self, message: Message) -> FoundMessage:
+        return FoundMessage(self._store.marked(message), Via.ADDRESS)
 
     def _message_by_id(self, message_id: str) -> Message:
         try:
@@ -330,7 +332,7 @@ class Finder:
         except InvalidInput as error:
             raise NotFound(error.message) from error
 
-    def _in_queue(self, topic: str, queue_id: int, offset: int) -> Found:
+    def _in_queue(self, topic: str, queue_id: int, offset: int) -> FoundMessage:
         """Raises NotFound."""
         store = self._store
         if (
@@ -346,7 +348,7 @@ class Finder:
             if one is None or one.message.queue_offset > offset:
                 raise NotFound(f"{topic}/{queue_id} has no message {offset}")
             return one
-        return Found(store.message_of_unit(self._queue(topic, queue_id), offset), Via.QUEUE)
+        return FoundMessage(store.message_of_unit(self._queue(topic, queue_id), offset), Via.QUEUE)
 
     def _queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """An open queue; a few of them stay so."""
@@ -382,7 +384,7 @@ MOST = 64
 """More messages than so are read faster in columns."""
 
 
-def read_queue(store: Store, topic: str, queue_id: int, offset: int, count: int, note: Note) -> Iterator[Found]:
+def read_queue(store: Store, topic: str, queue_id: int, offset: int, count: int, note: Note) -> Iterator[FoundMessage]:
     """Messages with queue offsets offset ≤ k < offset + count, those that there are.
 
     A unit that points at no record, or at another topic's, is noted and passed over; one that
@@ -398,7 +400,7 @@ def read_queue(store: Store, topic: str, queue_id: int, offset: int, count: int,
                 raise _no_message(store, queue, offset)
     for message in messages:
         store.searched.add(Via.QUEUE, 1, message.store_timestamp, message.store_timestamp)
-        yield Found(message, Via.QUEUE)
+        yield FoundMessage(message, Via.QUEUE)
 
 
 def _messages(store: Store, queue: ConsumeQueue, offset: int, count: int, note: Note) -> Iterator[Message]:

@@ -29,10 +29,10 @@ from ..queues.references import Places, batches, merged
 from .log_search import Range, found_in, search_log
 from .queue_search import batch_places, open_batch_queue
 from .selection import Selection, matches, utf8
-from .store import Found, Note, Store, Via
+from .store import FoundMessage, Note, Store, Via
 
 
-def search_key(store: Store, selection: Selection, *, reverse: bool = False, note: Note) -> Iterator[Found]:
+def search_key(store: Store, selection: Selection, *, reverse: bool = False, note: Note) -> Iterator[FoundMessage]:
     """Messages with the key or unique key that the selection names, in log order."""
     key = selection.key or selection.unique_key
     if key is None:
@@ -62,7 +62,7 @@ def search_key(store: Store, selection: Selection, *, reverse: bool = False, not
             yield from search_log(store, selection, ranges=rest, reverse=reverse, note=note)
 
 
-def _in_batches(store: Store, selection: Selection, reverse: bool) -> Iterator[Found]:
+def _in_batches(store: Store, selection: Selection, reverse: bool) -> Iterator[FoundMessage]:
     """What the records hold that the batch queues name, in log order."""
     streams = [
         batch_places(store, open_batch_queue(store, queue.topic, queue.queue_id), selection, reverse=reverse)
@@ -101,7 +101,7 @@ def _covered(store: Store, answer: Answer, log_end: int) -> list[Range]:
     return [(h.begin_physical_offset, h.end_physical_offset) for h in headers if h.end_physical_offset < log_end]
 
 
-def _records(store: Store, selection: Selection, places: Places, via: Via, reverse: bool) -> Iterator[Found]:
+def _records(store: Store, selection: Selection, places: Places, via: Via, reverse: bool) -> Iterator[FoundMessage]:
     """The wanted ones of the messages at some places, in the order of these."""
     for _, batch in batches(store.log, places):
         store.searched.add_batch(via, batch)

@@ -19,14 +19,14 @@ import numpy as np
 
 from ..broker.filter import Where
 from ..counted import counted
-from ..disk.byte_reader import Noted, each_noting, noting
+from ..disk.byte_reader import UnreadRanges, each_noting, noting
 from ..errors import Corrupted, InvalidInput, NotFound
 from ..log.batch import messages, messages_in, unwrapped
 from ..log.commit_log import Batch, Extent, ExtentKind
 from ..log.message import MAX_BODY_BYTES, Mark, is_batch_record
 from ..queues.references import Places, batches
 from .selection import Selection, TimeRange, parse_range
-from .store import Found, Note, Store, Via
+from .store import FoundMessage, Note, Store, Via
 
 LAST_OFFSET = (1 << 63) - 1
 CLOCK_SLACK_MS = 3_600_000
@@ -44,7 +44,7 @@ def search_log(
     most: int | None = None,
     reverse: bool = False,
     note: Note,
-) -> Iterator[Found]:
+) -> Iterator[FoundMessage]:
     """The wanted messages in log order.
 
     ranges: positions of the log to be looked at, all by default, or what the times of the selection
@@ -75,7 +75,7 @@ def _places(batch: Batch) -> Places:
 
 def _last_first(
     store: Store, selection: Selection, offsets: Range | None, kept: list[tuple[Mark, Places]]
-) -> Iterator[Found]:
+) -> Iterator[FoundMessage]:
     """What a scan has found before, read again."""
     for mark, places in reversed(kept):
         for _, batch in batches(store.log, places.take(slice(None, None, -1))):
@@ -126,10 +126,10 @@ def _about(damage: list[Extent]) -> str:
     return f"{ranges}, {counted(size, 'byte')}, the first {first}; what lies behind was read, too"
 
 
-def found_in(batch: Batch, via: Via) -> Iterator[Found]:
+def found_in(batch: Batch, via: Via) -> Iterator[FoundMessage]:
     """The records of a batch as messages."""
     for message in messages(batch.checked()):
-        yield Found(message, via)
+        yield FoundMessage(message, via)
 
 
 def search_log_queue(
@@ -140,7 +140,7 @@ def search_log_queue(
     count: int | None = None,
     reverse: bool = False,
     note: Note,
-) -> Iterator[Found]:
+) -> Iterator[FoundMessage]:
     """Messages of a topic-queue by their own queue offsets, where no queue file can be read.
 
     A batch record that is shown as it is stored counts with all queue offsets of the batch.
@@ -262,7 +262,7 @@ def selected(
         start, stop = time_bounds(store, times)
         end = store.log_end.position
     items = store.log.scan(start, stop, crc=crc, reuse=True) if start < stop else iter(())
-    batches = _readable(store, each_noting(items, Noted(around=around)), end, on_damage)
+    batches = _readable(store, each_noting(items, UnreadRanges(around=around)), end, on_damage)
     return _selected(map(_apart, batches) if inner else batches, either)
 
 

@@ -31,7 +31,7 @@ from ..queues.references import Places, batches, merged, of_queue
 from ..queues.units import is_valid
 from .log_search import CLOCK_SLACK_MS, found_in, wanted_offsets
 from .selection import Selection, equal, utf8
-from .store import Found, Note, Store, Via
+from .store import FoundMessage, Note, Store, Via
 
 _POLICY, _COMPACTION = "cleanup.policy", "COMPACTION"
 
@@ -44,7 +44,7 @@ def search_queues(
     count: int | None = None,
     reverse: bool = False,
     note: Note,
-) -> Iterator[Found]:
+) -> Iterator[FoundMessage]:
     """Messages of the queue, or of all queues of the topic, that the selection names.
 
     offset, count: queue offsets offset ≤ k < offset + count of each queue, all by default. In one
@@ -102,7 +102,7 @@ def records_at(
     *,
     offsets: tuple[int, int] | None = None,
     last_first: bool = False,
-) -> Iterator[Found]:
+) -> Iterator[FoundMessage]:
     """The wanted ones of the records at the places that queues of `topic` name, in that order.
 
     offsets, last_first: as for `Selection.wanted`.
@@ -177,7 +177,7 @@ def search_batch_queues(
     count: int | None = None,
     reverse: bool = False,
     note: Note,
-) -> Iterator[Found]:
+) -> Iterator[FoundMessage]:
     """Messages of the batch queue, or of all of the topic, that the selection names.
 
     offset, count: queue offsets offset ≤ k < offset + count. In one queue the order is that of the
@@ -326,7 +326,7 @@ def search_compaction(
     count: int | None = None,
     reverse: bool = False,
     note: Note,
-) -> Iterator[Found]:
+) -> Iterator[FoundMessage]:
     """Messages of the queue, or of all queues of the topic one by one, from the compaction log.
 
     As a broker answers a pull: from the first queue offset that is there at or behind `offset`, at
@@ -357,7 +357,7 @@ def _of_queue(
     count: int | None,
     reverse: bool,
     note: Note,
-) -> Iterator[Found]:
+) -> Iterator[FoundMessage]:
     """The wanted messages of one queue. What is lost or of another topic is noted at the end."""
     log = open_log(store.layout, queue.topic, queue.queue_id)
     lost = foreign = 0
@@ -375,7 +375,7 @@ def _of_queue(
                 kept = batch.take(own)
                 store.searched.add_batch(Via.QUEUE, kept)
                 for message in messages(selection.wanted(kept, last_first=reverse)):
-                    yield Found(message, Via.QUEUE, log.queue)
+                    yield FoundMessage(message, Via.QUEUE, log.queue)
         if offset is not None and not seen:
             raise _no_message(files, queue, offset)
     name = f"compaction queue {queue.topic}/{queue.queue_id}"

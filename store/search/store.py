@@ -66,7 +66,7 @@ class Searched:
             self.add(via, len(batch), int(stored.min()), int(stored.max()))
 
 
-class Found(NamedTuple):
+class FoundMessage(NamedTuple):
     """A message, and how it was found. log: where its position is one, if not in the commit log."""
 
     message: Message

@@ -72,7 +72,7 @@ class Grammar(StrEnum):
     FASTJSON_2 = "fastjson2"
 
 
-class Parsed(NamedTuple):
+class ParsedConfig(NamedTuple):
     """What a text says. value: None without any. position, problem: byte and what is wrong there.
 
     note: what is odd but taken. gives_up: after this problem a broker does not look at the .bak.
@@ -89,28 +89,28 @@ class Parsed(NamedTuple):
     numbered: frozenset[Any] = frozenset()
 
 
-def parse(data: bytes, grammar: Grammar = Grammar.PLAIN) -> Parsed:
+def parse(data: bytes, grammar: Grammar = Grammar.PLAIN) -> ParsedConfig:
     """Parse; never raises."""
     if len(data) > _SHORT_BYTES:
         return _parse(data, grammar)
-    parsed: Parsed = pickle.loads(_parse_once(data, grammar))  # each caller may change its value
+    parsed: ParsedConfig = pickle.loads(_parse_once(data, grammar))  # each caller may change its value
     return parsed
 
 
-def _parse(data: bytes, grammar: Grammar) -> Parsed:
+def _parse(data: bytes, grammar: Grammar) -> ParsedConfig:
     text = data.decode("utf-8", "surrogateescape")
     if not data.strip(b"\0 \t\r\n"):
-        return Parsed(None, _nothing(data))
+        return ParsedConfig(None, _nothing(data))
     reader = _Reader(text, len(_BOM) if text.startswith(_BOM) else 0, grammar)
     try:
         reader.read()
     except _Wrong as wrong:
         position = len(text[: wrong.at].encode("utf-8", "surrogateescape"))
-        return Parsed(reader.top, wrong.what, position)
+        return ParsedConfig(reader.top, wrong.what, position)
     if not isinstance(reader.top, dict):
-        return Parsed(reader.top, "not an object", 0, whole=True)
+        return ParsedConfig(reader.top, "not an object", 0, whole=True)
     note = _note(text, data, len(text) - reader.at)
-    return Parsed(reader.top, note=note, numbered=frozenset(reader.numbered))
+    return ParsedConfig(reader.top, note=note, numbered=frozenset(reader.numbered))
 
 
 @lru_cache(_MOST_KEPT)

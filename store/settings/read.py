@@ -31,7 +31,7 @@ from ..disk.byte_reader import note, unread_of
 from ..disk.compressed import read_regular
 from ..disk.file_queue import is_file
 from ..errors import Missing, StoreError, UnreadableRange, from_os_error
-from .parse import CONFIG_VALUE, Parsed, entries, parse
+from .parse import CONFIG_VALUE, ParsedConfig, entries, parse
 
 LARGEST_BYTES = 64 << 20
 """Of a larger file the rest is not read."""
@@ -147,9 +147,9 @@ def read_config_file(path: Path, kind: str) -> ConfigFile:
     parsed = _PARSERS[syntax](content.data)
     if content.larger or (content.problem and syntax is not Syntax.JSON):
         reason = f"more than {LARGEST_BYTES} bytes: the rest was not read"
-        parsed = Parsed(parsed.value, reason, LARGEST_BYTES)
+        parsed = ParsedConfig(parsed.value, reason, LARGEST_BYTES)
     elif content.problem:
-        parsed = Parsed(parsed.value, content.problem, gives_up=content.dies)
+        parsed = ParsedConfig(parsed.value, content.problem, gives_up=content.dies)
     value = parsed.value if isinstance(parsed.value, dict) else {}
     problem = None
     if parsed.problem:
@@ -158,8 +158,8 @@ def read_config_file(path: Path, kind: str) -> ConfigFile:
     return ConfigFile(path, kind, value, problem, parsed.note, larger=content.larger)
 
 
-def _properties(data: bytes) -> Parsed:
-    return Parsed(parse_properties(data.decode("iso-8859-1")))
+def _properties(data: bytes) -> ParsedConfig:
+    return ParsedConfig(parse_properties(data.decode("iso-8859-1")))
 
 
 def stand_in(file: ConfigFile | None, path: Path, kind: str) -> str:
@@ -203,27 +203,27 @@ _NUMBER = re.compile(r"[+-]?\d{1,19}")
 _LONG_MOST = (1 << 63) - 1
 
 
-def parse_identity(data: bytes) -> Parsed:
+def parse_identity(data: bytes) -> ParsedConfig:
     """The table of `formats.broker_identity` by its member."""
     # as Java splits: empty parts at the end are none
     parts = data.decode("utf-8", "surrogateescape").rstrip(SEPARATOR).split(SEPARATOR)
     found: dict[str, Any] = {}
     value = {IDENTITY: found}
     if not data:
-        return Parsed(value, "empty")
+        return ParsedConfig(value, "empty")
     at = 0
     for field, part in zip(FIELDS, parts, strict=False):
         name = field.column.replace("_", " ")
         if not part:
-            return Parsed(value, f"the {name} is empty", at)
+            return ParsedConfig(value, f"the {name} is empty", at)
         if field.type == "integer" and not _is_number(part):
-            return Parsed(value, f"the {name} is not a number", at)
+            return ParsedConfig(value, f"the {name} is not a number", at)
         found[field.name] = int(part) if field.type == "integer" else part
         at += len(part.encode("utf-8", "surrogateescape")) + len(SEPARATOR)
     if len(parts) < len(FIELDS) - 1:
         reason = f"{counted(len(parts), 'part')}, not the {len(FIELDS) - 1} of an identity"
-        return Parsed(value, reason, len(data))
-    return Parsed(value)
+        return ParsedConfig(value, reason, len(data))
+    return ParsedConfig(value)
 
 
 def _is_number(text: str) -> bool:
@@ -238,7 +238,7 @@ class _Wrong(Exception):
     """A line of which a number cannot be read."""
 
 
-def parse_epochs(data: bytes) -> Parsed:
+def parse_epochs(data: bytes) -> ParsedConfig:
     """The tables of `formats.epoch_file` by their members."""
     header: dict[str, Any] = {}
     epochs: dict[str, int] = {}
@@ -247,7 +247,7 @@ def parse_epochs(data: bytes) -> Parsed:
     try:
         lines = [line.decode("utf-8") for _, line in found]
     except UnicodeDecodeError:
-        return Parsed(value, "not UTF-8", 0)
+        return ParsedConfig(value, "not UTF-8", 0)
     at, rows = 0, list[tuple[int, tuple[int, int]]]()
     try:
         for name, line in zip(("count", "crc"), lines, strict=False):
@@ -260,17 +260,17 @@ def parse_epochs(data: bytes) -> Parsed:
                 rows.append((at, entry))
                 epochs[str(entry[0])] = entry[1]
     except _Wrong as wrong:
-        return Parsed(value, str(wrong), at, gives_up=True)
+        return ParsedConfig(value, str(wrong), at, gives_up=True)
     if len(rows) != header["count"]:
         strange = {at for at, _ in found[2:]} - {at for at, _ in rows}
         reason = f"{counted(len(rows), 'entry', 'entries')}, not {header['count']} as it says"
-        return Parsed(value, reason, min(strange, default=0))
+        return ParsedConfig(value, reason, min(strange, default=0))
     if header["crc"] != CRC_UNCHECKED:
         crc = crc31(b"".join(line + LINE_END for _, line in found[2:]))
         header["crcOk"] = crc == header["crc"]
         if not header["crcOk"]:
-            return Parsed(value, f"its CRC is {header['crc']}, that of its lines {crc}", found[1][0])
-    return Parsed(value, note=_note([entry for _, entry in rows]))
+            return ParsedConfig(value, f"its CRC is {header['crc']}, that of its lines {crc}", found[1][0])
+    return ParsedConfig(value, note=_note([entry for _, entry in rows]))
 
 
 def _number(text: str, most: int, what: str) -> int:
@@ -387,7 +387,7 @@ def _thing(record_type: str) -> tuple[str, str]:
     return name, f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
 
 
-_PARSERS: Mapping[Syntax, Callable[[bytes], Parsed]] = {
+_PARSERS: Mapping[Syntax, Callable[[bytes], ParsedConfig]] = {
     Syntax.JSON: parse,
     Syntax.PROPERTIES: _properties,
     Syntax.EPOCHS: parse_epochs,

@@ -47,7 +47,7 @@ from .config_load import (
     TIMER_CHECK,
     TIMERS,
     TOPICS,
-    Loaded,
+    LoadedConfig,
     Start,
     Text,
     as_proof,
@@ -149,7 +149,7 @@ class Signs:
 class Lost:
     """What the loaded tables lack of what is proved. ran: a broker has written its files here."""
 
-    loaded: Mapping[str, Loaded]
+    loaded: Mapping[str, LoadedConfig]
     queues: Ranges
     ran: bool
     _entries: dict[str, tuple[dict[_Key, int], dict[_Key, int]]] = field(default_factory=dict)
@@ -260,20 +260,20 @@ class Lost:
         return told and all(is_system_group(group) for group in known - {""})
 
     @property
-    def _offsets(self) -> Loaded:
+    def _offsets(self) -> LoadedConfig:
         return self.loaded.get(LMQ_OFFSETS) or self.loaded[OFFSETS]
 
     def _offsets_proved(self) -> dict[_Key, int]:
         return self._rests(self._offsets) | self._taken(self._offsets)
 
-    def _taken(self, one: Loaded) -> dict[_Key, int]:
+    def _taken(self, one: LoadedConfig) -> dict[_Key, int]:
         return self._of_file(one)[0]
 
-    def _rests(self, one: Loaded) -> dict[_Key, int]:
+    def _rests(self, one: LoadedConfig) -> dict[_Key, int]:
         """All that file and .bak say; of two offsets the higher one."""
         return self._of_file(one)[1]
 
-    def _of_file(self, one: Loaded) -> tuple[dict[_Key, int], dict[_Key, int]]:
+    def _of_file(self, one: LoadedConfig) -> tuple[dict[_Key, int], dict[_Key, int]]:
         """Both, made once for each file."""
         if one.name not in self._entries:
             rests = entries_of(one.name, as_proof(one.name, one.backup))
@@ -284,12 +284,12 @@ class Lost:
         return self._entries[one.name]
 
 
-def _without_table(one: Loaded) -> bool:
+def _without_table(one: LoadedConfig) -> bool:
     """Nothing is taken, or something without a table where there was one."""
     return one.taken is None or one.taken.nameless
 
 
-def _present(one: Loaded) -> bool:
+def _present(one: LoadedConfig) -> bool:
     """The file or its .bak is there, with bytes or without."""
     return one.main.present or one.backup.present
 
@@ -509,7 +509,7 @@ def _timer_check(directory: Path) -> ConfigFileStart:
     return ConfigFileStart(TIMER_CHECK, start, "" if there else "missing", 0, overwritten=False)
 
 
-def _file_start(one: Loaded) -> ConfigFileStart:
+def _file_start(one: LoadedConfig) -> ConfigFileStart:
     taken = one.taken
     entries = len(entries_of(one.name, taken)) if taken else 0
     problem = one.main.problem

@@ -326,7 +326,7 @@ def _committed_index(snapshot: Snapshot) -> int | None:
         return None
 
 
-class Taken(NamedTuple):
+class TakenRecords(NamedTuple):
     """Records of one file that a broker takes; ended: it takes no further one."""
 
     file: LoadedFile
@@ -341,14 +341,14 @@ def records_of(
     body: BodyCheck,
     begin: int = 0,
     end: int = 1 << 62,
-) -> Iterator[Taken]:
+) -> Iterator[TakenRecords]:
     """The records of entries in bytes [begin, end) of a file, up to the first that the broker does not take.
 
     `starts` and `ends` of the columns are bytes of the file.
     """
     for part in entries_of(_content(snapshot, file), file.start):
         if isinstance(part, str):
-            yield Taken(file, None, part != _AT_BLANK)
+            yield TakenRecords(file, None, part != _AT_BLANK)
             return
         inside = (part.starts >= begin) & (part.starts + part.heads["size"] <= end)
         starts = part.starts[inside] - part.offset + HEADER_BYTES
@@ -361,9 +361,9 @@ def records_of(
         if count:
             columns = checked.columns.take(slice(0, count))
             columns.starts, columns.ends = columns.starts + part.offset, columns.ends + part.offset
-            yield Taken(file, columns, False)
+            yield TakenRecords(file, columns, False)
         if count < len(starts):
-            yield Taken(file, None, True)
+            yield TakenRecords(file, None, True)
             return
 
 

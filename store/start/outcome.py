@@ -13,8 +13,8 @@ from ...formats.derive.ragged import Ints
 from ..audit.verified import VerifiedRun
 from ..broker.dispatch import dispatch_columns
 from ..broker.load_rules import (
-    Loaded,
     LoadedFile,
+    LoadedFiles,
     Refusal,
 )
 from ..broker.profiles import Profile
@@ -73,7 +73,7 @@ class Outcome:
     profile: Profile
     snapshot: Snapshot
     switches: Switches
-    log: Loaded
+    log: LoadedFiles
     queues: dict[QueueId, QueueState] = field(default_factory=dict)
     queue_deletions: list[Entry] = field(default_factory=list)
     index: IndexState = field(default_factory=lambda: IndexState([], []))

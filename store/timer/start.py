@@ -24,7 +24,7 @@ from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Bytes, Ints, Structs
 from ...formats.timer_log import BLANK, BLANK_BYTES, MAGIC_BLANK_SIGNED, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
-from ..broker.load_rules import Loaded, LoadedFile, Refusal, load_files, truncate
+from ..broker.load_rules import LoadedFile, LoadedFiles, Refusal, load_files, truncate
 from ..broker.profiles import Profile, TimerRules
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..broker.system_topics import TIMER_TOPIC
@@ -108,7 +108,7 @@ def recover_timer(
     return _recover(snapshot, rules, state, log, queue, now_ms)
 
 
-def load_timer(snapshot: Snapshot, profile: Profile) -> Loaded | Refusal:
+def load_timer(snapshot: Snapshot, profile: Profile) -> LoadedFiles | Refusal:
     """The files of the timer log, or why a load of them and of the wheel fails: by lengths and names."""
     wheel = snapshot.layout.timer_wheel
     if (size := _length(wheel)) not in (0, FILE_BYTES):

@@ -236,7 +236,7 @@ class Naming(StrEnum):
     UNREAD = "unread"
 
 
-class Named(NamedTuple):
+class FoundUnit(NamedTuple):
     """The unit for a message in one queue. path: of the queue, within the store.
 
     min_offset, max_offset: of the queue. tags_code: what the unit says. ext: what it has in
@@ -282,30 +282,30 @@ def places_of(message: Message) -> list[QueuePlace]:
     return found
 
 
-def named(store: Store, message: Message, place: QueuePlace) -> Named:
+def named(store: Store, message: Message, place: QueuePlace) -> FoundUnit:
     """The unit for a message at a place of a queue. Raises Unreadable."""
     topic, queue_id, offset = place
     if queue_id is None or offset is None:
-        return Named(place, Naming.NO_QUEUE)
+        return FoundUnit(place, Naming.NO_QUEUE)
     if store.layout.rocksdb_queues and (problem := store.queues_unread):
-        return Named(place, Naming.UNREAD, store.layout.consume_queue.name, why=problem)
+        return FoundUnit(place, Naming.UNREAD, store.layout.consume_queue.name, why=problem)
     if store.has_batch_queues(topic):
         return _in_batch_queue(store, message, place)
     path = f"{store.layout.consume_queue.name}/{topic}/{queue_id}"
     try:
         queue = store.queues.open(topic, queue_id)
     except NotFound:
-        found = Named(place, Naming.NO_QUEUE, path)
+        found = FoundUnit(place, Naming.NO_QUEUE, path)
     else:
         with queue:
             ends = store.queue_summary(queue)
-            found = _unit(store, queue, message, Named(place, Naming.NAMES, path), ends)
+            found = _unit(store, queue, message, FoundUnit(place, Naming.NAMES, path), ends)
     if found.state in (Naming.NOT_YET, Naming.NO_QUEUE) and (why := store.units_in_memory):
         return found._replace(state=Naming.UNREAD, why=why)
     return found
 
 
-def _unit(store: Store, queue: ConsumeQueue, message: Message, found: Named, ends: QueueSummary) -> Named:
+def _unit(store: Store, queue: ConsumeQueue, message: Message, found: FoundUnit, ends: QueueSummary) -> FoundUnit:
     offset = found.place.queue_offset or 0
     found = found._replace(min_offset=ends.min_offset, max_offset=ends.max_offset)
     unit = queue.unit(offset)
@@ -323,17 +323,17 @@ def _unit(store: Store, queue: ConsumeQueue, message: Message, found: Named, end
     return found._replace(tags_code=unit.tags_code, ext=ext)
 
 
-def _in_batch_queue(store: Store, message: Message, place: QueuePlace) -> Named:
+def _in_batch_queue(store: Store, message: Message, place: QueuePlace) -> FoundUnit:
     topic, queue_id, offset = place
     assert queue_id is not None and offset is not None
     path = f"{store.layout.batch_consume_queue.name}/{topic}/{queue_id}"
     try:
         queue = open_batch_queue(store, topic, queue_id)
     except NotFound:
-        return Named(place, Naming.NO_QUEUE, path)
+        return FoundUnit(place, Naming.NO_QUEUE, path)
     with queue:
         ends = queue.summary()
-        found = Named(place, Naming.NAMES, path, ends.min_offset, ends.max_offset)
+        found = FoundUnit(place, Naming.NAMES, path, ends.min_offset, ends.max_offset)
         unit = queue.find(offset)
         if unit is None:
             ahead = offset >= ends.max_offset

@@ -28,7 +28,7 @@ from ..search.store import Note
 from ..settings.read import BACKUP, FILES, read_config_file
 from ..settings.rocksdb import rows_of, stand_ins
 from .answer import Evidence, Judgement, Verdict
-from .family import Named
+from .family import FoundUnit
 
 TOPICS, GROUPS = "topics.json", "subscriptionGroup.json"
 OFFSETS, FILTERS = "consumerOffset.json", "consumerFilter.json"
@@ -223,7 +223,7 @@ def subscription_of(groups: Groups, topic: str, group: str) -> Subscription | No
 
 
 def filtered(
-    message: Message, unit: Named | None, groups: Groups, group: str, asked: Subscription | None
+    message: Message, unit: FoundUnit | None, groups: Groups, group: str, asked: Subscription | None
 ) -> Judgement | None:
     """The verdict where the subscription does not let the message through, else None.
 
@@ -253,7 +253,9 @@ def _by_tag(message: Message, found: Subscription) -> Judgement | None:
     return Judgement(Verdict.FILTERED, by, evidence)
 
 
-def _by_sql(message: Message, unit: Named | None, groups: Groups, group: str, found: Subscription) -> Judgement | None:
+def _by_sql(
+    message: Message, unit: FoundUnit | None, groups: Groups, group: str, found: Subscription
+) -> Judgement | None:
     try:
         where = Where(found.expression)
     except InvalidInput:

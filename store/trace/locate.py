@@ -23,7 +23,7 @@ from ..search.find import Address, Finder, parse_address
 from ..search.key_search import search_key
 from ..search.log_search import search_log
 from ..search.selection import Selection, matches
-from ..search.store import Found, Note, Store
+from ..search.store import FoundMessage, Note, Store
 from .answer import Evidence, Judgement, Verdict
 from .family import Family, families, identity, naming, only
 
@@ -41,7 +41,7 @@ class By(StrEnum):
     KEY = "key"
 
 
-class Asked(NamedTuple):
+class TraceTarget(NamedTuple):
     """What is asked for. by: None where the text has to tell. topic: of the message, or a pattern."""
 
     text: str
@@ -69,7 +69,7 @@ class Located(NamedTuple):
     gone: list[Gone]
 
 
-def locate(store: Store, asked: Asked, note: Note) -> Located:
+def locate(store: Store, asked: TraceTarget, note: Note) -> Located:
     """The messages that are meant, in log order. Raises InvalidInput, Unreadable."""
     if not asked.text:
         raise InvalidInput("nothing is asked for: give a key, an id or a position")
@@ -110,14 +110,14 @@ def _without_unit(store: Store, address: Address, note: Note) -> tuple[Message, 
     return None if found is None else (found.message, found.via.value)
 
 
-def _is_named(store: Store, address: Address, asked: Asked) -> bool:
+def _is_named(store: Store, address: Address, asked: TraceTarget) -> bool:
     """A unit names the place: the number is no key."""
     at = address.position
     inside = at is not None and store.log_files.start <= at < store.log_files.end
     return at is not None and inside and any(naming(store, at, asked.topic))
 
 
-def _found_by(asked: Asked) -> str:
+def _found_by(asked: TraceTarget) -> str:
     if asked.by is not None:
         return asked.by.value
     address = _parsed(asked.text)
@@ -133,7 +133,7 @@ def _parsed(text: str) -> Address | None:
         return None
 
 
-def _address(store: Store, asked: Asked) -> Address | None:
+def _address(store: Store, asked: TraceTarget) -> Address | None:
     """The place that the text names, None where it is a key. Raises InvalidInput."""
     by, address = asked.by, _parsed(asked.text)
     if by in (By.KEY, By.UNIQUE_KEY):
@@ -165,7 +165,7 @@ def _at(store: Store, address: Address, note: Note) -> tuple[Message, str] | Non
     return found.message, found.via.value
 
 
-def _around(store: Store, asked: Asked, given: tuple[Message, str], note: Note) -> list[Family]:
+def _around(store: Store, asked: TraceTarget, given: tuple[Message, str], note: Note) -> list[Family]:
     """The message of a record, with all its other records."""
     message, via = given
     by = asked.by.value if asked.by else _shape(asked.text)
@@ -200,7 +200,7 @@ def _shape(text: str) -> str:
 def _records(store: Store, key: str, by: By, note: Note) -> Iterator[tuple[Message, str]]:
     """Records with a key, and how each was found; MOST_RECORDS at most."""
     selection = Selection(unique_key=key) if by is By.UNIQUE_KEY else Selection(key=key)
-    found: Iterator[Found] = search_key(store, selection, note=note)
+    found: Iterator[FoundMessage] = search_key(store, selection, note=note)
     for one in islice(found, MOST_RECORDS):
         if one.message.mark <= Mark.AFTER_DAMAGE:
             yield one.message, one.via.value
@@ -208,7 +208,7 @@ def _records(store: Store, key: str, by: By, note: Note) -> Iterator[tuple[Messa
         note(f"more than {counted(MOST_RECORDS, 'record')} have the key: the others are left out")
 
 
-def _hits(store: Store, asked: Asked) -> Iterator[Gone]:
+def _hits(store: Store, asked: TraceTarget) -> Iterator[Gone]:
     """Places that the index names for a key, at which no record can be read any more."""
     seen = set()
     for topic in store.topics:

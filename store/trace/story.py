@@ -23,7 +23,7 @@ from ..queues.read import ConsumeQueue
 from ..search.store import Store
 from ..tiered.segments import open_segments, tiered_roots
 from .answer import Event, EventKind
-from .family import Family, Named, Naming, Role, named, places_of, role_of
+from .family import Family, FoundUnit, Naming, Role, named, places_of, role_of
 from .waiting import Waiting
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _LAST_MS = 1 << 62
 def story(
     store: Store,
     family: Family,
-    units: list[Named],
+    units: list[FoundUnit],
     waiting: Waiting,
     pops: list[Popped],
 ) -> list[Event]:
@@ -171,7 +171,7 @@ def _timer(waiting: Waiting) -> Iterator[Event]:
         yield Event(EventKind.DUE, text, timer.next_timestamp, timer.positions[-1])
 
 
-def _named(store: Store, family: Family, units: list[Named]) -> Iterator[Event]:
+def _named(store: Store, family: Family, units: list[FoundUnit]) -> Iterator[Event]:
     """Every queue that names a record of the message, or should."""
     known = {unit.place: unit for unit in units}
     for message in family.records[:MOST_NAMED]:

@@ -23,9 +23,9 @@ from ..log.message import Message
 from ..queues.rocksdb import is_rocksdb, readable
 from ..search.store import Note, Store
 from .answer import Event, EventKind, Evidence, Fate, GroupVerdict, Judgement, NextStart, Trace, Verdict
-from .family import Family, Named, Naming, QueuePlace, named, naming, places_of
+from .family import Family, FoundUnit, Naming, QueuePlace, named, naming, places_of
 from .groups import FILTERS, TOPICS, Groups, Subscription, read_groups
-from .locate import Asked, By, Gone, judgement_of, locate
+from .locate import By, Gone, TraceTarget, judgement_of, locate
 from .story import story, tiered_copies
 from .verdicts import Known, for_all, judge
 from .waiting import Waiting
@@ -45,7 +45,7 @@ class Question(NamedTuple):
     operator knows it. start: play the next start in any case. given: options that a proposed command repeats.
     """
 
-    asked: Asked
+    asked: TraceTarget
     now_ms: int
     group: str | None = None
     subscription: Subscription | None = None
@@ -176,7 +176,7 @@ class _About:
         place = PoppedMessage(message.topic, message.queue_id, message.queue_offset, message.position)
         return given_out(store, place, self._question.now_ms, self._note)
 
-    def _judge(self, found: Trace, known: Known, units: list[Named]) -> None:
+    def _judge(self, found: Trace, known: Known, units: list[FoundUnit]) -> None:
         """A verdict for each group that something connects with the message, or for the one asked."""
         groups, family = self._groups, known.family
         connected = groups.of_topic(known.place.topic) | set(known.pops)
@@ -196,7 +196,7 @@ class _About:
             next_ = command_for(judgement, mine.place, self._store.layout, given, group)
             found.groups.append(GroupVerdict(group, judgement, *mine.place, next_))
 
-    def _at(self, known: Known, group: str, lmq: dict[QueuePlace, Named]) -> Known:
+    def _at(self, known: Known, group: str, lmq: dict[QueuePlace, FoundUnit]) -> Known:
         """The scene of the queue that the group reads: a light queue, if only that."""
         from dataclasses import replace
 
@@ -213,7 +213,7 @@ class _About:
         found.next_start = self._fate(found, message.position, known.place, known.unit)
         found.next_commands = commands_of(found, self._store.layout, self._question.given)
 
-    def _fate(self, found: Trace, position: int, place: QueuePlace, unit: Named | None) -> NextStart:
+    def _fate(self, found: Trace, position: int, place: QueuePlace, unit: FoundUnit | None) -> NextStart:
         start = self._start(found)
         if isinstance(start, NextStart):
             return start
@@ -281,7 +281,7 @@ def next_start(store: Store, now_ms: int) -> Outcome | NextStart:
     return outcome
 
 
-def fate_of(outcome: Outcome, position: int, place: QueuePlace, unit: Named | None) -> NextStart:
+def fate_of(outcome: Outcome, position: int, place: QueuePlace, unit: FoundUnit | None) -> NextStart:
     """What the start that was played does to the record at a position."""
     version = outcome.profile.version
     if position < outcome.log_start:

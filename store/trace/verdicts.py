@@ -19,7 +19,7 @@ from ..broker.system_topics import LMQ_PREFIX, is_system_topic
 from ..counted import counted
 from ..log.message import Mark, Message
 from .answer import Evidence, Judgement, Verdict
-from .family import Family, Named, Naming, QueuePlace
+from .family import Family, FoundUnit, Naming, QueuePlace
 from .groups import GROUPS, OFFSETS, TOPICS, Groups, Subscription, filtered
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Known:
     family: Family | None
     place: QueuePlace
     groups: Groups
-    unit: Named | None = None
+    unit: FoundUnit | None = None
     waiting: Judgement | None = None
     gone: Judgement | None = None
     superseded: Judgement | None = None

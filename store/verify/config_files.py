@@ -121,7 +121,7 @@ def config_tables(context: VerifyContext) -> ConfigTables:
     return context.kept("config tables", lambda: ConfigTables.read(layout.config, layout.broker_config))
 
 
-class Told:
+class CountedFindings:
     """Like findings of one code, one for each file: the first is told, all are counted."""
 
     def __init__(self, context: VerifyContext, code: str) -> None:

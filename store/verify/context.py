@@ -494,7 +494,7 @@ def is_gone(context: VerifyContext, positions: Ints) -> Flags:
     return gone
 
 
-class Going:
+class RepeatedChecks:
     """Checks that are called again and again: one that has met bytes that cannot be read is left out."""
 
     def __init__(self, context: VerifyContext, moment: dict[str, Any], checks: list[Callable[..., None]]) -> None:

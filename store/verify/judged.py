@@ -29,7 +29,7 @@ _TAGS = "I-065"
 """The code of units with another tags code than their messages ask for."""
 
 
-class Judged(NamedTuple):
+class JudgedRecovery(NamedTuple):
     """A store as `recover` sees it: the plan, and the verdict that this is part of."""
 
     recovery: Recovery

@@ -23,7 +23,7 @@ from ..log.commit_log import Batch, CommitLog, Extent, record_behind
 from ..log.message import Mark
 from ..log.window import NOTING, NOTING_HASHES
 from ..settings.options import options_of
-from .context import Going, LogFacts, Records, VerifyContext, covered_of
+from .context import LogFacts, Records, RepeatedChecks, VerifyContext, covered_of
 from .register import CHECKS, checks_of
 from .start import GROUP, ProofOfLog, why_not
 
@@ -251,7 +251,7 @@ class LogPass:
         self._watcher = None if watch is None else context.kept(watch, partial(watch.fresh, context))
         moments = (CHECKS.records, CHECKS.stale, CHECKS.messages, CHECKS.extents)
         self._records, self._stale, self._messages, self._extents = (
-            Going(context, moment, checks_of(moment, groups)) for moment in moments
+            RepeatedChecks(context, moment, checks_of(moment, groups)) for moment in moments
         )
         self._settled = checks_of(CHECKS.settled, groups)
 

@@ -158,12 +158,12 @@ def construct(root: str) -> dict[str, Any]:
 
 def carve(path: str) -> dict[str, Any]:
     """Carve the records out of a file or of all files of a directory; nothing is written."""
-    from mqstore.store.salvage.carve import Found
+    from mqstore.store.salvage.carve import Carved
     from mqstore.store.salvage.carve import carve as carve_one
     from mqstore.store.salvage.runs import Source, paths_of
 
     start = _cpu_s()
-    found = Found()
+    found = Carved()
     for number, each in enumerate(paths_of([Path(path)])):
         source = Source(each)
         carve_one(source, number, found)

@@ -18,7 +18,7 @@ import pytest
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.settings.parse import parse
 from mqstore.store.start.config import entries_of
-from mqstore.store.start.config_load import LMQ_OFFSETS, RULES, Loaded, Start, Text, load_config
+from mqstore.store.start.config_load import LMQ_OFFSETS, RULES, LoadedConfig, Start, Text, load_config
 
 from .. import stores
 from ..slices import SEED, share
@@ -119,7 +119,7 @@ def differences(case: Case, judge: Managers, root: Path) -> Iterator[str]:
         yield from _other_entries(case, found, real, judge)
 
 
-def _counts_as_broken(case: Case, found: Loaded, judge: Managers) -> bool:
+def _counts_as_broken(case: Case, found: LoadedConfig, judge: Managers) -> bool:
     """fastjson takes by chance what no `Grammar` has, another sign for a brace. To predict such a text as
     broken is never an all-clear; to predict a broken one as taken would be.
     """
@@ -127,7 +127,7 @@ def _counts_as_broken(case: Case, found: Loaded, judge: Managers) -> bool:
     return flipped and found.start is not Start.LOADS
 
 
-def _other_entries(case: Case, found: Loaded, real: dict[str, Any], judge: Managers) -> Iterator[str]:
+def _other_entries(case: Case, found: LoadedConfig, real: dict[str, Any], judge: Managers) -> Iterator[str]:
     taken = entries_of(case.name, found.taken) if found.taken else {}
     table = parse(real["table"].encode()).value or {}
     own = _keys(judge, case.name)

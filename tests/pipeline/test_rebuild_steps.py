@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mqstore.pipeline.plan import Plan, StorePlan, plan_of
 from mqstore.pipeline.rebuild import rebuild
-from mqstore.pipeline.rebuild_steps import Made, complete
+from mqstore.pipeline.rebuild_steps import RebuiltFiles, complete
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import JOURNAL
@@ -38,7 +38,7 @@ def test_a_gap_across_files_ends_no_queue(tmp_path: Path) -> None:
     plan = Plan((StorePlan(str(tmp_path / "s"), "", 0, 1000, UNITS_PER_FILE, "5.5", {}),))
     stage = Stage.begin(tmp_path, Files())
     written = write(stage.attempt("1"), part([0, 7, 12]))
-    complete(stage, plan, Made(queues=written))
+    complete(stage, plan, RebuiltFiles(queues=written))
     assert stage.manifest()["queues"][0]["missing"] == 6 + 2 + 2
     front = units(stage.tree / written[0].path)
     assert front[8:] == [PRE_FILL_UNIT] * 2

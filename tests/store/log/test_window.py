@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mqstore.formats import dledger
 from mqstore.formats.commit_log import DLEDGER, PLAIN, Frame
-from mqstore.formats.derive.ragged import Noted, Ragged
+from mqstore.formats.derive.ragged import Ragged, StringNotes
 from mqstore.formats.hashing import crc31
 from mqstore.formats.hashing_columns import index_hash_column, java_hash_column, word_sums
 from mqstore.formats.message import MESSAGE
@@ -248,7 +248,7 @@ def test_what_is_noted_on_the_way_is_what_a_look_at_the_strings_finds() -> None:
         plain = np.array([b" " not in text and text.isascii() for text in with_notes])
         assert ((hashes >= 0) == plain).all()
         some = with_notes[plain]
-        told = Ragged(*some.arrays, Noted(hashes=hashes[plain]))
+        told = Ragged(*some.arrays, StringNotes(hashes=hashes[plain]))
         assert java_hash_column(told).tolist() == java_hash_column(some).tolist()
         before = np.arange(len(some), dtype=np.int32) * 7919
         expected = index_hash_column(before, some).tolist()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mqstore.store.broker.topics import dumps, loads
-from mqstore.store.offsets.lag import Lag, LagState, Wanted, lags_of, measure, offsets_of, queue_ends
+from mqstore.store.offsets.lag import Lag, LagQuery, LagState, lags_of, measure, offsets_of, queue_ends
 from mqstore.store.offsets.positions import Groups, Position
 from mqstore.store.queues.read import QueueSummary
 from mqstore.store.search.find import find
@@ -135,8 +135,8 @@ def test_a_store_as_records(tmp_path: Path) -> None:
 
     write_offsets(root, change)
     with Store(root) as store:
-        rows = offsets_of(store, "s", Wanted(1795300000000, "queue", topic="orders")).rows
-        sums = offsets_of(store, "s", Wanted(1795300000000, "topic", topic="orders")).rows
+        rows = offsets_of(store, "s", LagQuery(1795300000000, "queue", topic="orders")).rows
+        sums = offsets_of(store, "s", LagQuery(1795300000000, "topic", topic="orders")).rows
     found = {(row["group"], row["queue_id"]): row for row in rows}
     assert found["group-a_tags", 0]["state"] == "ahead"
     assert found["group-a_tags", 0]["next_offset"] == 23
@@ -154,7 +154,7 @@ def test_names_that_are_no_utf_8(tmp_path: Path) -> None:
     path = root / "config" / "consumerOffset.json"
     path.write_bytes(path.read_bytes().replace(b"orders@group-a_tags", b"or\xffders@gr\xfeoup"))
     with Store(root) as store:
-        found = offsets_of(store, "s", Wanted(0, "topic", group="gr*oup"))
+        found = offsets_of(store, "s", LagQuery(0, "topic", group="gr*oup"))
     (row,) = found.rows
     assert "ders" in row["topic"]
     assert json.dumps(row)
@@ -165,7 +165,7 @@ def test_without_queues_nothing_is_out_of_range(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-clean", tmp_path)
     shutil.rmtree(root / "consumequeue")
     with Store(root) as store:
-        found = offsets_of(store, "s", Wanted(0, "queue"))
+        found = offsets_of(store, "s", LagQuery(0, "queue"))
     assert {row["state"] for row in found.rows if row["table"]} == {"unknown"}
     assert not any(row["next"] for row in found.rows if row["table"])
     assert any("where queues end is not known" in note for note in found.notes)

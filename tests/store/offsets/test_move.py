@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.errors import InvalidInput, NotFound, Refused, Unclean, Unreadable
-from mqstore.store.offsets.lag import Wanted, offsets_of
+from mqstore.store.offsets.lag import LagQuery, offsets_of
 from mqstore.store.offsets.move import Ahead, Merge, Only, Take, compare, open_side, parse_reset, plan_moves, side_of
 from mqstore.store.offsets.positions import Position
 from mqstore.store.queues.rocksdb_write import in_order
@@ -178,7 +178,7 @@ def test_queues_that_are_behind_the_log_are_recovered_first(lost: str | None, tm
     with pytest.raises(Unclean, match="recover"):
         planned(root, "orders/0@group-a_tags=earliest")
     with Store(root) as store:
-        found = offsets_of(store, "s", Wanted(0, by="queue", group="group-a_tags", topic="orders"))
+        found = offsets_of(store, "s", LagQuery(0, by="queue", group="group-a_tags", topic="orders"))
     row = next(row for row in found.rows if row["queue_id"] == 1)
     assert (row["state"], row["lag"], row["offset"]) == ("unknown", None, 25)
     assert any("where" in note and "not known" in note for note in found.notes)

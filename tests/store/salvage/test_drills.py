@@ -11,7 +11,7 @@ from mqstore.formats.message import MESSAGE
 from mqstore.store.damage.drill import drill, scenario_of
 from mqstore.store.disk.files import Files
 from mqstore.store.salvage.runs import Grade, paths_of
-from mqstore.store.salvage.salvage import Salvaged, Wanted, batches_of, look
+from mqstore.store.salvage.salvage import Salvaged, SalvageRequest, batches_of, look
 from mqstore.store.search.store import Store
 from tests.slices import rng, share
 from tests.stores import unpack
@@ -28,7 +28,7 @@ FAST = ("illegal-magic", "stale-tail", "cut-segment")
 
 def seen(*images: Path) -> Salvaged:
     """What would be salvaged."""
-    done = look(images, paths_of(images), Wanted(config=SMALL), lambda _step, _size: None)
+    done = look(images, paths_of(images), SalvageRequest(config=SMALL), lambda _step, _size: None)
     with done.sources:
         return done
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mqstore.formats.derive import Columns
-from mqstore.store.broker.load_rules import Loaded, LoadedFile
+from mqstore.store.broker.load_rules import LoadedFile, LoadedFiles
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.broker.snapshot import QueueId, Snapshot
 from mqstore.store.disk.layout import Layout
@@ -23,7 +23,7 @@ FURTHER = Switches(multi_dispatch=True)
 
 def started(root: Path, switches: Switches = FURTHER) -> Outcome:
     """A broker without anything."""
-    return Outcome(profile_of("5.3"), Snapshot.of(Layout.of(root)), switches, Loaded([], [], []))
+    return Outcome(profile_of("5.3"), Snapshot.of(Layout.of(root)), switches, LoadedFiles([], [], []))
 
 
 def columns(*properties: dict[str, str], topic: bytes = b"T", **fields: Any) -> Columns:

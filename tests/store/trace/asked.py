@@ -12,7 +12,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.search.store import Store
 from mqstore.store.trace.answer import EventKind, GroupVerdict, Trace, Verdict
 from mqstore.store.trace.groups import Subscription
-from mqstore.store.trace.locate import Asked, By
+from mqstore.store.trace.locate import By, TraceTarget
 from mqstore.store.trace.trace import Question, trace
 
 from ...cli.datadriven import run_here
@@ -44,7 +44,7 @@ def asked(
     """The traces of a key, an id or a place."""
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     told: list[str] = [] if notes is None else notes
-    question = Question(Asked(text, by), now_ms, group, subscription, start)
+    question = Question(TraceTarget(text, by), now_ms, group, subscription, start)
     return list(trace(store, question, told.append))
 
 

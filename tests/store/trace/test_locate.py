@@ -9,7 +9,7 @@ import pytest
 
 from mqstore.store.search.store import Store
 from mqstore.store.trace.answer import Verdict
-from mqstore.store.trace.locate import Asked, By
+from mqstore.store.trace.locate import By, TraceTarget
 from mqstore.store.trace.trace import Question, trace
 
 from ...stores import messages, unpack
@@ -83,5 +83,5 @@ def test_of_one_topic_only(root: Path, topic: str, count: int) -> None:
     with Store(root) as store:
         [place] = [one.position for one in asked(store, "k1")]
         for text, by in (("k1", By.KEY), (str(place), By.POSITION), (str(place), None)):
-            question = Question(Asked(text, by, topic), 0)
+            question = Question(TraceTarget(text, by, topic), 0)
             assert len(list(trace(store, question, lambda _: None))) == count

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.log.message import Mark, Message
 from mqstore.store.trace.answer import Judgement, Verdict
-from mqstore.store.trace.family import Family, Named, Naming, QueuePlace
+from mqstore.store.trace.family import Family, FoundUnit, Naming, QueuePlace
 from mqstore.store.trace.groups import TAG, Groups, Subscription
 from mqstore.store.trace.verdicts import Known, for_all, judge
 
@@ -44,7 +44,7 @@ def scenes(draw: st.DrawFn) -> Known:
         Family([message(draw(st.sampled_from(Mark)))], "key", "index"),
         PLACE,
         groups,
-        None if unit is None else Named(PLACE, unit, "consumequeue/orders/0", 0, 51),
+        None if unit is None else FoundUnit(PLACE, unit, "consumequeue/orders/0", 0, 51),
         settled=draw(st.booleans()),
         asked=draw(st.none() | st.builds(Subscription, st.just(TAG), st.just("B"), st.just(""))),
     )

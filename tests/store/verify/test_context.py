@@ -16,8 +16,8 @@ from mqstore.store.errors import UnreadableRange
 from mqstore.store.search.store import Store
 from mqstore.store.verify.context import (
     Covered,
-    Going,
     LogFacts,
+    RepeatedChecks,
     Scope,
     VerifyContext,
     ended,
@@ -141,7 +141,7 @@ def test_a_check_that_meets_bytes_that_cannot_be_read_is_left_out(root: Path) ->
 
     with Store(root) as store, noting():
         context = VerifyContext(store, Scope())
-        every = Going(context, {"I-099": good, "I-100": bad, "I-101": bad}, [good, bad])
+        every = RepeatedChecks(context, {"I-099": good, "I-100": bad, "I-101": bad}, [good, bad])
         for item in range(2):
             every(item)
         assert called == [("good", 0), ("bad", 0), ("good", 1)]
