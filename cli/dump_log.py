@@ -21,7 +21,7 @@ _TIERED = "tiered-commit-log"
 KINDS = ("store", "commit-log", "dledger", _COMPACTION_LOG, _TIERED)
 
 
-class Messages(NamedTuple):
+class DumpedRecords(NamedTuple):
     """A batch of records. Valid until the scan goes on.
 
     around: bytes of a DLedger entry before the record in it, 0 in a plain log.
@@ -71,7 +71,7 @@ class Messages(NamedTuple):
 
 def commit_log(
     what: Recognised, at: int | None, raw: bool, selection: Selection, common: Common
-) -> Iterator[Chunk | Messages]:
+) -> Iterator[Chunk | DumpedRecords]:
     """The log of a store, of a directory or of a single file, from position `at` on.
 
     With a selection only the messages that it takes, and damage for the line at the end.
@@ -92,7 +92,7 @@ def _items(
     raw: bool,
     selection: Selection,
     progress: Progress,
-) -> Iterator[Chunk | Messages]:
+) -> Iterator[Chunk | DumpedRecords]:
     """The wanted ones of one log."""
     from ..store.log.commit_log import Batch
 
@@ -107,7 +107,7 @@ def _items(
             batch = selection.wanted(batch)
             if len(batch):
                 around = _around(log, int(batch.position[0]))
-                yield Messages(batch.checked(), raw, selection.max_body_bytes, around)
+                yield DumpedRecords(batch.checked(), raw, selection.max_body_bytes, around)
         else:
             progress.advance(item.size)
             if (at is None or item.end > at) and not _is_usual(log, what, item):

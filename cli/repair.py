@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 app = App()
 
 
-class Queues(StrEnum):
+class QueuesChoice(StrEnum):
     """Where `--as` puts the queues."""
 
     ROCKSDB = "rocksdb"
@@ -44,7 +44,7 @@ class Parts(Options):
     ] = None
     queues: Annotated[bool, Option("--queues", help="All queues; those in a RocksDB are rebuilt as a whole.")] = False
     as_: Annotated[
-        Queues | None,
+        QueuesChoice | None,
         Option("--as", help="With --queues: have them in a RocksDB, or in files, from now on."),
     ] = None
     index: Annotated[bool, Option("--index", help="The index files.")] = False

@@ -14,7 +14,7 @@ from .exit_codes import ExitCode, exit_code_of, exit_code_of_status
 from .options import FOUND, Common, say, shared
 
 if TYPE_CHECKING:
-    from ..store.report.page import Row, Section
+    from ..store.report.page import Section, StoreRow
 
 app = App()
 _COLUMNS = ("type", "store", "status", "sentence", "records", "bytes", "to")
@@ -143,7 +143,7 @@ def _write(sections: list[Section], now_ms: int, to: Path, common: Common) -> No
     file.finish()
 
 
-def _row(row: Row, to: Path) -> dict[str, Any]:
+def _row(row: StoreRow, to: Path) -> dict[str, Any]:
     return {
         "type": "report",
         "store": row.root,

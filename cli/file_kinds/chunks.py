@@ -34,7 +34,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Units:
+class RecordArray:
     """Records of one schema in a row.
 
     number_name: what numbers them (`queue_offset`, `position`, …). numbers, positions: number and
@@ -121,7 +121,7 @@ class Texts(NamedTuple):
 
 
 class Chunk(Protocol):
-    """Records of a file in a row; see `Units`, `Range`, `Single`."""
+    """Records of a file in a row; see `RecordArray`, `Range`, `Single`."""
 
     def records(self) -> Iterator[Record]:
         """By the names of the output."""

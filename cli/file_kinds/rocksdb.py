@@ -12,7 +12,7 @@ from .queues import sums
 
 if TYPE_CHECKING:
     from ...store.inspect.recognise import Recognised
-    from ...store.settings.rocksdb import Entry
+    from ...store.settings.rocksdb import RocksdbEntry
     from ..options import Common
 
 
@@ -32,7 +32,7 @@ def database_chunks(path: Path, at: int, raw: bool = False) -> Iterator[Chunk]:
             yield Texts(entry.records, _pieces(number, entry))
 
 
-def _pieces(number: int, entry: Entry) -> Any:
+def _pieces(number: int, entry: RocksdbEntry) -> Any:
     def pieces() -> Iterator[Piece]:
         name = f"entry {number} of column family {entry.family}"
         yield Piece(f"{name}, key", 0, entry.key, entry.key_schema, counts=False)

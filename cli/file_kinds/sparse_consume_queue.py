@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .chunks import Chunk, Range, Record, Units
+from .chunks import Chunk, Range, Record, RecordArray
 from .one_file import lacking
 from .queues import queue_files
 
@@ -26,7 +26,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
                     yield Range({"type": "damage", **part._asdict()})
                     continue
                 positions = part.position.tolist()
-                yield Units(
+                yield RecordArray(
                     "sparse_consume_queue_unit",
                     UNIT,
                     part.units,

@@ -29,7 +29,7 @@ from ...formats.hashing_columns import crc31_column
 from ...formats.host import host_text
 from ...formats.message import MESSAGE
 from ...formats.message_id import MESSAGE_ID_V4, MESSAGE_ID_V6
-from ...formats.property_columns import Items, ends_with_crc_item
+from ...formats.property_columns import PropertyItems, ends_with_crc_item
 from ...formats.quick import IPV4_BYTES, IPV6_BYTES
 from ...formats.sys_flag import SysFlag
 from ..columns import dictionary
@@ -145,9 +145,9 @@ class BatchColumns:
         return len(self.batch)
 
     @cached_property
-    def items(self) -> Items:
+    def items(self) -> PropertyItems:
         """Of the properties."""
-        return Items(self.batch.columns.ragged("properties"))
+        return PropertyItems(self.batch.columns.ragged("properties"))
 
 
 class LogColumn(NamedTuple):

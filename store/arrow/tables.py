@@ -51,7 +51,7 @@ from ..findings.catalogue import Severity
 from ..findings.next_commands import Given, settings
 from ..index.read import Index, open_index_file
 from ..offsets.lag import lags_of, queue_ends
-from ..offsets.positions import Entries, Position, every_file
+from ..offsets.positions import Position, StoredPositions, every_file
 from ..queues.hybrid import open_queues
 from ..queues.read import ConsumeQueues
 from ..queues.units import is_used, is_valid
@@ -407,7 +407,7 @@ def _group_and_queue(rows: list[Position]) -> dict[str, list[Any]]:
     return {"group": [row.group or None for row in rows], "queue_id": [r.queue_id for r in rows]}
 
 
-def _problems(file: Entries) -> list[dict[str, str]]:
+def _problems(file: StoredPositions) -> list[dict[str, str]]:
     return [{PROBLEM: f"{file.path}: {problem}"} for problem in file.problems]
 
 

@@ -22,10 +22,10 @@ from ...formats.consume_queue import UNIT_BYTES
 from ...formats.derive.ragged import Ints
 from ...formats.message import TRANSACTION_MASK, SysFlag
 from ...formats.message_properties import INNER_MULTI_DISPATCH
-from ...formats.property_columns import Items
+from ...formats.property_columns import PropertyItems
 from ..broker.dispatch import Dispatched, dispatch
 from ..broker.dispatch_record import Dispatching
-from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..columns import Rows, begins
 from ..disk.byte_reader import reading_rate
 from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero
@@ -359,7 +359,7 @@ def _without_damaged(batch: Batch) -> Iterator[Batch]:
         done = row + 1
 
 
-def is_in_order(batch: Batch, reach: int, properties: Items | None) -> bool:
+def is_in_order(batch: Batch, reach: int, properties: PropertyItems | None) -> bool:
     """The records go on at `reach` and are what a `VerifiedRun` tells of them, but for the queues.
 
     properties: their items, where somebody has looked through them.
@@ -377,7 +377,7 @@ def is_in_order(batch: Batch, reach: int, properties: Items | None) -> bool:
     return bool(columns.ints("store_host.port").all()) and not _may_be_torn(batch, properties)
 
 
-def _may_be_torn(batch: Batch, properties: Items | None) -> bool:
+def _may_be_torn(batch: Batch, properties: PropertyItems | None) -> bool:
     """Some record's properties may have lost a page."""
     text = batch.columns.ragged("properties")
     if int(text.length.max()) > _LONG_PROPERTIES:
@@ -407,7 +407,7 @@ def with_verified_queues(verified: VerifiedLog, snapshot: Snapshot) -> VerifiedL
     return replace(verified, queues=found)
 
 
-def _has_nothing_else(messages: QueueRange, entries: tuple[Entry, ...], file_bytes: int) -> bool:
+def _has_nothing_else(messages: QueueRange, entries: tuple[DirectoryEntry, ...], file_bytes: int) -> bool:
     """The files of a queue are whole, one behind the other, and have room for these messages from their
     first byte into the last one of them; behind these are zeros.
     """

@@ -24,7 +24,7 @@ from ...formats.message import MAGIC_V1, SysFlag
 from ...formats.message_properties import ends_with_crc
 from ..broker.dispatch import IndexItems
 from ..broker.dispatch_record import Dispatching
-from ..broker.snapshot import Entry, QueueId
+from ..broker.snapshot import DirectoryEntry, QueueId
 from ..disk.temporary import Spill
 from ..index.compare import IndexFiles
 from ..log.batch import Batch, Extent, ExtentKind, TailHistory, last_of
@@ -124,7 +124,7 @@ class VerifiedQueue(NamedTuple):
     """
 
     messages: QueueRange
-    entries: tuple[Entry, ...]
+    entries: tuple[DirectoryEntry, ...]
 
     def units(self, first: int, count: int) -> Units | None:
         """Units from number `first` on, of which position and size count: the last one and zeros. None:
@@ -232,7 +232,7 @@ class VerifiedLog:
         """Of each queue, up to `end`: the first offset, and the one behind the last."""
         return {queue: (found.first, found.next) for queue, found in self.ranges().items()}
 
-    def queue_of(self, name: QueueId, entries: tuple[Entry, ...]) -> VerifiedQueue | None:
+    def queue_of(self, name: QueueId, entries: tuple[DirectoryEntry, ...]) -> VerifiedQueue | None:
         """The queue if it has these files, and nothing but what is in order in them."""
         found = self.queues.get(name)
         return found if found is not None and found.entries == entries else None

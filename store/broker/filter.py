@@ -22,7 +22,7 @@ from ...formats.derive.ragged import Flags, Ints, overlapping, ragged_copy
 from ...formats.hashing import java_string
 from ...formats.id_columns import host_text_column, message_id_column
 from ...formats.message_properties import ITEM_SEPARATOR
-from ...formats.property_columns import Items
+from ...formats.property_columns import PropertyItems
 from ..columns import dictionary
 from .filter_values import (
     BITS,
@@ -311,7 +311,7 @@ class Source:
 
     def __init__(self, batch: Batch, properties: Sequence[str] = ()) -> None:
         self._batch, self._properties = batch, properties
-        self._items: Items | None = None
+        self._items: PropertyItems | None = None
         self._made: dict[Name, Coded] = {}
 
     def __len__(self) -> int:
@@ -329,7 +329,7 @@ class Source:
     def strings(self, name: str) -> Ragged:
         """The values of a property as they are stored."""
         if self._items is None:
-            self._items = Items(self._batch.columns.ragged("properties"), self._properties)
+            self._items = PropertyItems(self._batch.columns.ragged("properties"), self._properties)
         return self._items.find(name)
 
 

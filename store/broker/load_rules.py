@@ -39,7 +39,7 @@ from ..counted import counted
 from ..log.window import Window
 from ..log.window import walk as follow
 from .profiles import LoadRules, OnOddFile, RecordRules
-from .snapshot import Entry, FileBytes, Snapshot
+from .snapshot import DirectoryEntry, FileBytes, Snapshot
 
 _NOT_MATCHED = "length not matched message store config value"
 
@@ -50,7 +50,7 @@ class LoadedFile:
 
     start: int
     wrote: int
-    entry: Entry | None
+    entry: DirectoryEntry | None
 
 
 class Refusal(NamedTuple):
@@ -65,15 +65,15 @@ class LoadedFiles(NamedTuple):
     """The outcome of loading one directory (or one log of several)."""
 
     files: list[LoadedFile]
-    hidden: list[Entry]
-    deleted: list[Entry]
+    hidden: list[DirectoryEntry]
+    deleted: list[DirectoryEntry]
     refusal: Refusal | None = None
 
 
-def load_files(entries: Sequence[Entry], file_bytes: int, rules: LoadRules) -> LoadedFiles:
+def load_files(entries: Sequence[DirectoryEntry], file_bytes: int, rules: LoadRules) -> LoadedFiles:
     """Load the `entries` of a directory, sorted by name. Pure; nothing is deleted here."""
     files: list[LoadedFile] = []
-    deleted: list[Entry] = []
+    deleted: list[DirectoryEntry] = []
     for i, entry in enumerate(entries):
         fault = _fault_of(entry, file_bytes, rules, last=i == len(entries) - 1)
         if fault is not None:
@@ -94,7 +94,7 @@ def load_files(entries: Sequence[Entry], file_bytes: int, rules: LoadRules) -> L
     return LoadedFiles(files, [], deleted)
 
 
-def _fault_of(entry: Entry, file_bytes: int, rules: LoadRules, last: bool) -> tuple[OnOddFile, Refusal] | None:
+def _fault_of(entry: DirectoryEntry, file_bytes: int, rules: LoadRules, last: bool) -> tuple[OnOddFile, Refusal] | None:
     """What is done with an entry that is no whole file, None for one that is."""
     if entry.directory:
         if rules.directory is OnOddFile.HIDE and entry.size == file_bytes:
@@ -154,7 +154,7 @@ _SCHEMA_IPV4 = _as_broker_reads({**_STRINGS, **_HOSTS})
 _HEAD_DTYPE = dtype_of(BLANK)
 
 
-def size_at(snapshot: Snapshot, entry: Entry, offset: int) -> int:
+def size_at(snapshot: Snapshot, entry: DirectoryEntry, offset: int) -> int:
     """total_size of what stands at a byte of a file if it begins like a record, else 0."""
     data = snapshot.bytes_of(entry)[offset : offset + _HEAD_DTYPE.itemsize]
     if len(data) < _HEAD_DTYPE.itemsize:

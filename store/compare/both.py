@@ -32,7 +32,7 @@ from ..queues.rocksdb import RocksDb
 from ..queues.units import UNIT_DTYPE
 from ..search.store import Store
 from ..settings.read import FILES, config_files, databases, read_config_file
-from ..settings.rocksdb import Entry, read_entries
+from ..settings.rocksdb import RocksdbEntry, read_entries
 from ..start.config_load import OFFSETS
 from ..timer.read import timer_wheel
 from .logs import LogsCompared, Note, Range, compare_logs, differing_fields
@@ -225,7 +225,7 @@ def _databases(layout: Layout) -> dict[str, Path]:
     return {path.name: path for path in databases(layout.config)}
 
 
-def _tells_a_version(entry: Entry) -> bool:
+def _tells_a_version(entry: RocksdbEntry) -> bool:
     return any(record["type"] == "data_version" for record in entry.records)
 
 

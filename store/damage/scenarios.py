@@ -29,7 +29,7 @@ from ...formats.index_file import HEADER, HEADER_BYTES, ITEM, ITEM_BYTES, items_
 from ...formats.message import MESSAGE, SMALLEST
 from ...formats.tiered_index import HEADER as TIERED_HEADER
 from ...formats.timer_log import UNIT_BYTES as TIMER_UNIT_BYTES
-from ..broker.snapshot import Entry
+from ..broker.snapshot import DirectoryEntry
 from ..disk.compressed import read_regular
 from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.files import Edit
@@ -425,7 +425,7 @@ def _index_endless(scene: Scene) -> Iterator[Edit]:
 def _compaction_cut(scene: Scene) -> Iterator[Edit]:
     """The log of a compaction topic lost its end, its queue still points there."""
     path = scene.file_of(f"{COMPACTION}/{COMPACTION_LOG}/*/*/*", "log of a compaction topic")
-    entry = Entry(path.name, str(path), path.stat().st_size, directory=False)
+    entry = DirectoryEntry(path.name, str(path), path.stat().st_size, directory=False)
     end = last_byte(entry, 0)
     at = scene.rng.randrange(end // 4, end // 2)
     yield zeros(path, at, end - at, "the end of a compaction log")

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from ...formats.kinds import KINDS
 from ..broker.load_rules import load_files
 from ..broker.profiles import Profile, profile_of
-from ..broker.snapshot import Entry, Snapshot, list_entries
+from ..broker.snapshot import DirectoryEntry, Snapshot, list_entries
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.checkpoint import Checkpoint, read_checkpoint
@@ -395,7 +395,7 @@ def last_exit(abort: Path, pid: int | None) -> tuple[str, str]:
     return "crashed", f"abort is there, of process {text}" if text else "abort is there"
 
 
-def _is_odd(entry: Entry, file_bytes: int) -> bool:
+def _is_odd(entry: DirectoryEntry, file_bytes: int) -> bool:
     """A file of the log that has another length."""
     return start_of(entry.name) is not None and not entry.directory and entry.size != file_bytes
 

@@ -31,7 +31,7 @@ from ...formats import message_properties as names
 from ...formats import pop
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.message_properties import RETRY_PREFIX
-from ...formats.property_columns import Items
+from ...formats.property_columns import PropertyItems
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import (
@@ -184,7 +184,7 @@ def delays(store: Store, now_ms: int, note: Note) -> Delays:
 def _due(batch: Batch, levels: tuple[int, ...]) -> Ints:
     """When each message of a batch fires; a broker delivers one without DELAY at once."""
     stored = batch.columns.ints("store_timestamp").astype(np.int64)
-    texts = Items(batch.columns.ragged("properties")).find(names.DELAY)
+    texts = PropertyItems(batch.columns.ragged("properties")).find(names.DELAY)
     waits = {text: delay_ms(text.decode("utf-8", "replace"), levels) or 0 for text in {*texts}}
     return stored + np.array([waits[text] for text in texts], np.int64)
 
@@ -274,7 +274,7 @@ def retries(store: Store, note: Note) -> Retries:
             if popped is None:
                 _count(found, Key(kind, group, ""), batch, topic, progress)
                 continue
-            times = Items(batch.columns.ragged("properties")).find(pop.FIRST_POP_TIME)
+            times = PropertyItems(batch.columns.ragged("properties")).find(pop.FIRST_POP_TIME)
             again = times.length > 0
             _count(found, popped, batch.take(again), topic, progress)
             _count(found, Key(kind, group, ""), batch.take(~again), topic, progress)
@@ -329,7 +329,7 @@ def _waiting(batch: Batch, topic: str, group: str, progress: Progress) -> Flags 
 
 def _origins(batch: Batch) -> list[str]:
     """The topic that each message had first; "" where it does not tell."""
-    properties = Items(batch.columns.ragged("properties"))
+    properties = PropertyItems(batch.columns.ragged("properties"))
     dead, retried = (
         properties.find(names.DLQ_ORIGIN_TOPIC).tolist(),
         properties.find(names.RETRY_TOPIC).tolist(),

@@ -19,14 +19,14 @@ from ...formats import message_properties as names
 from ...formats import pop as formats
 from ...formats import pop as pop_format
 from ...formats.derive.ragged import Flags, Ragged
-from ...formats.property_columns import Items
+from ...formats.property_columns import PropertyItems
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import TIMER_TOPIC
 from ..errors import Missing, StoreError
 from ..log.batch import Batch
 from ..log.message import Mark
 from ..plan.observer import Progress, read_progress
-from ..queues.references import Places, batches
+from ..queues.references import RecordPlaces, batches
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..search.selection import equal, utf8
 from ..search.store import Note, Store
@@ -89,7 +89,7 @@ def pop_records(store: Store, note: Note, about: PoppedMessage | None = None) ->
     """
     found = PopRecords()
     for batch in _batches(store, note, None if about is None else about.position):
-        topics, items = batch.columns.ragged("topic"), Items(batch.columns.ragged("properties"))
+        topics, items = batch.columns.ragged("topic"), PropertyItems(batch.columns.ragged("properties"))
         revive = _begins(topics, pop_format.REVIVE_TOPIC)
         waits = equal(topics, utf8(TIMER_TOPIC))
         waits &= _begins(items.find(names.REAL_TOPIC), pop_format.REVIVE_TOPIC)
@@ -401,8 +401,8 @@ def _locate(store: Store, rows: list[Popped], records: PopRecords) -> None:
     found = {row.position for row in rows if row.position is not None}
     identities: dict[int, bytes] = {}
     places = np.array(sorted(found), np.int64)
-    for _, batch in batches(store.log, Places(places, np.zeros_like(places))):
-        keys = Items(batch.columns.ragged("properties")).find(names.UNIQ_KEY)
+    for _, batch in batches(store.log, RecordPlaces(places, np.zeros_like(places))):
+        keys = PropertyItems(batch.columns.ragged("properties")).find(names.UNIQ_KEY)
         for number, position in enumerate(batch.position.tolist()):
             identities[position] = identity(batch, number, keys)
     for row in rows:

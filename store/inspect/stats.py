@@ -30,7 +30,7 @@ from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary
 from ..queues.units import is_used, is_valid
 from ..search.store import Store
-from .stats_dimensions import DEAD_LETTER, OF_UNITS, RETRY, USER, Columns
+from .stats_dimensions import DEAD_LETTER, OF_UNITS, RETRY, USER, DimensionColumns
 
 GROUPS_MAX = 200_000
 PERCENTILES = (50, 90, 99)
@@ -223,9 +223,9 @@ class Stats:
             np.where(compressed, body, 0) if some else None,
             _wide(columns.ints("store_timestamp")),
         )
-        self.add_columns(Columns.of_batch(batch, self.starts), measured)
+        self.add_columns(DimensionColumns.of_batch(batch, self.starts), measured)
 
-    def add_columns(self, columns: Columns, measured: Measured) -> None:
+    def add_columns(self, columns: DimensionColumns, measured: Measured) -> None:
         """The same of records, or units, whose columns are known. Raises LimitExceeded."""
         count = len(measured.size)
         if not count:
@@ -514,7 +514,7 @@ def _add(stats: Stats, topic: str, queue_id: int, units: Any, ends: Sequence[int
     messages = units["batch_size"].astype(np.int64) if batched else none + 1
     times = units["store_time"].astype(np.int64) if batched else _store_times(ends, none)
     position = units["physical_offset"].astype(np.int64)
-    columns = Columns((none, [topic]), position, size, none + queue_id, stats.starts)
+    columns = DimensionColumns((none, [topic]), position, size, none + queue_id, stats.starts)
     stats.add_columns(columns, Measured(size, messages, time_ms=times))
 
 

@@ -23,7 +23,7 @@ from ...formats import message_properties as names
 from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Flags, Ints, Ragged, Structs
 from ...formats.hashing_columns import java_hash_column
-from ...formats.property_columns import Items
+from ...formats.property_columns import PropertyItems
 from ...formats.timer_log import MAGIC_DELETE, MAGIC_ROLL, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES
 from ..broker.system_topics import TIMER_TOPIC
@@ -83,7 +83,7 @@ class TimerRecords(Rows):
         topic: of records in their real topics; None: REAL_TOPIC and REAL_QID tell.
         """
         columns = batch.columns
-        items = Items(columns.ragged("properties"))
+        items = PropertyItems(columns.ragged("properties"))
 
         def stored(name: str) -> Ints:
             return columns.ints(name).astype(np.int64)
@@ -169,7 +169,7 @@ def _timed(batch: Batch) -> tuple[Flags, Flags, Flags]:
 
     What a consumer sent back is neither of the last: it keeps the properties of what it got.
     """
-    items = Items(batch.columns.ragged("properties"))
+    items = PropertyItems(batch.columns.ragged("properties"))
     inside = equal(batch.columns.ragged("topic"), utf8(TIMER_TOPIC))
     timed = items.find(names.TIMER_OUT_MS).length > 0
     asked = np.zeros(len(batch), np.bool_)

@@ -21,7 +21,7 @@ from ...formats.derive.ragged import Ints
 from ..counted import counted
 from ..disk.checkpoint import read_timer_check
 from ..errors import StoreError
-from ..queues.references import Places, batches
+from ..queues.references import RecordPlaces, batches
 from ..search.store import Note, Store
 from ..settings.rocksdb import TimersKept, timers_kept
 from ..timer.read import NO_NUMBER, NOWHERE, TimerEntries
@@ -277,7 +277,7 @@ def _strangers(store: Store, chained: Chained, known: Ints) -> list[Timer]:
     offsets = np.unique(entries.offset_py[waits])
     whole = offsets[offsets >= 0]
     there = set()
-    for _, batch in batches(store.log, Places(whole, np.zeros_like(whole))):
+    for _, batch in batches(store.log, RecordPlaces(whole, np.zeros_like(whole))):
         there.update(batch.position.tolist())
     found = []
     for row in waits.tolist():

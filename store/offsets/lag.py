@@ -31,7 +31,7 @@ from ..queues.read import QueueSummary
 from ..queues.units import record_bytes
 from ..search.selection import matches
 from ..search.store import Store
-from .positions import DELAYED, PULLED, Groups, Position, groups_of, positions_of
+from .positions import DELAYED, PULLED, KnownGroups, Position, groups_of, positions_of
 
 Queue = tuple[str, int]
 """Topic and queue id."""
@@ -214,7 +214,7 @@ def behind_log(store: Store, ends: Ends) -> int | None:
     return None
 
 
-def lags_of(positions: Iterable[Position], ends: Ends, groups: Groups | None = None) -> Iterator[Lag]:
+def lags_of(positions: Iterable[Position], ends: Ends, groups: KnownGroups | None = None) -> Iterator[Lag]:
     """Each position held against its queue; with `groups` also what they say of the group, and what has
     no position: queues of a topic that a group consumes, groups that never committed.
     """
@@ -241,7 +241,7 @@ def _none(group: str, topic: str, queue_id: int) -> Position:
     return Position("", group, topic, queue_id, 0, "")
 
 
-def _lag(one: Position, ends: Ends, groups: Groups | None, *, committed: bool = True) -> Lag:
+def _lag(one: Position, ends: Ends, groups: KnownGroups | None, *, committed: bool = True) -> Lag:
     found = Lag(one, committed, ends.get((one.topic, one.queue_id)))
     if groups is not None and one.group:
         found.mode = groups.mode(one.group, one.topic)

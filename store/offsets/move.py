@@ -45,9 +45,9 @@ from .positions import (
     LMQ,
     MEMBER_OF,
     TABLES,
-    Entries,
     Position,
     Positions,
+    StoredPositions,
     entries_of,
     entries_of_database,
     every_file,
@@ -150,7 +150,7 @@ def open_side(path: Path, config: BrokerConfig | None = None) -> Side:
         return side_of(store)
 
 
-def _from(*files: Entries) -> Side:
+def _from(*files: StoredPositions) -> Side:
     rows = [row for file in files for row in file.positions]
     notes = [f"{file.path}: {problem}" for file in files for problem in file.problems]
     return Side(Positions(rows, notes), None, frozenset(row.table for row in rows))

@@ -67,7 +67,7 @@ class Position(NamedTuple):
         return self.table, self.group, self.topic, self.queue_id
 
 
-class Entries(NamedTuple):
+class StoredPositions(NamedTuple):
     """What a file, or a RocksDB, says: positions, and what of it cannot be read. counter: how often it was
     written, None where it does not say so.
     """
@@ -92,7 +92,7 @@ class Positions:
     lacking: bool = False
 
 
-def every_file(config: Path, tables: Iterable[str] = TABLES) -> Iterator[Entries]:
+def every_file(config: Path, tables: Iterable[str] = TABLES) -> Iterator[StoredPositions]:
     """Each file of `config/` with positions of these tables, as it is; no .bak. Raises Unreadable."""
     wanted = frozenset(tables)
     for kind, path, plain in config_files(config):
@@ -108,7 +108,7 @@ def _has(kind: str, wanted: frozenset[str]) -> bool:
     return bool(found & wanted)
 
 
-def entries_of(path: Path, kind: str, tables: Iterable[str] = TABLES) -> Entries:
+def entries_of(path: Path, kind: str, tables: Iterable[str] = TABLES) -> StoredPositions:
     """Positions of one file of JSON, as far as it can be read. Raises Missing, Unreadable."""
     wanted, file = frozenset(tables), read_config_file(path, kind)
     found, problems, counter = [], list[str](), None
@@ -121,22 +121,22 @@ def entries_of(path: Path, kind: str, tables: Iterable[str] = TABLES) -> Entries
             found.append(_position(name or "", record, path.name))
     if file.problem is not None and not file.problem.noted:
         problems.append(f"{file.problem.reason} at byte {file.problem.position}")
-    return Entries(path, found, problems, counter)
+    return StoredPositions(path, found, problems, counter)
 
 
-def entries_of_database(path: Path) -> Entries:
+def entries_of_database(path: Path) -> StoredPositions:
     """The same of the RocksDB of offsets, with the reason where it cannot be read."""
     try:
         rows = rows_of(path, OFFSETS)
     except StoreError as error:
-        return Entries(path, [], [error.message])
+        return StoredPositions(path, [], [error.message])
     found = [
         _position(_MEMBERS[row["type"], row["table"]], row, path.name)
         for row in rows
         if row["type"] == "consumer_offset" and row["offset"] >= 0
     ]
     counters = [row.get("counter") for row in rows if row["type"] == _VERSION]
-    return Entries(path, found, [], next(iter(counters), None))
+    return StoredPositions(path, found, [], next(iter(counters), None))
 
 
 def _position(table: str, record: dict[str, Any], file: str) -> Position:
@@ -227,12 +227,12 @@ def _add_file(found: Positions, path: Path, loaded: LoadedConfig) -> None:
     found.rows += rows
 
 
-def _there(path: Path, kind: str) -> Entries:
-    return entries_of(path, kind) if path.exists() else Entries(path, [], [])
+def _there(path: Path, kind: str) -> StoredPositions:
+    return entries_of(path, kind) if path.exists() else StoredPositions(path, [], [])
 
 
 @dataclass(frozen=True)
-class Groups:
+class KnownGroups:
     """subscribed: names of groups, None where no table can be read. popping: (group, topic) by POP."""
 
     subscribed: frozenset[str] | None = None
@@ -250,7 +250,7 @@ class Groups:
         return self.modes.get((group, topic), "").lower()
 
 
-def groups_of(layout: Layout, version: str) -> Groups:
+def groups_of(layout: Layout, version: str) -> KnownGroups:
     """What a broker of this generation takes of the tables of groups. Raises Unreadable."""
     rules = config_rules(profile_of(version))
     text = load_table(layout, GROUPS, rules).taken
@@ -262,7 +262,7 @@ def groups_of(layout: Layout, version: str) -> Groups:
         (row["group"], row["topic"]): str(row.get("mode", ""))
         for row in _records(layout, MODES, modes.value if modes is not None else {})
     }
-    return Groups(subscribed, found)
+    return KnownGroups(subscribed, found)
 
 
 def _records(layout: Layout, name: str, value: dict[Any, Any]) -> list[dict[str, Any]]:

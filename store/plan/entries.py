@@ -22,7 +22,7 @@ from ...formats.message_properties import ends_with_crc
 from ..audit.messages import LogObserver, Messages
 from ..broker.dispatch import Dispatched
 from ..broker.load_rules import LoadedFile
-from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..disk.files import Edit
@@ -517,7 +517,7 @@ class _IndexFixer:
         """The number of the last entry, -1 without any."""
         return self._next - 1
 
-    def moved(self, entries: Sequence[Entry]) -> None:
+    def moved(self, entries: Sequence[DirectoryEntry]) -> None:
         """Files that DLedger does not load are put away."""
         for entry in entries:
             if entry.directory or entry.size != FILE_BYTES:

@@ -33,7 +33,7 @@ from ...formats.message_properties import (
     format_properties,
 )
 from ...formats.pop import REVIVE_TOPIC
-from ...formats.property_columns import Items
+from ...formats.property_columns import PropertyItems
 from ...formats.tombstone import FILLER_TOPIC, LOST_ITEM
 from ..audit.messages import Messages
 from ..audit.verified import VerifiedRun
@@ -382,7 +382,7 @@ def is_undispatchable(queue_names: bytes, queue_offsets: bytes) -> bool:
     return len(wanted) != len(given) or not all(map(_NUMBER.fullmatch, given))
 
 
-def _undispatchable(properties: Items, good: Flags) -> Ints:
+def _undispatchable(properties: PropertyItems, good: Flags) -> Ints:
     """Rows of good records whose light queues no broker can read. One by one: few name any.
 
     Without any offset nobody dispatches: the option was off, or the message waits for its delay.

@@ -231,19 +231,19 @@ def _places(units: Units, region: range) -> tuple[Ints, Ints]:
     return position[inside].astype(np.int64), size.astype(np.int64)
 
 
-class Places(Rows):
+class RecordPlaces(Rows):
     """n records: where they begin and how many bytes they have, as far as known (0: not)."""
 
     position: Ints
     size: Ints
 
     @classmethod
-    def of(cls, positions: Iterable[int]) -> Places:
+    def of(cls, positions: Iterable[int]) -> RecordPlaces:
         """Places of unknown size."""
         found = np.fromiter(positions, np.int64)
         return cls(found, np.zeros_like(found))
 
-    def sorted(self, *, reverse: bool = False) -> Places:
+    def sorted(self, *, reverse: bool = False) -> RecordPlaces:
         """By position, each position once."""
         _, first = np.unique(self.position, return_index=True)
         return self.take(first[::-1] if reverse else first)
@@ -257,7 +257,7 @@ def of_queue(
     log_end: int,
     tags_codes: Sequence[int] = (),
     reverse: bool = False,
-) -> Iterator[Places]:
+) -> Iterator[RecordPlaces]:
     """Where the units start ≤ k < stop of a queue point, in windows in queue order.
 
     Pre-fill, invalid units and those at or behind log_end are left out. tags_codes leave out units
@@ -270,25 +270,25 @@ def of_queue(
         if tags_codes:
             code = units["tags_code"]
             wanted &= np.isin(code, tags_codes) | (code <= EXT_ADDRESS_MAX)
-        places = Places(position, size).take(wanted)
+        places = RecordPlaces(position, size).take(wanted)
         queue.close()  # a topic may have more queues than a process may have open files
         if len(places):
             yield places.take(slice(None, None, -1)) if reverse else places
 
 
-def merged(streams: list[Iterator[Places]], *, reverse: bool = False) -> Iterator[Places]:
+def merged(streams: list[Iterator[RecordPlaces]], *, reverse: bool = False) -> Iterator[RecordPlaces]:
     """Several streams as one, by position; each must be in that order itself.
 
     Memory: one window of each stream.
     """
-    heads: list[tuple[Places, Iterator[Places]]] = []
+    heads: list[tuple[RecordPlaces, Iterator[RecordPlaces]]] = []
     for stream in streams:
         _advance(heads, stream)
     while heads:
         ends = [int(head.position[-1]) for head, _ in heads]
         bound = max(ends) if reverse else min(ends)
-        ready: list[Places] = []
-        rest: list[tuple[Places, Iterator[Places]]] = []
+        ready: list[RecordPlaces] = []
+        rest: list[tuple[RecordPlaces, Iterator[RecordPlaces]]] = []
         for head, stream in heads:
             inside = head.position >= bound if reverse else head.position <= bound
             ready.append(head.take(inside))
@@ -297,17 +297,17 @@ def merged(streams: list[Iterator[Places]], *, reverse: bool = False) -> Iterato
             else:
                 rest.append((head.take(~inside), stream))
         heads = rest
-        yield Places.concat(ready).sorted(reverse=reverse)
+        yield RecordPlaces.concat(ready).sorted(reverse=reverse)
 
 
-def _advance(heads: list[tuple[Places, Iterator[Places]]], stream: Iterator[Places]) -> None:
+def _advance(heads: list[tuple[RecordPlaces, Iterator[RecordPlaces]]], stream: Iterator[RecordPlaces]) -> None:
     """Add the next window of a stream, if there is one."""
     head = next(stream, None)
     if head is not None:
         heads.append((head, stream))
 
 
-def batches(log: CommitLog, places: Places) -> Iterator[tuple[Places, Batch]]:
+def batches(log: CommitLog, places: RecordPlaces) -> Iterator[tuple[RecordPlaces, Batch]]:
     """(places, records there) in this order, in batches of bounded size.
 
     A batch leaves out places where no record begins.

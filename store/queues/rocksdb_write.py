@@ -53,7 +53,7 @@ NOT_OURS = ("LOG", "rocksdict-config.json")
 _OF_DATABASE = re.compile(r"CURRENT|IDENTITY|LOCK|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log|blob|dbtmp)")
 
 
-class Entries(Protocol):
+class KeyChanges(Protocol):
     """Keys, each with a new value or None for an entry that goes: a mapping, or what makes them one by one."""
 
     def __len__(self) -> int: ...
@@ -62,7 +62,7 @@ class Entries(Protocol):
         """All of them."""
 
 
-Changes = Mapping[str, Entries]
+Changes = Mapping[str, KeyChanges]
 """By column family."""
 
 
@@ -473,7 +473,7 @@ def values_of(rows: Any) -> Any:
 
 @dataclass
 class UnitChanges:
-    """Changes of the units of a database (`Entries`). put: those that come, as they lie in a
+    """Changes of the units of a database (`KeyChanges`). put: those that come, as they lie in a
     temporary file. gone: the keys of those that go.
     """
 

@@ -25,7 +25,7 @@ from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Bytes, Ints, overlapping
 from ..broker.load_rules import LoadedFile, truncate
 from ..broker.profiles import MinOffset, QueueRules
-from ..broker.snapshot import Entry, FileBytes, Snapshot
+from ..broker.snapshot import DirectoryEntry, FileBytes, Snapshot
 from .filter_bits import BloomFilter, consumer_filters, read_filters
 from .units import UNIT_DTYPE, UNITS_AT_ONCE, Units, gather, is_valid, pre_fill, read_units
 
@@ -78,7 +78,7 @@ class ExtState:
     """The files after load; `read` gives the bytes of one. Written to are only sizes."""
 
     file_bytes: int
-    read: Callable[[Entry], FileBytes]
+    read: Callable[[DirectoryEntry], FileBytes]
     files: list[ExtFile] = field(default_factory=list)
     removed: list[ExtFile] = field(default_factory=list)
 

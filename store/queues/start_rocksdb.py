@@ -383,7 +383,7 @@ class DatabaseState:
         self.rows.clear()
         self._added.clear()
 
-    def compare(self, files: Mapping[QueueId, FileQueue], *, lmq: bool, topics: Topics) -> bool:
+    def compare(self, files: Mapping[QueueId, FileQueue], *, lmq: bool, topics: KnowsTopic) -> bool:
         """Rows of queues that end elsewhere than those in files begin at the end of these.
 
         light: queues of light topics are left alone. topics: which of them are kept here. Returns
@@ -453,7 +453,7 @@ class DatabaseState:
                 found[0] = unit.physical_offset, unit.size, unit.tags_code
 
 
-class Topics(Protocol):
+class KnowsTopic(Protocol):
     """Whether the database has the queues of a topic."""
 
     def __call__(self, topic: str, /) -> bool: ...

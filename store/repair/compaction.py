@@ -26,7 +26,7 @@ from ...formats.hashing import java_hash
 from ...formats.hashing_columns import java_hash_column
 from ...formats.message import MESSAGE
 from ...formats.message_properties import crc_ok
-from ...formats.property_columns import Items
+from ...formats.property_columns import PropertyItems
 from ...formats.sparse_consume_queue import END, UNIT, UNIT_BYTES
 from ..broker.snapshot import QueueId
 from ..broker.topics import json_bytes, read_json
@@ -306,7 +306,7 @@ def log_units(items: Iterator[object]) -> Iterator[Units]:
         units = np.zeros(len(item), dtype_of(UNIT))
         units["physical_offset"] = item.position
         units["size"] = columns.ints("total_size")
-        tags = Items(columns.ragged("properties")).find(names.TAGS)
+        tags = PropertyItems(columns.ragged("properties")).find(names.TAGS)
         units["tags_code"] = java_hash_column(tags)
         units["store_time"] = columns.ints("store_timestamp")
         units["msg_base_offset"] = columns.ints("queue_offset")

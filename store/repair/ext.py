@@ -33,7 +33,7 @@ from ...formats.consume_queue_ext import (
 from ...formats.derive.ragged import Ints
 from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import OWN_QUEUES
-from ..broker.snapshot import Entry, Snapshot
+from ..broker.snapshot import DirectoryEntry, Snapshot
 from ..columns import rows_of
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
@@ -246,7 +246,7 @@ def ext_repair(snapshot: Snapshot, log: CommitLog, lost: Ints, gone: Container[s
 
 
 def _named(
-    entries: list[Entry], damaged: list[ExtRange], log: CommitLog, lost: Ints, levels: Levels
+    entries: list[DirectoryEntry], damaged: list[ExtRange], log: CommitLog, lost: Ints, levels: Levels
 ) -> dict[int, ExpectedExt]:
     """The places in some ranges, in order, where units begin, and what their records say."""
     found: dict[int, ExpectedExt] = {}
@@ -265,7 +265,7 @@ def _named(
     return found
 
 
-def _addresses(entry: Entry) -> Iterator[tuple[Ints, Units]]:
+def _addresses(entry: DirectoryEntry) -> Iterator[tuple[Ints, Units]]:
     """(numbers, units) of a queue file that name a place in consumequeue_ext, in windows without holes."""
     file = MappedFile(entry.path, 0, entry.size)
     with MappedFileQueue((), [file], 0, []) as files:
@@ -294,7 +294,7 @@ def _records(units: Units, log: CommitLog, levels: Levels) -> dict[int, Expected
 
 
 def _file(
-    entry: Entry,
+    entry: DirectoryEntry,
     ext: MappedFileQueue,
     log: CommitLog,
     repaired: set[int],
@@ -320,7 +320,7 @@ def _file(
             yield from (_tags_edit(entry, part, codes) for part in np.split(rows, cuts))
 
 
-def _tags_edit(entry: Entry, numbers: Ints, codes: Mapping[int, int]) -> Edit:
+def _tags_edit(entry: DirectoryEntry, numbers: Ints, codes: Mapping[int, int]) -> Edit:
     """The tags codes of some units of a queue file, by number, as one edit."""
     first, last = int(numbers[0]), int(numbers[-1])
     units = read_units(entry, first, last + 1 - first).copy()

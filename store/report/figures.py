@@ -26,7 +26,7 @@ _PLOT_PX = 140
 
 def pictures_of(seen: Seen, time: TimeText) -> Iterator[Picture]:
     """All that there is something to show of, in the order of the page."""
-    topics = Topics(seen.picture)
+    topics = TopicRanking(seen.picture)
     yield from log_maps(seen, topics, time)
     if not topics.order:
         return
@@ -38,7 +38,7 @@ def pictures_of(seen: Seen, time: TimeText) -> Iterator[Picture]:
     yield sizes(seen)
 
 
-def tree_map(topics: Topics) -> Picture:
+def tree_map(topics: TopicRanking) -> Picture:
     """Who fills the disk."""
     shown = topics.order[:_TILES]
     rest = topics.order[_TILES:]
@@ -73,7 +73,7 @@ def tree_map(topics: Topics) -> Picture:
     return Picture("disk", "Who fills the disk", says, _TREE_PX, boxes, labels, (), table)
 
 
-def queue_spans(seen: Seen, topics: Topics) -> Picture:
+def queue_spans(seen: Seen, topics: TopicRanking) -> Picture:
     """Where the records of each queue lie in the log, and how far its units lead."""
     rows, places = seen.picture.queues.rows(), seen.picture.places
     order = np.argsort(-rows.bytes, kind="stable")
@@ -255,7 +255,7 @@ TimeText = Callable[[int], str]
 """A time in ms as people write it."""
 
 
-class Topics:
+class TopicRanking:
     """Topics by their bytes in the log, the largest first."""
 
     def __init__(self, picture: LogPicture) -> None:
@@ -285,7 +285,7 @@ class Topics:
         return [*keys, Key("other", _OTHER)] if len(self.order) > TOPICS_SHOWN else keys
 
 
-def log_maps(seen: Seen, topics: Topics, time: TimeText) -> Iterator[Picture]:
+def log_maps(seen: Seen, topics: TopicRanking, time: TimeText) -> Iterator[Picture]:
     """The log, a row for a file or a few, coloured by state, by topic and by age."""
     picture = seen.picture
     places = picture.places
@@ -371,7 +371,7 @@ def _runs(looks: Sequence[str]) -> Iterator[tuple[int, int]]:
             begin = end
 
 
-def _map_table(picture: LogPicture, topics: Topics, time: TimeText) -> Table:
+def _map_table(picture: LogPicture, topics: TopicRanking, time: TimeText) -> Table:
     head = ["log position", "#records", *(f"#bytes: {state.name.lower()}" for state in PlaceContent)]
     rows = []
     state = picture.state.reshape(len(PlaceContent), picture.places.rows, MAP_COLUMNS).sum(axis=2)
@@ -397,14 +397,14 @@ def _age_table(picture: LogPicture, time: TimeText) -> Table:
     return Table(("log position", "oldest place", "newest place"), rows)
 
 
-def _topic_rows(topics: Topics) -> tuple[list[tuple[str, ...]], int]:
+def _topic_rows(topics: TopicRanking) -> tuple[list[tuple[str, ...]], int]:
     rows: list[tuple[str, ...]] = [
         (topics.names[n], f"{int(topics.records[n]):,}", f"{int(topics.bytes[n]):,}") for n in topics.order[:ROWS_SHOWN]
     ]
     return rows, max(0, len(topics.order) - ROWS_SHOWN)
 
 
-def heat_maps(seen: Seen, topics: Topics, time: TimeText) -> Iterator[Picture]:
+def heat_maps(seen: Seen, topics: TopicRanking, time: TimeText) -> Iterator[Picture]:
     """Records and bytes over time, a row for a topic."""
     picture = seen.picture
     rows = picture.times.rows()

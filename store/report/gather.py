@@ -224,7 +224,7 @@ STATUS = {
 """What the statuses are called on the page."""
 
 
-class Rows(NamedTuple):
+class GroupedSums(NamedTuple):
     """n sums, int64[n] each, by group and cell. first, last: the least and the greatest log position."""
 
     group: Ints
@@ -235,7 +235,7 @@ class Rows(NamedTuple):
     last: Ints
 
 
-Fold = Callable[[Rows], tuple[Ints, Ints]]
+Fold = Callable[[GroupedSums], tuple[Ints, Ints]]
 """Gives the groups and cells that sums are added to when there are too many; of any of them fewer."""
 
 
@@ -245,17 +245,17 @@ class Sums:
     def __init__(self, most: int, fold: Fold) -> None:
         self._most = most
         self._fold = fold
-        self._kept: list[Rows] = []
+        self._kept: list[GroupedSums] = []
         self._new = 0
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: GroupedSums) -> None:
         """More of them; several may be of one group and cell."""
         self._kept.append(rows)
         self._new += len(rows.group)
         if self._new > _PENDING:
             self._join()
 
-    def rows(self) -> Rows:
+    def rows(self) -> GroupedSums:
         """All of them, each group and cell once, in order."""
         self._join()
         return self._kept[0]
@@ -268,7 +268,7 @@ class Sums:
 
     def _join(self) -> None:
         columns = zip(*self._kept, strict=True) if self._kept else [[np.zeros(0, np.int64)]] * 6
-        rows = _added(Rows(*(np.concatenate(column) for column in columns)))
+        rows = _added(GroupedSums(*(np.concatenate(column) for column in columns)))
         while len(rows.group) > self._most:
             group, cell = self._fold(rows)
             if np.array_equal(group, rows.group) and np.array_equal(cell, rows.cell):
@@ -277,7 +277,7 @@ class Sums:
         self._kept, self._new = [rows], 0
 
 
-def _added(rows: Rows) -> Rows:
+def _added(rows: GroupedSums) -> GroupedSums:
     """Rows of one group and cell as one row."""
     if not len(rows.group):
         return rows
@@ -287,10 +287,10 @@ def _added(rows: Rows) -> Rows:
     begins = np.flatnonzero(np.diff(key, prepend=key[0] - 1))
     joins = (np.add, np.add, np.minimum, np.maximum)
     found = (j.reduceat(c[order], begins) for j, c in zip(joins, rows[2:], strict=True))
-    return Rows(key[begins] >> _CELL_BITS, key[begins] & CELL_MAX, *found)
+    return GroupedSums(key[begins] >> _CELL_BITS, key[begins] & CELL_MAX, *found)
 
 
-def summed(group: Ints, cell: Ints, size: Ints, position: Ints) -> Rows:
+def summed(group: Ints, cell: Ints, size: Ints, position: Ints) -> GroupedSums:
     """n records by group and cell: sizes in bytes, and places in the log in their order, int64[n] each.
 
     Without sorting where groups and cells are near each other, as those of a batch mostly are.
@@ -312,7 +312,7 @@ def summed(group: Ints, cell: Ints, size: Ints, position: Ints) -> Rows:
     last[number] = position
     some = np.flatnonzero(count)
     columns = (groups, cells, count, total, first, last)
-    return Rows(*(column[some] for column in columns))
+    return GroupedSums(*(column[some] for column in columns))
 
 
 TOPICS_MAX = 1 << 16
@@ -352,7 +352,7 @@ _OF_EXTENT = {
 }
 
 
-class Places(NamedTuple):
+class LogPlaces(NamedTuple):
     """How the log is cut into places: rows of one length from `start` on, `MAP_COLUMNS` in each.
 
     files: so many of the log are a row.
@@ -403,7 +403,7 @@ class LogPicture(LogWatcher):
     age: records by place, and the sum of their store times in ms. dead: records that are cut off.
     """
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: LogPlaces) -> None:
         self.places = places
         self.topics: dict[bytes, int] = {}
         self.queues = Sums(SUMS_MAX, _all_queues)
@@ -424,7 +424,7 @@ class LogPicture(LogWatcher):
     def fresh(cls, context: VerifyContext) -> Self:
         """That of the log of a run."""
         files = context.store.log_files
-        return cls(Places.of(files.start, files.end, files.file_size or 0))
+        return cls(LogPlaces.of(files.start, files.end, files.file_size or 0))
 
     @property
     def names(self) -> list[str]:
@@ -569,7 +569,7 @@ class LogPicture(LogWatcher):
             self.step += 1
             self.times.refold(lambda rows, factor=factor: (rows.group, rows.cell // factor))  # type: ignore[misc]
 
-    def _fewer_times(self, rows: Rows) -> tuple[Ints, Ints]:
+    def _fewer_times(self, rows: GroupedSums) -> tuple[Ints, Ints]:
         """Coarser times; where these are few, or as coarse as can be, the smaller half of topics is one."""
         if self.step + 1 < len(TIME_STEPS_S) and len(np.unique(rows.cell)) > _TIMES_ENOUGH:
             factor = TIME_STEPS_S[self.step + 1] // TIME_STEPS_S[self.step]
@@ -583,5 +583,5 @@ class LogPicture(LogWatcher):
         return group, rows.cell if len(some) > 1 else np.zeros_like(rows.cell)
 
 
-def _all_queues(rows: Rows) -> tuple[Ints, Ints]:
+def _all_queues(rows: GroupedSums) -> tuple[Ints, Ints]:
     return rows.group, np.full_like(rows.cell, ALL_QUEUES)

@@ -18,14 +18,14 @@ from operator import attrgetter
 import numpy as np
 
 from ...formats.message_properties import UNIQ_KEY
-from ...formats.property_columns import Items
+from ...formats.property_columns import PropertyItems
 from ..counted import counted
 from ..disk.layout import queue_directories
 from ..errors import NotFound
 from ..index.read import Answer
 from ..log.batch import Batch, unwrapped
 from ..log.message import Mark
-from ..queues.references import Places, batches, merged
+from ..queues.references import RecordPlaces, batches, merged
 from .log_search import Range, found_in, search_log
 from .queue_search import batch_places, open_batch_queue
 from .selection import Selection, matches, utf8
@@ -42,7 +42,7 @@ def search_key(store: Store, selection: Selection, *, reverse: bool = False, not
     gaps = uncovered(start, end, _covered(store, answer, end))
     seen: set[tuple[int, int]] = set()
     positions = (hit.physical_offset for hit in answer.hits)
-    places = Places.of(p for p in positions if start <= p < end).sorted(reverse=reverse)
+    places = RecordPlaces.of(p for p in positions if start <= p < end).sorted(reverse=reverse)
     every = heapq.merge(
         _records(store, selection, places, Via.INDEX, reverse),
         search_log(store, selection, ranges=gaps, reverse=reverse, note=note),
@@ -101,7 +101,9 @@ def _covered(store: Store, answer: Answer, log_end: int) -> list[Range]:
     return [(h.begin_physical_offset, h.end_physical_offset) for h in headers if h.end_physical_offset < log_end]
 
 
-def _records(store: Store, selection: Selection, places: Places, via: Via, reverse: bool) -> Iterator[FoundMessage]:
+def _records(
+    store: Store, selection: Selection, places: RecordPlaces, via: Via, reverse: bool
+) -> Iterator[FoundMessage]:
     """The wanted ones of the messages at some places, in the order of these."""
     for _, batch in batches(store.log, places):
         store.searched.add_batch(via, batch)
@@ -171,7 +173,7 @@ def _by_scan(store: Store, keys: list[Key]) -> KeyPlaces:
         left[utf8(key[0])].append(key)
     places: KeyPlaces = {}
     for batch in chain.from_iterable(map(_and_inside, _batches(store))):
-        found = Items(batch.columns.ragged("properties")).find(UNIQ_KEY).tolist()
+        found = PropertyItems(batch.columns.ragged("properties")).find(UNIQ_KEY).tolist()
         for row in [row for row, text in enumerate(found) if text in left]:
             topic = batch.columns.ragged("topic")[row]
             taken = [key for key in left[found[row]] if key[1] is None or utf8(key[1]) == topic]

@@ -24,7 +24,7 @@ from ..errors import Corrupted, InvalidInput, NotFound
 from ..log.batch import messages, messages_in, unwrapped
 from ..log.commit_log import Batch, Extent, ExtentKind
 from ..log.message import MAX_BODY_BYTES, Mark, is_batch_record
-from ..queues.references import Places, batches
+from ..queues.references import RecordPlaces, batches
 from .selection import Selection, TimeRange, parse_range
 from .store import FoundMessage, Note, Store, Via
 
@@ -56,7 +56,7 @@ def search_log(
         for batch in _scan(store, selection, ranges, offsets, most, note):
             yield from found_in(batch, Via.SCAN)
         return
-    kept: list[tuple[Mark, Places]] = []
+    kept: list[tuple[Mark, RecordPlaces]] = []
     last = (-1, -1)
     for batch in _scan(store, selection, ranges, offsets, most, note):
         kept.append((batch.mark, _places(batch)))
@@ -67,14 +67,14 @@ def search_log(
     yield from dropwhile(lambda one: one.place > last, found)
 
 
-def _places(batch: Batch) -> Places:
+def _places(batch: Batch) -> RecordPlaces:
     """Where its records are, each once, however many messages it holds."""
     size = batch.columns.ints("total_size").astype(np.int64)
-    return Places(batch.position, size).sorted()
+    return RecordPlaces(batch.position, size).sorted()
 
 
 def _last_first(
-    store: Store, selection: Selection, offsets: Range | None, kept: list[tuple[Mark, Places]]
+    store: Store, selection: Selection, offsets: Range | None, kept: list[tuple[Mark, RecordPlaces]]
 ) -> Iterator[FoundMessage]:
     """What a scan has found before, read again."""
     for mark, places in reversed(kept):

@@ -27,7 +27,7 @@ from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..log.message import Message
 from ..queues.batches import BatchConsumeQueue, SparseRange, sparse_units, summary_of
 from ..queues.read import ConsumeQueue, first_at, offset_at
-from ..queues.references import Places, batches, merged, of_queue
+from ..queues.references import RecordPlaces, batches, merged, of_queue
 from ..queues.units import is_valid
 from .log_search import CLOCK_SLACK_MS, found_in, wanted_offsets
 from .selection import Selection, equal, utf8
@@ -77,7 +77,7 @@ def _places(
     offset: int | None,
     count: int | None,
     reverse: bool,
-) -> Iterator[Places]:
+) -> Iterator[RecordPlaces]:
     """Where the units of a queue point that may be of wanted messages."""
     summary = store.queue_summary(queue)
     start = summary.min_offset if offset is None else max(offset, queue.first_offset)
@@ -97,7 +97,7 @@ def records_at(
     store: Store,
     topic: str,
     selection: Selection,
-    stream: Iterator[Places],
+    stream: Iterator[RecordPlaces],
     note: Note,
     *,
     offsets: tuple[int, int] | None = None,
@@ -222,7 +222,7 @@ def batch_places(
     offset: int | None = None,
     count: int | None = None,
     reverse: bool = False,
-) -> Iterator[Places]:
+) -> Iterator[RecordPlaces]:
     """Where the units of a queue point that may be of wanted messages. Raises NotFound."""
     if offset is not None and queue.find(offset) is None:
         ends = queue.summary()
@@ -245,7 +245,7 @@ def batch_places(
         rows = np.flatnonzero(wanted)[:: -1 if reverse else 1]
         if len(rows):
             position = units["physical_offset"][rows].astype(np.int64)
-            yield Places(position, units["size"][rows].astype(np.int64))
+            yield RecordPlaces(position, units["size"][rows].astype(np.int64))
     queue.close()
 
 
@@ -387,7 +387,7 @@ def _of_queue(
         note(f"{points} at messages of other topics: left out")
 
 
-def _sparse_places(files: MappedFileQueue, offset: int, count: int | None, note: Note) -> Iterator[Places]:
+def _sparse_places(files: MappedFileQueue, offset: int, count: int | None, note: Note) -> Iterator[RecordPlaces]:
     """Where the units of queue offsets ≥ `offset` point, at most `count`, window by window."""
     damaged = 0
     for part in sparse_units(files):
@@ -400,7 +400,7 @@ def _sparse_places(files: MappedFileQueue, offset: int, count: int | None, note:
             count -= len(found)
         if len(found):
             sizes = found["size"].astype(np.int64)
-            yield Places(found["physical_offset"].astype(np.int64), sizes)
+            yield RecordPlaces(found["physical_offset"].astype(np.int64), sizes)
         if count == 0:
             break
     if damaged:

@@ -43,7 +43,7 @@ _KEPT_FILES = 3
 _COMMITTED = "committedIndex"
 
 
-class Entries(NamedTuple):
+class DledgerEntries(NamedTuple):
     """Entries that follow one another in one file: where that begins in the log, their first bytes in it
     int64[n], and their heads.
     """
@@ -172,7 +172,7 @@ def _content(snapshot: Snapshot, file: LoadedFile) -> Content:
     return snapshot.bytes_of(file.entry)
 
 
-def entries_of(content: Content, start: int) -> Iterator[Entries | str]:
+def entries_of(content: Content, start: int) -> Iterator[DledgerEntries | str]:
     """The entries of a file from its first byte on, in windows, and last why they end.
 
     start: position of that byte in the log.
@@ -184,7 +184,7 @@ def entries_of(content: Content, start: int) -> Iterator[Entries | str]:
         starts, stop = follow(Window(bytearray(data), len(data), 0), DLEDGER)
         if len(starts):
             heads = overlapping(data, _HEAD)[starts]
-            yield Entries(start, starts + offset, heads, data, offset)
+            yield DledgerEntries(start, starts + offset, heads, data, offset)
             offset, reach = offset + int(stop), _WINDOW_BYTES
             continue
         if offset + len(data) < len(content) and _may_go_on(data):
@@ -209,7 +209,7 @@ def _why_no_entry(data: Bytes) -> str:
     return _ZEROS if head.size == 0 else "what stands there is no entry"
 
 
-def entries_that_follow(content: Content, start: int) -> Iterator[Entries]:
+def entries_that_follow(content: Content, start: int) -> Iterator[DledgerEntries]:
     """The entries of a file that DLedger takes for such, if it takes the first one."""
     last, term = -1, -1
     for part in entries_of(content, start):
@@ -223,7 +223,7 @@ def entries_that_follow(content: Content, start: int) -> Iterator[Entries]:
             return
 
 
-def _follows(part: Entries, last: int, term: int) -> tuple[int, str]:
+def _follows(part: DledgerEntries, last: int, term: int) -> tuple[int, str]:
     """How many of these entries DLedger takes, and why not the next one."""
     heads = part.heads
     before = np.concatenate([np.array([last], np.int64), heads["index"][:-1]])
@@ -253,7 +253,7 @@ def units_of(heads: Structs, positions: Ints) -> Structs:
     return units
 
 
-def _compare(part: Entries, count: int, index: IndexFile, found: DLedgerStart) -> None:
+def _compare(part: DledgerEntries, count: int, index: IndexFile, found: DLedgerStart) -> None:
     """Find the first unit that is not that of its entry: from there on the index is written anew."""
     if found.rewritten >= 0:
         return
@@ -280,12 +280,12 @@ def _first_file(snapshot: Snapshot, files: list[LoadedFile], index: IndexFile) -
     return 0
 
 
-def _first_entry(snapshot: Snapshot, file: LoadedFile) -> Entries | None:
+def _first_entry(snapshot: Snapshot, file: LoadedFile) -> DledgerEntries | None:
     assert file.entry is not None
     data = snapshot.bytes_of(file.entry)[:HEADER_BYTES]
     if len(data) < HEADER_BYTES:
         return None
-    return Entries(file.start, np.zeros(1, np.int64), overlapping(data, _HEAD)[:1], data, 0)
+    return DledgerEntries(file.start, np.zeros(1, np.int64), overlapping(data, _HEAD)[:1], data, 0)
 
 
 def _committed(snapshot: Snapshot, files: list[LoadedFile], found: DLedgerStart, index: IndexFile) -> int:

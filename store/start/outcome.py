@@ -18,7 +18,7 @@ from ..broker.load_rules import (
     Refusal,
 )
 from ..broker.profiles import Profile
-from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
 from ..index.compare import IndexState
 from ..queues.batches import BatchQueueState, batch_units
@@ -75,7 +75,7 @@ class Outcome:
     switches: Switches
     log: LoadedFiles
     queues: dict[QueueId, QueueState] = field(default_factory=dict)
-    queue_deletions: list[Entry] = field(default_factory=list)
+    queue_deletions: list[DirectoryEntry] = field(default_factory=list)
     index: IndexState = field(default_factory=lambda: IndexState([], []))
     refusal: Refusal | None = None
     hangs: str = ""

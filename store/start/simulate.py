@@ -14,7 +14,7 @@ from ..broker.dispatch import unannounceable
 from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import BodyCheck, Failure, LoadedFile, Refusal, load_files, truncate, walk
 from ..broker.profiles import DLEDGER_LOAD, LoadRules, Profile, QueueCut, ReputStart
-from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..index.compare import load_index
 from ..queues.start import ExtDamage, ExtRules
 from ..queues.start_rocksdb import Commit, RowDamage
@@ -181,7 +181,7 @@ def _wrong_type(queue: QueueId, batches: bool) -> Refusal:
     return Refusal("queue-type", f"RuntimeException: {reason}", queue.topic)
 
 
-def _load_queue(outcome: Outcome, name: QueueId, entries: tuple[Entry, ...]) -> Refusal | None:
+def _load_queue(outcome: Outcome, name: QueueId, entries: tuple[DirectoryEntry, ...]) -> Refusal | None:
     """Load one queue, and what it has in consumequeue_ext."""
     snapshot, rules = outcome.snapshot, outcome.profile.load
     queue = outcome.new_queue(name)

@@ -24,7 +24,7 @@ from ..queues.rocksdb import is_rocksdb, readable
 from ..search.store import Note, Store
 from .answer import Event, EventKind, Evidence, Fate, GroupVerdict, Judgement, NextStart, Trace, Verdict
 from .family import Family, FoundUnit, Naming, QueuePlace, named, naming, places_of
-from .groups import FILTERS, TOPICS, Groups, Subscription, read_groups
+from .groups import FILTERS, TOPICS, GroupTables, Subscription, read_groups
 from .locate import By, Gone, TraceTarget, judgement_of, locate
 from .story import story, tiered_copies
 from .verdicts import Known, for_all, judge
@@ -75,7 +75,7 @@ class _About:
         self._store, self._question, self._note = store, question, note
 
     @cached_property
-    def _groups(self) -> Groups:
+    def _groups(self) -> GroupTables:
         return read_groups(self._store.layout, self._store.generation.version, self._note)
 
     @cached_property

@@ -20,7 +20,7 @@ from ..counted import counted
 from ..log.message import Mark, Message
 from .answer import Evidence, Judgement, Verdict
 from .family import Family, FoundUnit, Naming, QueuePlace
-from .groups import GROUPS, OFFSETS, TOPICS, Groups, Subscription, filtered
+from .groups import GROUPS, OFFSETS, TOPICS, GroupTables, Subscription, filtered
 
 if TYPE_CHECKING:
     from ..inspect.pop import Popped
@@ -50,7 +50,7 @@ class Known:
 
     family: Family | None
     place: QueuePlace
-    groups: Groups
+    groups: GroupTables
     unit: FoundUnit | None = None
     waiting: Judgement | None = None
     gone: Judgement | None = None

@@ -29,7 +29,7 @@ from ..disk.file_queue import start_of
 from ..disk.layout import queue_directories
 from ..findings.catalogue import Severity
 from ..settings.options import options_of
-from .config_files import ConfigTables, CountedFindings, Row, config_start_of, config_tables
+from .config_files import ConfigTables, CountedFindings, TableEntry, config_start_of, config_tables
 from .context import VerifyContext
 from .queue_state import queue_bounds
 from .register import after, before
@@ -280,7 +280,7 @@ def static_topics_are_ordered(context: VerifyContext) -> None:
     told.tell()
 
 
-def _odd_mapping(row: Row, own: str | None) -> Iterator[str]:
+def _odd_mapping(row: TableEntry, own: str | None) -> Iterator[str]:
     topic, broker = row.values["topic"], row.values.get("bname")
     if own is not None and broker not in (None, own):
         yield f"static topic {topic!r} is of the broker {broker!r}, this one is {own!r}"

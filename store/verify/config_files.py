@@ -35,7 +35,7 @@ FAMILIES_5_4 = FAMILIES - {"forbidden"}
 """From 5.4 on only those that are used, and of offsets no version."""
 
 
-class Row(NamedTuple):
+class TableEntry(NamedTuple):
     """An entry of a table, and the file that has it."""
 
     path: str
@@ -54,7 +54,7 @@ class ConfigTables:
     force: InForce
     main: dict[str, ConfigFile | None] = field(default_factory=dict)
     backup: dict[str, ConfigFile | None] = field(default_factory=dict)
-    rows: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
+    rows: dict[str, list[TableEntry]] = field(default_factory=lambda: defaultdict(list))
     families: dict[str, frozenset[str]] = field(default_factory=dict)
     problems: dict[str, StoreError] = field(default_factory=dict)
 
@@ -69,7 +69,7 @@ class ConfigTables:
             found.backup[name] = _read(directory / (name + BACKUP), kind)
             if (taken := found.taken(name)) is not None:
                 for record in taken.records():
-                    found.rows[record["type"]].append(Row(os.fspath(taken.path), record))
+                    found.rows[record["type"]].append(TableEntry(os.fspath(taken.path), record))
         if directory.is_dir():
             found._read_databases()
         return found
@@ -82,7 +82,7 @@ class ConfigTables:
         found = whole or there
         return found[0] if found else None
 
-    def entries(self, record_type: str, scope_topic: str | None = None) -> Iterator[Row]:
+    def entries(self, record_type: str, scope_topic: str | None = None) -> Iterator[TableEntry]:
         """The entries of one type, of one topic where one is asked for."""
         for row in self.rows[record_type]:
             if scope_topic is None or row.values.get("topic", scope_topic) == scope_topic:
@@ -101,7 +101,7 @@ class ConfigTables:
                     self.families[path.name] = frozenset(database.column_families)
                     for entry in read_entries(database):
                         for record in entry.records:
-                            self.rows[record["type"]].append(Row(os.fspath(path), record))
+                            self.rows[record["type"]].append(TableEntry(os.fspath(path), record))
             except StoreError as error:
                 self.problems[path.name] = error
 

@@ -35,7 +35,7 @@ from ..settings.options import options_of
 from .context import VerifyContext
 from .queue_batches import compare_batches
 from .queue_files import check_database
-from .queue_state import QueueCheck, QueueReader, Queues, queues_of
+from .queue_state import QueueCheck, QueueReader, QueueStates, queues_of
 from .queue_units import QueuePass, report_ends, report_missing
 from .register import after, of_messages, of_settled
 from .start import ProofOfLog
@@ -259,7 +259,7 @@ def _told(check: QueueCheck, offset: int, code: int, position: int, asked: int) 
     return f"{check.queue} unit {offset}: tags code {code}, the record at {position} asks for {asked}"
 
 
-def _look_elsewhere(context: VerifyContext, queues: Queues, check: QueueCheck, messages: Messages) -> None:
+def _look_elsewhere(context: VerifyContext, queues: QueueStates, check: QueueCheck, messages: Messages) -> None:
     """Find units of messages at other queue offsets; what is in none is missing."""
     found = _at_distance(context, queues, check, messages, check.shift)
     messages = messages.take(~found)
@@ -315,7 +315,9 @@ def _find(reader: QueueReader, position: int) -> int | None:
     return low if low < end and unit["physical_offset"][0] == position else None
 
 
-def _at_distance(context: VerifyContext, queues: Queues, check: QueueCheck, messages: Messages, distance: int) -> Flags:
+def _at_distance(
+    context: VerifyContext, queues: QueueStates, check: QueueCheck, messages: Messages, distance: int
+) -> Flags:
     """bool[n]: messages whose unit lies `distance` behind its place. They are reported."""
     if not distance:
         return np.zeros(len(messages.offset), np.bool_)

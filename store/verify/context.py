@@ -30,7 +30,7 @@ from ...formats.derive import Columns
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_string
 from ...formats.message import TRANSACTION_MASK
-from ...formats.property_columns import Items
+from ...formats.property_columns import PropertyItems
 from ..columns import Dictionary, Ranges, dictionary
 from ..counted import counted
 from ..disk.byte_reader import note, noted, noted_of, unread_of
@@ -397,11 +397,11 @@ class Records:
         return self.columns.ints(name).astype(np.int64, copy=False)
 
     @cached_property
-    def properties(self) -> Items:
+    def properties(self) -> PropertyItems:
         """The items of all properties."""
         if self.dispatched is not None:
             return self.dispatched.properties
-        return Items(self.columns.ragged("properties"))
+        return PropertyItems(self.columns.ragged("properties"))
 
     @cached_property
     def topics(self) -> Dictionary:

@@ -360,7 +360,7 @@ class QueuesResult:
     waits: dict[QueueId, Waits]
 
 
-class Queues(Mergeable):
+class QueueStates(Mergeable):
     """All queues of a store.
 
     unreadable: why there is nothing to compare with, or "".
@@ -531,9 +531,9 @@ def copy_queues(context: VerifyContext, groups: frozenset[str]) -> None:
             context.copied, queues.copied = copied, copied.stream
 
 
-def queues_of(context: VerifyContext) -> Queues:
+def queues_of(context: VerifyContext) -> QueueStates:
     """The queues of a run."""
-    return context.kept(Queues, lambda: Queues(context))
+    return context.kept(QueueStates, lambda: QueueStates(context))
 
 
 def may_have_none(context: VerifyContext, queue: QueueId) -> bool:

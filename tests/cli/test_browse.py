@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Static
 
 from mqstore.cli.app import run
-from mqstore.cli.browse import BrowserApp, Messages, browser_of
+from mqstore.cli.browse import BrowserApp, MessagesView, browser_of
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.output.escaped import DANGEROUS
 from mqstore.store.put.writer import StoreWriter, WriterOptions
@@ -197,7 +197,7 @@ def test_filters_sorts_times_and_pages(tmp_path: Path) -> None:
         await screen.ask("t", "9000000000000")
         assert screen.rows[-1][0] == "449"
         view = screen.app._views[-1]
-        assert isinstance(view, Messages) and view.first == 449
+        assert isinstance(view, MessagesView) and view.first == 449
 
     look_at(root, look)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mqstore.cli.file_kinds.chunks import Range, Single, Units, only_record
+from mqstore.cli.file_kinds.chunks import Range, RecordArray, Single, only_record
 from mqstore.formats.derive import dtype_of
 from mqstore.formats.timer_wheel import SLOT, SLOT_BYTES
 
@@ -13,7 +13,7 @@ from mqstore.formats.timer_wheel import SLOT, SLOT_BYTES
 def test_records_have_what_stands_before_and_what_marks_them() -> None:
     slots = np.zeros(2, dtype_of(SLOT))
     slots["num"] = (-1, 3)
-    rows = Units(
+    rows = RecordArray(
         "slot",
         SLOT,
         slots,

@@ -19,19 +19,19 @@ from mqstore.store.broker.load_rules import (
     walk,
 )
 from mqstore.store.broker.profiles import LoadRules, OnOddFile, profile_of
-from mqstore.store.broker.snapshot import Entry, FileBytes
+from mqstore.store.broker.snapshot import DirectoryEntry, FileBytes
 
 from ..made_log import MadeLog
 
 SIZE = 100
 ODD = {
-    "short": Entry("00200", "short", 7, False),
-    "directory": Entry("00300", "directory", 4096, True),
-    "named": Entry("12a", "named", SIZE, False),
-    "empty": Entry("00400", "empty", 0, False),
+    "short": DirectoryEntry("00200", "short", 7, False),
+    "directory": DirectoryEntry("00300", "directory", 4096, True),
+    "named": DirectoryEntry("12a", "named", SIZE, False),
+    "empty": DirectoryEntry("00400", "empty", 0, False),
 }
 """In the order of their paths; the empty one is the last of all."""
-WHOLE = [Entry("00000", "0", SIZE, False), Entry("-0100", "-100", SIZE, False)]
+WHOLE = [DirectoryEntry("00000", "0", SIZE, False), DirectoryEntry("-0100", "-100", SIZE, False)]
 
 
 def loaded(version: str, *odd: str) -> tuple[list[int], list[str], list[str], str]:
@@ -58,7 +58,7 @@ def test_each_odd_entry_is_hidden_refused_passed_over_or_deleted(odd: str, versi
 
 def test_what_stands_behind_a_hidden_file_is_hidden_with_it() -> None:
     rules = LoadRules(OnOddFile.HIDE, OnOddFile.HIDE, OnOddFile.HIDE)
-    behind = Entry("00900", "900", SIZE, False)
+    behind = DirectoryEntry("00900", "900", SIZE, False)
     found = load_files([WHOLE[0], ODD["short"], behind], SIZE, rules)
     assert ([file.start for file in found.files], found.hidden) == ([0], [ODD["short"], behind])
 

@@ -11,7 +11,7 @@ import pytest
 
 from mqstore.store.broker.topics import dumps, loads
 from mqstore.store.offsets.lag import Lag, LagQuery, LagState, lags_of, measure, offsets_of, queue_ends
-from mqstore.store.offsets.positions import Groups, Position
+from mqstore.store.offsets.positions import KnownGroups, Position
 from mqstore.store.queues.read import QueueSummary
 from mqstore.store.search.find import find
 from mqstore.store.search.selection import Selection
@@ -72,7 +72,7 @@ def test_lower_than_in_the_backup() -> None:
 def test_what_has_no_position() -> None:
     """Queues of a topic that the group consumes, and groups that never committed; not the system's own."""
     ends = {("T", number): QueueSummary("T", number, 2, 5) for number in (0, 1)}
-    groups = Groups(frozenset({"silent", "TOOLS_CONSUMER"}), {("g", "T"): "POP"})
+    groups = KnownGroups(frozenset({"silent", "TOOLS_CONSUMER"}), {("g", "T"): "POP"})
     found = list(lags_of([consumer(5)], ends, groups))
     assert [(lag.position.group, lag.position.queue_id, lag.state) for lag in found] == [
         ("g", 0, LagState.CURRENT),

@@ -17,10 +17,10 @@ from mqstore.store.log.message import Mark
 from mqstore.store.report.gather import (
     ALL_QUEUES,
     MAP_COLUMNS,
+    GroupedSums,
     LogPicture,
+    LogPlaces,
     PlaceContent,
-    Places,
-    Rows,
     Sums,
     summed,
 )
@@ -108,7 +108,7 @@ def test_sums_are_sums(rows: list[tuple[int, int, int]]) -> None:
 
 def test_memory_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of more sums than there is room for, times get coarser, then small topics one; queues at once."""
-    picture = LogPicture(Places.of(0, 1 << 20, 1 << 20))
+    picture = LogPicture(LogPlaces.of(0, 1 << 20, 1 << 20))
     picture.times._most, picture.queues._most = 500, 1000
     rng = np.random.default_rng(1)
     total = 0
@@ -119,7 +119,7 @@ def test_memory_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
         cell = rng.integers(0, 4_000_000, count) + step
         one = np.ones(count, np.int64)
         for sums in (picture.times, picture.queues):
-            sums.add(Rows(group, cell, one, one, one, one))
+            sums.add(GroupedSums(group, cell, one, one, one, one))
             sums._join()
     times, queues = picture.times.rows(), picture.queues.rows()
     assert len(times.group) <= 500 and times.records.sum() == total
@@ -128,7 +128,7 @@ def test_memory_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(st.integers(0, 1 << 40), st.integers(1, 1 << 42), st.integers(1, 1 << 31))
 def test_places_cover_the_log(start: int, size: int, file_bytes: int) -> None:
-    places = Places.of(start, start + size, file_bytes)
+    places = LogPlaces.of(start, start + size, file_bytes)
     assert places.at(start) == 0 and places.at(start + size - 1) < places.total
     edges = places.edges(0, places.total - 1)
     assert edges[0] == start and edges[-1] >= start + size

@@ -16,7 +16,7 @@ from mqstore.store.errors import NotFound
 from mqstore.store.log.batch import messages as messages_of
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.log.message import read_message
-from mqstore.store.queues.references import Places, batches, merged
+from mqstore.store.queues.references import RecordPlaces, batches, merged
 from mqstore.store.search.find import find, read_queue
 from mqstore.store.search.key_search import search_key
 from mqstore.store.search.log_search import log_offset_at, search_log, search_log_queue
@@ -250,13 +250,13 @@ def test_streams_merge_by_position() -> None:
         for part in np.array_split(values, 7):
             part = np.sort(part)[::-1] if reverse else np.sort(part)
             cuts = np.array_split(part, rng.integers(1, 9))
-            streams.append(iter([Places(cut, cut) for cut in cuts if len(cut)]))
+            streams.append(iter([RecordPlaces(cut, cut) for cut in cuts if len(cut)]))
         found = [p for window in merged(streams, reverse=reverse) for p in window.position.tolist()]
         assert found == sorted(values.tolist(), reverse=reverse)
 
 
 def test_batches_are_bounded(opened: Store, known: list[Record]) -> None:
-    places = Places(
+    places = RecordPlaces(
         np.array([r["physical_offset"] for r in known], np.int64),
         np.full(len(known), 4 << 20, np.int64),
     )

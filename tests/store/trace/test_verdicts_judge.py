@@ -11,7 +11,7 @@ from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.log.message import Mark, Message
 from mqstore.store.trace.answer import Judgement, Verdict
 from mqstore.store.trace.family import Family, FoundUnit, Naming, QueuePlace
-from mqstore.store.trace.groups import TAG, Groups, Subscription
+from mqstore.store.trace.groups import TAG, GroupTables, Subscription
 from mqstore.store.trace.verdicts import Known, for_all, judge
 
 OFFSET = 50
@@ -33,7 +33,7 @@ def message(mark: Mark = Mark.NONE) -> Message:
 def scenes(draw: st.DrawFn) -> Known:
     """What a store may tell of it and of the group g."""
     reached, before = draw(offsets), draw(offsets)
-    groups = Groups(
+    groups = GroupTables(
         progress={} if reached is None else {QUEUE: {"g": reached}},
         before={} if before is None else {QUEUE: {"g": before}},
         written_ms=draw(st.none() | st.integers(0, 2 * STORED_MS)),
