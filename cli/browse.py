@@ -28,7 +28,7 @@ from ..store.offsets.positions import positions_of
 from ..store.queues.read import QueueSummary
 from ..store.search.browse import PAGE, Browser, BrowseRow, Queue, Usage
 from ..store.search.selection import parse_time
-from ..store.search.store import Store
+from ..store.search.store import StoreReader
 from .terminal import escape, escape_lines, time_text
 
 if TYPE_CHECKING:
@@ -459,7 +459,7 @@ class BrowserApp(App[None]):
         self._reader.shutdown(wait=True, cancel_futures=True)
 
 
-def browser_of(store: Store) -> Browser:
+def browser_of(store: StoreReader) -> Browser:
     """A store to walk through, with how far groups are behind. Raises Unreadable, NotAStore."""
     farthest: dict[Queue, int] = {}
     if store.layout.config.is_dir():
@@ -472,5 +472,5 @@ def browser_of(store: Store) -> Browser:
 
 def walk(path: Path, config: BrokerConfig, utc: bool) -> None:
     """Show a store until somebody leaves. Raises NotAStore, Missing, Unreadable."""
-    with Store(path, config) as store:
+    with StoreReader(path, config) as store:
         BrowserApp(str(path), lambda: browser_of(store), utc).run()

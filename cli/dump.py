@@ -168,10 +168,10 @@ class _Damage:
 
     def passed(self, chunks: Iterable[Chunk | DumpedRecords]) -> Iterator[Chunk | DumpedRecords]:
         """The chunks, once they are counted."""
-        from .file_kinds.chunks import Range
+        from .file_kinds.chunks import NonRecordRange
 
         for chunk in chunks:
-            if isinstance(chunk, Range) and chunk.record["type"] == "damage":
+            if isinstance(chunk, NonRecordRange) and chunk.record["type"] == "damage":
                 self.first = self.first or chunk.record
                 self.ranges += 1
                 self.bytes += chunk.record["size"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from .file_kinds.chunks import Chunk, Piece, Range, Record
+from .file_kinds.chunks import Chunk, NonRecordRange, Record, RecordPiece
 
 if TYPE_CHECKING:
     from ..store.inspect.recognise import Recognised
@@ -51,7 +51,7 @@ class DumpedRecords(NamedTuple):
     def _record(self, message: Message) -> Record:
         return message.to_json(raw=self.raw, max_body=self.max_body_bytes)
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[RecordPiece]:
         """For the hex view."""
         from ..formats.dledger import ENTRY
         from ..formats.message import MESSAGE
@@ -64,9 +64,9 @@ class DumpedRecords(NamedTuple):
             if self.around:
                 entry = position - self.around
                 head = buffer[start - self.around : start].tobytes()
-                yield Piece(f"DLedger entry at {entry}", entry, head, ENTRY, counts=False)
+                yield RecordPiece(f"DLedger entry at {entry}", entry, head, ENTRY, counts=False)
             data = buffer[start : start + size].tobytes()
-            yield Piece(f"message at {position}", position, data, MESSAGE)
+            yield RecordPiece(f"message at {position}", position, data, MESSAGE)
 
 
 def commit_log(
@@ -111,7 +111,7 @@ def _items(
         else:
             progress.advance(item.size)
             if (at is None or item.end > at) and not _is_usual(log, what, item):
-                yield Range(_range(item), silent=asks)
+                yield NonRecordRange(_range(item), silent=asks)
 
 
 def _is_usual(log: CommitLog, what: Recognised, item: Extent) -> bool:

@@ -40,7 +40,7 @@ class BodyOption(Enum):
     STORED = "stored"
 
 
-class Compression(Enum):
+class FileCompression(Enum):
     """That of Parquet and Arrow files."""
 
     ZSTD = "zstd"
@@ -69,7 +69,7 @@ class ExportOptions(Options):
         Option("--timestamps", help="Add times in UTC beside milliseconds."),
     ] = False
     compression: Annotated[
-        Compression | None,
+        FileCompression | None,
         Option("--compression", help="Of Parquet and Arrow files. Default: zstd."),
     ] = None
     file_size: Annotated[

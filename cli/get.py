@@ -138,10 +138,10 @@ def get(
       mqstore get /data/store --topic orders --follow --format ndjson
       mqstore get /data/store --addresses ids.txt --format ndjson
     """
-    from .get_answer import Question, answer, answer_offset_at
+    from .get_answer import GetQuestion, answer, answer_offset_at
 
     raw = printing.raw
-    question = Question(
+    question = GetQuestion(
         topic=conditions.topic,
         queue_id=conditions.queue,
         offset=place.offset,

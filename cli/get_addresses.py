@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..store.counted import counted
 from ..store.errors import InvalidInput, NotFound
 from ..store.search.find import Address, Finder, parse_address
-from ..store.search.store import FoundMessage, Store, Via
-from .get_answer import Question, body_of, piece_of
+from ..store.search.store import FoundMessage, StoreReader, Via
+from .get_answer import GetQuestion, body_of, piece_of
 from .ndjson_input import opened, whole_lines
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class _Answer(NamedTuple):
     found: FoundMessage | NotFound
 
 
-def answer_addresses(path: Path, source: str, question: Question, raw: bool, common: Common) -> None:
+def answer_addresses(path: Path, source: str, question: GetQuestion, raw: bool, common: Common) -> None:
     """Print a message, or that it is missing, for each line of a file, of stdin for `-`.
 
     Raises NotFound at the end where one is missing, InvalidInput for a line that is no address.
@@ -53,7 +53,7 @@ def answer_addresses(path: Path, source: str, question: Question, raw: bool, com
         raise InvalidInput("--addresses and --reverse exclude each other")
     count = _Count()
     with (
-        Store(path, common.config(), rate_bytes=common.rate) as store,
+        StoreReader(path, common.config(), rate_bytes=common.rate) as store,
         Finder(store, common.warn) as finder,
         common.open_output() as out,
     ):
@@ -112,9 +112,9 @@ def _portions(source: str, count: _Count) -> Iterator[list[_Line]]:
 
 
 def _print_records(
-    store: Store,
+    store: StoreReader,
     answers: Iterator[_Answer],
-    question: Question,
+    question: GetQuestion,
     raw: bool,
     common: Common,
     out: Output,
@@ -129,7 +129,7 @@ def _print_records(
     )
 
 
-def _record(answer: _Answer, question: Question, raw: bool) -> dict[str, Any]:
+def _record(answer: _Answer, question: GetQuestion, raw: bool) -> dict[str, Any]:
     line, found = answer.line, answer.found
     if isinstance(found, NotFound):
         address = line.text[:_SHOWN].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
@@ -145,7 +145,7 @@ def _record(answer: _Answer, question: Question, raw: bool) -> dict[str, Any]:
     return record
 
 
-def _message(found: FoundMessage, question: Question) -> Message:
+def _message(found: FoundMessage, question: GetQuestion) -> Message:
     """What is shown: of a message inside of a batch record that record, where that was asked for."""
     inner = found.message.inner
     return inner.record if inner is not None and question.whole else found.message
@@ -161,9 +161,9 @@ def _found(answers: Iterator[_Answer], common: Common) -> Iterator[FoundMessage]
 
 
 def _print_bodies(
-    store: Store,
+    store: StoreReader,
     answers: Iterator[_Answer],
-    question: Question,
+    question: GetQuestion,
     raw: bool,
     common: Common,
     out: Output,
@@ -173,9 +173,9 @@ def _print_bodies(
 
 
 def _print_hex(
-    store: Store,
+    store: StoreReader,
     answers: Iterator[_Answer],
-    question: Question,
+    question: GetQuestion,
     raw: bool,
     common: Common,
     out: Output,

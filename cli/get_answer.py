@@ -11,13 +11,13 @@ from ..store.errors import InvalidInput, NotFound, StoreError
 from ..store.log.message import is_batch_record
 from ..store.search.find import find, is_unique_key, offset_at
 from ..store.search.selection import Selection, is_pattern, parse_time
-from ..store.search.store import FoundMessage, Store, Via
+from ..store.search.store import FoundMessage, StoreReader, Via
 from .searched_text import scanning, searched_text
 from .selection_options import Conditions
 
 if TYPE_CHECKING:
     from ..store.log.message import Message
-    from .file_kinds.chunks import Piece
+    from .file_kinds.chunks import RecordPiece
     from .options import Common
     from .output import Output
 
@@ -25,7 +25,7 @@ _ADDRESSES = ("offset", "at", "message_id", "unique_key", "key")
 """Of these a question has one at most."""
 
 
-class Question(NamedTuple):
+class GetQuestion(NamedTuple):
     """What was asked for on the command line; names as the options, but how_many for --count."""
 
     topic: str | None
@@ -90,11 +90,11 @@ def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def answer(path: Path, question: Question, raw: bool, common: Common) -> None:
+def answer(path: Path, question: GetQuestion, raw: bool, common: Common) -> None:
     """Print the messages. Raises NotFound where there are none."""
     question.check()
     selection = question.selection()
-    with Store(path, common.config(), rate_bytes=common.rate) as store, scanning(store, common):
+    with StoreReader(path, common.config(), rate_bytes=common.rate) as store, scanning(store, common):
         found = _Count(islice(_find(store, question, selection, common), question.limit))
         print_found(store, found, question, raw, common)
         if found.scanned and question.by_key:
@@ -119,7 +119,7 @@ class _Count:
             yield one
 
 
-def _find(store: Store, question: Question, selection: Selection, common: Common) -> Iterator[FoundMessage]:
+def _find(store: StoreReader, question: GetQuestion, selection: Selection, common: Common) -> Iterator[FoundMessage]:
     if question.message_id is not None:
         return _by_id(store, question.message_id, selection, question, common)
     if question.at is not None:
@@ -136,7 +136,7 @@ def _find(store: Store, question: Question, selection: Selection, common: Common
 
 
 def _by_id(
-    store: Store, message_id: str, selection: Selection, question: Question, common: Common
+    store: StoreReader, message_id: str, selection: Selection, question: GetQuestion, common: Common
 ) -> Iterator[FoundMessage]:
     """The message with an id of either kind: a broker's, which is an address, else a client's.
 
@@ -168,7 +168,7 @@ def _by_id(
     raise NotFound(f"no message with the id {given}", path=store.layout.root, hint=hint)
 
 
-def _if_wanted(store: Store, message: Message, selection: Selection) -> Iterator[FoundMessage]:
+def _if_wanted(store: StoreReader, message: Message, selection: Selection) -> Iterator[FoundMessage]:
     """A record that was found by its place, or the messages inside of it."""
     message = store.marked(message)
     if selection.whole or not is_batch_record(message.sys_flag):
@@ -182,14 +182,14 @@ def _if_wanted(store: Store, message: Message, selection: Selection) -> Iterator
     yield from found_in(selection.wanted(record), Via.ADDRESS)
 
 
-def answer_offset_at(path: Path, question: Question, time: str, common: Common) -> None:
+def answer_offset_at(path: Path, question: GetQuestion, time: str, common: Common) -> None:
     """Print the queue offset that a broker answers for a time."""
     if question.topic is None or question.queue_id is None:
         raise InvalidInput("--offset-at needs --topic and --queue")
     if is_pattern(question.topic):
         raise InvalidInput("--offset-at needs one topic, not a pattern")
     time_ms = parse_time(time)
-    with Store(path, common.config(), rate_bytes=common.rate) as store:
+    with StoreReader(path, common.config(), rate_bytes=common.rate) as store:
         offset = offset_at(store, question.topic, question.queue_id, time_ms, note=common.warn)
     record = {
         "type": "queue_offset",
@@ -206,9 +206,9 @@ def answer_offset_at(path: Path, question: Question, time: str, common: Common) 
 
 
 def print_found(
-    store: Store,
+    store: StoreReader,
     found: Iterable[FoundMessage],
-    question: Question,
+    question: GetQuestion,
     raw: bool,
     common: Common,
     output: Output | None = None,
@@ -234,7 +234,7 @@ def print_found(
             out.records(records, text=text, columns=lambda: columns_of_types(("message",)))
 
 
-def _record(found: FoundMessage, question: Question, raw: bool) -> dict[str, Any]:
+def _record(found: FoundMessage, question: GetQuestion, raw: bool) -> dict[str, Any]:
     record = found.message.to_json(raw=raw, max_body=question.max_body_bytes)
     by_id = question.message_id is not None and found.via is not Via.ADDRESS
     if question.by_key or by_id:
@@ -242,14 +242,14 @@ def _record(found: FoundMessage, question: Question, raw: bool) -> dict[str, Any
     return record
 
 
-def body_of(message: Message, question: Question, raw: bool) -> bytes:
+def body_of(message: Message, question: GetQuestion, raw: bool) -> bytes:
     return message.stored_body if raw else message.body(question.max_body_bytes).data
 
 
-def piece_of(store: Store, found: FoundMessage) -> Piece:
+def piece_of(store: StoreReader, found: FoundMessage) -> RecordPiece:
     from ..formats.message import MESSAGE
-    from .file_kinds.chunks import Piece
+    from .file_kinds.chunks import RecordPiece
 
     message, log = found.message, found.log or store.log_files
     data = log.read(message.position, message.total_size)
-    return Piece(f"message at {message.position}", message.position, data, MESSAGE)
+    return RecordPiece(f"message at {message.position}", message.position, data, MESSAGE)

@@ -24,7 +24,7 @@ _BY = ("group", "topic", "queue")
 _TAKE = ("max", "min")
 
 
-class Shown(Options):
+class OffsetsOptions(Options):
     """What is shown; the annotations are the declaration."""
 
     by: Annotated[
@@ -85,7 +85,7 @@ class Moving(Options):
         """Something is to be moved."""
         return bool(self.reset) or self.merge is not None
 
-    def check(self, stores: list[Path], shown: Shown, change: Change) -> None:
+    def check(self, stores: list[Path], shown: OffsetsOptions, change: Change) -> None:
         """Raises BadParameter for options that do not go together."""
         if self.plans and (shown.by is not None or shown.behind or shown.quick):
             raise bad_parameter("--by, --behind and --quick do not go with --reset and --merge")
@@ -106,7 +106,7 @@ class Moving(Options):
 def offsets(
     stores: Annotated[list[Path], Argument(metavar="STORE...", help="Root directories of stores.")],
     *,
-    shown: Shown,
+    shown: OffsetsOptions,
     moving: Moving,
     change: Change,
     common: Common,
@@ -155,7 +155,7 @@ def _show(stores: list[Path], wanted: LagQuery, common: Common) -> None:
     """Every store in turn; one that cannot be read ends the command."""
     from ..store.disk.byte_reader import at_rate
     from ..store.offsets.lag import COLUMNS, offsets_of
-    from ..store.search.store import Store
+    from ..store.search.store import StoreReader
     from .offsets_text import lag_text, totals_text
 
     columns, several = COLUMNS[wanted.by], len(stores) > 1
@@ -167,7 +167,7 @@ def _show(stores: list[Path], wanted: LagQuery, common: Common) -> None:
     def rows() -> Iterator[dict[str, Any]]:
         nonlocal total, named
         for path in stores:
-            with at_rate(common.rate), Store(path, common.config()) as store:
+            with at_rate(common.rate), StoreReader(path, common.config()) as store:
                 found = offsets_of(store, str(path), wanted, bar)
             for note in found.notes:
                 common.warn(f"{path}: {note}")
@@ -188,10 +188,10 @@ def _compare(path: Path, other: Path, wanted: LagQuery, common: Common) -> None:
     """Exit code 1 where some position differs. Raises Exit."""
     from ..store.offsets.move import Ahead, compare, open_side, side_of
     from ..store.search.selection import matches
-    from ..store.search.store import Store
+    from ..store.search.store import StoreReader
     from .offsets_text import COMPARED, compared_text
 
-    with Store(path, common.config()) as store:
+    with StoreReader(path, common.config()) as store:
         here = side_of(store)
     there = open_side(other, common.config())
     for note in (*here.positions.notes, *there.positions.notes):
@@ -247,8 +247,8 @@ def _edit(edit: dict[str, Any], layout: Layout) -> dict[str, Any]:
 
 
 def _planned(layout: Layout, moving: Moving, wanted: LagQuery, common: Common) -> Moves:
-    from ..store.offsets.move import Merge, Only, Take, open_side, parse_reset, plan_moves
-    from ..store.search.store import Store
+    from ..store.offsets.move import Merge, Only, WhichPosition, open_side, parse_reset, plan_moves
+    from ..store.search.store import StoreReader
 
     resets = [parse_reset(text) for text in moving.reset or ()]
     merge = None
@@ -256,8 +256,8 @@ def _planned(layout: Layout, moving: Moving, wanted: LagQuery, common: Common) -
         other = open_side(moving.merge, common.config())
         for note in other.positions.notes:
             common.warn(note)
-        merge = Merge(other.positions.rows, Take(moving.take or ""))
-    with Store(layout, common.config()) as store:
+        merge = Merge(other.positions.rows, WhichPosition(moving.take or ""))
+    with StoreReader(layout, common.config()) as store:
         return plan_moves(store, resets, merge, wanted.now_ms, Only(wanted.group, wanted.topic))
 
 

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 app = App()
 
 
-class Policy(StrEnum):
+class PolicyChoice(StrEnum):
     """The policies of `store.plan.plan`, named here so that `--help` need not import it."""
 
     KEEP = "keep"
     BROKER = "broker"
 
 
-class Lost(Options):
+class LossOptions(Options):
     """What is to come of what is lost; the annotations are the declaration of the options."""
 
     replica: Annotated[
@@ -56,12 +56,12 @@ class Lost(Options):
 def recover(
     store: Annotated[Path, Argument(metavar="STORE", help="A store's root directory.")],
     policy: Annotated[
-        Policy,
+        PolicyChoice,
         Option(
             "--policy",
             help="keep: nothing that can be read is given up; broker: the log ends where a broker would end it.",
         ),
-    ] = Policy.KEEP,
+    ] = PolicyChoice.KEEP,
     lost_tag: Annotated[
         str,
         Option(
@@ -72,7 +72,7 @@ def recover(
     ] = "",
     broker_version: BrokerVersion = None,
     *,
-    lost: Lost,
+    lost: LossOptions,
     as_slave: AsSlave,
     change: Change,
     common: Common,
@@ -137,7 +137,7 @@ class _Asked(NamedTuple):
     """What a store is looked at for."""
 
     version: str | None
-    policy: Policy
+    policy: PolicyChoice
     lost_tag: str
 
 
@@ -153,12 +153,11 @@ def _analyze(
     with reading_the_log(layout, common, common.rate) as tell:
         others, proved = verified_before(layout, asked.version, rate_bytes=common.rate, jobs=common.jobs, tell=tell)
         # what plans comes behind the pass over the log
-        from ..store.plan.observer import Policy as Planned
-        from ..store.plan.observer import RecoveryOptions
+        from ..store.plan.observer import Policy, RecoveryOptions
         from ..store.recover.recovery import analyze
         from ..store.repair.repair import needs_log, widened
 
-        planned = Planned(asked.policy.value)
+        planned = Policy(asked.policy.value)
         found = analyze(
             layout,
             asked.version,
@@ -166,7 +165,7 @@ def _analyze(
             jobs=common.jobs,
             tell=tell,
             proved=proved,
-            exact=planned is Planned.KEEP and needs_log(others.findings),
+            exact=planned is Policy.KEEP and needs_log(others.findings),
         )
         found = widened(found, with_start(others, found).findings)
         return JudgedRecovery(found, with_start(others, found))

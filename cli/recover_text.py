@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from ..store.counted import bytes_text, counted
 from ..store.findings.next_commands import (
     NOTHING_GIVEN,
-    Command,
     Given,
+    NextCommand,
     command,
     next_commands,
     renumbering,
@@ -134,7 +134,7 @@ def _cure(before: JudgedRecovery, given: Given) -> str:
     return f"`{steps[0]}`{loses}."
 
 
-def next_steps(seen: JudgedRecovery, given: Given) -> list[Command]:
+def next_steps(seen: JudgedRecovery, given: Given) -> list[NextCommand]:
     """The commands that mend the store, in order; those of its options where they ask for more."""
     found = seen.recovery
     if found.not_by_files or (found.refusal is not None and not found.interrupted):
@@ -146,7 +146,7 @@ def next_steps(seen: JudgedRecovery, given: Given) -> list[Command]:
     return renumbering(root, steps, found.plan.shifted if found.plan else (), given)
 
 
-def _command(found: Recovery, given: Given) -> Command:
+def _command(found: Recovery, given: Given) -> NextCommand:
     """The command that carries the plan out."""
     words = ["--apply"]
     if found.options.policy != "keep":

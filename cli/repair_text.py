@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..store.broker.profiles import LMQ_OPTIONS
 from ..store.counted import counted
-from ..store.findings.next_commands import Command, next_commands, renumbering, repair_command
+from ..store.findings.next_commands import NextCommand, next_commands, renumbering, repair_command
 from ..store.search.selection import queue_text
 from ..store.verify.verdict import CUT_OFF, Status, first_sentence
 from .plan_text import ROWS, folded, steps_text
@@ -150,7 +150,7 @@ def _beyond(beyond: Sequence[Beyond]) -> Iterator[str]:
             yield f"         {row.command}{f'  # {row.does}' if row.does else ''}"
 
 
-def next_steps(seen: JudgedRepair, given: Given) -> list[Command]:
+def next_steps(seen: JudgedRepair, given: Given) -> list[NextCommand]:
     """The commands that mend the store, in order: first that of the plan, if there is one."""
     found = seen.repair
     if not found.nothing_to_do:

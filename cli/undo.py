@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from .change_options import Writing, agree, can_ask, files_of
+from .change_options import ChangeOptions, agree, can_ask, files_of
 from .declared import App, Argument, Option, bad_parameter
 from .options import Common, keep_journal_in, shared
 from .terminal import page_of
@@ -33,7 +33,7 @@ def undo(
         Option("--journal", metavar="DIR", help="Where the session is kept (of `recover --journal`)."),
     ] = None,
     *,
-    writing: Writing,
+    writing: ChangeOptions,
     common: Common,
 ) -> None:
     """Take back what `recover`, `repair` or `offsets` did: bytes, times and names of every file as they were.
@@ -114,7 +114,7 @@ def _undo(
     layout: Layout,
     name: str | None,
     force: bool,
-    writing: Writing,
+    writing: ChangeOptions,
     files: Files,
     common: Common,
 ) -> dict[str, Any]:

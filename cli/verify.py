@@ -18,7 +18,7 @@ from .selection_options import Since
 
 if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
-    from ..store.search.store import Store
+    from ..store.search.store import StoreReader
     from ..store.verify.context import LogFacts
     from ..store.verify.verdict import Verdict
 
@@ -81,7 +81,7 @@ class AskedScope(NamedTuple):
         }
 
 
-class Limits(Options):
+class VerifyOptions(Options):
     """What is checked; the annotations are the declaration of the options."""
 
     quick: Annotated[
@@ -151,7 +151,7 @@ class Limits(Options):
 def verify(
     paths: Annotated[list[Path], Argument(metavar="PATH...", help="Stores, or parts of them.")],
     *,
-    limits: Limits,
+    limits: VerifyOptions,
     resume: Annotated[
         Path | None,
         Option(
@@ -285,10 +285,10 @@ def _verdict(
 
 
 def _verify(path: Path, asked: AskedScope, common: Common, stop: list[bool]) -> Verdict:
-    from ..store.search.store import Store
+    from ..store.search.store import StoreReader
     from ..store.settings.options import options_of
 
-    with Store(path, common.config(), rate_bytes=common.rate) as store:
+    with StoreReader(path, common.config(), rate_bytes=common.rate) as store:
         if asked.topic is not None:
             from ..store.verify.run import check_topic
 
@@ -304,7 +304,7 @@ def _verify(path: Path, asked: AskedScope, common: Common, stop: list[bool]) -> 
 
 
 @contextmanager
-def log_progress(store: Store, common: Common) -> Iterator[Callable[[int], None]]:
+def log_progress(store: StoreReader, common: Common) -> Iterator[Callable[[int], None]]:
     """A bar for the pass over the log of a store; told of the log positions that are reached."""
     files = store.log_files
     with common.progress("checking the log", files.size) as bar:

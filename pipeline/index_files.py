@@ -22,7 +22,7 @@ from ..store.disk.layout import INDEX
 from ..store.index.read import Geometry, Header
 from ..store.index.write import IndexWriter, file_name
 from .log_part import AnyPart
-from .plan import Plan
+from .plan import JobPlan
 from .queue_files import AttemptFolder
 
 _AT_ONCE = 1 << 20
@@ -106,7 +106,7 @@ def _items(slices: Sequence[Slice], parts: Sequence[AnyPart]) -> Iterator[IndexI
             first, at_once = first + len(rows), _AT_ONCE
 
 
-def named(parts: Iterable[IndexPart], plan: Plan) -> list[tuple[IndexPart, str]]:
+def named(parts: Iterable[IndexPart], plan: JobPlan) -> list[tuple[IndexPart, str]]:
     """Each file with its path below the target: named by its first item, behind the one before."""
     found: list[tuple[IndexPart, str]] = []
     last: dict[int, str] = {}

@@ -22,7 +22,7 @@ from ..store.output.stage import Stage
 from ..store.plan.plan import checkpoint_edit, new_checkpoint
 from ..store.timer.start import is_timer_file, new_wheel
 from .index_files import IndexPart, index_times, named
-from .plan import Plan, StorePlan
+from .plan import JobPlan, StorePlan
 from .queue_files import AttemptFolder, QueueFile, close_gaps
 
 
@@ -48,7 +48,7 @@ class RebuiltFiles:
             self.whole[answer["attempt"]] = store
 
 
-def complete(stage: Stage, plan: Plan, made: RebuiltFiles) -> None:
+def complete(stage: Stage, plan: JobPlan, made: RebuiltFiles) -> None:
     """Collect the files, add what there is one of in a store, and decide that the job has succeeded.
 
     Raises NoSpace, Unreadable.
@@ -76,7 +76,7 @@ def complete(stage: Stage, plan: Plan, made: RebuiltFiles) -> None:
     )
 
 
-def _queues(stage: Stage, plan: Plan, made: RebuiltFiles) -> list[dict[str, Any]]:
+def _queues(stage: Stage, plan: JobPlan, made: RebuiltFiles) -> list[dict[str, Any]]:
     """Complete the files of queues and collect them: what the manifest says of each queue."""
 
     def place(file: QueueFile) -> AttemptFolder:
@@ -94,7 +94,7 @@ def _queues(stage: Stage, plan: Plan, made: RebuiltFiles) -> list[dict[str, Any]
     return [summary(list(group), others) for _, group in groupby(files, attrgetter("queue"))]
 
 
-def _damage(plan: Plan, found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _damage(plan: JobPlan, found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Ranges of the logs that are in no queue, and what no file holds behind their ends."""
     damage = [{"store": one["store"], **row} for one in found for row in one["damage"]]
     damage += [

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .chunks import Chunk, Range, Record, RecordArray, Single
+from .chunks import Chunk, NonRecordRange, Record, RecordArray, Single
 
 if TYPE_CHECKING:
     from construct import Construct
@@ -29,7 +29,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
             yield Single({**record, **index.header}, HEADER.build(index.header), HEADER)
             if index.problem:
                 place = {"position": file.start, "size": file.size}
-                yield Range({"type": "damage", **place, "reason": f"{name}: {index.problem}"})
+                yield NonRecordRange({"type": "damage", **place, "reason": f"{name}: {index.problem}"})
             extent = SegmentSpan(index)
             for part in items(files, index):
                 extent.add(part)
@@ -37,7 +37,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
                 yield item_units("tiered_index_item", ITEM, name, part, at or 0, begin, index.slots)
             if problem := extent.problem():
                 place = {"position": file.start, "size": HEADER_BYTES}
-                yield Range({"type": "damage", **place, "reason": f"{name}: {problem}"})
+                yield NonRecordRange({"type": "damage", **place, "reason": f"{name}: {problem}"})
 
 
 def item_units(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .chunks import Chunk, Range, RecordArray
+from .chunks import Chunk, NonRecordRange, RecordArray
 from .one_file import lacking, single_file
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
             else:
                 reason = {"reason": "not a unit"} if part.kind == "damage" else {}
                 place = {"type": part.kind, "position": part.position, "size": part.size}
-                yield Range(place | reason)
+                yield NonRecordRange(place | reason)
         yield from lacking(files)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import construct as c
 import numpy as np
 
-from .layout import Blob, Hole, Node, Number, Unsupported, nodes_of
+from .layout import Blob, Node, Number, PaddingBytes, UnsupportedSchema, nodes_of
 
 
 @lru_cache(maxsize=256)
@@ -39,8 +39,8 @@ def run_dtype(nodes: tuple[Node, ...]) -> np.dtype[Any]:
             formats.append(f"V{node.length}")
             offsets.append(position)
             position += node.length
-        elif isinstance(node, Hole):
+        elif isinstance(node, PaddingBytes):
             position += node.size
         else:
-            raise Unsupported("not of fixed size")
+            raise UnsupportedSchema("not of fixed size")
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": position})

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from .decode import Early, Outcomes, group_by_shape
 from .dtype import run_dtype
-from .layout import Blob, Branch, Hole, Node, Number, fields_of, nodes_of
+from .layout import Blob, Branch, Node, Number, PaddingBytes, fields_of, nodes_of
 from .ragged import Bytes, Ints, Ragged, overlapping, ragged_copy
-from .scope import Scope
+from .scope import ExpressionScope
 
 
 class Encoded(NamedTuple):
@@ -127,7 +127,7 @@ def _given(nodes: tuple[Node, ...], table: _Table) -> Callable[[str], Any]:
     def look_up(path: str) -> Any:
         number = linked.get(path)
         if number is not None and number.rebuild is not None:
-            return number.rebuild(Scope(look_up, number.scope))
+            return number.rebuild(ExpressionScope(look_up, number.scope))
         # a column may be missing where the condition for it holds of no record
         return 0 if path in known and path not in table else table[path]
 
@@ -174,7 +174,7 @@ def _sizes(line: tuple[Node, ...], table: _Table) -> Ints:
             total += _lengths(node, table)
             total += node.prefix.size if node.prefix else 0
         else:
-            assert isinstance(node, Number | Hole)
+            assert isinstance(node, Number | PaddingBytes)
             total += node.size
     return total
 
@@ -212,7 +212,7 @@ def _write(line: tuple[Node, ...], table: _Table, out: Bytes, starts: Ints, tota
             same = table.constant(node.path) is not None
             if not same:
                 strings.append((at + ahead, table[node.path]))
-            run.append(node if same else Hole(node.length))
+            run.append(node if same else PaddingBytes(node.length))
             ahead += node.length
         elif isinstance(node, Blob):
             if node.prefix is not None:
@@ -223,7 +223,7 @@ def _write(line: tuple[Node, ...], table: _Table, out: Bytes, starts: Ints, tota
             ragged_copy(out, at, string)
             at = at + string.length
         else:
-            assert isinstance(node, Number | Hole)
+            assert isinstance(node, Number | PaddingBytes)
             run.append(node)
             ahead += node.size
     flush()
@@ -254,7 +254,7 @@ def _value(number: Number, table: _Table, total: Ints) -> Any:
     if number.is_record_size:
         value: Any = total
     elif number.rebuild is not None:
-        value = number.rebuild(Scope(table.__getitem__, number.scope))
+        value = number.rebuild(ExpressionScope(table.__getitem__, number.scope))
     else:
         value = table[number.path]
     return _fitting(number, value)

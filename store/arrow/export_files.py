@@ -30,9 +30,9 @@ from ..disk.files import Files
 from ..errors import from_os_error
 from ..output.stage import DRAFT
 from ..put.on_damage import CorruptedBodies, OnDamage
-from .export_formats import NOTE, ExportFormat, Sink, holds_note, open_sink
+from .export_formats import NOTE, ExportFormat, ExportSink, holds_note, open_sink
 from .log_columns import SCHEMA
-from .log_rows import Damage, LogPart, fields_of, rows_of
+from .log_rows import Damage, LogSplit, fields_of, rows_of
 from .stores import BODY_CRC_OK, Ask
 
 DAY_COLUMN = "store_timestamp"
@@ -72,7 +72,7 @@ class _Open:
     """A file that gets more."""
 
     path: str
-    sink: Sink
+    sink: ExportSink
     rows: int = 0
 
 
@@ -249,7 +249,7 @@ def schema_of(ask: Ask, how: ExportHow) -> pa.Schema:
 
 def export_parts(
     ask: Ask,
-    parts: Iterable[LogPart],
+    parts: Iterable[LogSplit],
     how: ExportHow,
     folder: Path,
     name: str,

@@ -66,7 +66,7 @@ class ExportFormat:
                 raise Unsupported("Avro files need fastavro", hint="pip install 'mqstore[avro]'")
 
 
-class Sink(ABC):
+class ExportSink(ABC):
     """A file that takes batches of one schema. `close` ends it; what was written is then whole."""
 
     def __init__(self, path: Path, schema: pa.Schema, kind: ExportFormat) -> None:
@@ -98,7 +98,7 @@ class Sink(ABC):
         """Write what stands at the end of a file."""
 
 
-class _Parquet(Sink):
+class _Parquet(ExportSink):
     """A row group a call."""
 
     def __init__(self, path: Path, schema: pa.Schema, kind: ExportFormat) -> None:
@@ -120,7 +120,7 @@ class _Parquet(Sink):
         self._writer.close()
 
 
-class _Arrow(Sink):
+class _Arrow(ExportSink):
     def __init__(self, path: Path, schema: pa.Schema, kind: ExportFormat) -> None:
         super().__init__(path, schema, kind)
         codec = None if kind.codec == NO_COMPRESSION else kind.codec
@@ -133,7 +133,7 @@ class _Arrow(Sink):
         self._writer.close()
 
 
-class _Json(Sink):
+class _Json(ExportSink):
     """One object a line, with the names that `dump` has."""
 
     def write(self, rows: pa.Table) -> None:
@@ -142,7 +142,7 @@ class _Json(Sink):
             self._file.write(line.encode("utf-8", "surrogatepass") + b"\n")
 
 
-class _Csv(Sink):
+class _Csv(ExportSink):
     """Lists and objects as JSON, bytes as Base64."""
 
     def __init__(self, path: Path, schema: pa.Schema, kind: ExportFormat) -> None:
@@ -161,7 +161,7 @@ class _Csv(Sink):
         self._writer.close()
 
 
-class _Avro(Sink):
+class _Avro(ExportSink):
     def __init__(self, path: Path, schema: pa.Schema, kind: ExportFormat) -> None:
         from fastavro.write import Writer
 
@@ -183,7 +183,7 @@ class _Avro(Sink):
         self._writer.flush()
 
 
-FORMATS: dict[str, Callable[[Path, pa.Schema, ExportFormat], Sink]] = {
+FORMATS: dict[str, Callable[[Path, pa.Schema, ExportFormat], ExportSink]] = {
     "parquet": _Parquet,
     "arrow": _Arrow,
     "json": _Json,
@@ -192,7 +192,7 @@ FORMATS: dict[str, Callable[[Path, pa.Schema, ExportFormat], Sink]] = {
 }
 
 
-def open_sink(kind: ExportFormat, path: Path, schema: pa.Schema) -> Sink:
+def open_sink(kind: ExportFormat, path: Path, schema: pa.Schema) -> ExportSink:
     """A new file. Raises OSError."""
     return FORMATS[kind.form](path, schema, kind)
 

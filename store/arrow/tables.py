@@ -56,7 +56,7 @@ from ..queues.hybrid import open_queues
 from ..queues.read import ConsumeQueues
 from ..queues.units import is_used, is_valid
 from ..search.selection import matches
-from ..search.store import Store
+from ..search.store import StoreReader
 from ..timer.read import TimerUnits, timer_log
 from ..verify.context import Scope
 from ..verify.run import verify
@@ -434,7 +434,7 @@ class LagTable(Table):
         return [True] if layout.config.is_dir() else []
 
     def rows(self, layout: Layout, ask: Ask, part: bool) -> Iterator[tuple[int, Values]]:
-        with Store(layout.root, ask.broker_config) as store:
+        with StoreReader(layout.root, ask.broker_config) as store:
             ends = queue_ends(store)
         for file in every_file(layout.config, ask.tables):
             if rows := file.positions:
@@ -477,7 +477,7 @@ class FindingTable(Table):
         return [True]
 
     def rows(self, layout: Layout, ask: Ask, part: bool) -> Iterator[tuple[int, Values]]:
-        with Store(layout.root, ask.broker_config) as store:
+        with StoreReader(layout.root, ask.broker_config) as store:
             verdict = verify(store, Scope(quick=ask.quick))
         given = Given(settings(ask.config))
         rows = list(findings_json(verdict, Path(layout.root), given))

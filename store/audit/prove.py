@@ -37,7 +37,7 @@ from ..log.commit_log import CommitLog, record_behind, used_bytes
 from ..log.message import Mark
 from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, FileUnits, Numbers, QueueNumbers, Units
 from .messages import AT_ONCE, points_at
-from .verified import Facts, PackedItems, QueueRange, VerifiedLog, VerifiedPieces, VerifiedQueue, is_long
+from .verified import PackedItems, QueueRange, RecordFacts, VerifiedLog, VerifiedPieces, VerifiedQueue, is_long
 
 if TYPE_CHECKING:
     from ..queues.rocksdb_copy import CopiedQueues
@@ -74,7 +74,7 @@ class _Window(NamedTuple):
     """Messages, and what is known of their records. items: those that were made."""
 
     messages: _Messages
-    facts: Facts
+    facts: RecordFacts
     items: PackedItems | None
 
 
@@ -223,7 +223,7 @@ class Prover:
             tags_code = made.units.tags_code
         elif made is None and dispatched is not None and np.array_equal(dispatched.units.record, np.arange(len(batch))):
             tags_code = dispatched.units.tags_code  # each record has one, and they are in its order
-        facts = Facts.of(batch, self._unindexed_in(batch, made), named=named)
+        facts = RecordFacts.of(batch, self._unindexed_in(batch, made), named=named)
         columns, record = batch.columns, found.record
         messages = _Messages(
             found.queue,
@@ -322,7 +322,7 @@ class Prover:
                 files = self._queues.stream(number).files
                 self.laid[name] = Laid(files, queue_ranges[name], units[first:end])
         items = [window.items for window in group if window.items is not None]
-        facts = reduce(Facts.and_then, (window.facts for window in group))
+        facts = reduce(RecordFacts.and_then, (window.facts for window in group))
         self._found.take(facts, queue_ranges, made, items)
 
     def _units(self, messages: _Messages, new: Ints, ends: Ints) -> Units:

@@ -290,7 +290,7 @@ class SkipsRuns(Protocol):
 _LONG_HOSTS = int(SysFlag.BORN_V6 | SysFlag.STORE_V6)
 
 
-class Facts(NamedTuple):
+class RecordFacts(NamedTuple):
     """What is known of the records of a window, or of several, one behind the other."""
 
     begin: int
@@ -304,7 +304,7 @@ class Facts(NamedTuple):
     first_timestamp: int
 
     @classmethod
-    def of(cls, batch: Batch, unindexed: int | None, *, named: bool) -> Facts:
+    def of(cls, batch: Batch, unindexed: int | None, *, named: bool) -> RecordFacts:
         """Those of one window."""
         columns = batch.columns
         plain = bool((columns.ints("magic_code") == MAGIC_V1).all())
@@ -320,7 +320,7 @@ class Facts(NamedTuple):
             int(columns.ints("store_timestamp")[0]),
         )
 
-    def and_then(self, later: Facts) -> Facts:
+    def and_then(self, later: RecordFacts) -> RecordFacts:
         """Both together."""
         return later._replace(
             begin=self.begin,
@@ -343,7 +343,7 @@ class VerifiedPieces:
         self._log, self._start, self._version = log, start, version
         self._pieces: list[list[VerifiedRun | Extent]] = [[]]
         self.end = start
-        self._facts: Facts | None = None
+        self._facts: RecordFacts | None = None
         self._queues: dict[QueueId, QueueRange] = {}
         self._units: dict[QueueId, list[Units]] = {}
         self._items: list[PackedItems] = []
@@ -357,7 +357,7 @@ class VerifiedPieces:
 
     def take(
         self,
-        facts: Facts,
+        facts: RecordFacts,
         queue_ranges: Mapping[QueueId, QueueRange],
         units: Mapping[QueueId, Units],
         items: Iterable[PackedItems],

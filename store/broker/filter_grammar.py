@@ -14,7 +14,7 @@ from lark.exceptions import VisitError
 
 from ..errors import InvalidInput
 from . import filter_values
-from .filter_values import FIELDS, PROPERTIES, Constant, Name, Node, Refused
+from .filter_values import FIELDS, PROPERTIES, Constant, Name, Node, RefusedExpression
 
 TEXT_MAX = 1 << 20
 """Characters of an expression."""
@@ -115,7 +115,7 @@ def parse(text: str) -> ParsedFilter:
         raise InvalidInput(f"not an expression {place}") from error
     except VisitError as error:
         raise InvalidInput(str(error.orig_exc)) from error
-    except Refused as error:
+    except RefusedExpression as error:
         raise InvalidInput(str(error)) from error
 
 
@@ -227,5 +227,5 @@ class _Build(Transformer[Token, Node]):
             return Name(PROPERTIES[name])
         if name not in FIELDS:
             known = ", ".join(f"@{field}" for field in (*FIELDS, *PROPERTIES))
-            raise Refused(f"no field @{name}; there are {known}")
+            raise RefusedExpression(f"no field @{name}; there are {known}")
         return Name(name, field=True)

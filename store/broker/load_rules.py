@@ -267,7 +267,7 @@ def _have_dup_info(columns: Columns, readable: Flags) -> Flags:
     return have
 
 
-class Failure(NamedTuple):
+class LoadFailure(NamedTuple):
     """The record at which a walk through one file ended."""
 
     offset: int
@@ -284,7 +284,7 @@ def walk(
     body: BodyCheck,
     file_start: int = 0,
     end: int | None = None,
-) -> Iterator[Columns | Failure]:
+) -> Iterator[Columns | LoadFailure]:
     """Records from `offset` of a file on, in windows; last comes what is no good record.
 
     The last item tells a BLANK (passed, size 0) from damage. Records are checked a window at a
@@ -306,7 +306,7 @@ def walk(
         if count:
             yield _in_file(checked.columns.take(slice(0, count)), offset)
         if count < len(starts) and (not rest or checked.columns.ok[count] or not count):
-            yield Failure(
+            yield LoadFailure(
                 offset + int(starts[count]),
                 bool(checked.passed[count]),
                 int(checked.size[count]),
@@ -320,7 +320,7 @@ def walk(
 def passes(content: FileBytes, rules: RecordRules, body: BodyCheck) -> bool:
     """What stands at the beginning of a file passes: a good record, or a BLANK."""
     first = next(walk(content, 0, rules, body))
-    return first.passed if isinstance(first, Failure) else True
+    return first.passed if isinstance(first, LoadFailure) else True
 
 
 def _in_file(columns: Columns, offset: int) -> Columns:

@@ -17,7 +17,7 @@ from ..disk.files import Edit
 from ..errors import NotFound
 from ..log.batch import Batch
 from ..log.message import Mark
-from ..search.store import Store
+from ..search.store import StoreReader
 from ..settings.read import read_config_file
 
 ISSUES = "https://github.com/apache/rocketmq/issues/"
@@ -37,7 +37,7 @@ class RecordPlace(NamedTuple):
 class Scene:
     """A store that is to be damaged, and the only source of chance. Nothing here writes."""
 
-    store: Store
+    store: StoreReader
     rng: random.Random
 
     @cached_property

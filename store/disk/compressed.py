@@ -217,11 +217,11 @@ def _unpack(path: str | os.PathLike[str], identity: _Identity) -> None:
     source = os.fdopen(open_regular(path), "rb")
     try:
         with source, TemporaryFile(prefix="mqstore-") as target:
-            sink = Sink(target)
+            sink = UnpackedSink(target)
             problem = decompress(source, sink)
             used = os.fstat(target.fileno()).st_blocks * 512
             descriptor = os.dup(target.fileno())
-    except TooLarge:
+    except UnpackedTooLarge:
         raise LimitExceeded(
             f"decompresses to more than {LARGEST_BYTES} bytes, which no file of a store has",
             path=path,
@@ -257,11 +257,11 @@ _BLOCK = 1 << 16
 _ZEROS = bytes(_BLOCK)
 
 
-class TooLarge(Exception):
+class UnpackedTooLarge(Exception):
     """More than LARGEST_BYTES come out."""
 
 
-class Sink:
+class UnpackedSink:
     """A file that takes what comes out; blocks of zeros become holes."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -271,7 +271,7 @@ class Sink:
     def write(self, data: bytes) -> None:
         """Add some bytes. Raises TooLarge, OSError."""
         if self.size + len(data) > LARGEST_BYTES:
-            raise TooLarge
+            raise UnpackedTooLarge
         for at in range(0, len(data), _BLOCK):
             block = data[at : at + _BLOCK]
             if block == _ZEROS:
@@ -298,13 +298,13 @@ class _Library(NamedTuple):
     """
 
     new: Callable[[], Any]
-    feed: Callable[[Any, bytes, Sink], None]
+    feed: Callable[[Any, bytes, UnpackedSink], None]
     error: type[Exception]
     piece: int
     padding: bytes = b""
 
 
-def decompress(source: IO[bytes], sink: Sink) -> str:
+def decompress(source: IO[bytes], sink: UnpackedSink) -> str:
     """Unpack `source` into `sink`; returns what is wrong with it, "" for nothing.
 
     Raises TooLarge, OSError.
@@ -327,7 +327,7 @@ def decompress(source: IO[bytes], sink: Sink) -> str:
         library, fine_from = careful, failed_at
 
 
-def _run(source: IO[bytes], sink: Sink, library: _Library, fine_from: int | None) -> tuple[str, int | None]:
+def _run(source: IO[bytes], sink: UnpackedSink, library: _Library, fine_from: int | None) -> tuple[str, int | None]:
     """One pass: what is wrong, and where the piece begins that has to be given byte by byte."""
     decoder, members, inside = library.new(), 0, False
     at = 0
@@ -351,7 +351,7 @@ def _run(source: IO[bytes], sink: Sink, library: _Library, fine_from: int | None
         at += size
 
 
-def _feed_gzip(decoder: Any, data: bytes, sink: Sink) -> None:
+def _feed_gzip(decoder: Any, data: bytes, sink: UnpackedSink) -> None:
     while True:
         out = decoder.decompress(data, _OUTPUT_BYTES)
         sink.write(out)
@@ -360,7 +360,7 @@ def _feed_gzip(decoder: Any, data: bytes, sink: Sink) -> None:
             return
 
 
-def _feed_zstd(decoder: Any, data: bytes, sink: Sink) -> None:
+def _feed_zstd(decoder: Any, data: bytes, sink: UnpackedSink) -> None:
     sink.write(decoder.decompress(data))
 
 

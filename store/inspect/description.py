@@ -38,9 +38,9 @@ from ..queues.batches import summary_of as sparse_summary
 from ..queues.hybrid import HybridConsumeQueues, open_queues
 from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary
 from ..queues.references import commit_log_of
-from ..search.store import Store
+from ..search.store import StoreReader
 from ..settings.generation import Generation, generation_of
-from ..settings.options import Option, options_of
+from ..settings.options import BrokerOption, options_of
 from ..settings.read import FILES, WHOLE, ConfigSummary, read_config_file, summaries_of, summary_of
 from ..settings.rocksdb import InForce, in_force
 from ..start.log import Switches, start_file
@@ -250,7 +250,7 @@ class Description:
     config: list[ConfigSummary] = field(default_factory=list)
     config_form: InForce = field(default_factory=lambda: in_force(Path()))
     parts: list[StorePart] = field(default_factory=list)
-    options: list[Option[Any]] = field(default_factory=list)
+    options: list[BrokerOption[Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -372,7 +372,7 @@ def _log(layout: Layout, queues: list[_Queue], foreign: list[Foreign]) -> Log:
 
 def _near_the_end(layout: Layout, queues: list[_Queue]) -> tuple[int | None, str]:
     """Position of a record near the log's end, and how it was found."""
-    with Store(layout) as store:
+    with StoreReader(layout) as store:
         position, queue = store.near_the_end(found.summary for found in queues)
         if queue is not None:
             place = f"{queue.topic}/{queue.queue_id} @{queue.max_offset - 1}"

@@ -29,7 +29,7 @@ from ..plan.observer import Progress, read_progress
 from ..queues.references import RecordPlaces, batches
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..search.selection import equal, utf8
-from ..search.store import Note, Store
+from ..search.store import Note, StoreReader
 from ..settings.read import read_config_file
 from ..settings.rocksdb import read_entries
 from .own_topics import topic_records, unreliable
@@ -82,7 +82,7 @@ class PopRecords:
     wrong: int = 0
 
 
-def pop_records(store: Store, note: Note, about: PoppedMessage | None = None) -> PopRecords:
+def pop_records(store: StoreReader, note: Note, about: PoppedMessage | None = None) -> PopRecords:
     """Read all of them, or those about one message. Memory: what is kept of the topics.
 
     Raises Unreadable.
@@ -102,7 +102,7 @@ def pop_records(store: Store, note: Note, about: PoppedMessage | None = None) ->
     return found
 
 
-def _batches(store: Store, note: Note, behind: int | None) -> Iterator[Batch]:
+def _batches(store: StoreReader, note: Note, behind: int | None) -> Iterator[Batch]:
     """Records of the timer topic, of revive and of retry topics; in one scan where there is one.
 
     behind: as of `topic_records`.
@@ -250,7 +250,7 @@ class Pop:
         }
 
 
-def pop(store: Store, now_ms: int, note: Note) -> Pop:
+def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
     """What consumers have of a store at `now_ms`. Raises Unreadable."""
     _tell(store, note)
     records = pop_records(store, note)
@@ -280,7 +280,7 @@ def pop(store: Store, now_ms: int, note: Note) -> Pop:
     return found
 
 
-def given_out(store: Store, about: PoppedMessage, now_ms: int, note: Note) -> list[Popped]:
+def given_out(store: StoreReader, about: PoppedMessage, now_ms: int, note: Note) -> list[Popped]:
     """Each time that a consumer was given one message, as it stands at `now_ms`; the newest last.
 
     Raises Unreadable.
@@ -307,13 +307,13 @@ def given_out(store: Store, about: PoppedMessage, now_ms: int, note: Note) -> li
     return sorted([*found, *kept], key=lambda row: (row.pop_timestamp, row.check_point or 0))
 
 
-def _tell(store: Store, note: Note) -> None:
+def _tell(store: StoreReader, note: Note) -> None:
     """Where else POP keeps what is not looked at."""
     if any(row["type"] == "consumer_order_info" for row in _ordered(store)):
         note(f"pop: config/{_ORDER} has what groups consume in order: see `mqstore dump` of it")
 
 
-def _kept(store: Store, note: Note) -> list[Popped]:
+def _kept(store: StoreReader, note: Note) -> list[Popped]:
     """What consumers have by `kvStore/`, where popConsumerKVServiceEnable keeps it (spec 05, 5.4)."""
     path = store.layout.root / pop_format.KV_STORE
     if not is_rocksdb(path):
@@ -340,7 +340,7 @@ def _kept(store: Store, note: Note) -> list[Popped]:
     ]
 
 
-def _ordered(store: Store) -> Iterator[dict[str, Any]]:
+def _ordered(store: StoreReader) -> Iterator[dict[str, Any]]:
     try:
         file = read_config_file(store.layout.config / _ORDER, _ORDER_KIND)
     except Missing:
@@ -388,7 +388,7 @@ def _is_read(point: CheckPoint, progress: Progress) -> bool:
     return reached is not None and offset < reached
 
 
-def _locate(store: Store, rows: list[Popped], records: PopRecords) -> None:
+def _locate(store: StoreReader, rows: list[Popped], records: PopRecords) -> None:
     """Find the messages by their queue offsets, and in the retry topics what came back of them."""
     topics = set(store.topics)
     for (topic, queue_id), mine in _by_queue(row for row in rows if row.topic in topics):

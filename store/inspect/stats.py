@@ -29,7 +29,7 @@ from ..log.batch import Batch, messages_in
 from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary
 from ..queues.units import is_used, is_valid
-from ..search.store import Store
+from ..search.store import StoreReader
 from .stats_dimensions import DEAD_LETTER, OF_UNITS, RETRY, USER, DimensionColumns
 
 GROUPS_MAX = 200_000
@@ -67,7 +67,7 @@ Key = tuple[str | int, ...]
 
 
 @dataclass
-class Group:
+class StatsGroup:
     """What some records have in common, counted. Times in ms since 1970; sizes: records by bin.
 
     messages: as consumers get them; a batch record has several.
@@ -87,7 +87,7 @@ class Group:
     last_ms: int = NEVER_LAST_MS
     sizes: dict[int, int] = field(default_factory=dict)
 
-    def merge(self, other: Group) -> None:
+    def merge(self, other: StatsGroup) -> None:
         """Count the records of `other`, too."""
         for name in _ADDED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -191,19 +191,19 @@ class Stats:
         self.by = tuple(by)
         self.source = source
         self.starts = np.array(starts, np.int64)
-        self._groups: dict[Key, Group] = {}
+        self._groups: dict[Key, StatsGroup] = {}
         self._numbers: list[dict[str | int, int]] = [{} for _ in self.by]
         self._pending: list[_Pending] = []
         self._waiting = 0
 
     @property
-    def groups(self) -> dict[Key, Group]:
+    def groups(self) -> dict[Key, StatsGroup]:
         """By their values of `by`. Raises LimitExceeded."""
         self._count()
         return self._groups
 
     @groups.setter
-    def groups(self, groups: dict[Key, Group]) -> None:
+    def groups(self, groups: dict[Key, StatsGroup]) -> None:
         self._pending.clear()
         self._waiting = 0
         self._groups = groups
@@ -266,12 +266,12 @@ class Stats:
         for key, group in other.groups.items():
             self._merge(key, group)
 
-    def _merge(self, key: Key, group: Group) -> None:
+    def _merge(self, key: Key, group: StatsGroup) -> None:
         mine = self._groups.get(key)
         if mine is None:
             if len(self._groups) >= GROUPS_MAX:
                 raise LimitExceeded(f"more than {GROUPS_MAX} groups", hint="group by less")
-            self._groups[key] = mine = Group()
+            self._groups[key] = mine = StatsGroup()
         mine.merge(group)
 
     def rows(self, limit: int | None = None) -> list[dict[str, Any]]:
@@ -290,7 +290,7 @@ class Stats:
     def from_json(cls, by: Sequence[str], found: Iterable[Any]) -> Self:
         """What `to_json` gave."""
         stats = cls(by)
-        stats.groups = {tuple(key): Group.from_json(group) for key, group in found}
+        stats.groups = {tuple(key): StatsGroup.from_json(group) for key, group in found}
         return stats
 
 
@@ -328,7 +328,7 @@ def _grouped(numbers: Sequence[Ints], counts: Sequence[int], rows: int) -> tuple
     return key, span
 
 
-def _counted(measured: Measured, special: Ints | None, group: Ints, span: int) -> tuple[Ints, list[Group]]:
+def _counted(measured: Measured, special: Ints | None, group: Ints, span: int) -> tuple[Ints, list[StatsGroup]]:
     """The groups in the order of their numbers, and a row of each."""
     size, time_ms = measured.size, measured.time_ms
     parts = (_AGAIN, _OF_BROKER)
@@ -354,7 +354,7 @@ def _counted(measured: Measured, special: Ints | None, group: Ints, span: int) -
             *(greatest[0], first, last),
         ]
     )
-    groups = [Group(*row) for row in table.tolist()]
+    groups = [StatsGroup(*row) for row in table.tolist()]
     place = np.zeros(span, np.int64)
     place[group[rows]] = np.arange(len(rows))
     bins, counts = _tallied(place[group] << BIN_BITS | _bins(size), len(rows) << BIN_BITS)
@@ -457,7 +457,7 @@ def check_units_tell(by: Sequence[str]) -> None:
         )
 
 
-def stats_of_queues(store: Store, by: Sequence[str], advance: Advance) -> Stats:
+def stats_of_queues(store: StoreReader, by: Sequence[str], advance: Advance) -> Stats:
     """Count the units of all queues. by: of `OF_UNITS`. advance: is told of units that are done.
 
     Raises InvalidInput, LimitExceeded, Unreadable.
@@ -483,7 +483,7 @@ def stats_of_queues(store: Store, by: Sequence[str], advance: Advance) -> Stats:
 
 def _add_queue(
     stats: Stats,
-    store: Store,
+    store: StoreReader,
     queue: QueueSummary,
     within: tuple[int, int],
     advance: Advance,

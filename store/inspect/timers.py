@@ -22,17 +22,17 @@ from ..counted import counted
 from ..disk.checkpoint import read_timer_check
 from ..errors import StoreError
 from ..queues.references import RecordPlaces, batches
-from ..search.store import Note, Store
+from ..search.store import Note, StoreReader
 from ..settings.rocksdb import TimersKept, timers_kept
 from ..timer.read import NO_NUMBER, NOWHERE, TimerEntries
 from .timer_records import (
     Cancel,
     Cancels,
     Chained,
-    Facts,
     Scanned,
+    TimerFacts,
     TimerRecords,
-    Wheel,
+    WheelPosition,
     entries_of,
     facts_of,
     timer_records,
@@ -147,7 +147,7 @@ class Timers:
         }
 
 
-def timers(store: Store, now_ms: int, note: Note, scanned: Scanned | None = None) -> Timers:
+def timers(store: StoreReader, now_ms: int, note: Note, scanned: Scanned | None = None) -> Timers:
     """The timer messages of a store as they stand at `now_ms`. Raises Unreadable.
 
     scanned: what is known of them already; without it the log is scanned.
@@ -185,7 +185,7 @@ def _tell(chained: Chained, note: Note) -> None:
         note(f"timers: {_STUCK}")
 
 
-def _row(facts: Facts, cancels: Cancels, rows: Ints, now_ms: int) -> Timer:
+def _row(facts: TimerFacts, cancels: Cancels, rows: Ints, now_ms: int) -> Timer:
     """The message that the rows are the records of, by position."""
     records, last = facts.records, int(rows[-1])
     out_ms = int(records.out_ms[last])
@@ -217,7 +217,7 @@ def _row(facts: Facts, cancels: Cancels, rows: Ints, now_ms: int) -> Timer:
     return row
 
 
-def _state(facts: Facts, rows: Ints) -> tuple[TimerMessageState, str]:
+def _state(facts: TimerFacts, rows: Ints) -> tuple[TimerMessageState, str]:
     """What becomes of a message that was not delivered and that nothing cancels, and why."""
     last = int(rows[-1])
     waits = rows[facts.fires_ms[rows] != NOWHERE]
@@ -241,7 +241,7 @@ def _state(facts: Facts, rows: Ints) -> tuple[TimerMessageState, str]:
     return TimerMessageState.NEVER, _why_never(facts, last)
 
 
-def _why_never(facts: Facts, last: int) -> str:
+def _why_never(facts: TimerFacts, last: int) -> str:
     tick_ms, wheel = int(facts.tick_ms[last]), facts.wheel
     if facts.unread[last]:
         return _WRONG_SIZE
@@ -270,7 +270,7 @@ def _at_once(records: TimerRecords) -> Iterator[Timer]:
         )
 
 
-def _strangers(store: Store, chained: Chained, known: Ints) -> list[Timer]:
+def _strangers(store: StoreReader, chained: Chained, known: Ints) -> list[Timer]:
     """Entries of the wheel that name no record of the timer topic."""
     entries = chained.entries
     waits = np.flatnonzero((chained.fires_ms != NOWHERE) & ~np.isin(entries.offset_py, known))
@@ -293,7 +293,7 @@ def _strangers(store: Store, chained: Chained, known: Ints) -> list[Timer]:
 OPTION = "timerRocksDBEnable"
 
 
-def in_database(store: Store, note: Note) -> TimersKept | None:
+def in_database(store: StoreReader, note: Note) -> TimersKept | None:
     """The timers in the RocksDB where a broker that starts reads them there, else None.
 
     The configuration tells; without it the one of both that has got farther in the timer topic's queue.
@@ -321,7 +321,9 @@ def in_database(store: Store, note: Note) -> TimersKept | None:
     return kept
 
 
-def with_database(wheel: Wheel, chained: Chained, kept: TimersKept, note: Note) -> tuple[Wheel, Chained]:
+def with_database(
+    wheel: WheelPosition, chained: Chained, kept: TimersKept, note: Note
+) -> tuple[WheelPosition, Chained]:
     """Where a broker goes on, and what leads to messages, with the rows of the RocksDB besides."""
     entries, count = chained.entries, len(kept.due_ms)
     waits = int(((chained.fires_ms != NOWHERE) & ~entries.deletes).sum())

@@ -30,7 +30,7 @@ from ..queues.batches import BatchConsumeQueue, batch_summaries
 from ..queues.read import QueueSummary
 from ..queues.units import record_bytes
 from ..search.selection import matches
-from ..search.store import Store
+from ..search.store import StoreReader
 from .positions import DELAYED, PULLED, KnownGroups, Position, groups_of, positions_of
 
 Queue = tuple[str, int]
@@ -191,13 +191,13 @@ class Lag:
         return f"begins {rule}"
 
 
-def queue_ends(store: Store) -> dict[Queue, QueueSummary]:
+def queue_ends(store: StoreReader) -> dict[Queue, QueueSummary]:
     """All queues; where the log is there, without units that it does not have any more. Raises Unreadable."""
     found = store.queue_summaries if store.has_log else store.queues.summaries()
     return {(one.topic, one.queue_id): one for one in (*found, *batch_summaries(store.layout))}
 
 
-def behind_log(store: Store, ends: Ends) -> int | None:
+def behind_log(store: StoreReader, ends: Ends) -> int | None:
     """From where on records of the log lack units, which the next start dispatches; None where none does.
 
     Records that get no unit do not count. Raises Unreadable.
@@ -249,7 +249,7 @@ def _lag(one: Position, ends: Ends, groups: KnownGroups | None, *, committed: bo
     return found
 
 
-def measure(store: Store, lags: Iterable[Lag], bar: Bar = no_bar) -> None:
+def measure(store: StoreReader, lags: Iterable[Lag], bar: Bar = no_bar) -> None:
     """Fill in `unread`: the units of each queue are read once, from the first that some group lacks.
 
     bar: given the bytes of these, what is told how many are done. Raises Unreadable.
@@ -269,7 +269,7 @@ def _unit_bytes(lags: list[Lag]) -> int:
     return UNIT_BYTES * (queue.max_offset - first if queue is not None else 0)
 
 
-def _measure(store: Store, queues: Mapping[Queue, list[Lag]], advance: Callable[[int], None]) -> None:
+def _measure(store: StoreReader, queues: Mapping[Queue, list[Lag]], advance: Callable[[int], None]) -> None:
     with_log = store.has_log
     for (topic, queue_id), mine in queues.items():
         advance(_unit_bytes(mine))
@@ -280,7 +280,7 @@ def _measure(store: Store, queues: Mapping[Queue, list[Lag]], advance: Callable[
 
 
 def _unread(
-    store: Store,
+    store: StoreReader,
     topic: str,
     queue_id: int,
     starts: list[int],
@@ -370,7 +370,7 @@ class LagRows(NamedTuple):
     named: bool = True
 
 
-def offsets_of(store: Store, name: str, wanted: LagQuery, bar: Bar = no_bar) -> LagRows:
+def offsets_of(store: StoreReader, name: str, wanted: LagQuery, bar: Bar = no_bar) -> LagRows:
     """How far each group of a store is. name: of the store in the records. bar: as of `measure`.
 
     Raises Unreadable.

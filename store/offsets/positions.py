@@ -26,8 +26,8 @@ from ..start.config_load import (
     LMQ_OFFSETS,
     MODES,
     OFFSETS,
+    LoadAction,
     LoadedConfig,
-    Start,
     config_rules,
     load_config,
     load_table,
@@ -209,15 +209,15 @@ def _add_file(found: Positions, path: Path, loaded: LoadedConfig) -> None:
     backup, kind = path.with_name(path.name + BACKUP), FILES[path.name]
     main = _there(path, kind)
     older = _there(backup, kind)
-    rows = older.positions if loaded.start is Start.BACKUP else main.positions
-    if loaded.start is Start.LOADS:
+    rows = older.positions if loaded.start is LoadAction.BACKUP else main.positions
+    if loaded.start is LoadAction.LOADS:
         before = {row.key: row.offset for row in older.positions}
         rows = [row._replace(backup=before.get(row.key)) for row in rows]
         found.notes += [f"config/{path.name}: {problem}" for problem in main.problems]
         found.lacking |= bool(main.problems)
-    elif loaded.start is Start.BACKUP:
+    elif loaded.start is LoadAction.BACKUP:
         found.notes.append(f"{loaded.reason}: a broker takes {backup.name}, and so do these")
-    elif loaded.start is Start.REFUSES:
+    elif loaded.start is LoadAction.REFUSES:
         rows = rows or older.positions
         found.notes.append(f"{loaded.reason}: no broker starts with it")
         found.lacking = True

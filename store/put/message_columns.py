@@ -39,7 +39,7 @@ from .new_message import (
     CRC_ITEM_HEAD,
     NewMessage,
     NoKeys,
-    Rules,
+    WriterRules,
     check_host,
     check_sizes,
     check_topic,
@@ -114,7 +114,7 @@ def columns_where(columns: Mapping[str, Any], kept: Flags) -> dict[str, Any]:
     }
 
 
-def prepare(columns: dict[str, Any], count: int, rules: Rules, now_ms: int) -> Dictionary:
+def prepare(columns: dict[str, Any], count: int, rules: WriterRules, now_ms: int) -> Dictionary:
     """Complete the columns of a step in place: what encode needs but offsets and CRC.
 
     Raises InvalidInput, LimitExceeded.

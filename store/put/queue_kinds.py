@@ -22,7 +22,7 @@ from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
 from ..counted import counted
 from ..disk.layout import Layout, has_topic
 from ..errors import InvalidInput, LimitExceeded, Refused
-from .new_message import NewMessage, Rules
+from .new_message import NewMessage, WriterRules
 
 if TYPE_CHECKING:
     from ...formats.derive import Ragged
@@ -169,7 +169,7 @@ def name_offsets(
     columns: dict[str, Any],
     topics: Dictionary,
     texts: list[str],
-    rules: Rules,
+    rules: WriterRules,
     next_offsets: Offsets,
     counters: Offsets,
 ) -> LightQueueRows | None:
@@ -213,7 +213,7 @@ def name_offsets(
     return found if found.rows else None
 
 
-def set_texts(columns: dict[str, Any], found: LightQueueRows, rules: Rules) -> None:
+def set_texts(columns: dict[str, Any], found: LightQueueRows, rules: WriterRules) -> None:
     """Put the new texts in the place of the old ones. Raises LimitExceeded for a record too long."""
     from ...formats.derive import Ragged
 

@@ -30,7 +30,7 @@ from ...formats.sparse_consume_queue import UNIT_BYTES as SPARSE_UNIT_BYTES
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.layout import Layout, queue_directories
 from .read import QueueSummary
-from .start import QueueFile, QueueState
+from .start import LoadedQueueFile, QueueState
 from .units import UNITS_AT_ONCE, FileUnits, Units, is_valid
 
 WINDOW_UNITS = 1 << 14
@@ -321,7 +321,7 @@ class BatchQueueState(QueueState):
         if self._count(first):
             self._min_offset = int(first.read(0, 1)["msg_base_offset"][0])
 
-    def _count(self, file: QueueFile) -> int:
+    def _count(self, file: LoadedQueueFile) -> int:
         """Units up to the write position."""
         return file.wrote // self.dtype.itemsize
 

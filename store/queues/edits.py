@@ -23,7 +23,7 @@ from ..disk.temporary import Spill
 from .units import Units, is_whole_file, pre_fill, read_units
 
 
-class Hole(NamedTuple):
+class QueueHole(NamedTuple):
     """Queue offsets begin ≤ k < end without a message; low, high: positions of the neighbours."""
 
     begin: int

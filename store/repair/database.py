@@ -51,9 +51,9 @@ from ..queues.rocksdb import (
 )
 from ..queues.rocksdb_write import (
     UNIT,
-    Bound,
     DatabaseFix,
     Holes,
+    QueueBound,
     UnitSpool,
     database_files,
     expired_ends,
@@ -62,7 +62,7 @@ from ..queues.rocksdb_write import (
 )
 from ..settings.generation import generation_of
 from ..settings.options import options_of
-from ..settings.rocksdb import Form, InForce, in_force, table_of
+from ..settings.rocksdb import ConfigForm, InForce, in_force, table_of
 from ..start.config_load import LMQ_OFFSETS, OFFSETS
 from ..start.queue_stores import lite_topics
 
@@ -198,7 +198,7 @@ def database_fix(
     found = units_of_log(layout, profile, tell, every_queue=anew)
     spool, end = found.spool, found.end
     log_start = commit_log_of(layout).min_offset
-    wrong, kept = Wrong(unreadable=f"there is none in {path.name}"), dict[QueueId, Bound]()
+    wrong, kept = Wrong(unreadable=f"there is none in {path.name}"), dict[QueueId, QueueBound]()
     if layout.queue_database is not None:
         try:
             with RocksDb.open(layout.queue_database) as database:
@@ -324,20 +324,20 @@ def _unit_key(queue: QueueId, offset: int) -> bytes:
     return formats.unit_key(queue.topic.encode("utf-8", "surrogateescape"), queue.queue_id, offset)
 
 
-def _bound(value: bytes | None) -> Bound | None:
+def _bound(value: bytes | None) -> QueueBound | None:
     if value is None or len(value) != formats.BOUND.sizeof():
         return None
     found = formats.BOUND.parse(value)
-    return Bound(int(found.physical_offset), int(found.queue_offset))
+    return QueueBound(int(found.physical_offset), int(found.queue_offset))
 
 
-def _file_ends(layout: Layout) -> Iterator[tuple[QueueId, Bound]]:
+def _file_ends(layout: Layout) -> Iterator[tuple[QueueId, QueueBound]]:
     """The last unit of each queue in files."""
     for topic, queue_id, _ in queue_directories(layout.consume_queue):
         with ConsumeQueues(layout).open(topic, queue_id) as queue:
             unit = next(queue.newest(), None)
             if unit is not None:
-                yield QueueId(topic, queue_id), Bound(unit.physical_offset, unit.queue_offset)
+                yield QueueId(topic, queue_id), QueueBound(unit.physical_offset, unit.queue_offset)
 
 
 def queues_in_database(layout: Layout, kind: QueueStoreKind | None) -> bool:
@@ -509,10 +509,10 @@ def config_in_files(layout: Layout, made_ms: int) -> Iterator[Edit]:
 
 def _stands_for_files(layout: Layout) -> InForce:
     """The databases that were in force as long as the queues were in a RocksDB."""
-    nothing = InForce(Form.FILES, True, {})
+    nothing = InForce(ConfigForm.FILES, True, {})
     options = {name: text for name, text in layout.broker_config.items() if name not in _TOLD}
     found = in_force(layout.config, options)
-    if found.form not in (Form.SEPARATE, Form.SINGLE):
+    if found.form not in (ConfigForm.SEPARATE, ConfigForm.SINGLE):
         return nothing
     beside = any((layout.config / name).is_file() for name in found.databases)
     alone = Layout.open(layout.root, BrokerConfig(options)).rocksdb_queues

@@ -24,10 +24,10 @@ from ..disk.files import Edit
 from ..disk.layout import Layout
 from ..findings.catalogue import Severity, catalogue
 from ..findings.findings import Finding
-from ..findings.next_commands import Command, Given, by_hand_for, cure_of
+from ..findings.next_commands import Given, NextCommand, by_hand_for, cure_of
 from ..index.compare import stored_files
 from ..plan.plan import Plan
-from ..search.store import Store
+from ..search.store import StoreReader
 from ..verify.context import Scope
 from ..verify.run import verify
 from ..verify.start import GROUP
@@ -144,7 +144,7 @@ def find_unrepairable(layout: Layout, version: str, tell: Callable[[int], None] 
 
     version: the generation of brokers. tell: called with the log position reached.
     """
-    with Store(layout) as store:
+    with StoreReader(layout) as store:
         return unrepairable_of(verify(store, Scope(broker_version=version), progress=tell), layout)
 
 
@@ -179,7 +179,7 @@ def unrepairable_of(
     return list(told.values())
 
 
-def _by_hand(first: Finding, errors: list[Finding], layout: Layout, given: Given) -> Command | None:
+def _by_hand(first: Finding, errors: list[Finding], layout: Layout, given: Given) -> NextCommand | None:
     """The command that is told of the first finding of a code. Of a queue: one that an error names."""
     template = (unrepairable_texts().get(first.code) or unrepairable_texts()[_OTHER]).get("command", "")
     queues = (finding for finding in errors if finding.topic is not None)

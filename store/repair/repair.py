@@ -40,7 +40,7 @@ from ..recover.cases import Case, case_named
 from ..recover.recovery import Proved, Recovery
 from ..recover.recovery import replan as replan_recovery
 from ..search.selection import queue_text
-from ..search.store import Store
+from ..search.store import StoreReader
 from ..session.journal import Fingerprint, unfinished
 from ..settings.generation import generation_of
 from ..start.config_load import STATISTICS
@@ -321,7 +321,7 @@ def _as_it_lies(snapshot: Snapshot, profile: Profile, switches: Switches, verifi
         if verified is not None and verified.runs:
             end = commit_log_of(layout).end(verified.end, verified.recent)
         else:
-            with Store(layout) as store:
+            with StoreReader(layout) as store:
                 end = store.log_end
         truncate(log.files, end.position, snapshot.log_file_bytes)
     return Outcome(profile, snapshot, switches, log)

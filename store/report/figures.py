@@ -15,7 +15,7 @@ from ...formats.derive.ragged import Ints
 from ..counted import bytes_text, counted
 from ..inspect.stats import least_of_bin
 from .gather import ALL_QUEUES, MAP_COLUMNS, OTHERS, TIME_STEPS_S, LogPicture, PlaceContent, Seen
-from .shapes import GUTTER, Box, Key, Label, Picture, Table, across, squarified
+from .shapes import GUTTER, Box, Label, LegendLine, NumbersTable, Picture, across, squarified
 
 _TILES = 40
 _TREE_WIDTH, _TREE_PX = 640, 300
@@ -68,7 +68,7 @@ def tree_map(topics: TopicRanking) -> Picture:
         for n in topics.order[:ROWS_SHOWN]
     ]
     head = ("topic", "#records", "#bytes", "#share", "#average bytes")
-    table = Table(head, rows, max(0, len(topics.order) - ROWS_SHOWN))
+    table = NumbersTable(head, rows, max(0, len(topics.order) - ROWS_SHOWN))
     says = f"Each rectangle is a topic, as large as its records in the log: {bytes_text(total)} in all."
     return Picture("disk", "Who fills the disk", says, _TREE_PX, boxes, labels, (), table)
 
@@ -117,9 +117,9 @@ def queue_spans(seen: Seen, topics: TopicRanking) -> Picture:
         f"The log from {start:,} to {end:,}, left to right; each bar goes from the first record of a queue"
         f" to its last, the mark is how far its units lead."
     )
-    legend = [Key("span", "records in the log"), Key("reach", "end of what its units name")]
+    legend = [LegendLine("span", "records in the log"), LegendLine("reach", "end of what its units name")]
     height = min(_QUEUES, len(order)) * _ROW_PX
-    table = Table(head, lines, more)
+    table = NumbersTable(head, lines, more)
     note = f"The {_QUEUES} queues with most bytes of {len(order):,}." if len(order) > _QUEUES else ""
     title = "Queues against the log"
     return Picture("queues", title, says, height, boxes, labels, legend, table, note)
@@ -165,7 +165,7 @@ def lags(seen: Seen, time: TimeText) -> Iterator[Picture]:
         f"Messages before each group in the queues of a topic: {behind:,} of"
         f" {counted(len(rows), 'group and topic', 'groups and topics', form=',')} {are}."
     )
-    table = Table(head, lines, max(0, len(rows) - ROWS_SHOWN))
+    table = NumbersTable(head, lines, max(0, len(rows) - ROWS_SHOWN))
     height, title = len(shown) * _ROW_PX, "How far groups are behind"
     yield Picture("groups", title, says, height, boxes, labels, (), table)
 
@@ -186,7 +186,7 @@ def due_hours(seen: Seen, time: TimeText) -> Iterator[Picture]:
     labels.append(Label(GUTTER, _PLOT_PX, width, bars[0][0]))
     if len(bars) > 1:
         labels.append(Label(GUTTER + width, _PLOT_PX, width, bars[-1][0], anchor="end"))
-    table = Table(("hour", "#messages"), [(hour, f"{number:,}") for hour, number in bars if number])
+    table = NumbersTable(("hour", "#messages"), [(hour, f"{number:,}") for hour, number in bars if number])
     title, height = "Timers due, by hour", _PLOT_PX + 18
     yield Picture("timers", title, says, height, boxes, labels, (), table)
 
@@ -214,7 +214,7 @@ def sizes(seen: Seen) -> Picture:
         f"Records by size, each bar twice as large as the one before: half of them have up to"
         f" {bytes_text(half)}, 99 of 100 up to {bytes_text(most)}."
     )
-    table = Table(("size", "#records", "#bytes"), rows)
+    table = NumbersTable(("size", "#records", "#bytes"), rows)
     return Picture("sizes", "Sizes of records", says, _PLOT_PX + 18, boxes, labels, (), table)
 
 
@@ -279,10 +279,10 @@ class TopicRanking:
         return f"t{top.index(number)}" if number in top else "other"
 
     @property
-    def legend(self) -> list[Key]:
+    def legend(self) -> list[LegendLine]:
         """The topics that have one."""
-        keys = [Key(f"t{n}", self.names[t]) for n, t in enumerate(self.order[:TOPICS_SHOWN])]
-        return [*keys, Key("other", _OTHER)] if len(self.order) > TOPICS_SHOWN else keys
+        keys = [LegendLine(f"t{n}", self.names[t]) for n, t in enumerate(self.order[:TOPICS_SHOWN])]
+        return [*keys, LegendLine("other", _OTHER)] if len(self.order) > TOPICS_SHOWN else keys
 
 
 def log_maps(seen: Seen, topics: TopicRanking, time: TimeText) -> Iterator[Picture]:
@@ -292,7 +292,7 @@ def log_maps(seen: Seen, topics: TopicRanking, time: TimeText) -> Iterator[Pictu
     files = "a file" if places.files == 1 else counted(places.files, "file")
     looks = _states(picture)
     present = set(looks)
-    legend = [Key(look, text) for look, text in _TEXTS.values() if look in present]
+    legend = [LegendLine(look, text) for look, text in _TEXTS.values() if look in present]
     row = f"Each row is {files} ({bytes_text(places.row_bytes)}), named by its first log position"
     table = _map_table(picture, topics, time)
     says = f"{row}; damage, and what is cut off, is shown wherever there is any."
@@ -301,12 +301,12 @@ def log_maps(seen: Seen, topics: TopicRanking, time: TimeText) -> Iterator[Pictu
         return
     by_topic = [topics.look(t) if t >= 0 else "" for t in picture.top.tolist()]
     says = f"{row}; the colour is that of the topic with most bytes there."
-    only = Table(("topic", "#records", "#bytes"), *_topic_rows(topics))
+    only = NumbersTable(("topic", "#records", "#bytes"), *_topic_rows(topics))
     yield _map("topics", "Map of the log: topics", says, picture, by_topic, topics.legend, only)
     ages, first, last = _ages(picture)
     legend = [
-        Key(f"h{SHADES - 1}", f"newest, {time(last)}"),
-        Key("h0", f"oldest, {time(first)}"),
+        LegendLine(f"h{SHADES - 1}", f"newest, {time(last)}"),
+        LegendLine("h0", f"oldest, {time(first)}"),
     ]
     says = f"{row}; the stronger the colour, the newer are the records, from {time(first)} to {time(last)}."
     yield _map("age", "Map of the log: age", says, picture, ages, legend, _age_table(picture, time))
@@ -344,8 +344,8 @@ def _map(
     says: str,
     picture: LogPicture,
     looks: Sequence[str],
-    legend: Sequence[Key],
-    table: Table,
+    legend: Sequence[LegendLine],
+    table: NumbersTable,
 ) -> Picture:
     boxes, labels = list[Box](), list[Label]()
     places = picture.places
@@ -371,7 +371,7 @@ def _runs(looks: Sequence[str]) -> Iterator[tuple[int, int]]:
             begin = end
 
 
-def _map_table(picture: LogPicture, topics: TopicRanking, time: TimeText) -> Table:
+def _map_table(picture: LogPicture, topics: TopicRanking, time: TimeText) -> NumbersTable:
     head = ["log position", "#records", *(f"#bytes: {state.name.lower()}" for state in PlaceContent)]
     rows = []
     state = picture.state.reshape(len(PlaceContent), picture.places.rows, MAP_COLUMNS).sum(axis=2)
@@ -380,10 +380,10 @@ def _map_table(picture: LogPicture, topics: TopicRanking, time: TimeText) -> Tab
         start = picture.places.start + row * picture.places.row_bytes
         numbers = [f"{int(each):,}" for each in (records[row], *state[:, row])]
         rows.append((f"{start:,}", *numbers))
-    return Table(head, rows)
+    return NumbersTable(head, rows)
 
 
-def _age_table(picture: LogPicture, time: TimeText) -> Table:
+def _age_table(picture: LogPicture, time: TimeText) -> NumbersTable:
     rows = []
     records = picture.records_at.reshape(-1, MAP_COLUMNS)
     ages = picture.age.reshape(-1, MAP_COLUMNS)
@@ -394,7 +394,7 @@ def _age_table(picture: LogPicture, time: TimeText) -> Table:
         mean = ages[row][there] / records[row][there]
         start = picture.places.start + row * picture.places.row_bytes
         rows.append((f"{start:,}", time(int(mean.min())), time(int(mean.max()))))
-    return Table(("log position", "oldest place", "newest place"), rows)
+    return NumbersTable(("log position", "oldest place", "newest place"), rows)
 
 
 def _topic_rows(topics: TopicRanking) -> tuple[list[tuple[str, ...]], int]:
@@ -496,10 +496,10 @@ def _heat(
     labels.append(Label(x + width, below, width, time(edges[-1]), anchor="end"))
     show = str if name == "records" else bytes_text
     legend = [
-        Key("h1", "few"),
-        Key(f"h{SHADES - 1}", f"{show(most)} {'' if name == 'bytes' else name}"),
+        LegendLine("h1", "few"),
+        LegendLine(f"h{SHADES - 1}", f"{show(most)} {'' if name == 'bytes' else name}"),
     ]
-    table = Table(
+    table = NumbersTable(
         ("from", *(f"#{topic}" for topic in names)),
         [
             (time(edges[column]), *(f"{int(grid[row, column]):,}" for row in range(len(names))))

@@ -20,14 +20,14 @@ from ...formats.hashing import java_string
 from ..counted import bytes_text, counted
 from ..disk.lock import holder
 from ..errors import Missing, StoreError
-from ..findings.next_commands import Command, Given, calls_for_something, next_commands
+from ..findings.next_commands import Given, NextCommand, calls_for_something, next_commands
 from ..findings.next_commands import tidying_commands as tidying
 from ..inspect.description import last_exit
 from ..inspect.stats import BIN_BITS, size_bin
 from ..log.commit_log import Extent, ExtentKind
 from ..offsets.lag import LagQuery, offsets_of, queue_ends
 from ..queues.read import QueueSummary
-from ..search.store import Store
+from ..search.store import StoreReader
 from ..settings.options import options_of
 from ..timer.read import timer_wheel
 from ..timer.wheel import Ticks
@@ -71,7 +71,7 @@ class Seen:
     root: str
     verdict: Verdict
     facts: list[tuple[str, str]]
-    commands: list[Command]
+    commands: list[NextCommand]
     tidy: bool
     picture: LogPicture
     queues: Mapping[tuple[str, int], QueueSummary]
@@ -92,7 +92,7 @@ class Seen:
 
 
 def look(
-    store: Store,
+    store: StoreReader,
     scope: Scope,
     given: Given,
     *,
@@ -132,7 +132,7 @@ def look(
     )
 
 
-def _commands(verdict: Verdict, root: str, given: Given) -> tuple[list[Command], bool]:
+def _commands(verdict: Verdict, root: str, given: Given) -> tuple[list[NextCommand], bool]:
     """What mends a store; where nothing has to be mended what tidies it up."""
     about = [finding for finding in verdict.findings if calls_for_something(finding)]
     if not about:
@@ -141,7 +141,7 @@ def _commands(verdict: Verdict, root: str, given: Given) -> tuple[list[Command],
     return next_commands(about, root, given, whole=whole, unmendable=unmendable), False
 
 
-def _facts(store: Store, verdict: Verdict, picture: LogPicture) -> Iterator[tuple[str, str]]:
+def _facts(store: StoreReader, verdict: Verdict, picture: LogPicture) -> Iterator[tuple[str, str]]:
     """What the store is."""
     layout, generation, files = store.layout, store.generation, store.log_files
     others = [version for version in generation.candidates if version != generation.version]
@@ -166,7 +166,7 @@ def _facts(store: Store, verdict: Verdict, picture: LogPicture) -> Iterator[tupl
         yield "options", note
 
 
-def _queues(store: Store, notes: list[str]) -> Mapping[tuple[str, int], QueueSummary]:
+def _queues(store: StoreReader, notes: list[str]) -> Mapping[tuple[str, int], QueueSummary]:
     """What the units of all queues say, those of a RocksDB, too."""
     if store.queues_unread:
         notes.append(f"queues: {store.queues_unread}")
@@ -177,7 +177,7 @@ def _queues(store: Store, notes: list[str]) -> Mapping[tuple[str, int], QueueSum
         return {}
 
 
-def _lags(store: Store, now_ms: int, notes: list[str]) -> list[dict[str, Any]]:
+def _lags(store: StoreReader, now_ms: int, notes: list[str]) -> list[dict[str, Any]]:
     try:
         found = offsets_of(store, "", LagQuery(now_ms))
     except StoreError as error:
@@ -187,7 +187,7 @@ def _lags(store: Store, now_ms: int, notes: list[str]) -> list[dict[str, Any]]:
     return found.rows
 
 
-def _due(store: Store, now_ms: int, notes: list[str]) -> Due:
+def _due(store: StoreReader, now_ms: int, notes: list[str]) -> Due:
     """What waits in the wheel (spec 04, 4.5): each slot by itself, whether a broker still gets there or not."""
     if store.config.get_bool("timerRocksDBEnable"):
         notes.append("timers: timerRocksDBEnable is on: what waits in rocksdbstore is not shown")

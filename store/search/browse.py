@@ -17,7 +17,7 @@ from ..queues.units import record_bytes
 from .find import find, offset_at
 from .queue_search import open_batch_queue
 from .selection import Selection
-from .store import Store
+from .store import StoreReader
 
 PAGE = 200
 """Messages of a page."""
@@ -52,7 +52,7 @@ class BrowseRow(NamedTuple):
 class Browser:
     """A store that somebody walks through. behind: by queue, how many messages some group lacks."""
 
-    def __init__(self, store: Store, behind: Mapping[Queue, int]) -> None:
+    def __init__(self, store: StoreReader, behind: Mapping[Queue, int]) -> None:
         self._store = store
         self._behind = behind
         self._bytes: dict[Queue, int] = {}

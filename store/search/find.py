@@ -21,7 +21,7 @@ from ..errors import InvalidInput, NotFound
 from ..log.message import Message
 from ..queues.read import ConsumeQueue
 from .selection import Selection
-from .store import FoundMessage, Note, Store, Via
+from .store import FoundMessage, Note, StoreReader, Via
 
 if TYPE_CHECKING:
     from .key_search import KeyPlaces
@@ -32,7 +32,7 @@ def silent(_: str) -> None:
 
 
 def find(
-    store: Store,
+    store: StoreReader,
     selection: Selection,
     *,
     offset: int | None = None,
@@ -71,7 +71,7 @@ def find(
 
 
 def _in_queues(
-    store: Store,
+    store: StoreReader,
     selection: Selection,
     offset: int | None,
     count: int | None,
@@ -111,7 +111,7 @@ def _in_queues(
 
 
 def _few(
-    store: Store, selection: Selection, offset: int, count: int, reverse: bool, note: Note
+    store: StoreReader, selection: Selection, offset: int, count: int, reverse: bool, note: Note
 ) -> Iterator[FoundMessage]:
 
     if selection.topic is None or selection.queue_id is None:
@@ -122,7 +122,7 @@ def _few(
 
 
 def _there(
-    store: Store, selection: Selection, offset: int, count: int, reverse: bool, note: Note
+    store: StoreReader, selection: Selection, offset: int, count: int, reverse: bool, note: Note
 ) -> Iterator[FoundMessage] | None:
     """The same; None where a broker may have more of them in memory."""
     try:
@@ -135,7 +135,7 @@ def _there(
     return iter(found) if whole or not store.units_in_memory else None
 
 
-def offset_at(store: Store, topic: str, queue_id: int, time_ms: int, *, note: Note = silent) -> int:
+def offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int, *, note: Note = silent) -> int:
     """The queue offset that a broker answers for a time, by scanning where no queue can be read.
 
     Raises NotFound for an unknown topic or queue.
@@ -262,7 +262,7 @@ class Finder:
     note: told of scans and of damage.
     """
 
-    def __init__(self, store: Store, note: Note) -> None:
+    def __init__(self, store: StoreReader, note: Note) -> None:
         self._store = store
         self._note = note
         self._queues: OrderedDict[tuple[str, int], ConsumeQueue] = OrderedDict()
@@ -368,7 +368,7 @@ class Finder:
             queue.close()
 
 
-def message_in(store: Store, message: Message, number: int) -> Message:
+def message_in(store: StoreReader, message: Message, number: int) -> Message:
     """A message inside of a batch record that was read. Raises NotFound where there is none."""
 
     from ..log.batch import messages, unwrapped
@@ -384,7 +384,9 @@ MOST = 64
 """More messages than so are read faster in columns."""
 
 
-def read_queue(store: Store, topic: str, queue_id: int, offset: int, count: int, note: Note) -> Iterator[FoundMessage]:
+def read_queue(
+    store: StoreReader, topic: str, queue_id: int, offset: int, count: int, note: Note
+) -> Iterator[FoundMessage]:
     """Messages with queue offsets offset ≤ k < offset + count, those that there are.
 
     A unit that points at no record, or at another topic's, is noted and passed over; one that
@@ -403,7 +405,7 @@ def read_queue(store: Store, topic: str, queue_id: int, offset: int, count: int,
         yield FoundMessage(message, Via.QUEUE)
 
 
-def _messages(store: Store, queue: ConsumeQueue, offset: int, count: int, note: Note) -> Iterator[Message]:
+def _messages(store: StoreReader, queue: ConsumeQueue, offset: int, count: int, note: Note) -> Iterator[Message]:
     name = f"{queue.topic}/{queue.queue_id}"
     for number in range(offset, offset + count):
         unit = queue.unit(number)
@@ -423,7 +425,7 @@ def _messages(store: Store, queue: ConsumeQueue, offset: int, count: int, note: 
             note(f"unit {number} of {name} points at a message of {other}: left out")
 
 
-def _no_message(store: Store, queue: ConsumeQueue, offset: int) -> NotFound:
+def _no_message(store: StoreReader, queue: ConsumeQueue, offset: int) -> NotFound:
     """The error for an offset that is not there, with those that are."""
     summary = store.queue_summary(queue)
     there = f"it has {summary.min_offset} to {summary.max_offset - 1}"

@@ -26,7 +26,7 @@ from ..log.commit_log import Batch, Extent, ExtentKind
 from ..log.message import MAX_BODY_BYTES, Mark, is_batch_record
 from ..queues.references import RecordPlaces, batches
 from .selection import Selection, TimeRange, parse_range
-from .store import FoundMessage, Note, Store, Via
+from .store import FoundMessage, Note, StoreReader, Via
 
 LAST_OFFSET = (1 << 63) - 1
 CLOCK_SLACK_MS = 3_600_000
@@ -36,7 +36,7 @@ Range = tuple[int, int]
 
 
 def search_log(
-    store: Store,
+    store: StoreReader,
     selection: Selection,
     *,
     ranges: Sequence[Range] | None = None,
@@ -74,7 +74,7 @@ def _places(batch: Batch) -> RecordPlaces:
 
 
 def _last_first(
-    store: Store, selection: Selection, offsets: Range | None, kept: list[tuple[Mark, RecordPlaces]]
+    store: StoreReader, selection: Selection, offsets: Range | None, kept: list[tuple[Mark, RecordPlaces]]
 ) -> Iterator[FoundMessage]:
     """What a scan has found before, read again."""
     for mark, places in reversed(kept):
@@ -84,7 +84,7 @@ def _last_first(
 
 
 def _scan(
-    store: Store,
+    store: StoreReader,
     selection: Selection,
     ranges: Sequence[Range],
     offsets: Range | None,
@@ -133,7 +133,7 @@ def found_in(batch: Batch, via: Via) -> Iterator[FoundMessage]:
 
 
 def search_log_queue(
-    store: Store,
+    store: StoreReader,
     selection: Selection,
     *,
     offset: int | None = None,
@@ -160,7 +160,7 @@ def wanted_offsets(offset: int | None, count: int | None) -> Range | None:
     return offset, LAST_OFFSET if count is None else min(offset + count, LAST_OFFSET)
 
 
-def log_offset_at(store: Store, topic: str, queue_id: int, time_ms: int, note: Note) -> int:
+def log_offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int, note: Note) -> int:
     """The queue offset for a time, as a 5.x broker answers, by scanning. Raises NotFound.
 
     For a time behind the last message that is the end of the queue, of a batch queue the offset of
@@ -181,7 +181,7 @@ def log_offset_at(store: Store, topic: str, queue_id: int, time_ms: int, note: N
     return end
 
 
-def time_bounds(store: Store, times: TimeRange) -> Range:
+def time_bounds(store: StoreReader, times: TimeRange) -> Range:
     """The part of the log in which messages of these times lie, in whole files.
 
     Goes by the first record of each file, with some slack for clocks that stepped back.
@@ -233,7 +233,7 @@ def _text(time: Time) -> str | None:
 
 
 def selected(
-    store: Store,
+    store: StoreReader,
     *,
     topics: str | Sequence[str] = (),
     since: Time = None,
@@ -279,7 +279,7 @@ def _apart(batch: Batch) -> Batch:
     return unwrapped(batch, MAX_BODY_BYTES) if several else batch
 
 
-def _readable(store: Store, items: Iterator[Batch | Extent], end: int, on_damage: OnDamage) -> Iterator[Batch]:
+def _readable(store: StoreReader, items: Iterator[Batch | Extent], end: int, on_damage: OnDamage) -> Iterator[Batch]:
     """The records before the end of the log among the items; damage is told, also that behind it."""
     for item in items:
         if isinstance(item, Extent):
@@ -289,7 +289,7 @@ def _readable(store: Store, items: Iterator[Batch | Extent], end: int, on_damage
             yield item
 
 
-def _tell(store: Store, damage: Extent, on_damage: OnDamage) -> None:
+def _tell(store: StoreReader, damage: Extent, on_damage: OnDamage) -> None:
     text = f"{counted(damage.size, 'byte')} of the log cannot be read: {damage.reason}"
     error = Corrupted(text, path=store.layout.root, offset=damage.position)
     if on_damage == "raise":

@@ -31,13 +31,13 @@ from ..queues.references import RecordPlaces, batches, merged, of_queue
 from ..queues.units import is_valid
 from .log_search import CLOCK_SLACK_MS, found_in, wanted_offsets
 from .selection import Selection, equal, utf8
-from .store import FoundMessage, Note, Store, Via
+from .store import FoundMessage, Note, StoreReader, Via
 
 _POLICY, _COMPACTION = "cleanup.policy", "COMPACTION"
 
 
 def search_queues(
-    store: Store,
+    store: StoreReader,
     selection: Selection,
     *,
     offset: int | None = None,
@@ -63,7 +63,7 @@ def search_queues(
     return records_at(store, topic, selection, places, note, last_first=reverse)
 
 
-def _queues(store: Store, topic: str) -> list[int]:
+def _queues(store: StoreReader, topic: str) -> list[int]:
     found = [queue.queue_id for queue in store.queues.of_topic(topic)]
     if not found:
         raise no_topic(store.layout.consume_queue, topic)
@@ -71,7 +71,7 @@ def _queues(store: Store, topic: str) -> list[int]:
 
 
 def _places(
-    store: Store,
+    store: StoreReader,
     queue: ConsumeQueue,
     selection: Selection,
     offset: int | None,
@@ -94,7 +94,7 @@ def _places(
 
 
 def records_at(
-    store: Store,
+    store: StoreReader,
     topic: str,
     selection: Selection,
     stream: Iterator[RecordPlaces],
@@ -141,13 +141,13 @@ def of_topic(batch: Batch, topic: str) -> Flags:
     return own
 
 
-def batch_queues(store: Store, topic: str) -> list[QueueDirectory]:
+def batch_queues(store: StoreReader, topic: str) -> list[QueueDirectory]:
     """The batch queues of a topic, by number. Raises Unreadable."""
     found = queue_directories(store.layout.batch_consume_queue)
     return [queue for queue in found if queue.topic == topic]
 
 
-def open_batch_queue(store: Store, topic: str, queue_id: int) -> BatchConsumeQueue:
+def open_batch_queue(store: StoreReader, topic: str, queue_id: int) -> BatchConsumeQueue:
     """One of them. Raises NotFound, Unreadable."""
     for queue in batch_queues(store, topic):
         if queue.queue_id == queue_id:
@@ -155,7 +155,7 @@ def open_batch_queue(store: Store, topic: str, queue_id: int) -> BatchConsumeQue
     raise NotFound(f"{topic} has no queue {queue_id}", path=store.layout.batch_consume_queue)
 
 
-def batch_message(store: Store, topic: str, queue_id: int, queue_offset: int) -> Message:
+def batch_message(store: StoreReader, topic: str, queue_id: int, queue_offset: int) -> Message:
     """One message by its place in a batch queue. Raises NotFound, Unreadable."""
     with open_batch_queue(store, topic, queue_id) as queue:
         unit = queue.find(queue_offset)
@@ -170,7 +170,7 @@ def batch_message(store: Store, topic: str, queue_id: int, queue_offset: int) ->
 
 
 def search_batch_queues(
-    store: Store,
+    store: StoreReader,
     selection: Selection,
     *,
     offset: int | None = None,
@@ -215,7 +215,7 @@ def search_batch_queues(
 
 
 def batch_places(
-    store: Store,
+    store: StoreReader,
     queue: BatchConsumeQueue,
     selection: Selection,
     *,
@@ -249,7 +249,7 @@ def batch_places(
     queue.close()
 
 
-def queue_offset_at(store: Store, topic: str, queue_id: int, time_ms: int) -> int:
+def queue_offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int) -> int:
     """The queue offset that a broker answers for a time. Raises NotFound for no such queue."""
     if store.has_batch_queues(topic):
         with open_batch_queue(store, topic, queue_id) as batches:
@@ -265,7 +265,7 @@ def queue_offset_at(store: Store, topic: str, queue_id: int, time_ms: int) -> in
         )
 
 
-def is_compaction_topic(store: Store, topic: str) -> bool:
+def is_compaction_topic(store: StoreReader, topic: str) -> bool:
     """Whether a broker answers for the topic from its compaction log.
 
     It does if topics.json says so, also without a log. Raises Unreadable.
@@ -294,7 +294,7 @@ def _policy(layout: Layout, topic: str) -> str | None:
     return _COMPACTION if has_topic(layout.compaction_queues, topic) else None
 
 
-def compaction_queues(store: Store, topic: str) -> list[QueueDirectory]:
+def compaction_queues(store: StoreReader, topic: str) -> list[QueueDirectory]:
     """The sparse queues of a topic, by number. Raises Unreadable."""
     found = queue_directories(store.layout.compaction_queues)
     return [queue for queue in found if queue.topic == topic]
@@ -319,7 +319,7 @@ def is_usual(log: CommitLog, extent: Extent) -> bool:
 
 
 def search_compaction(
-    store: Store,
+    store: StoreReader,
     selection: Selection,
     *,
     offset: int | None = None,
@@ -350,7 +350,7 @@ def search_compaction(
 
 
 def _of_queue(
-    store: Store,
+    store: StoreReader,
     queue: QueueDirectory,
     selection: Selection,
     offset: int | None,

@@ -28,7 +28,7 @@ from ...formats.message_properties import (
     UNIQ_KEY,
     parse,
 )
-from ..broker.load_rules import BodyCheck, Failure, walk
+from ..broker.load_rules import BodyCheck, LoadFailure, walk
 from ..broker.profiles import NEWEST, PROFILES, VERSIONS
 from ..broker.snapshot import DirectoryEntry, FileBytes, list_entries
 from ..broker.system_topics import LMQ_PREFIX
@@ -160,7 +160,7 @@ class _Evidence:
             start = int(plain_name(entry.name))
             records = walk(_content(entry.path), 0, _RECORD_RULES, BodyCheck.NONE, start)
             for item in islice(records, 1):
-                if not isinstance(item, Failure):
+                if not isinstance(item, LoadFailure):
                     return item
         return None
 

@@ -87,7 +87,7 @@ class ConfigFile(NamedTuple):
                 yield {"type": CONFIG_VALUE, **head, "name": str(name), "value": value}
 
 
-class Content(NamedTuple):
+class ConfigContent(NamedTuple):
     """What a broker reads of a file of `size` bytes, as far as it is looked at here.
 
     problem: why it takes nothing of it, for its size alone; data is then what there is. empty: it sees
@@ -102,17 +102,17 @@ class Content(NamedTuple):
     larger: bool = False
 
 
-def read_content(path: Path) -> Content:
+def read_content(path: Path) -> ConfigContent:
     """Read a file of JSON as a broker's `file2String` does: measured with 4.9.7, 5.3.3, 5.5.0.
 
     Raises Missing, Unreadable.
     """
     data = read_regular(path, LARGEST_BYTES + 1)
     if len(data) <= LARGEST_BYTES:
-        return Content(data, len(data))
+        return ConfigContent(data, len(data))
     size = os.stat(path).st_size  # noqa: PTH116
     # of a huge file of holes, mebibytes of NULs would be looked at one by one
-    there = Content(data[:LARGEST_BYTES].rstrip(b"\0"), size)
+    there = ConfigContent(data[:LARGEST_BYTES].rstrip(b"\0"), size)
     taken = size % _ONE_READ
     many = counted(size, "byte")
     if not taken:

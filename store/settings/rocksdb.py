@@ -321,7 +321,7 @@ _KIND_OF = {kind.file: name for name, kind in KINDS.items()}
 _ONE_FOR_ALL = "useSingleRocksDBForAllConfigs"
 
 
-class Form(StrEnum):
+class ConfigForm(StrEnum):
     """Where topics, groups and positions of groups are."""
 
     FILES = "files"
@@ -330,10 +330,10 @@ class Form(StrEnum):
     SECOND = "one database, version 2"
 
 
-_PLACES: Mapping[Form, Mapping[str, str]] = {
-    Form.SEPARATE: SEPARATE,
-    Form.SINGLE: dict.fromkeys(SEPARATE, SINGLE),
-    Form.SECOND: dict.fromkeys(SEPARATE, SECOND),
+_PLACES: Mapping[ConfigForm, Mapping[str, str]] = {
+    ConfigForm.SEPARATE: SEPARATE,
+    ConfigForm.SINGLE: dict.fromkeys(SEPARATE, SINGLE),
+    ConfigForm.SECOND: dict.fromkeys(SEPARATE, SECOND),
 }
 
 
@@ -344,7 +344,7 @@ class InForce(NamedTuple):
     others: directories of other forms that are there as well.
     """
 
-    form: Form
+    form: ConfigForm
     sure: bool
     databases: dict[str, Path]
     others: tuple[str, ...] = ()
@@ -355,7 +355,7 @@ def in_force(config: Path, options: Mapping[str, str] | None = None) -> InForce:
     there = {form: _databases(config, form) for form in _PLACES}
     found = [form for form, databases in there.items() if databases]
     asked = _asked_for(options or {})
-    form = asked or max(found, key=lambda form: _written_ns(there[form].values()), default=Form.FILES)
+    form = asked or max(found, key=lambda form: _written_ns(there[form].values()), default=ConfigForm.FILES)
     others = {path.name for each in found if each is not form for path in there[each].values()}
     beside = bool(found) and any((config / name).is_file() for name in SEPARATE)
     sure = asked is not None or not (others or beside)
@@ -411,22 +411,22 @@ def _member(directory: str, family: str, file: str) -> str | None:
     return found[family] if found.get(family) in members else None
 
 
-def _asked_for(options: Mapping[str, str]) -> Form | None:
+def _asked_for(options: Mapping[str, str]) -> ConfigForm | None:
     """The form that these options ask for, None where they do not say."""
     if options.get(_VERSION, "").lower() == _V2:
-        return Form.SECOND
+        return ConfigForm.SECOND
     store_type = options.get(_STORE_TYPE)
     if store_type is None:
         return None
     if store_type != ROCKSDB_STORE_TYPE:
-        return Form.FILES
+        return ConfigForm.FILES
     single = options.get(_ONE_FOR_ALL)
     if single is None and _VERSION not in options:
         return None
-    return Form.SINGLE if (single or "").lower() == "true" else Form.SEPARATE
+    return ConfigForm.SINGLE if (single or "").lower() == "true" else ConfigForm.SEPARATE
 
 
-def _databases(config: Path, form: Form) -> dict[str, Path]:
+def _databases(config: Path, form: ConfigForm) -> dict[str, Path]:
     """Directories of a form, if at least one of them is, or was, a RocksDB."""
     places = {file: config / name for file, name in _PLACES[form].items()}
     there = any(is_rocksdb(path) or was_rocksdb(path) for path in places.values())

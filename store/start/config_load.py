@@ -188,7 +188,7 @@ _LONG_BYTES = 1 << 20
 _BLANKS = b" \t\r\n"
 
 
-class Start(StrEnum):
+class LoadAction(StrEnum):
     """What a start does with a file: takes it, takes its .bak, begins with an empty table, ends."""
 
     LOADS = "loads"
@@ -225,7 +225,7 @@ class LoadedConfig(NamedTuple):
     """The outcome of one load. dies: of what the broker dies in it, "" where it does not."""
 
     name: str
-    start: Start
+    start: LoadAction
     main: Text
     backup: Text
     dies: str = ""
@@ -233,20 +233,20 @@ class LoadedConfig(NamedTuple):
     @property
     def taken(self) -> Text | None:
         """The file or the .bak, None where neither is taken."""
-        return {Start.LOADS: self.main, Start.BACKUP: self.backup}.get(self.start)
+        return {LoadAction.LOADS: self.main, LoadAction.BACKUP: self.backup}.get(self.start)
 
     @property
     def reason(self) -> str:
         """Why the start ends, or the file is not taken; "" for a file that is."""
         name = f"config/{self.name}"
-        if self.start is Start.LOADS:
+        if self.start is LoadAction.LOADS:
             return ""
         if self.dies:
             return f"{name}: {self.dies}"
-        if self.start is Start.REFUSES and not self.backup.there:  # a RocksDB stands for the file
+        if self.start is LoadAction.REFUSES and not self.backup.there:  # a RocksDB stands for the file
             return self.main.problem
         why = f"{name} cannot be read ({self.main.problem})"
-        if self.start is Start.BACKUP:
+        if self.start is LoadAction.BACKUP:
             return why
         if not self.backup.there:
             return f"{why} and there is no {BACKUP}"
@@ -257,19 +257,19 @@ def load_config(directory: Path, name: str, rules: ConfigRules) -> LoadedConfig:
     """Load one file of a `config` directory, which need not be there."""
     main = read_text(directory / name, rules)
     if main.there and not main.problem:
-        return LoadedConfig(name, Start.LOADS, main, read_text(directory / (name + BACKUP), rules))
+        return LoadedConfig(name, LoadAction.LOADS, main, read_text(directory / (name + BACKUP), rules))
     backup = read_text(directory / (name + BACKUP), rules)
     if dies := _dies(main, rules):
-        return LoadedConfig(name, Start.REFUSES, main, backup, dies)
+        return LoadedConfig(name, LoadAction.REFUSES, main, backup, dies)
     if not backup.there and main.late:
-        return LoadedConfig(name, Start.LOADS, replace(main, problem=""), backup)
+        return LoadedConfig(name, LoadAction.LOADS, replace(main, problem=""), backup)
     if not backup.there:
-        return LoadedConfig(name, Start.EMPTY, main, backup)
+        return LoadedConfig(name, LoadAction.EMPTY, main, backup)
     if not backup.problem and main.late:
-        return LoadedConfig(name, Start.BACKUP, main, replace(backup, value=_both(name, main, backup)))
+        return LoadedConfig(name, LoadAction.BACKUP, main, replace(backup, value=_both(name, main, backup)))
     if not backup.problem:
-        return LoadedConfig(name, Start.BACKUP, main, backup)
-    return LoadedConfig(name, Start.REFUSES, main, backup, _dies(backup, rules))
+        return LoadedConfig(name, LoadAction.BACKUP, main, backup)
+    return LoadedConfig(name, LoadAction.REFUSES, main, backup, _dies(backup, rules))
 
 
 def _dies(text: Text, rules: ConfigRules) -> str:
@@ -551,7 +551,7 @@ def load_table(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig:
 
 def _refused(name: str, problem: str) -> LoadedConfig:
     nothing = Text(there=False, present=False)
-    return LoadedConfig(name, Start.REFUSES, Text(there=True, problem=problem), nothing)
+    return LoadedConfig(name, LoadAction.REFUSES, Text(there=True, problem=problem), nothing)
 
 
 def _load(name: str, path: Path) -> LoadedConfig:
@@ -559,13 +559,13 @@ def _load(name: str, path: Path) -> LoadedConfig:
     try:
         rows = rows_of(path, name)
     except Unsupported:
-        return LoadedConfig(name, Start.LOADS, _UNSEEN, none)
+        return LoadedConfig(name, LoadAction.LOADS, _UNSEEN, none)
     except StoreError as error:
         return _refused(name, f"the RocksDB {path.name} cannot be opened: {error.message}")
     if name == GROUPS and path.name == SECOND and not _groups(rows):
         # groups that a broker made by itself are not written there (store 5.5.1-config-v2)
-        return LoadedConfig(name, Start.LOADS, _UNSEEN, none)
-    return LoadedConfig(name, Start.LOADS, Text(there=True, value=_content(name, rows)), none)
+        return LoadedConfig(name, LoadAction.LOADS, _UNSEEN, none)
+    return LoadedConfig(name, LoadAction.LOADS, Text(there=True, value=_content(name, rows)), none)
 
 
 def _groups(rows: list[dict[str, Any]]) -> list[str]:

@@ -21,7 +21,7 @@ from ...formats.message import MAGIC_V1
 from ..audit.prove import Lmq, Proof
 from ..audit.verified import VerifiedRun
 from ..broker.dispatch_record import Dispatching
-from ..broker.load_rules import BodyCheck, Failure, LoadedFile, knows, passes, schema_of, walk
+from ..broker.load_rules import BodyCheck, LoadedFile, LoadFailure, knows, passes, schema_of, walk
 from ..broker.profiles import AbnormalStart, DispatchRules, NormalStart, Profile, profile_of
 from ..broker.snapshot import Snapshot, can_have_files
 from ..broker.system_topics import LMQ_PREFIX
@@ -148,7 +148,7 @@ class LogWalk:
     reason: str = ""
     end_file: int = 0
     phantoms: int = 0
-    failure: Failure | None = field(default=None)
+    failure: LoadFailure | None = field(default=None)
     #: Records that are known to be good, by the log position of the first.
     runs: dict[int, VerifiedRun] = field(default_factory=dict)
     #: Whether nobody need see the records of a run.
@@ -169,7 +169,7 @@ class LogWalk:
                 return
             index += 1
 
-    def _file(self, file: LoadedFile, offset: int = 0) -> Generator[FileRecords | PhantomRecord, None, Failure]:
+    def _file(self, file: LoadedFile, offset: int = 0) -> Generator[FileRecords | PhantomRecord, None, LoadFailure]:
         """Walk one file; returns what ended it. A ghost shifts all that follows in the file."""
         assert file.entry is not None
         buffer = self.snapshot.bytes_of(file.entry)

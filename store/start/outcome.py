@@ -158,7 +158,7 @@ class UndispatchableRecord(Exception):
         self.reason = f"{POISON} in the dispatch of the record at {position}"
 
 
-class Waiting:
+class PendingUnits:
     """Units on their way to the queues of a broker, in log order. At the end of the block all are there."""
 
     def __init__(self, outcome: Outcome) -> None:

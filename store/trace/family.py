@@ -33,11 +33,11 @@ from ..log.message import Message
 from ..queues.ext import ExtUnit, ext_unit
 from ..queues.read import ConsumeQueue, QueueSummary
 from ..search.queue_search import open_batch_queue
-from ..search.store import Store
+from ..search.store import StoreReader
 from .answer import Evidence
 
 
-class Role(StrEnum):
+class RecordRole(StrEnum):
     """What a record is of its message."""
 
     OWN = "own"
@@ -51,25 +51,25 @@ class Role(StrEnum):
 
 
 _OF_TOPIC = {
-    HALF_TOPIC: Role.HALF,
-    ROCKSDB_HALF_TOPIC: Role.HALF,
-    CHECKED_TOO_OFTEN: Role.GIVEN_UP,
-    SCHEDULE_TOPIC: Role.DELAYED,
-    TIMER_TOPIC: Role.TIMED,
+    HALF_TOPIC: RecordRole.HALF,
+    ROCKSDB_HALF_TOPIC: RecordRole.HALF,
+    CHECKED_TOO_OFTEN: RecordRole.GIVEN_UP,
+    SCHEDULE_TOPIC: RecordRole.DELAYED,
+    TIMER_TOPIC: RecordRole.TIMED,
 }
 
 
-def role_of(message: Message) -> Role:
+def role_of(message: Message) -> RecordRole:
     """What a record is, by its topic."""
     topic = message.topic
     role = _OF_TOPIC.get(topic)
-    if role is Role.TIMED and names.TIMER_DEL_UNIQKEY in message.properties:
-        return Role.CANCEL
+    if role is RecordRole.TIMED and names.TIMER_DEL_UNIQKEY in message.properties:
+        return RecordRole.CANCEL
     if role is not None:
         return role
     if topic.startswith(names.RETRY_PREFIX):
-        return Role.RETRY
-    return Role.DEAD_LETTER if topic.startswith(DEAD_LETTER_PREFIX) else Role.OWN
+        return RecordRole.RETRY
+    return RecordRole.DEAD_LETTER if topic.startswith(DEAD_LETTER_PREFIX) else RecordRole.OWN
 
 
 class QueuePlace(NamedTuple):
@@ -88,10 +88,10 @@ class Family:
     found_by: str
     via: str
     given: Message | None = None
-    by_role: dict[Role, list[Message]] = field(init=False)
+    by_role: dict[RecordRole, list[Message]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.by_role = {role: [] for role in Role}
+        self.by_role = {role: [] for role in RecordRole}
         for message in self.records:
             self.by_role[role_of(message)].append(message)
 
@@ -103,13 +103,13 @@ class Family:
     @property
     def own(self) -> list[Message]:
         """Records in the topic itself: more than one where the message was sent or delivered again."""
-        return self.by_role[Role.OWN]
+        return self.by_role[RecordRole.OWN]
 
     @property
     def chosen(self) -> Message | None:
         """The record in its topic that is judged: the one asked for, else the first."""
         given = self.given
-        if given is not None and role_of(given) is Role.OWN:
+        if given is not None and role_of(given) is RecordRole.OWN:
             return given
         return next(iter(self.own), None)
 
@@ -119,7 +119,7 @@ class Family:
         chosen = self.chosen
         if chosen is not None:
             return QueuePlace(chosen.topic, chosen.queue_id, chosen.queue_offset)
-        for role in (Role.HALF, Role.DELAYED, Role.TIMED, Role.GIVEN_UP):
+        for role in (RecordRole.HALF, RecordRole.DELAYED, RecordRole.TIMED, RecordRole.GIVEN_UP):
             for message in self.by_role[role]:
                 topic = message.properties.get(names.REAL_TOPIC, "")
                 if topic and not topic.startswith(names.RETRY_PREFIX):
@@ -146,7 +146,7 @@ class Family:
     def waiting_retries(self) -> list[tuple[str, Message]]:
         """(group, record) of retries that wait in a delay level or the timer topic."""
         found = []
-        for message in (*self.by_role[Role.DELAYED], *self.by_role[Role.TIMED]):
+        for message in (*self.by_role[RecordRole.DELAYED], *self.by_role[RecordRole.TIMED]):
             topic = message.properties.get(names.REAL_TOPIC, "")
             if topic.startswith(names.RETRY_PREFIX):
                 found.append((self._group(topic, message), message))
@@ -155,15 +155,15 @@ class Family:
     @property
     def retries(self) -> list[tuple[str, Message]]:
         """(group, record) of retries that the group can have."""
-        return [(self._group(m.topic, m), m) for m in self.by_role[Role.RETRY]]
+        return [(self._group(m.topic, m), m) for m in self.by_role[RecordRole.RETRY]]
 
     @property
     def dead_letters(self) -> list[tuple[str, Message]]:
         """(group, record) of dead letters."""
-        dead = self.by_role[Role.DEAD_LETTER]
+        dead = self.by_role[RecordRole.DEAD_LETTER]
         return [(m.topic.removeprefix(DEAD_LETTER_PREFIX), m) for m in dead]
 
-    def of_message(self, role: Role) -> list[Message]:
+    def of_message(self, role: RecordRole) -> list[Message]:
         """The records of a role that stand for the message, not for a retry of it."""
         return [
             m for m in self.by_role[role] if not m.properties.get(names.REAL_TOPIC, "").startswith(names.RETRY_PREFIX)
@@ -282,7 +282,7 @@ def places_of(message: Message) -> list[QueuePlace]:
     return found
 
 
-def named(store: Store, message: Message, place: QueuePlace) -> FoundUnit:
+def named(store: StoreReader, message: Message, place: QueuePlace) -> FoundUnit:
     """The unit for a message at a place of a queue. Raises Unreadable."""
     topic, queue_id, offset = place
     if queue_id is None or offset is None:
@@ -305,7 +305,7 @@ def named(store: Store, message: Message, place: QueuePlace) -> FoundUnit:
     return found
 
 
-def _unit(store: Store, queue: ConsumeQueue, message: Message, found: FoundUnit, ends: QueueSummary) -> FoundUnit:
+def _unit(store: StoreReader, queue: ConsumeQueue, message: Message, found: FoundUnit, ends: QueueSummary) -> FoundUnit:
     offset = found.place.queue_offset or 0
     found = found._replace(min_offset=ends.min_offset, max_offset=ends.max_offset)
     unit = queue.unit(offset)
@@ -323,7 +323,7 @@ def _unit(store: Store, queue: ConsumeQueue, message: Message, found: FoundUnit,
     return found._replace(tags_code=unit.tags_code, ext=ext)
 
 
-def _in_batch_queue(store: Store, message: Message, place: QueuePlace) -> FoundUnit:
+def _in_batch_queue(store: StoreReader, message: Message, place: QueuePlace) -> FoundUnit:
     topic, queue_id, offset = place
     assert queue_id is not None and offset is not None
     path = f"{store.layout.batch_consume_queue.name}/{topic}/{queue_id}"
@@ -343,7 +343,7 @@ def _in_batch_queue(store: Store, message: Message, place: QueuePlace) -> FoundU
         return found._replace(tags_code=unit.tags_code)
 
 
-def naming(store: Store, position: int, topic: str | None = None) -> Iterator[tuple[QueuePlace, str]]:
+def naming(store: StoreReader, position: int, topic: str | None = None) -> Iterator[tuple[QueuePlace, str]]:
     """The units that name a place of the log, each with the path of its queue. Raises Unreadable.
 
     topic: of whose queues only. A few units of each queue are read.

@@ -27,7 +27,7 @@ from ..search.selection import Selection
 from ..search.store import Note
 from ..settings.read import BACKUP, FILES, read_config_file
 from ..settings.rocksdb import rows_of, stand_ins
-from .answer import Evidence, Judgement, Verdict
+from .answer import DeliveryVerdict, Evidence, Judgement
 from .family import FoundUnit
 
 TOPICS, GROUPS = "topics.json", "subscriptionGroup.json"
@@ -250,7 +250,7 @@ def _by_tag(message: Message, found: Subscription) -> Judgement | None:
     )
     same = tag is not None and code in map(tags_code, wanted)
     by = "the client drops it: only the hash of its tag fits" if same else "its tag is not wanted"
-    return Judgement(Verdict.FILTERED, by, evidence)
+    return Judgement(DeliveryVerdict.FILTERED, by, evidence)
 
 
 def _by_sql(
@@ -277,4 +277,4 @@ def _by_sql(
         bits = ", ".join(map(str, stored.positions))
         evidence.append(Evidence(f"the bits of the group ({bits}) {said}", "consumequeue_ext"))
     reason = "the SQL92 expression of the group does not let it through"
-    return Judgement(Verdict.FILTERED, reason, tuple(evidence))
+    return Judgement(DeliveryVerdict.FILTERED, reason, tuple(evidence))

@@ -20,10 +20,10 @@ from ..counted import counted
 from ..errors import StoreError
 from ..log.message import Message, read_message
 from ..queues.read import ConsumeQueue
-from ..search.store import Store
+from ..search.store import StoreReader
 from ..tiered.segments import open_segments, tiered_roots
 from .answer import Event, EventKind
-from .family import Family, FoundUnit, Naming, Role, named, places_of, role_of
+from .family import Family, FoundUnit, Naming, RecordRole, named, places_of, role_of
 from .waiting import Waiting
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _LAST_MS = 1 << 62
 
 
 def story(
-    store: Store,
+    store: StoreReader,
     family: Family,
     units: list[FoundUnit],
     waiting: Waiting,
@@ -88,31 +88,31 @@ def _of_record(family: Family, message: Message, waiting: Waiting) -> Iterator[E
     role, properties = role_of(message), message.properties
     goes_to = properties.get(names.REAL_TOPIC, "")
     retry = next((g for g, m in family.waiting_retries if m is message), None)
-    if role is Role.OWN:
+    if role is RecordRole.OWN:
         yield _own(family, message)
-    elif role is Role.HALF:
-        first = message is family.by_role[Role.HALF][0]
+    elif role is RecordRole.HALF:
+        first = message is family.by_role[RecordRole.HALF][0]
         if first:
             yield _event(EventKind.HALF, message, f"half message for {goes_to}")
         else:
             times = properties.get(_CHECKS, "")
             text = f"put back by check {times}" if times else "put back by a check"
             yield _event(EventKind.CHECKED, message, text)
-    elif role is Role.GIVEN_UP:
+    elif role is RecordRole.GIVEN_UP:
         yield _event(EventKind.GIVEN_UP, message, "the transaction was given up")
-    elif role is Role.DELAYED:
+    elif role is RecordRole.DELAYED:
         due = waiting.due_ms(message)
         level = message.queue_id + 1
         kind = EventKind.RETRY_WAITS if retry is not None else EventKind.DELAYED
         yield _event(kind, message, f"waits in delay level {level} for {goes_to}", retry)
         if due is not None:
             yield Event(EventKind.DUE, f"due (level {level})", due, message.position, group=retry)
-    elif role is Role.TIMED:
+    elif role is RecordRole.TIMED:
         yield from _timed(message, goes_to, retry)
-    elif role is Role.CANCEL:
+    elif role is RecordRole.CANCEL:
         target = properties.get(names.TIMER_DEL_UNIQKEY, "")
         yield _event(EventKind.CANCELLED, message, f"cancels the timer message {target}")
-    elif role is Role.RETRY:
+    elif role is RecordRole.RETRY:
         group = next((g for g, m in family.retries if m is message), None)
         times = counted(message.reconsume_times, "time")
         yield _event(EventKind.RETRY, message, f"the group gets it again, {times} before", group)
@@ -128,11 +128,11 @@ def _own(family: Family, message: Message) -> Event:
         half = message.prepared_transaction_offset
         return _event(EventKind.COMMITTED, message, f"committed: the half message was at {half}")
     came_from = {role_of(m) for m in earlier if m.properties.get(names.REAL_TOPIC) == message.topic}
-    if Role.TIMED in came_from:
+    if RecordRole.TIMED in came_from:
         return _event(EventKind.DELIVERED, message, "its timer has fired")
-    if Role.DELAYED in came_from:
+    if RecordRole.DELAYED in came_from:
         return _event(EventKind.DELIVERED, message, "its delay level has ended")
-    before = [m for m in earlier if role_of(m) is Role.OWN]
+    before = [m for m in earlier if role_of(m) is RecordRole.OWN]
     if before:
         first = before[0].position
         return _event(EventKind.RESENT, message, f"the same unique key once more, first at {first}")
@@ -171,7 +171,7 @@ def _timer(waiting: Waiting) -> Iterator[Event]:
         yield Event(EventKind.DUE, text, timer.next_timestamp, timer.positions[-1])
 
 
-def _named(store: Store, family: Family, units: list[FoundUnit]) -> Iterator[Event]:
+def _named(store: StoreReader, family: Family, units: list[FoundUnit]) -> Iterator[Event]:
     """Every queue that names a record of the message, or should."""
     known = {unit.place: unit for unit in units}
     for message in family.records[:MOST_NAMED]:
@@ -188,7 +188,7 @@ def _named(store: Store, family: Family, units: list[FoundUnit]) -> Iterator[Eve
             )
 
 
-def _indexed(store: Store, family: Family) -> Iterator[Event]:
+def _indexed(store: StoreReader, family: Family) -> Iterator[Event]:
     """The index items of the records."""
     for message in family.records[:MOST_NAMED]:
         keys = dict.fromkeys(k for k in (message.unique_key, *message.keys) if k)
@@ -224,7 +224,7 @@ def _of_pop(popped: Popped) -> Iterator[Event]:
 _LOG, _QUEUE = "COMMIT_LOG", "CONSUME_QUEUE"
 
 
-def tiered_copies(store: Store, message: Message) -> Iterator[Event]:
+def tiered_copies(store: StoreReader, message: Message) -> Iterator[Event]:
     """An event for each copy. What cannot be read has none. Raises Unreadable."""
     for queue in _directories(store, message):
         log = queue.with_name(_LOG)
@@ -236,7 +236,7 @@ def tiered_copies(store: Store, message: Message) -> Iterator[Event]:
             yield Event(EventKind.TIERED, text, None, None, *place, path=path)
 
 
-def _directories(store: Store, message: Message) -> list[Path]:
+def _directories(store: StoreReader, message: Message) -> list[Path]:
     """Segments of units of the message's queue, of whatever cluster and broker."""
     roots = tiered_roots(store.layout.root, store.config)
     place = f"*_*/*/{escape(message.topic)}/{message.queue_id}/{_QUEUE}"

@@ -21,8 +21,8 @@ from ..errors import StoreError
 from ..findings.next_commands import NOTHING_GIVEN, Given, command
 from ..log.message import Message
 from ..queues.rocksdb import is_rocksdb, readable
-from ..search.store import Note, Store
-from .answer import Event, EventKind, Evidence, Fate, GroupVerdict, Judgement, NextStart, Trace, Verdict
+from ..search.store import Note, StoreReader
+from .answer import DeliveryVerdict, Event, EventKind, Evidence, Fate, GroupVerdict, Judgement, NextStart, Trace
 from .family import Family, FoundUnit, Naming, QueuePlace, named, naming, places_of
 from .groups import FILTERS, TOPICS, GroupTables, Subscription, read_groups
 from .locate import By, Gone, TraceTarget, judgement_of, locate
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from ..start.outcome import Outcome
 
 
-_HARMED = (Verdict.NOT_DISPATCHED, Verdict.UNREADABLE, Verdict.NEVER_FIRES)
+_HARMED = (DeliveryVerdict.NOT_DISPATCHED, DeliveryVerdict.UNREADABLE, DeliveryVerdict.NEVER_FIRES)
 """Verdicts that a start may change, or never will."""
 _OF_POP = (REVIVE_TOPIC, TIMER_TOPIC)
 
 
-class Question(NamedTuple):
+class TraceQuestion(NamedTuple):
     """What is to be told. group: of this one only. now_ms: what is due then. subscription: of the group, as the
     operator knows it. start: play the next start in any case. given: options that a proposed command repeats.
     """
@@ -53,7 +53,7 @@ class Question(NamedTuple):
     given: Given = NOTHING_GIVEN
 
 
-def trace(store: Store, question: Question, note: Note) -> Iterator[Trace]:
+def trace(store: StoreReader, question: TraceQuestion, note: Note) -> Iterator[Trace]:
     """The messages that are meant, in log order, one by one. Raises InvalidInput, Unreadable.
 
     None where nothing is found. note: told in one line each what is worth knowing.
@@ -71,7 +71,7 @@ def trace(store: Store, question: Question, note: Note) -> Iterator[Trace]:
 class _About:
     """What is read once for all messages."""
 
-    def __init__(self, store: Store, question: Question, note: Note) -> None:
+    def __init__(self, store: StoreReader, question: TraceQuestion, note: Note) -> None:
         self._store, self._question, self._note = store, question, note
 
     @cached_property
@@ -256,7 +256,7 @@ class _About:
         return found
 
 
-def next_start(store: Store, now_ms: int) -> Outcome | NextStart:
+def next_start(store: StoreReader, now_ms: int) -> Outcome | NextStart:
     """Play the start; the answer at once where none can be played. Raises Unreadable."""
     from ..broker.profiles import profile_of
     from ..broker.snapshot import Snapshot
@@ -306,10 +306,10 @@ def fate_of(outcome: Outcome, position: int, place: QueuePlace, unit: FoundUnit 
 
 
 _VIEWS = {
-    Verdict.TRANSACTION: "--transactions",
-    Verdict.NEVER_FIRES: "--timers",
-    Verdict.INVISIBLE: "--pop",
-    Verdict.RETRY: "--retries",
+    DeliveryVerdict.TRANSACTION: "--transactions",
+    DeliveryVerdict.NEVER_FIRES: "--timers",
+    DeliveryVerdict.INVISIBLE: "--pop",
+    DeliveryVerdict.RETRY: "--retries",
 }
 _HARMFUL = (Fate.CUT_OFF, Fate.NO_START)
 
@@ -319,20 +319,20 @@ def command_for(judgement: Judgement, place: QueuePlace, layout: Layout, given: 
     verdict, root = judgement.verdict, layout.root
     if verdict in _VIEWS:
         return str(command("inspect", root, _VIEWS[verdict], given=given))
-    if verdict is Verdict.NOT_DUE:
+    if verdict is DeliveryVerdict.NOT_DUE:
         timed = any("timer" in one.fact for one in judgement.evidence)
         return str(command("inspect", root, "--timers" if timed else "--delays", given=given))
-    if verdict is Verdict.NOT_DISPATCHED and not os.path.lexists(layout.abort):
+    if verdict is DeliveryVerdict.NOT_DISPATCHED and not os.path.lexists(layout.abort):
         queue = f"{place.topic}/{place.queue_id}"
         return str(command("repair", root, "--queue", queue, given=given))
-    if verdict in (Verdict.UNREADABLE, Verdict.NOT_DISPATCHED):
+    if verdict in (DeliveryVerdict.UNREADABLE, DeliveryVerdict.NOT_DISPATCHED):
         return str(command("recover", root, given=given))
-    if verdict is Verdict.OFFSET_MOVED and place.queue_offset is not None:
+    if verdict is DeliveryVerdict.OFFSET_MOVED and place.queue_offset is not None:
         wanted = f"{place.topic}/{place.queue_id}@{group}={place.queue_offset}"
         return str(command("offsets", root, "--reset", wanted, given=given))
-    if verdict is Verdict.FILTERED:
+    if verdict is DeliveryVerdict.FILTERED:
         return str(command("dump", layout.config / FILTERS, given=given))
-    if verdict is Verdict.NOT_SERVED:
+    if verdict is DeliveryVerdict.NOT_SERVED:
         where = next((one.where for one in judgement.evidence), f"config/{TOPICS}")
         return str(command("dump", root / where, given=given))
     return ""

@@ -39,7 +39,7 @@ from ..errors import UnreadableRange
 from ..findings.catalogue import GROUPS, Severity
 from ..findings.findings import Finding, Findings
 from ..log.batch import last_of
-from ..search.store import Store
+from ..search.store import StoreReader
 
 if TYPE_CHECKING:
     from ..broker.dispatch import Dispatched
@@ -171,7 +171,7 @@ class VerifyContext:
 
     def __init__(
         self,
-        store: Store,
+        store: StoreReader,
         scope: Scope,
         now_ms: int | None = None,
         asked_to_stop: Callable[[], bool] = never,

@@ -109,11 +109,11 @@ def _verified(
     tell: Callable[[int], None] | None = None,
 ) -> Verdict:
     """The verdict, without what only a run that goes on needs."""
-    from ..search.store import Store
+    from ..search.store import StoreReader
     from .context import LogFacts
     from .run import verify
 
-    with Store(layout, rate_bytes=rate_bytes) as store:
+    with StoreReader(layout, rate_bytes=rate_bytes) as store:
         return replace(verify(store, scope, jobs=jobs, progress=tell), facts=LogFacts())
 
 

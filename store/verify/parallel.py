@@ -21,7 +21,7 @@ from ..disk.workers import Forked
 from ..errors import UnreadableRange
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind, record_behind, used_bytes
 from ..log.message import Mark
-from ..search.store import Store
+from ..search.store import StoreReader
 from . import log_pass
 from .context import CACHES, LogFacts, Mergeable, VerifyContext
 from .log_chain import chain_of
@@ -151,7 +151,7 @@ class _Work(NamedTuple):
         """Look at a part. Raises _Unsound, Unreadable."""
         told, states = self.context, dict[Any, tuple[type[Mergeable], Any]]()
         scope = told.scope._replace(max_duration_s=None)
-        with Store(told.store.layout.root, told.store.config) as store:
+        with StoreReader(told.store.layout.root, told.store.config) as store:
             context = VerifyContext(store, scope, told.now_ms, changing=told.live, behind=begin)
             crc = wants_crc(context, self.groups)
             read(context, _PartPass(context, self.groups), scan(context, begin, stop, crc=crc))
@@ -278,7 +278,7 @@ def look(
     return works[number].look() if number < len(works) else []
 
 
-def has_parts(store: Store) -> bool:
+def has_parts(store: StoreReader) -> bool:
     """Whether runs can look at parts of its log, each for itself. Raises Unreadable."""
     layout = store.layout
     compressed = any(file.compressed for file in store.log_files.files)

@@ -19,7 +19,7 @@ from ..counted import counted
 from ..findings.catalogue import Severity
 from ..queues.units import Units, is_valid
 from .context import Records, VerifyContext, covered_of
-from .queue_state import BatchCheck, Missing, QueueStates, queues_of
+from .queue_state import BatchCheck, MissingUnits, QueueStates, queues_of
 from .queue_units import is_late
 from .register import after, of_records
 
@@ -137,7 +137,7 @@ def _missing(check: BatchCheck, messages: Messages, begin: int, end: int) -> Non
     if begin < end:
         position = int(messages.position[begin])
         reach = int(messages.position[end - 1] + messages.size[end - 1])
-        check.missing.append(Missing(int(messages.offset[begin]), end - begin, position, reach))
+        check.missing.append(MissingUnits(int(messages.offset[begin]), end - begin, position, reach))
 
 
 def _report_missing(context: VerifyContext, queues: QueueStates, check: BatchCheck) -> None:

@@ -32,7 +32,7 @@ from ..log.commit_log import Batch
 from ..log.message import tombstones
 from ..queues.units import Units, is_pre_fill, is_valid
 from .context import VerifyContext, covered_of, is_gone
-from .queue_state import Missing, QueueCheck, QueueReader, QueueStates, may_have_none
+from .queue_state import MissingUnits, QueueCheck, QueueReader, QueueStates, may_have_none
 
 _RECORDS_AT_ONCE = 256
 _BYTES_AT_ONCE = 8 << 20
@@ -436,12 +436,12 @@ def _was_numbered(context: VerifyContext, queue: QueueId, position: int) -> bool
     return len(named) == len(numbers) and queue.topic in named
 
 
-def is_late(context: VerifyContext, missing: Missing, dispatched: int) -> bool:
+def is_late(context: VerifyContext, missing: MissingUnits, dispatched: int) -> bool:
     """What is missing lies behind what was dispatched in a store that was not shut down."""
     return (context.crashed or context.live) and missing.position >= dispatched
 
 
-def _there_now(queues: QueueStates, missing: Missing, queue: QueueId) -> bool:
+def _there_now(queues: QueueStates, missing: MissingUnits, queue: QueueId) -> bool:
     """A running broker has made the units since, perhaps in a new file."""
     ends = np.array([missing.first, missing.first + missing.count - 1], np.int64)
     units = queues.reader(queue).lookup(ends)

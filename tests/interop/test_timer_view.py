@@ -11,7 +11,7 @@ import pytest
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.inspect.timers import TimerMessageState, Timers, timers
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.settings.generation import Generation
 from tests.slices import pick
 
@@ -59,7 +59,7 @@ def view(root: Path, version: str, config: dict[str, Any]) -> Timers:
     """The view now; the broker's version is known here, not guessed."""
     options = BrokerConfig({name: str(value) for name, value in config.items()})
     profile = profile_of(version).version
-    with Store(root, options) as store:
+    with StoreReader(root, options) as store:
         store.generation = Generation(profile, "the test", (profile,))
         return timers(store, int(time.time() * 1000), lambda _: None)
 

@@ -14,7 +14,7 @@ from mqstore.pipeline import register, tasks
 from mqstore.pipeline.export import export, on_spark
 from mqstore.pipeline.failures import JobFailed, failures
 from mqstore.pipeline.sources.log import LogSource
-from mqstore.pipeline.sources.log_writer import LogWriter
+from mqstore.pipeline.sources.log_writer import LogSourceWriter
 from mqstore.store.arrow.export_files import ExportHow
 from mqstore.store.arrow.export_formats import ExportFormat
 
@@ -63,7 +63,7 @@ def failing(attempts: int, spark: SparkSession, monkeypatch: pytest.MonkeyPatch)
             give_up()
             return iter(found)
 
-    class Writer(LogWriter):
+    class Writer(LogSourceWriter):
         def write(self, iterator: Any) -> Any:
             spooled = super().write(iterator)
             give_up()

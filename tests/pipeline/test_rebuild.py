@@ -23,7 +23,7 @@ from mqstore.store.disk.layout import JOURNAL
 from mqstore.store.errors import InUse, NoSpace, NotAStore, Refused
 from mqstore.store.log.batch import NO_FILE
 from mqstore.store.output.stage import Stage
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from .. import stores
 from ..slices import pick
@@ -91,7 +91,7 @@ def test_a_missing_file_is_told(name: str, gone: int | None, units: int | None, 
         (file,) = root.rglob(f"{gone:020}")
         size = file.stat().st_size
         file.unlink()
-    with Store(root, config) as store:
+    with StoreReader(root, config) as store:
         (gap,) = store.log_files.gaps
         assert plan_of([root], config).stores[0].stop == store.log_end.position
     found = rebuild(plan_of([root], config), tmp_path / "new", plain_job())

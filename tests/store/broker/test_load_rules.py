@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from mqstore.store.broker.load_rules import (
     _TWO_PARTS,
     BodyCheck,
-    Failure,
     LoadedFile,
+    LoadFailure,
     load_files,
     passes,
     truncate,
@@ -82,8 +82,8 @@ def test_a_walk_ends_at_the_first_record_that_is_not_whole(cut: int, tmp_path: P
     data[places[2] + log.spans[2][1] - cut : places[3]] = bytes(cut)  # the topic, or the body with it
     path.write_bytes(data)
     *good, failure = walk(FileBytes(str(path)), 0, profile_of("5.5").record, BodyCheck.BODY_CRC)
-    starts = [start for columns in good if not isinstance(columns, Failure) for start in columns.starts.tolist()]
-    assert isinstance(failure, Failure) and not failure.passed
+    starts = [start for columns in good if not isinstance(columns, LoadFailure) for start in columns.starts.tolist()]
+    assert isinstance(failure, LoadFailure) and not failure.passed
     stop = 2 if cut == 50 else 4
     assert starts == places[:stop] and failure.offset == [*places, log.end][stop]
     assert passes(FileBytes(str(path)), profile_of("5.5").record, BodyCheck.BODY_CRC)

@@ -16,7 +16,7 @@ from mqstore.formats import pop as formats
 from mqstore.formats.message_properties import RETRY_PREFIX
 from mqstore.store.broker.system_topics import TIMER_TOPIC
 from mqstore.store.inspect.pop import Pop, Popped, PopState, pop
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ...stores import NAMES, messages, truth, unpack
 
@@ -69,7 +69,7 @@ def known(name: str, end: int) -> Known:
 
 
 def view(root: Path, now_ms: int) -> Pop:
-    with Store(root) as store:
+    with StoreReader(root) as store:
         return pop(store, now_ms, lambda _: None)
 
 
@@ -198,7 +198,7 @@ def test_what_its_database_has(now_ms: int, state: PopState, tmp_path: Path) -> 
     (row,) = view(root, now_ms).rows
     assert (row.group, row.topic, row.queue_id, row.queue_offset) == ("shoppers", "orders", 0, 3)
     assert (row.state, row.check_point, row.visible_timestamp) == (state, None, 61_000)
-    with Store(root) as store, store.queues.open("orders", 0) as queue:
+    with StoreReader(root) as store, store.queues.open("orders", 0) as queue:
         unit = queue.unit(3)
     assert unit is not None and row.position == unit.physical_offset
 
@@ -215,7 +215,7 @@ def test_a_database_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     (root / "kvStore").mkdir()
     (root / "kvStore" / "CURRENT").write_text("MANIFEST-000009\n")
     notes: list[str] = []
-    with Store(root) as store:
+    with StoreReader(root) as store:
         pop(store, 0, notes.append)
     assert any("kvStore has more, and cannot be read" in note for note in notes)
 

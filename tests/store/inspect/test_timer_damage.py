@@ -12,7 +12,7 @@ from mqstore.formats.timer_log import MAGIC_DELETE, MAGIC_ROLL
 from mqstore.formats.timer_wheel import SLOTS
 from mqstore.store.broker.system_topics import TIMER_TOPIC
 from mqstore.store.inspect.timers import WAITING, TimerMessageState, Timers, timers
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ...recovery_cases import Case, all_feature_cases, config_of, damaged, feature_cases
 from ...slices import SEED, pick
@@ -29,7 +29,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def view(case: Case, work: Path, now_ms: int) -> Timers:
     root = damaged(case, work)
-    with Store(root, config_of(case, root)) as store:
+    with StoreReader(root, config_of(case, root)) as store:
         return timers(store, now_ms, lambda _: None)
 
 

@@ -15,7 +15,7 @@ from mqstore.formats.timer_wheel import FILE_BYTES
 from mqstore.store.broker.system_topics import TIMER_TOPIC
 from mqstore.store.disk.checkpoint import read_timer_check
 from mqstore.store.inspect.timers import HOUR_MS, WAITING, Timer, TimerMessageState, Timers, timers
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.settings.generation import Generation
 from mqstore.store.settings.read import read_config_file
 
@@ -34,7 +34,7 @@ def view(root: Path, now_ms: int | None = None, notes: list[str] | None = None) 
         check = read_timer_check(root / "config/timercheck")
         assert check is not None
         now_ms = check.last_read_time_ms + 1000
-    with Store(root) as store:
+    with StoreReader(root) as store:
         return timers(store, now_ms, (notes if notes is not None else []).append)
 
 
@@ -299,7 +299,7 @@ def test_cancel_messages_of_the_wrong_form(tmp_path: Path) -> None:
     """A 5.1 broker compares unique keys: those that name topic and key have no effect there."""
     root = unpack(HERE, tmp_path)
     cancelled = {row.unique_key for row in view(root).rows if row.state is TimerMessageState.CANCELLED}
-    with Store(root) as store:
+    with StoreReader(root) as store:
         store.generation = Generation("5.1", "the test", ("5.1",))
         found = timers(store, view(root).now_ms, lambda _: None)
     assert {cancel.effective for cancel in found.cancels} == {False}
@@ -317,7 +317,7 @@ def test_cancel_messages_of_the_wrong_form(tmp_path: Path) -> None:
 
 
 def test_a_store_without_timer(tmp_path: Path) -> None:
-    with Store(unpack("4.9.7-clean", tmp_path)) as store:
+    with StoreReader(unpack("4.9.7-clean", tmp_path)) as store:
         assert timers(store, 0, lambda _: None) == Timers(0)
 
 

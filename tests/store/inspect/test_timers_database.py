@@ -11,7 +11,7 @@ from mqstore.formats import rocksdb_store as formats
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.inspect import timers as module
 from mqstore.store.inspect.timers import Engine, TimerMessageState, Timers, timers
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from tests import stores
 
 pytest.importorskip("rocksdict")
@@ -28,7 +28,7 @@ def rows(name: str) -> list[tuple[bytes, bytes]]:
 
 def viewed(root: Path, *said: str) -> tuple[Timers, list[str]]:
     notes: list[str] = []
-    with Store(root, BrokerConfig({}).with_set(said)) as store:
+    with StoreReader(root, BrokerConfig({}).with_set(said)) as store:
         return timers(store, 1_795_350_000_000, notes.append), notes
 
 

@@ -15,7 +15,7 @@ from mqstore.store.offsets.positions import KnownGroups, Position
 from mqstore.store.queues.read import QueueSummary
 from mqstore.store.search.find import find
 from mqstore.store.search.selection import Selection
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ... import stores
 
@@ -88,7 +88,7 @@ def test_what_has_no_position() -> None:
 @pytest.mark.parametrize("name", OF_ALL_KINDS)
 def test_bytes_and_age_are_those_of_the_records(name: str, tmp_path: Path) -> None:
     """From every offset of every queue, held against the messages one by one."""
-    with Store(stores.unpack(name, tmp_path)) as store:
+    with StoreReader(stores.unpack(name, tmp_path)) as store:
         ends = queue_ends(store)
         asked = [
             Position("offset", "g", topic, queue_id, offset, "")
@@ -134,7 +134,7 @@ def test_a_store_as_records(tmp_path: Path) -> None:
         table["orders@stranger"] = {3: 7}
 
     write_offsets(root, change)
-    with Store(root) as store:
+    with StoreReader(root) as store:
         rows = offsets_of(store, "s", LagQuery(1795300000000, "queue", topic="orders")).rows
         sums = offsets_of(store, "s", LagQuery(1795300000000, "topic", topic="orders")).rows
     found = {(row["group"], row["queue_id"]): row for row in rows}
@@ -153,7 +153,7 @@ def test_names_that_are_no_utf_8(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-clean", tmp_path)
     path = root / "config" / "consumerOffset.json"
     path.write_bytes(path.read_bytes().replace(b"orders@group-a_tags", b"or\xffders@gr\xfeoup"))
-    with Store(root) as store:
+    with StoreReader(root) as store:
         found = offsets_of(store, "s", LagQuery(0, "topic", group="gr*oup"))
     (row,) = found.rows
     assert "ders" in row["topic"]
@@ -164,7 +164,7 @@ def test_without_queues_nothing_is_out_of_range(tmp_path: Path) -> None:
     """It is not known, and said so once."""
     root = stores.unpack("5.3.3-clean", tmp_path)
     shutil.rmtree(root / "consumequeue")
-    with Store(root) as store:
+    with StoreReader(root) as store:
         found = offsets_of(store, "s", LagQuery(0, "queue"))
     assert {row["state"] for row in found.rows if row["table"]} == {"unknown"}
     assert not any(row["next"] for row in found.rows if row["table"])

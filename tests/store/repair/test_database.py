@@ -20,7 +20,7 @@ from mqstore.store.repair import database
 from mqstore.store.repair.database import QueueStoreKind, as_kind, refuse_kind
 from mqstore.store.repair.parts import RepairPart, chosen
 from mqstore.store.repair.repair import Repair, analyze, replan
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import Applied, apply
 from mqstore.store.session.undo import session_to_undo, undo
 from mqstore.store.settings.generation import Generation
@@ -73,7 +73,7 @@ def rows_of(path: Path) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
 
 
 def errors(layout: Layout) -> list[str]:
-    with Store(again(layout)) as store:
+    with StoreReader(again(layout)) as store:
         return [f.code for f in verify(store).findings if f.severity > Severity.WARNING]
 
 

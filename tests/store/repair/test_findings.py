@@ -19,7 +19,7 @@ from mqstore.store.repair import compaction
 from mqstore.store.repair.parts import Choice, RepairPart, chosen
 from mqstore.store.repair.recheck import find_unrepairable
 from mqstore.store.search.queue_search import open_log
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ... import slices, stores
 from ...slices import rng
@@ -137,7 +137,7 @@ def test_the_logs_of_torn_records_are_opened_once(tmp_path: Path, monkeypatch: p
 
 def place_of(root: Path, queue: QueueId, offset: int, field: str) -> tuple[str, int]:
     """File and byte of a field of a message in the commit log, or of its `unit`."""
-    with Store(root) as store, store.queues.open(queue.topic, queue.queue_id) as units:
+    with StoreReader(root) as store, store.queues.open(queue.topic, queue.queue_id) as units:
         unit = units.unit(offset)
         assert unit is not None
         files, at = store.log_files, unit.physical_offset

@@ -24,7 +24,7 @@ from mqstore.store.report.gather import (
     Sums,
     summed,
 )
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify import log_pass
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
@@ -33,7 +33,7 @@ Unpack = Callable[[str], Path]
 
 
 def picture_of(path: Path, jobs: int = 1) -> LogPicture:
-    with Store(path) as store:
+    with StoreReader(path) as store:
         found = verify(store, Scope(watch=LogPicture), jobs=jobs).watched
     assert isinstance(found, LogPicture)
     return found.done()
@@ -54,7 +54,7 @@ def test_counts_are_those_of_stats(name: str, store: Unpack) -> None:
     root = store(name)
     picture = picture_of(root)
     stats = Stats(["topic", "queue_id"])
-    with Store(root) as opened:
+    with StoreReader(root) as opened:
         for item in opened.log.scan():
             if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
                 stats.add(item)
@@ -70,7 +70,7 @@ def test_counts_are_those_of_stats(name: str, store: Unpack) -> None:
 def test_every_byte_of_the_log_has_a_place(store: Unpack) -> None:
     root = store("5.3.3-killed-page")
     picture = picture_of(root)
-    with Store(root) as opened:
+    with StoreReader(root) as opened:
         total = sum(file.size for file in opened.log_files.files)
     assert picture.state.sum() == total
     assert picture.state[PlaceContent.DAMAGE].sum() > 0 and picture.state[PlaceContent.ZEROS].sum() > 0

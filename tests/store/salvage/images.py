@@ -12,7 +12,7 @@ from mqstore.formats.message import MESSAGE
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.salvage.carve import Carved, carve
-from mqstore.store.salvage.runs import Run, Source, Sources, mark_odd, paths_of
+from mqstore.store.salvage.runs import SalvageRun, SalvageSource, Sources, mark_odd, paths_of
 from mqstore.store.salvage.salvage import Salvaged, SalvageRequest, look, write
 from tests.cli.json_schema import errors
 from tests.stores import messages
@@ -36,7 +36,7 @@ def found_in(*images: Path) -> Carved:
     with Sources(paths_of(images)) as sources:
         for number in range(len(sources)):
             source = sources[number]
-            assert isinstance(source, Source)
+            assert isinstance(source, SalvageSource)
             carve(source, number, found)
     mark_odd(found.runs)
     return found
@@ -77,7 +77,7 @@ def fake(position: int, body: bytes, *, crc: int, queue_offset: int = 0) -> byte
     )
 
 
-def places(runs: list[Run]) -> list[tuple[int, int, int]]:
+def places(runs: list[SalvageRun]) -> list[tuple[int, int, int]]:
     """(byte of the source, log position, length) of each run."""
     return [(run.at, run.position, run.length) for run in runs]
 

@@ -12,7 +12,7 @@ from mqstore.store.damage.drill import drill, scenario_of
 from mqstore.store.disk.files import Files
 from mqstore.store.salvage.runs import Grade, paths_of
 from mqstore.store.salvage.salvage import Salvaged, SalvageRequest, batches_of, look
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from tests.slices import rng, share
 from tests.stores import unpack
 
@@ -38,7 +38,7 @@ def seen(*images: Path) -> Salvaged:
 def test_what_a_mishap_leaves_is_salvaged(name: str, tmp_path: Path) -> None:
     """All records but those whose bytes the mishap changed are in the new log."""
     root, copy, new = unpack(STORE, tmp_path), tmp_path / "copy", tmp_path / "new"
-    with Store(root) as store:
+    with StoreReader(root) as store:
         drill(store, copy, scenario_of(name), 5, Files())
     logs = {path.name: path.read_bytes() for path in (copy / "commitlog").iterdir()}
     left = set()

@@ -13,7 +13,7 @@ from mqstore.formats.message import MESSAGE
 from mqstore.store.errors import Missing
 from mqstore.store.salvage import carve as carving
 from mqstore.store.salvage.carve import Carved
-from mqstore.store.salvage.runs import Grade, Source
+from mqstore.store.salvage.runs import Grade, SalvageSource
 
 from .images import fake, found_in, image
 
@@ -66,7 +66,7 @@ def test_blocks_that_a_disk_does_not_give(
 
     monkeypatch.setattr(os, "preadv", broken)
     found = Carved()
-    source = Source(path)
+    source = SalvageSource(path)
     carving.carve(source, 0, found)
     source.close()
     assert source.unreadable == [(bad.start, bad.stop)]
