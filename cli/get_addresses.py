@@ -51,7 +51,7 @@ def answer_addresses(path: Path, source: str, question: GetQuestion, raw: bool, 
             raise InvalidInput(f"--addresses and --{option.replace('_', '-')} exclude each other")
     if question.reverse:
         raise InvalidInput("--addresses and --reverse exclude each other")
-    count = _Count()
+    count = _AnswerCount()
     with (
         StoreReader(path, common.config(), rate_bytes=common.rate) as store,
         Finder(store, common.warn) as finder,
@@ -66,7 +66,7 @@ def answer_addresses(path: Path, source: str, question: GetQuestion, raw: bool, 
         raise NotFound(f"{what} no message, of {count.all}", path=path)
 
 
-class _Count:
+class _AnswerCount:
     """Passes answers on and counts them. wrong: the line that ended the input before its end."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ def _answers(finder: Finder, portions: Iterator[list[_Line]], out: Output) -> It
         out.flush()
 
 
-def _portions(source: str, count: _Count) -> Iterator[list[_Line]]:
+def _portions(source: str, count: _AnswerCount) -> Iterator[list[_Line]]:
     """Lines as they come, up to one that is no address; empty ones are left out."""
     number = 0
     with opened(source) as descriptor:

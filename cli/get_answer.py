@@ -95,7 +95,7 @@ def answer(path: Path, question: GetQuestion, raw: bool, common: Common) -> None
     question.check()
     selection = question.selection()
     with StoreReader(path, common.config(), rate_bytes=common.rate) as store, scanning(store, common):
-        found = _Count(islice(_find(store, question, selection, common), question.limit))
+        found = _MessageCount(islice(_find(store, question, selection, common), question.limit))
         print_found(store, found, question, raw, common)
         if found.scanned and question.by_key:
             common.warn(f"{found.scanned} of {found.all} found by scanning: not in the index")
@@ -104,7 +104,7 @@ def answer(path: Path, question: GetQuestion, raw: bool, common: Common) -> None
             raise NotFound("no such message", path=path, hint=hint)
 
 
-class _Count:
+class _MessageCount:
     """Passes messages on and counts them."""
 
     def __init__(self, found: Iterable[FoundMessage]) -> None:

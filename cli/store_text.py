@@ -107,11 +107,11 @@ def store_text(store: Description, verdict: Verdict, given: Given, utc: bool, al
     """One screen, the verdict first; `all_topics` makes it longer."""
     sentence = first_sentence(verdict, store.layout.root)
     steps = _next(store, verdict, given)
-    told = [f"{sentence}. Next: {steps[0]}", "", *_Page(store, utc, all_topics).lines()]
+    told = [f"{sentence}. Next: {steps[0]}", "", *_StorePage(store, utc, all_topics).lines()]
     return page_of(told)
 
 
-class _Page:
+class _StorePage:
     def __init__(self, store: Description, utc: bool, all_topics: bool) -> None:
         self._store = store
         self._utc = utc

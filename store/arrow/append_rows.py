@@ -187,7 +187,7 @@ def sorted_batches(files: Sequence[Path], note: Note = lambda _: None) -> Iterat
     of the files were read. Raises Missing, Unreadable, NoSpace; InvalidInput for what is no such file,
     or columns whose types do not fit together.
     """
-    order = _Order()
+    order = _SortColumns()
     schema = _schema_of(files)
     in_order = _in_order(files, order)
     rows = _aligned(in_order or files, schema, note)
@@ -203,7 +203,7 @@ def sorted_batches(files: Sequence[Path], note: Note = lambda _: None) -> Iterat
         raise from_os_error(error, tempfile.gettempdir(), "cannot keep pieces") from error
 
 
-class _Order:
+class _SortColumns:
     """Makes columns to sort by: time, number of the store, position."""
 
     def __init__(self) -> None:
@@ -256,7 +256,7 @@ def _plain(column: pa.Field) -> pa.Field:
     return pa.field(column.name, column.type)
 
 
-def _in_order(files: Sequence[Path], order: _Order) -> list[Path]:
+def _in_order(files: Sequence[Path], order: _SortColumns) -> list[Path]:
     """The files one behind the other, if all rows are in order then; else none of them.
 
     Only the columns that rows are sorted by are read.
@@ -344,7 +344,7 @@ class _Head:
 class _Pieces:
     """Sorted pieces in a temporary file, each as blocks of rows."""
 
-    order: _Order
+    order: _SortColumns
     schema: pa.Schema
     block_bytes: int
     file: IO[bytes] = field(default_factory=lambda: tempfile.TemporaryFile(buffering=0))  # noqa: SIM115

@@ -60,7 +60,7 @@ class ExportFile:
 
 
 @dataclass
-class _Kept:
+class _KeptRows:
     """Rows of one key that are not written yet."""
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
@@ -98,7 +98,7 @@ class ExportFiles:
         self.written: list[ExportFile] = []
         self._folder, self._part, self._kind, self._schema = folder, part, kind, schema
         self._files, self._by_day, self._file_bytes = files, by_day, file_bytes
-        self._kept: dict[Day, _Kept] = {}
+        self._kept: dict[Day, _KeptRows] = {}
         self._kept_bytes = 0
         self._open: dict[Day, _Open] = {}
         self._numbers: dict[Day, int] = {}
@@ -109,7 +109,7 @@ class ExportFiles:
         """Rows with the columns of the schema, and the one that tells the day."""
         for day, some in by_day(rows) if self._by_day else [(_ONE, rows)]:
             part = some.select(self._schema.names)
-            kept = self._kept.setdefault(day, _Kept())
+            kept = self._kept.setdefault(day, _KeptRows())
             kept.batches.append(part)
             kept.bytes += part.nbytes
             self._kept_bytes += part.nbytes

@@ -267,7 +267,7 @@ def scan_messages(
     whole log. verified: what is in order; the scan
     leaves out those of its runs whose records no auditor has to see.
     """
-    pending = _Pending()
+    pending = _PendingMessages()
 
     def can_skip(run: VerifiedRun) -> bool:
         _hand_out(pending, observers)
@@ -364,7 +364,7 @@ def _hand_out_run(run: VerifiedRun, observers: list[LogObserver]) -> bool:
     return True
 
 
-def _hand_out(pending: _Pending, observers: list[LogObserver]) -> None:
+def _hand_out(pending: _PendingMessages, observers: list[LogObserver]) -> None:
     if not pending.count:
         return
     others = [each for each in observers if not (isinstance(each, KnowsUnits) and each.has_seen(pending.count))]
@@ -377,12 +377,12 @@ def _hand_out(pending: _Pending, observers: list[LogObserver]) -> None:
 
 def messages_of(batch: Batch) -> Iterator[Messages]:
     """The messages of good records in their own queues."""
-    pending = _Pending()
+    pending = _PendingMessages()
     pending.add(batch, dispatch(batch, OWN_QUEUES))
     return pending.take()
 
 
-class _Pending:
+class _PendingMessages:
     """Messages of several batches, until there are enough of each queue to look at together."""
 
     def __init__(self) -> None:

@@ -70,7 +70,7 @@ class _Messages(Rows):
     tags_code: Ints | None
 
 
-class _Window(NamedTuple):
+class _MessageWindow(NamedTuple):
     """Messages, and what is known of their records. items: those that were made."""
 
     messages: _Messages
@@ -132,7 +132,7 @@ class Prover:
         self._next = np.full(len(proof.queues), -1, np.int64)
         self._unindexed: int | None = None
         self._found = VerifiedPieces(proof.log, start, proof.lmq.version if proof.lmq else "")
-        self._windows: list[_Window] = []
+        self._windows: list[_MessageWindow] = []
         self._waiting = 0
         self._reach = 0
         #: Of queues in files, what messages were laid beside last, where all were in order.
@@ -196,7 +196,7 @@ class Prover:
         if self._waiting >= AT_ONCE:
             self._settle()
 
-    def _window(self, batch: Batch, dispatched: Dispatched | None) -> _Window | None:
+    def _window(self, batch: Batch, dispatched: Dispatched | None) -> _MessageWindow | None:
         """The messages of a batch; None if some record is of a queue that is not there, or names further
         queues where there are none: some brokers stumble over such a record all the same (spec 2.9, B11).
         """
@@ -234,8 +234,8 @@ class Prover:
             tags_code,
         )
         if made is None or making is None or not making.items:
-            return _Window(messages, facts, None)
-        return _Window(messages, facts, PackedItems.of(batch, made.items))
+            return _MessageWindow(messages, facts, None)
+        return _MessageWindow(messages, facts, PackedItems.of(batch, made.items))
 
     def _unindexed_in(self, batch: Batch, made: Dispatched | None) -> int | None:
         """The first record without its index items, unless there was one before."""
@@ -261,7 +261,7 @@ class Prover:
             self._next[:] = -1
             self._lay(group[wrong[-1] + 1 :])
 
-    def _is_short(self, group: list[_Window]) -> bool:
+    def _is_short(self, group: list[_MessageWindow]) -> bool:
         """Windows that go on with nothing before them make no long run."""
         begin, end = group[0].facts.begin, group[-1].facts.end
         if begin == self._found.end:
@@ -270,7 +270,7 @@ class Prover:
         messages = sum(len(window.messages) for window in group)
         return not is_long(len(queues), messages, end - begin)
 
-    def _lay(self, group: list[_Window]) -> range:
+    def _lay(self, group: list[_MessageWindow]) -> range:
         """The same if all of them are in order, else: from which one to which they are not."""
         if not group:
             return range(0)
@@ -302,7 +302,7 @@ class Prover:
             self._settled = [*self._settled, self.laid] if tagged and self.laid else None
         return range(0)
 
-    def _take(self, group: list[_Window], messages: _Messages, units: Units, new: Ints, ends: Ints) -> None:
+    def _take(self, group: list[_MessageWindow], messages: _Messages, units: Units, new: Ints, ends: Ints) -> None:
         """Messages are in order, queue by queue, from rows `new` to `ends`; `units` name them."""
         last, position, size, time = ends - 1, messages.position, messages.size, messages.time
         offset = messages.offset

@@ -55,7 +55,7 @@ class _Identity(NamedTuple):
     changed_ns: int
 
 
-class _Kept(NamedTuple):
+class _UnpackedFile(NamedTuple):
     """An unpacked file: its descriptor and what it takes on the disk."""
 
     descriptor: int
@@ -63,7 +63,7 @@ class _Kept(NamedTuple):
 
 
 _known: dict[_Identity, Plain] = {}
-_kept: OrderedDict[_Identity, _Kept] = OrderedDict()
+_kept: OrderedDict[_Identity, _UnpackedFile] = OrderedDict()
 
 
 def plain_name(name: str) -> str:
@@ -231,7 +231,7 @@ def _unpack(path: str | os.PathLike[str], identity: _Identity) -> None:
         kind = NoSpace if error.errno in FULL else Unreadable
         raise kind(f"cannot decompress ({error.strerror or error})", path=path, hint=hint) from error
     _known[identity] = Plain(sink.size, problem)
-    _kept[identity] = _Kept(descriptor, used)
+    _kept[identity] = _UnpackedFile(descriptor, used)
     while len(_kept) > KEPT_FILES or (len(_kept) > 1 and _used() > KEPT_BYTES):
         os.close(_kept.popitem(last=False)[1].descriptor)
 
@@ -292,7 +292,7 @@ class UnpackedSink:
         self._file.flush()
 
 
-class _Library(NamedTuple):
+class _Decompressor(NamedTuple):
     """Makes a decoder; feeds it; what that raises for bad data; bytes to feed at once; what may
     stand between two members and means nothing.
     """
@@ -327,7 +327,9 @@ def decompress(source: IO[bytes], sink: UnpackedSink) -> str:
         library, fine_from = careful, failed_at
 
 
-def _run(source: IO[bytes], sink: UnpackedSink, library: _Library, fine_from: int | None) -> tuple[str, int | None]:
+def _run(
+    source: IO[bytes], sink: UnpackedSink, library: _Decompressor, fine_from: int | None
+) -> tuple[str, int | None]:
     """One pass: what is wrong, and where the piece begins that has to be given byte by byte."""
     decoder, members, inside = library.new(), 0, False
     at = 0
@@ -364,11 +366,11 @@ def _feed_zstd(decoder: Any, data: bytes, sink: UnpackedSink) -> None:
     sink.write(decoder.decompress(data))
 
 
-def _fast_gzip() -> _Library:
+def _fast_gzip() -> _Decompressor:
     from isal import igzip_lib, isal_zlib
 
     new = isal_zlib.decompressobj
-    return _Library(
+    return _Decompressor(
         lambda: new(_GZIP),
         _feed_gzip,
         cast("type[Exception]", igzip_lib.IsalError),
@@ -377,16 +379,16 @@ def _fast_gzip() -> _Library:
     )
 
 
-def _careful_gzip() -> _Library:
+def _careful_gzip() -> _Decompressor:
     """The standard library tells more of an error, and fails at no byte too early."""
-    return _Library(lambda: zlib.decompressobj(_GZIP), _feed_gzip, zlib.error, _GZIP_PIECE, b"\0")
+    return _Decompressor(lambda: zlib.decompressobj(_GZIP), _feed_gzip, zlib.error, _GZIP_PIECE, b"\0")
 
 
-def _zstd() -> _Library:
+def _zstd() -> _Decompressor:
     import zstandard
 
     new = zstandard.ZstdDecompressor().decompressobj
-    return _Library(new, _feed_zstd, zstandard.ZstdError, _ZSTD_PIECE)
+    return _Decompressor(new, _feed_zstd, zstandard.ZstdError, _ZSTD_PIECE)
 
 
 _GZIP = 16 + zlib.MAX_WBITS

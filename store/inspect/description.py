@@ -291,7 +291,7 @@ def describe(layout: Layout) -> Description:
 
 
 @dataclass(frozen=True)
-class _Queue:
+class _DescribedQueue:
     """A queue as its files tell, whatever the log is."""
 
     directory: QueueDirectory
@@ -299,7 +299,7 @@ class _Queue:
     summary: QueueSummary
 
 
-def _queues(layout: Layout, foreign: list[Foreign], notes: list[str]) -> tuple[list[_Queue], QueueStorage]:
+def _queues(layout: Layout, foreign: list[Foreign], notes: list[str]) -> tuple[list[_DescribedQueue], QueueStorage]:
     """All queues, and where they are; of a hybrid store those in files, and light ones of its database."""
     if layout.queue_database is None:
         found = list(_in_files(layout, foreign))
@@ -317,23 +317,23 @@ def _queues(layout: Layout, foreign: list[Foreign], notes: list[str]) -> tuple[l
     return found, QueueStorage("both", layout.queue_database, in_files, in_database)
 
 
-def _in_database(queues: ConsumeQueues, directories: Iterable[QueueDirectory]) -> Iterator[_Queue]:
+def _in_database(queues: ConsumeQueues, directories: Iterable[QueueDirectory]) -> Iterator[_DescribedQueue]:
     for directory in directories:
         opened = partial(queues.open, directory.topic, directory.queue_id)
-        yield _Queue(directory, opened, opened().summary())
+        yield _DescribedQueue(directory, opened, opened().summary())
 
 
-def _in_files(layout: Layout, foreign: list[Foreign]) -> Iterator[_Queue]:
+def _in_files(layout: Layout, foreign: list[Foreign]) -> Iterator[_DescribedQueue]:
     size = sizes_of(layout).consume_queue.value
     for directory in queue_directories(layout.consume_queue):
         files = MappedFileQueue.open(directory.path, size)
         foreign += files.foreign
         opened = partial(ConsumeQueue, directory.topic, directory.queue_id, files)
         with opened() as queue:
-            yield _Queue(directory, opened, queue.summary())
+            yield _DescribedQueue(directory, opened, queue.summary())
 
 
-def _summaries(layout: Layout, queues: list[_Queue], log: Log, profile: Profile) -> Iterator[QueueSummary]:
+def _summaries(layout: Layout, queues: list[_DescribedQueue], log: Log, profile: Profile) -> Iterator[QueueSummary]:
     """What the queues hold of the log that there is: dead and expired units do not count."""
     broker_4 = profile.version.startswith("4.")
     for found in queues:
@@ -345,7 +345,7 @@ def _summaries(layout: Layout, queues: list[_Queue], log: Log, profile: Profile)
                 yield queue.summary(log.start, log.end, broker_4=broker_4)
 
 
-def _log(layout: Layout, queues: list[_Queue], foreign: list[Foreign]) -> Log:
+def _log(layout: Layout, queues: list[_DescribedQueue], foreign: list[Foreign]) -> Log:
     log = commit_log_of(layout)
     foreign += log.queue.foreign
     total = log.queue.size
@@ -370,7 +370,7 @@ def _log(layout: Layout, queues: list[_Queue], foreign: list[Foreign]) -> Log:
     )
 
 
-def _near_the_end(layout: Layout, queues: list[_Queue]) -> tuple[int | None, str]:
+def _near_the_end(layout: Layout, queues: list[_DescribedQueue]) -> tuple[int | None, str]:
     """Position of a record near the log's end, and how it was found."""
     with StoreReader(layout) as store:
         position, queue = store.near_the_end(found.summary for found in queues)
@@ -400,7 +400,7 @@ def _is_odd(entry: DirectoryEntry, file_bytes: int) -> bool:
     return start_of(entry.name) is not None and not entry.directory and entry.size != file_bytes
 
 
-def _restart(layout: Layout, generation: Generation, queues: list[_Queue], *, in_use: bool) -> Restart | None:
+def _restart(layout: Layout, generation: Generation, queues: list[_DescribedQueue], *, in_use: bool) -> Restart | None:
     """Where the next start begins its walk; None without a plain log."""
     if layout.dledger is not None:
         return None

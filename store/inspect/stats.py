@@ -170,7 +170,7 @@ class Measured(NamedTuple):
     time_ms: Ints | None = None
 
 
-class _Pending(NamedTuple):
+class _PendingRows(NamedTuple):
     """Rows that wait to be counted with others: grouping many at once costs little more than a few.
 
     numbers: of each dimension, whose values `Stats` numbers. special: 1 retries, 2 a broker's own topics; None:
@@ -193,7 +193,7 @@ class Stats:
         self.starts = np.array(starts, np.int64)
         self._groups: dict[Key, StatsGroup] = {}
         self._numbers: list[dict[str | int, int]] = [{} for _ in self.by]
-        self._pending: list[_Pending] = []
+        self._pending: list[_PendingRows] = []
         self._waiting = 0
 
     @property
@@ -238,7 +238,7 @@ class Stats:
         ids, kinds = columns.kinds()
         of_kinds = np.array([_SPECIAL.get(kind, _OF_BROKER) for kind in kinds], np.int64)
         special = of_kinds[ids] if of_kinds.any() else None
-        self._pending.append(_Pending(tuple(numbers), special, measured))
+        self._pending.append(_PendingRows(tuple(numbers), special, measured))
         self._waiting += count
         if self._waiting >= _ROWS_AT_ONCE:
             self._count()

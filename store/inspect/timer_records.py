@@ -317,7 +317,7 @@ class Cancel:
         return vars(self)
 
 
-class _Named(NamedTuple):
+class _CancelMessage(NamedTuple):
     """A cancel message. slot: its tick. heard: the wheel has it in its tick, or had it."""
 
     cancel: Cancel
@@ -332,7 +332,7 @@ class Cancels:
         self.all: list[Cancel] = []
         self._compared = compared_by(store)
         self._version = store.generation.version
-        self._named: dict[str, list[_Named]] = {}
+        self._named: dict[str, list[_CancelMessage]] = {}
         for rows in facts.messages(facts.records.cancels.length > 0):
             named = _named(facts, rows, now_ms)
             self.all.append(named.cancel)
@@ -353,7 +353,7 @@ class Cancels:
                 why = why or (f"the cancel message at {named.cancel.position}: {reason}")
         return cancelled, "" if cancelled else why
 
-    def _why_not(self, named: _Named, form: str, slot: int, delivered: bool) -> str:
+    def _why_not(self, named: _CancelMessage, form: str, slot: int, delivered: bool) -> str:
         if delivered:
             return "its target was delivered"
         if named.slot != slot:
@@ -371,7 +371,7 @@ def compared_by(store: StoreReader) -> str:
     return _COMPARED.get(version, BY_KEY)
 
 
-def _named(facts: TimerFacts, rows: Ints, now_ms: int) -> _Named:
+def _named(facts: TimerFacts, rows: Ints, now_ms: int) -> _CancelMessage:
     records, ticks = facts.records, facts.wheel.ticks
     last = int(rows[-1])
     out_ms = int(records.out_ms[last])
@@ -388,7 +388,7 @@ def _named(facts: TimerFacts, rows: Ints, now_ms: int) -> _Named:
     was_there = out_ms < facts.wheel.last_read_ms and bool(
         np.any(facts.tick_ms[rows] // ticks.precision_ms == facts.slot(last))
     )
-    return _Named(cancel, facts.slot(last), bool(waits.any()) or to_come or was_there)
+    return _CancelMessage(cancel, facts.slot(last), bool(waits.any()) or to_come or was_there)
 
 
 _LAST_MS = 1 << 53

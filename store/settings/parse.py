@@ -104,7 +104,7 @@ def _parse(data: bytes, grammar: Grammar) -> ParsedConfig:
     reader = _Reader(text, len(_BOM) if text.startswith(_BOM) else 0, grammar)
     try:
         reader.read()
-    except _Wrong as wrong:
+    except _WrongCharacter as wrong:
         position = len(text[: wrong.at].encode("utf-8", "surrogateescape"))
         return ParsedConfig(reader.top, wrong.what, position)
     if not isinstance(reader.top, dict):
@@ -136,7 +136,7 @@ def _note(text: str, data: bytes, left: int) -> str:
     return "; ".join(notes)
 
 
-class _Wrong(Exception):
+class _WrongCharacter(Exception):
     """Something that a broker does not read, at a character."""
 
     def __init__(self, what: str, at: int) -> None:
@@ -177,7 +177,7 @@ class _Reader:
             else:
                 self._value(kind, token, None)
         if not _BEHIND.fullmatch(self.text, self.at):
-            raise _Wrong("something stands behind the end of the JSON", self.at)
+            raise _WrongCharacter("something stands behind the end of the JSON", self.at)
 
     def _token(self, wanted: str) -> tuple[str, str]:
         match = self._pattern(wanted).match(self.text, self.at)
@@ -186,7 +186,7 @@ class _Reader:
             what = "cannot read" if rest else "the file ends before"
             if rest[:1] in ('"', "'"):
                 what = "the file ends inside"
-            raise _Wrong(f"{what} {wanted}", self.at)
+            raise _WrongCharacter(f"{what} {wanted}", self.at)
         self.at = match.end()
         kind = match.lastgroup or ""
         self._behind_sign = kind == "sign"
@@ -211,23 +211,23 @@ class _Reader:
         if self._by_number and len(self._open) > 1:
             self.numbered.add(self._open[1][1])
         if kind == "sign":
-            raise _Wrong(f"{token} where a key should be", begin)
+            raise _WrongCharacter(f"{token} where a key should be", begin)
         colon = self._token("a colon")
         if colon != ("sign", ":"):
-            raise _Wrong("no colon behind a key", self.at - len(colon[1]))
+            raise _WrongCharacter("no colon behind a key", self.at - len(colon[1]))
         return self._string(token, begin) if kind == "text" else token
 
     def _value(self, kind: str, token: str, key: Any) -> None:
         begin = self.at - len(token)
         self._values += 1
         if self._values > MOST_VALUES:
-            raise _Wrong(f"more than {MOST_VALUES} values", begin)
+            raise _WrongCharacter(f"more than {MOST_VALUES} values", begin)
         value: Any
         if kind == "sign":
             if token not in "{[":
-                raise _Wrong(f"{token} where a value should be", begin)
+                raise _WrongCharacter(f"{token} where a value should be", begin)
             if len(self._open) >= DEEPEST:
-                raise _Wrong(TOO_DEEP, begin)
+                raise _WrongCharacter(TOO_DEEP, begin)
             value = {} if token == "{" else []
         elif kind == "text":
             value = self._string(token, begin)
@@ -236,7 +236,7 @@ class _Reader:
         elif token in _WORDS:
             value = _WORDS[token]
         else:
-            raise _Wrong(f"{_short(token)} where a value should be", begin)
+            raise _WrongCharacter(f"{_short(token)} where a value should be", begin)
         self._store(value, key)
         if kind == "sign":
             self._open.append((value, key))
@@ -263,7 +263,7 @@ class _Reader:
         if kind == "sign" and token in "]}":
             self.at -= len(token)
         elif (kind, token) != ("sign", ",") and not self._no_comma(before, kind):
-            raise _Wrong("no comma behind a value", self.at - len(token))
+            raise _WrongCharacter("no comma behind a value", self.at - len(token))
 
     def _instead_of_comma(self) -> bool:
         """fastjson takes any token for the comma between two entries of a table."""
@@ -293,7 +293,7 @@ class _Reader:
                 quoted = re.sub(r'(?<!\\)"', '\\"', quoted) if token[0] == "'" else quoted
                 inside = json.loads(f'"{quoted}"', strict=False)
             except ValueError as error:
-                raise _Wrong("a text with an escape that is none", begin) from error
+                raise _WrongCharacter("a text with an escape that is none", begin) from error
         if inside.isascii():
             return inside
         return inside.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -234,7 +234,7 @@ _LINE = re.compile(rb"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 _INT_MOST, _EPOCH_MOST = (1 << 31) - 1, (1 << 63) - 1
 
 
-class _Wrong(Exception):
+class _WrongNumber(Exception):
     """A line of which a number cannot be read."""
 
 
@@ -254,12 +254,12 @@ def parse_epochs(data: bytes) -> ParsedConfig:
             header[name] = _number(line, _INT_MOST, name)
             at = found[min(len(header), len(found) - 1)][0]
         if len(header) < 2:
-            raise _Wrong("it ends in its header" if data else "empty")
+            raise _WrongNumber("it ends in its header" if data else "empty")
         for (at, _), line in zip(found[2:], lines[2:], strict=True):
             if (entry := _entry(line)) is not None:
                 rows.append((at, entry))
                 epochs[str(entry[0])] = entry[1]
-    except _Wrong as wrong:
+    except _WrongNumber as wrong:
         return ParsedConfig(value, str(wrong), at, gives_up=True)
     if len(rows) != header["count"]:
         strange = {at for at, _ in found[2:]} - {at for at, _ in rows}
@@ -275,7 +275,7 @@ def parse_epochs(data: bytes) -> ParsedConfig:
 
 def _number(text: str, most: int, what: str) -> int:
     if not _NUMBER.fullmatch(text) or not -most - 1 <= int(text) <= most:
-        raise _Wrong(f"the {what} is not a number")
+        raise _WrongNumber(f"the {what} is not a number")
     return int(text)
 
 

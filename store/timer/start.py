@@ -195,7 +195,7 @@ def _revise(snapshot: Snapshot, state: TimerState, begin: int, *, check: bool) -
     return end
 
 
-class _Read(NamedTuple):
+class _ReadEntries(NamedTuple):
     """Good entries of a file: their offsets in it and the times they are due. end: where reading
     ends; stopped: for all files.
     """
@@ -206,7 +206,7 @@ class _Read(NamedTuple):
     stopped: bool
 
 
-def _entries(data: Bytes, *, check: bool) -> _Read:
+def _entries(data: Bytes, *, check: bool) -> _ReadEntries:
     """The entries of a file. check: what is none ends them."""
     whole = len(data) // UNIT_BYTES
     units = data[: whole * UNIT_BYTES].view(_UNIT)
@@ -221,7 +221,7 @@ def _entries(data: Bytes, *, check: bool) -> _Read:
         tail = data[end:].tobytes()
         stopped = rest < BLANK_BYTES or BLANK.parse(tail).magic != MAGIC_BLANK
     numbers = np.flatnonzero(good[:count])
-    return _Read(numbers * UNIT_BYTES, due_ms(units[numbers]), end, stopped)
+    return _ReadEntries(numbers * UNIT_BYTES, due_ms(units[numbers]), end, stopped)
 
 
 def _name(state: TimerState, position: Ints, tick_ms: Ints) -> None:

@@ -29,7 +29,7 @@ _FAR_BEHIND_MS = 60_000
 _LAST_FIELD_BYTES = 8
 
 
-class _Page:
+class _CheckpointFile:
     """The file: its bytes and what they say."""
 
     def __init__(self, path: str, data: bytes) -> None:
@@ -38,13 +38,13 @@ class _Page:
         self.values = Checkpoint.from_bytes(data)
 
 
-def _page(context: VerifyContext) -> _Page | None:
+def _page(context: VerifyContext) -> _CheckpointFile | None:
     """The checkpoint, None where there is none."""
 
-    def read() -> _Page | None:
+    def read() -> _CheckpointFile | None:
         path = context.store.layout.checkpoint
         try:
-            return _Page(os.fspath(path), read_regular(path, PAGE_BYTES + 1))
+            return _CheckpointFile(os.fspath(path), read_regular(path, PAGE_BYTES + 1))
         except Missing:
             return None
 

@@ -32,7 +32,7 @@ _STRAYS_AT_ONCE = 4096
 _RECORDS_AT_ONCE = 256
 
 
-class _Left(NamedTuple):
+class _IndexLeft(NamedTuple):
     """What a part of the log leaves. items: by file, the first item of the part and that behind it.
 
     tags_seen: tags are indexed. unlike: some batch had other items than its records ask for.
@@ -73,14 +73,14 @@ class IndexCompare(Mergeable):
         """Those of a run."""
         return cls(context)
 
-    def export(self) -> _Left | None:
+    def export(self) -> _IndexLeft | None:
         """None where there were items of no record here: they may be of one in front of the part."""
         if self._strayed:
             return None
         items = [(c.file.path, c.first, c.next) for c in self._cursors]
-        return _Left(items, self._tags_seen, self._unlike, self._with_keys)
+        return _IndexLeft(items, self._tags_seen, self._unlike, self._with_keys)
 
-    def can_merge(self, left: _Left) -> bool:
+    def can_merge(self, left: _IndexLeft) -> bool:
         """The items of the part come directly behind those that were taken."""
         taken = [(cursor.file.path, cursor.next) for cursor in self._cursors]
         return (
@@ -90,7 +90,7 @@ class IndexCompare(Mergeable):
             and not (left.unlike and self._tags_seen)
         )
 
-    def merge(self, context: VerifyContext, left: _Left) -> None:
+    def merge(self, context: VerifyContext, left: _IndexLeft) -> None:
         """Go on with the items behind those of the part."""
         del context
         behind = [number for *_, number in left.items if number is not None]

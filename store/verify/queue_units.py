@@ -96,7 +96,7 @@ def _resolve_lot(context: VerifyContext, reader: QueueReader, offsets: Ints, uni
 
     for row in np.flatnonzero(~there & ~gone).tolist():
         note("I-062", row, f"no record begins at {positions[row]}")
-    named = _Named(records, reader)
+    named = _UnitRecords(records, reader)
     for at, row in enumerate(np.flatnonzero(there).tolist()):
         for code, text in named.problems(at, int(offsets[row]), int(units["size"][row])):
             note(code, row, text)
@@ -109,7 +109,7 @@ def _report(context: VerifyContext, reader: QueueReader, code: str, offsets: Int
     reader.report(context.findings, code, offsets, lambda row: texts[row])
 
 
-class _Named:
+class _UnitRecords:
     """Records that units of one queue name."""
 
     def __init__(self, records: Batch, reader: QueueReader) -> None:

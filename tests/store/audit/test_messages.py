@@ -22,7 +22,7 @@ _BYTES_OF_BATCH = 2048
 
 
 def test_messages_that_wait_keep_no_columns_of_their_batches(tmp_path: Path) -> None:
-    pending = messages._Pending()
+    pending = messages._PendingMessages()
     with StoreReader(stores.unpack("5.3.3-clean", tmp_path)) as store:
         tracemalloc.start()
         batches = 0
@@ -45,7 +45,7 @@ def test_messages_that_wait_keep_no_columns_of_their_batches(tmp_path: Path) -> 
 @pytest.mark.parametrize("times", [1, 2])
 def test_each_queue_is_known_to_be_in_a_row_or_not(times: int, tmp_path: Path) -> None:
     """What is found of all queues at once is what each finds of itself: twice the same log is none."""
-    pending = messages._Pending()
+    pending = messages._PendingMessages()
     with StoreReader(stores.unpack("5.3.3-clean", tmp_path)) as store:
         for _ in range(times):
             for item in store.log.scan(reuse=True):
