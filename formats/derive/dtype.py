@@ -16,7 +16,7 @@ def dtype_of(schema: c.Construct[Any, Any]) -> np.dtype[Any]:
     """Structured dtype with the field names and byte orders of `schema`.
 
     Members of nested structs have dotted names; padding becomes a hole. The item size is the size
-    of the schema. Raises Unsupported for a schema that is not of fixed size or has an array of
+    of the schema. Raises UnsupportedSchema for a schema that is not of fixed size or has an array of
     structs.
     """
     return run_dtype(nodes_of(schema))

@@ -2,7 +2,7 @@
 
 Wrappers that do not change the bytes (Renamed, Rebuild, Default, Enum, adapters) are looked
 through; Computed and the like take no bytes. What could make a record wrong that has all its bytes
-(Const, Check) or moves about in it is Unsupported. Names are dotted paths. An expression
+(Const, Check) or moves about in it is an UnsupportedSchema. Names are dotted paths. An expression
 (a length, a condition) belongs to a scope, the path prefix in which its names are looked up.
 """
 
@@ -92,7 +92,7 @@ _NO_BYTES = ("Computed", "Pass", "Tell", "Index")
 
 @lru_cache(maxsize=256)
 def nodes_of(schema: c.Construct[Any, Any]) -> tuple[Node, ...]:
-    """The nodes of a schema in byte order. Raises Unsupported."""
+    """The nodes of a schema in byte order. Raises UnsupportedSchema."""
     return tuple(_walk(schema, "", "", "", None))
 
 
@@ -238,7 +238,7 @@ def _unwrap(sub: Any) -> Any:
 
 
 def _size_of(node: Node) -> int:
-    """Bytes of a node of constant size. Raises Unsupported."""
+    """Bytes of a node of constant size. Raises UnsupportedSchema."""
     if isinstance(node, Number | PaddingBytes):
         return node.size
     if isinstance(node, Blob) and isinstance(node.length, int):
@@ -252,7 +252,7 @@ def is_fixed(node: Node) -> bool:
 
 
 def fixed_bytes(schema: c.Construct[Any, Any]) -> int:
-    """Size of a schema without variable members. Raises Unsupported for others."""
+    """Size of a schema without variable members. Raises UnsupportedSchema for others."""
     return sum(_size_of(node) for node in nodes_of(schema))
 
 
@@ -274,7 +274,7 @@ def minimum_bytes(schema: c.Construct[Any, Any]) -> int:
 
 
 def offset_of(schema: c.Construct[Any, Any], path: str) -> int:
-    """Byte offset of a field with a constant place. Raises KeyError, Unsupported."""
+    """Byte offset of a field with a constant place. Raises KeyError, UnsupportedSchema."""
     position = 0
     for node in nodes_of(schema):
         if isinstance(node, Number | Blob) and node.path == path:

@@ -36,7 +36,7 @@ def steps_of(schema: c.Construct[Any, Any]) -> tuple[Step, ...]:
 
     `("fields", struct format, names)`: fields of constant size. `("bytes", name, field)`: as many
     bytes as the field says. `("if", field, "&" | "==", number, steps, steps)`: the first steps if
-    the condition holds, else the others. Raises Unsupported for what has no such form.
+    the condition holds, else the others. Raises UnsupportedSchema for what has no such form.
     """
     return _steps(nodes_of(schema))
 

@@ -329,7 +329,7 @@ Node: TypeAlias = Constant | Name | Apply
 
 
 def apply(operator: Operator, *operands: Node, boolean: bool = True) -> Apply:
-    """A node over others. Raises Refused where they are nested too deep."""
+    """A node over others. Raises RefusedExpression where they are nested too deep."""
     depth = 1 + max(operand.depth for operand in operands)
     if depth > DEPTH_MAX:
         raise RefusedExpression(f"nested deeper than {DEPTH_MAX} levels")
@@ -337,7 +337,7 @@ def apply(operator: Operator, *operands: Node, boolean: bool = True) -> Apply:
 
 
 def condition(node: Node) -> Node:
-    """The node where a condition is needed. Raises Refused for literals and negated numbers."""
+    """The node where a condition is needed. Raises RefusedExpression for literals and negated numbers."""
     if node.boolean:
         return node
     if isinstance(node, Name):
@@ -346,7 +346,7 @@ def condition(node: Node) -> Node:
 
 
 def ordered(operator: Operator, left: Node, right: Node) -> Node:
-    """`<` and its kin: only numbers, properties and what is negated. Raises Refused."""
+    """`<` and its kin: only numbers, properties and what is negated. Raises RefusedExpression."""
     for node in (left, right):
         if isinstance(node, Constant):
             number = not node.boolean and not isinstance(node.value, str)
@@ -358,7 +358,7 @@ def ordered(operator: Operator, left: Node, right: Node) -> Node:
 
 
 def equality(left: Node, right: Node) -> Node:
-    """`=`. Raises Refused for NULL, and for TRUE or FALSE before another kind of literal."""
+    """`=`. Raises RefusedExpression for NULL, and for TRUE or FALSE before another kind of literal."""
     constants = [node for node in (left, right) if isinstance(node, Constant)]
     if any(node.value is None for node in constants):
         raise RefusedExpression("nothing compares with NULL: say IS NULL or IS NOT NULL")
@@ -368,7 +368,7 @@ def equality(left: Node, right: Node) -> Node:
 
 
 def between(value: Node, low: Node, high: Node) -> Node:
-    """`BETWEEN`: both bounds belong to it. Raises Refused for literals in the wrong order."""
+    """`BETWEEN`: both bounds belong to it. Raises RefusedExpression for literals in the wrong order."""
     if isinstance(low, Constant) and isinstance(high, Constant):
         if low.value is None or high.value is None:
             raise RefusedExpression("NULL is no bound of BETWEEN")
@@ -390,14 +390,14 @@ def not_between(value: Node, low: Node, high: Node) -> Node:
 
 
 def in_list_node(value: Node, texts: frozenset[str], *, negated: bool) -> Node:
-    """`IN`. Raises Refused for anything but a property."""
+    """`IN`. Raises RefusedExpression for anything but a property."""
     if not isinstance(value, Name):
         raise RefusedExpression("IN takes a property")
     return apply(InList(texts, negated), value)
 
 
 def whole_literal(text: str) -> Constant:
-    """A whole number, with or without the L behind it. Raises Refused beyond 64 bits."""
+    """A whole number, with or without the L behind it. Raises RefusedExpression beyond 64 bits."""
     number = whole(text.rstrip("lL"), 64)
     if number is None:
         raise RefusedExpression("a whole number does not fit into 64 bits")
@@ -405,7 +405,7 @@ def whole_literal(text: str) -> Constant:
 
 
 def real_literal(text: str) -> Constant:
-    """A number with a point or exponent. Raises Refused for 0.0 and the infinite, as a broker."""
+    """A number with a point or exponent. Raises RefusedExpression for 0.0 and the infinite, as a broker."""
     number = real(text)
     if not number or number == float("inf"):
         raise RefusedExpression(f"{text} is out of a broker's range, which begins above 0.0")

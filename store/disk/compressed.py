@@ -269,7 +269,7 @@ class UnpackedSink:
         self.size = 0
 
     def write(self, data: bytes) -> None:
-        """Add some bytes. Raises TooLarge, OSError."""
+        """Add some bytes. Raises UnpackedTooLarge, OSError."""
         if self.size + len(data) > LARGEST_BYTES:
             raise UnpackedTooLarge
         for at in range(0, len(data), _BLOCK):
@@ -307,7 +307,7 @@ class _Decompressor(NamedTuple):
 def decompress(source: IO[bytes], sink: UnpackedSink) -> str:
     """Unpack `source` into `sink`; returns what is wrong with it, "" for nothing.
 
-    Raises TooLarge, OSError.
+    Raises UnpackedTooLarge, OSError.
     """
     from ...formats.compression import MAGIC_BYTES, compression_of
 

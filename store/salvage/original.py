@@ -404,7 +404,7 @@ def _gives_up(plan: Plan) -> bool:
 def file_bytes_of(runs: list[SalvageRun], sources: Sources, blanks: Mapping[int, int], config: BrokerConfig) -> int:
     """Size of the log's files: configured, or as files of the log tell, as BLANKs tell, or 1 GiB.
 
-    blanks: as of `Found`. Raises InvalidInput.
+    blanks: as of `Carved`. Raises InvalidInput.
     """
     common = gcd(*(blanks[run.end] for run in runs if run.end in blanks))
     size, origin = config.size("mappedFileSizeCommitLog")
