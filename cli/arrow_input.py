@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Rows(NamedTuple):
+class NumberedRows(NamedTuple):
     """A batch of rows and their numbers, from 1 on."""
 
     numbers: Ints
     batch: pa.RecordBatch
 
-    def some(self, kept: Flags) -> Rows:
+    def some(self, kept: Flags) -> NumberedRows:
         """The rows for which `kept` holds."""
         import pyarrow as pa
 
-        return Rows(self.numbers[kept], self.batch.filter(pa.array(kept)))
+        return NumberedRows(self.numbers[kept], self.batch.filter(pa.array(kept)))
 
     def lines(self) -> list[Line]:
         """The rows one by one, as NDJSON would have them. Raises InvalidInput."""
@@ -37,7 +37,7 @@ class Rows(NamedTuple):
         return [Line(number, record_of(row, number)) for number, row in rows]
 
 
-def read_rows(path: Path, form: str, note: Callable[[int], None]) -> Iterator[Rows]:
+def read_rows(path: Path, form: str, note: Callable[[int], None]) -> Iterator[NumberedRows]:
     """The rows of a file: `parquet` or `arrow` (file or stream).
 
     note: told how many bytes were read. Raises Missing, Unreadable, InvalidInput, Unsupported.
@@ -55,7 +55,7 @@ def read_rows(path: Path, form: str, note: Callable[[int], None]) -> Iterator[Ro
     yield from _numbered(batches())
 
 
-def read_directory(path: Path, note: Callable[[int], None]) -> Iterator[Rows]:
+def read_directory(path: Path, note: Callable[[int], None]) -> Iterator[NumberedRows]:
     """The rows of all Parquet and Arrow files below a directory, in the order of their times.
 
     Raises as `read_rows`.
@@ -66,10 +66,10 @@ def read_directory(path: Path, note: Callable[[int], None]) -> Iterator[Rows]:
     yield from _numbered(sorted_batches(files_of([path]), note))
 
 
-def _numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[Rows]:
+def _numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[NumberedRows]:
     import numpy as np
 
     first = 1
     for batch in batches:
-        yield Rows(np.arange(first, first + batch.num_rows), batch)
+        yield NumberedRows(np.arange(first, first + batch.num_rows), batch)
         first += batch.num_rows

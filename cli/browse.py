@@ -26,9 +26,9 @@ from ..store.errors import InvalidInput, StoreError
 from ..store.offsets.lag import lags_of, queue_ends
 from ..store.offsets.positions import positions_of
 from ..store.queues.read import QueueSummary
-from ..store.search.browse import PAGE, Browser, Queue, Row, Usage
+from ..store.search.browse import PAGE, Browser, BrowseRow, Queue, Usage
 from ..store.search.selection import parse_time
-from ..store.search.store import Store
+from ..store.search.store import StoreReader
 from .terminal import escape, escape_lines, time_text
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ _BODIES = ("text", "JSON", "hex")
 _TIME, _FILTER = "time", "filter"
 
 
-Line = tuple[str, list[Text], Callable[[], "View | Message | None"]]
+Line = tuple[str, list[Text], Callable[[], "BrowseView | Message | None"]]
 """A row of a list: its name among the others, a cell for each column, and what it leads to."""
 
 
-class View(ABC):
+class BrowseView(ABC):
     """One list on the way down. shown: its lines, as they are on the screen; at: the name of the one
     with the cursor. note: what has to be known of the list, "" for nothing.
     """
@@ -70,7 +70,7 @@ class View(ABC):
         """What is to be shown. Read by a thread of its own. Raises StoreError."""
 
 
-class Topics(View):
+class TopicsView(BrowseView):
     """All topics of the store."""
 
     columns = ("share", "bytes", "messages", "queues", "behind", "topic")
@@ -87,7 +87,7 @@ class Topics(View):
                     _number(usage.queues),
                     *_last(usage, usage.topic),
                 ],
-                partial(Queues, self.browser, self.utc, usage.topic),
+                partial(QueuesView, self.browser, self.utc, usage.topic),
             )
             for usage in sorted(found, key=self._order)
         ]
@@ -97,7 +97,7 @@ class Topics(View):
         return -(number.get(self.sort) or 0), usage.topic
 
 
-class Queues(View):
+class QueuesView(BrowseView):
     """The queues of a topic."""
 
     columns = ("share", "bytes", "messages", "first", "end", "behind", "queue")
@@ -118,13 +118,13 @@ class Queues(View):
                     *map(_number, (queue.min_offset, queue.max_offset)),
                     *_last(usage, str(queue.queue_id)),
                 ],
-                partial(Messages, self.browser, self.utc, queue),
+                partial(MessagesView, self.browser, self.utc, queue),
             )
             for queue, usage in found
         ]
 
 
-class Messages(View):
+class MessagesView(BrowseView):
     """A page of a queue; what is no message is marked."""
 
     columns = ("offset", "stored", "bytes", "message")
@@ -146,7 +146,7 @@ class Messages(View):
             self.next = self.first + PAGE
         return [(str(row.queue_offset), self._cells(row), partial(_message_of, row)) for row in rows]
 
-    def _cells(self, row: Row) -> list[Text]:
+    def _cells(self, row: BrowseRow) -> list[Text]:
         if row.message is None:
             return [_number(row.queue_offset), Text(), Text(), _mark(f"! {row.problem}")]
         stored = time_text(row.message.store_timestamp, self.utc)
@@ -161,7 +161,7 @@ class Messages(View):
         self.first = min(max(first, self.queue.min_offset), last)
 
 
-def _message_of(row: Row) -> Message | None:
+def _message_of(row: BrowseRow) -> Message | None:
     return row.message
 
 
@@ -265,7 +265,7 @@ class BrowserApp(App[None]):
         self._store, self._open_browser, self._utc = store, open_browser, utc
         self._reader = ThreadPoolExecutor(1, "reader")
         self._browser: Browser | None = None
-        self._views: list[View] = []
+        self._views: list[BrowseView] = []
         self._message: Message | None = None
         self._form = 0
         self._asked = ""
@@ -288,7 +288,7 @@ class BrowserApp(App[None]):
         if browser is None:
             return
         self._browser = browser
-        await self._show(Topics(browser, self._utc))
+        await self._show(TopicsView(browser, self._utc))
         self._count()
 
     @work(group="count")
@@ -323,20 +323,20 @@ class BrowserApp(App[None]):
             names.append(str(self._message.queue_offset))
         self.query_one("#where", Static).update(escape(" ▸ ".join(names) + more))
 
-    async def _show(self, view: View) -> None:
+    async def _show(self, view: BrowseView) -> None:
         self._views.append(view)
         await self._refresh(anew=True)
 
     async def _refresh(self, *, anew: bool = False) -> None:
         view = self._views[-1]
-        if self._message is not None or (isinstance(view, Messages) and not anew):
+        if self._message is not None or (isinstance(view, MessagesView) and not anew):
             return
         lines = await self._ask(view.lines)
         if view is not self._views[-1]:
             return
         self._fill(view, lines or [])
 
-    def _fill(self, view: View, lines: Sequence[Line]) -> None:
+    def _fill(self, view: BrowseView, lines: Sequence[Line]) -> None:
         table, at = self._table, view.at
         view.shown = list(lines)
         table.clear(columns=True)
@@ -344,7 +344,7 @@ class BrowserApp(App[None]):
         table.add_rows(cells for _, cells, _ in lines)
         table.move_cursor(row=next((row for row, line in enumerate(lines) if line[0] == at), 0))
         table.focus()
-        sort = f"  by {view.sort}" if isinstance(view, Topics) else ""
+        sort = f"  by {view.sort}" if isinstance(view, TopicsView) else ""
         filtered = f"  having {view.filter!r}" if view.filter else ""
         note = f"  {view.note}" if view.note else ""
         self._where(f"{sort}{filtered}{note}" + ("" if lines else "  (nothing)"))
@@ -358,7 +358,7 @@ class BrowserApp(App[None]):
     async def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         _, _, opened = self._views[-1].shown[event.cursor_row]
         found = opened()
-        if isinstance(found, View):
+        if isinstance(found, BrowseView):
             await self._show(found)
         elif found is not None:
             self._message = found
@@ -399,7 +399,7 @@ class BrowserApp(App[None]):
         """A line to write: a text to look for, or a time to go to."""
         if not self._views or self._message is not None:
             return
-        if what == _TIME and not isinstance(self._views[-1], Messages):
+        if what == _TIME and not isinstance(self._views[-1], MessagesView):
             self.notify("a time is one of a queue: open one first")
             return
         self._asked = what
@@ -415,7 +415,7 @@ class BrowserApp(App[None]):
         event.input.display = False
         if self._asked == _FILTER:
             view.filter = event.value
-        elif isinstance(view, Messages):
+        elif isinstance(view, MessagesView):
             try:
                 time_ms = parse_time(event.value)
             except InvalidInput as error:
@@ -430,7 +430,7 @@ class BrowserApp(App[None]):
     async def action_turn(self, pages: int) -> None:
         """The next page of messages, the one before, with 0 the last one."""
         view = self._views[-1] if self._views else None
-        if isinstance(view, Messages) and self._message is None:
+        if isinstance(view, MessagesView) and self._message is None:
             end = view.queue.max_offset - PAGE
             on = view.next if pages > 0 else view.first - PAGE
             view.go(on if pages else max(end, view.queue.min_offset))
@@ -440,7 +440,7 @@ class BrowserApp(App[None]):
     async def action_sort(self) -> None:
         """Topics by the next of bytes, messages, lag, name."""
         view = self._views[-1] if self._views else None
-        if isinstance(view, Topics):
+        if isinstance(view, TopicsView):
             view.sort = _SORTS[(_SORTS.index(view.sort) + 1) % len(_SORTS)]
             await self._refresh()
 
@@ -459,7 +459,7 @@ class BrowserApp(App[None]):
         self._reader.shutdown(wait=True, cancel_futures=True)
 
 
-def browser_of(store: Store) -> Browser:
+def browser_of(store: StoreReader) -> Browser:
     """A store to walk through, with how far groups are behind. Raises Unreadable, NotAStore."""
     farthest: dict[Queue, int] = {}
     if store.layout.config.is_dir():
@@ -472,5 +472,5 @@ def browser_of(store: Store) -> Browser:
 
 def walk(path: Path, config: BrokerConfig, utc: bool) -> None:
     """Show a store until somebody leaves. Raises NotAStore, Missing, Unreadable."""
-    with Store(path, config) as store:
+    with StoreReader(path, config) as store:
         BrowserApp(str(path), lambda: browser_of(store), utc).run()

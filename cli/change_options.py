@@ -32,7 +32,7 @@ def can_ask() -> bool:
     return is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
 
-class Writing(Options):
+class ChangeOptions(Options):
     """How a command that asks first changes a store."""
 
     yes: Yes = False

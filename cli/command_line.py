@@ -70,7 +70,7 @@ class Command(TyperCommand):
                     formatter.write_dl(rows)
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """Commands, with the one that is meant where a word is none of them."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -81,7 +81,7 @@ class Group(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-class Program(Group):
+class AllCommands(CommandGroup):
     """All commands, each imported when it is asked for."""
 
     load: Callable[[str], App]
@@ -115,7 +115,7 @@ def _shortened(text: str, limit: int) -> str:
 def program(help: str, summaries: Mapping[str, str], load: Callable[[str], App]) -> Any:
     """mqstore itself. summaries: of each command. load: its module's `app`."""
     made = typer.Typer(help=help, **_SETTINGS)  # type: ignore[arg-type]
-    made.callback(cls=Program, invoke_without_command=True)(_program)
+    made.callback(cls=AllCommands, invoke_without_command=True)(_program)
     whole: Any = typer.main.get_command(made)
     whole.load, whole.summaries = load, summaries
     return whole
@@ -150,7 +150,7 @@ def _print_version(verbose: bool) -> None:
 
 def command_of(app: App) -> TyperCommand | TyperGroup:
     """What a command's module declares, for typer."""
-    made = typer.Typer(cls=Group, help=app.help, **_SETTINGS)  # type: ignore[arg-type]
+    made = typer.Typer(cls=CommandGroup, help=app.help, **_SETTINGS)  # type: ignore[arg-type]
     for name, function in app.functions:
         made.command(name, cls=Command)(_for_typer(function))
     command: Any = typer.main.get_command(made)

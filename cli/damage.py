@@ -82,10 +82,10 @@ def _scenario_text(record: Mapping[str, Any]) -> str:
 def _drill(store: Path, to: Path, name: str, seed: int, common: Common) -> Drill:
     from ..store.damage.drill import drill, scenario_of
     from ..store.disk.files import Files
-    from ..store.search.store import Store
+    from ..store.search.store import StoreReader
 
     chosen = scenario_of(name)
-    with Store(store, common.config()) as opened:
+    with StoreReader(store, common.config()) as opened:
         total = sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
         with common.progress("copying", total) as bar:
             return drill(opened, to, chosen, seed, Files(), bar.advance)

@@ -20,7 +20,7 @@ from .unread import tell_unread
 if TYPE_CHECKING:
     from ..store.arrow.differences import Unsound
     from ..store.compare.both import Comparison
-    from ..store.compare.logs import Range
+    from ..store.compare.logs import PositionRange
     from ..store.disk.broker_conf import BrokerConfig
 
 COLUMNS = (
@@ -54,7 +54,7 @@ class Sides:
     rows: Sequence[Mapping[str, Any]] = ()
     unsound: Unsound | None = None
     parts: dict[str, Comparison] = field(default_factory=dict)
-    within: dict[str, Sequence[Range]] = field(default_factory=dict)
+    within: dict[str, Sequence[PositionRange]] = field(default_factory=dict)
 
     def compare_parts(
         self,
@@ -69,13 +69,13 @@ class Sides:
             return
         from ..store.compare.both import compare_stores
         from ..store.disk.layout import is_uri
-        from ..store.search.store import Store
+        from ..store.search.store import StoreReader
 
         partners = {name: root for root, name in self.b.items()}
         for root, name in self.a.items():
             if is_uri(root) or is_uri(partners[name]):
                 continue
-            with Store(root, config) as one, Store(partners[name], config) as other:
+            with StoreReader(root, config) as one, StoreReader(partners[name], config) as other:
                 found = compare_stores(one, other, only, quick=quick, note=note)
             self.parts[name] = found
             if (apart := found.logs.apart) is not None:

@@ -16,13 +16,13 @@ from .selection_options import MAX_BODY_BYTES, Conditions, MaxBody
 if TYPE_CHECKING:
     from ..store.inspect.recognise import Recognised
     from ..store.search.selection import Selection
-    from .dump_log import Messages
+    from .dump_log import DumpedRecords
     from .file_kinds.chunks import Chunk, Record
 
 app = App()
 
 
-class View(Options):
+class RecordOptions(Options):
     """How much of a record is shown; the annotations are the declaration of the options."""
 
     hex: Annotated[bool, Option("--hex", help="The bytes of each record beside its fields.")] = False
@@ -56,7 +56,7 @@ def dump(
     ] = None,
     *,
     conditions: Conditions,
-    view: View,
+    view: RecordOptions,
     common: Common,
 ) -> None:
     """Decode every record, one by one.
@@ -93,7 +93,7 @@ def dump(
 
 def _chunks(
     what: Recognised, at: int | None, raw: bool, selection: Selection, common: Common
-) -> Iterator[Chunk | Messages]:
+) -> Iterator[Chunk | DumpedRecords]:
     """Where the records of a kind come from."""
     from ..store.errors import InvalidInput
     from .dump_log import KINDS, commit_log
@@ -106,7 +106,7 @@ def _chunks(
     return file_kind(what.kind).chunks(what, at, raw, common)
 
 
-def _print_hex(chunks: Iterator[Chunk | Messages], count: int | None, common: Common) -> None:
+def _print_hex(chunks: Iterator[Chunk | DumpedRecords], count: int | None, common: Common) -> None:
     from .hex_view import HexView
 
     with common.open_output() as out:
@@ -120,7 +120,9 @@ def _print_hex(chunks: Iterator[Chunk | Messages], count: int | None, common: Co
                 out.painted(line + "\n")
 
 
-def _print_records(chunks: Iterator[Chunk | Messages], what: Recognised, count: int | None, common: Common) -> None:
+def _print_records(
+    chunks: Iterator[Chunk | DumpedRecords], what: Recognised, count: int | None, common: Common
+) -> None:
     from .record_text import RecordText
     from .record_types import columns_of_kind
 
@@ -139,14 +141,14 @@ def _print_records(chunks: Iterator[Chunk | Messages], what: Recognised, count: 
         common.warn(str(damage))
 
 
-def _ndjson(chunks: Iterator[Chunk | Messages], count: int | None) -> Iterator[bytes | memoryview]:
+def _ndjson(chunks: Iterator[Chunk | DumpedRecords], count: int | None) -> Iterator[bytes | memoryview]:
     """Lines with all fields: messages are put together column by column."""
-    from .dump_log import Messages
+    from .dump_log import DumpedRecords
     from .json_text import line_of
 
     left = sys.maxsize if count is None else count
     while left and (chunk := next(chunks, None)) is not None:
-        if isinstance(chunk, Messages):
+        if isinstance(chunk, DumpedRecords):
             for data, records in chunk.lines(left):
                 yield data
                 left -= records
@@ -164,12 +166,12 @@ class _Damage:
         self.bytes = 0
         self.first: Record = {}
 
-    def passed(self, chunks: Iterable[Chunk | Messages]) -> Iterator[Chunk | Messages]:
+    def passed(self, chunks: Iterable[Chunk | DumpedRecords]) -> Iterator[Chunk | DumpedRecords]:
         """The chunks, once they are counted."""
-        from .file_kinds.chunks import Range
+        from .file_kinds.chunks import NonRecordRange
 
         for chunk in chunks:
-            if isinstance(chunk, Range) and chunk.record["type"] == "damage":
+            if isinstance(chunk, NonRecordRange) and chunk.record["type"] == "damage":
                 self.first = self.first or chunk.record
                 self.ranges += 1
                 self.bytes += chunk.record["size"]

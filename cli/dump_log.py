@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from .file_kinds.chunks import Chunk, Piece, Range, Record
+from .file_kinds.chunks import Chunk, NonRecordRange, Record, RecordPiece
 
 if TYPE_CHECKING:
     from ..store.inspect.recognise import Recognised
@@ -21,7 +21,7 @@ _TIERED = "tiered-commit-log"
 KINDS = ("store", "commit-log", "dledger", _COMPACTION_LOG, _TIERED)
 
 
-class Messages(NamedTuple):
+class DumpedRecords(NamedTuple):
     """A batch of records. Valid until the scan goes on.
 
     around: bytes of a DLedger entry before the record in it, 0 in a plain log.
@@ -51,7 +51,7 @@ class Messages(NamedTuple):
     def _record(self, message: Message) -> Record:
         return message.to_json(raw=self.raw, max_body=self.max_body_bytes)
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[RecordPiece]:
         """For the hex view."""
         from ..formats.dledger import ENTRY
         from ..formats.message import MESSAGE
@@ -64,14 +64,14 @@ class Messages(NamedTuple):
             if self.around:
                 entry = position - self.around
                 head = buffer[start - self.around : start].tobytes()
-                yield Piece(f"DLedger entry at {entry}", entry, head, ENTRY, counts=False)
+                yield RecordPiece(f"DLedger entry at {entry}", entry, head, ENTRY, counts=False)
             data = buffer[start : start + size].tobytes()
-            yield Piece(f"message at {position}", position, data, MESSAGE)
+            yield RecordPiece(f"message at {position}", position, data, MESSAGE)
 
 
 def commit_log(
     what: Recognised, at: int | None, raw: bool, selection: Selection, common: Common
-) -> Iterator[Chunk | Messages]:
+) -> Iterator[Chunk | DumpedRecords]:
     """The log of a store, of a directory or of a single file, from position `at` on.
 
     With a selection only the messages that it takes, and damage for the line at the end.
@@ -92,7 +92,7 @@ def _items(
     raw: bool,
     selection: Selection,
     progress: Progress,
-) -> Iterator[Chunk | Messages]:
+) -> Iterator[Chunk | DumpedRecords]:
     """The wanted ones of one log."""
     from ..store.log.commit_log import Batch
 
@@ -107,11 +107,11 @@ def _items(
             batch = selection.wanted(batch)
             if len(batch):
                 around = _around(log, int(batch.position[0]))
-                yield Messages(batch.checked(), raw, selection.max_body_bytes, around)
+                yield DumpedRecords(batch.checked(), raw, selection.max_body_bytes, around)
         else:
             progress.advance(item.size)
             if (at is None or item.end > at) and not _is_usual(log, what, item):
-                yield Range(_range(item), silent=asks)
+                yield NonRecordRange(_range(item), silent=asks)
 
 
 def _is_usual(log: CommitLog, what: Recognised, item: Extent) -> bool:

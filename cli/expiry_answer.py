@@ -84,14 +84,14 @@ class Expiring(Options):
 def tell_expiry(stores: list[str], expiring: Expiring, common: Common) -> None:
     """Tell it of each store. Raises Exit, InvalidInput, and what reading raises."""
     from ..store.offsets.expiry import forecast, losing
-    from ..store.search.store import Store
+    from ..store.search.store import StoreReader
 
     now_ms, until_ms, last_ms = expiring.spans_ms()
     disk = expiring.disk()
     records: list[dict[str, Any]] = []
     bad = False
     for root in _expanded(stores):
-        with Store(Path(root), common.config()) as store:
+        with StoreReader(Path(root), common.config()) as store:
             found = forecast(store, disk, now_ms, until_ms, last_ms)
             losses = losing(store, found.going)
         groups = losses.rows

@@ -40,7 +40,7 @@ class BodyOption(Enum):
     STORED = "stored"
 
 
-class Compression(Enum):
+class FileCompression(Enum):
     """That of Parquet and Arrow files."""
 
     ZSTD = "zstd"
@@ -69,7 +69,7 @@ class ExportOptions(Options):
         Option("--timestamps", help="Add times in UTC beside milliseconds."),
     ] = False
     compression: Annotated[
-        Compression | None,
+        FileCompression | None,
         Option("--compression", help="Of Parquet and Arrow files. Default: zstd."),
     ] = None
     file_size: Annotated[
@@ -126,10 +126,10 @@ class ExportOptions(Options):
     def how(self, form: str) -> ExportHow:
         """How files are written. Raises InvalidInput, Unsupported."""
         from ..store.arrow.export_files import ExportHow
-        from ..store.arrow.export_formats import FileKind
+        from ..store.arrow.export_formats import ExportFormat
 
         compression = None if self.compression is None else self.compression.value
-        kind = FileKind(form, compression, self.safe_csv)
+        kind = ExportFormat(form, compression, self.safe_csv)
         kind.require()
         return ExportHow(kind, self.timestamps, self.by_day, self.file_size, self.on_damage)
 

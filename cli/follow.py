@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..store.errors import InvalidInput, Unsupported
-from ..store.search.store import Found, Store
-from .get_answer import Question, print_found
+from ..store.search.store import FoundMessage, StoreReader
+from .get_answer import GetQuestion, print_found
 
 if TYPE_CHECKING:
     from ..store.search.selection import Selection
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _NOT_WITH = ("offset", "how_many", "at", "message_id", "until")
 
 
-def follow_log(path: Path, question: Question, raw: bool, common: Common) -> None:
+def follow_log(path: Path, question: GetQuestion, raw: bool, common: Common) -> None:
     """Print new messages until the limit, Ctrl-C or a closed pipe.
 
     Raises InvalidInput for what does not go with it, Unsupported, Unreadable, BrokenPipeError.
@@ -33,7 +33,7 @@ def follow_log(path: Path, question: Question, raw: bool, common: Common) -> Non
     if question.reverse:
         raise InvalidInput("--follow and --reverse exclude each other")
     selection = question.selection()
-    with Store(path, common.config(), rate_bytes=common.rate) as store:
+    with StoreReader(path, common.config(), rate_bytes=common.rate) as store:
         if store.layout.dledger is not None:
             raise Unsupported("--follow does not know DLedger logs", path=store.layout.dledger)
         out = common.open_output(growing=True)
@@ -41,7 +41,7 @@ def follow_log(path: Path, question: Question, raw: bool, common: Common) -> Non
         print_found(store, islice(found, question.limit), question, raw, common, out)
 
 
-def _messages(store: Store, selection: Selection, common: Common, out: Output) -> Iterator[Found]:
+def _messages(store: StoreReader, selection: Selection, common: Common, out: Output) -> Iterator[FoundMessage]:
     """The wanted ones of all new messages, for ever."""
     from ..store.search.follow import Follower
     from ..store.search.log_search import found_in, time_bounds

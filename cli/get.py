@@ -24,7 +24,7 @@ class GetFormat(StrEnum):
     HEX = "hex"
 
 
-class Place(Options):
+class GetOptions(Options):
     """One message, or some of a queue; the annotations are the declaration of the options."""
 
     offset: Annotated[
@@ -69,7 +69,7 @@ def get(
     store: Annotated[Path, Argument(metavar="STORE", help="The store's root directory.")],
     *,
     conditions: Conditions,
-    place: Place,
+    place: GetOptions,
     follow: Annotated[
         bool,
         Option("--follow", "-f", help="Wait for new messages; with --since those of before come first."),
@@ -138,10 +138,10 @@ def get(
       mqstore get /data/store --topic orders --follow --format ndjson
       mqstore get /data/store --addresses ids.txt --format ndjson
     """
-    from .get_answer import Question, answer, answer_offset_at
+    from .get_answer import GetQuestion, answer, answer_offset_at
 
     raw = printing.raw
-    question = Question(
+    question = GetQuestion(
         topic=conditions.topic,
         queue_id=conditions.queue,
         offset=place.offset,

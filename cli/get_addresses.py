@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..store.counted import counted
 from ..store.errors import InvalidInput, NotFound
 from ..store.search.find import Address, Finder, parse_address
-from ..store.search.store import Found, Store, Via
-from .get_answer import Question, body_of, piece_of
+from ..store.search.store import FoundMessage, StoreReader, Via
+from .get_answer import GetQuestion, body_of, piece_of
 from .ndjson_input import opened, whole_lines
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ class _Answer(NamedTuple):
     """What an address led to."""
 
     line: _Line
-    found: Found | NotFound
+    found: FoundMessage | NotFound
 
 
-def answer_addresses(path: Path, source: str, question: Question, raw: bool, common: Common) -> None:
+def answer_addresses(path: Path, source: str, question: GetQuestion, raw: bool, common: Common) -> None:
     """Print a message, or that it is missing, for each line of a file, of stdin for `-`.
 
     Raises NotFound at the end where one is missing, InvalidInput for a line that is no address.
@@ -51,9 +51,9 @@ def answer_addresses(path: Path, source: str, question: Question, raw: bool, com
             raise InvalidInput(f"--addresses and --{option.replace('_', '-')} exclude each other")
     if question.reverse:
         raise InvalidInput("--addresses and --reverse exclude each other")
-    count = _Count()
+    count = _AnswerCount()
     with (
-        Store(path, common.config(), rate_bytes=common.rate) as store,
+        StoreReader(path, common.config(), rate_bytes=common.rate) as store,
         Finder(store, common.warn) as finder,
         common.open_output() as out,
     ):
@@ -66,7 +66,7 @@ def answer_addresses(path: Path, source: str, question: Question, raw: bool, com
         raise NotFound(f"{what} no message, of {count.all}", path=path)
 
 
-class _Count:
+class _AnswerCount:
     """Passes answers on and counts them. wrong: the line that ended the input before its end."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ def _answers(finder: Finder, portions: Iterator[list[_Line]], out: Output) -> It
         out.flush()
 
 
-def _portions(source: str, count: _Count) -> Iterator[list[_Line]]:
+def _portions(source: str, count: _AnswerCount) -> Iterator[list[_Line]]:
     """Lines as they come, up to one that is no address; empty ones are left out."""
     number = 0
     with opened(source) as descriptor:
@@ -112,9 +112,9 @@ def _portions(source: str, count: _Count) -> Iterator[list[_Line]]:
 
 
 def _print_records(
-    store: Store,
+    store: StoreReader,
     answers: Iterator[_Answer],
-    question: Question,
+    question: GetQuestion,
     raw: bool,
     common: Common,
     out: Output,
@@ -129,7 +129,7 @@ def _print_records(
     )
 
 
-def _record(answer: _Answer, question: Question, raw: bool) -> dict[str, Any]:
+def _record(answer: _Answer, question: GetQuestion, raw: bool) -> dict[str, Any]:
     line, found = answer.line, answer.found
     if isinstance(found, NotFound):
         address = line.text[:_SHOWN].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
@@ -145,13 +145,13 @@ def _record(answer: _Answer, question: Question, raw: bool) -> dict[str, Any]:
     return record
 
 
-def _message(found: Found, question: Question) -> Message:
+def _message(found: FoundMessage, question: GetQuestion) -> Message:
     """What is shown: of a message inside of a batch record that record, where that was asked for."""
     inner = found.message.inner
     return inner.record if inner is not None and question.whole else found.message
 
 
-def _found(answers: Iterator[_Answer], common: Common) -> Iterator[Found]:
+def _found(answers: Iterator[_Answer], common: Common) -> Iterator[FoundMessage]:
     """The messages; what is missing is reported on stderr, beside data that has no place for it."""
     for answer in answers:
         if isinstance(answer.found, NotFound):
@@ -161,9 +161,9 @@ def _found(answers: Iterator[_Answer], common: Common) -> Iterator[Found]:
 
 
 def _print_bodies(
-    store: Store,
+    store: StoreReader,
     answers: Iterator[_Answer],
-    question: Question,
+    question: GetQuestion,
     raw: bool,
     common: Common,
     out: Output,
@@ -173,9 +173,9 @@ def _print_bodies(
 
 
 def _print_hex(
-    store: Store,
+    store: StoreReader,
     answers: Iterator[_Answer],
-    question: Question,
+    question: GetQuestion,
     raw: bool,
     common: Common,
     out: Output,

@@ -11,13 +11,13 @@ from ..store.errors import InvalidInput, NotFound, StoreError
 from ..store.log.message import is_batch_record
 from ..store.search.find import find, is_unique_key, offset_at
 from ..store.search.selection import Selection, is_pattern, parse_time
-from ..store.search.store import Found, Store, Via
+from ..store.search.store import FoundMessage, StoreReader, Via
 from .searched_text import scanning, searched_text
 from .selection_options import Conditions
 
 if TYPE_CHECKING:
     from ..store.log.message import Message
-    from .file_kinds.chunks import Piece
+    from .file_kinds.chunks import RecordPiece
     from .options import Common
     from .output import Output
 
@@ -25,7 +25,7 @@ _ADDRESSES = ("offset", "at", "message_id", "unique_key", "key")
 """Of these a question has one at most."""
 
 
-class Question(NamedTuple):
+class GetQuestion(NamedTuple):
     """What was asked for on the command line; names as the options, but how_many for --count."""
 
     topic: str | None
@@ -90,12 +90,12 @@ def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def answer(path: Path, question: Question, raw: bool, common: Common) -> None:
+def answer(path: Path, question: GetQuestion, raw: bool, common: Common) -> None:
     """Print the messages. Raises NotFound where there are none."""
     question.check()
     selection = question.selection()
-    with Store(path, common.config(), rate_bytes=common.rate) as store, scanning(store, common):
-        found = _Count(islice(_find(store, question, selection, common), question.limit))
+    with StoreReader(path, common.config(), rate_bytes=common.rate) as store, scanning(store, common):
+        found = _MessageCount(islice(_find(store, question, selection, common), question.limit))
         print_found(store, found, question, raw, common)
         if found.scanned and question.by_key:
             common.warn(f"{found.scanned} of {found.all} found by scanning: not in the index")
@@ -104,22 +104,22 @@ def answer(path: Path, question: Question, raw: bool, common: Common) -> None:
             raise NotFound("no such message", path=path, hint=hint)
 
 
-class _Count:
+class _MessageCount:
     """Passes messages on and counts them."""
 
-    def __init__(self, found: Iterable[Found]) -> None:
+    def __init__(self, found: Iterable[FoundMessage]) -> None:
         self._found = found
         self.all = 0
         self.scanned = 0
 
-    def __iter__(self) -> Iterator[Found]:
+    def __iter__(self) -> Iterator[FoundMessage]:
         for one in self._found:
             self.all += 1
             self.scanned += one.via is Via.SCAN
             yield one
 
 
-def _find(store: Store, question: Question, selection: Selection, common: Common) -> Iterator[Found]:
+def _find(store: StoreReader, question: GetQuestion, selection: Selection, common: Common) -> Iterator[FoundMessage]:
     if question.message_id is not None:
         return _by_id(store, question.message_id, selection, question, common)
     if question.at is not None:
@@ -135,7 +135,9 @@ def _find(store: Store, question: Question, selection: Selection, common: Common
     )
 
 
-def _by_id(store: Store, message_id: str, selection: Selection, question: Question, common: Common) -> Iterator[Found]:
+def _by_id(
+    store: StoreReader, message_id: str, selection: Selection, question: GetQuestion, common: Common
+) -> Iterator[FoundMessage]:
     """The message with an id of either kind: a broker's, which is an address, else a client's.
 
     Both may have the same form. Raises InvalidInput for what has the form of neither, NotFound.
@@ -166,12 +168,12 @@ def _by_id(store: Store, message_id: str, selection: Selection, question: Questi
     raise NotFound(f"no message with the id {given}", path=store.layout.root, hint=hint)
 
 
-def _if_wanted(store: Store, message: Message, selection: Selection) -> Iterator[Found]:
+def _if_wanted(store: StoreReader, message: Message, selection: Selection) -> Iterator[FoundMessage]:
     """A record that was found by its place, or the messages inside of it."""
     message = store.marked(message)
     if selection.whole or not is_batch_record(message.sys_flag):
         if selection.takes(message):
-            yield Found(message, Via.ADDRESS)
+            yield FoundMessage(message, Via.ADDRESS)
         return
 
     from ..store.search.log_search import found_in
@@ -180,14 +182,14 @@ def _if_wanted(store: Store, message: Message, selection: Selection) -> Iterator
     yield from found_in(selection.wanted(record), Via.ADDRESS)
 
 
-def answer_offset_at(path: Path, question: Question, time: str, common: Common) -> None:
+def answer_offset_at(path: Path, question: GetQuestion, time: str, common: Common) -> None:
     """Print the queue offset that a broker answers for a time."""
     if question.topic is None or question.queue_id is None:
         raise InvalidInput("--offset-at needs --topic and --queue")
     if is_pattern(question.topic):
         raise InvalidInput("--offset-at needs one topic, not a pattern")
     time_ms = parse_time(time)
-    with Store(path, common.config(), rate_bytes=common.rate) as store:
+    with StoreReader(path, common.config(), rate_bytes=common.rate) as store:
         offset = offset_at(store, question.topic, question.queue_id, time_ms, note=common.warn)
     record = {
         "type": "queue_offset",
@@ -204,9 +206,9 @@ def answer_offset_at(path: Path, question: Question, time: str, common: Common) 
 
 
 def print_found(
-    store: Store,
-    found: Iterable[Found],
-    question: Question,
+    store: StoreReader,
+    found: Iterable[FoundMessage],
+    question: GetQuestion,
     raw: bool,
     common: Common,
     output: Output | None = None,
@@ -232,7 +234,7 @@ def print_found(
             out.records(records, text=text, columns=lambda: columns_of_types(("message",)))
 
 
-def _record(found: Found, question: Question, raw: bool) -> dict[str, Any]:
+def _record(found: FoundMessage, question: GetQuestion, raw: bool) -> dict[str, Any]:
     record = found.message.to_json(raw=raw, max_body=question.max_body_bytes)
     by_id = question.message_id is not None and found.via is not Via.ADDRESS
     if question.by_key or by_id:
@@ -240,14 +242,14 @@ def _record(found: Found, question: Question, raw: bool) -> dict[str, Any]:
     return record
 
 
-def body_of(message: Message, question: Question, raw: bool) -> bytes:
+def body_of(message: Message, question: GetQuestion, raw: bool) -> bytes:
     return message.stored_body if raw else message.body(question.max_body_bytes).data
 
 
-def piece_of(store: Store, found: Found) -> Piece:
+def piece_of(store: StoreReader, found: FoundMessage) -> RecordPiece:
     from ..formats.message import MESSAGE
-    from .file_kinds.chunks import Piece
+    from .file_kinds.chunks import RecordPiece
 
     message, log = found.message, found.log or store.log_files
     data = log.read(message.position, message.total_size)
-    return Piece(f"message at {message.position}", message.position, data, MESSAGE)
+    return RecordPiece(f"message at {message.position}", message.position, data, MESSAGE)

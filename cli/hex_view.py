@@ -11,7 +11,7 @@ from .terminal import paint, time_text
 
 if TYPE_CHECKING:
     from ..formats.derive import Span
-    from .file_kinds.chunks import Piece
+    from .file_kinds.chunks import RecordPiece
 
 ROW_BYTES = 16
 _HEX_WIDTH = 3 * ROW_BYTES + 1
@@ -25,7 +25,7 @@ class HexView:
         self._colour = colour
         self._utc = utc
 
-    def lines(self, piece: Piece) -> Iterator[str]:
+    def lines(self, piece: RecordPiece) -> Iterator[str]:
         """The lines of one record: a title, then each field's bytes, name, value and meaning."""
         from ..formats.derive import spans
 
@@ -41,7 +41,7 @@ class HexView:
             rest = piece.data[covered:]
             yield from self._rows(piece.position + covered, rest, "(rest)", "not part of the record")
 
-    def _field(self, piece: Piece, span: Span) -> Iterator[str]:
+    def _field(self, piece: RecordPiece, span: Span) -> Iterator[str]:
         data = piece.data[span.offset : span.offset + span.length]
         value = self._value(span)
         name = paint(f"{span.path or '(padding)':<28}", "cyan", self._colour)

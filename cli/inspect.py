@@ -103,11 +103,11 @@ def _views(what: Recognised, views: list[str], now: str | None, common: Common) 
     from ..store.errors import InvalidInput
     from ..store.inspect.recognise import STORE
     from ..store.search.selection import parse_time
-    from ..store.search.store import Store
+    from ..store.search.store import StoreReader
     from .views import print_views
 
     if what.kind != STORE:
         raise InvalidInput(f"--{views[0]} is for a store, not for kind {what.kind}", path=what.path)
     now_ms = parse_time("now" if now is None else now)
-    with Store(what.path, common.config(), rate_bytes=common.rate) as store:
+    with StoreReader(what.path, common.config(), rate_bytes=common.rate) as store:
         print_views(store, views, now_ms, common)

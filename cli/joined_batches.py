@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ..store.put.message_json import INNER, is_message
-from .arrow_input import Rows
+from .arrow_input import NumberedRows
 from .ndjson_input import Line
 
-Portion = Sequence[Line] | Rows
+Portion = Sequence[Line] | NumberedRows
 
 _NUMBER, _SIZE, _RECORD = "inner_number", "batch_size", "batch_record"
 _PLACE = ("message_id", "position", "physical_offset", "topic", "queue_id", _RECORD)
@@ -25,7 +25,7 @@ def joined(portions: Iterable[Portion]) -> Iterator[Portion]:
     """
     waiting: list[Line] = []
     for portion in portions:
-        if isinstance(portion, Rows):
+        if isinstance(portion, NumberedRows):
             if waiting:
                 yield [_joined(waiting)]
                 waiting = []

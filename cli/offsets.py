@@ -13,7 +13,7 @@ from .options import PASSED_OVER, Common, shared
 
 if TYPE_CHECKING:
     from ..store.disk.layout import Layout
-    from ..store.offsets.lag import Wanted
+    from ..store.offsets.lag import LagQuery
     from ..store.offsets.move import Moves
     from ..store.session.apply import Applied
     from ..store.session.journal import Fingerprint
@@ -24,7 +24,7 @@ _BY = ("group", "topic", "queue")
 _TAKE = ("max", "min")
 
 
-class Shown(Options):
+class OffsetsOptions(Options):
     """What is shown; the annotations are the declaration."""
 
     by: Annotated[
@@ -40,16 +40,16 @@ class Shown(Options):
         Option("--now", metavar="TIME", help="What ages are counted to (default: now)."),
     ] = None
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> LagQuery:
         """What is asked for. Raises BadParameter, InvalidInput."""
-        from ..store.offsets.lag import Wanted
+        from ..store.offsets.lag import LagQuery
         from ..store.search.selection import parse_time
 
         by = "topic" if self.by is None else self.by
         if by not in _BY:
             raise bad_parameter(f"--by: one of {', '.join(_BY)}")
         now_ms = parse_time("now" if self.now is None else self.now)
-        return Wanted(now_ms, by, self.group, self.topic, self.behind, self.quick)
+        return LagQuery(now_ms, by, self.group, self.topic, self.behind, self.quick)
 
 
 class Moving(Options):
@@ -85,7 +85,7 @@ class Moving(Options):
         """Something is to be moved."""
         return bool(self.reset) or self.merge is not None
 
-    def check(self, stores: list[Path], shown: Shown, change: Change) -> None:
+    def check(self, stores: list[Path], shown: OffsetsOptions, change: Change) -> None:
         """Raises BadParameter for options that do not go together."""
         if self.plans and (shown.by is not None or shown.behind or shown.quick):
             raise bad_parameter("--by, --behind and --quick do not go with --reset and --merge")
@@ -106,7 +106,7 @@ class Moving(Options):
 def offsets(
     stores: Annotated[list[Path], Argument(metavar="STORE...", help="Root directories of stores.")],
     *,
-    shown: Shown,
+    shown: OffsetsOptions,
     moving: Moving,
     change: Change,
     common: Common,
@@ -151,11 +151,11 @@ def offsets(
         _show(stores, wanted, common)
 
 
-def _show(stores: list[Path], wanted: Wanted, common: Common) -> None:
+def _show(stores: list[Path], wanted: LagQuery, common: Common) -> None:
     """Every store in turn; one that cannot be read ends the command."""
     from ..store.disk.byte_reader import at_rate
     from ..store.offsets.lag import COLUMNS, offsets_of
-    from ..store.search.store import Store
+    from ..store.search.store import StoreReader
     from .offsets_text import lag_text, totals_text
 
     columns, several = COLUMNS[wanted.by], len(stores) > 1
@@ -167,7 +167,7 @@ def _show(stores: list[Path], wanted: Wanted, common: Common) -> None:
     def rows() -> Iterator[dict[str, Any]]:
         nonlocal total, named
         for path in stores:
-            with at_rate(common.rate), Store(path, common.config()) as store:
+            with at_rate(common.rate), StoreReader(path, common.config()) as store:
                 found = offsets_of(store, str(path), wanted, bar)
             for note in found.notes:
                 common.warn(f"{path}: {note}")
@@ -184,14 +184,14 @@ def _show(stores: list[Path], wanted: Wanted, common: Common) -> None:
         raise Exit(ExitCode.NO)
 
 
-def _compare(path: Path, other: Path, wanted: Wanted, common: Common) -> None:
+def _compare(path: Path, other: Path, wanted: LagQuery, common: Common) -> None:
     """Exit code 1 where some position differs. Raises Exit."""
     from ..store.offsets.move import Ahead, compare, open_side, side_of
     from ..store.search.selection import matches
-    from ..store.search.store import Store
+    from ..store.search.store import StoreReader
     from .offsets_text import COMPARED, compared_text
 
-    with Store(path, common.config()) as store:
+    with StoreReader(path, common.config()) as store:
         here = side_of(store)
     there = open_side(other, common.config())
     for note in (*here.positions.notes, *there.positions.notes):
@@ -214,7 +214,7 @@ def _compare(path: Path, other: Path, wanted: Wanted, common: Common) -> None:
     raise Exit(ExitCode.NO if different else ExitCode.DONE)
 
 
-def _plan(path: Path, moving: Moving, wanted: Wanted, change: Change, common: Common) -> None:
+def _plan(path: Path, moving: Moving, wanted: LagQuery, change: Change, common: Common) -> None:
     """Show what moves, and move it with --apply. Raises Exit and all that `apply` does."""
     from ..store.session.journal import Fingerprint
     from .offsets_text import moves_text
@@ -246,9 +246,9 @@ def _edit(edit: dict[str, Any], layout: Layout) -> dict[str, Any]:
     return {**edit, "path": edit["path"].removeprefix(f"{layout.root}/")}
 
 
-def _planned(layout: Layout, moving: Moving, wanted: Wanted, common: Common) -> Moves:
-    from ..store.offsets.move import Merge, Only, Take, open_side, parse_reset, plan_moves
-    from ..store.search.store import Store
+def _planned(layout: Layout, moving: Moving, wanted: LagQuery, common: Common) -> Moves:
+    from ..store.offsets.move import Merge, Only, WhichPosition, open_side, parse_reset, plan_moves
+    from ..store.search.store import StoreReader
 
     resets = [parse_reset(text) for text in moving.reset or ()]
     merge = None
@@ -256,8 +256,8 @@ def _planned(layout: Layout, moving: Moving, wanted: Wanted, common: Common) -> 
         other = open_side(moving.merge, common.config())
         for note in other.positions.notes:
             common.warn(note)
-        merge = Merge(other.positions.rows, Take(moving.take or ""))
-    with Store(layout, common.config()) as store:
+        merge = Merge(other.positions.rows, WhichPosition(moving.take or ""))
+    with StoreReader(layout, common.config()) as store:
         return plan_moves(store, resets, merge, wanted.now_ms, Only(wanted.group, wanted.topic))
 
 
@@ -266,7 +266,7 @@ def _apply(
     found: Moves,
     seen: Fingerprint | None,
     moving: Moving,
-    wanted: Wanted,
+    wanted: LagQuery,
     change: Change,
     common: Common,
 ) -> Applied:

@@ -10,7 +10,7 @@ from .terminal import escape, page_of, time_text
 
 if TYPE_CHECKING:
     from ..store.disk.layout import Layout
-    from ..store.offsets.lag import Wanted
+    from ..store.offsets.lag import LagQuery
     from ..store.offsets.move import Move, Moves
     from ..store.session.apply import Applied
 
@@ -103,7 +103,7 @@ def _shared_notes(row: Mapping[str, Any]) -> Iterator[str]:
         yield "no subscription"
 
 
-def totals_text(wanted: Wanted, named: bool) -> str:
+def totals_text(wanted: LagQuery, named: bool) -> str:
     """What is said where there is no line. named: there is what was asked for, but it is not odd."""
     if wanted.odd and named:
         return "no group is behind, none is out of range"

@@ -15,7 +15,7 @@ from .pipeline_options import LocalStores, Spark, To, showing
 from .terminal import page_of
 
 if TYPE_CHECKING:
-    from ..pipeline.plan import Plan
+    from ..pipeline.plan import JobPlan
     from ..store.errors import StoreError
 
 
@@ -84,7 +84,7 @@ def rebuild(
         raise Exit(ExitCode.NO)
 
 
-def report_of(plan: Plan, to: Path, manifest: Mapping[str, Any], unreadable: Mapping[str, str]) -> dict[str, Any]:
+def report_of(plan: JobPlan, to: Path, manifest: Mapping[str, Any], unreadable: Mapping[str, str]) -> dict[str, Any]:
     """The answer of `rebuild`: counts, stores, queues, index files, damaged ranges.
 
     unreadable: stores that could not be read, and why.

@@ -11,7 +11,7 @@ from .broker_version import tell_nearest
 from .declared import App, Argument, Exit
 from .exit_codes import ExitCode
 from .options import Common, shared, stdin_descriptor
-from .put_options import Flush, Message, Source, Transaction, Writing
+from .put_options import Flush, PutMessageOptions, PutSourceOptions, PutWritingOptions, TransactionStep
 from .put_target import Target, answers_of, held_interrupts, new_reader
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ def put(
     topic: Annotated[str | None, Argument(metavar="TOPIC", help="Topic of the message.")] = None,
     body: Annotated[str | None, Argument(metavar="BODY", help="Body; without it stdin is the body.")] = None,
     *,
-    source: Source,
-    message: Message,
-    writing: Writing,
+    source: PutSourceOptions,
+    message: PutMessageOptions,
+    writing: PutWritingOptions,
     common: Common,
 ) -> None:
     """Append messages exactly as a broker would.
@@ -124,19 +124,21 @@ def _put_one(
         out.flush()
 
 
-def _decide(target: Target, transaction: Transaction | None, name: str | None, out: Output) -> Iterator[dict[str, Any]]:
+def _decide(
+    target: Target, transaction: TransactionStep | None, name: str | None, out: Output
+) -> Iterator[dict[str, Any]]:
     """End a transaction: the real message where it is a commit, and the op record."""
     from ..store.disk.layout import Layout
     from ..store.errors import InvalidInput
     from ..store.put.producer import committed, decided, open_half
 
-    if name is None or transaction not in (Transaction.COMMIT, Transaction.ROLLBACK):
+    if name is None or transaction not in (TransactionStep.COMMIT, TransactionStep.ROLLBACK):
         raise InvalidInput("--transaction commit and rollback go together with --half KEY")
     Layout.open(target.store, target.common.config())  # what is no store is not made one
     with target.writer(new_reader()) as writer:
         prepared = open_half(writer.layout, name)
         found = [decided(prepared, writer.profile, writer.rules.store_host, writer.clock())]
-        if transaction is Transaction.COMMIT:
+        if transaction is TransactionStep.COMMIT:
             found.insert(0, committed(prepared, writer.profile))
         with held_interrupts():
             stored = [writer.append(message) for message in found]

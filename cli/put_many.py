@@ -18,7 +18,7 @@ from ..store.put.message_json import BATCH, MessageReader, is_corrupted, is_mess
 from ..store.put.new_message import NewBatch, NewMessage
 from ..store.put.on_damage import CorruptedBodies
 from ..store.put.writer import Stored, StoreWriter
-from .arrow_input import Rows, read_directory, read_rows
+from .arrow_input import NumberedRows, read_directory, read_rows
 from .joined_batches import Portion, joined
 from .ndjson_input import Line
 from .put_lines import lines_of
@@ -130,17 +130,17 @@ def _portions(many: Many, note: Callable[[int], None]) -> Iterator[Portion]:
 
 
 def _count(portion: Portion) -> int:
-    return portion.batch.num_rows if isinstance(portion, Rows) else len(portion)
+    return portion.batch.num_rows if isinstance(portion, NumberedRows) else len(portion)
 
 
 def _lines(portion: Portion) -> Sequence[Line]:
-    return portion.lines() if isinstance(portion, Rows) else portion
+    return portion.lines() if isinstance(portion, NumberedRows) else portion
 
 
 def _check(reader: MessageReader, portion: Portion) -> None:
     """Refuse a first message that makes no sense before anything is touched."""
-    if isinstance(portion, Rows):
-        portion = Rows(portion.numbers[:1], portion.batch.slice(0, 1)).lines()
+    if isinstance(portion, NumberedRows):
+        portion = NumberedRows(portion.numbers[:1], portion.batch.slice(0, 1)).lines()
     if is_message(portion[0].record):
         _what(reader, portion[0])
 
@@ -211,11 +211,11 @@ class _Stream:
         Raises InvalidInput, LimitExceeded, Corrupted with the number of that line.
         """
         columns = None
-        if isinstance(portion, Rows) and not self._has_corrupted(portion):
+        if isinstance(portion, NumberedRows) and not self._has_corrupted(portion):
             columns = columns_of_rows(portion.batch, self._reader)
             if columns is not None and self._present is not None and _lacks_a_key(columns):
                 columns = None  # the slow way says which row it is
-        if not isinstance(portion, Rows) or columns is None:
+        if not isinstance(portion, NumberedRows) or columns is None:
             self._append_lines(_lines(portion), self._present)
             return
         if self._present is not None:
@@ -225,7 +225,7 @@ class _Stream:
         if len(columns["body"]) and not self._append_columns(columns):
             self._append_lines(portion.lines(), None)
 
-    def _has_corrupted(self, portion: Rows) -> bool:
+    def _has_corrupted(self, portion: NumberedRows) -> bool:
         names = portion.batch.schema.names
         return CRC_OK in names and len(corrupted_rows(portion.batch.column(CRC_OK))) > 0
 

@@ -33,7 +33,7 @@ class InputFormat(StrEnum):
     AVRO = "avro"
 
 
-class Transaction(StrEnum):
+class TransactionStep(StrEnum):
     """What a producer does with a transaction."""
 
     HALF = "half"
@@ -41,7 +41,7 @@ class Transaction(StrEnum):
     ROLLBACK = "rollback"
 
 
-class Compression(StrEnum):
+class BodyCompression(StrEnum):
     """How a client compresses a body."""
 
     ZLIB = "zlib"
@@ -49,7 +49,7 @@ class Compression(StrEnum):
     ZSTD = "zstd"
 
 
-class Source(Options):
+class PutSourceOptions(Options):
     """Many messages out of a file; the annotations are the declaration of the options."""
 
     path: Annotated[
@@ -77,7 +77,7 @@ class Source(Options):
     on_damage: OnDamageOption = OnDamage.FAIL
 
 
-class Message(Options):
+class PutMessageOptions(Options):
     """One message; the annotations are the declaration of the options."""
 
     queue: Annotated[int, Option("--queue", metavar="N", min=0, help="Queue id.")] = 0
@@ -97,7 +97,7 @@ class Message(Options):
         Option("--deliver-at", metavar="TIME", help="Delivered at this time (5.x): RFC 3339, +10m."),
     ] = None
     transaction: Annotated[
-        Transaction | None,
+        TransactionStep | None,
         Option(
             "--transaction",
             help="Begin one (PGROUP=GROUP is whom a broker asks), or end that of --half.",
@@ -107,7 +107,7 @@ class Message(Options):
         str | None,
         Option("--half", metavar="KEY", help="Unique key or message id of a half message to decide."),
     ] = None
-    compress: Annotated[Compression | None, Option("--compress", help="Compress the body as a client does.")] = None
+    compress: Annotated[BodyCompression | None, Option("--compress", help="Compress the body as a client does.")] = None
     compress_over: Annotated[
         int,
         Option(
@@ -121,15 +121,15 @@ class Message(Options):
     @property
     def is_given(self) -> bool:
         """Something is said of it."""
-        default = Message(transaction=self.transaction, half=self.half)
-        return Message(**vars(self) | {"compress_over": default.compress_over}) != default
+        default = PutMessageOptions(transaction=self.transaction, half=self.half)
+        return PutMessageOptions(**vars(self) | {"compress_over": default.compress_over}) != default
 
     @property
     def ends_transaction(self) -> bool:
         """It is a half message that is to be decided."""
         return self.half is not None or self.transaction in (
-            Transaction.COMMIT,
-            Transaction.ROLLBACK,
+            TransactionStep.COMMIT,
+            TransactionStep.ROLLBACK,
         )
 
     def record(self, topic: str) -> dict[str, Any]:
@@ -152,12 +152,12 @@ class Message(Options):
             deliver_ms = None if self.deliver_at is None else parse_time(self.deliver_at)
         except InvalidInput as error:
             raise InvalidInput(f"--deliver-at: {error}") from None
-        kind, half = self.compress, self.transaction is Transaction.HALF
+        kind, half = self.compress, self.transaction is TransactionStep.HALF
         asked = ProducerOptions(self.delay_level, deliver_ms, kind.value if kind else "", self.compress_over)
         return asked._replace(half=half)
 
 
-class Writing(Options):
+class PutWritingOptions(Options):
     """How the store is written; the annotations are the declaration of the options."""
 
     as_broker: AsBroker = None

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from ..store.disk.layout import Layout
     from ..store.findings.next_commands import Given
     from ..store.session.apply import Applied
-    from ..store.verify.judged import Judged
+    from ..store.verify.judged import JudgedRecovery
 
 app = App()
 
 
-class Policy(StrEnum):
+class PolicyChoice(StrEnum):
     """The policies of `store.plan.plan`, named here so that `--help` need not import it."""
 
     KEEP = "keep"
     BROKER = "broker"
 
 
-class Lost(Options):
+class LossOptions(Options):
     """What is to come of what is lost; the annotations are the declaration of the options."""
 
     replica: Annotated[
@@ -56,12 +56,12 @@ class Lost(Options):
 def recover(
     store: Annotated[Path, Argument(metavar="STORE", help="A store's root directory.")],
     policy: Annotated[
-        Policy,
+        PolicyChoice,
         Option(
             "--policy",
             help="keep: nothing that can be read is given up; broker: the log ends where a broker would end it.",
         ),
-    ] = Policy.KEEP,
+    ] = PolicyChoice.KEEP,
     lost_tag: Annotated[
         str,
         Option(
@@ -72,7 +72,7 @@ def recover(
     ] = "",
     broker_version: BrokerVersion = None,
     *,
-    lost: Lost,
+    lost: LossOptions,
     as_slave: AsSlave,
     change: Change,
     common: Common,
@@ -137,7 +137,7 @@ class _Asked(NamedTuple):
     """What a store is looked at for."""
 
     version: str | None
-    policy: Policy
+    policy: PolicyChoice
     lost_tag: str
 
 
@@ -147,18 +147,17 @@ def _analyze(
     common: Common,
     replica: str = "",
     force_empty_log: bool = False,
-) -> Judged:
-    from ..store.verify.judged import Judged, verified_before, with_start
+) -> JudgedRecovery:
+    from ..store.verify.judged import JudgedRecovery, verified_before, with_start
 
     with reading_the_log(layout, common, common.rate) as tell:
         others, proved = verified_before(layout, asked.version, rate_bytes=common.rate, jobs=common.jobs, tell=tell)
         # what plans comes behind the pass over the log
-        from ..store.plan.observer import Policy as Planned
-        from ..store.plan.observer import RecoveryOptions
+        from ..store.plan.observer import Policy, RecoveryOptions
         from ..store.recover.recovery import analyze
         from ..store.repair.repair import needs_log, widened
 
-        planned = Planned(asked.policy.value)
+        planned = Policy(asked.policy.value)
         found = analyze(
             layout,
             asked.version,
@@ -166,10 +165,10 @@ def _analyze(
             jobs=common.jobs,
             tell=tell,
             proved=proved,
-            exact=planned is Planned.KEEP and needs_log(others.findings),
+            exact=planned is Policy.KEEP and needs_log(others.findings),
         )
         found = widened(found, with_start(others, found).findings)
-        return Judged(found, with_start(others, found))
+        return JudgedRecovery(found, with_start(others, found))
 
 
 def _rows_of(common: Common) -> tuple[int, ...]:
@@ -179,7 +178,7 @@ def _rows_of(common: Common) -> tuple[int, ...]:
     return (ROWS + 1,) if common.format is Format.TEXT and not common.verbose else ()
 
 
-def _apply(layout: Layout, before: Judged, change: Change, common: Common) -> Applied:
+def _apply(layout: Layout, before: JudgedRecovery, change: Change, common: Common) -> Applied:
     """Carry the plan out. Raises Refused and all that `apply` does."""
     from ..store.disk.byte_reader import at_rate
     from ..store.disk.layout import Layout
@@ -207,9 +206,9 @@ def _apply(layout: Layout, before: Judged, change: Change, common: Common) -> Ap
 
 
 def _print(
-    before: Judged,
+    before: JudgedRecovery,
     applied: Applied | None,
-    after: Judged | None,
+    after: JudgedRecovery | None,
     given: Given,
     code: ExitCode,
     common: Common,

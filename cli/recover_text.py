@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from ..store.counted import bytes_text, counted
 from ..store.findings.next_commands import (
     NOTHING_GIVEN,
-    Command,
     Given,
+    NextCommand,
     command,
     next_commands,
     renumbering,
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from ..store.recover.predict import FileChange
     from ..store.recover.recovery import Recovery
     from ..store.session.apply import Applied
-    from ..store.verify.judged import Judged
+    from ..store.verify.judged import JudgedRecovery
     from .options import Common
 
 _PLAN = "The plan (nothing is written without --apply):"
 
 
 def recovery_text(
-    before: Judged,
+    before: JudgedRecovery,
     applied: Applied | None,
-    after: Judged | None,
+    after: JudgedRecovery | None,
     common: Common,
     given: Given = NOTHING_GIVEN,
     *,
@@ -75,16 +75,16 @@ def recovery_text(
     return page_of(lines)
 
 
-def _wrong(title: str, seen: Judged, rows: int | None) -> list[str]:
+def _wrong(title: str, seen: JudgedRecovery, rows: int | None) -> list[str]:
     """Errors that `verify` finds, by code."""
     lines = list(error_lines(seen.verdict, seen.recovery.layout.root))
     return ["", title, *folded(lines, len(lines), rows)] if lines else []
 
 
 def verdict(
-    before: Judged,
+    before: JudgedRecovery,
     applied: Applied | None,
-    after: Judged | None = None,
+    after: JudgedRecovery | None = None,
     given: Given = NOTHING_GIVEN,
 ) -> str:
     """One line for somebody who has no time: the sentence that `verify` has, and the cure."""
@@ -101,7 +101,7 @@ def verdict(
     return f"{sentence}. {_cure(before, given)}".rstrip()
 
 
-def _start_after(after: Judged | None) -> str:
+def _start_after(after: JudgedRecovery | None) -> str:
     """Whether the store that was recovered can be started, and what is left if it cannot."""
     if after is None or after.verdict.status is Status.CLEAN:
         return "A broker can be started."
@@ -117,7 +117,7 @@ def question(found: Recovery) -> str:
     return f"{counted(len(found.plan.edits), 'change')}, {_messages(lost)} lost. Carry them out?"
 
 
-def _cure(before: Judged, given: Given) -> str:
+def _cure(before: JudgedRecovery, given: Given) -> str:
     found = before.recovery
     if found.interrupted:
         return f"`{_command(found, given)}` goes on with it."
@@ -134,7 +134,7 @@ def _cure(before: Judged, given: Given) -> str:
     return f"`{steps[0]}`{loses}."
 
 
-def next_steps(seen: Judged, given: Given) -> list[Command]:
+def next_steps(seen: JudgedRecovery, given: Given) -> list[NextCommand]:
     """The commands that mend the store, in order; those of its options where they ask for more."""
     found = seen.recovery
     if found.not_by_files or (found.refusal is not None and not found.interrupted):
@@ -146,7 +146,7 @@ def next_steps(seen: Judged, given: Given) -> list[Command]:
     return renumbering(root, steps, found.plan.shifted if found.plan else (), given)
 
 
-def _command(found: Recovery, given: Given) -> Command:
+def _command(found: Recovery, given: Given) -> NextCommand:
     """The command that carries the plan out."""
     words = ["--apply"]
     if found.options.policy != "keep":
@@ -251,7 +251,7 @@ def _plan(found: Recovery, applied: Applied | None, rows: int | None, asking: bo
     return lines
 
 
-def _next(seen: Judged, given: Given) -> list[str]:
+def _next(seen: JudgedRecovery, given: Given) -> list[str]:
     found = seen.recovery
     if found.refusal is not None and not found.interrupted:
         return ["Next: put right what is named above, then run this again."]

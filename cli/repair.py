@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from ..store.disk.layout import Layout
     from ..store.findings.next_commands import Given
     from ..store.recover.recovery import Proved
-    from ..store.repair.database import Kind as QueueKind
+    from ..store.repair.database import QueueStoreKind
     from ..store.repair.parts import Choice
-    from ..store.repair.recheck import Judged
+    from ..store.repair.recheck import JudgedRepair
     from ..store.repair.repair import Repair
     from ..store.session.apply import Applied
 
 app = App()
 
 
-class Queues(StrEnum):
+class QueuesChoice(StrEnum):
     """Where `--as` puts the queues."""
 
     ROCKSDB = "rocksdb"
@@ -44,7 +44,7 @@ class Parts(Options):
     ] = None
     queues: Annotated[bool, Option("--queues", help="All queues; those in a RocksDB are rebuilt as a whole.")] = False
     as_: Annotated[
-        Queues | None,
+        QueuesChoice | None,
         Option("--as", help="With --queues: have them in a RocksDB, or in files, from now on."),
     ] = None
     index: Annotated[bool, Option("--index", help="The index files.")] = False
@@ -61,23 +61,23 @@ class Parts(Options):
 
     def choice(self) -> Choice:
         """What is asked for. Raises InvalidInput, BadParameter."""
-        from ..store.repair.parts import CHOICES, Choice, Part, chosen, part_of_code
+        from ..store.repair.parts import CHOICES, Choice, RepairPart, chosen, part_of_code
         from ..store.search.selection import queue_of
 
         queues, codes = self.queue or [], self.finding or []
-        parts: set[Part] = {part for part in CHOICES if getattr(self, part.value) is True}
-        parts |= {Part.QUEUE} if self.queues else set()
+        parts: set[RepairPart] = {part for part in CHOICES if getattr(self, part.value) is True}
+        parts |= {RepairPart.QUEUE} if self.queues else set()
         if self.all_:
             if queues or codes or parts or self.as_:
                 raise bad_parameter("--all takes every part: no other can be named beside it")
             return Choice()
         parts |= {part_of_code(code) for code in codes}
-        if self.as_ is not None and (parts != {Part.QUEUE} or queues or codes):
+        if self.as_ is not None and (parts != {RepairPart.QUEUE} or queues or codes):
             raise bad_parameter("--as goes with --queues, and with no other part")
         return chosen(parts, tuple(queue_of(text) for text in queues))
 
 
-class Kind(StrEnum):
+class ConvertChoice(StrEnum):
     """What `--convert` can make of a store."""
 
     PLAIN = "plain"
@@ -87,7 +87,7 @@ class Conversion(Options):
     """Another kind of store; the annotations are the declaration of the options."""
 
     convert: Annotated[
-        Kind | None,
+        ConvertChoice | None,
         Option("--convert", help="plain: make a plain store of a DLedger store, in --to DIR."),
     ] = None
     to: Annotated[
@@ -157,10 +157,9 @@ def repair(
         common.warn("a process has the store: what is shown here changes while it runs")
     kind, judged = None, layout
     if parts.as_ is not None:
-        from ..store.repair.database import Kind as QueueKind
-        from ..store.repair.database import as_kind
+        from ..store.repair.database import QueueStoreKind, as_kind
 
-        kind = QueueKind(parts.as_.value)
+        kind = QueueStoreKind(parts.as_.value)
         if change.apply and not change.wait:
             from ..store.session.apply import refuse_in_use
 
@@ -182,8 +181,8 @@ def _analyze(
     choice: Choice,
     version: str | None,
     common: Common,
-    kind: QueueKind | None,
-) -> Judged:
+    kind: QueueStoreKind | None,
+) -> JudgedRepair:
     """judged: the store as it is now, before its queues go elsewhere."""
     from ..store.repair.repair import analyze, is_bare
 
@@ -196,7 +195,7 @@ def _analyze(
     return _judged(judged, version, common, look, verified_first=first)
 
 
-def _reanalyze(found: Repair, version: str | None, common: Common) -> Judged:
+def _reanalyze(found: Repair, version: str | None, common: Common) -> JudgedRepair:
     from ..store.disk.layout import Layout
     from ..store.repair.recheck import is_compared, reanalyze
 
@@ -215,11 +214,11 @@ def _judged(
     look: Callable[[Callable[[int], None], Proved | None], Repair],
     *,
     verified_first: bool,
-) -> Judged:
+) -> JudgedRepair:
     """The plan of `look`, and the verdict on the store. verified_first: what the verdict has read of the
     log, `look` need not read; else another process comes to the verdict meanwhile.
     """
-    from ..store.repair.recheck import Judged
+    from ..store.repair.recheck import JudgedRepair
     from ..store.verify.judged import verified_before, verified_beside
 
     if verified_first:
@@ -227,13 +226,13 @@ def _judged(
             judgement, proved = verified_before(
                 layout, version, anew=True, rate_bytes=common.rate, jobs=common.jobs, tell=tell
             )
-            return Judged(look(tell, proved), judgement)
+            return JudgedRepair(look(tell, proved), judgement)
     beside = verified_beside(layout, version, rate_bytes=half_rate(common))
     with beside as verdict, reading_the_log(layout, common, half_rate(common)) as tell:
-        return Judged(look(tell, None), verdict())
+        return JudgedRepair(look(tell, None), verdict())
 
 
-def _code(before: Judged, after: Judged | None) -> ExitCode:
+def _code(before: JudgedRepair, after: JudgedRepair | None) -> ExitCode:
     """after: the store once the plan was carried out, None where it was not."""
     if before.repair.plan.lost.messages:
         return ExitCode.NO
@@ -245,7 +244,7 @@ def _code(before: Judged, after: Judged | None) -> ExitCode:
     return ExitCode.UNCLEAN if to_do else code
 
 
-def _apply(layout: Layout, before: Judged, change: Change, common: Common) -> Applied:
+def _apply(layout: Layout, before: JudgedRepair, change: Change, common: Common) -> Applied:
     """Carry the plan out. Raises Refused and all that `apply` does."""
     from ..store.counted import counted
     from ..store.disk.byte_reader import at_rate
@@ -273,9 +272,9 @@ def _apply(layout: Layout, before: Judged, change: Change, common: Common) -> Ap
 
 
 def _print(
-    before: Judged,
+    before: JudgedRepair,
     applied: Applied | None,
-    after: Judged | None,
+    after: JudgedRepair | None,
     given: Given,
     common: Common,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..store.broker.profiles import LMQ_OPTIONS
 from ..store.counted import counted
-from ..store.findings.next_commands import Command, next_commands, renumbering, repair_command
+from ..store.findings.next_commands import NextCommand, next_commands, renumbering, repair_command
 from ..store.search.selection import queue_text
 from ..store.verify.verdict import CUT_OFF, Status, first_sentence
 from .plan_text import ROWS, folded, steps_text
@@ -16,7 +16,7 @@ from .verdict_text import error_lines
 
 if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
-    from ..store.repair.recheck import Beyond, Judged
+    from ..store.repair.recheck import Beyond, JudgedRepair
     from ..store.repair.repair import Repair
     from ..store.session.apply import Applied
     from .options import Common
@@ -29,9 +29,9 @@ _OPTIONS = {
 
 
 def repair_text(
-    before: Judged,
+    before: JudgedRepair,
     applied: Applied | None,
-    after: Judged | None,
+    after: JudgedRepair | None,
     common: Common,
     given: Given,
     *,
@@ -70,7 +70,7 @@ def _after_the_move(found: Repair) -> Iterator[str]:
     yield _OPTIONS[kind] + also
 
 
-def _verdict(before: Judged, applied: Applied | None, after: Judged | None, asking: bool) -> str:
+def _verdict(before: JudgedRepair, applied: Applied | None, after: JudgedRepair | None, asking: bool) -> str:
     """The sentence that `verify` has, and what a repair does about it."""
     found = before.repair
     lost = found.plan.lost.messages
@@ -89,7 +89,7 @@ def _verdict(before: Judged, applied: Applied | None, after: Judged | None, aski
     return f"{sentence}. {counted(files, 'file')} to repair.{loses}{unasked}"
 
 
-def _now(after: Judged | None) -> str:
+def _now(after: JudgedRepair | None) -> str:
     """The verdict on the store that was repaired."""
     if after is None:
         return ""
@@ -150,7 +150,7 @@ def _beyond(beyond: Sequence[Beyond]) -> Iterator[str]:
             yield f"         {row.command}{f'  # {row.does}' if row.does else ''}"
 
 
-def next_steps(seen: Judged, given: Given) -> list[Command]:
+def next_steps(seen: JudgedRepair, given: Given) -> list[NextCommand]:
     """The commands that mend the store, in order: first that of the plan, if there is one."""
     found = seen.repair
     if not found.nothing_to_do:

@@ -14,7 +14,7 @@ from .exit_codes import ExitCode, exit_code_of, exit_code_of_status
 from .options import FOUND, Common, say, shared
 
 if TYPE_CHECKING:
-    from ..store.report.page import Row, Section
+    from ..store.report.page import Section, StoreRow
 
 app = App()
 _COLUMNS = ("type", "store", "status", "sentence", "records", "bytes", "to")
@@ -112,13 +112,13 @@ def _section(
 ) -> tuple[Section, ExitCode]:
     from ..store.report.gather import look
     from ..store.report.page import section_of
-    from ..store.search.store import Store
+    from ..store.search.store import StoreReader
     from ..store.verify.context import Scope
     from .terminal import time_text
     from .verify import log_progress
 
     scope, given = Scope(broker_version=broker_version), common.given(broker_version)
-    with Store(path, common.config(), rate_bytes=common.rate) as store:
+    with StoreReader(path, common.config(), rate_bytes=common.rate) as store:
         with log_progress(store, common) as tell:
             seen = look(store, scope, given, now_ms=now_ms, progress=tell, jobs=common.jobs or 1)
         section = section_of(seen, number, partial(time_text, utc=common.utc))
@@ -143,7 +143,7 @@ def _write(sections: list[Section], now_ms: int, to: Path, common: Common) -> No
     file.finish()
 
 
-def _row(row: Row, to: Path) -> dict[str, Any]:
+def _row(row: StoreRow, to: Path) -> dict[str, Any]:
     return {
         "type": "report",
         "store": row.root,

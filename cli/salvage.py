@@ -16,12 +16,12 @@ from .terminal import page_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..store.salvage.salvage import Salvaged, Selection, Told, Wanted
+    from ..store.salvage.salvage import Salvaged, SalvageRequest, SalvageSelection, Told
 
 app = App()
 
 
-class LayoutKind(StrEnum):
+class LayoutChoice(StrEnum):
     """The layouts of `store.salvage`, named here so that `--help` need not import it."""
 
     ORIGINAL = "original"
@@ -35,7 +35,7 @@ class GradeName(StrEnum):
     BODY = "body"
 
 
-class Limits(Options):
+class SalvageOptions(Options):
     """The messages that are wanted; the annotations are the declaration of the options."""
 
     topic: Annotated[
@@ -51,13 +51,13 @@ class Limits(Options):
         Option("--until", metavar="TIME", help="Stored before TIME (compact)."),
     ] = None
 
-    def selection(self) -> Selection:
+    def selection(self) -> SalvageSelection:
         """What they let through. Raises InvalidInput."""
-        from ..store.salvage.salvage import Selection
+        from ..store.salvage.salvage import SalvageSelection
         from ..store.search.selection import parse_range
 
         names = (name.encode("utf-8", "surrogateescape") for name in self.topic or ())
-        return Selection(frozenset(names), parse_range(self.since, self.until))
+        return SalvageSelection(frozenset(names), parse_range(self.since, self.until))
 
 
 @app.command()
@@ -72,12 +72,12 @@ def salvage(
         Option("--to", metavar="DIR", help="The new store: a new or an empty directory."),
     ] = None,
     layout: Annotated[
-        LayoutKind,
+        LayoutChoice,
         Option(
             "--layout",
             help="original: every record at its own position, holes closed; compact: renumbered.",
         ),
-    ] = LayoutKind.ORIGINAL,
+    ] = LayoutChoice.ORIGINAL,
     grade: Annotated[
         GradeName,
         Option(
@@ -87,7 +87,7 @@ def salvage(
     ] = GradeName.BODY,
     dry_run: Annotated[bool, Option("--dry-run", help="Only say what is there. Writes nothing.")] = False,
     *,
-    limits: Limits,
+    limits: SalvageOptions,
     broker_version: BrokerVersion = None,
     common: Common,
 ) -> None:
@@ -111,8 +111,8 @@ def salvage(
     """
     if (to is None) == (not dry_run):
         raise bad_parameter("--to DIR is needed, or --dry-run")
-    limited = limits != Limits()
-    if limited and layout is LayoutKind.ORIGINAL:
+    limited = limits != SalvageOptions()
+    if limited and layout is LayoutChoice.ORIGINAL:
         raise bad_parameter("--topic, --since and --until need --layout compact")
     wanted = _wanted(layout, grade, limits, broker_version, common)
     done = _salvage(images, to, wanted, common)
@@ -121,19 +121,20 @@ def salvage(
     raise Exit(ExitCode.DONE if done.complete else ExitCode.NO)
 
 
-def _wanted(layout: LayoutKind, grade: GradeName, limits: Limits, version: str | None, common: Common) -> Wanted:
+def _wanted(
+    layout: LayoutChoice, grade: GradeName, limits: SalvageOptions, version: str | None, common: Common
+) -> SalvageRequest:
     from ..store.salvage.runs import Grade
-    from ..store.salvage.salvage import LayoutKind as Kind
-    from ..store.salvage.salvage import Wanted
+    from ..store.salvage.salvage import LayoutKind, SalvageRequest
 
     tell_nearest(version, common)
     taken = Grade[grade.name]
-    return Wanted(Kind(layout.value), taken, limits.selection(), version, common.config(), common.rate)
+    return SalvageRequest(LayoutKind(layout.value), taken, limits.selection(), version, common.config(), common.rate)
 
 
-def _salvage(images: list[Path], to: Path | None, wanted: Wanted, common: Common) -> Salvaged:
+def _salvage(images: list[Path], to: Path | None, wanted: SalvageRequest, common: Common) -> Salvaged:
     from ..store.disk.files import Files
-    from ..store.salvage.runs import Source, paths_of
+    from ..store.salvage.runs import SalvageSource, paths_of
     from ..store.salvage.salvage import check_target, look, write
 
     paths = paths_of(images)
@@ -141,7 +142,7 @@ def _salvage(images: list[Path], to: Path | None, wanted: Wanted, common: Common
         check_target(images, to)
     total = 0
     for path in paths:
-        source = Source(path)
+        source = SalvageSource(path)
         total += source.size
         source.close()
     with common.progress("searching", total) as bar:
@@ -159,7 +160,7 @@ def _teller(advance: Any) -> Told:
     return lambda _step, size: advance(size)
 
 
-def _json(done: Salvaged, images: list[Path], to: Path | None, layout: LayoutKind) -> dict[str, Any]:
+def _json(done: Salvaged, images: list[Path], to: Path | None, layout: LayoutChoice) -> dict[str, Any]:
     found = done.found
     record: dict[str, Any] = {
         "type": "salvage",

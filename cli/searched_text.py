@@ -9,7 +9,7 @@ from ..store.search.store import Via
 from .terminal import time_text
 
 if TYPE_CHECKING:
-    from ..store.search.store import Store
+    from ..store.search.store import StoreReader
     from .options import Common
     from .progress import Progress
 
@@ -20,14 +20,14 @@ _WAYS = {
 }
 
 
-def scanning(store: Store, common: Common) -> Progress:
+def scanning(store: StoreReader, common: Common) -> Progress:
     """A bar for scans of the log, on a terminal and after a second."""
     progress = common.progress("scanning", store.log_files.size)
     store.scanned = progress.advance
     return progress
 
 
-def searched_text(store: Store, utc: bool) -> str:
+def searched_text(store: StoreReader, utc: bool) -> str:
     """One line: records and the way to them, when they were stored, the index."""
     searched = store.searched
     parts = [f"{counted(searched.records[v], 'record')} {_WAYS[v]}" for v in searched.records]
@@ -40,7 +40,7 @@ def searched_text(store: Store, utc: bool) -> str:
     return f"looked at {', '.join(parts)}; {_times(store, utc)}"
 
 
-def _times(store: Store, utc: bool) -> str:
+def _times(store: StoreReader, utc: bool) -> str:
     """When what was looked at was stored, else when the records of the log were."""
     first_ms, last_ms = store.searched.first_ms, store.searched.last_ms
     whose = "they were"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..store.disk.layout import Layout
 
 
-class Role(StrEnum):
+class BrokerRole(StrEnum):
     """What a broker is to be that starts on the store."""
 
     SLAVE = "slave"
@@ -27,7 +27,7 @@ class AsSlave(Options):
     """A master to follow; the annotations are the declaration of the options."""
 
     role: Annotated[
-        Role | None,
+        BrokerRole | None,
         Option("--role", help="slave: say what a new master would have it cut off (--epoch)."),
     ] = None
     epoch: Annotated[

@@ -120,7 +120,7 @@ def _count_queues(stores: list[str], options: StatsOptions, spark: Spark, common
     from ..store.arrow.log_rows import Counted
     from ..store.arrow.stores import stores_of
     from ..store.inspect.stats import QUEUES, Stats, check_units_tell, stats_of_queues
-    from ..store.search.store import Store
+    from ..store.search.store import StoreReader
 
     wanted = options.wanted
     inside = [name for name in wanted if name != STORE]
@@ -133,7 +133,7 @@ def _count_queues(stores: list[str], options: StatsOptions, spark: Spark, common
     for root in roots:
         if root in unread:
             continue
-        with Store(Path(root), common.config()) as store:
+        with StoreReader(Path(root), common.config()) as store:
             total.add(Counted(stats_of_queues(store, inside, lambda _: None)), root)
     answer(total, left_out, options, common)
 
@@ -141,12 +141,12 @@ def _count_queues(stores: list[str], options: StatsOptions, spark: Spark, common
 def _unread_queues(roots: list[str], common: Common) -> dict[str, StoreError]:
     """Why the queues of a store cannot be counted, by store."""
     from ..store.errors import StoreError, Unreadable
-    from ..store.search.store import Store
+    from ..store.search.store import StoreReader
 
     found: dict[str, StoreError] = {}
     for root in roots:
         try:
-            with Store(Path(root), common.config()) as store:
+            with StoreReader(Path(root), common.config()) as store:
                 empty = store.has_log and store.log_end.position <= store.log_files.start
                 if store.queues_problem or not (store.topics or empty):
                     found[root] = Unreadable(store.queues_problem or "there are no consume queues", path=root)

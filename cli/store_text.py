@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ..store.counted import bytes_text, counted
-from ..store.findings.next_commands import Command, Given, command, next_commands
+from ..store.findings.next_commands import Given, NextCommand, command, next_commands
 from ..store.index.read import sizes_of
 from ..store.verify.verdict import first_sentence
 from .terminal import page_of, time_text
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..store.disk.sizes import Size
     from ..store.inspect.description import Description
     from ..store.queues.read import QueueSummary
-    from ..store.settings.options import Option
+    from ..store.settings.options import BrokerOption
     from ..store.verify.verdict import Verdict
 
 TOPICS_SHOWN = 20
@@ -96,7 +96,7 @@ def store_json(store: Description, verdict: Verdict, given: Given) -> dict[str, 
     }
 
 
-def _next(store: Description, verdict: Verdict, given: Given) -> list[Command]:
+def _next(store: Description, verdict: Verdict, given: Given) -> list[NextCommand]:
     """What looks at all of a store whose first sight this was; first what mends what was seen."""
     root = store.layout.root
     steps = next_commands(verdict.findings, root, given, whole=False)
@@ -107,11 +107,11 @@ def store_text(store: Description, verdict: Verdict, given: Given, utc: bool, al
     """One screen, the verdict first; `all_topics` makes it longer."""
     sentence = first_sentence(verdict, store.layout.root)
     steps = _next(store, verdict, given)
-    told = [f"{sentence}. Next: {steps[0]}", "", *_Page(store, utc, all_topics).lines()]
+    told = [f"{sentence}. Next: {steps[0]}", "", *_StorePage(store, utc, all_topics).lines()]
     return page_of(told)
 
 
-class _Page:
+class _StorePage:
     def __init__(self, store: Description, utc: bool, all_topics: bool) -> None:
         self._store = store
         self._utc = utc
@@ -256,7 +256,7 @@ class _Page:
         return time_text(epoch_ms, self._utc) if epoch_ms else "never"
 
 
-def _option(option: Option[Any]) -> str:
+def _option(option: BrokerOption[Any]) -> str:
     """One option of the broker, and how it is known."""
     how = f"{option.origin}: {option.by}" if option.by else option.origin
     if option.shown is not None:

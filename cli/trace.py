@@ -12,7 +12,7 @@ from .options import PASSED_OVER, Common, shared
 
 if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
-    from ..store.trace.trace import Question
+    from ..store.trace.trace import TraceQuestion
 
 app = App()
 
@@ -67,18 +67,18 @@ class Tracing(Options):
         Option("--limit", "-n", metavar="N", min=1, help="At most N messages, where a key has more."),
     ] = 10
 
-    def question(self, text: str, given: Given) -> Question:
+    def question(self, text: str, given: Given) -> TraceQuestion:
         """What is asked of a store. given: as of `Common`. Raises InvalidInput."""
         from ..store.errors import InvalidInput
         from ..store.search.selection import parse_time
         from ..store.trace.groups import given as subscribed
-        from ..store.trace.locate import Asked, By
-        from ..store.trace.trace import Question
+        from ..store.trace.locate import By, TraceTarget
+        from ..store.trace.trace import TraceQuestion
 
         if (self.tags is not None or self.sql is not None) and self.group is None:
             raise InvalidInput("--tags and --sql need --group: they are what one group subscribes to")
-        return Question(
-            Asked(text, By(self.by.value) if self.by else None, self.topic),
+        return TraceQuestion(
+            TraceTarget(text, By(self.by.value) if self.by else None, self.topic),
             parse_time("now" if self.now is None else self.now),
             self.group,
             subscribed(self.tags, self.sql),

@@ -14,7 +14,7 @@ from .searched_text import scanning, searched_text
 from .terminal import page_of, time_text
 
 if TYPE_CHECKING:
-    from ..store.trace.trace import Question
+    from ..store.trace.trace import TraceQuestion
 
 Record = Mapping[str, Any]
 COLUMNS = (
@@ -31,13 +31,13 @@ _SHOWN = 20
 _PLACE = 12
 
 
-def answer(store: Path, question: Question, limit: int, common: Common) -> bool:
+def answer(store: Path, question: TraceQuestion, limit: int, common: Common) -> bool:
     """Print the answer; whether there is one. limit: of messages. Raises Unreadable."""
-    from ..store.search.store import Store
+    from ..store.search.store import StoreReader
     from ..store.trace.trace import trace
 
     with (
-        Store(store, common.config(), rate_bytes=common.rate) as opened,
+        StoreReader(store, common.config(), rate_bytes=common.rate) as opened,
         scanning(opened, common),
     ):
         found = trace(opened, question, common.warn)

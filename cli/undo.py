@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from .change_options import Writing, agree, can_ask, files_of
+from .change_options import ChangeOptions, agree, can_ask, files_of
 from .declared import App, Argument, Option, bad_parameter
 from .options import Common, keep_journal_in, shared
 from .terminal import page_of
@@ -33,7 +33,7 @@ def undo(
         Option("--journal", metavar="DIR", help="Where the session is kept (of `recover --journal`)."),
     ] = None,
     *,
-    writing: Writing,
+    writing: ChangeOptions,
     common: Common,
 ) -> None:
     """Take back what `recover`, `repair` or `offsets` did: bytes, times and names of every file as they were.
@@ -114,7 +114,7 @@ def _undo(
     layout: Layout,
     name: str | None,
     force: bool,
-    writing: Writing,
+    writing: ChangeOptions,
     files: Files,
     common: Common,
 ) -> dict[str, Any]:
@@ -146,11 +146,11 @@ def _undo(
 
 def _purge(layout: Layout, name: str, yes: bool, files: Files, common: Common) -> dict[str, Any]:
     from ..store.errors import NotFound
-    from ..store.session.journal import Journal, State, sessions
+    from ..store.session.journal import Journal, SessionState, sessions
     from ..store.session.undo import folders_of, journal_to_purge, purge
 
     folder = next((each for each in sessions(layout.journal) if each.name == name), None)
-    if folder is None or Journal(layout.root, folder, "").state is State.UNSEALED:
+    if folder is None or Journal(layout.root, folder, "").state is SessionState.UNSEALED:
         raise NotFound(f"no such session: {name}", path=layout.root)
     journal = journal_to_purge(layout, folder)
     if not yes:

@@ -18,7 +18,7 @@ from .selection_options import Since
 
 if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
-    from ..store.search.store import Store
+    from ..store.search.store import StoreReader
     from ..store.verify.context import LogFacts
     from ..store.verify.verdict import Verdict
 
@@ -54,7 +54,7 @@ def parse_duration(text: str) -> float:
     return float(match[1]) * _SECONDS[match[2] or ""]
 
 
-class Asked(NamedTuple):
+class AskedScope(NamedTuple):
     """The fields of a `Scope` that a command line gives, before what checks is imported."""
 
     quick: bool
@@ -81,7 +81,7 @@ class Asked(NamedTuple):
         }
 
 
-class Limits(Options):
+class VerifyOptions(Options):
     """What is checked; the annotations are the declaration of the options."""
 
     quick: Annotated[
@@ -125,7 +125,7 @@ class Limits(Options):
         ),
     ] = None
 
-    def asked(self, broker_version: str | None) -> Asked:
+    def asked(self, broker_version: str | None) -> AskedScope:
         """What is asked for. Raises BadParameter, InvalidInput."""
         if self.queue is not None and self.topic is None:
             raise bad_parameter("--queue needs --topic")
@@ -134,7 +134,7 @@ class Limits(Options):
             from ..store.search.selection import parse_range
 
             since_ms = parse_range(self.since, None).since_ms
-        return Asked(
+        return AskedScope(
             quick=self.quick,
             topic=self.topic,
             queue_id=self.queue,
@@ -151,7 +151,7 @@ class Limits(Options):
 def verify(
     paths: Annotated[list[Path], Argument(metavar="PATH...", help="Stores, or parts of them.")],
     *,
-    limits: Limits,
+    limits: VerifyOptions,
     resume: Annotated[
         Path | None,
         Option(
@@ -260,7 +260,9 @@ def _stopping() -> Iterator[list[bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _verdict(path: Path, asked: Asked, resume: Path | None, common: Common, stop: list[bool]) -> tuple[Path, Verdict]:
+def _verdict(
+    path: Path, asked: AskedScope, resume: Path | None, common: Common, stop: list[bool]
+) -> tuple[Path, Verdict]:
     """The root of the store that `path` is, or is in, and what is found of `path`."""
     from ..store.errors import InvalidInput
     from .verify_part import part_of
@@ -282,11 +284,11 @@ def _verdict(path: Path, asked: Asked, resume: Path | None, common: Common, stop
     return part.root, part.of(_verify(part.root, inside, common, stop))
 
 
-def _verify(path: Path, asked: Asked, common: Common, stop: list[bool]) -> Verdict:
-    from ..store.search.store import Store
+def _verify(path: Path, asked: AskedScope, common: Common, stop: list[bool]) -> Verdict:
+    from ..store.search.store import StoreReader
     from ..store.settings.options import options_of
 
-    with Store(path, common.config(), rate_bytes=common.rate) as store:
+    with StoreReader(path, common.config(), rate_bytes=common.rate) as store:
         if asked.topic is not None:
             from ..store.verify.run import check_topic
 
@@ -302,7 +304,7 @@ def _verify(path: Path, asked: Asked, common: Common, stop: list[bool]) -> Verdi
 
 
 @contextmanager
-def log_progress(store: Store, common: Common) -> Iterator[Callable[[int], None]]:
+def log_progress(store: StoreReader, common: Common) -> Iterator[Callable[[int], None]]:
     """A bar for the pass over the log of a store; told of the log positions that are reached."""
     files = store.log_files
     with common.progress("checking the log", files.size) as bar:

@@ -56,7 +56,7 @@ _OF_SCOPE = ": --topic"
 """How the reason ends that is there because of the scope that a queue makes."""
 
 
-class Part(NamedTuple):
+class VerifyTarget(NamedTuple):
     """A part of a store.
 
     root: of the store, as it is to be shown. path: what was asked for. group: of its checks. logs:
@@ -101,7 +101,7 @@ class Part(NamedTuple):
         return of_log or _inside(self.path, place)
 
 
-def part_of(path: Path, config: BrokerConfig) -> Part | None:
+def part_of(path: Path, config: BrokerConfig) -> VerifyTarget | None:
     """What `path` is a part of, None where it is a store itself.
 
     Raises NotAStore, Missing, Unreadable, Unsupported (one file of a RocksDB).
@@ -126,7 +126,7 @@ def _is_root(path: Path) -> bool:
     return bool(there)
 
 
-def _part(root: Path, path: Path, whole: Path, config: BrokerConfig) -> Part | None:
+def _part(root: Path, path: Path, whole: Path, config: BrokerConfig) -> VerifyTarget | None:
     """None where `root` is no store, or `path` is not one of its parts. Raises Unsupported."""
     try:
         layout = Layout.open(root, config)
@@ -145,7 +145,7 @@ def _part(root: Path, path: Path, whole: Path, config: BrokerConfig) -> Part | N
         raise Unsupported("one file of a RocksDB", path=path, hint=hint)
     shown = Path(*path.parts[: max(0, len(path.parts) - len(inside))])
     shown = shown if shown.absolute() == root else root
-    return Part(shown, path, group, logs, *_queue(root, inside))
+    return VerifyTarget(shown, path, group, logs, *_queue(root, inside))
 
 
 def _queue(root: Path, inside: tuple[str, ...]) -> tuple[str | None, int | None]:

@@ -12,7 +12,7 @@ from .terminal import page_of
 
 if TYPE_CHECKING:
     from ..store.findings.findings import Finding
-    from ..store.findings.next_commands import Command, Given
+    from ..store.findings.next_commands import Given, NextCommand
     from ..store.verify.verdict import Verdict
 
 _SEVERAL = {"fatal": "fatal"}
@@ -150,7 +150,7 @@ _TIDY_SHOWN = 6
 """Commands that mend warnings before they are folded."""
 
 
-def _nothing_urgent(verdict: Verdict, tidy: list[Command], verbose: bool) -> Iterator[str]:
+def _nothing_urgent(verdict: Verdict, tidy: list[NextCommand], verbose: bool) -> Iterator[str]:
     """Of a store that is in order. tidy: what mends its warnings."""
     if verdict.unread:
         yield "What now: check the rest."
@@ -158,14 +158,14 @@ def _nothing_urgent(verdict: Verdict, tidy: list[Command], verbose: bool) -> Ite
         yield "What now: nothing."
     else:
         plan = any("--apply" in each.words for each in tidy)
-        yield f"What now: nothing has to be done. This repairs what the warnings are about.{_SHOWN_BEFORE if plan else ''}"
+        yield f"What now: nothing has to be done. This removes the warnings.{_SHOWN_BEFORE if plan else ''}"
         shown = tidy if verbose or len(tidy) <= _TIDY_SHOWN + 1 else tidy[:_TIDY_SHOWN]
         yield from _commands(shown)
         if more := len(tidy) - len(shown):
             yield f"  … {more} more (--verbose shows all)"
 
 
-def _commands(commands: list[Command]) -> Iterator[str]:
+def _commands(commands: list[NextCommand]) -> Iterator[str]:
     width = max((len(str(each)) for each in commands if not each.by_hand), default=0)
     for each in commands:
         more = len(each.codes) - _CODES
@@ -173,7 +173,7 @@ def _commands(commands: list[Command]) -> Iterator[str]:
         yield f"  {each!s:{width}}  # {codes}{', by hand' if each.by_hand else ''}"
 
 
-def _beyond(about: list[Finding], commands: list[Command], *, no_plan: bool) -> Iterator[str]:
+def _beyond(about: list[Finding], commands: list[NextCommand], *, no_plan: bool) -> Iterator[str]:
     """Why no command mends what is left. no_plan: of this store, whatever is wrong with it."""
     from ..store.findings.next_commands import MENDS, cure_of, refused
     from ..store.repair.recheck import why_unrepairable

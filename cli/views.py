@@ -9,7 +9,7 @@ from ..store.counted import counted
 from .terminal import page_of, time_text
 
 if TYPE_CHECKING:
-    from ..store.search.store import Store
+    from ..store.search.store import StoreReader
     from .options import Common
 
 Record = Mapping[str, Any]
@@ -17,7 +17,7 @@ _SHOWN = 20
 """Rows of a list before it is folded."""
 
 
-def print_views(store: Store, names: list[str], now_ms: int, common: Common) -> None:
+def print_views(store: StoreReader, names: list[str], now_ms: int, common: Common) -> None:
     """One record for each view that was asked for; one alone is one JSON object."""
     records = (_VIEWS[name](store, now_ms, common.warn) for name in names)
 
@@ -31,31 +31,31 @@ def print_views(store: Store, names: list[str], now_ms: int, common: Common) -> 
             out.records(records, text=text, columns=("type",))
 
 
-def _delays(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
+def _delays(store: StoreReader, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
     from ..store.inspect.own_topics import delays
 
     return delays(store, now_ms, note).to_json()
 
 
-def _timers(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
+def _timers(store: StoreReader, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
     from ..store.inspect.timers import timers
 
     return timers(store, now_ms, note).to_json()
 
 
-def _retries(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
+def _retries(store: StoreReader, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
     from ..store.inspect.own_topics import retries
 
     return retries(store, note).to_json()
 
 
-def _pop(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
+def _pop(store: StoreReader, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
     from ..store.inspect.pop import pop
 
     return pop(store, now_ms, note).to_json()
 
 
-def _transactions(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
+def _transactions(store: StoreReader, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
     from ..store.inspect.own_topics import transactions
 
     return transactions(store, note).to_json()

@@ -14,7 +14,7 @@ from construct import GreedyBytes, Int32sb, Int32ub, Int64sb, Struct
 from . import dledger
 from .blank import BLANK, BLANK_BYTES, MAGIC_BLANK
 from .derive import dtype_of, minimum_bytes, offset_of
-from .derive.program import Rules
+from .derive.program import ChainRules
 from .derive.ragged import Ints
 from .message import MAGIC_V1, MAGIC_V2, MESSAGE
 
@@ -70,9 +70,9 @@ _LATER = frozenset(
     {"flag", "reconsume_times"} | {f"{host}_host.{part}" for host in ("born", "store") for part in ("ip", "address")}
 )
 #: What has to hold of a record in a plain log besides what the frame says. Spec 1.14.
-IN_FRAME = Rules(("body", "body_crc"), later=_LATER)
+IN_FRAME = ChainRules(("body", "body_crc"), later=_LATER)
 #: The same of one in a DLedger entry, whose frame does not look into it.
-IN_ENTRY = Rules(
+IN_ENTRY = ChainRules(
     ("body", "body_crc"),
     size="total_size",
     position="physical_offset",

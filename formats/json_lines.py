@@ -22,7 +22,7 @@ _escaped = json.JSONEncoder(ensure_ascii=False).encode
 _DELETE = "\x7f"
 
 
-class Kind(IntEnum):
+class PieceKind(IntEnum):
     """What a piece is, as in kernel/src/lines.rs."""
 
     CONSTANT = 0
@@ -35,7 +35,7 @@ class Kind(IntEnum):
     OBJECT = 7
 
 
-class Part(NamedTuple):
+class LineBytes(NamedTuple):
     """Rows `first` … `end` - 1: so many bytes, and where the line of each ends; -1: it is not there.
 
     Such a row has a text that is no UTF-8, a character that is not to be written as it is, or items that
@@ -81,44 +81,44 @@ class JsonLines:
 
     def constant(self, text: str) -> None:
         """The same text in each row."""
-        self._pieces.append((Kind.CONSTANT, self._kept(text), len(self._constants[-1]), 0))
+        self._pieces.append((PieceKind.CONSTANT, self._kept(text), len(self._constants[-1]), 0))
         self._most += len(self._constants[-1])
 
     def number(self, values: Ints) -> None:
         """A whole number."""
-        self._add(Kind.NUMBER, values)
+        self._add(PieceKind.NUMBER, values)
         self._most += _NUMBER_BYTES
 
     def hexadecimal(self, values: Ints, digits: int) -> None:
         """The lowest digits of a number, in upper case."""
-        self._add(Kind.HEX, values, more=(digits, 0))
+        self._add(PieceKind.HEX, values, more=(digits, 0))
         self._most += digits
 
     def chosen(self, which: Ints, texts: Sequence[str]) -> None:
         """One of few texts."""
         start = np.array([self._kept(text) for text in texts], np.int64)
         length = np.array([len(kept) for kept in self._constants[-len(texts) :]], np.int64)
-        self._add(Kind.CHOSEN, start[which], length[which])
+        self._add(PieceKind.CHOSEN, start[which], length[which])
         self._most += length[which]
 
     def string(self, texts: Ragged, *, or_null: bool = False) -> None:
         """A text as a string; or_null: null in place of an empty one."""
-        self._text(Kind.STRING_OR_NULL if or_null else Kind.STRING, texts)
+        self._text(PieceKind.STRING_OR_NULL if or_null else PieceKind.STRING, texts)
 
     def list(self, texts: Ragged, separator: bytes) -> None:
         """What lies between separators as strings, but for empty ones."""
-        self._text(Kind.LIST, texts, (separator[0], 0))
+        self._text(PieceKind.LIST, texts, (separator[0], 0))
 
     def object(self, texts: Ragged, middle: bytes, end: bytes) -> None:
         """Items, each ended by a byte, as names and values, with another byte between the two."""
-        self._text(Kind.OBJECT, texts, (middle[0], end[0]))
+        self._text(PieceKind.OBJECT, texts, (middle[0], end[0]))
 
-    def _text(self, kind: Kind, texts: Ragged, more: tuple[int, int] = (0, 0)) -> None:
+    def _text(self, kind: PieceKind, texts: Ragged, more: tuple[int, int] = (0, 0)) -> None:
         self._buffers[len(self._columns)] = texts.buffer
         self._add(kind, texts.start, texts.length, more=more)
         self._most += np.maximum(texts.length, 0) * 2 + 8
 
-    def _add(self, kind: Kind, *columns: Ints, more: tuple[int, int] = (0, 0)) -> None:
+    def _add(self, kind: PieceKind, *columns: Ints, more: tuple[int, int] = (0, 0)) -> None:
         self._pieces.append((kind, len(self._columns), *more))
         self._columns += columns
 
@@ -128,7 +128,7 @@ class JsonLines:
         self._size += len(self._constants[-1])
         return self._size - len(self._constants[-1])
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[LineBytes]:
         """All rows in order, in parts of bounded size."""
         behind = np.cumsum(self._most)
         first = 0
@@ -147,7 +147,7 @@ class JsonLines:
         first, *others = self._buffers.values()
         return first if all(other is first for other in others) else None
 
-    def _native(self, some: slice, room: int, buffer: Bytes) -> Part:
+    def _native(self, some: slice, room: int, buffer: Bytes) -> LineBytes:
         columns = np.array([column[some] for column in self._columns], np.int64)
         ends, out = np.empty(some.stop - some.start, np.int64), np.empty(room, np.uint8)
         constants = np.frombuffer(b"".join(self._constants), np.uint8)
@@ -156,9 +156,9 @@ class JsonLines:
         written = kernel.run(kernel.Operation.LINES, arrays, (0,))
         if not written:  # more escapes than anybody thinks of
             written, ends[0] = 1, -1
-        return Part(some.start, out, ends[:written])
+        return LineBytes(some.start, out, ends[:written])
 
-    def _plain(self, some: slice) -> Part:
+    def _plain(self, some: slice) -> LineBytes:
         constants = b"".join(self._constants)
         pieces = [self._piece(piece, some, constants) for piece in self._pieces]
         odd = re.compile(f"[{_DELETE}{_pattern(tuple(self._avoided))}]").search
@@ -169,21 +169,21 @@ class JsonLines:
         sizes = np.array([-1 if line is None else len(line) for line in lines], np.int64)
         ends = np.where(sizes < 0, -1, np.cumsum(np.maximum(sizes, 0)))
         data = b"".join(line for line in lines if line is not None)
-        return Part(some.start, np.frombuffer(data, np.uint8), ends)
+        return LineBytes(some.start, np.frombuffer(data, np.uint8), ends)
 
     def _piece(self, piece: tuple[int, int, int, int], some: slice, constants: bytes) -> Iterable[str | None]:
         """What a piece is in each of some rows; None: the row is odd."""
         kind, column, a, b = piece
-        if kind == Kind.CONSTANT:
+        if kind == PieceKind.CONSTANT:
             return repeat(constants[column : column + a].decode(), some.stop - some.start)
         numbers = self._columns[column][some]
-        if kind == Kind.NUMBER:
+        if kind == PieceKind.NUMBER:
             return map(str, numbers.tolist())
-        if kind == Kind.HEX:
+        if kind == PieceKind.HEX:
             return [f"{number & (1 << 4 * a) - 1:0{a}X}" for number in numbers.tolist()]
         buffer = self._buffers.get(column, np.frombuffer(constants, np.uint8))
         texts = Ragged(buffer, numbers, self._columns[column + 1][some]).tolist()
-        if kind == Kind.CHOSEN:
+        if kind == PieceKind.CHOSEN:
             return map(bytes.decode, texts)
         return [_shown(kind, text, chr(a), chr(b)) for text in texts]
 
@@ -194,11 +194,11 @@ def _shown(kind: int, data: bytes, a: str, b: str) -> str | None:
         text = data.decode()
     except UnicodeDecodeError:
         return None
-    if kind == Kind.STRING_OR_NULL and not text:
+    if kind == PieceKind.STRING_OR_NULL and not text:
         return "null"
-    if kind == Kind.LIST:
+    if kind == PieceKind.LIST:
         return f"[{','.join(_escaped(part) for part in text.split(a) if part)}]"
-    if kind != Kind.OBJECT:
+    if kind != PieceKind.OBJECT:
         return _escaped(text)
     items = [item.split(a) for item in text.removesuffix(b).split(b)] if text else []
     if not all(len(item) == 2 and all(item) for item in items):

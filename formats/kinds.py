@@ -65,7 +65,7 @@ class Syntax(StrEnum):
     IDENTITY = "identity"
 
 
-class Kind(NamedTuple):
+class FileKind(NamedTuple):
     """One kind of file; `layouts` are its byte tables in the order they appear in the file."""
 
     name: str
@@ -89,36 +89,36 @@ class Kind(NamedTuple):
 
 
 _ALL = (
-    Kind(
+    FileKind(
         "commit-log",
         "message",
         (("message", message.MESSAGE), ("blank", blank.BLANK)),
         ("message", "blank"),
     ),
-    Kind("consume-queue", "consume_queue_unit", (("unit", consume_queue.UNIT),)),
-    Kind(
+    FileKind("consume-queue", "consume_queue_unit", (("unit", consume_queue.UNIT),)),
+    FileKind(
         "consume-queue-ext",
         "consume_queue_ext_unit",
         (("unit", consume_queue_ext.UNIT), ("end", consume_queue_ext.END)),
     ),
-    Kind("batch-consume-queue", "batch_consume_queue_unit", (("unit", batch_consume_queue.UNIT),)),
-    Kind("compaction-log", "message", (("message", message.MESSAGE), ("blank", blank.BLANK))),
-    Kind("sparse-consume-queue", "sparse_consume_queue_unit", (("unit", sparse_consume_queue.UNIT),)),
-    Kind(
+    FileKind("batch-consume-queue", "batch_consume_queue_unit", (("unit", batch_consume_queue.UNIT),)),
+    FileKind("compaction-log", "message", (("message", message.MESSAGE), ("blank", blank.BLANK))),
+    FileKind("sparse-consume-queue", "sparse_consume_queue_unit", (("unit", sparse_consume_queue.UNIT),)),
+    FileKind(
         "index-file",
         "index_item",
         (("header", index_file.HEADER), ("slot", index_file.SLOT), ("item", index_file.ITEM)),
     ),
-    Kind("checkpoint", "checkpoint", (("checkpoint", checkpoint.FIELDS),)),
-    Kind("abort", "abort", (("abort", abort.ABORT),)),
-    Kind("lock", "lock", (("lock", lock.LOCK),)),
-    Kind("timer-log", "timer_log_unit", (("unit", timer_log.UNIT), ("blank", timer_log.BLANK))),
-    Kind("timer-wheel", "timer_wheel_slot", (("slot", timer_wheel.SLOT),)),
-    Kind("timer-check", "timer_check", (("fields", timer_check.FIELDS),)),
-    Kind("dledger", "message", (("entry", dledger.ENTRY), ("blank", dledger.BLANK))),
-    Kind("tiered-commit-log", "message", (("message", message.MESSAGE), ("blank", blank.BLANK))),
-    Kind("tiered-consume-queue", "consume_queue_unit", (("unit", tiered_consume_queue.UNIT),)),
-    Kind(
+    FileKind("checkpoint", "checkpoint", (("checkpoint", checkpoint.FIELDS),)),
+    FileKind("abort", "abort", (("abort", abort.ABORT),)),
+    FileKind("lock", "lock", (("lock", lock.LOCK),)),
+    FileKind("timer-log", "timer_log_unit", (("unit", timer_log.UNIT), ("blank", timer_log.BLANK))),
+    FileKind("timer-wheel", "timer_wheel_slot", (("slot", timer_wheel.SLOT),)),
+    FileKind("timer-check", "timer_check", (("fields", timer_check.FIELDS),)),
+    FileKind("dledger", "message", (("entry", dledger.ENTRY), ("blank", dledger.BLANK))),
+    FileKind("tiered-commit-log", "message", (("message", message.MESSAGE), ("blank", blank.BLANK))),
+    FileKind("tiered-consume-queue", "consume_queue_unit", (("unit", tiered_consume_queue.UNIT),)),
+    FileKind(
         "tiered-index",
         "tiered_index_item",
         (
@@ -127,7 +127,7 @@ _ALL = (
             ("item", tiered_index.ITEM),
         ),
     ),
-    Kind(
+    FileKind(
         "tiered-index-file",
         "tiered_index_file_item",
         (
@@ -136,12 +136,12 @@ _ALL = (
             ("item", tiered_index_file.ITEM),
         ),
     ),
-    Kind("dledger-index", "dledger_index_unit", (("unit", dledger_index.UNIT),)),
+    FileKind("dledger-index", "dledger_index_unit", (("unit", dledger_index.UNIT),)),
 )
 
 
-def _text(name: str, file: str, tables: tuple[JsonTable, ...], **more: Any) -> Kind:
-    return Kind(name, tables[0].record_type, (), file=file, tables=tables, **more)
+def _text(name: str, file: str, tables: tuple[JsonTable, ...], **more: Any) -> FileKind:
+    return FileKind(name, tables[0].record_type, (), file=file, tables=tables, **more)
 
 
 _CONFIG = (
@@ -179,8 +179,8 @@ _CONFIG = (
         reads_backup=False,
     ),
     _text("dledger-state", "", dledger_state.TABLES, place="", syntax=Syntax.PROPERTIES),
-    Kind("config", "config_value", ()),
-    Kind(
+    FileKind("config", "config_value", ()),
+    FileKind(
         "rocksdb",
         "rocksdb_entry",
         (
@@ -207,4 +207,4 @@ _CONFIG = (
         ("rocksdb_consume_queue", "rocksdb_store", "rocksdb_config"),
     ),
 )
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (*_ALL, *_CONFIG)}
+KINDS: dict[str, FileKind] = {kind.name: kind for kind in (*_ALL, *_CONFIG)}

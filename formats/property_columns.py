@@ -11,7 +11,7 @@ import numpy.typing as npt
 from . import kernel
 from . import message_properties as names
 from .derive.program import Noting
-from .derive.ragged import Bytes, Flags, Ints, Noted, Ragged, overlapping, ragged_copy
+from .derive.ragged import Bytes, Flags, Ints, Ragged, StringNotes, overlapping, ragged_copy
 from .message_properties import (
     CRC32,
     CRC_DIGITS,
@@ -72,7 +72,7 @@ VALUES = 3
 
 
 class _NativeItems:
-    """The same as `Items` by the native kernel: one pass over the texts, where they lie."""
+    """The same as `PropertyItems` by the native kernel: one pass over the texts, where they lie."""
 
     _NUL, _MALFORMED, _RUN_TOGETHER, _REPEATED, _OPEN = (1 << bit for bit in range(5))
 
@@ -113,14 +113,14 @@ class _NativeItems:
             return Ragged(self._texts.buffer, np.zeros(count, np.int64), np.full(count, -1, np.int64))
         return Ragged(self._texts.buffer, found[0], found[1], self._noted(name.encode()))
 
-    def _noted(self, name: bytes) -> Noted:
+    def _noted(self, name: bytes) -> StringNotes:
         """What was noted of the values of a name: the sum of the first one, hashes of some."""
         noted = self._texts.noted
         if noted.items is None or name not in self._known[: len(noted.items[0])]:
-            return Noted()
+            return StringNotes()
         number = self._known.index(name)
         hashes = None if noted.hashes is None else noted.hashes[number]
-        return Noted(sums=None if number else noted.sums, hashes=hashes)
+        return StringNotes(sums=None if number else noted.sums, hashes=hashes)
 
     def count(self, name: str) -> Ints:
         found = self._values(name)
@@ -153,7 +153,7 @@ class _NativeItems:
         return not self._all_odd & self._OPEN and bool((self._texts.length > 0).all())
 
 
-class Items:
+class PropertyItems:
     """All items of n property texts, found in one pass; look-ups of names are then cheap.
 
     Names are compared as bytes. Memory: one copy of the texts and 8 bytes an item; of the native kernel
@@ -435,8 +435,8 @@ def crc_values(texts: Ragged) -> Ints:
 
 
 def find(properties: Ragged, name: str) -> Ragged:
-    """Value of one name in each property text, see `Items.find`."""
-    return Items(properties, [name]).find(name)
+    """Value of one name in each property text, see `PropertyItems.find`."""
+    return PropertyItems(properties, [name]).find(name)
 
 
 def noting_values(field: str, wanted: Iterable[str]) -> Noting | None:
@@ -468,7 +468,7 @@ def with_items(texts: Ragged, items: Mapping[str, Ragged]) -> Ragged:
     items: name → a value for each text. A text that has the name already stays as it is, and so
     does one whose value is missing or empty.
     """
-    have = Items(texts)
+    have = PropertyItems(texts)
     parts = [texts]
     for name, values in items.items():
         wanted = (values.length > 0) & (have.find(name).length < 0)

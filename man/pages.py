@@ -9,7 +9,7 @@ from command_tree import Command, Parameter
 
 from mqstore.cli.exit_codes import MEANINGS
 from mqstore.formats.derive import table
-from mqstore.formats.kinds import KINDS, Kind
+from mqstore.formats.kinds import KINDS, FileKind
 
 MANUAL = "mqstore manual"
 
@@ -140,7 +140,7 @@ def man5() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _kind(kind: Kind) -> Iterator[str]:
+def _kind(kind: FileKind) -> Iterator[str]:
     title, *paragraphs = kind.description.split("\n\n")
     yield f".SH {roff(kind.name.upper())}"
     yield from _paragraphs(" ".join(p.split()) for p in (title, *paragraphs))

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
-from ..store.arrow.differences import WAITING_MAX, Compared, Left, Unsound, compare, look, met
-from ..store.arrow.log_rows import LogPart, parts_of
+from ..store.arrow.differences import WAITING_MAX, Left, QueueDifferences, Unsound, compare, look, met
+from ..store.arrow.log_rows import LogSplit, parts_of
 from ..store.arrow.stores import Ask, as_path, names_of
 from ..store.errors import StoreError
 from ..store.log.commit_log import SPLIT_BYTES_MAX
@@ -86,7 +86,7 @@ def _asks(pair: Sequence[str], config: Mapping[str, str]) -> tuple[Ask, Ask]:
     return made[0], made[1]
 
 
-def _all(pairs: Iterable[Compared]) -> tuple[Differences, Unsound]:
+def _all(pairs: Iterable[QueueDifferences]) -> tuple[Differences, Unsound]:
     rows: Differences = []
     unsound = Unsound()
     for found in pairs:
@@ -108,7 +108,7 @@ def on_spark(spark: SparkSession, a: Pairs, b: Pairs, config: Mapping[str, str])
             raise answer
         of[task["name"]].append(answer)
 
-    def compared() -> Iterator[Compared]:
+    def compared() -> Iterator[QueueDifferences]:
         for name, answers in of.items():
             if None in answers:
                 yield compare(*_asks(pairs[name], config), name)
@@ -122,7 +122,7 @@ def tasks_of(pairs: Mapping[str, tuple[str, str]], config: Mapping[str, str]) ->
     """A task for each part of a pair: what lies at one place in both logs, since copies are alike."""
     tasks: list[Task] = []
     for name, pair in pairs.items():
-        parts: dict[int, tuple[list[LogPart], list[LogPart]]] = {}
+        parts: dict[int, tuple[list[LogSplit], list[LogSplit]]] = {}
         for side, ask in enumerate(_asks(pair, config)):
             for number, part in enumerate(parts_of(ask)):
                 place = number if part.split is None else part.split.start // _SPLIT_BYTES
@@ -138,6 +138,6 @@ def tasks_of(pairs: Mapping[str, tuple[str, str]], config: Mapping[str, str]) ->
 
 def compare_parts(task: Task) -> dict[str, Any] | None:
     """One task, where it runs: `Left.to_json`, None where too much is left. Raises StoreError."""
-    parts = [[LogPart.of(part) for part in mine] for mine in task["parts"]]
+    parts = [[LogSplit.of(part) for part in mine] for mine in task["parts"]]
     left = look(*_asks(task["pair"], task["config"]), parts, task["most"])
     return None if left is None else left.to_json()

@@ -14,8 +14,8 @@ from uuid import uuid4
 
 from ..store.arrow.data_set import NOTE_FILE, DataSet, LogRange, Mode, Note, ranges_of, require_like
 from ..store.arrow.export_files import ExportHow, export_parts, schema_of, write_empty
-from ..store.arrow.export_formats import FileKind, holds_note
-from ..store.arrow.log_rows import LogPart, parts_of
+from ..store.arrow.export_formats import ExportFormat, holds_note
+from ..store.arrow.log_rows import LogSplit, parts_of
 from ..store.arrow.stores import Ask
 from ..store.disk.files import Files, write_new
 from ..store.errors import StoreError
@@ -32,7 +32,7 @@ Asked = Mapping[str, str]
 """Options of a read of `rocketmq-log`."""
 Written = Mapping[str, Any]
 """What one writer has done: its `attempt`, `files`, `damage`, and bodies `skipped` and `marked`."""
-Job = Callable[[Asked, ExportHow, Stage, Sequence[LogPart]], Sequence[Written]]
+Job = Callable[[Asked, ExportHow, Stage, Sequence[LogSplit]], Sequence[Written]]
 """Writes the messages of some parts of logs as files into a stage."""
 
 
@@ -93,7 +93,7 @@ def export(
     return publish_job(target, fill, lambda found: found.get("job") == what, files, into=into)
 
 
-def _parts(ask: Ask, ranges: Mapping[str, LogRange]) -> list[LogPart]:
+def _parts(ask: Ask, ranges: Mapping[str, LogRange]) -> list[LogSplit]:
     return parts_of(ask, {root: one.split for root, one in ranges.items() if one.split})
 
 
@@ -122,7 +122,7 @@ def _place(damage: Mapping[str, Any]) -> tuple[str, int]:
 def here(note: Callable[[int], None]) -> Job:
     """The job in this process. note: told how many bytes of logs were read. Raises as `parts_of`."""
 
-    def job(asked: Asked, how: ExportHow, stage: Stage, parts: Sequence[LogPart]) -> list[Written]:
+    def job(asked: Asked, how: ExportHow, stage: Stage, parts: Sequence[LogSplit]) -> list[Written]:
         return [_written(Ask.of(asked), parts, how, stage, 0, note)]
 
     return job
@@ -130,7 +130,7 @@ def here(note: Callable[[int], None]) -> Job:
 
 def _written(
     ask: Ask,
-    parts: Sequence[LogPart],
+    parts: Sequence[LogSplit],
     how: ExportHow,
     stage: Stage,
     number: int,
@@ -156,7 +156,7 @@ STAGES = 1
 def on_spark(session: Callable[[], AbstractContextManager[SparkSession]]) -> Job:
     """The job as tasks of a session, which is opened for it. Raises what a task met, or JobFailed."""
 
-    def job(asked: Asked, how: ExportHow, stage: Stage, parts: Sequence[LogPart]) -> list[Written]:
+    def job(asked: Asked, how: ExportHow, stage: Stage, parts: Sequence[LogSplit]) -> list[Written]:
         from .tasks import run_tasks
 
         with session() as spark:
@@ -169,10 +169,10 @@ def on_spark(session: Callable[[], AbstractContextManager[SparkSession]]) -> Job
     return job
 
 
-def tasks_of(asked: Asked, how: ExportHow, stage: Stage, parts: Sequence[LogPart]) -> list[Task]:
+def tasks_of(asked: Asked, how: ExportHow, stage: Stage, parts: Sequence[LogSplit]) -> list[Task]:
     """A task for each large part of a log, and for as many small ones as are as large together."""
     most = split_bytes_for(sum(part.bytes for part in parts), os.cpu_count() or 1)
-    groups: list[list[LogPart]] = []
+    groups: list[list[LogSplit]] = []
     filled = 0
     for part in parts:
         if not groups or filled + part.bytes > most:
@@ -196,7 +196,7 @@ def tasks_of(asked: Asked, how: ExportHow, stage: Stage, parts: Sequence[LogPart
 def write(task: Task) -> Written:
     """One task, where it runs. Raises StoreError."""
     how = dict(task["how"])
-    made = ExportHow(**how | {"kind": FileKind(**how["kind"]), "on_damage": OnDamage(how["on_damage"])})
-    parts = [LogPart.of(part) for part in task["parts"]]
+    made = ExportHow(**how | {"kind": ExportFormat(**how["kind"]), "on_damage": OnDamage(how["on_damage"])})
+    parts = [LogSplit.of(part) for part in task["parts"]]
     stage = Stage(Path(task["stage"]), Files())
     return _written(Ask.of(task["asked"]), parts, made, stage, task["number"])

@@ -22,8 +22,8 @@ from ..store.disk.layout import INDEX
 from ..store.index.read import Geometry, Header
 from ..store.index.write import IndexWriter, file_name
 from .log_part import AnyPart
-from .plan import Plan
-from .queue_files import Place
+from .plan import JobPlan
+from .queue_files import AttemptFolder
 
 _AT_ONCE = 1 << 20
 Slice = tuple[int, int, int]
@@ -63,7 +63,7 @@ def slices_of(counts: Sequence[int], items_per_file: int) -> Iterator[list[Slice
         ]
 
 
-def make_index_file(place: Place, file: int, slices: Sequence[Slice], parts: Sequence[AnyPart]) -> IndexPart:
+def make_index_file(place: AttemptFolder, file: int, slices: Sequence[Slice], parts: Sequence[AnyPart]) -> IndexPart:
     """Index file number `file` of a store from its items, as `slices_of` has them.
 
     Raises NoSpace, Unreadable.
@@ -106,7 +106,7 @@ def _items(slices: Sequence[Slice], parts: Sequence[AnyPart]) -> Iterator[IndexI
             first, at_once = first + len(rows), _AT_ONCE
 
 
-def named(parts: Iterable[IndexPart], plan: Plan) -> list[tuple[IndexPart, str]]:
+def named(parts: Iterable[IndexPart], plan: JobPlan) -> list[tuple[IndexPart, str]]:
     """Each file with its path below the target: named by its first item, behind the one before."""
     found: list[tuple[IndexPart, str]] = []
     last: dict[int, str] = {}

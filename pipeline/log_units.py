@@ -51,7 +51,7 @@ class BatchQueue:
 
 
 @dataclass
-class Found:
+class FoundInPart:
     """What was found in a part of a log beside its rows.
 
     damage: position, size and reason of what is in no queue. last_record: its position, -1 where
@@ -83,9 +83,9 @@ class LogReader:
         self._batches = BatchQueuesWriter(files, self._output, {})
         self._rows = PartRows(store.units_per_file)
 
-    def read(self, split: Split) -> tuple[LogPart, Found]:
+    def read(self, split: Split) -> tuple[LogPart, FoundInPart]:
         """One part. Raises Unreadable, NoSpace."""
-        found = Found(split.start)
+        found = FoundInPart(split.start)
         log = commit_log_of(self._store.layout)
         with log.queue:
             for item in scan_split(log, split):
@@ -104,7 +104,7 @@ class LogReader:
         folders = (self._output.consume_queue_ext, self._output.batch_consume_queue)
         return [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
 
-    def _take(self, batch: Batch, found: Found) -> None:
+    def _take(self, batch: Batch, found: FoundInPart) -> None:
         made = self._dispatch(batch)
         found.items += len(made.items)
         found.last_record = int(batch.position[-1])
@@ -121,7 +121,7 @@ class LogReader:
         items = bool(self._store.index_items)
         return dispatch(batch, self._rules.how(items=items, delay_levels=self._levels))
 
-    def _placed(self, made: Dispatched, found: Found) -> Units:
+    def _placed(self, made: Dispatched, found: FoundInPart) -> Units:
         """Units that have a place in a file; the others are damage."""
         units = made.units
         placeless = _of_topics(units, [not _is_directory(name) for name in made.topics])
@@ -132,7 +132,7 @@ class LogReader:
         _lose(units.take(placeless), found)
         return units.take(~placeless)
 
-    def _without_batches(self, batch: Batch, made: Dispatched, units: Units, found: Found) -> Units:
+    def _without_batches(self, batch: Batch, made: Dispatched, units: Units, found: FoundInPart) -> Units:
         """Write units of batch queues (spec 02, 2.7); the others."""
         mine = _of_topics(units, [name in self._store.batch_topics for name in made.topics])
         rest, units = units.take(~mine), units.take(mine)
@@ -174,7 +174,7 @@ def _queues_of(made: Dispatched, units: Units) -> list[tuple[tuple[str, int], In
     return [((made.topics[t], q), np.array(some, np.int64)) for (t, q), some in rows.items()]
 
 
-def _lose(units: Units, found: Found) -> None:
+def _lose(units: Units, found: FoundInPart) -> None:
     for position, size in zip(units.physical_offset.tolist(), units.size.tolist(), strict=True):
         found.lose(position, size, _NO_PLACE)
 

@@ -16,7 +16,7 @@ from ..store.disk.broker_conf import BrokerConfig
 from ..store.disk.layout import Layout
 from ..store.errors import InvalidInput, StoreError, Unsupported
 from ..store.index.read import sizes_of
-from ..store.search.store import Store
+from ..store.search.store import StoreReader
 from ..store.settings.generation import generation_of
 
 _BATCH_SIZE = "mapperFileSizeBatchConsumeQueue"
@@ -90,7 +90,7 @@ class StorePlan:
 
 
 @dataclass(frozen=True)
-class Plan:
+class JobPlan:
     """What a job does."""
 
     stores: tuple[StorePlan, ...]
@@ -106,7 +106,7 @@ def plan_of(
     config: BrokerConfig,
     broker_version: str | None = None,
     tell: Callable[[Path, StoreError], None] | None = None,
-) -> Plan:
+) -> JobPlan:
     """Look at the stores, before Spark starts.
 
     tell: is told of each store that cannot be read, if another one can; None: any one is raised.
@@ -128,7 +128,7 @@ def plan_of(
         if tell is None or not stores:
             raise problem
         tell(root, problem)
-    return Plan(tuple(stores))
+    return JobPlan(tuple(stores))
 
 
 def _store_plan(root: Path, folder: str, config: BrokerConfig, broker_version: str | None) -> StorePlan:
@@ -136,7 +136,7 @@ def _store_plan(root: Path, folder: str, config: BrokerConfig, broker_version: s
     if layout.rocksdb_queues:
         raise Unsupported("queues in RocksDB cannot be rebuilt", path=layout.consume_queue)
     version = profile_of(broker_version).version if broker_version else None
-    with Store(root, config) as opened:
+    with StoreReader(root, config) as opened:
         start, stop = opened.log.min_offset, opened.log_end.position
         gaps = opened.log_files.gaps
         missing = tuple((gap.position, gap.size) for gap in gaps if gap.position >= stop)

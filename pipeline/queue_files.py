@@ -52,7 +52,7 @@ class QueueFile:
 
 
 @dataclass(frozen=True)
-class Place:
+class AttemptFolder:
     """Where one attempt at a task puts the files of a store. number: of the store in its plan."""
 
     store: StorePlan
@@ -68,7 +68,7 @@ class Place:
         return QueueWriter(self.files, directory, self.store.file_bytes, next_offset)
 
 
-def make_queue_file(place: Place, key: FileKey, parts: Sequence[AnyPart]) -> QueueFile:
+def make_queue_file(place: AttemptFolder, key: FileKey, parts: Sequence[AnyPart]) -> QueueFile:
     """One file of a queue from the units that the parts of the log have for it, in their order.
 
     A unit lies at its queue offset. Where no record has an offset, in the front of the file too,
@@ -106,7 +106,7 @@ def _in_order(rows: Rows) -> tuple[Rows, Rows, int]:
     return offset, units, duplicates
 
 
-def close_gaps(files: Iterable[QueueFile], place_of: Callable[[QueueFile], Place]) -> list[QueueFile]:
+def close_gaps(files: Iterable[QueueFile], place_of: Callable[[QueueFile], AttemptFolder]) -> list[QueueFile]:
     """The files in order, each filled up whose queue goes on behind it: a broker takes an empty
     unit for the end of the queue. place_of: where a file is. Raises NoSpace, Unreadable."""
     found = sorted(files, key=attrgetter("queue", "start"))

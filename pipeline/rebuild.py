@@ -21,8 +21,8 @@ from ..store.errors import StoreError
 from ..store.log.commit_log import splits
 from ..store.output.stage import Stage, publish_job
 from .index_files import slices_of
-from .plan import Plan, StorePlan
-from .rebuild_steps import Made, complete
+from .plan import JobPlan, StorePlan
+from .rebuild_steps import RebuiltFiles, complete
 from .rebuild_tasks import part_folder
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .tasks import Task
     from .watch import Tell
 
-Job = Callable[[Plan, Stage], Made]
+Job = Callable[[JobPlan, Stage], RebuiltFiles]
 """Makes queues and index of a plan in a stage: `work` with some `run`."""
 Run = Callable[[str, Sequence["Task"], Sequence[int]], list[Any]]
 """What `read` and `make` of `rebuild_tasks` answer about tasks, an error instead where one was
@@ -47,7 +47,7 @@ _BEHIND = 4
 """What is done behind the parts of a log counts as one of so many parts of its bytes."""
 
 
-def rebuild(plan: Plan, target: Path, job: Job, files: Files | None = None) -> dict[str, Any]:
+def rebuild(plan: JobPlan, target: Path, job: Job, files: Files | None = None) -> dict[str, Any]:
     """Run a job whose output becomes `target`, a new or empty directory: its manifest.
 
     A job for the same plan that was cut off while it published is finished instead. If the job
@@ -58,13 +58,13 @@ def rebuild(plan: Plan, target: Path, job: Job, files: Files | None = None) -> d
     def fill(stage: Stage) -> None:
         complete(stage, plan, job(plan, stage))
 
-    return publish_job(target, fill, lambda found: Plan.of(found["plan"]) == plan, files)
+    return publish_job(target, fill, lambda found: JobPlan.of(found["plan"]) == plan, files)
 
 
 def on_spark(master: str, settings: Mapping[str, str], tell: Tell | None = None) -> Job:
     """The job in a Spark session of its own. Raises SparkUnavailable, JobFailed."""
 
-    def job(plan: Plan, stage: Stage) -> Made:
+    def job(plan: JobPlan, stage: Stage) -> RebuiltFiles:
         from .spark import spark_session
 
         with spark_session(master, settings, in_python=True) as spark:
@@ -73,17 +73,17 @@ def on_spark(master: str, settings: Mapping[str, str], tell: Tell | None = None)
     return job
 
 
-def spark_job(spark: SparkSession, plan: Plan, stage: Stage, tell: Tell | None = None) -> Made:
+def spark_job(spark: SparkSession, plan: JobPlan, stage: Stage, tell: Tell | None = None) -> RebuiltFiles:
     """The job as Spark runs it. Raises the error that a task met, else JobFailed."""
     from .tasks import run_tasks
-    from .watch import Progress
+    from .watch import JobProgress
 
-    return work(plan, stage, partial(run_tasks, spark, progress=Progress(tell)))
+    return work(plan, stage, partial(run_tasks, spark, progress=JobProgress(tell)))
 
 
-def work(plan: Plan, stage: Stage, run: Run) -> Made:
+def work(plan: JobPlan, stage: Stage, run: Run) -> RebuiltFiles:
     """Read all logs, then make what is left to make. Raises what `run` answers."""
-    made = Made()
+    made = RebuiltFiles()
     tasks = [task for number in range(len(plan.stores)) for task in _reading(plan, number, stage)]
     sizes = [_bytes_of(task) for task in tasks]
     items: dict[int, list[int]] = {}
@@ -106,7 +106,7 @@ def work(plan: Plan, stage: Stage, run: Run) -> Made:
     return made
 
 
-def _reading(plan: Plan, number: int, stage: Stage) -> Iterator[Task]:
+def _reading(plan: JobPlan, number: int, stage: Stage) -> Iterator[Task]:
     """The tasks that read the log of a store, in the order of the log."""
     store = plan.stores[number]
     size = max(PART_BYTES, -(-store.bytes // PARTS_MAX))
@@ -117,7 +117,7 @@ def _reading(plan: Plan, number: int, stage: Stage) -> Iterator[Task]:
         yield {**_task(plan, number, stage), "splits": some, "whole": whole}
 
 
-def _making(plan: Plan, number: int, stage: Stage, items: Sequence[int]) -> Iterator[Task]:
+def _making(plan: JobPlan, number: int, stage: Stage, items: Sequence[int]) -> Iterator[Task]:
     """The tasks that make queues and index of a store. items: how many each part of its log has."""
     store = plan.stores[number]
     task = {**_task(plan, number, stage), "parts": len(items)}
@@ -129,7 +129,7 @@ def _making(plan: Plan, number: int, stage: Stage, items: Sequence[int]) -> Iter
         yield {**task, "bucket": bucket, "buckets": buckets}
 
 
-def _task(plan: Plan, number: int, stage: Stage) -> Task:
+def _task(plan: JobPlan, number: int, stage: Stage) -> Task:
     store = plan.stores[number]
     return {
         "root": store.root,

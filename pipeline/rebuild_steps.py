@@ -22,13 +22,13 @@ from ..store.output.stage import Stage
 from ..store.plan.plan import checkpoint_edit, new_checkpoint
 from ..store.timer.start import is_timer_file, new_wheel
 from .index_files import IndexPart, index_times, named
-from .plan import Plan, StorePlan
-from .queue_files import Place, QueueFile, close_gaps
+from .plan import JobPlan, StorePlan
+from .queue_files import AttemptFolder, QueueFile, close_gaps
 
 
 @dataclass
-class Made:
-    """What the tasks of a job have made. found: what `log_units.Found` tells of each part of each
+class RebuiltFiles:
+    """What the tasks of a job have made. found: what `log_units.FoundInPart` tells of each part of each
     log, with `store`. others: files that `queues` does not name, by attempt. whole: attempts that have
     made all queues of a store."""
 
@@ -48,7 +48,7 @@ class Made:
             self.whole[answer["attempt"]] = store
 
 
-def complete(stage: Stage, plan: Plan, made: Made) -> None:
+def complete(stage: Stage, plan: JobPlan, made: RebuiltFiles) -> None:
     """Collect the files, add what there is one of in a store, and decide that the job has succeeded.
 
     Raises NoSpace, Unreadable.
@@ -76,12 +76,12 @@ def complete(stage: Stage, plan: Plan, made: Made) -> None:
     )
 
 
-def _queues(stage: Stage, plan: Plan, made: Made) -> list[dict[str, Any]]:
+def _queues(stage: Stage, plan: JobPlan, made: RebuiltFiles) -> list[dict[str, Any]]:
     """Complete the files of queues and collect them: what the manifest says of each queue."""
 
-    def place(file: QueueFile) -> Place:
+    def place(file: QueueFile) -> AttemptFolder:
         folder = stage.attempt(file.attempt)
-        return Place(plan.stores[file.store], file.store, folder, file.attempt, stage.files)
+        return AttemptFolder(plan.stores[file.store], file.store, folder, file.attempt, stage.files)
 
     files, others = close_gaps(made.queues, place), sorted(made.others)
     written = [*((file.attempt, file.path) for file in files if file.path), *others]
@@ -94,7 +94,7 @@ def _queues(stage: Stage, plan: Plan, made: Made) -> list[dict[str, Any]]:
     return [summary(list(group), others) for _, group in groupby(files, attrgetter("queue"))]
 
 
-def _damage(plan: Plan, found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _damage(plan: JobPlan, found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Ranges of the logs that are in no queue, and what no file holds behind their ends."""
     damage = [{"store": one["store"], **row} for one in found for row in one["damage"]]
     damage += [

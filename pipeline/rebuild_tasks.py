@@ -20,9 +20,9 @@ from ..store.log.commit_log import Split
 from ..store.output.stage import Stage, Unflushed
 from .index_files import make_index_file, slices_of
 from .log_part import AnyPart, FileKey, LogPart, SavedPart, keys_of
-from .log_units import BatchQueue, Found, LogReader
+from .log_units import BatchQueue, FoundInPart, LogReader
 from .plan import StorePlan
-from .queue_files import Place, QueueFile, make_queue_file
+from .queue_files import AttemptFolder, QueueFile, make_queue_file
 
 if TYPE_CHECKING:
     from .tasks import Task
@@ -42,7 +42,7 @@ def read(task: Task) -> dict[str, Any]:
     place = _place(task)
     reader = LogReader(place.store, place.folder, place.files)
     parts: list[LogPart] = []
-    tallies: list[Found] = []
+    tallies: list[FoundInPart] = []
     for number, split in enumerate(task["splits"]):
         part, found = reader.read(Split(*split))
         tallies.append(found)
@@ -102,15 +102,15 @@ def _bucket_of(key: FileKey, buckets: int) -> int:
     return crc32(repr(key).encode("utf-8", "surrogatepass")) % buckets
 
 
-def _place(task: Task) -> Place:
+def _place(task: Task) -> AttemptFolder:
     """A new folder for the files of this attempt."""
     files = Files() if task.get("whole") else Unflushed()
     stage, attempt = Stage(Path(task["stage"]), files), uuid4().hex
     folder = stage.attempt(attempt)
-    return Place(StorePlan.of(task["store"]), task["number"], folder, attempt, stage.files)
+    return AttemptFolder(StorePlan.of(task["store"]), task["number"], folder, attempt, stage.files)
 
 
-def _batch_queue(place: Place, queue: BatchQueue) -> QueueFile:
+def _batch_queue(place: AttemptFolder, queue: BatchQueue) -> QueueFile:
     """What the manifest says of a batch queue."""
     name = (queue.topic, queue.queue_id)
     ends = (0, queue.first, queue.end, queue.units)

@@ -16,7 +16,7 @@ from ..store.arrow.stores import BODY, BODY_CRC_OK, FAIL_UNREADABLE, LOG
 from ..store.arrow.views import DAMAGE, MESSAGES, VIEWS, Lacking
 from ..store.errors import InvalidInput, LimitExceeded
 from .failures import JobFailed, failure_of, failures, require_no_interrupt
-from .sql_plan import Asked, Needed
+from .sql_plan import Needed, SparkQuery
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +30,7 @@ _TOLD_MAX = 1000
 
 
 def answer(
-    spark: SparkSession, asked: Asked, stores: Sequence[str], options: Mapping[str, str]
+    spark: SparkSession, asked: SparkQuery, stores: Sequence[str], options: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
     """The answer to a query over the views of some stores, which can be read.
 
@@ -79,7 +79,7 @@ def _rows(spark: SparkSession, needed: Needed, stores: Sequence[str], options: M
     )
 
 
-def lacking(spark: SparkSession, asked: Asked, stores: Sequence[str], options: Mapping[str, str]) -> Lacking:
+def lacking(spark: SparkSession, asked: SparkQuery, stores: Sequence[str], options: Mapping[str, str]) -> Lacking:
     """What a query's views have not read of these stores, and how many bodies there are not sound.
 
     The sources are read once more for it. Raises JobFailed, StoreError.

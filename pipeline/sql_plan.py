@@ -51,7 +51,7 @@ class Needed:
 
 
 @dataclass(frozen=True)
-class Asked:
+class SparkQuery:
     """A query that makes sense, as Spark takes it. columns: of the answer, whether they are bytes."""
 
     text: str
@@ -59,7 +59,7 @@ class Asked:
     views: tuple[Needed, ...]
 
 
-def understood(spark: SparkSession, query: str) -> Asked:
+def understood(spark: SparkSession, query: str) -> SparkQuery:
     """A query, analysed without a look at any store. Raises InvalidInput for one that makes no sense."""
     from pyspark.errors import (
         AnalysisException,
@@ -75,7 +75,7 @@ def understood(spark: SparkSession, query: str) -> Asked:
         rows = _analysed(spark, text)
         fields = ((field.name, field.dataType.typeName()) for field in rows.schema.fields)
         columns = named_apart((name, kind == "binary") for name, kind in fields)
-        return Asked(text, columns, needed_of(_plan_of(rows)))
+        return SparkQuery(text, columns, needed_of(_plan_of(rows)))
     except (AnalysisException, ArithmeticException, IllegalArgumentException) as error:
         raise InvalidInput(f"the query: {_first_line(str(error))}") from error
     finally:

@@ -7,7 +7,7 @@ from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Any
 
 from ..store.arrow.log_columns import STORE
-from ..store.arrow.log_rows import Counted, LogPart, count_part, parts_of
+from ..store.arrow.log_rows import Counted, LogSplit, count_part, parts_of
 from ..store.arrow.stores import Ask
 from ..store.errors import StoreError
 from ..store.inspect.stats import Stats
@@ -45,7 +45,7 @@ def count(task: Task) -> list[Any]:
         on_damage=task["on_damage"],
         config=task["config"],
     )
-    return count_part(ask, LogPart.of(task["part"]), task["by"]).to_json()
+    return count_part(ask, LogSplit.of(task["part"]), task["by"]).to_json()
 
 
 def count_on(spark: SparkSession, tasks: Sequence[Task], by: Sequence[str]) -> tuple[Counted, dict[str, StoreError]]:

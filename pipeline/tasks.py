@@ -19,7 +19,7 @@ from ..store import errors
 from ..store.errors import StoreError
 from .failures import failures
 from .masters import is_local
-from .watch import Progress
+from .watch import JobProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -141,7 +141,7 @@ def run_tasks(
     function: str,
     tasks: Sequence[Task],
     sizes: Sequence[int] | None = None,
-    progress: Progress | None = None,
+    progress: JobProgress | None = None,
 ) -> list[Any]:
     """The answer of each task, a StoreError where it has raised one. Raises JobFailed.
 
@@ -151,7 +151,7 @@ def run_tasks(
         return []
     shares = None if sizes is None else shares_of(sizes, cores_of(spark))
     together = [sum(sizes[number] for number in some) for some in shares or ()] if sizes else []
-    with failures(), (progress or Progress(None)).of(spark, together):
+    with failures(), (progress or JobProgress(None)).of(spark, together):
         rows = rows_of_tasks(spark, function, tasks, shares).select("task", "answer").collect()
     answers = {row["task"]: json.loads(row["answer"]) for row in rows}
     return [told(answers[number]) for number in range(len(tasks))]

@@ -25,7 +25,7 @@ from ..store.disk.layout import is_uri
 from ..store.errors import StoreError
 from ..store.findings.catalogue import GROUPS, Severity
 from ..store.findings.findings import Finding, order
-from ..store.search.store import Store
+from ..store.search.store import StoreReader
 from ..store.verify.context import Scope
 from ..store.verify.parallel import GROUPS_BESIDE, has_parts
 from ..store.verify.run import LookedAt, look_at, together, verify
@@ -98,7 +98,7 @@ def can_be_cut(sizes: Mapping[str, int], config: Mapping[str, str], cores: int) 
     for root, size in sizes.items():
         if is_uri(root) or size < least:
             continue
-        with suppress(StoreError), Store(root, BrokerConfig(config)) as store:  # its task tells it
+        with suppress(StoreError), StoreReader(root, BrokerConfig(config)) as store:  # its task tells it
             if has_parts(store):
                 found.add(root)
     return found
@@ -107,7 +107,7 @@ def can_be_cut(sizes: Mapping[str, int], config: Mapping[str, str], cores: int) 
 def check(task: Task, looked_at: LookedAt | None = None) -> dict[str, Any]:
     """One task, where it runs: the verdict as JSON. Raises StoreError."""
     with in_directory(task["root"]) as place:
-        with Store(place.folder, BrokerConfig(task["config"])) as store:
+        with StoreReader(place.folder, BrokerConfig(task["config"])) as store:
             verdict = verify(store, _scope(task), now_ms=task["now_ms"], looked_at=looked_at)
         found = {name: getattr(verdict, name) for name in _OF_VERDICT}
         found["findings"] = [asdict(finding) for finding in verdict.findings]
@@ -122,7 +122,7 @@ def look(task: Task) -> bytes:
     """
     import pyarrow as pa
 
-    with Store(task["root"], BrokerConfig(task["config"])) as store:
+    with StoreReader(task["root"], BrokerConfig(task["config"])) as store:
         found = look_at(store, _scope(task), task["part"], task["parts"], now_ms=task["now_ms"])
     kept, room = list[tuple[int, bytes]](), LEFT_BYTES
     for left in found.left:
@@ -167,11 +167,11 @@ def verify_on(
     tell: hears how far it is, in bytes.
     """
     from .tasks import run_tasks, told
-    from .watch import Progress
+    from .watch import JobProgress
 
     parts = [task for task in tasks if "part" in task]
     whole = [task for task in tasks if "part" not in task]
-    progress, sizes = Progress(tell), [task["bytes"] for task in whole]
+    progress, sizes = JobProgress(tell), [task["bytes"] for task in whole]
     answers = []
     if parts:
         with failures(), progress.of(spark, [task["bytes"] for task in parts]):

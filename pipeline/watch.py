@@ -56,7 +56,7 @@ def watched(spark: SparkSession, tell: Tell | None) -> Iterator[None]:
         thread.join()
 
 
-class Progress:
+class JobProgress:
     """Tells of jobs whose tasks are known by their bytes, one job after the other. Bytes never become fewer."""
 
     def __init__(self, tell: Tell | None) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .search.log_search import OnDamage, Time
 
 
-class Store(search_store.Store):
+class Store(search_store.StoreReader):
     """The message store in a directory. It is read, never written; a broker may be running on it.
 
     Parts are opened when they are asked for. Use as a context manager or `close`.

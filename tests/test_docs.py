@@ -13,7 +13,7 @@ import pytest
 
 from mqstore.cli.app import COMMANDS, program, run
 from mqstore.cli.exit_codes import ExitCode
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from tests.stores import unpack
 
 ROOT = Path(__file__).parents[1]
@@ -131,7 +131,7 @@ def test_the_recipes_of_the_library(beside_a_store: Path) -> None:
 def test_the_examples_in_docstrings(name: str, beside_a_store: Path) -> None:
     """An example may use `path`, a store's root directory, and `store`, that store opened."""
     path = beside_a_store / "store"
-    with Store(path) as store:
+    with StoreReader(path) as store:
         known = {"path": path, "store": store}
         module = importlib.import_module(name)
         results = doctest.testmod(module, extraglobs=known, optionflags=DOCTEST)

@@ -10,7 +10,7 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -463,6 +463,29 @@ def test_tests_are_found_by_the_path_of_what_they_test() -> None:
         if has_code and path.stem != "__init__" and not tested:
             without.append(str(name))
     assert not without
+
+
+def shared_names(names: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """The names that more than one module has, and these; names: (module, a class of it)."""
+    found: dict[str, list[str]] = {}
+    for module, name in names:
+        found.setdefault(name, []).append(module)
+    return {name: where for name, where in found.items() if len(where) > 1}
+
+
+def test_each_name_is_of_one_class() -> None:
+    names = (
+        (str(path.relative_to(ROOT)), node.name)
+        for path in modules(*PACKAGES)
+        for node in tree(path).body
+        if isinstance(node, ast.ClassDef)
+    )
+    assert not shared_names(names)
+
+
+def test_a_name_of_two_classes_is_found() -> None:
+    names = [("store/a.py", "Part"), ("store/a.py", "Plan"), ("cli/b.py", "Part"), ("cli/b.py", "_Part")]
+    assert shared_names(names) == {"Part": ["store/a.py", "cli/b.py"]}
 
 
 def test_tables_of_a_quick_start_have_one_door() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .chunks import Chunk, Record, Units
+from .chunks import Chunk, Record, RecordArray
 from .one_file import lacking
 from .queues import ends, queue_files
 
@@ -23,7 +23,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
         with BatchConsumeQueue(topic or "", queue_id or 0, files) as queue:
             for first, units in queue.units(max(queue.first, at or 0), queue.stop):
                 numbers = range(first, first + len(units))
-                yield Units(
+                yield RecordArray(
                     "batch_consume_queue_unit",
                     UNIT,
                     units,

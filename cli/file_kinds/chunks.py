@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Record = Mapping[str, Any]
 
 
-class Piece(NamedTuple):
+class RecordPiece(NamedTuple):
     """The bytes of one record and what they are: `data` begins at `position`.
 
     counts: False for what only leads to the next piece.
@@ -34,7 +34,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Units:
+class RecordArray:
     """Records of one schema in a row.
 
     number_name: what numbers them (`queue_offset`, `position`, …). numbers, positions: number and
@@ -63,17 +63,17 @@ class Units:
                 record.update(self.marks(record))
             yield record
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[RecordPiece]:
         """For the hex view."""
         where = " ".join(f"{name} {value}" for name, value in self.before.items())
         title = self.record_type.replace("_", " ")
         for number, position, unit in zip(self.numbers, self.positions, self.array, strict=True):
             name = self.number_name.replace("_", " ")
             text = f"{title} {where} {name} {number}" if where else f"{title} {name} {number}"
-            yield Piece(text, position, unit.tobytes(), self.schema)
+            yield RecordPiece(text, position, unit.tobytes(), self.schema)
 
 
-class Range(NamedTuple):
+class NonRecordRange(NamedTuple):
     """Bytes that are no record: `blank`, `damage` or `zeros`. silent: not to be printed."""
 
     record: Record
@@ -84,7 +84,7 @@ class Range(NamedTuple):
         if self.record["type"] != "zeros" and not self.silent:
             yield self.record
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[RecordPiece]:
         """None: there are no fields."""
         return iter(())
 
@@ -100,33 +100,33 @@ class Single(NamedTuple):
         """It."""
         yield self.record
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[RecordPiece]:
         """Its bytes."""
-        yield Piece(str(self.record["type"]), 0, self.data, self.schema)
+        yield RecordPiece(str(self.record["type"]), 0, self.data, self.schema)
 
 
 class Texts(NamedTuple):
     """Records that are not told by a schema alone, and the bytes that they come from."""
 
     found: Iterable[Record]
-    bytes_of: Callable[[], Iterator[Piece]]
+    bytes_of: Callable[[], Iterator[RecordPiece]]
 
     def records(self) -> Iterator[Record]:
         """Them."""
         yield from self.found
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[RecordPiece]:
         """The bytes."""
         return self.bytes_of()
 
 
 class Chunk(Protocol):
-    """Records of a file in a row; see `Units`, `Range`, `Single`."""
+    """Records of a file in a row; see `RecordArray`, `NonRecordRange`, `Single`."""
 
     def records(self) -> Iterator[Record]:
         """By the names of the output."""
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[RecordPiece]:
         """For the hex view."""
 
 
@@ -136,7 +136,7 @@ def only_record(chunks: Iterable[Chunk]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name != "type"}
 
 
-class FileKind(Protocol):
+class FileKindModule(Protocol):
     """A module of this package, named as its kind with underscores."""
 
     def chunks(self, what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .chunks import Chunk, Piece, Range, Texts
+from .chunks import Chunk, NonRecordRange, RecordPiece, Texts
 from .one_file import read_head, unreadable
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def file_chunks(path: Path, kind: str, at: int, common: Common) -> Iterator[Chun
         common.warn(f"{path}: {file.note}")
     yield Texts(
         islice(file.records(), at, None),
-        lambda: iter((Piece(path.name, 0, read_head(path, LARGEST_BYTES), None),)),
+        lambda: iter((RecordPiece(path.name, 0, read_head(path, LARGEST_BYTES), None),)),
     )
     if lost := list(unreadable(str(path))):
         yield from lost
@@ -38,7 +38,7 @@ def file_chunks(path: Path, kind: str, at: int, common: Common) -> Iterator[Chun
         problem = file.problem
         common.warn(f"{path}: {summary_of(file).text}")
         reason, size = f"{path.name}: {problem.reason}", max(problem.size, 1)
-        yield Range({"type": "damage", "position": problem.position, "size": size, "reason": reason})
+        yield NonRecordRange({"type": "damage", "position": problem.position, "size": size, "reason": reason})
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .chunks import Chunk, Record, Units
+from .chunks import Chunk, Record, RecordArray
 from .one_file import lacking
 from .queues import beside, ends, queue_files
 
@@ -40,7 +40,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
             stop = queue.summary().max_offset
             for window, all_units in queue.units(at or 0, stop):
                 for first, units, marks in _parts(window, all_units, ext):
-                    yield Units(
+                    yield RecordArray(
                         "consume_queue_unit",
                         UNIT,
                         units,

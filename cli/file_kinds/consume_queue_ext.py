@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .chunks import Chunk, Piece, Range, Record
+from .chunks import Chunk, NonRecordRange, Record, RecordPiece
 from .one_file import lacking
 from .queues import queue_files
 
@@ -47,7 +47,7 @@ class _Units(NamedTuple):
                 "bit_map": bit_map.hex(),
             }
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[RecordPiece]:
         """For the hex view."""
         from ...formats.consume_queue_ext import UNIT
 
@@ -56,7 +56,7 @@ class _Units(NamedTuple):
         ends = zip(columns.starts.tolist(), columns.ints("size").tolist(), strict=True)
         for position, (start, size) in zip(self.units.position.tolist(), ends, strict=True):
             data = buffer[start : start + size].tobytes()
-            yield Piece(f"consume queue ext unit at {position}", position, data, UNIT)
+            yield RecordPiece(f"consume queue ext unit at {position}", position, data, UNIT)
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
@@ -70,7 +70,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
                     yield _Units(part, {"topic": topic, "queue_id": queue_id})
                 elif part.kind == "damage":
                     place = {"position": part.position, "size": part.size}
-                    yield Range({"type": "damage", **place, "reason": "not a unit"})
+                    yield NonRecordRange({"type": "damage", **place, "reason": "not a unit"})
             yield from lacking(files)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .chunks import Chunk, Record, Units
+from .chunks import Chunk, Record, RecordArray
 from .one_file import lacking, single_file
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
         for part in index_units(files, at or 0):
             numbers = part.number.tolist()
             invalid = {n for n, ok in zip(numbers, is_valid(part).tolist(), strict=True) if not ok}
-            yield Units(
+            yield RecordArray(
                 "dledger_index_unit",
                 UNIT,
                 part.units,

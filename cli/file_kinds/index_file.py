@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .chunks import Chunk, Single, Units
+from .chunks import Chunk, RecordArray, Single
 
 if TYPE_CHECKING:
     from ...store.disk.broker_conf import BrokerConfig
@@ -31,7 +31,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
                 items, first = items[begin:], first + begin
                 start = items_offset(file.slots) + first * ITEM_BYTES
                 hashes = items["key_hash"].tolist()
-                yield Units(
+                yield RecordArray(
                     "index_item",
                     ITEM,
                     items,

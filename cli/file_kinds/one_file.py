@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .chunks import Range
+from .chunks import NonRecordRange
 
 if TYPE_CHECKING:
     from ...store.disk.compressed import Plain
@@ -21,7 +21,7 @@ def single_file(path: Path) -> MappedFileQueue:
     return MappedFileQueue.of_file(path, start_of(plain_name(path.name)) or 0)
 
 
-def lacking(files: MappedFileQueue, *, silent: bool = False) -> Iterator[Range]:
+def lacking(files: MappedFileQueue, *, silent: bool = False) -> Iterator[NonRecordRange]:
     """What files lack because the disk does not give it, and compressed ones because they are broken."""
     for file in files.files:
         yield from unreadable(file.path, file.start)
@@ -31,18 +31,18 @@ def lacking(files: MappedFileQueue, *, silent: bool = False) -> Iterator[Range]:
             yield broken(Path(file.path).name, file.start, size, content, silent=silent)
 
 
-def unreadable(path: str, start: int = 0) -> Iterator[Range]:
+def unreadable(path: str, start: int = 0) -> Iterator[NonRecordRange]:
     """The ranges of a file that begins at `start` which were met and could not be read."""
     from ...store.disk.byte_reader import noted_of
 
     for unread in noted_of(path):
         place = {"type": "damage", "position": start + unread.offset, "size": unread.length}
-        yield Range({**place, "reason": f"unreadable: {unread.reason}"})
+        yield NonRecordRange({**place, "reason": f"unreadable: {unread.reason}"})
 
 
-def broken(name: str, start: int, size: int, content: Plain, *, silent: bool) -> Range:
+def broken(name: str, start: int, size: int, content: Plain, *, silent: bool) -> NonRecordRange:
     """The end of a compressed file of `size` bytes that does not unpack."""
-    return Range(
+    return NonRecordRange(
         {
             "type": "damage",
             "position": start + content.size,

@@ -7,12 +7,12 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .chunks import Chunk, Piece, Texts
+from .chunks import Chunk, RecordPiece, Texts
 from .queues import sums
 
 if TYPE_CHECKING:
     from ...store.inspect.recognise import Recognised
-    from ...store.settings.rocksdb import Entry
+    from ...store.settings.rocksdb import RocksdbEntry
     from ..options import Common
 
 
@@ -32,11 +32,11 @@ def database_chunks(path: Path, at: int, raw: bool = False) -> Iterator[Chunk]:
             yield Texts(entry.records, _pieces(number, entry))
 
 
-def _pieces(number: int, entry: Entry) -> Any:
-    def pieces() -> Iterator[Piece]:
+def _pieces(number: int, entry: RocksdbEntry) -> Any:
+    def pieces() -> Iterator[RecordPiece]:
         name = f"entry {number} of column family {entry.family}"
-        yield Piece(f"{name}, key", 0, entry.key, entry.key_schema, counts=False)
-        yield Piece(f"{name}, value", 0, entry.value, entry.value_schema)
+        yield RecordPiece(f"{name}, key", 0, entry.key, entry.key_schema, counts=False)
+        yield RecordPiece(f"{name}, value", 0, entry.value, entry.value_schema)
 
     return pieces
 

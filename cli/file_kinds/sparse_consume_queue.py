@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .chunks import Chunk, Range, Record, Units
+from .chunks import Chunk, NonRecordRange, Record, RecordArray
 from .one_file import lacking
 from .queues import queue_files
 
@@ -23,10 +23,10 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
         with files:
             for part in sparse_units(files, at):
                 if isinstance(part, SparseRange):
-                    yield Range({"type": "damage", **part._asdict()})
+                    yield NonRecordRange({"type": "damage", **part._asdict()})
                     continue
                 positions = part.position.tolist()
-                yield Units(
+                yield RecordArray(
                     "sparse_consume_queue_unit",
                     UNIT,
                     part.units,

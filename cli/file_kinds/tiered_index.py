@@ -7,20 +7,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .chunks import Chunk, Range, Record, Single, Units
+from .chunks import Chunk, NonRecordRange, Record, RecordArray, Single
 
 if TYPE_CHECKING:
     from construct import Construct
 
     from ...store.inspect.recognise import Recognised
-    from ...store.tiered.segments import Items
+    from ...store.tiered.segments import SegmentItems
     from ..options import Common
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """Header and items of each segment; `at`: number of the first item."""
     from ...formats.tiered_index import HEADER, HEADER_BYTES, ITEM, items_offset
-    from ...store.tiered.segments import Extent, items, open_segments, read_index
+    from ...store.tiered.segments import SegmentSpan, items, open_segments, read_index
 
     with open_segments(what.path) as files:
         for file in files.files:
@@ -29,26 +29,26 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
             yield Single({**record, **index.header}, HEADER.build(index.header), HEADER)
             if index.problem:
                 place = {"position": file.start, "size": file.size}
-                yield Range({"type": "damage", **place, "reason": f"{name}: {index.problem}"})
-            extent = Extent(index)
+                yield NonRecordRange({"type": "damage", **place, "reason": f"{name}: {index.problem}"})
+            extent = SegmentSpan(index)
             for part in items(files, index):
                 extent.add(part)
                 begin = items_offset(index.slots)
                 yield item_units("tiered_index_item", ITEM, name, part, at or 0, begin, index.slots)
             if problem := extent.problem():
                 place = {"position": file.start, "size": HEADER_BYTES}
-                yield Range({"type": "damage", **place, "reason": f"{name}: {problem}"})
+                yield NonRecordRange({"type": "damage", **place, "reason": f"{name}: {problem}"})
 
 
 def item_units(
     record_type: str,
     schema: Construct[Any, Any],
     name: str,
-    part: Items,
+    part: SegmentItems,
     at: int,
     begin: int,
     slots: int,
-) -> Units:
+) -> RecordArray:
     """Items of the file `name`, from number `at` on. begin: byte of the file where that of number 0 has its
     room. slots: of the file.
     """
@@ -56,7 +56,7 @@ def item_units(
 
     first = int((part.number < at).sum())
     numbers, found = part.number[first:], part.items[first:]
-    return Units(
+    return RecordArray(
         record_type,
         schema,
         found,
@@ -72,7 +72,7 @@ def item_units(
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Segments, items and times of all."""
     from ...formats.tiered_index import HEADER_BYTES
-    from ...store.tiered.segments import Extent, items, open_segments, read_index
+    from ...store.tiered.segments import SegmentSpan, items, open_segments, read_index
 
     count = unlinked = 0
     damaged, times = 0, list[int]()
@@ -80,7 +80,7 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
         for file in files.files:
             index = read_index(files, file)
             damaged += file.size if index.problem else 0
-            extent = Extent(index)
+            extent = SegmentSpan(index)
             for part in items(files, index):
                 extent.add(part)
                 count += len(part.number)

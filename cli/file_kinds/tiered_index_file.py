@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .chunks import Chunk, Range, Single
+from .chunks import Chunk, NonRecordRange, Single
 from .tiered_index import item_units
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
             yield Single({**record, **index.header}, HEADER.build(index.header), HEADER)
             for problem in filter(None, (index.problem, odd_slots(files, index))):
                 place = {"position": file.start, "size": HEADER_BYTES if index.items else file.size}
-                yield Range({"type": "damage", **place, "reason": f"{name}: {problem}"})
+                yield NonRecordRange({"type": "damage", **place, "reason": f"{name}: {problem}"})
             there = 0
             for part in index_items(files, index):
                 there += len(part.number)
@@ -38,7 +38,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
             if there < index.items:
                 place = {"position": file.start, "size": (index.items - there) * OPEN_ITEM_BYTES}
                 reason = f"{name}: of {counted(index.items, 'item')} {there} are written"
-                yield Range({"type": "damage", **place, "reason": reason})
+                yield NonRecordRange({"type": "damage", **place, "reason": reason})
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:

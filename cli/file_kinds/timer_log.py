@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .chunks import Chunk, Range, Units
+from .chunks import Chunk, NonRecordRange, RecordArray
 from .one_file import lacking, single_file
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
         for part in scan(files, at):
             if isinstance(part, TimerUnits):
                 numbers = part.position.tolist()
-                yield Units("timer_log_unit", UNIT, part.units, "position", numbers, numbers)
+                yield RecordArray("timer_log_unit", UNIT, part.units, "position", numbers, numbers)
             else:
                 reason = {"reason": "not a unit"} if part.kind == "damage" else {}
                 place = {"type": part.kind, "position": part.position, "size": part.size}
-                yield Range(place | reason)
+                yield NonRecordRange(place | reason)
         yield from lacking(files)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .chunks import Chunk, Units
+from .chunks import Chunk, RecordArray
 from .one_file import unreadable
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
     for part in scan(what.path, at or 0, unused=raw):
         numbers = part.number.tolist()
         positions = (part.number * SLOT_BYTES).tolist()
-        yield Units("timer_wheel_slot", SLOT, part.slots, "slot", numbers, positions)
+        yield RecordArray("timer_wheel_slot", SLOT, part.slots, "slot", numbers, positions)
     yield from unreadable(str(what.path))
 
 

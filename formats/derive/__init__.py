@@ -19,14 +19,14 @@ from .encode import Encoded, encode, sizes
 from .layout import fixed_bytes, minimum_bytes, offset_of
 from .ragged import Ragged
 from .spans import Span, spans
-from .tables import Column, Row, columns_of, table
+from .tables import ByteTableRow, Column, columns_of, table
 
 __all__ = [
+    "ByteTableRow",
     "Column",
     "Columns",
     "Encoded",
     "Ragged",
-    "Row",
     "Span",
     "columns_of",
     "decode",

@@ -18,13 +18,13 @@ import numpy as np
 from .. import kernel
 from .columns import Columns, merge
 from .dtype import run_dtype
-from .layout import REST, Blob, Branch, Expression, Hole, Node, Number, is_fixed, nodes_of
+from .layout import REST, Blob, Branch, Expression, Node, Number, PaddingBytes, is_fixed, nodes_of
 from .program import program_of
 from .ragged import Bytes, Ints, Ragged, overlapping
-from .scope import Scope
+from .scope import ExpressionScope
 
 
-class Run(NamedTuple):
+class FixedRun(NamedTuple):
     """Adjacent nodes of constant size: gathered together."""
 
     dtype: np.dtype[Any]
@@ -32,7 +32,7 @@ class Run(NamedTuple):
     blobs: tuple[tuple[str, int, int], ...]
 
 
-class Take(NamedTuple):
+class TakeBytes(NamedTuple):
     """A byte string of a length that another field or its prefix tells."""
 
     blob: Blob
@@ -46,13 +46,13 @@ class Fork(NamedTuple):
     rest: tuple[Node, ...]
 
 
-class Lack(NamedTuple):
+class AbsentFields(NamedTuple):
     """Fields that only the other outcome of a condition has."""
 
     fields: tuple[Number | Blob, ...]
 
 
-Step = Run | Take | Fork | Lack
+Step = FixedRun | TakeBytes | Fork | AbsentFields
 Outcomes = frozenset[tuple[Branch, bool]]
 
 
@@ -78,7 +78,7 @@ def _decode(nodes: tuple[Node, ...], buffer: Bytes, starts: Ints, bounds: Any) -
     plain = _plain_outcomes(early)
     columns = Columns(starts)
     first, *rest = straight_steps(nodes, plain) or (None,)
-    if isinstance(first, Run):
+    if isinstance(first, FixedRun):
         _gather(first, buffer, columns, bounds)
         if columns.ok.all() and not any(_any(one.branch, columns) for one in early):
             return _steps(tuple(rest), buffer, columns, bounds)
@@ -100,14 +100,14 @@ def _plain_outcomes(early: tuple[Early, ...]) -> Outcomes:
 
 def _any(branch: Branch, columns: Columns) -> bool:
     """The condition holds of some record."""
-    return bool(np.any(branch.condition(Scope(columns.__getitem__, branch.scope))))
+    return bool(np.any(branch.condition(ExpressionScope(columns.__getitem__, branch.scope))))
 
 
 def group_by_shape(early: tuple[Early, ...], look_up: Callable[[str], Any], count: int) -> list[tuple[Ints, Outcomes]]:
     """Records by the outcomes of the early conditions: (index of the records, outcomes)."""
     shape = np.zeros(count, np.int64)
     for bit, one in enumerate(early):
-        value = np.asarray(one.branch.condition(Scope(look_up, one.branch.scope)))
+        value = np.asarray(one.branch.condition(ExpressionScope(look_up, one.branch.scope)))
         shape |= (value != 0).astype(np.int64) << bit
     kinds = [int(shape[0])] if (shape == shape[0]).all() else np.unique(shape).tolist()
     return [
@@ -132,11 +132,11 @@ def _run(
 
 def _steps(steps: tuple[Step, ...], buffer: Bytes, columns: Columns, bounds: Any) -> Columns:
     for step in steps:
-        if isinstance(step, Run):
+        if isinstance(step, FixedRun):
             _gather(step, buffer, columns, bounds)
-        elif isinstance(step, Take):
+        elif isinstance(step, TakeBytes):
             _take(step, buffer, columns, bounds)
-        elif isinstance(step, Lack):
+        elif isinstance(step, AbsentFields):
             _lack(step.fields, buffer, columns)
         else:
             return _fork(step, buffer, columns, bounds)
@@ -158,7 +158,7 @@ def _advance(columns: Columns, size: Any, bounds: Any, buffer: Bytes) -> Ints:
     return at
 
 
-def _gather(run: Run, buffer: Bytes, columns: Columns, bounds: Any) -> None:
+def _gather(run: FixedRun, buffer: Bytes, columns: Columns, bounds: Any) -> None:
     size = run.dtype.itemsize
     at = _advance(columns, size, bounds, buffer)
     fits = size <= len(buffer)
@@ -172,16 +172,16 @@ def _gather(run: Run, buffer: Bytes, columns: Columns, bounds: Any) -> None:
         columns.set(path, Ragged(buffer, at + offset if fits else at, lengths))
 
 
-def _take(step: Take, buffer: Bytes, columns: Columns, bounds: Any) -> None:
+def _take(step: TakeBytes, buffer: Bytes, columns: Columns, bounds: Any) -> None:
     blob = step.blob
     if step.prefix is not None:
-        _gather(Run(step.prefix, ()), buffer, columns, bounds)
+        _gather(FixedRun(step.prefix, ()), buffer, columns, bounds)
     assert not isinstance(blob.length, int)
 
     def look_up(path: str) -> Any:
         return bounds - columns.ends if path.endswith(REST) else columns[path]
 
-    length = np.asarray(blob.length(Scope(look_up, blob.scope)), np.int64)
+    length = np.asarray(blob.length(ExpressionScope(look_up, blob.scope)), np.int64)
     if length.ndim == 0:
         length = np.full(len(columns), length, np.int64)
     at = _advance(columns, length, bounds, buffer)
@@ -204,7 +204,7 @@ def _lack(fields: tuple[Number | Blob, ...], buffer: Bytes, columns: Columns) ->
 
 def _fork(step: Fork, buffer: Bytes, columns: Columns, bounds: Any) -> Columns:
     branch = step.branch
-    value = np.asarray(branch.condition(Scope(columns.__getitem__, branch.scope))) != 0
+    value = np.asarray(branch.condition(ExpressionScope(columns.__getitem__, branch.scope))) != 0
     value = np.broadcast_to(value, len(columns))
     parts = []
     for wanted, nodes in ((True, branch.yes), (False, branch.no)):
@@ -244,12 +244,12 @@ def straight_steps(nodes: tuple[Node, ...], outcomes: Outcomes) -> tuple[Step, .
         if isinstance(node, Branch) and node in known:
             queue[:0] = node.yes if known[node] else node.no
             if lacking := node.lacking(known[node]):
-                steps.append(Lack(lacking))
+                steps.append(AbsentFields(lacking))
         elif is_fixed(node):
             fixed.append(node)
         elif isinstance(node, Blob):
             flush()
-            steps.append(Take(node, run_dtype((node.prefix,)) if node.prefix else None))
+            steps.append(TakeBytes(node, run_dtype((node.prefix,)) if node.prefix else None))
         else:
             assert isinstance(node, Branch)
             flush()
@@ -259,7 +259,7 @@ def straight_steps(nodes: tuple[Node, ...], outcomes: Outcomes) -> tuple[Step, .
     return tuple(steps)
 
 
-def _fixed_run(nodes: tuple[Node, ...]) -> Run:
+def _fixed_run(nodes: tuple[Node, ...]) -> FixedRun:
     """Strings of constant length are not gathered: they become holes of the dtype."""
     plain: list[Node] = []
     blobs = []
@@ -268,13 +268,13 @@ def _fixed_run(nodes: tuple[Node, ...]) -> Run:
         if isinstance(node, Blob):
             assert isinstance(node.length, int)
             blobs.append((node.path, position, node.length))
-            plain.append(Hole(node.length))
+            plain.append(PaddingBytes(node.length))
             position += node.length
         else:
-            assert isinstance(node, Number | Hole)
+            assert isinstance(node, Number | PaddingBytes)
             plain.append(node)
             position += node.size
-    return Run(run_dtype(tuple(plain)), tuple(blobs))
+    return FixedRun(run_dtype(tuple(plain)), tuple(blobs))
 
 
 class Early(NamedTuple):
@@ -306,7 +306,7 @@ def _leading_numbers(nodes: tuple[Node, ...]) -> dict[str, tuple[Number, int]]:
             if node.count is None:
                 leading[node.path] = (node, position)
             position += node.size
-        elif isinstance(node, Hole):
+        elif isinstance(node, PaddingBytes):
             position += node.size
         elif isinstance(node, Blob) and isinstance(node.length, int):
             position += node.length
@@ -330,7 +330,7 @@ def _numbers_read(
         raise LookupError(path)
 
     try:
-        condition(Scope(look_up, scope))
+        condition(ExpressionScope(look_up, scope))
     except (LookupError, TypeError, AttributeError):
         return None
     return tuple(read.values())

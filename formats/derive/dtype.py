@@ -8,7 +8,7 @@ from typing import Any
 import construct as c
 import numpy as np
 
-from .layout import Blob, Hole, Node, Number, Unsupported, nodes_of
+from .layout import Blob, Node, Number, PaddingBytes, UnsupportedSchema, nodes_of
 
 
 @lru_cache(maxsize=256)
@@ -16,7 +16,7 @@ def dtype_of(schema: c.Construct[Any, Any]) -> np.dtype[Any]:
     """Structured dtype with the field names and byte orders of `schema`.
 
     Members of nested structs have dotted names; padding becomes a hole. The item size is the size
-    of the schema. Raises Unsupported for a schema that is not of fixed size or has an array of
+    of the schema. Raises UnsupportedSchema for a schema that is not of fixed size or has an array of
     structs.
     """
     return run_dtype(nodes_of(schema))
@@ -39,8 +39,8 @@ def run_dtype(nodes: tuple[Node, ...]) -> np.dtype[Any]:
             formats.append(f"V{node.length}")
             offsets.append(position)
             position += node.length
-        elif isinstance(node, Hole):
+        elif isinstance(node, PaddingBytes):
             position += node.size
         else:
-            raise Unsupported("not of fixed size")
+            raise UnsupportedSchema("not of fixed size")
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": position})

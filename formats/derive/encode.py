@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from .decode import Early, Outcomes, group_by_shape
 from .dtype import run_dtype
-from .layout import Blob, Branch, Hole, Node, Number, fields_of, nodes_of
+from .layout import Blob, Branch, Node, Number, PaddingBytes, fields_of, nodes_of
 from .ragged import Bytes, Ints, Ragged, overlapping, ragged_copy
-from .scope import Scope
+from .scope import ExpressionScope
 
 
 class Encoded(NamedTuple):
@@ -31,7 +31,7 @@ class Encoded(NamedTuple):
 
 def sizes(schema: c.Construct[Any, Any], columns: Mapping[str, Any]) -> Ints:
     """Encoded size of each record, int64[n], without encoding it."""
-    table = _Table(columns)
+    table = _RecordColumns(columns)
     out = np.zeros(table.count, np.int64)
     for index, line in _groups(schema, table):
         out[index] = _sizes(line, table.take(index))
@@ -52,7 +52,7 @@ def encode(
     Raises KeyError for a missing field, ValueError where a string has not its fixed length or a
     number does not fit.
     """
-    table = _Table(columns)
+    table = _RecordColumns(columns)
     groups = [(index, line, table.take(index)) for index, line in _groups(schema, table)]
     total = np.zeros(table.count, np.int64)
     for index, line, part in groups:
@@ -68,7 +68,7 @@ def encode(
     return Encoded(out, starts, total)
 
 
-class _Table:
+class _RecordColumns:
     """Columns of one group of records, scalars spread on demand."""
 
     def __init__(self, columns: Mapping[str, Any], index: Ints | None = None) -> None:
@@ -84,9 +84,9 @@ class _Table:
             raise ValueError(f"columns of different length: {sorted(lengths)}")
         self.count = lengths.pop()
 
-    def take(self, index: Ints) -> _Table:
+    def take(self, index: Ints) -> _RecordColumns:
         whole = len(index) == self.count
-        return self if whole else _Table(self._columns, index)
+        return self if whole else _RecordColumns(self._columns, index)
 
     def __contains__(self, path: str) -> bool:
         return path in self._columns
@@ -105,7 +105,7 @@ class _Table:
         return np.full(self.count, column, np.int64)
 
 
-def _groups(schema: c.Construct[Any, Any], table: _Table) -> list[tuple[Ints, tuple[Node, ...]]]:
+def _groups(schema: c.Construct[Any, Any], table: _RecordColumns) -> list[tuple[Ints, tuple[Node, ...]]]:
     """Records by shape, each with its nodes in a straight line."""
     nodes = nodes_of(schema)
     branches = _branches(nodes)
@@ -120,14 +120,14 @@ def _groups(schema: c.Construct[Any, Any], table: _Table) -> list[tuple[Ints, tu
     ]
 
 
-def _given(nodes: tuple[Node, ...], table: _Table) -> Callable[[str], Any]:
+def _given(nodes: tuple[Node, ...], table: _RecordColumns) -> Callable[[str], Any]:
     """Values for conditions: the columns, and linked fields by their rule."""
     linked, known = _linked(nodes), {field.path for field in fields_of(nodes)}
 
     def look_up(path: str) -> Any:
         number = linked.get(path)
         if number is not None and number.rebuild is not None:
-            return number.rebuild(Scope(look_up, number.scope))
+            return number.rebuild(ExpressionScope(look_up, number.scope))
         # a column may be missing where the condition for it holds of no record
         return 0 if path in known and path not in table else table[path]
 
@@ -167,26 +167,26 @@ def _straight(nodes: tuple[Node, ...], outcomes: Outcomes) -> tuple[Node, ...]:
     return tuple(line)
 
 
-def _sizes(line: tuple[Node, ...], table: _Table) -> Ints:
+def _sizes(line: tuple[Node, ...], table: _RecordColumns) -> Ints:
     total = np.zeros(table.count, np.int64)
     for node in line:
         if isinstance(node, Blob):
             total += _lengths(node, table)
             total += node.prefix.size if node.prefix else 0
         else:
-            assert isinstance(node, Number | Hole)
+            assert isinstance(node, Number | PaddingBytes)
             total += node.size
     return total
 
 
-def _lengths(blob: Blob, table: _Table) -> Ints:
+def _lengths(blob: Blob, table: _RecordColumns) -> Ints:
     lengths: Ints = table[blob.path].length
     if isinstance(blob.length, int) and (lengths != blob.length).any():
         raise ValueError(f"{blob.path}: needs {blob.length} bytes each")
     return lengths
 
 
-def _write(line: tuple[Node, ...], table: _Table, out: Bytes, starts: Ints, total: Ints) -> None:
+def _write(line: tuple[Node, ...], table: _RecordColumns, out: Bytes, starts: Ints, total: Ints) -> None:
     """Write the records of one shape: runs of fixed nodes at once, strings by block copies."""
     at = starts
     run: list[Node] = []
@@ -212,7 +212,7 @@ def _write(line: tuple[Node, ...], table: _Table, out: Bytes, starts: Ints, tota
             same = table.constant(node.path) is not None
             if not same:
                 strings.append((at + ahead, table[node.path]))
-            run.append(node if same else Hole(node.length))
+            run.append(node if same else PaddingBytes(node.length))
             ahead += node.length
         elif isinstance(node, Blob):
             if node.prefix is not None:
@@ -223,13 +223,13 @@ def _write(line: tuple[Node, ...], table: _Table, out: Bytes, starts: Ints, tota
             ragged_copy(out, at, string)
             at = at + string.length
         else:
-            assert isinstance(node, Number | Hole)
+            assert isinstance(node, Number | PaddingBytes)
             run.append(node)
             ahead += node.size
     flush()
 
 
-def _records(nodes: tuple[Node, ...], table: _Table, total: Ints) -> npt.NDArray[Any]:
+def _records(nodes: tuple[Node, ...], table: _RecordColumns, total: Ints) -> npt.NDArray[Any]:
     """Structured array of a run: what all records have in common is set once and copied."""
     common = np.zeros(1, run_dtype(nodes))
     varying = []
@@ -250,11 +250,11 @@ def _records(nodes: tuple[Node, ...], table: _Table, total: Ints) -> npt.NDArray
     return records
 
 
-def _value(number: Number, table: _Table, total: Ints) -> Any:
+def _value(number: Number, table: _RecordColumns, total: Ints) -> Any:
     if number.is_record_size:
         value: Any = total
     elif number.rebuild is not None:
-        value = number.rebuild(Scope(table.__getitem__, number.scope))
+        value = number.rebuild(ExpressionScope(table.__getitem__, number.scope))
     else:
         value = table[number.path]
     return _fitting(number, value)

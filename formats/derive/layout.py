@@ -2,7 +2,7 @@
 
 Wrappers that do not change the bytes (Renamed, Rebuild, Default, Enum, adapters) are looked
 through; Computed and the like take no bytes. What could make a record wrong that has all its bytes
-(Const, Check) or moves about in it is Unsupported. Names are dotted paths. An expression
+(Const, Check) or moves about in it is an UnsupportedSchema. Names are dotted paths. An expression
 (a length, a condition) belongs to a scope, the path prefix in which its names are looked up.
 """
 
@@ -20,7 +20,7 @@ from ..primitives import length_of, record_size
 Expression = Callable[[Any], Any]
 
 
-class Unsupported(TypeError):
+class UnsupportedSchema(TypeError):
     """The schema has a construct class that cannot be derived from."""
 
 
@@ -44,7 +44,7 @@ class Number:
 
 
 @dataclass(frozen=True, eq=False)
-class Hole:
+class PaddingBytes:
     """Padding: `size` bytes without a name."""
 
     size: int
@@ -76,7 +76,7 @@ class Branch:
         return _lacking(self)[outcome]
 
 
-Node = Number | Hole | Blob | Branch
+Node = Number | PaddingBytes | Blob | Branch
 
 #: Name under which a scope tells the bytes that are left.
 REST = "#rest"
@@ -92,7 +92,7 @@ _NO_BYTES = ("Computed", "Pass", "Tell", "Index")
 
 @lru_cache(maxsize=256)
 def nodes_of(schema: c.Construct[Any, Any]) -> tuple[Node, ...]:
-    """The nodes of a schema in byte order. Raises Unsupported."""
+    """The nodes of a schema in byte order. Raises UnsupportedSchema."""
     return tuple(_walk(schema, "", "", "", None))
 
 
@@ -123,7 +123,7 @@ def _walk(sub: Any, path: str, scope: str, doc: str, rebuild: Expression | None)
     elif isinstance(sub, c.Padded):
         inner = tuple(_walk(sub.subcon, path, scope, doc, rebuild))
         yield from inner
-        yield Hole(sub.sizeof() - sum(_size_of(node) for node in inner))
+        yield PaddingBytes(sub.sizeof() - sum(_size_of(node) for node in inner))
     elif isinstance(sub, c.Rebuild):
         yield from _walk(sub.subcon, path, scope, doc, _as_expression(sub.func))
     elif type(sub).__name__ in _NO_BYTES:
@@ -133,7 +133,7 @@ def _walk(sub: Any, path: str, scope: str, doc: str, rebuild: Expression | None)
     elif isinstance(sub, _TRANSPARENT):
         yield from _walk(sub.subcon, path, scope, doc, rebuild)
     else:
-        raise Unsupported(f"{path or 'schema'}: {type(sub).__name__}")
+        raise UnsupportedSchema(f"{path or 'schema'}: {type(sub).__name__}")
 
 
 @lru_cache(maxsize=1024)
@@ -167,12 +167,12 @@ def _as_expression(value: Any) -> Expression:
     return lambda _context: value
 
 
-def _number(sub: Any, path: str, scope: str, doc: str, rebuild: Expression | None) -> Number | Hole:
+def _number(sub: Any, path: str, scope: str, doc: str, rebuild: Expression | None) -> Number | PaddingBytes:
     # the width comes from sizeof: construct's ">l" is four bytes, numpy's may be eight
     endian, letter = sub.fmtstr[0], sub.fmtstr[1:]
     code = ("<" if endian == "<" else ">") + _FORMATS[letter]
     if not path:
-        return Hole(sub.sizeof())
+        return PaddingBytes(sub.sizeof())
     return Number(path, code, sub.sizeof(), doc, scope, rebuild)
 
 
@@ -181,7 +181,7 @@ def _struct(sub: Any, path: str) -> Iterator[Node]:
     for member in sub.subcons:
         name = f"{prefix}{member.name}" if member.name else ""
         for node in _walk(member, name, prefix, "", None):
-            yield Hole(_size_of(node)) if not member.name and isinstance(node, Blob) else node
+            yield PaddingBytes(_size_of(node)) if not member.name and isinstance(node, Blob) else node
 
 
 def _switch(sub: Any, path: str, scope: str, doc: str, rebuild: Expression | None) -> Iterator[Node]:
@@ -198,7 +198,7 @@ def _switch(sub: Any, path: str, scope: str, doc: str, rebuild: Expression | Non
 
 def _prefixed(sub: Any, path: str, scope: str, doc: str) -> Blob:
     if not isinstance(_unwrap(sub.subcon), type(c.GreedyBytes)):
-        raise Unsupported(f"{path}: Prefixed over {type(sub.subcon).__name__}")
+        raise UnsupportedSchema(f"{path}: Prefixed over {type(sub.subcon).__name__}")
     name = path.removeprefix(scope)
     own = sub.lengthfield.sizeof() if sub.includelength else 0
 
@@ -210,7 +210,7 @@ def _prefixed(sub: Any, path: str, scope: str, doc: str) -> Blob:
 
     field = _unwrap(sub.lengthfield)
     if not isinstance(field, c.FormatField):
-        raise Unsupported(f"{path}: a length that is a {type(field).__name__}")
+        raise UnsupportedSchema(f"{path}: a length that is a {type(field).__name__}")
     prefix = _number(field, f"{path}#length", scope, "", stored)
     assert isinstance(prefix, Number)
     return Blob(path, length, doc, scope, prefix)
@@ -218,10 +218,10 @@ def _prefixed(sub: Any, path: str, scope: str, doc: str) -> Blob:
 
 def _array(sub: Any, path: str, scope: str, doc: str) -> Iterator[Node]:
     if not isinstance(sub.count, int):
-        raise Unsupported(f"{path}: an array whose length is not constant")
+        raise UnsupportedSchema(f"{path}: an array whose length is not constant")
     inner = tuple(_walk(sub.subcon, path, scope, doc, None))
     if len(inner) != 1 or not isinstance(inner[0], Number) or inner[0].path != path:
-        raise Unsupported(f"{path}: an array of structs")
+        raise UnsupportedSchema(f"{path}: an array of structs")
     n = inner[0]
     yield Number(n.path, n.code, n.size * sub.count, n.doc, n.scope, None, sub.count)
 
@@ -238,21 +238,21 @@ def _unwrap(sub: Any) -> Any:
 
 
 def _size_of(node: Node) -> int:
-    """Bytes of a node of constant size. Raises Unsupported."""
-    if isinstance(node, Number | Hole):
+    """Bytes of a node of constant size. Raises UnsupportedSchema."""
+    if isinstance(node, Number | PaddingBytes):
         return node.size
     if isinstance(node, Blob) and isinstance(node.length, int):
         return node.length
-    raise Unsupported("not of constant size")
+    raise UnsupportedSchema("not of constant size")
 
 
 def is_fixed(node: Node) -> bool:
     """The node always takes the same number of bytes, without a condition."""
-    return isinstance(node, Number | Hole) or (isinstance(node, Blob) and isinstance(node.length, int))
+    return isinstance(node, Number | PaddingBytes) or (isinstance(node, Blob) and isinstance(node.length, int))
 
 
 def fixed_bytes(schema: c.Construct[Any, Any]) -> int:
-    """Size of a schema without variable members. Raises Unsupported for others."""
+    """Size of a schema without variable members. Raises UnsupportedSchema for others."""
     return sum(_size_of(node) for node in nodes_of(schema))
 
 
@@ -274,7 +274,7 @@ def minimum_bytes(schema: c.Construct[Any, Any]) -> int:
 
 
 def offset_of(schema: c.Construct[Any, Any], path: str) -> int:
-    """Byte offset of a field with a constant place. Raises KeyError, Unsupported."""
+    """Byte offset of a field with a constant place. Raises KeyError, UnsupportedSchema."""
     position = 0
     for node in nodes_of(schema):
         if isinstance(node, Number | Blob) and node.path == path:

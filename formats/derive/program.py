@@ -18,9 +18,9 @@ import numpy as np
 
 from .. import kernel
 from .columns import Columns
-from .layout import REST, Blob, Branch, Hole, Node, Number, Unsupported, is_fixed, nodes_of
-from .ragged import Bytes, Flags, Ints, Noted, Ragged
-from .scope import Scope
+from .layout import REST, Blob, Branch, Node, Number, PaddingBytes, UnsupportedSchema, is_fixed, nodes_of
+from .ragged import Bytes, Flags, Ints, Ragged, StringNotes
+from .scope import ExpressionScope
 
 _ROW = 6
 _OWN = 3
@@ -40,7 +40,7 @@ class _Step(IntEnum):
     CHECKSUM = 13
 
 
-class Rules(NamedTuple):
+class ChainRules(NamedTuple):
     """What has to hold of a record that a chain goes on behind, by names of fields.
 
     checksum: bytes, and the field with their CRC; that it fits is only noted. size: its size. position:
@@ -56,7 +56,7 @@ class Rules(NamedTuple):
 
 
 class Noting(NamedTuple):
-    """What is noted of two strings of each record while its bytes are at hand, see `Noted`.
+    """What is noted of two strings of each record while its bytes are at hand, see `StringNotes`.
 
     numbered: a field whose different values are numbered. itemized: one of items with names, of the first
     `values` of which the values are told; of that of the very first the sum is made. words, factor: of such
@@ -164,9 +164,9 @@ class _Notes:
         numbers, sums, values, hashes = np.split(table[:, :count], np.cumsum(self._parts)[:-1])
         if noting.numbered:
             text = columns.ragged(noting.numbered)
-            text.noted = Noted(numbers=(numbers[0], numbers[1][:found]))
+            text.noted = StringNotes(numbers=(numbers[0], numbers[1][:found]))
         if noting.itemized:
-            columns.ragged(noting.itemized).noted = Noted(
+            columns.ragged(noting.itemized).noted = StringNotes(
                 items=(
                     values.reshape(noting.values, 3, count),
                     self._odd[:count],
@@ -179,14 +179,14 @@ class _Notes:
 
 
 @lru_cache(maxsize=64)
-def program_of(schema: c.Construct[Any, Any], rules: Rules | None = None) -> Program | None:
+def program_of(schema: c.Construct[Any, Any], rules: ChainRules | None = None) -> Program | None:
     """The table of a schema; None: the kernel does not know some of it."""
     made = _Maker(frozenset() if rules is None else rules.later)
     try:
         nodes = nodes_of(schema)
         made.name(nodes)
         rows = made.rows(nodes)
-    except (Unsupported, TypeError):  # a TypeError: of an operator that symbols have not
+    except (UnsupportedSchema, TypeError):  # a TypeError: of an operator that symbols have not
         return None
     if rules is not None:
         rows += _rule_rows(rules, made.columns)
@@ -194,7 +194,7 @@ def program_of(schema: c.Construct[Any, Any], rules: Rules | None = None) -> Pro
     return Program(schema, padded, made.columns, frozenset(made.strings), made.width, tuple(made.later))
 
 
-def _rule_rows(rules: Rules, columns: dict[str, int]) -> list[list[int]]:
+def _rule_rows(rules: ChainRules, columns: dict[str, int]) -> list[list[int]]:
     text, stored = rules.checksum
     rows = [[_Step.CHECKSUM, columns[text], columns[stored]]]
     if rules.size:
@@ -259,7 +259,7 @@ class _Maker:
                 self.strings.add(node.path)
             elif isinstance(node, Number):
                 if node.count is not None or node.code[1] not in "iu" or node.code[1:] == "u8":
-                    raise Unsupported(f"{node.path}: {node.code}")
+                    raise UnsupportedSchema(f"{node.path}: {node.code}")
                 self._add(node.path, 1)
 
     def _add(self, path: str, width: int) -> None:
@@ -296,7 +296,7 @@ class _Maker:
                     rows.append([_Step.FIXED, self.columns[node.path], at, node.length])
                 at += node.length
                 continue
-            assert isinstance(node, Number | Hole)
+            assert isinstance(node, Number | PaddingBytes)
             if isinstance(node, Number) and node.path in self.columns:
                 signed, little = node.code[1] == "i", node.code[0] == "<"
                 rows.append([_Step.NUMBER, self.columns[node.path], at, node.size, signed, little])
@@ -310,19 +310,19 @@ class _Maker:
         return [head, *sides[0], *sides[1]]
 
     def _test(self, node: Branch) -> _Test:
-        test = node.condition(Scope(self._symbol, node.scope))
+        test = node.condition(ExpressionScope(self._symbol, node.scope))
         if not isinstance(test, _Test) or not isinstance(test.number, int):
-            raise Unsupported(f"not a plain condition: {node.condition!r}")
+            raise UnsupportedSchema(f"not a plain condition: {node.condition!r}")
         if node.lacking(True) or node.lacking(False):
-            raise Unsupported(f"fields that not all records have: {node.condition!r}")
+            raise UnsupportedSchema(f"fields that not all records have: {node.condition!r}")
         return test
 
     def _blob(self, node: Blob) -> list[list[int]]:
         rows = self._run([node.prefix]) if node.prefix is not None else []
         assert not isinstance(node.length, int)
-        length = node.length(Scope(self._symbol, node.scope))
+        length = node.length(ExpressionScope(self._symbol, node.scope))
         if not isinstance(length, _Symbol):
-            raise Unsupported(f"not a plain length: {node.length!r}")
+            raise UnsupportedSchema(f"not a plain length: {node.length!r}")
         if length.path.endswith(REST):
             return [*rows, [_Step.REST, self.columns[node.path]]]
         column = self.columns[length.path]
@@ -333,4 +333,4 @@ class _Maker:
             return _Symbol(path)
         if any(known.startswith(f"{path}.") for known in self.columns):
             raise KeyError(path)  # a struct: the scope goes on inside
-        raise Unsupported(f"an expression over {path}")
+        raise UnsupportedSchema(f"an expression over {path}")

@@ -30,7 +30,7 @@ def overlapping(buffer: Bytes, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     return np.ndarray((count,), dtype, buffer, 0, (1,))
 
 
-class Noted(NamedTuple):
+class StringNotes(NamedTuple):
     """What was noted of n strings while their bytes were at hand; None: they were not asked.
 
     numbers: of the different ones, int64[n], and the first string of each number. items: values of names
@@ -45,7 +45,7 @@ class Noted(NamedTuple):
     hashes: Ints | None = None
 
 
-_NOTHING = Noted()
+_NOTHING = StringNotes()
 
 
 class Ragged:
@@ -56,7 +56,7 @@ class Ragged:
 
     __slots__ = ("buffer", "length", "noted", "start")
 
-    def __init__(self, buffer: Bytes, start: Ints, length: Ints, noted: Noted = _NOTHING) -> None:
+    def __init__(self, buffer: Bytes, start: Ints, length: Ints, noted: StringNotes = _NOTHING) -> None:
         self.buffer = buffer
         self.start = start
         self.length = length

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Scope:
+class ExpressionScope:
     """`this` of an expression: members of one struct by name, `_` for the struct around it."""
 
     def __init__(self, look_up: Callable[[str], Any], prefix: str) -> None:
@@ -16,11 +16,11 @@ class Scope:
     def __getitem__(self, name: str) -> Any:
         if name == "_":
             outer = self._prefix.rstrip(".").rpartition(".")[0]
-            return Scope(self._look_up, f"{outer}." if outer else "")
+            return ExpressionScope(self._look_up, f"{outer}." if outer else "")
         try:
             return self._look_up(self._prefix + name)
         except KeyError:
-            return Scope(self._look_up, f"{self._prefix}{name}.")
+            return ExpressionScope(self._look_up, f"{self._prefix}{name}.")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

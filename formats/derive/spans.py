@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import construct as c
 
-from .layout import REST, Blob, Branch, Hole, Node, Number, nodes_of
-from .scope import Scope
+from .layout import REST, Blob, Branch, Node, Number, PaddingBytes, nodes_of
+from .scope import ExpressionScope
 
 
 class Span(NamedTuple):
@@ -51,7 +51,7 @@ class _Walker:
         for node in nodes:
             if isinstance(node, Number):
                 self._take(node.size, node.path, node.doc, node)
-            elif isinstance(node, Hole):
+            elif isinstance(node, PaddingBytes):
                 self._take(node.size, "", "", None)
             elif isinstance(node, Blob):
                 if node.prefix is not None:
@@ -59,7 +59,7 @@ class _Walker:
                 self._take(self._length(node), node.path, node.doc, None)
             else:
                 assert isinstance(node, Branch)
-                wanted = node.condition(Scope(self._values.__getitem__, node.scope))
+                wanted = node.condition(ExpressionScope(self._values.__getitem__, node.scope))
                 for field in node.lacking(bool(wanted)):
                     self._values[field.path] = 0 if isinstance(field, Number) else b""
                 self.walk(node.yes if wanted else node.no)
@@ -68,7 +68,7 @@ class _Walker:
         if isinstance(blob.length, int):
             return blob.length
         self._values[blob.scope + REST] = len(self._stream.getbuffer()) - self.at
-        return int(blob.length(Scope(self._values.__getitem__, blob.scope)))
+        return int(blob.length(ExpressionScope(self._values.__getitem__, blob.scope)))
 
     def _take(self, size: int, path: str, doc: str, number: Number | None) -> None:
         if not 0 <= size <= len(self._stream.getbuffer()) - self.at:

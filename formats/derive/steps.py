@@ -15,10 +15,10 @@ from .layout import (
     Blob,
     Branch,
     Expression,
-    Hole,
     Node,
     Number,
-    Unsupported,
+    PaddingBytes,
+    UnsupportedSchema,
     minimum_bytes,
     nodes_of,
 )
@@ -36,7 +36,7 @@ def steps_of(schema: c.Construct[Any, Any]) -> tuple[Step, ...]:
 
     `("fields", struct format, names)`: fields of constant size. `("bytes", name, field)`: as many
     bytes as the field says. `("if", field, "&" | "==", number, steps, steps)`: the first steps if
-    the condition holds, else the others. Raises Unsupported for what has no such form.
+    the condition holds, else the others. Raises UnsupportedSchema for what has no such form.
     """
     return _steps(nodes_of(schema))
 
@@ -57,7 +57,7 @@ def _steps(nodes: tuple[Node, ...]) -> tuple[Step, ...]:
         elif isinstance(node, Blob) and node.prefix is None and callable(node.length):
             steps.append(("bytes", node.path, node.scope + _named(node.length)))
         else:
-            raise Unsupported(f"no plain step for {node}")
+            raise UnsupportedSchema(f"no plain step for {node}")
     return (*steps, *_fields(run))
 
 
@@ -68,7 +68,7 @@ def _constant(node: Node) -> tuple[str, str] | None:
         return None if letter is None else (letter, node.path)
     if isinstance(node, Blob) and isinstance(node.length, int):
         return f"{node.length}s", node.path
-    if isinstance(node, Hole):
+    if isinstance(node, PaddingBytes):
         return f"{node.size}x", ""
     return None
 
@@ -83,14 +83,14 @@ def _fields(run: list[tuple[str, str]]) -> list[Step]:
 def _named(length: Expression) -> str:
     match = _FIELD.fullmatch(repr(length))
     if match is None:
-        raise Unsupported(f"not the value of a field: {length!r}")
+        raise UnsupportedSchema(f"not the value of a field: {length!r}")
     return match[1]
 
 
 def _condition(branch: Branch) -> tuple[str, str, int]:
     match = _CONDITION.fullmatch(repr(branch.condition))
     if match is None:
-        raise Unsupported(f"not a plain condition: {branch.condition!r}")
+        raise UnsupportedSchema(f"not a plain condition: {branch.condition!r}")
     return branch.scope + match[1], match[2], int(match[3])
 
 

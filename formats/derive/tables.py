@@ -10,7 +10,7 @@ import construct as c
 from .layout import Blob, Branch, Node, Number, nodes_of
 
 
-class Row(NamedTuple):
+class ByteTableRow(NamedTuple):
     """One line of a byte table. `offset` is a number as long as it is constant, then a sum."""
 
     offset: str
@@ -28,26 +28,26 @@ class Column(NamedTuple):
     optional: bool = False
 
 
-def table(schema: c.Construct[Any, Any]) -> list[Row]:
+def table(schema: c.Construct[Any, Any]) -> list[ByteTableRow]:
     """Byte table of a schema, one row a field."""
     return list(_rows(nodes_of(schema), [0], []))
 
 
-def _rows(nodes: tuple[Node, ...], base: list[int], added: list[str]) -> Iterator[Row]:
+def _rows(nodes: tuple[Node, ...], base: list[int], added: list[str]) -> Iterator[ByteTableRow]:
     """`base[0]`: constant bytes so far; `added`: names of the lengths that come on top."""
     for node in nodes:
         offset = " + ".join([str(base[0]), *added])
         if isinstance(node, Number):
             count = f" x {node.count}" if node.count is not None else ""
-            yield Row(offset, node.code[1:] + count, node.path, node.doc)
+            yield ByteTableRow(offset, node.code[1:] + count, node.path, node.doc)
             base[0] += node.size
         elif isinstance(node, Blob):
             fixed = node.length if isinstance(node.length, int) else None
             if node.prefix is not None:
-                yield Row(offset, node.prefix.code[1:], f"(length of {node.path})", "")
+                yield ByteTableRow(offset, node.prefix.code[1:], f"(length of {node.path})", "")
                 base[0] += node.prefix.size
                 offset = " + ".join([str(base[0]), *added])
-            yield Row(offset, str(fixed) if fixed is not None else "…", node.path, node.doc)
+            yield ByteTableRow(offset, str(fixed) if fixed is not None else "…", node.path, node.doc)
             if fixed is None:
                 added.append(f"|{node.path}|")
             else:
@@ -58,7 +58,7 @@ def _rows(nodes: tuple[Node, ...], base: list[int], added: list[str]) -> Iterato
             base[0] += node.size
 
 
-def _branch_rows(branch: Branch, base: list[int], added: list[str]) -> Iterator[Row]:
+def _branch_rows(branch: Branch, base: list[int], added: list[str]) -> Iterator[ByteTableRow]:
     """Both outcomes in one row each field; the difference in size becomes a named term."""
     yes, no = [base[0]], [base[0]]
     of_yes: list[str] = []
@@ -72,7 +72,7 @@ def _branch_rows(branch: Branch, base: list[int], added: list[str]) -> Iterator[
         found = [rows[name] for rows in by_name if name in rows]
         types = " or ".join(dict.fromkeys(row.type for row in found))
         absent = "" if len(found) == len(by_name) else " or none"
-        yield Row(offset if found[0].offset == str(base[0]) else "…", types + absent, name,
+        yield ByteTableRow(offset if found[0].offset == str(base[0]) else "…", types + absent, name,
                   found[0].doc)  # fmt: skip
     base[0] = min(yes[0], no[0])
     if yes[0] != no[0]:

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from ...store.arrow.log_columns import COLUMNS, USUAL
-from ...store.arrow.log_rows import LogPart, Pushed, ddl_of, parts_of, rows_of
+from ...store.arrow.log_rows import LogSplit, Pushed, ddl_of, parts_of, rows_of
 from ...store.arrow.stores import Ask
 from .log_stream import LogStream, StreamAsk, without_stream_options
 from .parts import PartsReader, PassedOver
@@ -29,7 +29,7 @@ from .pushed import take_filters
 
 
 class LogSource(DataSource):
-    """Options: those of `Ask`; of a stream also those of `StreamAsk`; to write, those of `LogWriter`."""
+    """Options: those of `Ask`; of a stream also those of `StreamAsk`; to write, those of `LogSourceWriter`."""
 
     @classmethod
     def name(cls) -> str:
@@ -40,16 +40,16 @@ class LogSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         asked = _asked(self.options, schema)
-        return PushingLogReader(asked) if asked.pushdown else LogReader(asked)
+        return PushingLogReader(asked) if asked.pushdown else LogSourceReader(asked)
 
     def streamReader(self, schema: StructType) -> LogStream:
         asked = _asked(without_stream_options(self.options), schema)
         return LogStream(asked, StreamAsk.of(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from .log_writer import LogWriter
+        from .log_writer import LogSourceWriter
 
-        return LogWriter(self.options, schema.names, overwrite)
+        return LogSourceWriter(self.options, schema.names, overwrite)
 
 
 def _asked(options: Mapping[str, str], schema: StructType) -> Ask:
@@ -59,7 +59,7 @@ def _asked(options: Mapping[str, str], schema: StructType) -> Ask:
     return asked
 
 
-class LogReader(PartsReader):
+class LogSourceReader(PartsReader):
     """Reads the logs of stores, split by split. `ask.fields`: the columns of the schema."""
 
     def __init__(self, ask: Ask) -> None:
@@ -67,17 +67,17 @@ class LogReader(PartsReader):
         self._ask = ask
         self._pushed = Pushed()
 
-    def _splits(self) -> list[LogPart]:
+    def _splits(self) -> list[LogSplit]:
         """Raises what a store raises that cannot be read."""
         return parts_of(replace(self._ask, times=self._pushed.within(self._ask.times)))
 
-    def _rows_of(self, part: LogPart) -> Iterator[pa.RecordBatch]:
+    def _rows_of(self, part: LogSplit) -> Iterator[pa.RecordBatch]:
         passed_over = PassedOver()
         yield from rows_of(self._ask, part, passed_over.add, self._pushed)
         passed_over.tell()
 
 
-class PushingLogReader(LogReader):
+class PushingLogReader(LogSourceReader):
     """The same where the session lets Spark hand filters down.
 
     Spark keeps what it handed down with the DataFrame, and asks no other reader for the next query

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ...store.arrow.log_rows import LogPart, rows_of
+from ...store.arrow.log_rows import LogSplit, rows_of
 from ...store.arrow.stores import ALWAYS, Ask, open_log
 from ...store.counted import counted
 from ...store.disk.layout import Layout, is_uri
@@ -33,8 +33,8 @@ from ...store.errors import InvalidInput, Missing, Refused
 from ...store.log.commit_log import SPLIT_BYTES_MAX, splits
 from ...store.search.follow import LiveEnd
 from ...store.search.log_search import DamageWarning, time_bounds
-from ...store.search.store import Store
-from .parts import Part, PassedOver
+from ...store.search.store import StoreReader
+from .parts import PassedOver, StorePartition
 
 EARLIEST, LATEST = "earliest", "latest"
 OPTIONS = ("starting_offset", "max_bytes_per_trigger", "fail_on_data_loss")
@@ -138,12 +138,12 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._lost(root, begin, min(first, stop))
                 begin = first
             parts = splits(begin, int(stop), size)
-            found += [Part(LogPart(root, part)) for part in parts]
+            found += [StorePartition(LogSplit(root, part)) for part in parts]
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one part. Raises Missing where its file expires meanwhile."""
-        assert isinstance(partition, Part)
+        assert isinstance(partition, StorePartition)
         part, passed_over = partition.part, PassedOver()
         yield from rows_of(self._ask, part, passed_over.add)
         assert part.split is not None
@@ -160,7 +160,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(start, int):
             return max(start, first)
         if self._ask.times.since_ms > ALWAYS.since_ms:
-            with Store(root, self._ask.broker_config) as store:
+            with StoreReader(root, self._ask.broker_config) as store:
                 return max(first, time_bounds(store, self._ask.times)[0])
         return first
 

@@ -50,7 +50,7 @@ class Kept(WriterCommitMessage):
     rows: int
 
 
-class LogWriter(DataSourceArrowWriter):
+class LogSourceWriter(DataSourceArrowWriter):
     """Options: `path`, those of `NewStore.of`."""
 
     files: ClassVar[Files] = Files()

@@ -14,7 +14,7 @@ from ...store.counted import counted
 from ...store.search.log_search import DamageWarning
 
 
-class Part(InputPartition):
+class StorePartition(InputPartition):
     """What one task reads; None: nothing."""
 
     def __init__(self, part: Any) -> None:
@@ -35,11 +35,11 @@ class PartsReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """All parts; never none, since Spark would read None instead."""
-        return [Part(part) for part in self._parts() or [None]]
+        return [StorePartition(part) for part in self._parts() or [None]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one part."""
-        assert isinstance(partition, Part)
+        assert isinstance(partition, StorePartition)
         return iter(()) if partition.part is None else self._rows(partition.part)
 
 

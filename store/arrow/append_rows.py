@@ -187,7 +187,7 @@ def sorted_batches(files: Sequence[Path], note: Note = lambda _: None) -> Iterat
     of the files were read. Raises Missing, Unreadable, NoSpace; InvalidInput for what is no such file,
     or columns whose types do not fit together.
     """
-    order = _Order()
+    order = _SortColumns()
     schema = _schema_of(files)
     in_order = _in_order(files, order)
     rows = _aligned(in_order or files, schema, note)
@@ -203,7 +203,7 @@ def sorted_batches(files: Sequence[Path], note: Note = lambda _: None) -> Iterat
         raise from_os_error(error, tempfile.gettempdir(), "cannot keep pieces") from error
 
 
-class _Order:
+class _SortColumns:
     """Makes columns to sort by: time, number of the store, position."""
 
     def __init__(self) -> None:
@@ -256,7 +256,7 @@ def _plain(column: pa.Field) -> pa.Field:
     return pa.field(column.name, column.type)
 
 
-def _in_order(files: Sequence[Path], order: _Order) -> list[Path]:
+def _in_order(files: Sequence[Path], order: _SortColumns) -> list[Path]:
     """The files one behind the other, if all rows are in order then; else none of them.
 
     Only the columns that rows are sorted by are read.
@@ -344,7 +344,7 @@ class _Head:
 class _Pieces:
     """Sorted pieces in a temporary file, each as blocks of rows."""
 
-    order: _Order
+    order: _SortColumns
     schema: pa.Schema
     block_bytes: int
     file: IO[bytes] = field(default_factory=lambda: tempfile.TemporaryFile(buffering=0))  # noqa: SIM115
@@ -444,7 +444,7 @@ class NewStore:
 
 
 @dataclass
-class Made:
+class AppendedRows:
     """What has become of some rows. left_out: those without a topic, which stand for damage."""
 
     corrupted: CorruptedBodies
@@ -461,13 +461,13 @@ class Made:
         }
 
 
-def make_store(folder: Path, how: NewStore, batches: Iterable[pa.RecordBatch]) -> Made:
+def make_store(folder: Path, how: NewStore, batches: Iterable[pa.RecordBatch]) -> AppendedRows:
     """Append rows, in their order, to a store in a folder; on disk when this returns.
 
     Raises InvalidInput, LimitExceeded, Corrupted with the number of the row, from 1 on; what the
     writer raises.
     """
-    made = Made(CorruptedBodies(how.on_damage))
+    made = AppendedRows(CorruptedBodies(how.on_damage))
     reader = MessageReader(UniqueKeys(NewMessage.born_host[0]), keep_times=how.keep_times)
     options = WriterOptions(as_broker=how.as_broker)
     with StoreWriter.open(folder, BrokerConfig(dict(how.config)), options) as writer:
@@ -491,7 +491,7 @@ def import_store(files: Sequence[Path], target: Path, how: NewStore, note: Calla
     return publish_made(target, same, lambda tree: make_store(tree, how, sorted_batches(files, note)).counts())
 
 
-def _append(writer: StoreWriter, reader: MessageReader, rows: pa.RecordBatch, first: int, made: Made) -> None:
+def _append(writer: StoreWriter, reader: MessageReader, rows: pa.RecordBatch, first: int, made: AppendedRows) -> None:
     if missing := [name for name in NEEDED if name not in rows.schema.names and name != BODY]:
         raise InvalidInput(f"no column {missing[0]!r}", hint=f"needed: {', '.join(NEEDED)}")
     numbers = pa.array(range(first, first + rows.num_rows))

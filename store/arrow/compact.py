@@ -71,9 +71,9 @@ def fill(root: str, topics: Sequence[str], folder: Path, how: NewStore, note: No
     Returns how many messages there were, how many stay, what of the log could not be read.
     """
     ask = Ask((root,), topics=tuple(topics), split_bytes=_WHOLE, config=how.config)
-    first = _Read(ask, note)
+    first = _CompactionPass(ask, note)
     positions = newest(first)
-    again = _Read(ask, note, crc=True)
+    again = _CompactionPass(ask, note, crc=True)
     counts = make_store(folder, how, _rows(root, again, positions)).counts()
     return {
         "messages": first.messages,
@@ -85,7 +85,7 @@ def fill(root: str, topics: Sequence[str], folder: Path, how: NewStore, note: No
 
 
 @dataclass
-class _Read:
+class _CompactionPass:
     """One pass over the messages of some topics in a log. damage: what could not be read."""
 
     ask: Ask
@@ -152,7 +152,7 @@ def _latest(tables: Sequence[pa.Table]) -> pa.Table:
     return found.rename_columns([name.removesuffix("_last") for name in found.column_names])
 
 
-def _rows(root: str, read: _Read, positions: Ints) -> Iterator[pa.RecordBatch]:
+def _rows(root: str, read: _CompactionPass, positions: Ints) -> Iterator[pa.RecordBatch]:
     """The messages at some positions, in the order of the log, with bodies as stored."""
     for batch in read if len(positions) else ():
         place = np.searchsorted(positions, batch.position).clip(max=len(positions) - 1)

@@ -25,9 +25,9 @@ import pyarrow.compute as pc
 from ...formats.derive.ragged import Ints
 from ...formats.digest_columns import mixed
 from ..log.commit_log import Split
-from ..search.store import Store
+from ..search.store import StoreReader
 from .log_columns import DIGEST
-from .log_rows import Damage, LogPart, parts_of, rows_of
+from .log_rows import Damage, LogSplit, parts_of, rows_of
 from .stores import BODY_CRC_OK, NO_BODY, Ask
 
 HOW = ("only_a", "only_b", "changed")
@@ -97,7 +97,7 @@ class Unsound:
 
 
 @dataclass
-class Compared:
+class QueueDifferences:
     """A row for each queue that differs, and what is unsound."""
 
     rows: list[dict[str, Any]]
@@ -110,7 +110,7 @@ def compare(
     name: str,
     note: Note = lambda size: None,
     within: Sequence[tuple[int, int]] | None = None,
-) -> Compared:
+) -> QueueDifferences:
     """Compare the messages of two sides. name: of the pair. note: told how many bytes were read.
 
     within: positions [begin, end) of both logs outside of which these are the same; None: anything may differ.
@@ -131,22 +131,22 @@ def compare(
             # within a part nothing has expired: what is before it is the same, or was left out
             _join(found, differing(list(queues), *left, firsts if within is None else Firsts()))
     rows = [{"store": name, **found[queue]} for queue in sorted(found)]
-    return Compared(rows, unsound)
+    return QueueDifferences(rows, unsound)
 
 
-def _parts(ask: Ask, within: Sequence[tuple[int, int]] | None) -> list[LogPart]:
+def _parts(ask: Ask, within: Sequence[tuple[int, int]] | None) -> list[LogSplit]:
     """What is read of the only store of `ask`."""
     if within is None:
         return parts_of(ask)
     (root,) = ask.stores
-    with Store(root, ask.broker_config) as store:
+    with StoreReader(root, ask.broker_config) as store:
         end = store.log_end.position
     pieces = (Split(begin, min(stop, end)) for begin, stop in within)
-    return [LogPart(root, each, bytes=each.stop - each.start) for each in pieces if each.start < end]
+    return [LogSplit(root, each, bytes=each.stop - each.start) for each in pieces if each.start < end]
 
 
 def side_of(
-    ask: Ask, parts: Iterable[LogPart], queues: dict[Queue, int], unsound: Unsound
+    ask: Ask, parts: Iterable[LogSplit], queues: dict[Queue, int], unsound: Unsound
 ) -> Iterator[tuple[Rows, int]]:
     """The messages of one side, batch by batch, and how many bytes of the log that is.
 
@@ -214,7 +214,7 @@ def left_of(
 
     Only messages of one shard count; with a weight above 0 those of the first side.
     """
-    waiting = Waiting()
+    waiting = UnmatchedMessages()
     ended, read = [False, False], [0, 0]
     while not all(ended):
         side = min((n for n in (0, 1) if not ended[n]), key=lambda n: read[n])
@@ -240,7 +240,7 @@ def _shard_of(rows: Rows, of: int) -> Ints:
     return found
 
 
-class Waiting:
+class UnmatchedMessages:
     """Messages that have not met their like. count: how many waited when it was last looked."""
 
     def __init__(self) -> None:
@@ -334,7 +334,7 @@ _LEVEL = 1
 
 @dataclass
 class Left:
-    """What has not met its like in one part, with weights as of `Waiting`; queues by their numbers."""
+    """What has not met its like in one part, with weights as of `UnmatchedMessages`; queues by their numbers."""
 
     queues: list[Queue]
     rows: Rows
@@ -375,7 +375,7 @@ class Left:
         )
 
 
-def look(a: Ask, b: Ask, parts: Sequence[Sequence[LogPart]], most: int) -> Left | None:
+def look(a: Ask, b: Ask, parts: Sequence[Sequence[LogSplit]], most: int) -> Left | None:
     """Compare some parts of one side with some of the other; None where more than `most` is left.
 
     Raises StoreError where a log cannot be read.
@@ -389,10 +389,10 @@ def look(a: Ask, b: Ask, parts: Sequence[Sequence[LogPart]], most: int) -> Left 
     return Left(list(queues), *left, firsts, unsound)
 
 
-def met(lefts: Iterable[Left], name: str) -> Compared:
+def met(lefts: Iterable[Left], name: str) -> QueueDifferences:
     """What all parts of two logs say together. name: of the pair."""
     queues: dict[Queue, int] = {}
-    waiting, firsts, unsound = Waiting(), Firsts(), Unsound()
+    waiting, firsts, unsound = UnmatchedMessages(), Firsts(), Unsound()
     for left in lefts:
         numbers = [queues.setdefault(queue, len(queues)) for queue in left.queues]
         queue, offset, digest = left.rows
@@ -402,4 +402,4 @@ def met(lefts: Iterable[Left], name: str) -> Compared:
                 firsts.add_one(side, numbers[number], value)
         unsound.join(left.unsound)
     found = differing(list(queues), *waiting.all(), firsts)
-    return Compared([{"store": name, **found[queue]} for queue in sorted(found)], unsound)
+    return QueueDifferences([{"store": name, **found[queue]} for queue in sorted(found)], unsound)

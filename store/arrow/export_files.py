@@ -30,9 +30,9 @@ from ..disk.files import Files
 from ..errors import from_os_error
 from ..output.stage import DRAFT
 from ..put.on_damage import CorruptedBodies, OnDamage
-from .export_formats import NOTE, FileKind, Sink, holds_note, open_sink
+from .export_formats import NOTE, ExportFormat, ExportSink, holds_note, open_sink
 from .log_columns import SCHEMA
-from .log_rows import Damage, LogPart, fields_of, rows_of
+from .log_rows import Damage, LogSplit, fields_of, rows_of
 from .stores import BODY_CRC_OK, Ask
 
 DAY_COLUMN = "store_timestamp"
@@ -60,7 +60,7 @@ class ExportFile:
 
 
 @dataclass
-class _Kept:
+class _KeptRows:
     """Rows of one key that are not written yet."""
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
@@ -72,7 +72,7 @@ class _Open:
     """A file that gets more."""
 
     path: str
-    sink: Sink
+    sink: ExportSink
     rows: int = 0
 
 
@@ -88,7 +88,7 @@ class ExportFiles:
         self,
         folder: Path,
         part: str,
-        kind: FileKind,
+        kind: ExportFormat,
         schema: pa.Schema,
         files: Files,
         *,
@@ -98,7 +98,7 @@ class ExportFiles:
         self.written: list[ExportFile] = []
         self._folder, self._part, self._kind, self._schema = folder, part, kind, schema
         self._files, self._by_day, self._file_bytes = files, by_day, file_bytes
-        self._kept: dict[Day, _Kept] = {}
+        self._kept: dict[Day, _KeptRows] = {}
         self._kept_bytes = 0
         self._open: dict[Day, _Open] = {}
         self._numbers: dict[Day, int] = {}
@@ -109,7 +109,7 @@ class ExportFiles:
         """Rows with the columns of the schema, and the one that tells the day."""
         for day, some in by_day(rows) if self._by_day else [(_ONE, rows)]:
             part = some.select(self._schema.names)
-            kept = self._kept.setdefault(day, _Kept())
+            kept = self._kept.setdefault(day, _KeptRows())
             kept.batches.append(part)
             kept.bytes += part.nbytes
             self._kept_bytes += part.nbytes
@@ -214,7 +214,7 @@ class ExportHow:
     series: number of the export among those of a data set. note: what files hold beside their rows.
     """
 
-    kind: FileKind = field(default_factory=FileKind)
+    kind: ExportFormat = field(default_factory=ExportFormat)
     times: bool = False
     by_day: bool = False
     file_bytes: int = FILE_BYTES
@@ -249,7 +249,7 @@ def schema_of(ask: Ask, how: ExportHow) -> pa.Schema:
 
 def export_parts(
     ask: Ask,
-    parts: Iterable[LogPart],
+    parts: Iterable[LogSplit],
     how: ExportHow,
     folder: Path,
     name: str,

@@ -37,7 +37,7 @@ _DICTIONARY = [*_FEW, *_NOTES]
 
 
 @dataclass(frozen=True)
-class FileKind:
+class ExportFormat:
     """A format, and how its files are written. compression: None for the default of the format."""
 
     form: str = "parquet"
@@ -66,10 +66,10 @@ class FileKind:
                 raise Unsupported("Avro files need fastavro", hint="pip install 'mqstore[avro]'")
 
 
-class Sink(ABC):
+class ExportSink(ABC):
     """A file that takes batches of one schema. `close` ends it; what was written is then whole."""
 
-    def __init__(self, path: Path, schema: pa.Schema, kind: FileKind) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, kind: ExportFormat) -> None:
         self._file = path.open("wb")
         self._schema = schema
         self._kind = kind
@@ -98,10 +98,10 @@ class Sink(ABC):
         """Write what stands at the end of a file."""
 
 
-class _Parquet(Sink):
+class _Parquet(ExportSink):
     """A row group a call."""
 
-    def __init__(self, path: Path, schema: pa.Schema, kind: FileKind) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, kind: ExportFormat) -> None:
         import pyarrow.parquet as pq
 
         super().__init__(path, schema, kind)
@@ -120,8 +120,8 @@ class _Parquet(Sink):
         self._writer.close()
 
 
-class _Arrow(Sink):
-    def __init__(self, path: Path, schema: pa.Schema, kind: FileKind) -> None:
+class _Arrow(ExportSink):
+    def __init__(self, path: Path, schema: pa.Schema, kind: ExportFormat) -> None:
         super().__init__(path, schema, kind)
         codec = None if kind.codec == NO_COMPRESSION else kind.codec
         self._writer = pa.ipc.new_file(self._file, schema, options=pa.ipc.IpcWriteOptions(compression=codec))
@@ -133,7 +133,7 @@ class _Arrow(Sink):
         self._writer.close()
 
 
-class _Json(Sink):
+class _Json(ExportSink):
     """One object a line, with the names that `dump` has."""
 
     def write(self, rows: pa.Table) -> None:
@@ -142,10 +142,10 @@ class _Json(Sink):
             self._file.write(line.encode("utf-8", "surrogatepass") + b"\n")
 
 
-class _Csv(Sink):
+class _Csv(ExportSink):
     """Lists and objects as JSON, bytes as Base64."""
 
-    def __init__(self, path: Path, schema: pa.Schema, kind: FileKind) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, kind: ExportFormat) -> None:
         from pyarrow import csv
 
         super().__init__(path, schema, kind)
@@ -161,8 +161,8 @@ class _Csv(Sink):
         self._writer.close()
 
 
-class _Avro(Sink):
-    def __init__(self, path: Path, schema: pa.Schema, kind: FileKind) -> None:
+class _Avro(ExportSink):
+    def __init__(self, path: Path, schema: pa.Schema, kind: ExportFormat) -> None:
         from fastavro.write import Writer
 
         super().__init__(path, schema, kind)
@@ -183,7 +183,7 @@ class _Avro(Sink):
         self._writer.flush()
 
 
-FORMATS: dict[str, Callable[[Path, pa.Schema, FileKind], Sink]] = {
+FORMATS: dict[str, Callable[[Path, pa.Schema, ExportFormat], ExportSink]] = {
     "parquet": _Parquet,
     "arrow": _Arrow,
     "json": _Json,
@@ -192,7 +192,7 @@ FORMATS: dict[str, Callable[[Path, pa.Schema, FileKind], Sink]] = {
 }
 
 
-def open_sink(kind: FileKind, path: Path, schema: pa.Schema) -> Sink:
+def open_sink(kind: ExportFormat, path: Path, schema: pa.Schema) -> ExportSink:
     """A new file. Raises OSError."""
     return FORMATS[kind.form](path, schema, kind)
 

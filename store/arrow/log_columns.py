@@ -29,7 +29,7 @@ from ...formats.hashing_columns import crc31_column
 from ...formats.host import host_text
 from ...formats.message import MESSAGE
 from ...formats.message_id import MESSAGE_ID_V4, MESSAGE_ID_V6
-from ...formats.property_columns import Items, ends_with_crc_item
+from ...formats.property_columns import PropertyItems, ends_with_crc_item
 from ...formats.quick import IPV4_BYTES, IPV6_BYTES
 from ...formats.sys_flag import SysFlag
 from ..columns import dictionary
@@ -130,7 +130,7 @@ _HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.dtype("S2"))
 
 
 @dataclass(frozen=True)
-class Taken:
+class BatchColumns:
     """A batch of one store and what is made of it more than once.
 
     bodies: as they are shown, where that is not as they are stored. raw: they are wanted as stored.
@@ -145,9 +145,9 @@ class Taken:
         return len(self.batch)
 
     @cached_property
-    def items(self) -> Items:
+    def items(self) -> PropertyItems:
         """Of the properties."""
-        return Items(self.batch.columns.ragged("properties"))
+        return PropertyItems(self.batch.columns.ragged("properties"))
 
 
 class LogColumn(NamedTuple):
@@ -155,7 +155,7 @@ class LogColumn(NamedTuple):
 
     sql: str
     arrow: pa.DataType
-    make: Callable[[Taken], pa.Array]
+    make: Callable[[BatchColumns], pa.Array]
     usual: bool = True
 
 
@@ -164,14 +164,14 @@ def _numbers(name: str, sql: str) -> LogColumn:
     return LogColumn(sql, arrow, lambda taken: numbers(taken.batch.columns.ints(name), arrow))
 
 
-def _text(make: Callable[[Taken], pa.Array], usual: bool = True) -> LogColumn:
+def _text(make: Callable[[BatchColumns], pa.Array], usual: bool = True) -> LogColumn:
     return LogColumn("string", pa.string(), make, usual)
 
 
 def _host(name: str) -> LogColumn:
     """`ip:port`: few different ones in a batch."""
 
-    def make(taken: Taken) -> pa.Array:
+    def make(taken: BatchColumns) -> pa.Array:
         columns = taken.batch.columns
         ips, ports = columns.ragged(f"{name}.ip"), columns.ints(f"{name}.port")
         known = dictionary(ips)
@@ -188,12 +188,12 @@ def _property(name: str) -> LogColumn:
     return _text(lambda taken: text_of(taken.items.find(name)))
 
 
-def _magic_code(taken: Taken) -> pa.Array:
+def _magic_code(taken: BatchColumns) -> pa.Array:
     codes, ids = np.unique(taken.batch.columns.ints("magic_code"), return_inverse=True)
     return pa.array([f"{code:08x}" for code in codes.tolist()], pa.string()).take(pa.array(ids))
 
 
-def _keys(taken: Taken) -> pa.Array:
+def _keys(taken: BatchColumns) -> pa.Array:
     """The parts of KEYS that single spaces separate, without empty ones; an empty list without."""
     text = text_of(taken.items.find(names.KEYS))
     parts = pc.split_pattern(text.fill_null(""), names.KEY_SEPARATOR)
@@ -208,7 +208,7 @@ def _keys(taken: Taken) -> pa.Array:
 _MAP = pa.map_(pa.string(), pa.string())
 
 
-def _properties(taken: Taken) -> pa.Array:
+def _properties(taken: BatchColumns) -> pa.Array:
     if taken.items.repeated().any():  # rare: what a text has twice counts once
         texts = taken.batch.columns.ragged("properties").tolist()
         return pa.array([list(names.parse(text).items()) for text in texts], _MAP)
@@ -217,7 +217,7 @@ def _properties(taken: Taken) -> pa.Array:
     return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), text_of(name), text_of(value))
 
 
-def _message_id(taken: Taken) -> pa.Array:
+def _message_id(taken: BatchColumns) -> pa.Array:
     columns = taken.batch.columns
     ips = columns.ragged("store_host.ip")
     chunks, order = [], []
@@ -244,12 +244,12 @@ def _message_id(taken: Taken) -> pa.Array:
     return pa.concat_arrays(chunks).take(pa.array(np.argsort(np.concatenate(order))))
 
 
-def _body_crc_ok(taken: Taken) -> pa.Array:
+def _body_crc_ok(taken: BatchColumns) -> pa.Array:
     checked = taken.batch.body_crc_ok
     return pa.nulls(len(taken), pa.bool_()) if checked is None else pa.array(checked)
 
 
-def _digest(taken: Taken) -> pa.Array:
+def _digest(taken: BatchColumns) -> pa.Array:
     """Of what the producer gave; the CRC in it is that of the body as it lies there."""
     columns = taken.batch.columns
     crc = columns.ints("body_crc").astype(np.int64)
@@ -274,14 +274,14 @@ def _given_properties(texts: Ragged) -> Ragged:
     return Ragged(texts.buffer, texts.start, length)
 
 
-def _body(taken: Taken) -> pa.Array:
+def _body(taken: BatchColumns) -> pa.Array:
     if taken.bodies is None:
         return binary_of(taken.batch.columns.ragged("body"))
     return pa.array([body.data for body in taken.bodies], pa.binary())
 
 
 def _body_note(field: str) -> LogColumn:
-    def make(taken: Taken) -> pa.Array:
+    def make(taken: BatchColumns) -> pa.Array:
         if taken.bodies is None:
             return pa.nulls(len(taken), pa.string())
         return pa.array([getattr(body, field) or None for body in taken.bodies], pa.string())
@@ -339,7 +339,7 @@ def rows_of_batch(store: str, batch: Batch, fields: Sequence[str], *, raw: bool 
     """
     with_body = any(name in _WITH_BODY for name in fields)
     for part, bodies in _shown(batch, raw) if with_body else _cut(batch, None):
-        taken = Taken(store, part, bodies, raw)
+        taken = BatchColumns(store, part, bodies, raw)
         yield batch_of(fields, [COLUMNS[name].make(taken) for name in fields], SCHEMA)
 
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 from ...formats.derive.program import Noting
 from ...formats.derive.ragged import Flags
 from ..broker.filter import Where
-from ..disk.byte_reader import Noted, each_noting, noting
+from ..disk.byte_reader import UnreadRanges, each_noting, noting
 from ..disk.layout import is_uri
 from ..disk.workers import Forked, cores
 from ..errors import InvalidInput, Unreadable
@@ -44,7 +44,7 @@ from ..log.commit_log import (
 from ..log.message import Mark
 from ..search.log_search import OnDamage, Time, selected, time_bounds
 from ..search.selection import Selection, TimeRange
-from ..search.store import Store
+from ..search.store import StoreReader
 from .log_columns import CHECKED, COLUMNS, SCHEMA, STORE, USUAL, rows_of_batch
 from .stores import ALWAYS, BODY, NO_BODY, PLAIN_BODY, STORED_BODY, Ask, open_log, with_notes
 
@@ -101,7 +101,7 @@ def ddl_of(ask: Ask) -> str:
 
 
 @dataclass(frozen=True)
-class LogPart:
+class LogSplit:
     """What is read at once: a split of the log of a store, or all of a small log (`split` None).
 
     behind: the log has ended; there may be damage, but no message. bytes: of the log.
@@ -119,7 +119,7 @@ class LogPart:
         return cls(store, None if split is None else Split(*split), *others)
 
 
-def parts_of(ask: Ask, within: Mapping[str, Split] = _ALL_OF_THEM) -> list[LogPart]:
+def parts_of(ask: Ask, within: Mapping[str, Split] = _ALL_OF_THEM) -> list[LogSplit]:
     """What the tasks of a read are. Raises StoreError for a store that cannot be read.
 
     within: of some stores, where their messages are read from, and where their log is to end.
@@ -128,38 +128,38 @@ def parts_of(ask: Ask, within: Mapping[str, Split] = _ALL_OF_THEM) -> list[LogPa
         return _parts_of(ask, within)
 
 
-def _parts_of(ask: Ask, within: Mapping[str, Split]) -> list[LogPart]:
+def _parts_of(ask: Ask, within: Mapping[str, Split]) -> list[LogSplit]:
     sizes: dict[str, int] = {}
     for root in ask.stores:
         log = open_log(root, ask.broker_config)
         with log.queue:
             sizes[root] = log.queue.size
     size = ask.split_bytes or split_bytes_for(sum(sizes.values()), os.cpu_count() or 1)
-    found: list[LogPart] = []
+    found: list[LogSplit] = []
     for root, log_bytes in sizes.items():
         if root in within:
             found += _splits(root, size, ask, within[root])
         elif log_bytes <= size:
-            found.append(LogPart(root, None, bytes=log_bytes))
+            found.append(LogSplit(root, None, bytes=log_bytes))
         else:
             found += _splits(root, size, ask)
     return found
 
 
-def _splits(root: str, size: int, ask: Ask, within: Split | None = None) -> list[LogPart]:
+def _splits(root: str, size: int, ask: Ask, within: Split | None = None) -> list[LogSplit]:
     if is_uri(root):
         return _remote_splits(root, size, ask)
-    with Store(root, ask.broker_config) as store:
+    with StoreReader(root, ask.broker_config) as store:
         start, stop = time_bounds(store, ask.times)
         start = start if within is None else max(start, within.start)
         end = store.log_end.position if within is None else within.stop
         found = [_part(root, split) for split in splits(start, min(stop, end), size)]
         if stop > end:
-            found.append(LogPart(root, Split(max(start, end), stop), behind=True))
+            found.append(LogSplit(root, Split(max(start, end), stop), behind=True))
         return found
 
 
-def _remote_splits(root: str, size: int, ask: Ask) -> list[LogPart]:
+def _remote_splits(root: str, size: int, ask: Ask) -> list[LogSplit]:
     """All files but the last one in parts; the end of the log lies in the last, or in none."""
     log = open_log(root, ask.broker_config)
     with log.queue:
@@ -168,11 +168,11 @@ def _remote_splits(root: str, size: int, ask: Ask) -> list[LogPart]:
         return [_part(root, part) for part in parts]
 
 
-def _part(root: str, split: Split) -> LogPart:
-    return LogPart(root, split, bytes=split.stop - split.start)
+def _part(root: str, split: Split) -> LogSplit:
+    return LogSplit(root, split, bytes=split.stop - split.start)
 
 
-def rows_of(ask: Ask, part: LogPart, tell: Tell, pushed: Pushed = NOTHING_PUSHED) -> Iterator[pa.RecordBatch]:
+def rows_of(ask: Ask, part: LogSplit, tell: Tell, pushed: Pushed = NOTHING_PUSHED) -> Iterator[pa.RecordBatch]:
     """The rows of one split, of the columns `ask.fields`.
 
     Raises StoreError where the log cannot be read any more; for damage, if that is to end the query.
@@ -184,7 +184,7 @@ def rows_of(ask: Ask, part: LogPart, tell: Tell, pushed: Pushed = NOTHING_PUSHED
 
 def messages_of(
     ask: Ask,
-    part: LogPart,
+    part: LogSplit,
     tell: Tell,
     pushed: Pushed = NOTHING_PUSHED,
     *,
@@ -203,17 +203,17 @@ def messages_of(
             yield wanted
 
 
-def damage_of(ask: Ask, part: LogPart) -> Iterator[Damage]:
+def damage_of(ask: Ask, part: LogSplit) -> Iterator[Damage]:
     """What of one split cannot be read. Raises as `rows_of`."""
     return (item for item in items_of(ask, part, crc=False) if isinstance(item, Damage))
 
 
-def items_of(ask: Ask, part: LogPart, *, crc: bool = False, noting: Noting | None = None) -> Iterator[Batch | Damage]:
+def items_of(ask: Ask, part: LogSplit, *, crc: bool = False, noting: Noting | None = None) -> Iterator[Batch | Damage]:
     """Messages that a broker would find, and damage, of one split. Raises as `rows_of`."""
     if part.split is not None and part.split.start >= part.split.stop:
         return
     log = open_log(part.store, ask.broker_config)
-    noted = Noted(around=True)
+    noted = UnreadRanges(around=True)
     with log.queue:
         for item in each_noting(_scan(log, part.split, crc, noting), noted):
             if not isinstance(item, Batch):
@@ -281,7 +281,7 @@ class Counted:
         return cls(Stats.from_json(by, stats), [Damage(store, *place) for place in places])
 
 
-def count_part(ask: Ask, part: LogPart, by: Sequence[str]) -> Counted:
+def count_part(ask: Ask, part: LogSplit, by: Sequence[str]) -> Counted:
     """The records of one part in the times asked for. by: of `store.stats.DIMENSIONS`.
 
     Raises StoreError.
@@ -293,7 +293,7 @@ def count_part(ask: Ask, part: LogPart, by: Sequence[str]) -> Counted:
     return found
 
 
-def _file_starts(ask: Ask, part: LogPart) -> list[int]:
+def _file_starts(ask: Ask, part: LogSplit) -> list[int]:
     """Where the files of the log begin. Raises StoreError."""
     log = open_log(part.store, ask.broker_config)
     with log.queue:
@@ -313,13 +313,13 @@ def count_here(ask: Ask, by: Sequence[str], jobs: int | None, advance: Callable[
     return total
 
 
-def _counted(ask: Ask, parts: Sequence[LogPart], by: Sequence[str], jobs: int) -> Iterator[Counted]:
+def _counted(ask: Ask, parts: Sequence[LogSplit], by: Sequence[str], jobs: int) -> Iterator[Counted]:
     """The counts of each part, so many at a time in processes of their own."""
     if min(jobs, len(parts)) < 2:
         yield from (count_part(ask, part, by) for part in parts)
         return
     with ExitStack() as children:
-        at_work: deque[tuple[LogPart, Forked[Counted]]] = deque()
+        at_work: deque[tuple[LogSplit, Forked[Counted]]] = deque()
         left = iter(parts)
         for part in left:
             at_work.append((part, children.enter_context(_forked(ask, part, by))))
@@ -334,7 +334,7 @@ def _counted(ask: Ask, parts: Sequence[LogPart], by: Sequence[str], jobs: int) -
             yield count_part(ask, part, by) if found is None else found
 
 
-def _forked(ask: Ask, part: LogPart, by: Sequence[str]) -> Forked[Counted]:
+def _forked(ask: Ask, part: LogSplit, by: Sequence[str]) -> Forked[Counted]:
     return Forked(lambda: count_part(ask, part, by))
 
 
@@ -355,7 +355,7 @@ def _named_fields(fields: str | Sequence[str] | None) -> list[str]:
 
 
 def reader(
-    store: Store,
+    store: StoreReader,
     fields: str | Sequence[str] | None = None,
     *,
     topics: str | Sequence[str] = (),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...formats.derive import Ragged
 from ...formats.derive.ragged import Ints
 from ...formats.message_properties import ITEM_SEPARATOR, KEYS, NAME_VALUE_SEPARATOR, TAGS, UNIQ_KEY
-from ...formats.property_columns import Items, item_texts, with_items
+from ...formats.property_columns import PropertyItems, item_texts, with_items
 from ..columns import dictionary
 from ..errors import InvalidInput
 from ..put.message_columns import NO_CRC
@@ -212,7 +212,7 @@ def _plain(strings: Ragged) -> bool:
 def _lists_are_known(table: dict[str, Any], field: str, texts: Ragged) -> bool:
     """Whether the properties have KEYS wherever there is a list of keys beside them."""
     sizes = table[field].value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    return field == "keys" and bool((Items(texts).find(KEYS).length[sizes > 0] > 0).all())
+    return field == "keys" and bool((PropertyItems(texts).find(KEYS).length[sizes > 0] > 0).all())
 
 
 def _given_texts(array: Any, count: int) -> Ragged | None:
@@ -248,7 +248,7 @@ def _unique_keys(table: dict[str, Any], texts: Ragged, reader: MessageReader) ->
     """A unique key for each row that lacks one, new where the file has no column of them."""
     if "unique_key" in table:
         return _strings(table["unique_key"])
-    lacks = Items(texts).find(UNIQ_KEY).length < 0
+    lacks = PropertyItems(texts).find(UNIQ_KEY).length < 0
     if not lacks.any():
         return Ragged.repeat(b"", len(lacks))
     return Ragged.of([reader.new_key().encode() if lack else None for lack in lacks.tolist()])

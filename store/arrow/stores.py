@@ -147,7 +147,7 @@ _COPY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Place:
+class StoreLocation:
     """Where the files of a store can be read. root: what the store is called."""
 
     root: str
@@ -171,17 +171,17 @@ class Place:
 
 
 @contextmanager
-def in_directory(root: str, parts: Collection[str] | None = None) -> Iterator[Place]:
+def in_directory(root: str, parts: Collection[str] | None = None) -> Iterator[StoreLocation]:
     """A store as a directory: itself, or what was copied from object storage.
 
     parts: names in the store's directory whose files are needed, None for all. Raises Missing,
     Unreadable, NoSpace where it does not fit; what the block raises has the store's own name in it.
     """
     if not is_uri(root):
-        yield Place(root, Path(root))
+        yield StoreLocation(root, Path(root))
         return
     with TemporaryDirectory(prefix="mqstore-store-") as name:
-        place = Place(root, Path(name))
+        place = StoreLocation(root, Path(name))
         try:
             _copy(root, place.folder, parts)
             yield place

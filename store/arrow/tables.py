@@ -34,7 +34,7 @@ from ...formats.derive.ragged import Structs
 from ...formats.index_file import ITEM
 from ...formats.timer_log import UNIT as TIMER_UNIT
 from ..counted import counted
-from ..disk.byte_reader import Noted, each_noting
+from ..disk.byte_reader import UnreadRanges, each_noting
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import (
     BATCH_CONSUME_QUEUE,
@@ -51,12 +51,12 @@ from ..findings.catalogue import Severity
 from ..findings.next_commands import Given, settings
 from ..index.read import Index, open_index_file
 from ..offsets.lag import lags_of, queue_ends
-from ..offsets.positions import Entries, Position, every_file
+from ..offsets.positions import Position, StoredPositions, every_file
 from ..queues.hybrid import open_queues
 from ..queues.read import ConsumeQueues
 from ..queues.units import is_used, is_valid
 from ..search.selection import matches
-from ..search.store import Store
+from ..search.store import StoreReader
 from ..timer.read import TimerUnits, timer_log
 from ..verify.context import Scope
 from ..verify.run import verify
@@ -177,7 +177,7 @@ def _with_problems(table: Table, ask: Ask, names: tuple[str, ...], mine: TablePa
         yield _batch(table, names, 1, root, table.unread(root, mine.problem))
     elif mine.part is not None:
         opened = False
-        noted = Noted(around=True)
+        noted = UnreadRanges(around=True)
         try:
             with in_directory(root, table.needs) as place:
                 opened = True
@@ -407,7 +407,7 @@ def _group_and_queue(rows: list[Position]) -> dict[str, list[Any]]:
     return {"group": [row.group or None for row in rows], "queue_id": [r.queue_id for r in rows]}
 
 
-def _problems(file: Entries) -> list[dict[str, str]]:
+def _problems(file: StoredPositions) -> list[dict[str, str]]:
     return [{PROBLEM: f"{file.path}: {problem}"} for problem in file.problems]
 
 
@@ -434,7 +434,7 @@ class LagTable(Table):
         return [True] if layout.config.is_dir() else []
 
     def rows(self, layout: Layout, ask: Ask, part: bool) -> Iterator[tuple[int, Values]]:
-        with Store(layout.root, ask.broker_config) as store:
+        with StoreReader(layout.root, ask.broker_config) as store:
             ends = queue_ends(store)
         for file in every_file(layout.config, ask.tables):
             if rows := file.positions:
@@ -477,7 +477,7 @@ class FindingTable(Table):
         return [True]
 
     def rows(self, layout: Layout, ask: Ask, part: bool) -> Iterator[tuple[int, Values]]:
-        with Store(layout.root, ask.broker_config) as store:
+        with StoreReader(layout.root, ask.broker_config) as store:
             verdict = verify(store, Scope(quick=ask.quick))
         given = Given(settings(ask.config))
         rows = list(findings_json(verdict, Path(layout.root), given))

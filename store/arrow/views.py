@@ -22,7 +22,7 @@ from ..errors import StoreError
 from ..log.batch import Batch
 from . import log_columns, log_rows, tables
 from .log_columns import CHECKED, path_text, rows_of_batch
-from .log_rows import Damage, LogPart, damage_of
+from .log_rows import Damage, LogSplit, damage_of
 from .log_rows import parts_of as log_parts_of
 from .stores import BODY, BODY_CRC_OK, LOG, Ask, open_log
 from .tables import (
@@ -61,7 +61,7 @@ class DamagePart(NamedTuple):
     """
 
     store: str
-    part: LogPart | TablePart | None
+    part: LogSplit | TablePart | None
     reason: str = ""
     of: str = LOG
 
@@ -96,7 +96,7 @@ def _damage(ask: Ask, mine: DamagePart) -> Iterator[Damage]:
         yield Damage(mine.store, None, None, mine.reason)
         return
     try:
-        if isinstance(mine.part, LogPart):
+        if isinstance(mine.part, LogSplit):
             yield from damage_of(ask, mine.part)
         else:
             unread: list[Damage] = []

@@ -16,7 +16,7 @@ from ...formats.derive.ragged import Flags, Ints
 from ..broker.dispatch import Dispatched
 from ..broker.load_rules import LoadedFile
 from ..broker.profiles import QueueRules
-from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..disk.files import Edit
 from ..log.batch import Batch
 from ..queues.batches import BATCH_UNIT_DTYPE, BatchQueueState, batch_units
@@ -49,7 +49,7 @@ class BatchAudit:
     def of(
         cls,
         queue: QueueId,
-        entries: tuple[Entry, ...],
+        entries: tuple[DirectoryEntry, ...],
         file_bytes: int,
         rules: QueueRules,
         log: tuple[int, int],
@@ -173,7 +173,7 @@ def of_right_type(snapshot: Snapshot, rules: QueueRules) -> tuple[Snapshot, list
     if not rules.batches:
         return (replace(snapshot, batch_queues={}) if snapshot.batch_queues else snapshot), []
     edits: list[Edit] = []
-    kept: list[dict[QueueId, tuple[Entry, ...]]] = []
+    kept: list[dict[QueueId, tuple[DirectoryEntry, ...]]] = []
     kinds = (
         (snapshot.queues, snapshot.layout.consume_queue, False),
         (snapshot.batch_queues, snapshot.layout.batch_consume_queue, True),

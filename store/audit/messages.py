@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .verified import QueueRange, VerifiedLog, VerifiedRun
 
 
-class Kind(IntEnum):
+class DifferenceKind(IntEnum):
     """Kinds of difference. Up to ADDRESS the unit names the message's record; before PRE_FILL a record."""
 
     NONE = 0
@@ -82,21 +82,21 @@ def points_at(units: Units, messages: Placed) -> Flags:
 
 
 def compare(units: Units, messages: Tagged) -> npt.NDArray[np.int8]:
-    """int8[n]: how unit i, at message i's queue offset, differs from that of the message (`Kind`)."""
+    """int8[n]: how unit i, at message i's queue offset, differs from that of the message (`DifferenceKind`)."""
     same, codes = points_at(units, messages), units["tags_code"]
     kinds = np.zeros(len(units), np.int8)
     other = codes != messages.tags_code
     if same.all() and not other.any():  # as nearly always
         return kinds
     tags = np.flatnonzero(same & other)
-    kinds[tags] = np.where(codes[tags] <= EXT_ADDRESS_MAX, Kind.ADDRESS, Kind.TAGS)
+    kinds[tags] = np.where(codes[tags] <= EXT_ADDRESS_MAX, DifferenceKind.ADDRESS, DifferenceKind.TAGS)
     rows = np.flatnonzero(~same)
     if len(rows):
         wrong = units[rows]
         there = wrong["physical_offset"] == messages.position[rows]
         cases = (wrong["size"] == 0, ~is_valid(wrong), is_pre_fill(wrong), there)
-        found = (Kind.NOTHING, Kind.INVALID, Kind.PRE_FILL, Kind.SIZE)
-        kinds[rows] = np.select(cases, found, Kind.OTHER)
+        found = (DifferenceKind.NOTHING, DifferenceKind.INVALID, DifferenceKind.PRE_FILL, DifferenceKind.SIZE)
+        kinds[rows] = np.select(cases, found, DifferenceKind.OTHER)
     return kinds
 
 
@@ -267,7 +267,7 @@ def scan_messages(
     whole log. verified: what is in order; the scan
     leaves out those of its runs whose records no auditor has to see.
     """
-    pending = _Pending()
+    pending = _PendingMessages()
 
     def can_skip(run: VerifiedRun) -> bool:
         _hand_out(pending, observers)
@@ -364,7 +364,7 @@ def _hand_out_run(run: VerifiedRun, observers: list[LogObserver]) -> bool:
     return True
 
 
-def _hand_out(pending: _Pending, observers: list[LogObserver]) -> None:
+def _hand_out(pending: _PendingMessages, observers: list[LogObserver]) -> None:
     if not pending.count:
         return
     others = [each for each in observers if not (isinstance(each, KnowsUnits) and each.has_seen(pending.count))]
@@ -377,12 +377,12 @@ def _hand_out(pending: _Pending, observers: list[LogObserver]) -> None:
 
 def messages_of(batch: Batch) -> Iterator[Messages]:
     """The messages of good records in their own queues."""
-    pending = _Pending()
+    pending = _PendingMessages()
     pending.add(batch, dispatch(batch, OWN_QUEUES))
     return pending.take()
 
 
-class _Pending:
+class _PendingMessages:
     """Messages of several batches, until there are enough of each queue to look at together."""
 
     def __init__(self) -> None:
@@ -544,7 +544,7 @@ class Readability:
             self._count(self.invisible, messages, NO_UNIT)
             return
         kinds = compare(queue.lookup(messages.offset), messages)
-        right = kinds <= Kind.ADDRESS
+        right = kinds <= DifferenceKind.ADDRESS
         hidden = right & (messages.offset < queue.min_offset)
         readable = right & ~hidden
         self.readable += int(readable.sum())
@@ -552,7 +552,7 @@ class Readability:
             self.seen(messages.take(readable))
         if readable.all():
             return
-        absent = kinds == Kind.NOTHING
+        absent = kinds == DifferenceKind.NOTHING
         self.without_first += int(((absent | hidden) & (messages.position == 0)).sum())
         self._count(self.invisible, messages.take(hidden), HIDDEN)
         self._count(self.invisible, messages.take(absent), NO_UNIT)

@@ -22,10 +22,10 @@ from ...formats.consume_queue import UNIT_BYTES
 from ...formats.derive.ragged import Ints
 from ...formats.message import TRANSACTION_MASK, SysFlag
 from ...formats.message_properties import INNER_MULTI_DISPATCH
-from ...formats.property_columns import Items
+from ...formats.property_columns import PropertyItems
 from ..broker.dispatch import Dispatched, dispatch
 from ..broker.dispatch_record import Dispatching
-from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..columns import Rows, begins
 from ..disk.byte_reader import reading_rate
 from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero
@@ -37,7 +37,7 @@ from ..log.commit_log import CommitLog, record_behind, used_bytes
 from ..log.message import Mark
 from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, FileUnits, Numbers, QueueNumbers, Units
 from .messages import AT_ONCE, points_at
-from .verified import Facts, Found, PackedItems, QueueRange, VerifiedLog, VerifiedQueue, is_long
+from .verified import PackedItems, QueueRange, RecordFacts, VerifiedLog, VerifiedPieces, VerifiedQueue, is_long
 
 if TYPE_CHECKING:
     from ..queues.rocksdb_copy import CopiedQueues
@@ -70,11 +70,11 @@ class _Messages(Rows):
     tags_code: Ints | None
 
 
-class _Window(NamedTuple):
+class _MessageWindow(NamedTuple):
     """Messages, and what is known of their records. items: those that were made."""
 
     messages: _Messages
-    facts: Facts
+    facts: RecordFacts
     items: PackedItems | None
 
 
@@ -131,8 +131,8 @@ class Prover:
         self._copied, self._first_apart = proof.copied, proof.first_apart
         self._next = np.full(len(proof.queues), -1, np.int64)
         self._unindexed: int | None = None
-        self._found = Found(proof.log, start, proof.lmq.version if proof.lmq else "")
-        self._windows: list[_Window] = []
+        self._found = VerifiedPieces(proof.log, start, proof.lmq.version if proof.lmq else "")
+        self._windows: list[_MessageWindow] = []
         self._waiting = 0
         self._reach = 0
         #: Of queues in files, what messages were laid beside last, where all were in order.
@@ -196,7 +196,7 @@ class Prover:
         if self._waiting >= AT_ONCE:
             self._settle()
 
-    def _window(self, batch: Batch, dispatched: Dispatched | None) -> _Window | None:
+    def _window(self, batch: Batch, dispatched: Dispatched | None) -> _MessageWindow | None:
         """The messages of a batch; None if some record is of a queue that is not there, or names further
         queues where there are none: some brokers stumble over such a record all the same (spec 2.9, B11).
         """
@@ -223,7 +223,7 @@ class Prover:
             tags_code = made.units.tags_code
         elif made is None and dispatched is not None and np.array_equal(dispatched.units.record, np.arange(len(batch))):
             tags_code = dispatched.units.tags_code  # each record has one, and they are in its order
-        facts = Facts.of(batch, self._unindexed_in(batch, made), named=named)
+        facts = RecordFacts.of(batch, self._unindexed_in(batch, made), named=named)
         columns, record = batch.columns, found.record
         messages = _Messages(
             found.queue,
@@ -234,8 +234,8 @@ class Prover:
             tags_code,
         )
         if made is None or making is None or not making.items:
-            return _Window(messages, facts, None)
-        return _Window(messages, facts, PackedItems.of(batch, made.items))
+            return _MessageWindow(messages, facts, None)
+        return _MessageWindow(messages, facts, PackedItems.of(batch, made.items))
 
     def _unindexed_in(self, batch: Batch, made: Dispatched | None) -> int | None:
         """The first record without its index items, unless there was one before."""
@@ -261,7 +261,7 @@ class Prover:
             self._next[:] = -1
             self._lay(group[wrong[-1] + 1 :])
 
-    def _is_short(self, group: list[_Window]) -> bool:
+    def _is_short(self, group: list[_MessageWindow]) -> bool:
         """Windows that go on with nothing before them make no long run."""
         begin, end = group[0].facts.begin, group[-1].facts.end
         if begin == self._found.end:
@@ -270,7 +270,7 @@ class Prover:
         messages = sum(len(window.messages) for window in group)
         return not is_long(len(queues), messages, end - begin)
 
-    def _lay(self, group: list[_Window]) -> range:
+    def _lay(self, group: list[_MessageWindow]) -> range:
         """The same if all of them are in order, else: from which one to which they are not."""
         if not group:
             return range(0)
@@ -302,7 +302,7 @@ class Prover:
             self._settled = [*self._settled, self.laid] if tagged and self.laid else None
         return range(0)
 
-    def _take(self, group: list[_Window], messages: _Messages, units: Units, new: Ints, ends: Ints) -> None:
+    def _take(self, group: list[_MessageWindow], messages: _Messages, units: Units, new: Ints, ends: Ints) -> None:
         """Messages are in order, queue by queue, from rows `new` to `ends`; `units` name them."""
         last, position, size, time = ends - 1, messages.position, messages.size, messages.time
         offset = messages.offset
@@ -322,7 +322,7 @@ class Prover:
                 files = self._queues.stream(number).files
                 self.laid[name] = Laid(files, queue_ranges[name], units[first:end])
         items = [window.items for window in group if window.items is not None]
-        facts = reduce(Facts.and_then, (window.facts for window in group))
+        facts = reduce(RecordFacts.and_then, (window.facts for window in group))
         self._found.take(facts, queue_ranges, made, items)
 
     def _units(self, messages: _Messages, new: Ints, ends: Ints) -> Units:
@@ -365,7 +365,7 @@ def _without_damaged(batch: Batch) -> Iterator[Batch]:
         done = row + 1
 
 
-def is_in_order(batch: Batch, reach: int, properties: Items | None) -> bool:
+def is_in_order(batch: Batch, reach: int, properties: PropertyItems | None) -> bool:
     """The records go on at `reach` and are what a `VerifiedRun` tells of them, but for the queues.
 
     properties: their items, where somebody has looked through them.
@@ -383,7 +383,7 @@ def is_in_order(batch: Batch, reach: int, properties: Items | None) -> bool:
     return bool(columns.ints("store_host.port").all()) and not _may_be_torn(batch, properties)
 
 
-def _may_be_torn(batch: Batch, properties: Items | None) -> bool:
+def _may_be_torn(batch: Batch, properties: PropertyItems | None) -> bool:
     """Some record's properties may have lost a page."""
     text = batch.columns.ragged("properties")
     if int(text.length.max()) > _LONG_PROPERTIES:
@@ -413,7 +413,7 @@ def with_verified_queues(verified: VerifiedLog, snapshot: Snapshot) -> VerifiedL
     return replace(verified, queues=found)
 
 
-def _has_nothing_else(messages: QueueRange, entries: tuple[Entry, ...], file_bytes: int) -> bool:
+def _has_nothing_else(messages: QueueRange, entries: tuple[DirectoryEntry, ...], file_bytes: int) -> bool:
     """The files of a queue are whole, one behind the other, and have room for these messages from their
     first byte into the last one of them; behind these are zeros.
     """

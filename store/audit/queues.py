@@ -20,7 +20,7 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import SCHEDULE_TOPIC
 from ..disk.temporary import Spill
 from ..log.commit_log import CommitLog
-from ..queues.edits import Hole, QueueFix
+from ..queues.edits import QueueFix, QueueHole
 from ..queues.units import (
     LARGEST_OFFSET,
     UNIT_DTYPE,
@@ -33,7 +33,7 @@ from ..queues.units import (
     joined,
     pre_fill,
 )
-from .messages import Kind, Messages, compare
+from .messages import DifferenceKind, Messages, compare
 from .verified import QueueRange, VerifiedQueue
 
 _LOOKED_UP_AT_ONCE = 1000
@@ -68,7 +68,7 @@ class QueueAudit:
     next: int = -1
     last_position: int = -1
     irregular: bool = False
-    holes: list[Hole] = field(default_factory=list)
+    holes: list[QueueHole] = field(default_factory=list)
     _fill_offsets: list[Ints] = field(default_factory=list)
     _fill_units: list[Units] = field(default_factory=list)
     _conflicts: int = 0
@@ -94,7 +94,7 @@ class QueueAudit:
         if self.first < 0:
             self.first, self.first_position = queue_range.first, queue_range.first_position
         elif self.next < queue_range.first:
-            self.holes.append(Hole(self.next, queue_range.first, self.last_position, queue_range.first_position))
+            self.holes.append(QueueHole(self.next, queue_range.first, self.last_position, queue_range.first_position))
         self.next, self.last_position = queue_range.next, queue_range.last_position
         first = queue_range.first
         for units in made:
@@ -117,15 +117,15 @@ class QueueAudit:
         self.last_position = int(positions[-1])
         self.next = max(self.next, int(offsets[-1]) + 1)
         kinds = compare(there, messages)
-        wrong, tags = kinds > Kind.ADDRESS, np.zeros(0, np.bool_)
+        wrong, tags = kinds > DifferenceKind.ADDRESS, np.zeros(0, np.bool_)
         if self.retag:
-            wrong |= messages.lost & (kinds != Kind.NONE)
+            wrong |= messages.lost & (kinds != DifferenceKind.NONE)
         if self.exact and self.queue.topic != SCHEDULE_TOPIC:  # there it is a configured time
-            tags = ~wrong & (kinds == Kind.TAGS)
+            tags = ~wrong & (kinds == DifferenceKind.TAGS)
             wrong |= tags
         if not wrong.any():
             return
-        disputed = wrong & (kinds < Kind.PRE_FILL) & (there["physical_offset"] < self.log_end)
+        disputed = wrong & (kinds < DifferenceKind.PRE_FILL) & (there["physical_offset"] < self.log_end)
         self._conflicts += int(disputed.sum())
         if tags.any():
             self.exact_alone = True
@@ -153,7 +153,7 @@ class QueueAudit:
             self.irregular = True
         for at in np.flatnonzero((offsets > expected) & ~impossible).tolist():
             near = int(before[at]), int(positions[at])
-            self.holes.append(Hole(int(expected[at]), int(offsets[at]), *near))
+            self.holes.append(QueueHole(int(expected[at]), int(offsets[at]), *near))
 
     def without_exact(self) -> QueueAudit:
         """The same as if not every field counted."""
@@ -179,10 +179,10 @@ class QueueAudit:
         messages = self.known.messages
         return (self.first, self.next) == (messages.first, messages.next)
 
-    def missing(self) -> list[Hole]:
+    def missing(self) -> list[QueueHole]:
         """Queue offsets that the log has no message of, those before the first in a log from 0, too."""
         front = 0 < self.first <= self.first_position // SMALLEST and not self.log_start
-        return [*([Hole(0, self.first, 0, self.first_position)] if front else []), *self.holes]
+        return [*([QueueHole(0, self.first, 0, self.first_position)] if front else []), *self.holes]
 
     def unreferenced(self) -> Ints:
         """Positions of the messages that their unit does not name."""

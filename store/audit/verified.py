@@ -24,7 +24,7 @@ from ...formats.message import MAGIC_V1, SysFlag
 from ...formats.message_properties import ends_with_crc
 from ..broker.dispatch import IndexItems
 from ..broker.dispatch_record import Dispatching
-from ..broker.snapshot import Entry, QueueId
+from ..broker.snapshot import DirectoryEntry, QueueId
 from ..disk.temporary import Spill
 from ..index.compare import IndexFiles
 from ..log.batch import Batch, Extent, ExtentKind, TailHistory, last_of
@@ -124,7 +124,7 @@ class VerifiedQueue(NamedTuple):
     """
 
     messages: QueueRange
-    entries: tuple[Entry, ...]
+    entries: tuple[DirectoryEntry, ...]
 
     def units(self, first: int, count: int) -> Units | None:
         """Units from number `first` on, of which position and size count: the last one and zeros. None:
@@ -232,7 +232,7 @@ class VerifiedLog:
         """Of each queue, up to `end`: the first offset, and the one behind the last."""
         return {queue: (found.first, found.next) for queue, found in self.ranges().items()}
 
-    def queue_of(self, name: QueueId, entries: tuple[Entry, ...]) -> VerifiedQueue | None:
+    def queue_of(self, name: QueueId, entries: tuple[DirectoryEntry, ...]) -> VerifiedQueue | None:
         """The queue if it has these files, and nothing but what is in order in them."""
         found = self.queues.get(name)
         return found if found is not None and found.entries == entries else None
@@ -290,7 +290,7 @@ class SkipsRuns(Protocol):
 _LONG_HOSTS = int(SysFlag.BORN_V6 | SysFlag.STORE_V6)
 
 
-class Facts(NamedTuple):
+class RecordFacts(NamedTuple):
     """What is known of the records of a window, or of several, one behind the other."""
 
     begin: int
@@ -304,7 +304,7 @@ class Facts(NamedTuple):
     first_timestamp: int
 
     @classmethod
-    def of(cls, batch: Batch, unindexed: int | None, *, named: bool) -> Facts:
+    def of(cls, batch: Batch, unindexed: int | None, *, named: bool) -> RecordFacts:
         """Those of one window."""
         columns = batch.columns
         plain = bool((columns.ints("magic_code") == MAGIC_V1).all())
@@ -320,7 +320,7 @@ class Facts(NamedTuple):
             int(columns.ints("store_timestamp")[0]),
         )
 
-    def and_then(self, later: Facts) -> Facts:
+    def and_then(self, later: RecordFacts) -> RecordFacts:
         """Both together."""
         return later._replace(
             begin=self.begin,
@@ -332,7 +332,7 @@ class Facts(NamedTuple):
         )
 
 
-class Found:
+class VerifiedPieces:
     """Runs and BLANKs of one part of a log, in pieces without a hole.
 
     end: where the last piece ends, -1: it is complete. version: the generation whose rules tell
@@ -343,7 +343,7 @@ class Found:
         self._log, self._start, self._version = log, start, version
         self._pieces: list[list[VerifiedRun | Extent]] = [[]]
         self.end = start
-        self._facts: Facts | None = None
+        self._facts: RecordFacts | None = None
         self._queues: dict[QueueId, QueueRange] = {}
         self._units: dict[QueueId, list[Units]] = {}
         self._items: list[PackedItems] = []
@@ -357,7 +357,7 @@ class Found:
 
     def take(
         self,
-        facts: Facts,
+        facts: RecordFacts,
         queue_ranges: Mapping[QueueId, QueueRange],
         units: Mapping[QueueId, Units],
         items: Iterable[PackedItems],

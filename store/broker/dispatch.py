@@ -19,11 +19,11 @@ import numpy.typing as npt
 
 from ...formats import message_properties as names
 from ...formats.derive import Columns, Ragged
-from ...formats.derive.ragged import Ints, Noted
+from ...formats.derive.ragged import Ints, StringNotes
 from ...formats.hashing import java_hash, java_string
 from ...formats.hashing_columns import index_hash_column, java_hash_column
 from ...formats.message import TRANSACTION_MASK, SysFlag
-from ...formats.property_columns import Items, find
+from ...formats.property_columns import PropertyItems, find
 from ..columns import Dictionary, Rows, dictionary
 from .dispatch_record import Dispatching
 from .system_topics import LITE_PREFIX, LMQ_PREFIX, SCHEDULE_TOPIC, delay_ms, parse_levels
@@ -87,7 +87,7 @@ class Dispatched:
     count: int
     undispatchable: Ints
     stored_topics: Dictionary
-    properties: Items
+    properties: PropertyItems
     how: Dispatching
 
     def is_as(self, how: Dispatching, *, named: bool) -> bool:
@@ -113,7 +113,7 @@ def dispatch_columns(columns: Columns, how: Dispatching, topics: Dictionary | No
     """
     topics = topics or dictionary(columns.ragged("topic"))
     texts = [java_string(value) for value in topics.values]
-    properties = Items(columns.ragged("properties"))
+    properties = PropertyItems(columns.ragged("properties"))
     tags = properties.find(names.TAGS)
     hashes = java_hash_column(tags).astype(np.int64)
     transaction = columns.ints("sys_flag") & TRANSACTION_MASK
@@ -162,7 +162,7 @@ def _deliver_times(
     columns: Columns,
     rows: Ints,
     hashes: Ints,
-    properties: Items,
+    properties: PropertyItems,
     levels: tuple[int, ...],
 ) -> Ints:
     """tags_code where scheduled messages carry the time of their delivery (spec 2.3)."""
@@ -178,7 +178,7 @@ def _deliver_times(
 
 
 def _named_queues(
-    properties: Items, rows: Ints, topic_ids: Ints, texts: list[str], closed: tuple[str, ...]
+    properties: PropertyItems, rows: Ints, topic_ids: Ints, texts: list[str], closed: tuple[str, ...]
 ) -> list[tuple[int, bytes, bytes]]:
     """Records that go to further queues by name (spec 2.9), usually none: row, names, offsets."""
     queues = properties.find(names.INNER_MULTI_DISPATCH)
@@ -260,7 +260,7 @@ def _items(
     columns: Columns,
     topic_ids: Ints,
     topics: list[bytes],
-    properties: Items,
+    properties: PropertyItems,
     tags: Ragged | None,
 ) -> IndexItems:
     """Index items: UNIQ_KEY, each part of KEYS, then TAGS where they are indexed."""
@@ -328,7 +328,7 @@ def split_keys(keys: Ragged) -> tuple[Ints, Ragged]:
     if hashes is not None and hashes.min(initial=0) >= 0:  # no separator in any of them
         if len(rows) == len(keys):
             return rows, keys
-        noted = Noted(hashes=hashes[rows])
+        noted = StringNotes(hashes=hashes[rows])
         return rows, Ragged(keys.buffer, keys.start[rows], keys.length[rows], noted)
     packed = keys[rows].packed()
     spaces = np.flatnonzero(packed.buffer == ord(names.KEY_SEPARATOR))

@@ -22,7 +22,7 @@ from ...formats.derive.ragged import Flags, Ints, overlapping, ragged_copy
 from ...formats.hashing import java_string
 from ...formats.id_columns import host_text_column, message_id_column
 from ...formats.message_properties import ITEM_SEPARATOR
-from ...formats.property_columns import Items
+from ...formats.property_columns import PropertyItems
 from ..columns import dictionary
 from .filter_values import (
     BITS,
@@ -270,7 +270,7 @@ class Where:
     def mask(self, batch: Batch) -> Flags:
         """bool[n]: which records of a batch are wanted; equal to `takes` of each."""
 
-        return states(self._node, Source(batch, self.properties))
+        return states(self._node, CodedColumns(batch, self.properties))
 
 
 def _names(node: Node) -> set[Name]:
@@ -306,12 +306,12 @@ class Coded(NamedTuple):
     values: Sequence[Value]
 
 
-class Source:
+class CodedColumns:
     """The properties and fields of a batch as coded columns, each made once; `properties` will be asked for."""
 
     def __init__(self, batch: Batch, properties: Sequence[str] = ()) -> None:
         self._batch, self._properties = batch, properties
-        self._items: Items | None = None
+        self._items: PropertyItems | None = None
         self._made: dict[Name, Coded] = {}
 
     def __len__(self) -> int:
@@ -329,7 +329,7 @@ class Source:
     def strings(self, name: str) -> Ragged:
         """The values of a property as they are stored."""
         if self._items is None:
-            self._items = Items(self._batch.columns.ragged("properties"), self._properties)
+            self._items = PropertyItems(self._batch.columns.ragged("properties"), self._properties)
         return self._items.find(name)
 
 
@@ -380,14 +380,14 @@ def _constant(value: Value, count: int) -> Coded:
     return Coded(np.zeros(count, np.int64), [value])
 
 
-def states(node: Node, source: Source) -> Flags:
+def states(node: Node, source: CodedColumns) -> Flags:
     """bool[n]: for which records a condition is true."""
     found = _evaluate(node, source)
     true = np.array([value is True for value in found.values], np.bool_)
     return true[found.ids]
 
 
-def _evaluate(node: Node, source: Source) -> Coded:
+def _evaluate(node: Node, source: CodedColumns) -> Coded:
     if isinstance(node, Constant):
         return _constant(node.value, len(source))
     if isinstance(node, Name):
@@ -402,7 +402,7 @@ def _evaluate(node: Node, source: Source) -> Coded:
     return reduce(lambda left, right: _pairs(left, _evaluate(right, source), node), more, found)
 
 
-def _by_bytes(node: Apply, source: Source) -> Ints | None:
+def _by_bytes(node: Apply, source: CodedColumns) -> Ints | None:
     """The codes of a condition over a property and literals, where its bytes tell them."""
     name, *more = node.operands
     if not isinstance(name, Name) or name.field or not all(isinstance(n, Constant) for n in more):

@@ -1,7 +1,7 @@
 """The grammar of the filter language (RocketMQ's SelectorParser.jj, version 5.3), with lark.
 
 Names of fields (`@topic`) are mqstore's own. Beside that what a broker takes is taken, and what it
-refuses is refused, with one exception that is told: see `Parsed.ignored`.
+refuses is refused, with one exception that is told: see `ParsedFilter.ignored`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lark.exceptions import VisitError
 
 from ..errors import InvalidInput
 from . import filter_values
-from .filter_values import FIELDS, PROPERTIES, Constant, Name, Node, Refused
+from .filter_values import FIELDS, PROPERTIES, Constant, Name, Node, RefusedExpression
 
 TEXT_MAX = 1 << 20
 """Characters of an expression."""
@@ -82,7 +82,7 @@ BLANKS: /[ \t\n\r\f]+/
 """
 
 
-class Parsed(NamedTuple):
+class ParsedFilter(NamedTuple):
     """The tree, and where the text goes on though the expression is complete.
 
     A broker looks at nothing behind the first complete expression: of `a = 1 b = 2` it takes
@@ -93,19 +93,19 @@ class Parsed(NamedTuple):
     ignored: str
 
 
-def parse(text: str) -> Parsed:
+def parse(text: str) -> ParsedFilter:
     """The tree of an expression. Raises InvalidInput where a broker refuses it."""
     if len(text) > TEXT_MAX:
         raise InvalidInput(f"longer than {TEXT_MAX} characters")
     try:
         try:
             found: Any = _parser().parse(text)
-            return Parsed(found, "")
+            return ParsedFilter(found, "")
         except UnexpectedToken as error:
             if "$END" not in error.accepts:
                 raise
             whole: Any = error.interactive_parser
-            return Parsed(whole.feed_eof(), text[error.pos_in_stream or 0 :])
+            return ParsedFilter(whole.feed_eof(), text[error.pos_in_stream or 0 :])
     except UnexpectedToken as error:
         at_end = error.token.type == "$END"
         place = "at the end" if at_end else f"at {str(error.token)!r}, column {error.column}"
@@ -115,7 +115,7 @@ def parse(text: str) -> Parsed:
         raise InvalidInput(f"not an expression {place}") from error
     except VisitError as error:
         raise InvalidInput(str(error.orig_exc)) from error
-    except Refused as error:
+    except RefusedExpression as error:
         raise InvalidInput(str(error)) from error
 
 
@@ -227,5 +227,5 @@ class _Build(Transformer[Token, Node]):
             return Name(PROPERTIES[name])
         if name not in FIELDS:
             known = ", ".join(f"@{field}" for field in (*FIELDS, *PROPERTIES))
-            raise Refused(f"no field @{name}; there are {known}")
+            raise RefusedExpression(f"no field @{name}; there are {known}")
         return Name(name, field=True)

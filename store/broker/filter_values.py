@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from ..log.message import Message
 
 
-class Failure(Enum):
+class FilterFailure(Enum):
     """What a broker throws for."""
 
     FAILED = "failed"
 
 
-FAILED: Final = Failure.FAILED
+FAILED: Final = FilterFailure.FAILED
 
 
 class Long(int):
@@ -47,7 +47,7 @@ class Whole(int):
     """A number of the record itself. No broker knows these: they compare with any number."""
 
 
-Value: TypeAlias = str | bool | int | float | Failure | None
+Value: TypeAlias = str | bool | int | float | FilterFailure | None
 Operator: TypeAlias = Callable[..., Value]
 
 _WHOLE = re.compile(r"[+-]?\d+")
@@ -288,7 +288,7 @@ DEPTH_MAX = 200
 """Levels of nesting; a broker's stack bears some more."""
 
 
-class Refused(ValueError):
+class RefusedExpression(ValueError):
     """What a broker refuses though the grammar allows it."""
 
 
@@ -329,54 +329,54 @@ Node: TypeAlias = Constant | Name | Apply
 
 
 def apply(operator: Operator, *operands: Node, boolean: bool = True) -> Apply:
-    """A node over others. Raises Refused where they are nested too deep."""
+    """A node over others. Raises RefusedExpression where they are nested too deep."""
     depth = 1 + max(operand.depth for operand in operands)
     if depth > DEPTH_MAX:
-        raise Refused(f"nested deeper than {DEPTH_MAX} levels")
+        raise RefusedExpression(f"nested deeper than {DEPTH_MAX} levels")
     return Apply(operator, operands, boolean, depth)
 
 
 def condition(node: Node) -> Node:
-    """The node where a condition is needed. Raises Refused for literals and negated numbers."""
+    """The node where a condition is needed. Raises RefusedExpression for literals and negated numbers."""
     if node.boolean:
         return node
     if isinstance(node, Name):
         return apply(boolean, node)
-    raise Refused("a value stands where a condition is needed")
+    raise RefusedExpression("a value stands where a condition is needed")
 
 
 def ordered(operator: Operator, left: Node, right: Node) -> Node:
-    """`<` and its kin: only numbers, properties and what is negated. Raises Refused."""
+    """`<` and its kin: only numbers, properties and what is negated. Raises RefusedExpression."""
     for node in (left, right):
         if isinstance(node, Constant):
             number = not node.boolean and not isinstance(node.value, str)
         else:
             number = not node.boolean
         if not number:
-            raise Refused("<, <=, > and >= compare numbers and properties only")
+            raise RefusedExpression("<, <=, > and >= compare numbers and properties only")
     return apply(operator, left, right)
 
 
 def equality(left: Node, right: Node) -> Node:
-    """`=`. Raises Refused for NULL, and for TRUE or FALSE before another kind of literal."""
+    """`=`. Raises RefusedExpression for NULL, and for TRUE or FALSE before another kind of literal."""
     constants = [node for node in (left, right) if isinstance(node, Constant)]
     if any(node.value is None for node in constants):
-        raise Refused("nothing compares with NULL: say IS NULL or IS NOT NULL")
+        raise RefusedExpression("nothing compares with NULL: say IS NULL or IS NOT NULL")
     if len(constants) == 2 and left.boolean and not right.boolean:
-        raise Refused("TRUE and FALSE do not compare with other literals")
+        raise RefusedExpression("TRUE and FALSE do not compare with other literals")
     return apply(equal, left, right)
 
 
 def between(value: Node, low: Node, high: Node) -> Node:
-    """`BETWEEN`: both bounds belong to it. Raises Refused for literals in the wrong order."""
+    """`BETWEEN`: both bounds belong to it. Raises RefusedExpression for literals in the wrong order."""
     if isinstance(low, Constant) and isinstance(high, Constant):
         if low.value is None or high.value is None:
-            raise Refused("NULL is no bound of BETWEEN")
+            raise RefusedExpression("NULL is no bound of BETWEEN")
         order = compare(high.value, low.value)
         if order is None:
-            raise Refused("a broker cannot compare the bounds of BETWEEN with each other")
+            raise RefusedExpression("a broker cannot compare the bounds of BETWEEN with each other")
         if order < 0:
-            raise Refused("the bounds of BETWEEN are in the wrong order")
+            raise RefusedExpression("the bounds of BETWEEN are in the wrong order")
     above = ordered(greater_or_equal, value, low)
     below = ordered(less_or_equal, value, high)
     return apply(logical_and, above, below)
@@ -390,23 +390,23 @@ def not_between(value: Node, low: Node, high: Node) -> Node:
 
 
 def in_list_node(value: Node, texts: frozenset[str], *, negated: bool) -> Node:
-    """`IN`. Raises Refused for anything but a property."""
+    """`IN`. Raises RefusedExpression for anything but a property."""
     if not isinstance(value, Name):
-        raise Refused("IN takes a property")
+        raise RefusedExpression("IN takes a property")
     return apply(InList(texts, negated), value)
 
 
 def whole_literal(text: str) -> Constant:
-    """A whole number, with or without the L behind it. Raises Refused beyond 64 bits."""
+    """A whole number, with or without the L behind it. Raises RefusedExpression beyond 64 bits."""
     number = whole(text.rstrip("lL"), 64)
     if number is None:
-        raise Refused("a whole number does not fit into 64 bits")
+        raise RefusedExpression("a whole number does not fit into 64 bits")
     return Constant(number if number < 1 << 31 else Long(number))
 
 
 def real_literal(text: str) -> Constant:
-    """A number with a point or exponent. Raises Refused for 0.0 and the infinite, as a broker."""
+    """A number with a point or exponent. Raises RefusedExpression for 0.0 and the infinite, as a broker."""
     number = real(text)
     if not number or number == float("inf"):
-        raise Refused(f"{text} is out of a broker's range, which begins above 0.0")
+        raise RefusedExpression(f"{text} is out of a broker's range, which begins above 0.0")
     return Constant(number)

@@ -39,7 +39,7 @@ from ..counted import counted
 from ..log.window import Window
 from ..log.window import walk as follow
 from .profiles import LoadRules, OnOddFile, RecordRules
-from .snapshot import Entry, FileBytes, Snapshot
+from .snapshot import DirectoryEntry, FileBytes, Snapshot
 
 _NOT_MATCHED = "length not matched message store config value"
 
@@ -50,7 +50,7 @@ class LoadedFile:
 
     start: int
     wrote: int
-    entry: Entry | None
+    entry: DirectoryEntry | None
 
 
 class Refusal(NamedTuple):
@@ -61,27 +61,27 @@ class Refusal(NamedTuple):
     path: str
 
 
-class Loaded(NamedTuple):
+class LoadedFiles(NamedTuple):
     """The outcome of loading one directory (or one log of several)."""
 
     files: list[LoadedFile]
-    hidden: list[Entry]
-    deleted: list[Entry]
+    hidden: list[DirectoryEntry]
+    deleted: list[DirectoryEntry]
     refusal: Refusal | None = None
 
 
-def load_files(entries: Sequence[Entry], file_bytes: int, rules: LoadRules) -> Loaded:
+def load_files(entries: Sequence[DirectoryEntry], file_bytes: int, rules: LoadRules) -> LoadedFiles:
     """Load the `entries` of a directory, sorted by name. Pure; nothing is deleted here."""
     files: list[LoadedFile] = []
-    deleted: list[Entry] = []
+    deleted: list[DirectoryEntry] = []
     for i, entry in enumerate(entries):
         fault = _fault_of(entry, file_bytes, rules, last=i == len(entries) - 1)
         if fault is not None:
             action, refusal = fault
             if action is OnOddFile.HIDE:
-                return Loaded(files, list(entries[i:]), deleted)
+                return LoadedFiles(files, list(entries[i:]), deleted)
             if action is OnOddFile.REFUSE:
-                return Loaded(files, [], [], refusal)
+                return LoadedFiles(files, [], [], refusal)
             if action is OnOddFile.DELETE:
                 deleted.append(entry)
             continue
@@ -89,12 +89,12 @@ def load_files(entries: Sequence[Entry], file_bytes: int, rules: LoadRules) -> L
         if start is None:
             reason = f'NumberFormatException: For input string: "{entry.name}"'
             refusal = Refusal("foreign-name", reason, entry.path)
-            return Loaded(files, [], [], refusal)
+            return LoadedFiles(files, [], [], refusal)
         files.append(LoadedFile(start, file_bytes, entry))
-    return Loaded(files, [], deleted)
+    return LoadedFiles(files, [], deleted)
 
 
-def _fault_of(entry: Entry, file_bytes: int, rules: LoadRules, last: bool) -> tuple[OnOddFile, Refusal] | None:
+def _fault_of(entry: DirectoryEntry, file_bytes: int, rules: LoadRules, last: bool) -> tuple[OnOddFile, Refusal] | None:
     """What is done with an entry that is no whole file, None for one that is."""
     if entry.directory:
         if rules.directory is OnOddFile.HIDE and entry.size == file_bytes:
@@ -154,7 +154,7 @@ _SCHEMA_IPV4 = _as_broker_reads({**_STRINGS, **_HOSTS})
 _HEAD_DTYPE = dtype_of(BLANK)
 
 
-def size_at(snapshot: Snapshot, entry: Entry, offset: int) -> int:
+def size_at(snapshot: Snapshot, entry: DirectoryEntry, offset: int) -> int:
     """total_size of what stands at a byte of a file if it begins like a record, else 0."""
     data = snapshot.bytes_of(entry)[offset : offset + _HEAD_DTYPE.itemsize]
     if len(data) < _HEAD_DTYPE.itemsize:
@@ -171,7 +171,7 @@ class BodyCheck(Enum):
     PROPERTY_CRC = "the checksum of the record in its properties, which it must have (spec 1.7)"
 
 
-class Checked(NamedTuple):
+class CheckedPositions(NamedTuple):
     """Outcome for n positions: `passed`, and `size` as the broker returns it.
 
     size: total_size of a good record, 0 for a BLANK, -1 for a failure, and total_size for a failure
@@ -201,7 +201,7 @@ def check(
     rules: RecordRules,
     body: BodyCheck = BodyCheck.BODY_CRC,
     behind: int = 0,
-) -> Checked:
+) -> CheckedPositions:
     """Check the records at `starts` of some bytes of a file, which has `behind` more behind them."""
     left = len(buffer) + behind - starts
     columns = decode(schema_of(rules), buffer, starts)
@@ -225,7 +225,7 @@ def check(
     equal = columns.ends - columns.starts == total
     size = np.where(readable, total, -1)
     size[blank] = 0
-    return Checked(blank | (readable & equal), size, columns)
+    return CheckedPositions(blank | (readable & equal), size, columns)
 
 
 def _arrays_fit(columns: Columns, total: Ints) -> Flags:
@@ -267,7 +267,7 @@ def _have_dup_info(columns: Columns, readable: Flags) -> Flags:
     return have
 
 
-class Failure(NamedTuple):
+class LoadFailure(NamedTuple):
     """The record at which a walk through one file ended."""
 
     offset: int
@@ -284,7 +284,7 @@ def walk(
     body: BodyCheck,
     file_start: int = 0,
     end: int | None = None,
-) -> Iterator[Columns | Failure]:
+) -> Iterator[Columns | LoadFailure]:
     """Records from `offset` of a file on, in windows; last comes what is no good record.
 
     The last item tells a BLANK (passed, size 0) from damage. Records are checked a window at a
@@ -306,7 +306,7 @@ def walk(
         if count:
             yield _in_file(checked.columns.take(slice(0, count)), offset)
         if count < len(starts) and (not rest or checked.columns.ok[count] or not count):
-            yield Failure(
+            yield LoadFailure(
                 offset + int(starts[count]),
                 bool(checked.passed[count]),
                 int(checked.size[count]),
@@ -320,7 +320,7 @@ def walk(
 def passes(content: FileBytes, rules: RecordRules, body: BodyCheck) -> bool:
     """What stands at the beginning of a file passes: a good record, or a BLANK."""
     first = next(walk(content, 0, rules, body))
-    return first.passed if isinstance(first, Failure) else True
+    return first.passed if isinstance(first, LoadFailure) else True
 
 
 def _in_file(columns: Columns, offset: int) -> Columns:

@@ -81,7 +81,7 @@ class FileBytes:
         return found
 
 
-class Entry(NamedTuple):
+class DirectoryEntry(NamedTuple):
     """One entry of a directory: name, path, length in bytes, whether it is a directory.
 
     stop: from this byte on it counts as zeros, see `hold_still`; None: what is there counts.
@@ -131,19 +131,19 @@ class Snapshot:
     """
 
     layout: Layout
-    log: tuple[Entry, ...]
+    log: tuple[DirectoryEntry, ...]
     log_file_bytes: int
-    queues: Mapping[QueueId, tuple[Entry, ...]]
+    queues: Mapping[QueueId, tuple[DirectoryEntry, ...]]
     queue_file_bytes: int
-    index: tuple[Entry, ...]
+    index: tuple[DirectoryEntry, ...]
     checkpoint: Mapping[str, int]
     abort: bool
-    ext: Mapping[QueueId, tuple[Entry, ...]] = field(default_factory=dict)
+    ext: Mapping[QueueId, tuple[DirectoryEntry, ...]] = field(default_factory=dict)
     ext_file_bytes: int = 0
-    timer_log: tuple[Entry, ...] = ()
+    timer_log: tuple[DirectoryEntry, ...] = ()
     timer_file_bytes: int = 0
     has_timer: bool = False
-    batch_queues: Mapping[QueueId, tuple[Entry, ...]] = field(default_factory=dict)
+    batch_queues: Mapping[QueueId, tuple[DirectoryEntry, ...]] = field(default_factory=dict)
     batch_file_bytes: int = 0
     batch_topics: frozenset[str] = frozenset()
 
@@ -183,12 +183,12 @@ class Snapshot:
             has_timer=bool(timer_log) or layout.timer_wheel.exists() or check.exists(),
         )
 
-    def bytes_of(self, entry: Entry) -> FileBytes:
+    def bytes_of(self, entry: DirectoryEntry) -> FileBytes:
         """The content of a file. Raises Unreadable."""
         return FileBytes(entry.path, stop=entry.stop)
 
 
-def _held_still(entries: Iterable[Entry], stop: int) -> Iterator[Entry]:
+def _held_still(entries: Iterable[DirectoryEntry], stop: int) -> Iterator[DirectoryEntry]:
     """Files of a log or a queue up to a position: those behind it are none, what is there counts as zeros."""
     for entry in entries:
         start = start_of(entry.name)
@@ -198,13 +198,13 @@ def _held_still(entries: Iterable[Entry], stop: int) -> Iterator[Entry]:
             yield entry._replace(stop=stop - start)
 
 
-def list_entries(directory: str | os.PathLike[str]) -> list[Entry]:
+def list_entries(directory: str | os.PathLike[str]) -> list[DirectoryEntry]:
     """Entries of a directory by name; none where it is missing. Raises Unreadable."""
     found = []
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
-                found.append(Entry(entry.name, entry.path, _size(entry), is_directory(entry)))
+                found.append(DirectoryEntry(entry.name, entry.path, _size(entry), is_directory(entry)))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
@@ -220,7 +220,7 @@ def _size(entry: os.DirEntry[str]) -> int:
         return 0
 
 
-def list_queues(root: Path) -> Iterator[tuple[QueueId, tuple[Entry, ...]]]:
+def list_queues(root: Path) -> Iterator[tuple[QueueId, tuple[DirectoryEntry, ...]]]:
     """Topic-queues of `consumequeue`; a queue directory that is no number is skipped (2.1)."""
     for topic in list_entries(root):
         if not topic.directory:
@@ -241,7 +241,7 @@ def in_java_order(paths: Sequence[str]) -> list[str]:
     return [paths[n] for n in order]
 
 
-def usual_file_bytes(layout: Layout, option: str, listed: Iterable[tuple[Entry, ...]]) -> int:
+def usual_file_bytes(layout: Layout, option: str, listed: Iterable[tuple[DirectoryEntry, ...]]) -> int:
     """Size of files: as configured, else what most of them have, else a broker's default."""
     value, origin = layout.broker_config.size(option)
     sizes = Counter(e.size for entries in listed for e in entries if e.size and not e.directory)

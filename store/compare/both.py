@@ -30,12 +30,12 @@ from ..offsets.positions import offset_files
 from ..queues.read import QueueSummary
 from ..queues.rocksdb import RocksDb
 from ..queues.units import UNIT_DTYPE
-from ..search.store import Store
+from ..search.store import StoreReader
 from ..settings.read import FILES, config_files, databases, read_config_file
-from ..settings.rocksdb import Entry, read_entries
+from ..settings.rocksdb import RocksdbEntry, read_entries
 from ..start.config_load import OFFSETS
 from ..timer.read import timer_wheel
-from .logs import LogsCompared, Note, Range, compare_logs, differing_fields
+from .logs import LogsCompared, Note, PositionRange, compare_logs, differing_fields
 
 ONLY_A, ONLY_B, CHANGED = "only_a", "only_b", "changed"
 _UNITS_AT_ONCE = 1 << 16
@@ -74,7 +74,7 @@ def _differs(part: str, name: str, values: tuple[Any, ...], position: int | None
     return Differs(part, name, how_of(a, b), a, b, position)
 
 
-def queues(a: Store, b: Store, *, units: bool) -> Iterator[Differs]:
+def queues(a: StoreReader, b: StoreReader, *, units: bool) -> Iterator[Differs]:
     """Queues that one side alone has, and whose ends differ. units: the logs are the same, so units are, too.
 
     Raises Unreadable.
@@ -96,7 +96,7 @@ def queues(a: Store, b: Store, *, units: bool) -> Iterator[Differs]:
             yield from _units(a, b, one, two, name)
 
 
-def _units(a: Store, b: Store, one: QueueSummary, two: QueueSummary, name: str) -> Iterator[Differs]:
+def _units(a: StoreReader, b: StoreReader, one: QueueSummary, two: QueueSummary, name: str) -> Iterator[Differs]:
     """Units of offsets that both have: the first that differs, and how many do."""
     start, stop = max(one.min_offset, two.min_offset), min(one.max_offset, two.max_offset)
     first, count = None, 0
@@ -121,7 +121,7 @@ def _units(a: Store, b: Store, one: QueueSummary, two: QueueSummary, name: str) 
         yield Differs("unit", f"{name} @{offset}", CHANGED, mine, other, count=count)
 
 
-def index(a: Store, b: Store, common: Range | None) -> Iterator[Differs]:
+def index(a: StoreReader, b: StoreReader, common: PositionRange | None) -> Iterator[Differs]:
     """Items of the index for records that both logs have, by blocks of the log. Raises Unreadable, and
     Unsupported where the logs have nothing in common.
 
@@ -146,7 +146,7 @@ def index(a: Store, b: Store, common: Range | None) -> Iterator[Differs]:
         yield Differs("index", name, CHANGED, *numbers, start)
 
 
-def _items(store: Store, common: Range) -> tuple[Ints, Any] | None:
+def _items(store: StoreReader, common: PositionRange) -> tuple[Ints, Any] | None:
     """How many items there are of each block of the log, and the sum of their digests; None without an index."""
     count, total = np.zeros(_BLOCKS, np.int64), np.zeros(_BLOCKS, np.uint64)
     step = -(-common.size // _BLOCKS)
@@ -163,7 +163,7 @@ def _items(store: Store, common: Range) -> tuple[Ints, Any] | None:
     return count, total
 
 
-def offsets(a: Store, b: Store) -> Iterator[Differs]:
+def offsets(a: StoreReader, b: StoreReader) -> Iterator[Differs]:
     """Positions of groups and delay levels. Raises Unreadable."""
     if not (a.layout.config.is_dir() and b.layout.config.is_dir()):
         return  # `config` tells that one has none
@@ -175,7 +175,7 @@ def offsets(a: Store, b: Store) -> Iterator[Differs]:
             yield Differs("offset", name, how, each.offset, each.other_offset)
 
 
-def config(a: Store, b: Store) -> Iterator[Differs]:
+def config(a: StoreReader, b: StoreReader) -> Iterator[Differs]:
     """Members of the files of config/ but positions, and entries of its RocksDBs. Raises Unreadable."""
     there = tuple(store.layout.config.is_dir() or None for store in (a, b))
     if None in there:
@@ -225,7 +225,7 @@ def _databases(layout: Layout) -> dict[str, Path]:
     return {path.name: path for path in databases(layout.config)}
 
 
-def _tells_a_version(entry: Entry) -> bool:
+def _tells_a_version(entry: RocksdbEntry) -> bool:
     return any(record["type"] == "data_version" for record in entry.records)
 
 
@@ -241,7 +241,7 @@ def _entries(path: Path) -> dict[str, Any]:
         return {path.name: str(error)}
 
 
-def timers(a: Store, b: Store) -> Iterator[Differs]:
+def timers(a: StoreReader, b: StoreReader) -> Iterator[Differs]:
     """What waits in the wheel, by the hour in which it is due. Raises Unreadable."""
     sides = [_ticks(store) for store in (a, b)]
     for hour in sorted(sides[0].keys() | sides[1].keys()):
@@ -250,7 +250,7 @@ def timers(a: Store, b: Store) -> Iterator[Differs]:
             yield Differs("timer", f"hour {hour * _HOUR_MS}", how_of(one, two), one, two)
 
 
-def _ticks(store: Store) -> dict[int, int]:
+def _ticks(store: StoreReader) -> dict[int, int]:
     from ..timer.wheel import Ticks
 
     found: dict[int, int] = {}
@@ -267,7 +267,7 @@ def _ticks(store: Store) -> dict[int, int]:
     return found
 
 
-def epochs(a: Store, b: Store) -> Iterator[Differs]:
+def epochs(a: StoreReader, b: StoreReader) -> Iterator[Differs]:
     """Where terms of masters begin (spec 06, 6.2), of a store with a controller. Raises Unreadable."""
     yield from _apart("epoch", "", _epochs(a.layout), _epochs(b.layout))
 
@@ -312,7 +312,9 @@ class Comparison:
             self.differs.append(one)
 
 
-def compare_stores(a: Store, b: Store, only: frozenset[str] = WHAT, *, quick: bool = False, note: Note) -> Comparison:
+def compare_stores(
+    a: StoreReader, b: StoreReader, only: frozenset[str] = WHAT, *, quick: bool = False, note: Note
+) -> Comparison:
     """Everything but messages one by one. only: of `WHAT`; with `messages` the logs are read for those. note: told how
     many bytes of both logs were read. Raises Unreadable where a log cannot be read.
 
@@ -322,7 +324,7 @@ def compare_stores(a: Store, b: Store, only: frozenset[str] = WHAT, *, quick: bo
         return _compared(a, b, only, quick, note)
 
 
-def _compared(a: Store, b: Store, only: frozenset[str], quick: bool, note: Note) -> Comparison:
+def _compared(a: StoreReader, b: StoreReader, only: frozenset[str], quick: bool, note: Note) -> Comparison:
     logs = compare_logs(a, b, quick=quick, heads=not only & _READ_LOGS, note=note)
     found = Comparison(logs, quick)
     asked: dict[str, Callable[[], Iterator[Differs]]] = {
@@ -344,7 +346,7 @@ def _compared(a: Store, b: Store, only: frozenset[str], quick: bool, note: Note)
     return found
 
 
-def _of_log(a: Store, b: Store, logs: LogsCompared, *, fields: bool) -> Iterator[Differs]:
+def _of_log(a: StoreReader, b: StoreReader, logs: LogsCompared, *, fields: bool) -> Iterator[Differs]:
     """Ranges, fields of records, epochs."""
     yield from _ranges(logs)
     if logs.same and fields:
@@ -366,11 +368,11 @@ def _ranges(logs: LogsCompared) -> Iterator[Differs]:
         yield Differs("log", _name(each), ONLY_B, None, each.size, each.start)
 
 
-def _name(each: Range) -> str:
+def _name(each: PositionRange) -> str:
     return f"{each.start} to {each.stop}"
 
 
-def _records(a: Store, b: Store, logs: LogsCompared) -> Iterator[Differs]:
+def _records(a: StoreReader, b: StoreReader, logs: LogsCompared) -> Iterator[Differs]:
     for one in differing_fields(a, b, logs.differing):
         name = f"{one.position}{f' {one.name}' if one.name else ''}"
         yield Differs("record", name, how_of(one.a, one.b), one.a, one.b, one.position)

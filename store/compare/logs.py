@@ -19,7 +19,7 @@ from ..disk.file_queue import MappedFileQueue
 from ..log.batch import messages
 from ..log.commit_log import LOOK_BACK_BYTES, Batch, Split, scan_split
 from ..log.message import Mark, Message
-from ..search.store import Store
+from ..search.store import StoreReader
 
 RANGES_MAX = 10_000
 """Of more ranges that differ the last one reaches to the end of what is left."""
@@ -31,7 +31,7 @@ _NEAR_BYTES = 4 << 10
 """What differs so near to each other is one range."""
 
 
-class Range(NamedTuple):
+class PositionRange(NamedTuple):
     """Log positions start ≤ p < stop."""
 
     start: int
@@ -51,14 +51,14 @@ class LogsCompared:
     compared: bytes of each. samples: ranges that were looked at, None where all was.
     """
 
-    a: Range | None
-    b: Range | None
+    a: PositionRange | None
+    b: PositionRange | None
     same: bool | None = None
-    differing: list[Range] = field(default_factory=list)
-    expired_a: list[Range] = field(default_factory=list)
-    expired_b: list[Range] = field(default_factory=list)
-    only_a: list[Range] = field(default_factory=list)
-    only_b: list[Range] = field(default_factory=list)
+    differing: list[PositionRange] = field(default_factory=list)
+    expired_a: list[PositionRange] = field(default_factory=list)
+    expired_b: list[PositionRange] = field(default_factory=list)
+    only_a: list[PositionRange] = field(default_factory=list)
+    only_b: list[PositionRange] = field(default_factory=list)
     compared: int = 0
     samples: int | None = None
 
@@ -69,14 +69,14 @@ class LogsCompared:
         return min(found, default=None)
 
     @property
-    def common(self) -> Range | None:
+    def common(self) -> PositionRange | None:
         """What both have of one log, from the later beginning to the earlier end; None without that."""
         if self.a is None or self.b is None or not self.same:
             return None
-        return Range(max(self.a.start, self.b.start), min(self.a.stop, self.b.stop))
+        return PositionRange(max(self.a.start, self.b.start), min(self.a.stop, self.b.stop))
 
     @property
-    def apart(self) -> list[Range] | None:
+    def apart(self) -> list[PositionRange] | None:
         """Outside of these ranges both logs have the same records; None where that is not known. Expired ones
         do not count. Each begins so far before what differs that a reader of it is in step.
         """
@@ -84,14 +84,16 @@ class LogsCompared:
             return None
         start = self.common.start
         found = sorted([*self.differing, *self.only_a, *self.only_b])
-        wide = (Range(max(start, each.start - LOOK_BACK_BYTES), each.stop) for each in found)
+        wide = (PositionRange(max(start, each.start - LOOK_BACK_BYTES), each.stop) for each in found)
         return _joined(wide)
 
 
 Note = Callable[[int], None]
 
 
-def compare_logs(a: Store, b: Store, *, quick: bool = False, heads: bool = False, note: Note) -> LogsCompared:
+def compare_logs(
+    a: StoreReader, b: StoreReader, *, quick: bool = False, heads: bool = False, note: Note
+) -> LogsCompared:
     """note: told how many bytes of both were read. quick: the ends of what both have, the beginnings of files, and
     `SAMPLES` samples. heads: no more than tells whether they are one log. Raises Unreadable.
     """
@@ -115,26 +117,28 @@ def compare_logs(a: Store, b: Store, *, quick: bool = False, heads: bool = False
     return found
 
 
-def _alone(mine: list[Range], other: list[Range], start: int) -> tuple[list[Range], list[Range]]:
+def _alone(
+    mine: list[PositionRange], other: list[PositionRange], start: int
+) -> tuple[list[PositionRange], list[PositionRange]]:
     """What only one side has before the log position `start`, and from there on."""
     alone = _without(mine, other)
-    before = [Range(each.start, min(each.stop, start)) for each in alone if each.start < start]
-    behind = [Range(max(each.start, start), each.stop) for each in alone if each.stop > start]
+    before = [PositionRange(each.start, min(each.stop, start)) for each in alone if each.start < start]
+    behind = [PositionRange(max(each.start, start), each.stop) for each in alone if each.stop > start]
     return before, behind
 
 
-def _extent_of(store: Store) -> Range | None:
+def _extent_of(store: StoreReader) -> PositionRange | None:
     """From where to where a log goes."""
     files = store.log_files
     if not files.files:
         return None
-    return Range(files.start, max(files.start, store.log_end.position))
+    return PositionRange(files.start, max(files.start, store.log_end.position))
 
 
-def _has(store: Store, extent: Range | None) -> list[Range]:
+def _has(store: StoreReader, extent: PositionRange | None) -> list[PositionRange]:
     """What the files of a log hold of it."""
     end = extent.stop if extent else 0
-    found = (Range(f.start, min(f.start + f.size, f.end, end)) for f in store.log_files.files)
+    found = (PositionRange(f.start, min(f.start + f.size, f.end, end)) for f in store.log_files.files)
     return _joined([each for each in found if each.size > 0], near=0)
 
 
@@ -156,7 +160,9 @@ def _read(files: MappedFileQueue, position: int, size: int) -> bytes:
     return b"" if file is None else files.readable(file, position - file.start, size, 1)
 
 
-def _differing(a: MappedFileQueue, b: MappedFileQueue, pieces: Iterable[Range], note: Note) -> Iterator[Range]:
+def _differing(
+    a: MappedFileQueue, b: MappedFileQueue, pieces: Iterable[PositionRange], note: Note
+) -> Iterator[PositionRange]:
     """Ranges with bytes that differ, or that a disk does not give."""
     rooms = bytearray(_WINDOW_BYTES), bytearray(_WINDOW_BYTES)
     for piece in pieces:
@@ -174,14 +180,14 @@ def _differing(a: MappedFileQueue, b: MappedFileQueue, pieces: Iterable[Range], 
             at += size
 
 
-def _window(files: MappedFileQueue, position: int, size: int, room: bytearray) -> tuple[Bytes, list[Range]]:
+def _window(files: MappedFileQueue, position: int, size: int, room: bytearray) -> tuple[Bytes, list[PositionRange]]:
     """Bytes of one file from a log position on, in `room`, and which of them cannot be read."""
     file = files.file_at(position)
     if file is None:
         return np.zeros(0, np.uint8), []
     size = min(size, file.start + file.size - position)
     got, unread = files.read_around(file, position - file.start, memoryview(room)[:size])
-    bad = [Range(file.start + each.offset, file.start + each.end) for each in unread]
+    bad = [PositionRange(file.start + each.offset, file.start + each.end) for each in unread]
     return np.frombuffer(room, np.uint8, got), bad
 
 
@@ -193,7 +199,7 @@ def _are_equal(a: Bytes, b: Bytes) -> bool:
     )
 
 
-def _ranges(a: Bytes, b: Bytes, position: int) -> Iterator[Range]:
+def _ranges(a: Bytes, b: Bytes, position: int) -> Iterator[PositionRange]:
     size = min(len(a), len(b))
     at = np.flatnonzero(a[:size] != b[:size])
     if not len(at):
@@ -201,59 +207,59 @@ def _ranges(a: Bytes, b: Bytes, position: int) -> Iterator[Range]:
     cuts = np.flatnonzero(np.diff(at) > _NEAR_BYTES)
     starts, stops = np.append(at[:1], at[cuts + 1]), np.append(at[cuts], at[-1:]) + 1
     for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-        yield Range(position + start, position + stop)
+        yield PositionRange(position + start, position + stop)
 
 
-def _joined(ranges: Iterable[Range], most: int | None = None, near: int = _NEAR_BYTES) -> list[Range]:
+def _joined(ranges: Iterable[PositionRange], most: int | None = None, near: int = _NEAR_BYTES) -> list[PositionRange]:
     """Ranges in order, those near each other as one. most: of them; the last is as long as need be."""
-    found: list[Range] = []
+    found: list[PositionRange] = []
     for each in ranges:
         last = found[-1] if found else None
         full = most is not None and len(found) >= most
         if last is not None and (each.start - last.stop <= near or full):
-            found[-1] = Range(last.start, max(last.stop, each.stop))
+            found[-1] = PositionRange(last.start, max(last.stop, each.stop))
         else:
             found.append(each)
     return found
 
 
-def _common(a: list[Range], b: list[Range]) -> list[Range]:
+def _common(a: list[PositionRange], b: list[PositionRange]) -> list[PositionRange]:
     """What is in both; each in order."""
     found = []
     for mine in a:
         for other in b[max(0, bisect_right(b, mine) - 1) :]:
             if other.start >= mine.stop:
                 break
-            each = Range(max(mine.start, other.start), min(mine.stop, other.stop))
+            each = PositionRange(max(mine.start, other.start), min(mine.stop, other.stop))
             if each.size > 0:
                 found.append(each)
     return found
 
 
-def _without(mine: list[Range], other: list[Range]) -> list[Range]:
+def _without(mine: list[PositionRange], other: list[PositionRange]) -> list[PositionRange]:
     """What of the first is not in the second."""
     found = []
     for each in mine:
         at = each.start
         for common in _common([each], other):
             if common.start > at:
-                found.append(Range(at, common.start))
+                found.append(PositionRange(at, common.start))
             at = common.stop
         if at < each.stop:
-            found.append(Range(at, each.stop))
+            found.append(PositionRange(at, each.stop))
     return found
 
 
-def _samples(store: Store, both: list[Range]) -> Iterator[Range]:
+def _samples(store: StoreReader, both: list[PositionRange]) -> Iterator[PositionRange]:
     """Both ends of each range, the beginnings of files, and pieces at equal distances."""
     total = sum(each.size for each in both)
     step = max(SAMPLE_BYTES, total // SAMPLES)
-    wanted = list[Range]()
+    wanted = list[PositionRange]()
     files = [file.start for file in store.log_files.files]
     files = files[:: max(1, len(files) // SAMPLES)]
     for each in both:
         starts = {*range(each.start, each.stop, step), each.stop - SAMPLE_BYTES, *files}
-        wanted += [Range(max(each.start, s), min(each.stop, s + SAMPLE_BYTES)) for s in starts]
+        wanted += [PositionRange(max(each.start, s), min(each.stop, s + SAMPLE_BYTES)) for s in starts]
     yield from _joined(sorted(each for each in wanted if each.size > 0), near=0)
 
 
@@ -278,11 +284,11 @@ class FieldDiffers(NamedTuple):
     b: Any
 
 
-def differing_fields(a: Store, b: Store, ranges: Sequence[Range]) -> Iterator[FieldDiffers]:
+def differing_fields(a: StoreReader, b: StoreReader, ranges: Sequence[PositionRange]) -> Iterator[FieldDiffers]:
     """What of the records differs whose bytes are in the first of these ranges. Raises Unreadable."""
     left, seen = RECORDS_MAX, set[int]()
     for each in ranges[:RANGES_LOOKED_AT]:
-        within = Range(each.start, min(each.stop, each.start + _RANGE_BYTES))
+        within = PositionRange(each.start, min(each.stop, each.start + _RANGE_BYTES))
         one, other = _records(a, within), _records(b, within)
         for position in sorted(one.keys() | other.keys()):
             if position in seen:
@@ -295,7 +301,7 @@ def differing_fields(a: Store, b: Store, ranges: Sequence[Range]) -> Iterator[Fi
             yield from found
 
 
-def _records(store: Store, within: Range) -> dict[int, Message]:
+def _records(store: StoreReader, within: PositionRange) -> dict[int, Message]:
     """The records with some byte in a range, by their place."""
     found = dict[int, Message]()
     split = Split(max(store.log_files.start, within.start - LOOK_BACK_BYTES), within.stop)

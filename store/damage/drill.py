@@ -16,7 +16,7 @@ from ..disk.file_queue import is_directory, is_file
 from ..disk.files import Edit, Files, OpenFile, confine, new_directory, write_new
 from ..disk.layout import JOURNAL
 from ..errors import InvalidInput, NotAStore, Refused, Unsupported, from_os_error
-from ..search.store import Store
+from ..search.store import StoreReader
 from .scenario import Scenario, Scene
 from .scenarios import scenarios
 
@@ -123,7 +123,7 @@ def scenario_of(name: str) -> Scenario:
     return found
 
 
-def plan(store: Store, scenario: Scenario, seed: int) -> list[Edit]:
+def plan(store: StoreReader, scenario: Scenario, seed: int) -> list[Edit]:
     """The edits of a scenario for this store: the same for the same seed. Nothing is written.
 
     Raises NotFound where the store has not what the scenario damages.
@@ -132,7 +132,7 @@ def plan(store: Store, scenario: Scenario, seed: int) -> list[Edit]:
 
 
 def drill(
-    store: Store,
+    store: StoreReader,
     target: Path,
     scenario: Scenario,
     seed: int,

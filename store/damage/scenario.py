@@ -17,7 +17,7 @@ from ..disk.files import Edit
 from ..errors import NotFound
 from ..log.batch import Batch
 from ..log.message import Mark
-from ..search.store import Store
+from ..search.store import StoreReader
 from ..settings.read import read_config_file
 
 ISSUES = "https://github.com/apache/rocketmq/issues/"
@@ -25,7 +25,7 @@ _LARGEST_FILE = 1 << 30
 """Of a larger log file only the front is looked at."""
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """A record: its file, the byte it begins at, its bytes."""
 
     file: MappedFile
@@ -37,7 +37,7 @@ class Place(NamedTuple):
 class Scene:
     """A store that is to be damaged, and the only source of chance. Nothing here writes."""
 
-    store: Store
+    store: StoreReader
     rng: random.Random
 
     @cached_property
@@ -49,7 +49,7 @@ class Scene:
             raise NotFound("the log has no record", path=self.store.layout.root)
         return found
 
-    def records(self, file: MappedFile) -> list[Place]:
+    def records(self, file: MappedFile) -> list[RecordPlace]:
         """The good records of one log file, in order."""
         stop = min(self.store.log_end.position, file.start + min(file.size, _LARGEST_FILE))
         found = []
@@ -57,24 +57,24 @@ class Scene:
             if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
                 sizes = item.columns.ints("total_size").tolist()
                 begins = (item.position - file.start).tolist()
-                found += [Place(file, at, size) for at, size in zip(begins, sizes, strict=True)]
+                found += [RecordPlace(file, at, size) for at, size in zip(begins, sizes, strict=True)]
         return found
 
-    def record(self) -> Place:
+    def record(self) -> RecordPlace:
         """Any good record, the last one only where there is no other."""
         for file in self.rng.sample(self.log, len(self.log)):
             if found := self.records(file):
                 return self.rng.choice(found[:-1] or found)
         raise NotFound("the log has no record", path=self.store.layout.root)
 
-    def last_record(self) -> Place:
+    def last_record(self) -> RecordPlace:
         """The last good record of the log."""
         for file in reversed(self.log):
             if found := self.records(file):
                 return found[-1]
         raise NotFound("the log has no record", path=self.store.layout.root)
 
-    def bytes_of(self, place: Place) -> bytes:
+    def bytes_of(self, place: RecordPlace) -> bytes:
         """The bytes of a record."""
         return self.store.log_files.read_file(place.file, place.offset, place.size)
 

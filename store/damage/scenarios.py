@@ -29,7 +29,7 @@ from ...formats.index_file import HEADER, HEADER_BYTES, ITEM, ITEM_BYTES, items_
 from ...formats.message import MESSAGE, SMALLEST
 from ...formats.tiered_index import HEADER as TIERED_HEADER
 from ...formats.timer_log import UNIT_BYTES as TIMER_UNIT_BYTES
-from ..broker.snapshot import Entry
+from ..broker.snapshot import DirectoryEntry
 from ..disk.compressed import read_regular
 from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.files import Edit
@@ -43,7 +43,7 @@ from ..tiered.segments import kind_of_place, open_segments, read_index
 from ..timer.read import TimerUnits, timer_log
 from .scenario import (
     REGISTER,
-    Place,
+    RecordPlace,
     Scenario,
     Scene,
     create,
@@ -123,7 +123,7 @@ _STALE_RECORDS = 5
 _LARGEST_COPY = 1 << 24
 
 
-def _field(scene: Scene, place: Place, name: str) -> tuple[int, int]:
+def _field(scene: Scene, place: RecordPlace, name: str) -> tuple[int, int]:
     """Byte of the file where a field of a record begins, and its length."""
     for span in spans(MESSAGE, scene.bytes_of(place)):
         if span.path == name:
@@ -131,7 +131,7 @@ def _field(scene: Scene, place: Place, name: str) -> tuple[int, int]:
     raise NotFound(f"the record has no {name}", path=place.file.path, offset=place.offset)
 
 
-def _spot(scene: Scene, place: Place, skipped: int = 0) -> Spot:
+def _spot(scene: Scene, place: RecordPlace, skipped: int = 0) -> Spot:
     """A record without so many bytes at its front, to be spoiled."""
     data = scene.bytes_of(place)[skipped:]
     return Spot(place.file.path, place.file.size, place.offset + skipped, data)
@@ -425,7 +425,7 @@ def _index_endless(scene: Scene) -> Iterator[Edit]:
 def _compaction_cut(scene: Scene) -> Iterator[Edit]:
     """The log of a compaction topic lost its end, its queue still points there."""
     path = scene.file_of(f"{COMPACTION}/{COMPACTION_LOG}/*/*/*", "log of a compaction topic")
-    entry = Entry(path.name, str(path), path.stat().st_size, directory=False)
+    entry = DirectoryEntry(path.name, str(path), path.stat().st_size, directory=False)
     end = last_byte(entry, 0)
     at = scene.rng.randrange(end // 4, end // 2)
     yield zeros(path, at, end - at, "the end of a compaction log")

@@ -211,7 +211,7 @@ class Unread(NamedTuple):
         )
 
 
-class Noted:
+class UnreadRanges:
     """The unreadable ranges that were met; false without any.
 
     around: whoever can go around one does so; else it is an error at once.
@@ -244,14 +244,14 @@ class Noted:
         return found
 
 
-_NOTED: ContextVar[Noted | None] = ContextVar("noted", default=None)
+_NOTED: ContextVar[UnreadRanges | None] = ContextVar("noted", default=None)
 
 
 @contextmanager
-def noting(*, around: bool = True) -> Iterator[Noted]:
+def noting(*, around: bool = True) -> Iterator[UnreadRanges]:
     """Note the unreadable ranges that are met in this block; those of blocks inside of it, too."""
     outer = _NOTED.get()
-    own = outer if outer is not None and outer.around == around else Noted(around=around)
+    own = outer if outer is not None and outer.around == around else UnreadRanges(around=around)
     token = _NOTED.set(own)
     try:
         yield own
@@ -262,7 +262,7 @@ def noting(*, around: bool = True) -> Iterator[Noted]:
                 outer.add(unread)
 
 
-def each_noting(items: Iterator[T], own: Noted) -> Iterator[T]:
+def each_noting(items: Iterator[T], own: UnreadRanges) -> Iterator[T]:
     """The items of an iterator, each of which is made in a block that notes into `own`.
 
     For generators: a block that is open while one yields would be that of whoever runs meanwhile,
@@ -290,7 +290,7 @@ def refusing() -> Iterator[None]:
     Raises UnreadableRange at the latest at its end, also where somebody inside did without them.
     """
     outer = _NOTED.get()
-    own = Noted(around=False)
+    own = UnreadRanges(around=False)
     token = _NOTED.set(own)
     try:
         yield

@@ -55,7 +55,7 @@ class _Identity(NamedTuple):
     changed_ns: int
 
 
-class _Kept(NamedTuple):
+class _UnpackedFile(NamedTuple):
     """An unpacked file: its descriptor and what it takes on the disk."""
 
     descriptor: int
@@ -63,7 +63,7 @@ class _Kept(NamedTuple):
 
 
 _known: dict[_Identity, Plain] = {}
-_kept: OrderedDict[_Identity, _Kept] = OrderedDict()
+_kept: OrderedDict[_Identity, _UnpackedFile] = OrderedDict()
 
 
 def plain_name(name: str) -> str:
@@ -217,11 +217,11 @@ def _unpack(path: str | os.PathLike[str], identity: _Identity) -> None:
     source = os.fdopen(open_regular(path), "rb")
     try:
         with source, TemporaryFile(prefix="mqstore-") as target:
-            sink = Sink(target)
+            sink = UnpackedSink(target)
             problem = decompress(source, sink)
             used = os.fstat(target.fileno()).st_blocks * 512
             descriptor = os.dup(target.fileno())
-    except TooLarge:
+    except UnpackedTooLarge:
         raise LimitExceeded(
             f"decompresses to more than {LARGEST_BYTES} bytes, which no file of a store has",
             path=path,
@@ -231,7 +231,7 @@ def _unpack(path: str | os.PathLike[str], identity: _Identity) -> None:
         kind = NoSpace if error.errno in FULL else Unreadable
         raise kind(f"cannot decompress ({error.strerror or error})", path=path, hint=hint) from error
     _known[identity] = Plain(sink.size, problem)
-    _kept[identity] = _Kept(descriptor, used)
+    _kept[identity] = _UnpackedFile(descriptor, used)
     while len(_kept) > KEPT_FILES or (len(_kept) > 1 and _used() > KEPT_BYTES):
         os.close(_kept.popitem(last=False)[1].descriptor)
 
@@ -257,11 +257,11 @@ _BLOCK = 1 << 16
 _ZEROS = bytes(_BLOCK)
 
 
-class TooLarge(Exception):
+class UnpackedTooLarge(Exception):
     """More than LARGEST_BYTES come out."""
 
 
-class Sink:
+class UnpackedSink:
     """A file that takes what comes out; blocks of zeros become holes."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -269,9 +269,9 @@ class Sink:
         self.size = 0
 
     def write(self, data: bytes) -> None:
-        """Add some bytes. Raises TooLarge, OSError."""
+        """Add some bytes. Raises UnpackedTooLarge, OSError."""
         if self.size + len(data) > LARGEST_BYTES:
-            raise TooLarge
+            raise UnpackedTooLarge
         for at in range(0, len(data), _BLOCK):
             block = data[at : at + _BLOCK]
             if block == _ZEROS:
@@ -292,22 +292,22 @@ class Sink:
         self._file.flush()
 
 
-class _Library(NamedTuple):
+class _Decompressor(NamedTuple):
     """Makes a decoder; feeds it; what that raises for bad data; bytes to feed at once; what may
     stand between two members and means nothing.
     """
 
     new: Callable[[], Any]
-    feed: Callable[[Any, bytes, Sink], None]
+    feed: Callable[[Any, bytes, UnpackedSink], None]
     error: type[Exception]
     piece: int
     padding: bytes = b""
 
 
-def decompress(source: IO[bytes], sink: Sink) -> str:
+def decompress(source: IO[bytes], sink: UnpackedSink) -> str:
     """Unpack `source` into `sink`; returns what is wrong with it, "" for nothing.
 
-    Raises TooLarge, OSError.
+    Raises UnpackedTooLarge, OSError.
     """
     from ...formats.compression import MAGIC_BYTES, compression_of
 
@@ -327,7 +327,9 @@ def decompress(source: IO[bytes], sink: Sink) -> str:
         library, fine_from = careful, failed_at
 
 
-def _run(source: IO[bytes], sink: Sink, library: _Library, fine_from: int | None) -> tuple[str, int | None]:
+def _run(
+    source: IO[bytes], sink: UnpackedSink, library: _Decompressor, fine_from: int | None
+) -> tuple[str, int | None]:
     """One pass: what is wrong, and where the piece begins that has to be given byte by byte."""
     decoder, members, inside = library.new(), 0, False
     at = 0
@@ -351,7 +353,7 @@ def _run(source: IO[bytes], sink: Sink, library: _Library, fine_from: int | None
         at += size
 
 
-def _feed_gzip(decoder: Any, data: bytes, sink: Sink) -> None:
+def _feed_gzip(decoder: Any, data: bytes, sink: UnpackedSink) -> None:
     while True:
         out = decoder.decompress(data, _OUTPUT_BYTES)
         sink.write(out)
@@ -360,15 +362,15 @@ def _feed_gzip(decoder: Any, data: bytes, sink: Sink) -> None:
             return
 
 
-def _feed_zstd(decoder: Any, data: bytes, sink: Sink) -> None:
+def _feed_zstd(decoder: Any, data: bytes, sink: UnpackedSink) -> None:
     sink.write(decoder.decompress(data))
 
 
-def _fast_gzip() -> _Library:
+def _fast_gzip() -> _Decompressor:
     from isal import igzip_lib, isal_zlib
 
     new = isal_zlib.decompressobj
-    return _Library(
+    return _Decompressor(
         lambda: new(_GZIP),
         _feed_gzip,
         cast("type[Exception]", igzip_lib.IsalError),
@@ -377,16 +379,16 @@ def _fast_gzip() -> _Library:
     )
 
 
-def _careful_gzip() -> _Library:
+def _careful_gzip() -> _Decompressor:
     """The standard library tells more of an error, and fails at no byte too early."""
-    return _Library(lambda: zlib.decompressobj(_GZIP), _feed_gzip, zlib.error, _GZIP_PIECE, b"\0")
+    return _Decompressor(lambda: zlib.decompressobj(_GZIP), _feed_gzip, zlib.error, _GZIP_PIECE, b"\0")
 
 
-def _zstd() -> _Library:
+def _zstd() -> _Decompressor:
     import zstandard
 
     new = zstandard.ZstdDecompressor().decompressobj
-    return _Library(new, _feed_zstd, zstandard.ZstdError, _ZSTD_PIECE)
+    return _Decompressor(new, _feed_zstd, zstandard.ZstdError, _ZSTD_PIECE)
 
 
 _GZIP = 16 + zlib.MAX_WBITS

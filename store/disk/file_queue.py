@@ -194,7 +194,7 @@ class Foreign(NamedTuple):
     reason: str
 
 
-class Gap(NamedTuple):
+class StreamGap(NamedTuple):
     """A range of the stream that no file holds."""
 
     position: int
@@ -289,9 +289,9 @@ class MappedFileQueue(Windows):
         return self.files[-1].end if self.files else 0
 
     @property
-    def gaps(self) -> list[Gap]:
+    def gaps(self) -> list[StreamGap]:
         """Ranges between the files that no file holds: missing files, files cut short."""
-        return [Gap(a.end, b.start - a.end) for a, b in pairwise(self.files) if a.end < b.start]
+        return [StreamGap(a.end, b.start - a.end) for a, b in pairwise(self.files) if a.end < b.start]
 
     @cached_property
     def _starts(self) -> list[int]:

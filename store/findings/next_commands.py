@@ -68,7 +68,7 @@ def settings(config: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(word for name, value in config.items() for word in ("--set", f"{name}={value}"))
 
 
-class Command(NamedTuple):
+class NextCommand(NamedTuple):
     """A command line. codes: of the findings that it is about. by_hand: no repair mends these."""
 
     words: tuple[str, ...]
@@ -98,9 +98,9 @@ def _in_hex(char: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in data)
 
 
-def command(name: str, root: PathLike[str] | str, *arguments: str, given: Given = NOTHING_GIVEN) -> Command:
+def command(name: str, root: PathLike[str] | str, *arguments: str, given: Given = NOTHING_GIVEN) -> NextCommand:
     """`mqstore NAME ROOT ARGUMENTS…` with the options that were given."""
-    return Command(("mqstore", name, _operand(root), *arguments, *given.words(name)))
+    return NextCommand(("mqstore", name, _operand(root), *arguments, *given.words(name)))
 
 
 def proposed(layout: Layout, name: str, *arguments: str) -> str:
@@ -114,7 +114,7 @@ def repair_command(
     queues: Sequence[str] = (),
     given: Given = NOTHING_GIVEN,
     kind: str = "",
-) -> Command:
+) -> NextCommand:
     """`mqstore repair ROOT … --apply`. parts: of `PARTS`, none for all. queues: as `--queue` takes them,
     none for all. kind: where all queues go, as `--as` takes it.
     """
@@ -127,7 +127,7 @@ def repair_command(
     return command("repair", root, *words, "--apply", given=given)
 
 
-def salvaging(root: PathLike[str] | str, given: Given = NOTHING_GIVEN, *arguments: str) -> Command:
+def salvaging(root: PathLike[str] | str, given: Given = NOTHING_GIVEN, *arguments: str) -> NextCommand:
     """`mqstore salvage ROOT --to ROOT-salvaged`."""
     return command("salvage", root, "--to", _beside(root, "salvaged"), *arguments, given=given)
 
@@ -151,8 +151,8 @@ def _store_above(directory: str) -> str | None:
 
 
 def renumbering(
-    root: PathLike[str] | str, steps: Sequence[Command], shifted: Iterable[object], given: Given
-) -> list[Command]:
+    root: PathLike[str] | str, steps: Sequence[NextCommand], shifted: Iterable[object], given: Given
+) -> list[NextCommand]:
     """Next commands of a store where no plan is left to carry out. shifted: queues whose units are not
     numbered as their messages are. Only a repair that names them changes what consumers know.
     """
@@ -173,7 +173,7 @@ def next_commands(
     recovered: bool = False,
     unmendable: str = "",
     least: Severity = Severity.ERROR,
-) -> list[Command]:
+) -> list[NextCommand]:
     """What mends a store, in this order. whole: all of it was looked at; a repair of one part is refused
     where the log is damaged, too. recovered: `recover` has nothing to do any more, so what it would
     mend is for `repair` to mend, or to tell why not. unmendable:
@@ -205,7 +205,7 @@ def next_commands(
         commands = [_saving(lost, root, given)] if any(lost.values()) else []
     else:
         commands = [_mending(mended, root, given, whole=whole)] if mended else []
-    hands = [Command(words, _codes(found), True) for words, found in by_hand.items()]
+    hands = [NextCommand(words, _codes(found), True) for words, found in by_hand.items()]
     looks = {each.codes: each for each in reversed(hands) if each.words[0] == "mqstore"}
     in_the_way = [each for each in hands if each.words[0] != "mqstore"]
     return [*in_the_way, *commands, *reversed(looks.values())]
@@ -224,7 +224,7 @@ def calls_for_something(finding: Finding, least: Severity = Severity.ERROR) -> b
 
 def tidying_commands(
     findings: Iterable[Finding], root: PathLike[str] | str, given: Given = NOTHING_GIVEN
-) -> list[Command]:
+) -> list[NextCommand]:
     """What mends the warnings of a store that is in order. What only shows them is left out."""
     commands = next_commands(findings, root, given, least=Severity.WARNING)
     return [each for each in commands if each.changes]
@@ -239,11 +239,11 @@ def cure_of(finding: Finding) -> str:
 def command_for(
     finding: Finding,
     root: PathLike[str] | str,
-    commands: Sequence[Command] = (),
+    commands: Sequence[NextCommand] = (),
     given: Given = NOTHING_GIVEN,
     *,
     unmendable: str = "",
-) -> Command | None:
+) -> NextCommand | None:
     """The next command for one finding, None for none. commands: those for all findings of the store;
     the one of them that mends this finding, too, is its next one. unmendable: as in `next_commands`.
     """
@@ -251,7 +251,7 @@ def command_for(
     if not cure or is_uri(fspath(root)):
         return None
     if cure not in MENDS:
-        return Command(_by_hand(cure, finding, root, given), (finding.code,), True)
+        return NextCommand(_by_hand(cure, finding, root, given), (finding.code,), True)
     if unmendable:
         return next((each for each in commands if finding.code in each.codes), None)
     whole = next((each for each in commands if not each.by_hand), None)
@@ -260,7 +260,7 @@ def command_for(
     return _mending({cure: [finding]}, root, given)
 
 
-def by_hand_for(finding: Finding, root: PathLike[str] | str, given: Given, template: str = "") -> Command | None:
+def by_hand_for(finding: Finding, root: PathLike[str] | str, given: Given, template: str = "") -> NextCommand | None:
     """What is left to run by hand for a finding that no repair mends: a command in the catalogue's form,
     else that of the finding. None where there is none, or where the finding lacks a name for it.
     """
@@ -270,10 +270,10 @@ def by_hand_for(finding: Finding, root: PathLike[str] | str, given: Given, templ
         return None
     if "{position}" in told and not _is_in_log(finding, root):
         return None
-    return Command(_by_hand(told, finding, root, given), (finding.code,), True)
+    return NextCommand(_by_hand(told, finding, root, given), (finding.code,), True)
 
 
-def _mends_all(command: Command) -> bool:
+def _mends_all(command: NextCommand) -> bool:
     """What `recover` plans to keep is all that a repair mends."""
     return command.words[1] == RECOVER or "--all" in command.words
 
@@ -292,7 +292,7 @@ def command_in_general(code: str) -> str:
 
 def _mending(
     mended: dict[str, list[Finding]], root: PathLike[str] | str, given: Given, *, whole: bool = True
-) -> Command:
+) -> NextCommand:
     """One command for all that a repair mends."""
     codes = _codes(finding for found in mended.values() for finding in found)
     if RECOVER in mended:  # its plan mends what any repair can
@@ -307,7 +307,7 @@ def _mending(
     return made._replace(codes=codes)
 
 
-def _saving(lost: dict[str, list[Finding]], root: PathLike[str] | str, given: Given) -> Command:
+def _saving(lost: dict[str, list[Finding]], root: PathLike[str] | str, given: Given) -> NextCommand:
     """A new store of the messages that can be read."""
     codes = _codes(finding for found in lost.values() for finding in found)
     made = salvaging(root, given, "--layout", "compact")

@@ -21,7 +21,7 @@ import numpy as np
 from ...formats.index_file import file_size
 from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import Dispatching
-from ..broker.snapshot import Entry, Snapshot
+from ..broker.snapshot import DirectoryEntry, Snapshot
 from ..disk.files import Edit
 from ..errors import Unreadable
 from ..log.batch import Batch
@@ -32,7 +32,7 @@ from .read import Geometry, Header, IndexFile, sizes_of
 class StoredIndex(NamedTuple):
     """One index file: its entry and its header."""
 
-    entry: Entry
+    entry: DirectoryEntry
     header: Header
 
     def open(self, geometry: Geometry) -> IndexFile:
@@ -52,7 +52,7 @@ class IndexState(NamedTuple):
         return self.kept[-1].header.end_physical_offset if self.kept else 0
 
 
-def stored_files(entries: Sequence[Entry]) -> Iterator[StoredIndex]:
+def stored_files(entries: Sequence[DirectoryEntry]) -> Iterator[StoredIndex]:
     """Those whose name is a number, in the order of the entries. Raises Unreadable."""
     for entry in entries:
         if not entry.directory and entry.name.isascii() and entry.name.isdigit():
@@ -60,7 +60,7 @@ def stored_files(entries: Sequence[Entry]) -> Iterator[StoredIndex]:
                 yield StoredIndex(entry, file.read_header())
 
 
-def load_index(entries: Sequence[Entry], crashed: bool, index_time: int) -> IndexState:
+def load_index(entries: Sequence[DirectoryEntry], crashed: bool, index_time: int) -> IndexState:
     """Load index files; `index_time` is the checkpoint's indexMsgTimestamp."""
     found = IndexState([], [])
     for file in stored_files(entries):
@@ -210,7 +210,7 @@ class IndexFix(NamedTuple):
     """Index files to give up, and where indexing goes on: behind the items of a full file."""
 
     last_kept: StoredIndex | None
-    gone: list[Entry]
+    gone: list[DirectoryEntry]
 
     @property
     def indexed_to(self) -> int:

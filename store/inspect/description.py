@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from ...formats.kinds import KINDS
 from ..broker.load_rules import load_files
 from ..broker.profiles import Profile, profile_of
-from ..broker.snapshot import Entry, Snapshot, list_entries
+from ..broker.snapshot import DirectoryEntry, Snapshot, list_entries
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.checkpoint import Checkpoint, read_checkpoint
@@ -38,9 +38,9 @@ from ..queues.batches import summary_of as sparse_summary
 from ..queues.hybrid import HybridConsumeQueues, open_queues
 from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary
 from ..queues.references import commit_log_of
-from ..search.store import Store
+from ..search.store import StoreReader
 from ..settings.generation import Generation, generation_of
-from ..settings.options import Option, options_of
+from ..settings.options import BrokerOption, options_of
 from ..settings.read import FILES, WHOLE, ConfigSummary, read_config_file, summaries_of, summary_of
 from ..settings.rocksdb import InForce, in_force
 from ..start.log import Switches, start_file
@@ -51,14 +51,14 @@ _POSITIONS_SHOWN = 8
 Record = dict[str, Any]
 
 
-class Part(NamedTuple):
+class StorePart(NamedTuple):
     """A part of a store, and what is in it."""
 
     part: str
     text: str
 
 
-def parts_of(layout: Layout) -> Iterator[Part]:
+def parts_of(layout: Layout) -> Iterator[StorePart]:
     """The parts that there are. Raises Unreadable."""
     yield from _batch_queues(layout)
     yield from _files(layout, "broker-identity")
@@ -75,7 +75,7 @@ def _by_topic(queues: Iterator[QueueDirectory]) -> dict[str, list[QueueDirectory
     return found
 
 
-def _batch_queues(layout: Layout) -> Iterator[Part]:
+def _batch_queues(layout: Layout) -> Iterator[StorePart]:
     for topic, queues in _by_topic(queue_directories(layout.batch_consume_queue)).items():
         batches = count = 0
         for one in queues:
@@ -86,10 +86,10 @@ def _batch_queues(layout: Layout) -> Iterator[Part]:
                 count += ends.max_offset - ends.min_offset
         held = f"{counted(batches, 'batch', 'batches')} of {counted(count, 'message')}"
         text = f"{topic}: {counted(len(queues), 'queue')}, {held}"
-        yield Part(layout.batch_consume_queue.name, text)
+        yield StorePart(layout.batch_consume_queue.name, text)
 
 
-def _compaction(layout: Layout) -> Iterator[Part]:
+def _compaction(layout: Layout) -> Iterator[StorePart]:
     """What compaction has left of each topic; positions of topics that it has not seen."""
     name = layout.compaction_queues.parent.name
     topics = _by_topic(queue_directories(layout.compaction_queues))
@@ -104,20 +104,20 @@ def _compaction(layout: Layout) -> Iterator[Part]:
                 left, damaged = left + found.units, damaged + found.damaged_bytes
             text += f", {counted(left, 'message')} left"
             text += f", {counted(damaged, 'damaged byte')}" if damaged else ""
-        yield Part(name, text)
+        yield StorePart(name, text)
     yield from _files(layout, "position-checkpoint", quiet=not topics)
 
 
-def _ext(layout: Layout) -> Iterator[Part]:
+def _ext(layout: Layout) -> Iterator[StorePart]:
     topics = _by_topic(queue_directories(layout.consume_queue_ext))
     if topics:
         queues = [queue for found in topics.values() for queue in found]
         count = counted(len(queues), "queue")
         text = f"tag codes and SQL bit maps of {count}: {', '.join(sorted(topics))}"
-        yield Part(layout.consume_queue_ext.name, text)
+        yield StorePart(layout.consume_queue_ext.name, text)
 
 
-def _dledger(layout: Layout) -> Iterator[Part]:
+def _dledger(layout: Layout) -> Iterator[StorePart]:
     """How far the member has come, by its own files."""
     if layout.dledger is None:
         return
@@ -129,10 +129,10 @@ def _dledger(layout: Layout) -> Iterator[Part]:
         except Missing:
             continue
     text = ", ".join(f"{key} {value}" for key, value in told.items())
-    yield Part(member.name, text or "neither checkpoint nor currterm")
+    yield StorePart(member.name, text or "neither checkpoint nor currterm")
 
 
-def _files(layout: Layout, kind: str, *, quiet: bool = False) -> Iterator[Part]:
+def _files(layout: Layout, kind: str, *, quiet: bool = False) -> Iterator[StorePart]:
     """A text file outside of `config/`. quiet: only if something is wrong with it."""
     (name,) = (file for file, of in FILES.items() if of == kind)
     try:
@@ -141,9 +141,9 @@ def _files(layout: Layout, kind: str, *, quiet: bool = False) -> Iterator[Part]:
         return
     summary = summary_of(found)
     if summary.state != WHOLE:
-        yield Part(name, summary.text)
+        yield StorePart(name, summary.text)
     elif not quiet:
-        yield Part(name, _TEXTS[kind](list(found.records())))
+        yield StorePart(name, _TEXTS[kind](list(found.records())))
 
 
 def _identity(records: list[Record]) -> str:
@@ -249,8 +249,8 @@ class Description:
     foreign: list[Foreign]
     config: list[ConfigSummary] = field(default_factory=list)
     config_form: InForce = field(default_factory=lambda: in_force(Path()))
-    parts: list[Part] = field(default_factory=list)
-    options: list[Option[Any]] = field(default_factory=list)
+    parts: list[StorePart] = field(default_factory=list)
+    options: list[BrokerOption[Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -291,7 +291,7 @@ def describe(layout: Layout) -> Description:
 
 
 @dataclass(frozen=True)
-class _Queue:
+class _DescribedQueue:
     """A queue as its files tell, whatever the log is."""
 
     directory: QueueDirectory
@@ -299,7 +299,7 @@ class _Queue:
     summary: QueueSummary
 
 
-def _queues(layout: Layout, foreign: list[Foreign], notes: list[str]) -> tuple[list[_Queue], QueueStorage]:
+def _queues(layout: Layout, foreign: list[Foreign], notes: list[str]) -> tuple[list[_DescribedQueue], QueueStorage]:
     """All queues, and where they are; of a hybrid store those in files, and light ones of its database."""
     if layout.queue_database is None:
         found = list(_in_files(layout, foreign))
@@ -317,23 +317,23 @@ def _queues(layout: Layout, foreign: list[Foreign], notes: list[str]) -> tuple[l
     return found, QueueStorage("both", layout.queue_database, in_files, in_database)
 
 
-def _in_database(queues: ConsumeQueues, directories: Iterable[QueueDirectory]) -> Iterator[_Queue]:
+def _in_database(queues: ConsumeQueues, directories: Iterable[QueueDirectory]) -> Iterator[_DescribedQueue]:
     for directory in directories:
         opened = partial(queues.open, directory.topic, directory.queue_id)
-        yield _Queue(directory, opened, opened().summary())
+        yield _DescribedQueue(directory, opened, opened().summary())
 
 
-def _in_files(layout: Layout, foreign: list[Foreign]) -> Iterator[_Queue]:
+def _in_files(layout: Layout, foreign: list[Foreign]) -> Iterator[_DescribedQueue]:
     size = sizes_of(layout).consume_queue.value
     for directory in queue_directories(layout.consume_queue):
         files = MappedFileQueue.open(directory.path, size)
         foreign += files.foreign
         opened = partial(ConsumeQueue, directory.topic, directory.queue_id, files)
         with opened() as queue:
-            yield _Queue(directory, opened, queue.summary())
+            yield _DescribedQueue(directory, opened, queue.summary())
 
 
-def _summaries(layout: Layout, queues: list[_Queue], log: Log, profile: Profile) -> Iterator[QueueSummary]:
+def _summaries(layout: Layout, queues: list[_DescribedQueue], log: Log, profile: Profile) -> Iterator[QueueSummary]:
     """What the queues hold of the log that there is: dead and expired units do not count."""
     broker_4 = profile.version.startswith("4.")
     for found in queues:
@@ -345,7 +345,7 @@ def _summaries(layout: Layout, queues: list[_Queue], log: Log, profile: Profile)
                 yield queue.summary(log.start, log.end, broker_4=broker_4)
 
 
-def _log(layout: Layout, queues: list[_Queue], foreign: list[Foreign]) -> Log:
+def _log(layout: Layout, queues: list[_DescribedQueue], foreign: list[Foreign]) -> Log:
     log = commit_log_of(layout)
     foreign += log.queue.foreign
     total = log.queue.size
@@ -370,9 +370,9 @@ def _log(layout: Layout, queues: list[_Queue], foreign: list[Foreign]) -> Log:
     )
 
 
-def _near_the_end(layout: Layout, queues: list[_Queue]) -> tuple[int | None, str]:
+def _near_the_end(layout: Layout, queues: list[_DescribedQueue]) -> tuple[int | None, str]:
     """Position of a record near the log's end, and how it was found."""
-    with Store(layout) as store:
+    with StoreReader(layout) as store:
         position, queue = store.near_the_end(found.summary for found in queues)
         if queue is not None:
             place = f"{queue.topic}/{queue.queue_id} @{queue.max_offset - 1}"
@@ -395,12 +395,12 @@ def last_exit(abort: Path, pid: int | None) -> tuple[str, str]:
     return "crashed", f"abort is there, of process {text}" if text else "abort is there"
 
 
-def _is_odd(entry: Entry, file_bytes: int) -> bool:
+def _is_odd(entry: DirectoryEntry, file_bytes: int) -> bool:
     """A file of the log that has another length."""
     return start_of(entry.name) is not None and not entry.directory and entry.size != file_bytes
 
 
-def _restart(layout: Layout, generation: Generation, queues: list[_Queue], *, in_use: bool) -> Restart | None:
+def _restart(layout: Layout, generation: Generation, queues: list[_DescribedQueue], *, in_use: bool) -> Restart | None:
     """Where the next start begins its walk; None without a plain log."""
     if layout.dledger is not None:
         return None

@@ -31,7 +31,7 @@ from ...formats import message_properties as names
 from ...formats import pop
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.message_properties import RETRY_PREFIX
-from ...formats.property_columns import Items
+from ...formats.property_columns import PropertyItems
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import (
@@ -52,12 +52,12 @@ from ..log.message import Mark, Message
 from ..plan.observer import Progress, read_progress
 from ..queues.references import batches, of_queue
 from ..search.selection import equal, utf8
-from ..search.store import Note, Store
+from ..search.store import Note, StoreReader
 from ..settings.options import options_of
 from ..settings.read import read_config_file
 
 
-def topic_records(store: Store, topic: str, note: Note, behind: int | None = None) -> Iterator[Batch]:
+def topic_records(store: StoreReader, topic: str, note: Note, behind: int | None = None) -> Iterator[Batch]:
     """Records of a topic: queue by queue, or in log order where the log has to be scanned.
 
     behind: position of a record; only that one and later ones are wanted. A batch is valid until the
@@ -84,14 +84,14 @@ def topic_records(store: Store, topic: str, note: Note, behind: int | None = Non
         note(f"{topic}: {counted(lost, 'unit points', 'units point')} at no record")
 
 
-def unreliable(store: Store) -> str:
+def unreliable(store: StoreReader) -> str:
     """Why queues may not have all messages, "" where they have."""
     if os.path.lexists(store.layout.abort) and holder(store.layout.lock) is None:
         return "the broker did not shut down, queues may be behind"
     return store.queues_unread
 
 
-def scanned(store: Store, topic: str, behind: int | None = None) -> Iterator[Batch]:
+def scanned(store: StoreReader, topic: str, behind: int | None = None) -> Iterator[Batch]:
     """Records of a topic by a scan of the log, stale ones left out; behind: as `topic_records`."""
     for item in store.log.scan(behind, crc=False, reuse=True):
         store.scanned(item.size if not isinstance(item, Batch) else item.end - int(item.position[0]))
@@ -155,7 +155,7 @@ class Delays:
         }
 
 
-def delays(store: Store, now_ms: int, note: Note) -> Delays:
+def delays(store: StoreReader, now_ms: int, note: Note) -> Delays:
     """What waits in the delay levels of a store at `now_ms`. Raises Unreadable.
 
     A message counts as delivered once its queue offset lies before that of delayOffset.json: a
@@ -184,12 +184,12 @@ def delays(store: Store, now_ms: int, note: Note) -> Delays:
 def _due(batch: Batch, levels: tuple[int, ...]) -> Ints:
     """When each message of a batch fires; a broker delivers one without DELAY at once."""
     stored = batch.columns.ints("store_timestamp").astype(np.int64)
-    texts = Items(batch.columns.ragged("properties")).find(names.DELAY)
+    texts = PropertyItems(batch.columns.ragged("properties")).find(names.DELAY)
     waits = {text: delay_ms(text.decode("utf-8", "replace"), levels) or 0 for text in {*texts}}
     return stored + np.array([waits[text] for text in texts], np.int64)
 
 
-def delay_progress(store: Store) -> Mapping[int, int] | None:
+def delay_progress(store: StoreReader) -> Mapping[int, int] | None:
     """Level → next queue offset to be delivered, of delayOffset.json, else of its .bak.
 
     Empty where there is neither: nothing was delivered. None where one is there, and damaged.
@@ -212,7 +212,7 @@ def delay_progress(store: Store) -> Mapping[int, int] | None:
     return None if damaged else {}
 
 
-class Key(NamedTuple):
+class CountKey(NamedTuple):
     """Messages that are counted together. kind: `retry` or `dead_letter`."""
 
     kind: str
@@ -246,7 +246,7 @@ class Returned:
 class Retries:
     """Counts by kind, group and original topic."""
 
-    counts: dict[Key, Returned] = field(default_factory=dict)
+    counts: dict[CountKey, Returned] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """For `inspect --retries`."""
@@ -259,7 +259,7 @@ class Retries:
         return {"type": "retries", **sums, "groups": rows}
 
 
-def retries(store: Store, note: Note) -> Retries:
+def retries(store: StoreReader, note: Note) -> Retries:
     """What lies in the retry and dead letter topics of a store. Raises Unreadable."""
     progress = read_progress(store.layout.config, store.layout.broker_config)
     groups = {group for known in progress.values() for group in known}
@@ -272,16 +272,16 @@ def retries(store: Store, note: Note) -> Retries:
         popped = _of_pop(topic, store.topics, groups) if kind == "retry" else None
         for batch in topic_records(store, topic, note):
             if popped is None:
-                _count(found, Key(kind, group, ""), batch, topic, progress)
+                _count(found, CountKey(kind, group, ""), batch, topic, progress)
                 continue
-            times = Items(batch.columns.ragged("properties")).find(pop.FIRST_POP_TIME)
+            times = PropertyItems(batch.columns.ragged("properties")).find(pop.FIRST_POP_TIME)
             again = times.length > 0
             _count(found, popped, batch.take(again), topic, progress)
-            _count(found, Key(kind, group, ""), batch.take(~again), topic, progress)
+            _count(found, CountKey(kind, group, ""), batch.take(~again), topic, progress)
     return found
 
 
-def _count(found: Retries, key: Key, batch: Batch, topic: str, progress: Progress) -> None:
+def _count(found: Retries, key: CountKey, batch: Batch, topic: str, progress: Progress) -> None:
     """Count the records of a topic that one group gave back, by the origin that `key` or they tell."""
     columns = batch.columns
     times, reconsumed = columns.ints("store_timestamp"), columns.ints("reconsume_times")
@@ -295,19 +295,19 @@ def _count(found: Retries, key: Key, batch: Batch, topic: str, progress: Progres
             row.not_consumed = (row.not_consumed or 0) + int((waiting & mine).sum())
 
 
-def _of_pop(retry_topic: str, topics: Collection[str], groups: Collection[str]) -> Key | None:
+def _of_pop(retry_topic: str, topics: Collection[str], groups: Collection[str]) -> CountKey | None:
     """Group and topic whose POP retry topic this is; None where the names do not tell."""
     rest = retry_topic.removeprefix(RETRY_PREFIX)
     pairs = []
     for topic in topics:
         group = rest.removesuffix(topic)[:-1]
         if group and not topic.startswith(RETRY_PREFIX) and retry_topic in pop.retry_topics(topic, group):
-            pairs.append(Key("retry", group, topic))
+            pairs.append(CountKey("retry", group, topic))
     known = [pair for pair in pairs if pair.group in groups] or pairs
     return known[0] if len(known) == 1 else None
 
 
-def _topics(store: Store) -> Iterator[str]:
+def _topics(store: StoreReader) -> Iterator[str]:
     for topic in store.topics:
         if topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
             yield topic
@@ -329,7 +329,7 @@ def _waiting(batch: Batch, topic: str, group: str, progress: Progress) -> Flags 
 
 def _origins(batch: Batch) -> list[str]:
     """The topic that each message had first; "" where it does not tell."""
-    properties = Items(batch.columns.ragged("properties"))
+    properties = PropertyItems(batch.columns.ragged("properties"))
     dead, retried = (
         properties.find(names.DLQ_ORIGIN_TOPIC).tolist(),
         properties.find(names.RETRY_TOPIC).tolist(),
@@ -340,7 +340,7 @@ def _origins(batch: Batch) -> list[str]:
 _CHECKS = "TRANSACTION_CHECK_TIMES"
 
 
-class State(StrEnum):
+class TransactionState(StrEnum):
     """What became of a prepared message."""
 
     OPEN = "open"
@@ -366,7 +366,7 @@ class Transaction:
     positions: list[int] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     checks: int = 0
-    state: State = State.OPEN
+    state: TransactionState = TransactionState.OPEN
 
     def to_json(self) -> dict[str, Any]:
         """One row of `inspect --transactions`."""
@@ -383,7 +383,7 @@ class Transactions:
 
     def to_json(self) -> dict[str, Any]:
         """For `inspect --transactions`."""
-        counts = {state.value: sum(row.state is state for row in self.rows) for state in State}
+        counts = {state.value: sum(row.state is state for row in self.rows) for state in TransactionState}
         return {
             "type": "transactions",
             **counts,
@@ -391,7 +391,7 @@ class Transactions:
         }
 
 
-def transactions(store: Store, note: Note) -> Transactions:
+def transactions(store: StoreReader, note: Note) -> Transactions:
     """The prepared messages of a store and what became of them. Raises Unreadable."""
     found: dict[str, Transaction] = {}
     for message in _messages(store, HALF_TOPIC, note):
@@ -410,15 +410,15 @@ def transactions(store: Store, note: Note) -> Transactions:
     committed = _committed(store)
     for key, row in found.items():
         if committed & set(row.positions):
-            row.state = State.COMMITTED
+            row.state = TransactionState.COMMITTED
         elif key in given_up:
-            row.state = State.GIVEN_UP
+            row.state = TransactionState.GIVEN_UP
         elif positions & set(row.positions) if row.in_rocksdb else row.offsets[-1] in decided:
-            row.state = State.ROLLED_BACK
+            row.state = TransactionState.ROLLED_BACK
     return Transactions(sorted(found.values(), key=lambda row: row.positions[0]))
 
 
-def _messages(store: Store, topic: str, note: Note) -> Iterator[Message]:
+def _messages(store: StoreReader, topic: str, note: Note) -> Iterator[Message]:
     for batch in topic_records(store, topic, note):
         yield from messages(batch)
 
@@ -450,7 +450,7 @@ def _number(text: str, otherwise: int) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else otherwise
 
 
-def _decided(store: Store, note: Note) -> set[int]:
+def _decided(store: StoreReader, note: Note) -> set[int]:
     """Queue offsets of half messages that op records name."""
     found: set[int] = set()
     for message in _messages(store, OP_TOPIC, note):
@@ -458,7 +458,7 @@ def _decided(store: Store, note: Note) -> set[int]:
     return found
 
 
-def _decided_positions(store: Store, note: Note) -> set[int]:
+def _decided_positions(store: StoreReader, note: Note) -> set[int]:
     """Positions of half messages that op records of transactions in a RocksDB name (spec 4.10)."""
     texts = (message.properties.get(names.TRANS_OFFSET, "") for message in _messages(store, ROCKSDB_OP_TOPIC, note))
     return {number for text in texts if (number := _number(text, -1)) >= 0}
@@ -470,7 +470,7 @@ def decided_by(op: Message) -> set[int]:
     return {int(part) for part in parts if part.isdigit() and len(part) < 20}
 
 
-def op_records(store: Store, halves: Collection[Message], note: Note) -> dict[int, Message]:
+def op_records(store: StoreReader, halves: Collection[Message], note: Note) -> dict[int, Message]:
     """By queue offset of half messages of one queue the first op record that decides each.
 
     The topic is read up to the last of them. Raises Unreadable.
@@ -489,7 +489,7 @@ def op_records(store: Store, halves: Collection[Message], note: Note) -> dict[in
     return found
 
 
-def _committed(store: Store) -> set[int]:
+def _committed(store: StoreReader) -> set[int]:
     """Positions of half messages that committed records name: the log is scanned for them."""
     found: set[int] = set()
     for item in store.log.scan(crc=False, reuse=True):

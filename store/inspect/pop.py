@@ -19,17 +19,17 @@ from ...formats import message_properties as names
 from ...formats import pop as formats
 from ...formats import pop as pop_format
 from ...formats.derive.ragged import Flags, Ragged
-from ...formats.property_columns import Items
+from ...formats.property_columns import PropertyItems
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import TIMER_TOPIC
 from ..errors import Missing, StoreError
 from ..log.batch import Batch
 from ..log.message import Mark
 from ..plan.observer import Progress, read_progress
-from ..queues.references import Places, batches
+from ..queues.references import RecordPlaces, batches
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..search.selection import equal, utf8
-from ..search.store import Note, Store
+from ..search.store import Note, StoreReader
 from ..settings.read import read_config_file
 from ..settings.rocksdb import read_entries
 from .own_topics import topic_records, unreliable
@@ -48,7 +48,7 @@ class CheckPoint:
     revived: tuple[str, int, int] | None = None
 
 
-class Place(NamedTuple):
+class PoppedMessage(NamedTuple):
     """A message that consumers may have been given: its place in a queue, and in the log."""
 
     topic: str
@@ -82,14 +82,14 @@ class PopRecords:
     wrong: int = 0
 
 
-def pop_records(store: Store, note: Note, about: Place | None = None) -> PopRecords:
+def pop_records(store: StoreReader, note: Note, about: PoppedMessage | None = None) -> PopRecords:
     """Read all of them, or those about one message. Memory: what is kept of the topics.
 
     Raises Unreadable.
     """
     found = PopRecords()
     for batch in _batches(store, note, None if about is None else about.position):
-        topics, items = batch.columns.ragged("topic"), Items(batch.columns.ragged("properties"))
+        topics, items = batch.columns.ragged("topic"), PropertyItems(batch.columns.ragged("properties"))
         revive = _begins(topics, pop_format.REVIVE_TOPIC)
         waits = equal(topics, utf8(TIMER_TOPIC))
         waits &= _begins(items.find(names.REAL_TOPIC), pop_format.REVIVE_TOPIC)
@@ -102,7 +102,7 @@ def pop_records(store: Store, note: Note, about: Place | None = None) -> PopReco
     return found
 
 
-def _batches(store: Store, note: Note, behind: int | None) -> Iterator[Batch]:
+def _batches(store: StoreReader, note: Note, behind: int | None) -> Iterator[Batch]:
     """Records of the timer topic, of revive and of retry topics; in one scan where there is one.
 
     behind: as of `topic_records`.
@@ -124,7 +124,7 @@ def _begins(strings: Ragged, prefix: str) -> Flags:
     return equal(Ragged(strings.buffer, strings.start, np.minimum(strings.length, len(head))), head)
 
 
-def _add(found: PopRecords, batch: Batch, row: int, tag: str, revived: bool, about: Place | None) -> None:
+def _add(found: PopRecords, batch: Batch, row: int, tag: str, revived: bool, about: PoppedMessage | None) -> None:
     """A check point or an acknowledgement; of several records of one the newest counts."""
     columns, position = batch.columns, int(batch.position[row])
     place = None
@@ -170,7 +170,7 @@ _ORDER = "consumerOrderInfo.json"
 _ORDER_KIND = "consumer-order-info"
 
 
-class State(StrEnum):
+class PopState(StrEnum):
     """What became of a message that a consumer was given."""
 
     ACKED = "acked"
@@ -193,7 +193,7 @@ class Popped:
     group: str
     queue_id: int
     queue_offset: int
-    state: State
+    state: PopState
     pop_timestamp: int
     visible_timestamp: int
     check_point: int | None
@@ -227,13 +227,13 @@ class Pop:
     check_points: int = 0
     stray_acks: int = 0
     wrong: int = 0
-    groups: dict[tuple[str, str], dict[State, int]] = field(default_factory=dict)
+    groups: dict[tuple[str, str], dict[PopState, int]] = field(default_factory=dict)
     rows: list[Popped] = field(default_factory=list)
     revive: list[ReviveQueue] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """For `inspect --pop`."""
-        counts = {s.value: sum(group[s] for group in self.groups.values()) for s in State}
+        counts = {s.value: sum(group[s] for group in self.groups.values()) for s in PopState}
         return {
             "type": "pop",
             "now": self.now_ms,
@@ -250,7 +250,7 @@ class Pop:
         }
 
 
-def pop(store: Store, now_ms: int, note: Note) -> Pop:
+def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
     """What consumers have of a store at `now_ms`. Raises Unreadable."""
     _tell(store, note)
     records = pop_records(store, note)
@@ -263,13 +263,13 @@ def pop(store: Store, now_ms: int, note: Note) -> Pop:
     ]
     for key, point in records.check_points.items():
         fields = point.fields
-        counts = found.groups.setdefault((fields["group"], fields["topic"]), dict.fromkeys(State, 0))
+        counts = found.groups.setdefault((fields["group"], fields["topic"]), dict.fromkeys(PopState, 0))
         rows = list(_open(point, records.acks.get(key, set())))
-        counts[State.ACKED] += _size(point) - len(rows)
+        counts[PopState.ACKED] += _size(point) - len(rows)
         found.rows += rows
     kept = _kept(store, note)
     for row in kept:
-        found.groups.setdefault((row.group, row.topic), dict.fromkeys(State, 0))
+        found.groups.setdefault((row.group, row.topic), dict.fromkeys(PopState, 0))
     found.rows += kept
     _locate(store, found.rows, records)
     read = {p.position for p in records.check_points.values() if _is_read(p, progress)}
@@ -280,7 +280,7 @@ def pop(store: Store, now_ms: int, note: Note) -> Pop:
     return found
 
 
-def given_out(store: Store, about: Place, now_ms: int, note: Note) -> list[Popped]:
+def given_out(store: StoreReader, about: PoppedMessage, now_ms: int, note: Note) -> list[Popped]:
     """Each time that a consumer was given one message, as it stands at `now_ms`; the newest last.
 
     Raises Unreadable.
@@ -296,7 +296,7 @@ def given_out(store: Store, about: Place, now_ms: int, note: Note) -> list[Poppe
         if any(d for offset, d in formats.offsets_of(point.fields) if offset == row.queue_offset):
             acked = {row.queue_offset}
         row.state, row.reason = (
-            (State.ACKED, "") if row.queue_offset in acked else _state(row, now_ms, _is_read(point, progress))
+            (PopState.ACKED, "") if row.queue_offset in acked else _state(row, now_ms, _is_read(point, progress))
         )
         found.append(row)
     place = (about.topic, about.queue_id, about.queue_offset)
@@ -307,13 +307,13 @@ def given_out(store: Store, about: Place, now_ms: int, note: Note) -> list[Poppe
     return sorted([*found, *kept], key=lambda row: (row.pop_timestamp, row.check_point or 0))
 
 
-def _tell(store: Store, note: Note) -> None:
+def _tell(store: StoreReader, note: Note) -> None:
     """Where else POP keeps what is not looked at."""
     if any(row["type"] == "consumer_order_info" for row in _ordered(store)):
         note(f"pop: config/{_ORDER} has what groups consume in order: see `mqstore dump` of it")
 
 
-def _kept(store: Store, note: Note) -> list[Popped]:
+def _kept(store: StoreReader, note: Note) -> list[Popped]:
     """What consumers have by `kvStore/`, where popConsumerKVServiceEnable keeps it (spec 05, 5.4)."""
     path = store.layout.root / pop_format.KV_STORE
     if not is_rocksdb(path):
@@ -330,7 +330,7 @@ def _kept(store: Store, note: Note) -> list[Popped]:
             row["group"],
             row["queue_id"],
             row["queue_offset"],
-            State.UNKNOWN,
+            PopState.UNKNOWN,
             row["pop_time"],
             row["visibility_timestamp"],
             None,
@@ -340,7 +340,7 @@ def _kept(store: Store, note: Note) -> list[Popped]:
     ]
 
 
-def _ordered(store: Store) -> Iterator[dict[str, Any]]:
+def _ordered(store: StoreReader) -> Iterator[dict[str, Any]]:
     try:
         file = read_config_file(store.layout.config / _ORDER, _ORDER_KIND)
     except Missing:
@@ -367,7 +367,7 @@ def _row(point: CheckPoint, offset: int) -> Popped:
         fields["group"],
         fields["queue_id"],
         offset,
-        State.UNKNOWN,
+        PopState.UNKNOWN,
         fields["pop_time"],
         fields["pop_time"] + fields["invisible_time"],
         point.position,
@@ -388,7 +388,7 @@ def _is_read(point: CheckPoint, progress: Progress) -> bool:
     return reached is not None and offset < reached
 
 
-def _locate(store: Store, rows: list[Popped], records: PopRecords) -> None:
+def _locate(store: StoreReader, rows: list[Popped], records: PopRecords) -> None:
     """Find the messages by their queue offsets, and in the retry topics what came back of them."""
     topics = set(store.topics)
     for (topic, queue_id), mine in _by_queue(row for row in rows if row.topic in topics):
@@ -401,8 +401,8 @@ def _locate(store: Store, rows: list[Popped], records: PopRecords) -> None:
     found = {row.position for row in rows if row.position is not None}
     identities: dict[int, bytes] = {}
     places = np.array(sorted(found), np.int64)
-    for _, batch in batches(store.log, Places(places, np.zeros_like(places))):
-        keys = Items(batch.columns.ragged("properties")).find(names.UNIQ_KEY)
+    for _, batch in batches(store.log, RecordPlaces(places, np.zeros_like(places))):
+        keys = PropertyItems(batch.columns.ragged("properties")).find(names.UNIQ_KEY)
         for number, position in enumerate(batch.position.tolist()):
             identities[position] = identity(batch, number, keys)
     for row in rows:
@@ -430,15 +430,15 @@ def _came_back(row: Popped, known: bytes, records: PopRecords) -> int | None:
     return min(places, default=None)
 
 
-def _state(row: Popped, now_ms: int, read: bool) -> tuple[State, str]:
+def _state(row: Popped, now_ms: int, read: bool) -> tuple[PopState, str]:
     if row.returned is not None:
-        return State.RETURNED, ""
+        return PopState.RETURNED, ""
     if now_ms < row.visible_timestamp:
-        return State.INVISIBLE, ""
+        return PopState.INVISIBLE, ""
     if row.position is None:
-        return State.UNKNOWN, "its record cannot be found"
+        return PopState.UNKNOWN, "its record cannot be found"
     if read:
-        return State.UNKNOWN, "a broker has read past its check point, but it did not come back"
+        return PopState.UNKNOWN, "a broker has read past its check point, but it did not come back"
     if row.check_point is None:
-        return State.DUE, "it comes back as soon as a broker looks through kvStore"
-    return State.DUE, "it comes back as soon as a broker gets to its check point"
+        return PopState.DUE, "it comes back as soon as a broker looks through kvStore"
+    return PopState.DUE, "it comes back as soon as a broker gets to its check point"

@@ -29,8 +29,8 @@ from ..log.batch import Batch, messages_in
 from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary
 from ..queues.units import is_used, is_valid
-from ..search.store import Store
-from .stats_dimensions import DEAD_LETTER, OF_UNITS, RETRY, USER, Columns
+from ..search.store import StoreReader
+from .stats_dimensions import DEAD_LETTER, OF_UNITS, RETRY, USER, DimensionColumns
 
 GROUPS_MAX = 200_000
 PERCENTILES = (50, 90, 99)
@@ -67,7 +67,7 @@ Key = tuple[str | int, ...]
 
 
 @dataclass
-class Group:
+class StatsGroup:
     """What some records have in common, counted. Times in ms since 1970; sizes: records by bin.
 
     messages: as consumers get them; a batch record has several.
@@ -87,7 +87,7 @@ class Group:
     last_ms: int = NEVER_LAST_MS
     sizes: dict[int, int] = field(default_factory=dict)
 
-    def merge(self, other: Group) -> None:
+    def merge(self, other: StatsGroup) -> None:
         """Count the records of `other`, too."""
         for name in _ADDED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -170,7 +170,7 @@ class Measured(NamedTuple):
     time_ms: Ints | None = None
 
 
-class _Pending(NamedTuple):
+class _PendingRows(NamedTuple):
     """Rows that wait to be counted with others: grouping many at once costs little more than a few.
 
     numbers: of each dimension, whose values `Stats` numbers. special: 1 retries, 2 a broker's own topics; None:
@@ -191,19 +191,19 @@ class Stats:
         self.by = tuple(by)
         self.source = source
         self.starts = np.array(starts, np.int64)
-        self._groups: dict[Key, Group] = {}
+        self._groups: dict[Key, StatsGroup] = {}
         self._numbers: list[dict[str | int, int]] = [{} for _ in self.by]
-        self._pending: list[_Pending] = []
+        self._pending: list[_PendingRows] = []
         self._waiting = 0
 
     @property
-    def groups(self) -> dict[Key, Group]:
+    def groups(self) -> dict[Key, StatsGroup]:
         """By their values of `by`. Raises LimitExceeded."""
         self._count()
         return self._groups
 
     @groups.setter
-    def groups(self, groups: dict[Key, Group]) -> None:
+    def groups(self, groups: dict[Key, StatsGroup]) -> None:
         self._pending.clear()
         self._waiting = 0
         self._groups = groups
@@ -223,9 +223,9 @@ class Stats:
             np.where(compressed, body, 0) if some else None,
             _wide(columns.ints("store_timestamp")),
         )
-        self.add_columns(Columns.of_batch(batch, self.starts), measured)
+        self.add_columns(DimensionColumns.of_batch(batch, self.starts), measured)
 
-    def add_columns(self, columns: Columns, measured: Measured) -> None:
+    def add_columns(self, columns: DimensionColumns, measured: Measured) -> None:
         """The same of records, or units, whose columns are known. Raises LimitExceeded."""
         count = len(measured.size)
         if not count:
@@ -238,7 +238,7 @@ class Stats:
         ids, kinds = columns.kinds()
         of_kinds = np.array([_SPECIAL.get(kind, _OF_BROKER) for kind in kinds], np.int64)
         special = of_kinds[ids] if of_kinds.any() else None
-        self._pending.append(_Pending(tuple(numbers), special, measured))
+        self._pending.append(_PendingRows(tuple(numbers), special, measured))
         self._waiting += count
         if self._waiting >= _ROWS_AT_ONCE:
             self._count()
@@ -266,12 +266,12 @@ class Stats:
         for key, group in other.groups.items():
             self._merge(key, group)
 
-    def _merge(self, key: Key, group: Group) -> None:
+    def _merge(self, key: Key, group: StatsGroup) -> None:
         mine = self._groups.get(key)
         if mine is None:
             if len(self._groups) >= GROUPS_MAX:
                 raise LimitExceeded(f"more than {GROUPS_MAX} groups", hint="group by less")
-            self._groups[key] = mine = Group()
+            self._groups[key] = mine = StatsGroup()
         mine.merge(group)
 
     def rows(self, limit: int | None = None) -> list[dict[str, Any]]:
@@ -290,7 +290,7 @@ class Stats:
     def from_json(cls, by: Sequence[str], found: Iterable[Any]) -> Self:
         """What `to_json` gave."""
         stats = cls(by)
-        stats.groups = {tuple(key): Group.from_json(group) for key, group in found}
+        stats.groups = {tuple(key): StatsGroup.from_json(group) for key, group in found}
         return stats
 
 
@@ -328,7 +328,7 @@ def _grouped(numbers: Sequence[Ints], counts: Sequence[int], rows: int) -> tuple
     return key, span
 
 
-def _counted(measured: Measured, special: Ints | None, group: Ints, span: int) -> tuple[Ints, list[Group]]:
+def _counted(measured: Measured, special: Ints | None, group: Ints, span: int) -> tuple[Ints, list[StatsGroup]]:
     """The groups in the order of their numbers, and a row of each."""
     size, time_ms = measured.size, measured.time_ms
     parts = (_AGAIN, _OF_BROKER)
@@ -354,7 +354,7 @@ def _counted(measured: Measured, special: Ints | None, group: Ints, span: int) -
             *(greatest[0], first, last),
         ]
     )
-    groups = [Group(*row) for row in table.tolist()]
+    groups = [StatsGroup(*row) for row in table.tolist()]
     place = np.zeros(span, np.int64)
     place[group[rows]] = np.arange(len(rows))
     bins, counts = _tallied(place[group] << BIN_BITS | _bins(size), len(rows) << BIN_BITS)
@@ -457,7 +457,7 @@ def check_units_tell(by: Sequence[str]) -> None:
         )
 
 
-def stats_of_queues(store: Store, by: Sequence[str], advance: Advance) -> Stats:
+def stats_of_queues(store: StoreReader, by: Sequence[str], advance: Advance) -> Stats:
     """Count the units of all queues. by: of `OF_UNITS`. advance: is told of units that are done.
 
     Raises InvalidInput, LimitExceeded, Unreadable.
@@ -483,7 +483,7 @@ def stats_of_queues(store: Store, by: Sequence[str], advance: Advance) -> Stats:
 
 def _add_queue(
     stats: Stats,
-    store: Store,
+    store: StoreReader,
     queue: QueueSummary,
     within: tuple[int, int],
     advance: Advance,
@@ -514,7 +514,7 @@ def _add(stats: Stats, topic: str, queue_id: int, units: Any, ends: Sequence[int
     messages = units["batch_size"].astype(np.int64) if batched else none + 1
     times = units["store_time"].astype(np.int64) if batched else _store_times(ends, none)
     position = units["physical_offset"].astype(np.int64)
-    columns = Columns((none, [topic]), position, size, none + queue_id, stats.starts)
+    columns = DimensionColumns((none, [topic]), position, size, none + queue_id, stats.starts)
     stats.add_columns(columns, Measured(size, messages, time_ms=times))
 
 

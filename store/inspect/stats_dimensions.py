@@ -80,7 +80,7 @@ def noting_of(by: Sequence[str]) -> Noting:
     return NOTING_TOPICS if found is None else found._replace(numbered=NOTING_TOPICS.numbered)
 
 
-class Columns:
+class DimensionColumns:
     """Columns of some records, or of units of one queue, each dimension made when it is asked for.
 
     topics: each row's, by number. More of them only a batch of the log has.
@@ -195,7 +195,7 @@ _OF_RECORDS: Mapping[str, Callable[[Batch], Dimension]] = {
     "hour": _span(_HOUR_MS),
     "day": _span(_DAY_MS),
 }
-_OF_ALL: Mapping[str, Callable[[Columns], Dimension]] = {
+_OF_ALL: Mapping[str, Callable[[DimensionColumns], Dimension]] = {
     "topic": lambda columns: columns.topics,
     "queue_id": lambda columns: columns._queue_ids,
     "group": lambda columns: columns._group,

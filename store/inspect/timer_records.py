@@ -23,7 +23,7 @@ from ...formats import message_properties as names
 from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Flags, Ints, Ragged, Structs
 from ...formats.hashing_columns import java_hash_column
-from ...formats.property_columns import Items
+from ...formats.property_columns import PropertyItems
 from ...formats.timer_log import MAGIC_DELETE, MAGIC_ROLL, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES
 from ..broker.system_topics import TIMER_TOPIC
@@ -34,7 +34,7 @@ from ..errors import UnreadableRange, Unsupported
 from ..log.batch import Batch, Extent, ExtentKind
 from ..log.message import Mark
 from ..search.selection import equal, utf8
-from ..search.store import Note, Store
+from ..search.store import Note, StoreReader
 from ..timer.read import (
     CUT,
     NO_NUMBER,
@@ -83,7 +83,7 @@ class TimerRecords(Rows):
         topic: of records in their real topics; None: REAL_TOPIC and REAL_QID tell.
         """
         columns = batch.columns
-        items = Items(columns.ragged("properties"))
+        items = PropertyItems(columns.ragged("properties"))
 
         def stored(name: str) -> Ints:
             return columns.ints(name).astype(np.int64)
@@ -146,7 +146,7 @@ class Scanned:
     damage: int = -1
 
 
-def timer_records(store: Store) -> Scanned:
+def timer_records(store: StoreReader) -> Scanned:
     """Scan the log for timer messages; no queue is needed. Raises Unreadable."""
     found = Scanned()
     parts: tuple[list[TimerRecords], ...] = ([], [], [])
@@ -169,7 +169,7 @@ def _timed(batch: Batch) -> tuple[Flags, Flags, Flags]:
 
     What a consumer sent back is neither of the last: it keeps the properties of what it got.
     """
-    items = Items(batch.columns.ragged("properties"))
+    items = PropertyItems(batch.columns.ragged("properties"))
     inside = equal(batch.columns.ragged("topic"), utf8(TIMER_TOPIC))
     timed = items.find(names.TIMER_OUT_MS).length > 0
     asked = np.zeros(len(batch), np.bool_)
@@ -180,7 +180,7 @@ def _timed(batch: Batch) -> tuple[Flags, Flags, Flags]:
 
 
 @dataclass
-class Facts:
+class TimerFacts:
     """What is known of n records of the timer topic, by column.
 
     group: number of the message that a record is of. delivered: of each message, the positions of
@@ -194,7 +194,7 @@ class Facts:
     """
 
     records: TimerRecords
-    wheel: Wheel
+    wheel: WheelPosition
     stuck_ms: int | None
     group: Ints
     delivered: dict[int, list[int]]
@@ -226,7 +226,7 @@ class Facts:
         return stored.decode("utf-8", "replace")
 
 
-def facts_of(records: TimerRecords, scanned: Scanned, wheel: Wheel, known_to: Chained) -> Facts:
+def facts_of(records: TimerRecords, scanned: Scanned, wheel: WheelPosition, known_to: Chained) -> TimerFacts:
     """Join the columns. known_to: the wheel."""
     count, entries = len(records), known_to.entries
     done = scanned.came_out
@@ -247,7 +247,7 @@ def facts_of(records: TimerRecords, scanned: Scanned, wheel: Wheel, known_to: Ch
     if wheel.queue_end is not None:
         in_queue &= records.queue_offset < wheel.queue_end
     bad = records.queue_offset[in_queue & (records.out_ms == NO_NUMBER)]
-    return Facts(
+    return TimerFacts(
         records,
         wheel,
         known_to.stuck_ms,
@@ -265,7 +265,7 @@ def facts_of(records: TimerRecords, scanned: Scanned, wheel: Wheel, known_to: Ch
     )
 
 
-def _readable(entries: TimerEntries, records: TimerRecords, wheel: Wheel) -> Flags:
+def _readable(entries: TimerEntries, records: TimerRecords, wheel: WheelPosition) -> Flags:
     """bool[entries]: a broker finds the record there; it reads as many bytes as the entry says."""
     rows, known = _newest(records.position, entries.offset_py)
     ends = entries.offset_py + entries.size_py
@@ -317,7 +317,7 @@ class Cancel:
         return vars(self)
 
 
-class _Named(NamedTuple):
+class _CancelMessage(NamedTuple):
     """A cancel message. slot: its tick. heard: the wheel has it in its tick, or had it."""
 
     cancel: Cancel
@@ -328,11 +328,11 @@ class _Named(NamedTuple):
 class Cancels:
     """The cancel messages of a store, by what they name."""
 
-    def __init__(self, facts: Facts, store: Store, now_ms: int) -> None:
+    def __init__(self, facts: TimerFacts, store: StoreReader, now_ms: int) -> None:
         self.all: list[Cancel] = []
         self._compared = compared_by(store)
         self._version = store.generation.version
-        self._named: dict[str, list[_Named]] = {}
+        self._named: dict[str, list[_CancelMessage]] = {}
         for rows in facts.messages(facts.records.cancels.length > 0):
             named = _named(facts, rows, now_ms)
             self.all.append(named.cancel)
@@ -353,7 +353,7 @@ class Cancels:
                 why = why or (f"the cancel message at {named.cancel.position}: {reason}")
         return cancelled, "" if cancelled else why
 
-    def _why_not(self, named: _Named, form: str, slot: int, delivered: bool) -> str:
+    def _why_not(self, named: _CancelMessage, form: str, slot: int, delivered: bool) -> str:
         if delivered:
             return "its target was delivered"
         if named.slot != slot:
@@ -363,7 +363,7 @@ class Cancels:
         return "" if named.heard else _UNREAD
 
 
-def compared_by(store: Store) -> str:
+def compared_by(store: StoreReader) -> str:
     """What a broker of the store's generation compares a cancel message with."""
     version = store.generation.version
     if version >= _SINCE:
@@ -371,7 +371,7 @@ def compared_by(store: Store) -> str:
     return _COMPARED.get(version, BY_KEY)
 
 
-def _named(facts: Facts, rows: Ints, now_ms: int) -> _Named:
+def _named(facts: TimerFacts, rows: Ints, now_ms: int) -> _CancelMessage:
     records, ticks = facts.records, facts.wheel.ticks
     last = int(rows[-1])
     out_ms = int(records.out_ms[last])
@@ -388,7 +388,7 @@ def _named(facts: Facts, rows: Ints, now_ms: int) -> _Named:
     was_there = out_ms < facts.wheel.last_read_ms and bool(
         np.any(facts.tick_ms[rows] // ticks.precision_ms == facts.slot(last))
     )
-    return _Named(cancel, facts.slot(last), bool(waits.any()) or to_come or was_there)
+    return _CancelMessage(cancel, facts.slot(last), bool(waits.any()) or to_come or was_there)
 
 
 _LAST_MS = 1 << 53
@@ -396,7 +396,7 @@ _LAST_MS = 1 << 53
 
 
 @dataclass
-class Wheel:
+class WheelPosition:
     """Where a broker goes on: times in ms, offsets in the timer topic's queue and in the log.
 
     last_read_ms: of timercheck. read_ms: from where slots are read; later than last_read_ms where
@@ -440,7 +440,7 @@ class Chained(NamedTuple):
     cut: int
 
 
-def wheel_of(store: Store, now_ms: int, note: Note) -> Wheel:
+def wheel_of(store: StoreReader, now_ms: int, note: Note) -> WheelPosition:
     """The wheel of a broker that starts at `now_ms`. Raises Unreadable."""
     from ..broker.profiles import profile_of
     from ..broker.snapshot import Snapshot
@@ -461,7 +461,7 @@ def wheel_of(store: Store, now_ms: int, note: Note) -> Wheel:
     return _as_it_lies(store, now_ms)
 
 
-def _after(outcome: Outcome, store: Store, now_ms: int) -> Wheel:
+def _after(outcome: Outcome, store: StoreReader, now_ms: int) -> WheelPosition:
     """The wheel after a start; an empty one where nobody used one before."""
     from ..timer.start import QUEUE
 
@@ -470,7 +470,7 @@ def _after(outcome: Outcome, store: Store, now_ms: int) -> Wheel:
         outcome.read_queues.get(QUEUE),
         outcome.timer,
     )
-    wheel = Wheel(ticks, read_ms=ticks.oldest_ms(now_ms), log_end=outcome.log_end)
+    wheel = WheelPosition(ticks, read_ms=ticks.oldest_ms(now_ms), log_end=outcome.log_end)
     if state is not None:
         wheel.last_read_ms = state.check.last_read_time_ms
         wheel.read_ms = state.read_time_ms
@@ -483,13 +483,13 @@ def _after(outcome: Outcome, store: Store, now_ms: int) -> Wheel:
     return wheel
 
 
-def _as_it_lies(store: Store, now_ms: int) -> Wheel:
+def _as_it_lies(store: StoreReader, now_ms: int) -> WheelPosition:
     layout = store.layout
     ticks = Ticks.of_store(store.layout)
     check = read_timer_check(layout.config / "timercheck") or TimerCheck()
     read_ms = max(check.last_read_time_ms, ticks.oldest_ms(now_ms))
     queue_offset = min(check.last_timer_queue_offset, check.master_timer_queue_offset)
-    wheel = Wheel(ticks, check.last_read_time_ms, read_ms, queue_offset)
+    wheel = WheelPosition(ticks, check.last_read_time_ms, read_ms, queue_offset)
     if not layout.timer_wheel.exists():
         return wheel
     if layout.timer_wheel.stat().st_size != FILE_BYTES:
@@ -499,7 +499,7 @@ def _as_it_lies(store: Store, now_ms: int) -> Wheel:
     return wheel
 
 
-def entries_of(store: Store, wheel: Wheel) -> Chained:
+def entries_of(store: StoreReader, wheel: WheelPosition) -> Chained:
     """All entries of the timer log, those in chains with their times. Raises Unreadable.
 
     Memory: some 100 bytes for each entry.
@@ -524,7 +524,7 @@ def _windows(files: MappedFileQueue, file: MappedFile, end: int | None) -> Itera
         yield TimerEntries.of(position[written], units[written])
 
 
-def _chained(entries: TimerEntries, wheel: Wheel) -> Chained:
+def _chained(entries: TimerEntries, wheel: WheelPosition) -> Chained:
     """Let each entry know the slot whose chain has it."""
     head = entries.rows(wheel.last_pos)
     # at or behind the end, where the next entry names itself as the one before

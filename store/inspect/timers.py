@@ -21,18 +21,18 @@ from ...formats.derive.ragged import Ints
 from ..counted import counted
 from ..disk.checkpoint import read_timer_check
 from ..errors import StoreError
-from ..queues.references import Places, batches
-from ..search.store import Note, Store
+from ..queues.references import RecordPlaces, batches
+from ..search.store import Note, StoreReader
 from ..settings.rocksdb import TimersKept, timers_kept
 from ..timer.read import NO_NUMBER, NOWHERE, TimerEntries
 from .timer_records import (
     Cancel,
     Cancels,
     Chained,
-    Facts,
     Scanned,
+    TimerFacts,
     TimerRecords,
-    Wheel,
+    WheelPosition,
     entries_of,
     facts_of,
     timer_records,
@@ -58,7 +58,7 @@ class Engine(StrEnum):
     ROCKSDB = "rocksdb"
 
 
-class State(StrEnum):
+class TimerMessageState(StrEnum):
     """What becomes of a timer message."""
 
     PENDING = "pending"
@@ -69,7 +69,7 @@ class State(StrEnum):
     UNKNOWN = "unknown"
 
 
-WAITING = (State.PENDING, State.ROLLED)
+WAITING = (TimerMessageState.PENDING, TimerMessageState.ROLLED)
 
 
 @dataclass
@@ -88,7 +88,7 @@ class Timer:
     queue_id: int
     store_timestamp: int
     deliver_timestamp: int | None
-    state: State
+    state: TimerMessageState
     reason: str = ""
     overdue: bool = False
     rolls: int = 0
@@ -138,7 +138,7 @@ class Timers:
             "engine": self.engine.value,
             "read_timestamp": self.read_timestamp,
             "queue_offset": self.queue_offset,
-            **{state.value: sum(row.state is state for row in self.rows) for state in State},
+            **{state.value: sum(row.state is state for row in self.rows) for state in TimerMessageState},
             "overdue": sum(row.overdue for row in self.rows),
             "again": sum(row.again for row in self.rows),
             "hours": [{"hour_timestamp": h, "messages": n} for h, n in self.hours().items()],
@@ -147,7 +147,7 @@ class Timers:
         }
 
 
-def timers(store: Store, now_ms: int, note: Note, scanned: Scanned | None = None) -> Timers:
+def timers(store: StoreReader, now_ms: int, note: Note, scanned: Scanned | None = None) -> Timers:
     """The timer messages of a store as they stand at `now_ms`. Raises Unreadable.
 
     scanned: what is known of them already; without it the log is scanned.
@@ -185,7 +185,7 @@ def _tell(chained: Chained, note: Note) -> None:
         note(f"timers: {_STUCK}")
 
 
-def _row(facts: Facts, cancels: Cancels, rows: Ints, now_ms: int) -> Timer:
+def _row(facts: TimerFacts, cancels: Cancels, rows: Ints, now_ms: int) -> Timer:
     """The message that the rows are the records of, by position."""
     records, last = facts.records, int(rows[-1])
     out_ms = int(records.out_ms[last])
@@ -195,7 +195,7 @@ def _row(facts: Facts, cancels: Cancels, rows: Ints, now_ms: int) -> Timer:
         int(records.queue_id[last]),
         int(records.store_timestamp[rows[0]]),
         None if out_ms == NO_NUMBER else out_ms + facts.wheel.ticks.precision_ms,
-        State.UNKNOWN,
+        TimerMessageState.UNKNOWN,
         rolls=max(int(records.rolls[rows].max()), 0),
         positions=records.position[rows].tolist(),
         delivered=facts.delivered.get(int(facts.group[last]), []),
@@ -206,10 +206,10 @@ def _row(facts: Facts, cancels: Cancels, rows: Ints, now_ms: int) -> Timer:
     row.state, row.reason = _state(facts, rows)
     row.again = bool(row.delivered) and row.state in WAITING
     if row.delivered:
-        row.state, row.reason = State.DELIVERED, ""
+        row.state, row.reason = TimerMessageState.DELIVERED, ""
     cancelled, why_not = cancels.of(row.topic, row.unique_key, facts.slot(last), row.delivered != [])
     if cancelled:
-        row.state, row.reason = State.CANCELLED, ""
+        row.state, row.reason = TimerMessageState.CANCELLED, ""
     elif why_not and row.state in WAITING:
         row.reason = why_not
     due = row.deliver_timestamp
@@ -217,31 +217,31 @@ def _row(facts: Facts, cancels: Cancels, rows: Ints, now_ms: int) -> Timer:
     return row
 
 
-def _state(facts: Facts, rows: Ints) -> tuple[State, str]:
+def _state(facts: TimerFacts, rows: Ints) -> tuple[TimerMessageState, str]:
     """What becomes of a message that was not delivered and that nothing cancels, and why."""
     last = int(rows[-1])
     waits = rows[facts.fires_ms[rows] != NOWHERE]
     if facts.cut_off[last]:
-        return State.NEVER, "a broker that starts cuts the log before its record"
+        return TimerMessageState.NEVER, "a broker that starts cuts the log before its record"
     if len(waits):
         if facts.stuck_ms is not None and facts.fires_ms[waits[-1]] >= facts.stuck_ms:
-            return State.UNKNOWN, _STUCK
+            return TimerMessageState.UNKNOWN, _STUCK
         if facts.cancelling[waits[-1]]:
-            return State.NEVER, "its entry in the timer log is marked as that of a cancel message"
+            return TimerMessageState.NEVER, "its entry in the timer log is marked as that of a cancel message"
         late = facts.fires_ms[waits[-1]] > facts.records.out_ms[waits[-1]]
         if late and not facts.rolled[waits[-1]]:
-            return State.PENDING, "its slot of the wheel is that of a later time"
-        return (State.ROLLED if facts.rolled[waits[-1]] else State.PENDING), ""
+            return TimerMessageState.PENDING, "its slot of the wheel is that of a later time"
+        return (TimerMessageState.ROLLED if facts.rolled[waits[-1]] else TimerMessageState.PENDING), ""
     if facts.in_queue[last]:
         if facts.poison is not None and facts.records.queue_offset[last] >= facts.poison:
-            return State.NEVER, f"{_POISON} {facts.poison}"
-        return State.PENDING, "not in the wheel yet"
+            return TimerMessageState.NEVER, f"{_POISON} {facts.poison}"
+        return TimerMessageState.PENDING, "not in the wheel yet"
     if facts.damage > facts.records.position[last]:
-        return State.UNKNOWN, "nothing leads to it, but the log is damaged behind it"
-    return State.NEVER, _why_never(facts, last)
+        return TimerMessageState.UNKNOWN, "nothing leads to it, but the log is damaged behind it"
+    return TimerMessageState.NEVER, _why_never(facts, last)
 
 
-def _why_never(facts: Facts, last: int) -> str:
+def _why_never(facts: TimerFacts, last: int) -> str:
     tick_ms, wheel = int(facts.tick_ms[last]), facts.wheel
     if facts.unread[last]:
         return _WRONG_SIZE
@@ -264,28 +264,28 @@ def _at_once(records: TimerRecords) -> Iterator[Timer]:
             int(records.queue_id[row]),
             stored,
             None if due == NO_NUMBER else due,
-            State.DELIVERED,
+            TimerMessageState.DELIVERED,
             _NOT_ASKED if due > stored else _AT_ONCE,
             delivered=[int(records.position[row])],
         )
 
 
-def _strangers(store: Store, chained: Chained, known: Ints) -> list[Timer]:
+def _strangers(store: StoreReader, chained: Chained, known: Ints) -> list[Timer]:
     """Entries of the wheel that name no record of the timer topic."""
     entries = chained.entries
     waits = np.flatnonzero((chained.fires_ms != NOWHERE) & ~np.isin(entries.offset_py, known))
     offsets = np.unique(entries.offset_py[waits])
     whole = offsets[offsets >= 0]
     there = set()
-    for _, batch in batches(store.log, Places(whole, np.zeros_like(whole))):
+    for _, batch in batches(store.log, RecordPlaces(whole, np.zeros_like(whole))):
         there.update(batch.position.tolist())
     found = []
     for row in waits.tolist():
         position, fires_ms = int(entries.offset_py[row]), int(chained.fires_ms[row])
         if position in there:
-            state, reason = State.UNKNOWN, "its entry names a record that is not in the timer topic"
+            state, reason = TimerMessageState.UNKNOWN, "its entry names a record that is not in the timer topic"
         else:
-            state, reason = State.NEVER, "its entry names a place where no message begins"
+            state, reason = TimerMessageState.NEVER, "its entry names a place where no message begins"
         found.append(Timer("", "", -1, 0, None, state, reason, next_timestamp=fires_ms, positions=[position]))
     return found
 
@@ -293,7 +293,7 @@ def _strangers(store: Store, chained: Chained, known: Ints) -> list[Timer]:
 OPTION = "timerRocksDBEnable"
 
 
-def in_database(store: Store, note: Note) -> TimersKept | None:
+def in_database(store: StoreReader, note: Note) -> TimersKept | None:
     """The timers in the RocksDB where a broker that starts reads them there, else None.
 
     The configuration tells; without it the one of both that has got farther in the timer topic's queue.
@@ -321,7 +321,9 @@ def in_database(store: Store, note: Note) -> TimersKept | None:
     return kept
 
 
-def with_database(wheel: Wheel, chained: Chained, kept: TimersKept, note: Note) -> tuple[Wheel, Chained]:
+def with_database(
+    wheel: WheelPosition, chained: Chained, kept: TimersKept, note: Note
+) -> tuple[WheelPosition, Chained]:
     """Where a broker goes on, and what leads to messages, with the rows of the RocksDB besides."""
     entries, count = chained.entries, len(kept.due_ms)
     waits = int(((chained.fires_ms != NOWHERE) & ~entries.deletes).sum())

@@ -13,7 +13,7 @@ from ...formats.derive import Columns, Ragged
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.host import host_text
 from ...formats.json_lines import JsonLines, in_order
-from ...formats.property_columns import Items
+from ...formats.property_columns import PropertyItems
 from ...formats.quick import OFFSET_DIGITS, broker_digits
 from ..columns import dictionary
 from ..output.escaped import RANGES
@@ -39,7 +39,7 @@ def lines(batch: Batch) -> Iterator[Lines | Message]:
     if len(batch) <= _FEW or batch.inner is not None:
         yield from messages(batch)
         return
-    items = Items(batch.columns.ragged("properties"))
+    items = PropertyItems(batch.columns.ragged("properties"))
     rows = np.flatnonzero(_is_plain(batch, items))
     at = 0
     for part in _template(batch, items, rows).parts():
@@ -53,7 +53,7 @@ def lines(batch: Batch) -> Iterator[Lines | Message]:
     yield from messages(batch.take(slice(at, len(batch))))
 
 
-def _is_plain(batch: Batch, items: Items) -> Flags:
+def _is_plain(batch: Batch, items: PropertyItems) -> Flags:
     """bool[n]: the line has the usual names, and is made of what is stored."""
     columns = batch.columns
     plain: Flags = batch.position == columns.ints("physical_offset")
@@ -62,7 +62,7 @@ def _is_plain(batch: Batch, items: Items) -> Flags:
     return plain & ~items.repeated()
 
 
-def _template(batch: Batch, items: Items, rows: Ints) -> JsonLines:
+def _template(batch: Batch, items: PropertyItems, rows: Ints) -> JsonLines:
     """Lines of some rows, which are plain; names and their order are those of `Message.to_json`."""
     tags, keys, unique_key = (items.find(n)[rows] for n in (names.TAGS, names.KEYS, names.UNIQ_KEY))
     batch = batch.take(rows)

@@ -71,24 +71,24 @@ def unpack(stored: bytes, sys_flag: int, max_bytes: int = MAX_BODY_BYTES) -> Bod
         return Body(stored, "", str(error))
 
 
-class TooLarge(ValueError):
+class BodyTooLarge(ValueError):
     """A body that decompresses to more than is wanted."""
 
 
 def unpack_whole(stored: bytes, sys_flag: int, max_bytes: int = MAX_BODY_BYTES) -> bytes:
-    """A compressed body decompressed. Raises ValueError, `TooLarge` for more than `max_bytes`."""
+    """A compressed body decompressed. Raises ValueError, `BodyTooLarge` for more than `max_bytes`."""
     compression = compression_of(sys_flag)
     said = f"does not decompress with {compression}"
     try:
         return _UNPACKERS[compression](stored, max_bytes)
-    except TooLarge as error:
-        raise TooLarge(f"{said}: {error}") from None
+    except BodyTooLarge as error:
+        raise BodyTooLarge(f"{said}: {error}") from None
     except (ValueError, RuntimeError, zlib.error, EOFError, MemoryError) as error:
         raise ValueError(f"{said}: {error}") from None
 
 
-def _too_large(max_bytes: int) -> TooLarge:
-    return TooLarge(f"more than {counted(max_bytes, 'byte')} (--max-body)")
+def _too_large(max_bytes: int) -> BodyTooLarge:
+    return BodyTooLarge(f"more than {counted(max_bytes, 'byte')} (--max-body)")
 
 
 def _unzlib(stored: bytes, max_bytes: int) -> bytes:

@@ -28,7 +28,7 @@ from ..disk.byte_reader import Unread, noted_of
 from ..disk.file_queue import MappedFile
 from .batch import NO_FILE, Batch, Extent, ExtentKind, ScannedLog, TailHistory
 from .message import Mark
-from .window import Checked, PlainChain, Window, check, find_item, number_at, walk
+from .window import CheckedRecords, PlainChain, Window, check, find_item, number_at, walk
 
 #: A window.
 WINDOW_BYTES = 8 << 20
@@ -421,7 +421,7 @@ class LogScan:
         most = max(WINDOW_BYTES, min(enough, _WIDEST_BYTES))
         self._reach = min(most, self._reach * WIDEN)
 
-    def _judge(self, window: Window, items: LogItems, at: int, size: int) -> tuple[Checked, bool]:
+    def _judge(self, window: Window, items: LogItems, at: int, size: int) -> tuple[CheckedRecords, bool]:
         """The records of a window that belong to the chain, and whether it may go on behind them."""
         window = self._plain.narrowed(window, max(NARROW_BYTES, size))
         starts, _ = walk(window, items.frame)
@@ -437,7 +437,7 @@ class LogScan:
         cut = self._cut_bytes
         return self._reach if cut is None else min(self._reach, cut - at % cut)
 
-    def _batch(self, checked: Checked) -> Batch:
+    def _batch(self, checked: CheckedRecords) -> Batch:
         batch = Batch(checked.columns, checked.position, self._mark, checked.body_crc_ok)
         if self._mark <= Mark.AFTER_DAMAGE:
             self._recent.note(batch.position, batch.columns)
@@ -546,7 +546,7 @@ def _before_records(blank: Extent, size: int, *, dead: bool) -> Extent:
     return replace(blank, kind=ExtentKind.DAMAGE, size=size, reason=reason)
 
 
-def _runs_into_a_record(items: LogItems, at: int, checked: Checked, i: int) -> bool:
+def _runs_into_a_record(items: LogItems, at: int, checked: CheckedRecords, i: int) -> bool:
     """A record in place begins behind the body of record i, inside it: only that one is whole.
 
     A stale record has lost its end to it then. The CRC does not tell: it is that of the body.
@@ -557,7 +557,7 @@ def _runs_into_a_record(items: LogItems, at: int, checked: Checked, i: int) -> b
     return items.find(begin, at + int(checked.columns.ends[i])) is not None
 
 
-def _chained(checked: Checked) -> int:
+def _chained(checked: CheckedRecords) -> int:
     """How many of the records belong to the chain of this log.
 
     A record that names another position belongs to it if the one behind it names its own.

@@ -141,7 +141,7 @@ def _common_prefix(frame: Frame) -> bytes:
     return codes[0][:shared]
 
 
-class Checked(Rows):
+class CheckedRecords(Rows):
     """Records of a window: `columns` of MESSAGE, and what holds of each (bool[n]).
 
     `whole`: magic code and size are possible, all lengths fit and their sum is total_size; it
@@ -156,7 +156,7 @@ class Checked(Rows):
     body_crc_ok: Flags | None
 
 
-def check(window: Window, frame: Frame, starts: Ints, *, crc: bool = True) -> Checked:
+def check(window: Window, frame: Frame, starts: Ints, *, crc: bool = True) -> CheckedRecords:
     """Decode and check the items at `starts` (int64[n], from `walk`). Spec 1.14.
 
     The chain means nothing behind an item that is none, so the answer ends with the first that
@@ -177,7 +177,7 @@ def check(window: Window, frame: Frame, starts: Ints, *, crc: bool = True) -> Ch
     return _verdict(columns, begin + window.position, whole, crc)
 
 
-def verdict(columns: Columns, position: Ints) -> Checked:
+def verdict(columns: Columns, position: Ints) -> CheckedRecords:
     """The same for decoded records that stand anywhere, each for itself."""
     return _verdict(columns, position, _whole(columns, None), crc=True)
 
@@ -197,7 +197,9 @@ class PlainChain:
         """What of a window has to be judged at once: `size` bytes, then the kernel goes on."""
         return window._replace(size=min(window.size, size)) if kernel.is_wanted() else window
 
-    def checked(self, window: Window, frame: Frame, at: int = 0, *, crc: bool, in_place: bool = True) -> Checked | None:
+    def checked(
+        self, window: Window, frame: Frame, at: int = 0, *, crc: bool, in_place: bool = True
+    ) -> CheckedRecords | None:
         """The records from byte `at` of a window on; None: the first one is odd, or there is no kernel.
         What stops the chain is for others to judge. in_place: each has to name its own position.
         """
@@ -215,7 +217,7 @@ class PlainChain:
         *,
         crc: bool,
         in_place: bool,
-    ) -> Checked | None:
+    ) -> CheckedRecords | None:
         size = min([first for first, _ in window.unread], default=window.size)
         most = size // frame.smallest + 1
         room = min(most, size // self.record_bytes + _SPARE_ROWS)
@@ -236,13 +238,13 @@ class PlainChain:
         self.record_bytes = max(frame.smallest, (end - at) * 3 // (4 * count))
         position, yes = columns.starts + window.position, np.ones(count, np.bool_)
         there = yes if in_place else columns.ints("physical_offset") == position
-        return Checked(columns, position, yes, there, fits)
+        return CheckedRecords(columns, position, yes, there, fits)
 
 
-def _verdict(columns: Columns, position: Ints, whole: Flags, crc: bool) -> Checked:
+def _verdict(columns: Columns, position: Ints, whole: Flags, crc: bool) -> CheckedRecords:
     in_place: Flags = columns.ints("physical_offset") == position
     crc_ok = body_crc_ok(columns, whole) if crc else None
-    return Checked(columns, position, whole, in_place, crc_ok)
+    return CheckedRecords(columns, position, whole, in_place, crc_ok)
 
 
 def _whole(columns: Columns, ends: Ints | None) -> Flags:

@@ -31,7 +31,7 @@ from ..errors import InvalidInput, StoreError, from_os_error
 from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary, first_at
 from ..queues.units import is_used, is_valid
-from ..search.store import Store
+from ..search.store import StoreReader
 from ..settings.rocksdb import stand_ins
 from ..start.config_load import LMQ_OFFSETS, OFFSETS
 from .lag import Ends, Lag, behind_log, lags_of, queue_ends
@@ -57,7 +57,7 @@ class Why(StrEnum):
     FORCED = "forced"
 
 
-class Rules(NamedTuple):
+class ExpiryRules(NamedTuple):
     """A broker's options of expiry. percentages of the disk; hours of the day, local time.
 
     forced_percent: None where cleanFileForciblyEnable is off.
@@ -91,7 +91,7 @@ _WHEN, _FORCIBLY = "deleteWhen", "cleanFileForciblyEnable"
 _PROPERTIES = "broker.properties"
 
 
-def rules_of(layout: Layout) -> Rules:
+def rules_of(layout: Layout) -> ExpiryRules:
     """From the configuration that was given, else from config/broker.properties, else the defaults.
 
     Of the store's own one a bad value is left out, with a note. Raises InvalidInput for a given one.
@@ -107,7 +107,7 @@ def rules_of(layout: Layout) -> Rules:
     hours = _hours(config.get(_WHEN, "04"))
     given = tuple(name for name in names if name in config)
     taken = forced if config.get_bool(_FORCIBLY, True) else None
-    return Rules(reserved_ms, hours, delete, taken, full, given, tuple(notes))
+    return ExpiryRules(reserved_ms, hours, delete, taken, full, given, tuple(notes))
 
 
 def _number(config: BrokerConfig, name: str) -> int:
@@ -186,7 +186,7 @@ class LogFile(NamedTuple):
     changed_ms: int
 
 
-class Going(NamedTuple):
+class ExpiringFile(NamedTuple):
     """A file that goes. due_ms: old enough from then on. goes_ms: when. kept_ms: how old it is then."""
 
     file: LogFile
@@ -222,14 +222,14 @@ class Forecast:
     when the disk is fuller than the ratios of the rules, and full; None: not within that time.
     """
 
-    rules: Rules
+    rules: ExpiryRules
     disk: Disk
     now_ms: int
     until_ms: int
     rate: float
     factor: float
     rate_since_ms: int | None
-    going: list[Going] = field(default_factory=list)
+    going: list[ExpiringFile] = field(default_factory=list)
     over_ms: int | None = None
     forced_ms: int | None = None
     refuses_ms: int | None = None
@@ -262,7 +262,7 @@ class Forecast:
         }
 
 
-def forecast(store: Store, disk: Disk | None, now_ms: int, until_ms: int, last_ms: int) -> Forecast:
+def forecast(store: StoreReader, disk: Disk | None, now_ms: int, until_ms: int, last_ms: int) -> Forecast:
     """Foretell it. disk: None for that of the log. last_ms: how long the hours are by which it grows.
 
     Raises InvalidInput, Unreadable.
@@ -283,7 +283,7 @@ def _log_file(file: MappedFile) -> LogFile:
     return LogFile(os.fspath(file.path), file.start, file.size, changed)
 
 
-def _rate(store: Store, last_ms: int) -> tuple[float, int | None]:
+def _rate(store: StoreReader, last_ms: int) -> tuple[float, int | None]:
     """Bytes of the log a millisecond in the last hours before its newest record, and since when that
     is; 0 where it cannot be told. Where the log was then is asked of the longest queues.
     """
@@ -298,7 +298,7 @@ def _rate(store: Store, last_ms: int) -> tuple[float, int | None]:
     return (end.position - found[0]) / (end.store_timestamp - found[1]), found[1]
 
 
-def _place_then(store: Store, queue: QueueSummary, time_ms: int) -> tuple[int, int] | None:
+def _place_then(store: StoreReader, queue: QueueSummary, time_ms: int) -> tuple[int, int] | None:
     """Position and time of the first record of a queue that was stored then or later."""
     with store.queues.open(queue.topic, queue.queue_id) as opened:
         unit = opened.unit(first_at(opened, queue, time_ms, store.store_time))
@@ -308,7 +308,7 @@ def _place_then(store: Store, queue: QueueSummary, time_ms: int) -> tuple[int, i
     return None if stored_ms is None else (unit.physical_offset, stored_ms)
 
 
-def _beside(store: Store) -> int:
+def _beside(store: StoreReader) -> int:
     """Bytes of units and index items of the whole log: what comes with it, and goes with it."""
     units = sum(queue.max_offset - queue.min_offset for queue in store.queue_summaries)
     items = sum(max(0, file.header.index_count - 1) for file in store.index.files)
@@ -327,7 +327,7 @@ def _play(found: Forecast, files: list[LogFile], log_end: int) -> None:
         used += grows * (stop - now) - file.size * found.factor
         now = stop
         due_ms = file.changed_ms + found.rules.reserved_ms
-        going = Going(file, due_ms, int(stop), event[1], found.now_ms)
+        going = ExpiringFile(file, due_ms, int(stop), event[1], found.now_ms)
         if file.path:
             found.going.append(going)
         kept = found.kept_ms
@@ -432,7 +432,7 @@ class Losses(NamedTuple):
     notes: list[str]
 
 
-def losing(store: Store, going: Sequence[Going]) -> Losses:
+def losing(store: StoreReader, going: Sequence[ExpiringFile]) -> Losses:
     """Most messages first; a group that consumes on loses less. Raises Unreadable."""
     layout, version = store.layout, store.generation.version
     if not going:
@@ -460,7 +460,7 @@ def losing(store: Store, going: Sequence[Going]) -> Losses:
     return Losses(made, unknown, found.notes)
 
 
-def _unknown(store: Store, found: Positions, ends: Ends) -> Iterator[str]:
+def _unknown(store: StoreReader, found: Positions, ends: Ends) -> Iterator[str]:
     """Why somebody may lose messages who is not told."""
     if store.queues_unread and not ends:
         yield store.queues_unread
@@ -474,7 +474,9 @@ def _unknown(store: Store, found: Positions, ends: Ends) -> Iterator[str]:
         yield "config/ has no positions of groups"
 
 
-def _of_queue(store: Store, lag: Lag, boundary: int, going: Sequence[Going]) -> tuple[int, int, int] | None:
+def _of_queue(
+    store: StoreReader, lag: Lag, boundary: int, going: Sequence[ExpiringFile]
+) -> tuple[int, int, int] | None:
     """Messages that go unread, all that are unread, and when the first goes; None for none."""
     first = lag.first_unread
     if first is None or lag.queue is None:
@@ -488,7 +490,7 @@ def _of_queue(store: Store, lag: Lag, boundary: int, going: Sequence[Going]) -> 
     return min(behind, lag.queue.max_offset) - first, lag.queue.max_offset - first, goes_ms
 
 
-def _units(store: Store, queue: QueueSummary, first: int, boundary: int) -> tuple[int, int | None]:
+def _units(store: StoreReader, queue: QueueSummary, first: int, boundary: int) -> tuple[int, int | None]:
     """The first offset whose record lies behind `boundary`, and where that of `first` is, or of the next
     one whose unit is sound: a damaged one is passed over.
     """
@@ -508,7 +510,7 @@ def _units(store: Store, queue: QueueSummary, first: int, boundary: int) -> tupl
     return behind, place
 
 
-def _batches(store: Store, queue: QueueSummary, first: int, boundary: int) -> tuple[int, int | None]:
+def _batches(store: StoreReader, queue: QueueSummary, first: int, boundary: int) -> tuple[int, int | None]:
     """The same of a batch queue."""
     path = store.layout.batch_consume_queue / queue.topic / str(queue.queue_id)
     behind = queue.min_offset

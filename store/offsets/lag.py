@@ -30,8 +30,8 @@ from ..queues.batches import BatchConsumeQueue, batch_summaries
 from ..queues.read import QueueSummary
 from ..queues.units import record_bytes
 from ..search.selection import matches
-from ..search.store import Store
-from .positions import DELAYED, PULLED, Groups, Position, groups_of, positions_of
+from ..search.store import StoreReader
+from .positions import DELAYED, PULLED, KnownGroups, Position, groups_of, positions_of
 
 Queue = tuple[str, int]
 """Topic and queue id."""
@@ -40,14 +40,14 @@ _FIRST_TO_END = "4.9"
 """From this generation on an offset behind the end is set to the end, whatever the queue's start."""
 
 
-class Told(Protocol):
+class LagProgress(Protocol):
     """Who is told how much is done."""
 
     def advance(self, done: int) -> None:
         """So many bytes more are."""
 
 
-Bar = Callable[[int], AbstractContextManager[Told]]
+Bar = Callable[[int], AbstractContextManager[LagProgress]]
 
 
 class _Nobody:
@@ -55,12 +55,12 @@ class _Nobody:
         """Nobody wants to know."""
 
 
-def no_bar(_: int) -> AbstractContextManager[Told]:
+def no_bar(_: int) -> AbstractContextManager[LagProgress]:
     """Nobody looks."""
     return nullcontext(_Nobody())
 
 
-class State(StrEnum):
+class LagState(StrEnum):
     """Of a group in a queue."""
 
     CURRENT = "current"
@@ -72,7 +72,7 @@ class State(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Unread(NamedTuple):
+class Backlog(NamedTuple):
     """What lies before a group. size_bytes: of the records. oldest_ms: when the first was stored, None
     where its record cannot be read.
     """
@@ -94,7 +94,7 @@ class Lag:
     queue: QueueSummary | None
     mode: str = ""
     subscribed: bool | None = None
-    unread: Unread | None = None
+    unread: Backlog | None = None
     ends_known: bool = True
 
     @property
@@ -103,27 +103,27 @@ class Lag:
         return self.position.offset if self.committed else None
 
     @property
-    def state(self) -> State:
+    def state(self) -> LagState:
         """What of the closed list it is."""
         if not self.committed:
-            return State.NO_POSITION
+            return LagState.NO_POSITION
         if not self.ends_known and (self.queue is None or self.position.offset > self.queue.max_offset):
-            return State.UNKNOWN
+            return LagState.UNKNOWN
         if self.queue is None:  # one that never had a message is not there, and begins at 0
-            return State.NO_QUEUE if self.position.offset else State.CURRENT
+            return LagState.NO_QUEUE if self.position.offset else LagState.CURRENT
         offset, queue = self.position.offset, self.queue
         if offset > queue.max_offset:
-            return State.AHEAD
+            return LagState.AHEAD
         if offset < queue.min_offset:
-            return State.EXPIRED
-        return State.BEHIND if offset < queue.max_offset else State.CURRENT
+            return LagState.EXPIRED
+        return LagState.BEHIND if offset < queue.max_offset else LagState.CURRENT
 
     @property
     def messages(self) -> int | None:
         """Broker offset less consumer offset, as brokers and consoles tell it: negative where the group is
         ahead, with the messages that are gone where it is behind the queue's start.
         """
-        if self.state is State.UNKNOWN or self.queue is None or (not self.committed and self.position.queue_id < 0):
+        if self.state is LagState.UNKNOWN or self.queue is None or (not self.committed and self.position.queue_id < 0):
             return None
         if not self.committed:
             return self.queue.max_offset - self.queue.min_offset
@@ -155,29 +155,29 @@ class Lag:
         version: the generation of the broker.
         """
         state, queue = self.state, self.queue
-        if state is State.NO_POSITION:
+        if state is LagState.NO_POSITION:
             return None, self._without_position()
-        if state is State.UNKNOWN and queue is not None:
+        if state is LagState.UNKNOWN and queue is not None:
             return (
                 None,
                 "where the queue ends is known when a start has dispatched the rest of the log",
             )
         if queue is None:
-            if state is not State.NO_QUEUE:
+            if state is not LagState.NO_QUEUE:
                 return self.position.offset, ""
             return 0, "the store has no such queue: the broker answers 0"
         offset = self.position.offset
-        if self.position.table == DELAYED and state in (State.AHEAD, State.EXPIRED):
+        if self.position.table == DELAYED and state in (LagState.AHEAD, LagState.EXPIRED):
             inside = min(max(offset, queue.min_offset), queue.max_offset)
             return inside, "a broker brings it inside the queue when it starts"
-        if state is State.AHEAD:
+        if state is LagState.AHEAD:
             if queue.max_offset == 0:
                 return 0, "the queue has nothing: the broker answers 0, and the client begins there"
             first = version < _FIRST_TO_END and queue.min_offset == 0
             place = "start" if first else "end"
             text = f"behind the queue's end: the broker answers its {place}, the client goes on there"
             return (queue.min_offset if first else queue.max_offset), text
-        if state is State.EXPIRED:
+        if state is LagState.EXPIRED:
             text = "before the queue's start: the broker answers that, the client goes on there"
             return queue.min_offset, text
         return offset, ""
@@ -191,13 +191,13 @@ class Lag:
         return f"begins {rule}"
 
 
-def queue_ends(store: Store) -> dict[Queue, QueueSummary]:
+def queue_ends(store: StoreReader) -> dict[Queue, QueueSummary]:
     """All queues; where the log is there, without units that it does not have any more. Raises Unreadable."""
     found = store.queue_summaries if store.has_log else store.queues.summaries()
     return {(one.topic, one.queue_id): one for one in (*found, *batch_summaries(store.layout))}
 
 
-def behind_log(store: Store, ends: Ends) -> int | None:
+def behind_log(store: StoreReader, ends: Ends) -> int | None:
     """From where on records of the log lack units, which the next start dispatches; None where none does.
 
     Records that get no unit do not count. Raises Unreadable.
@@ -214,7 +214,7 @@ def behind_log(store: Store, ends: Ends) -> int | None:
     return None
 
 
-def lags_of(positions: Iterable[Position], ends: Ends, groups: Groups | None = None) -> Iterator[Lag]:
+def lags_of(positions: Iterable[Position], ends: Ends, groups: KnownGroups | None = None) -> Iterator[Lag]:
     """Each position held against its queue; with `groups` also what they say of the group, and what has
     no position: queues of a topic that a group consumes, groups that never committed.
     """
@@ -241,7 +241,7 @@ def _none(group: str, topic: str, queue_id: int) -> Position:
     return Position("", group, topic, queue_id, 0, "")
 
 
-def _lag(one: Position, ends: Ends, groups: Groups | None, *, committed: bool = True) -> Lag:
+def _lag(one: Position, ends: Ends, groups: KnownGroups | None, *, committed: bool = True) -> Lag:
     found = Lag(one, committed, ends.get((one.topic, one.queue_id)))
     if groups is not None and one.group:
         found.mode = groups.mode(one.group, one.topic)
@@ -249,7 +249,7 @@ def _lag(one: Position, ends: Ends, groups: Groups | None, *, committed: bool = 
     return found
 
 
-def measure(store: Store, lags: Iterable[Lag], bar: Bar = no_bar) -> None:
+def measure(store: StoreReader, lags: Iterable[Lag], bar: Bar = no_bar) -> None:
     """Fill in `unread`: the units of each queue are read once, from the first that some group lacks.
 
     bar: given the bytes of these, what is told how many are done. Raises Unreadable.
@@ -269,7 +269,7 @@ def _unit_bytes(lags: list[Lag]) -> int:
     return UNIT_BYTES * (queue.max_offset - first if queue is not None else 0)
 
 
-def _measure(store: Store, queues: Mapping[Queue, list[Lag]], advance: Callable[[int], None]) -> None:
+def _measure(store: StoreReader, queues: Mapping[Queue, list[Lag]], advance: Callable[[int], None]) -> None:
     with_log = store.has_log
     for (topic, queue_id), mine in queues.items():
         advance(_unit_bytes(mine))
@@ -280,13 +280,13 @@ def _measure(store: Store, queues: Mapping[Queue, list[Lag]], advance: Callable[
 
 
 def _unread(
-    store: Store,
+    store: StoreReader,
     topic: str,
     queue_id: int,
     starts: list[int],
     end: QueueSummary | None,
     with_log: bool,
-) -> dict[int, Unread]:
+) -> dict[int, Backlog]:
     if end is None:
         return {}
     with ExitStack() as opened:
@@ -300,11 +300,11 @@ def _unread(
             unit = queue.unit(start)
             there = with_log and unit is not None and unit.valid and not unit.pre_fill
             time = store.store_time(unit.physical_offset) if there and unit is not None else None
-            found[start] = Unread(size, time)
+            found[start] = Backlog(size, time)
         return found
 
 
-def _unread_batches(layout: Layout, topic: str, queue_id: int, starts: list[int]) -> dict[int, Unread]:
+def _unread_batches(layout: Layout, topic: str, queue_id: int, starts: list[int]) -> dict[int, Backlog]:
     """Of a batch queue: a batch that is half consumed counts as a whole."""
     path = layout.root / BATCH_CONSUME_QUEUE / topic / str(queue_id)
     with BatchConsumeQueue(topic, queue_id, MappedFileQueue.open(path)) as queue:
@@ -313,7 +313,7 @@ def _unread_batches(layout: Layout, topic: str, queue_id: int, starts: list[int]
         sizes = _bytes_from(queue.units(numbers[0], queue.stop), numbers)
         times = [batch.store_time if batch is not None else None for batch in batches]
         found = zip(starts, sizes, times, strict=True)
-        return {start: Unread(size, time) for start, size, time in found}
+        return {start: Backlog(size, time) for start, size, time in found}
 
 
 def _bytes_from(windows: Iterable[tuple[int, Structs]], starts: list[int]) -> list[int]:
@@ -347,7 +347,7 @@ COLUMNS = {
 """Fields of a record, by what it is about."""
 
 
-class Wanted(NamedTuple):
+class LagQuery(NamedTuple):
     """What is asked for. group, topic: names or patterns, None for all. odd: only what is behind or needs
     a look. quick: neither bytes nor times. now_ms: what ages are counted to.
     """
@@ -360,7 +360,7 @@ class Wanted(NamedTuple):
     quick: bool = False
 
 
-class Found(NamedTuple):
+class LagRows(NamedTuple):
     """The records of a store, and what is to be known of their files. named: there is a position, or a
     group, of the names that were asked for, wanted or not.
     """
@@ -370,14 +370,14 @@ class Found(NamedTuple):
     named: bool = True
 
 
-def offsets_of(store: Store, name: str, wanted: Wanted, bar: Bar = no_bar) -> Found:
+def offsets_of(store: StoreReader, name: str, wanted: LagQuery, bar: Bar = no_bar) -> LagRows:
     """How far each group of a store is. name: of the store in the records. bar: as of `measure`.
 
     Raises Unreadable.
     """
     layout, version = store.layout, store.generation.version
     if not layout.config.is_dir():
-        return Found([], ["no config/ here: nothing says how far groups have come"], named=False)
+        return LagRows([], ["no config/ here: nothing says how far groups have come"], named=False)
     positions, ends = positions_of(layout, version), queue_ends(store)
     named = [lag for lag in lags_of(positions.rows, ends, groups_of(layout, version)) if _is_named(lag, wanted)]
     notes, unread = list(positions.notes), bool(store.queues_unread and not ends)
@@ -399,13 +399,13 @@ def offsets_of(store: Store, name: str, wanted: Wanted, bar: Bar = no_bar) -> Fo
     if wanted.by == "queue":
         lags.sort(key=lambda lag: (lag.position.group, lag.position.topic, *lag.position.key))
         made = [_row(lag, name, wanted.now_ms, version) for lag in lags]
-        return Found(made, notes, bool(named))
+        return LagRows(made, notes, bool(named))
     rows = list(_sums(lags, name, wanted))
     rows.sort(key=lambda row: (-row["lag"], row["group"] or "", row.get("topic") or ""))
-    return Found(rows, notes, bool(named))
+    return LagRows(rows, notes, bool(named))
 
 
-def _is_named(lag: Lag, wanted: Wanted) -> bool:
+def _is_named(lag: Lag, wanted: LagQuery) -> bool:
     one = lag.position
     if wanted.group is not None and not matches(one.group, wanted.group):
         return False
@@ -413,7 +413,7 @@ def _is_named(lag: Lag, wanted: Wanted) -> bool:
 
 
 def _is_odd(lag: Lag) -> bool:
-    odd = lag.state is not State.CURRENT or lag.moved_back or lag.subscribed is False
+    odd = lag.state is not LagState.CURRENT or lag.moved_back or lag.subscribed is False
     return bool(odd)
 
 
@@ -452,7 +452,7 @@ def _row(lag: Lag, store: str, now_ms: int, version: str) -> dict[str, Any]:
     }
 
 
-def _sums(lags: Iterable[Lag], store: str, wanted: Wanted) -> Iterator[dict[str, Any]]:
+def _sums(lags: Iterable[Lag], store: str, wanted: LagQuery) -> Iterator[dict[str, Any]]:
     """One record for each group, or for each of its topics."""
     groups: dict[tuple[str | None, ...], list[Lag]] = {}
     for lag in lags:
@@ -471,7 +471,7 @@ def _names(key: tuple[str | None, ...], lags: list[Lag], store: str) -> dict[str
     return {**head, "topic": key[1] or None, "mode": ",".join(sorted(modes)) or None}
 
 
-def _counts(lags: list[Lag], wanted: Wanted) -> dict[str, Any]:
+def _counts(lags: list[Lag], wanted: LagQuery) -> dict[str, Any]:
     """Sums over queues where the group has a position; states count all."""
     measured = [lag for lag in lags if lag.committed and lag.position.table != "pull"]
     unread = [lag.unread for lag in measured if lag.unread is not None]

@@ -34,10 +34,10 @@ from ..queues.read import QueueSummary, first_at
 from ..queues.rocksdb import DEFAULT, is_rocksdb
 from ..queues.rocksdb_write import in_order, rewritten
 from ..search.selection import matches, parse_time, queue_of
-from ..search.store import Store
+from ..search.store import StoreReader
 from ..settings.read import BACKUP, FILES
 from ..settings.rocksdb import POSITIONS, SECOND, SEPARATE, SINGLE, stand_ins
-from ..start.config_load import DELAYS, LMQ_OFFSETS, OFFSETS, Start, config_rules, load_config
+from ..start.config_load import DELAYS, LMQ_OFFSETS, OFFSETS, LoadAction, config_rules, load_config
 from .lag import Ends, Queue, behind_log, queue_ends
 from .positions import (
     CONSUMED,
@@ -45,9 +45,9 @@ from .positions import (
     LMQ,
     MEMBER_OF,
     TABLES,
-    Entries,
     Position,
     Positions,
+    StoredPositions,
     entries_of,
     entries_of_database,
     every_file,
@@ -73,7 +73,7 @@ class Ahead(StrEnum):
     ONLY_OTHER = "only_other"
 
 
-class Side(NamedTuple):
+class MoveSide(NamedTuple):
     """One of the two: its positions and its queues, without these None. tables: that it can have."""
 
     positions: Positions
@@ -81,7 +81,7 @@ class Side(NamedTuple):
     tables: frozenset[str] = frozenset(TABLES)
 
 
-class Compared(NamedTuple):
+class ComparedPosition(NamedTuple):
     """One position in both; None where a side has none."""
 
     key: tuple[str, str, str, int]
@@ -126,12 +126,12 @@ class Compared(NamedTuple):
         }
 
 
-def side_of(store: Store) -> Side:
+def side_of(store: StoreReader) -> MoveSide:
     """Positions and queues of a store. Raises Unreadable."""
-    return Side(positions_of(store.layout, store.generation.version), queue_ends(store))
+    return MoveSide(positions_of(store.layout, store.generation.version), queue_ends(store))
 
 
-def open_side(path: Path, config: BrokerConfig | None = None) -> Side:
+def open_side(path: Path, config: BrokerConfig | None = None) -> MoveSide:
     """The same of a store, of a `config` directory, or of a file of positions. Raises InvalidInput, Missing,
     NotAStore, Unreadable.
     """
@@ -146,17 +146,17 @@ def open_side(path: Path, config: BrokerConfig | None = None) -> Side:
     own = [path / name for name in FILES] if path.is_dir() and not (path / CONFIG).is_dir() else []
     if any(one.is_file() for one in own) or OFFSETS in stand_ins(path):
         return _from(*every_file(path))
-    with Store(path, config) as store:
+    with StoreReader(path, config) as store:
         return side_of(store)
 
 
-def _from(*files: Entries) -> Side:
+def _from(*files: StoredPositions) -> MoveSide:
     rows = [row for file in files for row in file.positions]
     notes = [f"{file.path}: {problem}" for file in files for problem in file.problems]
-    return Side(Positions(rows, notes), None, frozenset(row.table for row in rows))
+    return MoveSide(Positions(rows, notes), None, frozenset(row.table for row in rows))
 
 
-def compare(here: Side, other: Side) -> Iterator[Compared]:
+def compare(here: MoveSide, other: MoveSide) -> Iterator[ComparedPosition]:
     """Every position of either, in order of table, group, topic and queue; of a file its tables only."""
     tables = here.tables & other.tables
     mine, others = (
@@ -164,7 +164,7 @@ def compare(here: Side, other: Side) -> Iterator[Compared]:
     )
     for key in sorted(mine.keys() | others.keys()):
         place = key[2], key[3]
-        yield Compared(
+        yield ComparedPosition(
             key,
             mine.get(key),
             others.get(key),
@@ -173,7 +173,7 @@ def compare(here: Side, other: Side) -> Iterator[Compared]:
         )
 
 
-class Take(StrEnum):
+class WhichPosition(StrEnum):
     """Of two positions: the one that is farther, or the one that is not."""
 
     MAX = "max"
@@ -193,7 +193,7 @@ class Merge(NamedTuple):
     """Positions of another store, or its config/ alone, and which of two is taken."""
 
     other: Sequence[Position]
-    take: Take
+    take: WhichPosition
 
 
 class Only(NamedTuple):
@@ -286,7 +286,7 @@ def parse_reset(text: str) -> Reset:
 
 
 def plan_moves(
-    store: Store,
+    store: StoreReader,
     resets: Iterable[Reset] = (),
     merge: Merge | None = None,
     now_ms: int | None = None,
@@ -324,7 +324,7 @@ def plan_moves(
     return Moves(tuple(moves), Plan("offsets", *log, edits), left_out, database)
 
 
-def _known_ends(store: Store) -> Ends:
+def _known_ends(store: StoreReader) -> Ends:
     """Where each queue ends when its broker has started. Raises Unclean, Unreadable."""
     ends, layout = queue_ends(store), store.layout
     behind = behind_log(store, ends) if ends or not store.queues_problem else None
@@ -364,7 +364,7 @@ def _queues_of(reset: Reset, own: Mapping[_Key, int], ends: Ends) -> list[Queue]
     return found
 
 
-def _offset_of(store: Store, reset: Reset, queue: QueueSummary, now_ms: int | None) -> int:
+def _offset_of(store: StoreReader, reset: Reset, queue: QueueSummary, now_ms: int | None) -> int:
     """The offset in this queue. Raises InvalidInput for one outside of it, or no time."""
     place = f"{queue.topic}/{queue.queue_id}"
     if reset.to == EARLIEST:
@@ -399,9 +399,9 @@ def _merged(own: Mapping[_Key, int], merge: Merge, only: Only) -> Iterator[tuple
             yield key, one.offset
 
 
-def _wins(other: int, own: int | None, take: Take) -> bool:
+def _wins(other: int, own: int | None, take: WhichPosition) -> bool:
     """The other position is taken: it is farther, or the contrary."""
-    return own is None or (other > own if take is Take.MAX else other < own)
+    return own is None or (other > own if take is WhichPosition.MAX else other < own)
 
 
 def _inside(offset: int, queue: QueueSummary) -> int:
@@ -484,10 +484,10 @@ def _rows(moves: Sequence[Move], there: Sequence[Position]) -> dict[tuple[str, s
 def _content(path: Path, layout: Layout, version: str) -> dict[Any, Any]:
     """The file as its broker takes it, with a table. Raises Refused, Unreadable."""
     loaded = load_config(layout.config, path.name, config_rules(profile_of(version)))
-    if loaded.start is Start.EMPTY and not path.exists():
+    if loaded.start is LoadAction.EMPTY and not path.exists():
         return {MEMBER_OF[CONSUMED]: {}}
     # of a file that it refuses it takes the .bak: to write into that file would bring it back
-    content = read_json(path) if loaded.start is Start.LOADS else None
+    content = read_json(path) if loaded.start is LoadAction.LOADS else None
     table = None if content is None else content.setdefault(MEMBER_OF[CONSUMED], {})
     if content is None or not isinstance(table, dict):
         raise Refused(

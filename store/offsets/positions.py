@@ -26,8 +26,8 @@ from ..start.config_load import (
     LMQ_OFFSETS,
     MODES,
     OFFSETS,
-    Loaded,
-    Start,
+    LoadAction,
+    LoadedConfig,
     config_rules,
     load_config,
     load_table,
@@ -67,7 +67,7 @@ class Position(NamedTuple):
         return self.table, self.group, self.topic, self.queue_id
 
 
-class Entries(NamedTuple):
+class StoredPositions(NamedTuple):
     """What a file, or a RocksDB, says: positions, and what of it cannot be read. counter: how often it was
     written, None where it does not say so.
     """
@@ -92,7 +92,7 @@ class Positions:
     lacking: bool = False
 
 
-def every_file(config: Path, tables: Iterable[str] = TABLES) -> Iterator[Entries]:
+def every_file(config: Path, tables: Iterable[str] = TABLES) -> Iterator[StoredPositions]:
     """Each file of `config/` with positions of these tables, as it is; no .bak. Raises Unreadable."""
     wanted = frozenset(tables)
     for kind, path, plain in config_files(config):
@@ -108,7 +108,7 @@ def _has(kind: str, wanted: frozenset[str]) -> bool:
     return bool(found & wanted)
 
 
-def entries_of(path: Path, kind: str, tables: Iterable[str] = TABLES) -> Entries:
+def entries_of(path: Path, kind: str, tables: Iterable[str] = TABLES) -> StoredPositions:
     """Positions of one file of JSON, as far as it can be read. Raises Missing, Unreadable."""
     wanted, file = frozenset(tables), read_config_file(path, kind)
     found, problems, counter = [], list[str](), None
@@ -121,22 +121,22 @@ def entries_of(path: Path, kind: str, tables: Iterable[str] = TABLES) -> Entries
             found.append(_position(name or "", record, path.name))
     if file.problem is not None and not file.problem.noted:
         problems.append(f"{file.problem.reason} at byte {file.problem.position}")
-    return Entries(path, found, problems, counter)
+    return StoredPositions(path, found, problems, counter)
 
 
-def entries_of_database(path: Path) -> Entries:
+def entries_of_database(path: Path) -> StoredPositions:
     """The same of the RocksDB of offsets, with the reason where it cannot be read."""
     try:
         rows = rows_of(path, OFFSETS)
     except StoreError as error:
-        return Entries(path, [], [error.message])
+        return StoredPositions(path, [], [error.message])
     found = [
         _position(_MEMBERS[row["type"], row["table"]], row, path.name)
         for row in rows
         if row["type"] == "consumer_offset" and row["offset"] >= 0
     ]
     counters = [row.get("counter") for row in rows if row["type"] == _VERSION]
-    return Entries(path, found, [], next(iter(counters), None))
+    return StoredPositions(path, found, [], next(iter(counters), None))
 
 
 def _position(table: str, record: dict[str, Any], file: str) -> Position:
@@ -205,19 +205,19 @@ def _add_database(found: Positions, path: Path, file: Path) -> None:
     found.rows += own.values()
 
 
-def _add_file(found: Positions, path: Path, loaded: Loaded) -> None:
+def _add_file(found: Positions, path: Path, loaded: LoadedConfig) -> None:
     backup, kind = path.with_name(path.name + BACKUP), FILES[path.name]
     main = _there(path, kind)
     older = _there(backup, kind)
-    rows = older.positions if loaded.start is Start.BACKUP else main.positions
-    if loaded.start is Start.LOADS:
+    rows = older.positions if loaded.start is LoadAction.BACKUP else main.positions
+    if loaded.start is LoadAction.LOADS:
         before = {row.key: row.offset for row in older.positions}
         rows = [row._replace(backup=before.get(row.key)) for row in rows]
         found.notes += [f"config/{path.name}: {problem}" for problem in main.problems]
         found.lacking |= bool(main.problems)
-    elif loaded.start is Start.BACKUP:
+    elif loaded.start is LoadAction.BACKUP:
         found.notes.append(f"{loaded.reason}: a broker takes {backup.name}, and so do these")
-    elif loaded.start is Start.REFUSES:
+    elif loaded.start is LoadAction.REFUSES:
         rows = rows or older.positions
         found.notes.append(f"{loaded.reason}: no broker starts with it")
         found.lacking = True
@@ -227,12 +227,12 @@ def _add_file(found: Positions, path: Path, loaded: Loaded) -> None:
     found.rows += rows
 
 
-def _there(path: Path, kind: str) -> Entries:
-    return entries_of(path, kind) if path.exists() else Entries(path, [], [])
+def _there(path: Path, kind: str) -> StoredPositions:
+    return entries_of(path, kind) if path.exists() else StoredPositions(path, [], [])
 
 
 @dataclass(frozen=True)
-class Groups:
+class KnownGroups:
     """subscribed: names of groups, None where no table can be read. popping: (group, topic) by POP."""
 
     subscribed: frozenset[str] | None = None
@@ -250,7 +250,7 @@ class Groups:
         return self.modes.get((group, topic), "").lower()
 
 
-def groups_of(layout: Layout, version: str) -> Groups:
+def groups_of(layout: Layout, version: str) -> KnownGroups:
     """What a broker of this generation takes of the tables of groups. Raises Unreadable."""
     rules = config_rules(profile_of(version))
     text = load_table(layout, GROUPS, rules).taken
@@ -262,7 +262,7 @@ def groups_of(layout: Layout, version: str) -> Groups:
         (row["group"], row["topic"]): str(row.get("mode", ""))
         for row in _records(layout, MODES, modes.value if modes is not None else {})
     }
-    return Groups(subscribed, found)
+    return KnownGroups(subscribed, found)
 
 
 def _records(layout: Layout, name: str, value: dict[Any, Any]) -> list[dict[str, Any]]:

@@ -34,7 +34,7 @@ from ..queues.references import commit_log_of
 from .fill import PatchedQueue, Piece
 from .gaps import Gap
 from .lost_messages import LostUnits, lost_units
-from .replica import DamageFinder, Hole, Replica, Run, find_runs, holes, pieces_of, record_at
+from .replica import DamageFinder, LogHole, Replica, ReplicaRun, find_runs, holes, pieces_of, record_at
 
 _WINDOW_BYTES = 1 << 20
 _PEEK_BYTES = 4096
@@ -50,7 +50,7 @@ _IDENTITY = (
 """Fields that tell one record from another; none of them is 0 in most."""
 
 
-class Part(NamedTuple):
+class ReplicaPart(NamedTuple):
     """What came from the replica: `records` whole records in `size` bytes from `position` on."""
 
     position: int
@@ -58,7 +58,7 @@ class Part(NamedTuple):
     records: int
 
 
-class Lack(NamedTuple):
+class NotInReplica(NamedTuple):
     """What did not, and why."""
 
     position: int
@@ -75,8 +75,8 @@ class Brought:
     """
 
     replica: str
-    parts: list[Part] = field(default_factory=list)
-    lacks: list[Lack] = field(default_factory=list)
+    parts: list[ReplicaPart] = field(default_factory=list)
+    lacks: list[NotInReplica] = field(default_factory=list)
     pieces: list[Piece] = field(default_factory=list)
     goes_on: bool = False
     earlier_bytes: int = 0
@@ -150,7 +150,7 @@ def _check_copy(samples: Sequence[int], log: CommitLog, replica: Replica) -> Non
         )
 
 
-def _widened(hole: Hole, log: CommitLog, replica: Replica) -> Hole:
+def _widened(hole: LogHole, log: CommitLog, replica: Replica) -> LogHole:
     """Beside damage a record may be damaged where no checksum tells, in its properties: then it is
     the same message in both logs, and not the same bytes.
     """
@@ -168,11 +168,11 @@ def _same(log: CommitLog, replica: Replica, begin: int, end: int) -> bool:
     return log.read(begin, end - begin) == replica.bytes_at(begin, end)
 
 
-def _middle(found: Brought, log: CommitLog, hole: Hole, replica: Replica, units: LostUnits) -> None:
+def _middle(found: Brought, log: CommitLog, hole: LogHole, replica: Replica, units: LostUnits) -> None:
     """A hole between good records. A replica that ends inside tells by the front side alone."""
     reason = _neighbours(log, hole, replica)
     if reason:
-        found.lacks.append(Lack(hole.begin, hole.end - hole.begin, reason))
+        found.lacks.append(NotInReplica(hole.begin, hole.end - hole.begin, reason))
         return
     ends = not record_at(replica.log, hole.end)
     if ends and hole.before is None:
@@ -185,12 +185,12 @@ def _middle(found: Brought, log: CommitLog, hole: Hole, replica: Replica, units:
     _take(found, log, hole, replica, runs)
 
 
-def units_agree(runs: Sequence[Run], units: LostUnits) -> bool:
+def units_agree(runs: Sequence[ReplicaRun], units: LostUnits) -> bool:
     """Some queue unit names a record of the runs."""
     return any(((units.position >= r.begin) & (units.position < r.end)).any() for r in runs)
 
 
-def _neighbours(log: CommitLog, hole: Hole, replica: Replica) -> str:
+def _neighbours(log: CommitLog, hole: LogHole, replica: Replica) -> str:
     """Why the sides of a hole do not fit, "" if they do."""
     if hole.begin >= replica.end:
         return "the replica does not reach there"
@@ -204,15 +204,15 @@ def _neighbours(log: CommitLog, hole: Hole, replica: Replica) -> str:
     return ""
 
 
-def _take(found: Brought, log: CommitLog, hole: Hole, replica: Replica, runs: Sequence[Run]) -> None:
+def _take(found: Brought, log: CommitLog, hole: LogHole, replica: Replica, runs: Sequence[ReplicaRun]) -> None:
     """Bring runs back; what lies between them stays lost."""
     at = hole.begin
-    for run in [*runs, Run(hole.end, hole.end, 0)]:
+    for run in [*runs, ReplicaRun(hole.end, hole.end, 0)]:
         if at < run.begin:
-            found.lacks.append(Lack(at, run.begin - at, "the replica has no good record there"))
+            found.lacks.append(NotInReplica(at, run.begin - at, "the replica has no good record there"))
         at = run.end
     for run in runs:
-        found.parts.append(Part(run.begin, run.end - run.begin, run.records))
+        found.parts.append(ReplicaPart(run.begin, run.end - run.begin, run.records))
         found.pieces += pieces_of(log, replica, run)
 
 
@@ -220,13 +220,13 @@ def _end(
     found: Brought,
     snapshot: Snapshot,
     log: CommitLog,
-    hole: Hole,
+    hole: LogHole,
     replica: Replica,
     units: LostUnits,
 ) -> None:
     """What the replica has behind the end of the log."""
     known = _known_end(log, hole.begin, units)
-    runs: list[Run] = []
+    runs: list[ReplicaRun] = []
     reason = "the replica has no good record there"
     if hole.before is None:
         reason = "this log has no good record to compare with"
@@ -241,12 +241,12 @@ def _end(
         runs = _without_blank(runs[-1], replica)
     reached = runs[-1].end if runs else hole.begin
     if known > reached:
-        found.lacks.append(Lack(reached, known - reached, reason))
-    _take(found, log, Hole(hole.begin, reached, hole.before), replica, runs)
+        found.lacks.append(NotInReplica(reached, known - reached, reason))
+    _take(found, log, LogHole(hole.begin, reached, hole.before), replica, runs)
     found.goes_on = bool(record_at(replica.log, reached))
 
 
-def _without_blank(run: Run, replica: Replica) -> list[Run]:
+def _without_blank(run: ReplicaRun, replica: Replica) -> list[ReplicaRun]:
     """The run up to its last record: a BLANK leads on, and there is nothing to go on with."""
     size = replica.log.queue.file_size
     start = (run.end - 1) // size * size
@@ -344,12 +344,12 @@ def with_replica(
     return brought, queue
 
 
-def _drop(brought: Brought, broken: set[Part]) -> None:
+def _drop(brought: Brought, broken: set[ReplicaPart]) -> None:
     """Leave parts out."""
     reason = "its queue offsets do not fit between those of this log"
     for part in broken:
         brought.parts.remove(part)
-        brought.lacks.append(Lack(part.position, part.size, reason))
+        brought.lacks.append(NotInReplica(part.position, part.size, reason))
         end = part.position + part.size
         brought.pieces = [p for p in brought.pieces if not part.position <= p[0] < end]
     brought.lacks.sort()
@@ -378,8 +378,8 @@ class QueueChain:
     broken: parts where they do not.
     """
 
-    parts: list[Part]
-    broken: set[Part] = field(default_factory=set)
+    parts: list[ReplicaPart]
+    broken: set[ReplicaPart] = field(default_factory=set)
     #: Highest queue offset of each queue so far, and the position of that message.
     _last: dict[QueueId, tuple[int, int]] = field(default_factory=dict)
 
@@ -399,7 +399,7 @@ class QueueChain:
             if sides[0] != sides[1]:
                 self.broken |= {part for part in sides if part is not None}
 
-    def _part_of(self, position: int) -> Part | None:
+    def _part_of(self, position: int) -> ReplicaPart | None:
         at = int(np.searchsorted([part.position for part in self.parts], position, side="right"))
         part = self.parts[at - 1] if at else None
         return part if part and position < part.position + part.size else None

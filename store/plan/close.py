@@ -17,7 +17,7 @@ from ...formats.blank import BLANK, MAGIC_BLANK
 from ..audit.queues import QueueAudit
 from ..audit.verified import VerifiedLog
 from ..broker.load_rules import LoadedFile
-from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..disk.files import Edit
@@ -140,7 +140,7 @@ def _place(piece: Piece) -> int:
     return piece[0]
 
 
-def _loaded(entries: dict[int, Entry], size: int) -> list[LoadedFile]:
+def _loaded(entries: dict[int, DirectoryEntry], size: int) -> list[LoadedFile]:
     return [LoadedFile(start, size, entries[start]) for start in sorted(entries)]
 
 
@@ -206,7 +206,7 @@ def _between(gap: Gap, records: Mapping[int, bytes]) -> list[Gap]:
     return [*parts, gap._replace(begin=begin)] if parts else [gap]
 
 
-def _headers(entries: dict[int, Entry], size: int, restored: Sequence[Piece]) -> Iterator[Edit]:
+def _headers(entries: dict[int, DirectoryEntry], size: int, restored: Sequence[Piece]) -> Iterator[Edit]:
     """Edits of the records that are put right."""
     for position, record in sorted(restored):
         start = position // size * size
@@ -215,7 +215,7 @@ def _headers(entries: dict[int, Entry], size: int, restored: Sequence[Piece]) ->
         yield Edit("write", path, reason, ("I-020",), at, len(record), record)
 
 
-def edits_of_cut(entries: dict[int, Entry], size: int, cut: Sequence[CutProperties]) -> Iterator[Edit]:
+def edits_of_cut(entries: dict[int, DirectoryEntry], size: int, cut: Sequence[CutProperties]) -> Iterator[Edit]:
     """Edits of the records that have lost properties: what can be read of them stays."""
     reason = "separators in place of properties that a torn write cut"
     for record in cut:
@@ -224,7 +224,7 @@ def edits_of_cut(entries: dict[int, Entry], size: int, cut: Sequence[CutProperti
         yield Edit("write", path, reason, ("I-055",), at, len(record.data), record.data)
 
 
-def _numbered(entries: dict[int, Entry], size: int, records: Sequence[Piece]) -> Iterator[Edit]:
+def _numbered(entries: dict[int, DirectoryEntry], size: int, records: Sequence[Piece]) -> Iterator[Edit]:
     """Edits of the records that name light queues without a number for each."""
     reason = "a number for each light queue that a record names"
     for position, data in records:
@@ -262,7 +262,7 @@ def _is_closed(fill: Fill, queue: MappedFileQueue) -> bool:
     return queue.read(position, len(data)) == data
 
 
-def lengths_of(snapshot: Snapshot, entries: dict[int, Entry], end: int, *, stale: bool) -> Iterator[Edit]:
+def lengths_of(snapshot: Snapshot, entries: dict[int, DirectoryEntry], end: int, *, stale: bool) -> Iterator[Edit]:
     """Log files of a wrong length get theirs, those that stay (`log.tail_edits`)."""
     size, first = snapshot.log_file_bytes, min(entries)
     for start in sorted(entries):
@@ -275,7 +275,7 @@ def lengths_of(snapshot: Snapshot, entries: dict[int, Entry], end: int, *, stale
 
 def writes_of(
     snapshot: Snapshot,
-    entries: dict[int, Entry],
+    entries: dict[int, DirectoryEntry],
     pieces: Sequence[Piece],
     closed: Sequence[Fill] = (),
     brought: frozenset[int] = frozenset(),
@@ -317,7 +317,7 @@ def writes_of(
 def patched_queue(
     snapshot: Snapshot,
     queue: MappedFileQueue,
-    entries: dict[int, Entry],
+    entries: dict[int, DirectoryEntry],
     pieces: Sequence[Piece],
     end: int,
 ) -> PatchedQueue:

@@ -22,7 +22,7 @@ from ...formats import rocksdb_consume_queue as formats
 from ...formats.derive.ragged import Ints
 from ...formats.fixed import numbers_of
 from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT_TOPIC, MAX, MIN, UNITS
-from ..audit.messages import Kind, LogObserver, Messages, compare, scan_messages
+from ..audit.messages import DifferenceKind, LogObserver, Messages, compare, scan_messages
 from ..audit.verified import VerifiedLog, VerifiedRun
 from ..broker.dispatch import Dispatched
 from ..broker.dispatch_record import Dispatching
@@ -40,9 +40,9 @@ from ..queues.rocksdb import (
 from ..queues.rocksdb_copy import CopiedQueues
 from ..queues.rocksdb_write import (
     UNIT,
-    Bound,
     DatabaseFix,
     Holes,
+    QueueBound,
     Rewritten,
     UnitChanges,
     UnitSpool,
@@ -103,8 +103,8 @@ def _queues(database: RocksDb) -> list[QueueId]:
 class _Reach:
     """The messages that a queue has in the log: the first and the last of them."""
 
-    first: Bound
-    last: Bound
+    first: QueueBound
+    last: QueueBound
 
 
 @dataclass
@@ -150,10 +150,10 @@ class DatabaseAudit(LogObserver):
         if not len(messages.offset) or not self.stores.in_database(messages.queue.topic):
             return
         self.holes.note(messages.queue, _columns(messages), messages.lost)
-        wrong = compare(self._there(messages.queue, messages.offset), messages) > Kind.ADDRESS
+        wrong = compare(self._there(messages.queue, messages.offset), messages) > DifferenceKind.ADDRESS
         for at in np.flatnonzero(messages.lost & ~wrong).tolist():
             wrong[at] = self._is_other(messages, at)
-        ends = [Bound(int(messages.position[at]), int(messages.offset[at])) for at in (0, -1)]
+        ends = [QueueBound(int(messages.position[at]), int(messages.offset[at])) for at in (0, -1)]
         first = reach.first if reach is not None else ends[0]
         self.reach[messages.queue] = _Reach(first, ends[1])
         if wrong.any():
@@ -198,9 +198,9 @@ class DatabaseAudit(LogObserver):
                 self.holes.passed(queue, each.next - 1, self.database)
             except Unreadable:
                 self.broken = True
-            begin = Bound(each.first_position, each.first)
+            begin = QueueBound(each.first_position, each.first)
             first = self.reach[queue].first if queue in self.reach else begin
-            self.reach[queue] = _Reach(first, Bound(each.last_position, each.next - 1))
+            self.reach[queue] = _Reach(first, QueueBound(each.last_position, each.next - 1))
 
     def _there(self, queue: QueueId, offsets: Ints) -> Units:
         if self.database is None or self.broken:
@@ -258,7 +258,7 @@ class DatabaseAudit(LogObserver):
             if last is not None and unit.queue_offset <= last.queue_offset:
                 break
             if last is None and unit.physical_offset < wrong_from:
-                last = Bound(unit.physical_offset, unit.queue_offset)
+                last = QueueBound(unit.physical_offset, unit.queue_offset)
                 break
             if reach is None and unit.physical_offset < self.log_end:
                 emptied = max(emptied, unit.queue_offset)
@@ -267,7 +267,7 @@ class DatabaseAudit(LogObserver):
                 return
         high, low = (formats.bound_key(topic, queue.queue_id, each) for each in (MAX, MIN))
         found = database.get(BOUNDS, high)
-        row = Bound(*_BOUND.unpack(found)) if found and len(found) == _BOUND.size else None
+        row = QueueBound(*_BOUND.unpack(found)) if found and len(found) == _BOUND.size else None
         beyond = row is None or row.physical_offset >= self.log_end
         if emptied >= 0:  # it goes on behind its last number, as brokers begin queues late
             emptied = emptied if row is None else max(emptied, row.queue_offset)
@@ -280,7 +280,7 @@ class DatabaseAudit(LogObserver):
         lowest = database.get(BOUNDS, low)
         if lowest is None:
             return
-        if len(lowest) != _BOUND.size or _hides(Bound(*_BOUND.unpack(lowest)), reach.first):
+        if len(lowest) != _BOUND.size or _hides(QueueBound(*_BOUND.unpack(lowest)), reach.first):
             rows[low] = _BOUND.pack(*reach.first)
 
 
@@ -289,7 +289,7 @@ def _columns(messages: Messages) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     return m.offset, m.position, m.size, m.tags_code, m.store_timestamp
 
 
-def _hides(row: Bound, first: Bound) -> bool:
+def _hides(row: QueueBound, first: QueueBound) -> bool:
     """A min row keeps the first message from consumers, or sends them to what is not there."""
     if row.queue_offset < first.queue_offset:
         return row.physical_offset >= first.physical_offset
@@ -388,7 +388,7 @@ def _edits_of(place: Path, after: Rewritten, told: bytes) -> list[Edit]:
     return edits + [Edit("move", str(place / name), _REASON, _CODES) for name in after.gone]
 
 
-def _ends(database: RocksDb) -> Iterator[tuple[QueueId, Bound]]:
+def _ends(database: RocksDb) -> Iterator[tuple[QueueId, QueueBound]]:
     """The max rows, as far as they can be read."""
     with suppress(Unreadable):
         yield from last_units(database)

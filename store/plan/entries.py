@@ -22,7 +22,7 @@ from ...formats.message_properties import ends_with_crc
 from ..audit.messages import LogObserver, Messages
 from ..broker.dispatch import Dispatched
 from ..broker.load_rules import LoadedFile
-from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..disk.files import Edit
@@ -30,7 +30,7 @@ from ..errors import Refused
 from ..log.batch import Batch, Extent, ExtentKind, torn_properties
 from ..log.commit_log import CommitLog
 from ..settings.read import read_config_file
-from ..start.dledger import IndexFile, entries_that_follow, index_directory, units_of
+from ..start.dledger import DledgerIndexFile, entries_that_follow, index_directory, units_of
 from ..start.outcome import Outcome
 from .close import KeptLog, edits_of_cut, lengths_of, patched_queue, writes_of
 from .fill import SMALLEST_FILLER, Fill, Piece, encoded
@@ -38,21 +38,21 @@ from .gaps import Forms, Gap, TornRecord
 from .log import LogPlan, tail_edits, written
 from .lost_messages import LostUnits, lost_units
 from .torn_records import cut_properties, further_queues
-from .unreferenced import Place
+from .unreferenced import LostMessagePlace
 
 _HEAD = dtype_of(HEAD)
 _LEAST = HEADER_BYTES + SMALLEST_FILLER
 _DAMAGED = (ExtentKind.DAMAGE, ExtentKind.MISSING)
 
 
-class Side(NamedTuple):
+class NeighbourEntry(NamedTuple):
     """The good entry beside a gap: its number and its term; -1 each where there is none."""
 
     number: int
     term: int
 
 
-NOBODY = Side(-1, -1)
+NOBODY = NeighbourEntry(-1, -1)
 
 
 class EntryGap(NamedTuple):
@@ -60,8 +60,8 @@ class EntryGap(NamedTuple):
 
     begin: int
     end: int
-    before: Side
-    after: Side
+    before: NeighbourEntry
+    after: NeighbourEntry
     store_timestamp: int
 
 
@@ -105,7 +105,7 @@ class EntryFinder(LogObserver):
     heads: list[Tile] = field(default_factory=list)
     crc_items: bool = False
     queue_ends: dict[QueueId, int] = field(default_factory=dict)
-    _before: Side = NOBODY
+    _before: NeighbourEntry = NOBODY
     _time: int = 0
     _damaged: int = -1
 
@@ -116,7 +116,7 @@ class EntryFinder(LogObserver):
         begin = int(batch.position[0]) - HEADER_BYTES
         expected = self._before.number + 1 if begin == self.end and self._damaged < 0 else -1
         numbers, terms = self._put_right(batch, _heads(batch), expected)
-        self._close(begin, Side(int(numbers[0]), int(terms[0])), int(times[0]))
+        self._close(begin, NeighbourEntry(int(numbers[0]), int(terms[0])), int(times[0]))
         if batch.body_crc_ok is not None:
             for row in np.flatnonzero(~batch.body_crc_ok).tolist():
                 self.torn.append(_torn(batch, row))
@@ -126,7 +126,7 @@ class EntryFinder(LogObserver):
             cut &= batch.body_crc_ok
         self.cut += [_torn(batch, row) for row in np.flatnonzero(cut).tolist()]
         self.crc_items |= ends_with_crc(columns.ragged("properties")[len(batch) - 1])
-        self._before, self._time = Side(int(numbers[-1]), int(terms[-1])), int(times[-1])
+        self._before, self._time = NeighbourEntry(int(numbers[-1]), int(terms[-1])), int(times[-1])
         self.end = batch.end
 
     def _put_right(self, batch: Batch, heads: Structs, expected: int) -> tuple[Ints, Ints]:
@@ -167,7 +167,7 @@ class EntryFinder(LogObserver):
     def stale(self, batch: Batch) -> None:
         """What an earlier life has left is none of this log."""
 
-    def _close(self, begin: int, after: Side, time: int) -> None:
+    def _close(self, begin: int, after: NeighbourEntry, time: int) -> None:
         """A good entry begins: what was damaged before it is a gap; so are numbers that are missing."""
         missing = self._before.number >= 0 and after.number != self._before.number + 1
         if self._damaged >= 0 or (missing and self.end < begin):
@@ -229,11 +229,11 @@ def keep_entries(
     queue: MappedFileQueue,
     forms: Forms,
     finder: EntryFinder,
-    unreferenced: Iterator[Place],
+    unreferenced: Iterator[LostMessagePlace],
 ) -> KeptLog:
     """The log with all its good records, every entry following the one before. Raises Refused."""
     size, entries = snapshot.log_file_bytes, {int(entry.name): entry for entry in snapshot.log}
-    index = IndexFile(snapshot)
+    index = DledgerIndexFile(snapshot)
     try:
         parts = [_tiled(gap, snapshot, index) for gap in finder.gaps]
     finally:
@@ -294,7 +294,9 @@ def _good_records(queue: MappedFileQueue, tiles: Sequence[Tile]) -> set[int]:
     return found
 
 
-def _fills(gaps: Sequence[Gap], named: LostUnits, unreferenced: Iterator[Place], forms: Forms) -> Iterator[Fill]:
+def _fills(
+    gaps: Sequence[Gap], named: LostUnits, unreferenced: Iterator[LostMessagePlace], forms: Forms
+) -> Iterator[Fill]:
     """One record for each entry: for the message that a unit names, for one that is missing, or none's."""
     queues = named.queues
     waiting = sorted(unreferenced, key=lambda place: (place.low, place.queue_offset))
@@ -311,7 +313,7 @@ def _fills(gaps: Sequence[Gap], named: LostUnits, unreferenced: Iterator[Place],
         yield Fill(gap, units, [] if len(units) else [(gap.begin, room)], None)
 
 
-def _of_missing(gap: Gap, waiting: list[Place], queues: list[QueueId], named: LostUnits) -> LostUnits:
+def _of_missing(gap: Gap, waiting: list[LostMessagePlace], queues: list[QueueId], named: LostUnits) -> LostUnits:
     """The first message without a place that lay here."""
     for number, place in enumerate(waiting):
         if place.low <= gap.begin and gap.end <= place.high:
@@ -331,7 +333,7 @@ def _no_room(position: int, room: int) -> Refused:
     )
 
 
-def _tiled(gap: EntryGap, snapshot: Snapshot, index: IndexFile) -> tuple[list[Tile], list[Piece]]:
+def _tiled(gap: EntryGap, snapshot: Snapshot, index: DledgerIndexFile) -> tuple[list[Tile], list[Piece]]:
     """The entries of a gap, and the BLANKs in it. Raises Refused."""
     first = gap.before.number + 1 if gap.before.number >= 0 else _first_number(gap, index)
     count = gap.after.number - first
@@ -352,7 +354,7 @@ def _tiled(gap: EntryGap, snapshot: Snapshot, index: IndexFile) -> tuple[list[Ti
     return [Tile(p, s, n, term) for (p, s), n in zip(spread, numbers, strict=True)], blanks
 
 
-def _first_number(gap: EntryGap, index: IndexFile) -> int:
+def _first_number(gap: EntryGap, index: DledgerIndexFile) -> int:
     """The number of the first entry of a log that has lost it: the index has it by its place."""
     low = max(0, gap.after.number - (gap.end - gap.begin) // HEADER_BYTES)
     units = index.units(low, gap.after.number - low)
@@ -459,7 +461,7 @@ def entry_index_edits(snapshot: Snapshot, queue: MappedFileQueue, end: int) -> l
 
     An entry counts by its head, as for DLedger: the record in it may be cut.
     """
-    index, fixer = IndexFile(snapshot), _IndexFixer(index_directory(snapshot))
+    index, fixer = DledgerIndexFile(snapshot), _IndexFixer(index_directory(snapshot))
     try:
         fixer.moved(index.entries)
         for file in queue.files_in(0, end):
@@ -515,7 +517,7 @@ class _IndexFixer:
         """The number of the last entry, -1 without any."""
         return self._next - 1
 
-    def moved(self, entries: Sequence[Entry]) -> None:
+    def moved(self, entries: Sequence[DirectoryEntry]) -> None:
         """Files that DLedger does not load are put away."""
         for entry in entries:
             if entry.directory or entry.size != FILE_BYTES:
@@ -546,7 +548,7 @@ class _IndexFixer:
                 self._new.setdefault(start, []).append((at - start, part))
             at += len(part)
 
-    def behind(self, index: IndexFile) -> None:
+    def behind(self, index: DledgerIndexFile) -> None:
         """Zeros behind the last unit; files that are not there are made."""
         for start, pieces in sorted(self._new.items()):
             path = f"{self._directory}/{file_name(start)}"

@@ -33,7 +33,7 @@ from ...formats.message_properties import (
     format_properties,
 )
 from ...formats.pop import REVIVE_TOPIC
-from ...formats.property_columns import Items
+from ...formats.property_columns import PropertyItems
 from ...formats.tombstone import FILLER_TOPIC, LOST_ITEM
 from ..audit.messages import Messages
 from ..audit.verified import VerifiedRun
@@ -56,7 +56,7 @@ def is_for_service(topic: bytes) -> bool:
     return topic.startswith(_SERVICE_PREFIXES)
 
 
-class Form(NamedTuple):
+class FillerForm(NamedTuple):
     """Property text behind the mark; born_timestamp: ms, None takes the store time.
 
     small: the text where the lost record had no room for that beside the mark.
@@ -97,7 +97,7 @@ class Forms(NamedTuple):
     lost_tag: str = ""
     append_crc: bool = False
 
-    def of(self, topic: str) -> Form:
+    def of(self, topic: str) -> FillerForm:
         """The form for a topic."""
         if topic == TIMER_TOPIC:
             return _only(self._timer())
@@ -109,9 +109,9 @@ class Forms(NamedTuple):
             return _only(format_properties({TIMER_DELIVER_MS: "0"}))  # of no check point, so no time
         if topic == HALF_TOPIC:
             # older than any check waits for: written to TRANS_CHECK_MAX_TIME_TOPIC at once
-            return Form(born_timestamp=1)
+            return FillerForm(born_timestamp=1)
         text = format_properties({TAGS: self.lost_tag}) if self.lost_tag else b""
-        return Form(text)
+        return FillerForm(text)
 
     def smallest(self, topic: str) -> int:
         """Bytes of the smallest tombstone of a topic; the mark is left out where it is too small."""
@@ -133,7 +133,7 @@ class Forms(NamedTuple):
         target = {_TIMER_DELETE: "x", REAL_TOPIC: "x", REAL_QID: "0"}
         return format_properties({TIMER_OUT_MS: str(due), **target})
 
-    def _schedule(self) -> Form:
+    def _schedule(self) -> FillerForm:
         """For a topic that the delay service discards; what fits all, where the version is open.
 
         A record without a unique key may be too small for either. Every version passes a tombstone
@@ -141,15 +141,15 @@ class Forms(NamedTuple):
         less than such properties.
         """
         if set(self.generations) == {_PLAIN_GENERATION}:
-            return Form()
+            return FillerForm()
         open_question = not self.generations or _PLAIN_GENERATION in self.generations
         topic = OFFSET_MOVED if open_question else HALF_TOPIC
-        return Form(_for_topic(topic), small=_for_topic(FILLER_TOPIC.decode()))
+        return FillerForm(_for_topic(topic), small=_for_topic(FILLER_TOPIC.decode()))
 
 
-def _only(properties: bytes) -> Form:
+def _only(properties: bytes) -> FillerForm:
     """A form that has no smaller one."""
-    return Form(properties, small=properties)
+    return FillerForm(properties, small=properties)
 
 
 def _for_topic(topic: str) -> bytes:
@@ -381,7 +381,7 @@ def is_undispatchable(queue_names: bytes, queue_offsets: bytes) -> bool:
     return len(wanted) != len(given) or not all(map(_NUMBER.fullmatch, given))
 
 
-def _undispatchable(properties: Items, good: Flags) -> Ints:
+def _undispatchable(properties: PropertyItems, good: Flags) -> Ints:
     """Rows of good records whose light queues no broker can read. One by one: few name any.
 
     Without any offset nobody dispatches: the option was off, or the message waits for its delay.

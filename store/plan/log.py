@@ -37,7 +37,7 @@ from ..audit.verified import VerifiedRun
 from ..broker.dispatch import Dispatched
 from ..broker.load_rules import LoadedFile
 from ..broker.profiles import NormalStart, Profile
-from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..disk.file_queue import file_name
 from ..disk.files import Edit
 from ..errors import Refused
@@ -45,7 +45,7 @@ from ..log.batch import Batch, Extent
 from ..log.commit_log import CommitLog
 from ..queues.edits import is_zero_from, last_byte
 from ..queues.units import FileUnits, is_used, is_valid
-from ..start.log import KEPT_FILES, LogWalk, Records
+from ..start.log import KEPT_FILES, FileRecords, LogWalk
 from ..start.outcome import Outcome
 from .normalize import LARGEST_GAP, renamed
 
@@ -105,7 +105,7 @@ def _end(snapshot: Snapshot, files: list[LoadedFile], outcome: Outcome, number: 
         walk = LogWalk(snapshot, files, outcome.profile, crashed=False, body_check=body)
         own_end, foreign = -1, False
         for batch in walk.batches(number):
-            assert isinstance(batch, Records)
+            assert isinstance(batch, FileRecords)
             columns = batch.columns
             own = columns.ints("physical_offset") == columns.starts + batch.file.start
             last = int(np.flatnonzero(own)[-1]) if own.any() else -1
@@ -140,13 +140,13 @@ def tail_edits(snapshot: Snapshot, files: list[LoadedFile], end: int, stale: boo
                 yield Edit("write", file.entry.path, reason, codes, begin, last - begin)
 
 
-def _move(entry: Entry) -> Edit:
+def _move(entry: DirectoryEntry) -> Edit:
     if is_zero_from(entry, 0):
         return Edit("remove", entry.path, "empty file behind the log end", ("I-007",))
     return Edit("move", entry.path, "behind the log end: the broker deletes it", ("I-042",))
 
 
-def _is_blank(snapshot: Snapshot, entry: Entry, offset: int) -> bool:
+def _is_blank(snapshot: Snapshot, entry: DirectoryEntry, offset: int) -> bool:
     """The log ends at a BLANK without a next file: it stays."""
     head = snapshot.bytes_of(entry)[offset : offset + BLANK.sizeof()].tobytes()
     return len(head) == BLANK.sizeof() and BLANK.parse(head).magic_code == MAGIC_BLANK
@@ -274,7 +274,7 @@ def put_away(snapshot: Snapshot) -> Iterator[Edit]:
             yield Edit("move", str(path), _REASON, _CODES)
 
 
-def _moved(entries: tuple[Entry, ...]) -> Iterator[Edit]:
+def _moved(entries: tuple[DirectoryEntry, ...]) -> Iterator[Edit]:
     for entry in entries:
         yield Edit("move", entry.path, _REASON, _CODES)
 

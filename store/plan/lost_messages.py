@@ -22,7 +22,7 @@ from ...formats.message import MESSAGE, SMALLEST, TRANSACTION_MASK, SysFlag
 from ...formats.message_properties import KEYS, TAGS, UNIQ_KEY, parse
 from ..audit.messages import Messages, messages_of
 from ..audit.verified import QueueRange, VerifiedLog, VerifiedRun
-from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
 from ..columns import Rows
 from ..disk.file_queue import MappedFileQueue
@@ -193,7 +193,7 @@ def _inside(gaps: Ints, position: Ints, size: Ints) -> Flags:
     return inside
 
 
-def _of_batches(entries: Sequence[Entry], number: int, gaps: Ints) -> Iterator[Ints]:
+def _of_batches(entries: Sequence[DirectoryEntry], number: int, gaps: Ints) -> Iterator[Ints]:
     """int64[6, n]: the same for a queue of batches, whose units name their offsets."""
     names = ("physical_offset", "size", "msg_base_offset", "tags_code", "batch_size")
     offset = -1

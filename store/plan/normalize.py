@@ -30,7 +30,7 @@ from ...formats.consume_queue_ext import (
 from ...formats.derive import Columns, decode
 from ...formats.derive.ragged import Bytes, Ints
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
-from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..counted import counted
 from ..disk.files import Edit
 from ..errors import Refused, from_os_error
@@ -68,7 +68,7 @@ def normalize(snapshot: Snapshot, *, any_length: bool = False, empty_log: bool =
         )
     wrong = sum(e.size not in (0, size) for e in snapshot.log if not e.directory)
     any_length = any_length and 2 * wrong <= len(snapshot.log)  # else the size is not theirs
-    kept: list[Entry] = []
+    kept: list[DirectoryEntry] = []
     edits: list[Edit] = []
     for entry in snapshot.log:
         reason = _fault(entry._replace(size=size) if any_length and entry.size else entry, size)
@@ -127,14 +127,14 @@ def has_queues(snapshot: Snapshot) -> bool:
     return any(snapshot.queues.values()) or any(snapshot.batch_queues.values())
 
 
-def _near(snapshot: Snapshot, entries: list[Entry]) -> tuple[list[Entry], list[Edit]]:
+def _near(snapshot: Snapshot, entries: list[DirectoryEntry]) -> tuple[list[DirectoryEntry], list[Edit]]:
     """The files of one log, and edits that move those away whose names lie far from all others.
 
     Between them stood more files than can be rebuilt. Raises Refused where both hold records that
     name their own place, or none does.
     """
     size = snapshot.log_file_bytes
-    groups: list[list[Entry]] = [[]]
+    groups: list[list[DirectoryEntry]] = [[]]
     for entry in sorted(entries, key=lambda each: int(each.name)):
         if groups[-1] and int(entry.name) - int(groups[-1][-1].name) > LARGEST_GAP * size:
             groups.append([])
@@ -154,19 +154,19 @@ def _near(snapshot: Snapshot, entries: list[Entry]) -> tuple[list[Entry], list[E
     return own[0], [Edit("move", entry.path, reason, ("I-001",)) for entry in gone]
 
 
-def _is_in_place(snapshot: Snapshot, entry: Entry) -> bool:
+def _is_in_place(snapshot: Snapshot, entry: DirectoryEntry) -> bool:
     """The first record of a file names the start of the file."""
     first = _first_record(snapshot, entry)
     return first is not None and int(first.ints("physical_offset")[0]) == int(entry.name)
 
 
-def _begins_with_record(snapshot: Snapshot, entry: Entry) -> bool:
+def _begins_with_record(snapshot: Snapshot, entry: DirectoryEntry) -> bool:
     """A file of another name would be one of the log."""
     first = None if entry.directory else _first_record(snapshot, entry)
     return first is not None and int(first.ints("magic_code")[0]) in (MAGIC_V1, MAGIC_V2)
 
 
-def _first_record(snapshot: Snapshot, entry: Entry) -> Columns | None:
+def _first_record(snapshot: Snapshot, entry: DirectoryEntry) -> Columns | None:
     """The head of what a file begins with, if it has the length of a record."""
     head = snapshot.bytes_of(entry)[:SMALLEST]
     if len(head) < SMALLEST:
@@ -189,7 +189,7 @@ def _check_queue_size(snapshot: Snapshot) -> None:
         )
 
 
-def _fault(entry: Entry, size: int) -> str:
+def _fault(entry: DirectoryEntry, size: int) -> str:
     if entry.directory:
         return "a directory among the log files"
     if not entry.name.isascii() or not entry.name.isdigit():
@@ -221,7 +221,7 @@ def ext_edits(snapshot: Snapshot) -> Iterator[Edit]:
             yield from _normalized(snapshot.bytes_of(entry)[:], entry, named, last=entry is files[-1])
 
 
-def _spare(files: list[Entry], named: Ints) -> list[Entry]:
+def _spare(files: list[DirectoryEntry], named: Ints) -> list[DirectoryEntry]:
     """Files of zeros behind the one with the last unit that the queue names: a start deletes them."""
     if not len(named):
         return []
@@ -229,7 +229,7 @@ def _spare(files: list[Entry], named: Ints) -> list[Entry]:
     return [entry for entry in files if int(entry.name) > end and is_zero_from(entry, 0)]
 
 
-def _normalized(data: Bytes, entry: Entry, named: Ints, *, last: bool) -> Iterator[Edit]:
+def _normalized(data: Bytes, entry: DirectoryEntry, named: Ints, *, last: bool) -> Iterator[Edit]:
     """Let the units of a file lead from one to the next, up to the last that the queue names."""
     start, normalized = int(entry.name), data
     while (offset := _damaged(normalized, entry.path)) is not None:

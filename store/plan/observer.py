@@ -51,7 +51,7 @@ Progress = Mapping[QueueId, Mapping[str, int]]
 """Per queue and group the next queue offset to consume."""
 
 
-class _Table(NamedTuple):
+class _OffsetTable(NamedTuple):
     """What one file says, and when it was written (ms, 0: not known)."""
 
     progress: dict[QueueId, dict[str, int]]
@@ -73,7 +73,7 @@ def read_progress(config: Path, options: Mapping[str, str] | None = None) -> Pro
     return progress
 
 
-def _read(config: Path, file_name: str) -> _Table | None:
+def _read(config: Path, file_name: str) -> _OffsetTable | None:
     """A file, or its `.bak`, as a broker takes it; None where neither can be read."""
     for name in (file_name, f"{file_name}.bak"):
         try:
@@ -86,7 +86,7 @@ def _read(config: Path, file_name: str) -> _Table | None:
     return None
 
 
-def _parse(data: bytes) -> _Table | None:
+def _parse(data: bytes) -> _OffsetTable | None:
     try:
         table = loads(data.decode("utf-8", "replace"))
         rows = [*_rows(table["offsetTable"]), *_lmq_rows(table.get("lmqOffsetTable") or {})]
@@ -94,7 +94,7 @@ def _parse(data: bytes) -> _Table | None:
         written_ms = int(version["timestamp"]) if isinstance(version, dict) else 0
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return None
-    found = _Table({}, written_ms)
+    found = _OffsetTable({}, written_ms)
     for queue, group, offset in rows:
         found.progress.setdefault(queue, {})[group] = offset
     return found
@@ -114,7 +114,7 @@ def _lmq_rows(table: Mapping[str, Any]) -> Iterator[tuple[QueueId, str, int]]:
         yield QueueId(topic, 0), group, int(offset)
 
 
-def _of_rocksdb(config: Path, options: Mapping[str, str] | None) -> Iterator[_Table]:
+def _of_rocksdb(config: Path, options: Mapping[str, str] | None) -> Iterator[_OffsetTable]:
     """The same of a RocksDB, where there is one that can be read."""
     from ..queues.rocksdb import readable
     from ..settings.rocksdb import rows_of, stand_ins
@@ -122,7 +122,7 @@ def _of_rocksdb(config: Path, options: Mapping[str, str] | None) -> Iterator[_Ta
     path = stand_ins(config, options).get(_PLAIN)
     if path is None or not readable():
         return
-    found = _Table({})
+    found = _OffsetTable({})
     try:
         rows = rows_of(path, _PLAIN)
     except Unreadable:

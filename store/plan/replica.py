@@ -143,7 +143,7 @@ def _identity(path: Path) -> tuple[int, int]:
 _SAMPLES = 64
 
 
-class Hole(NamedTuple):
+class LogHole(NamedTuple):
     """Positions [begin, end) of the log. before: begin and end of the good record in front of it,
     None without one. last: the log ends here, as far as the store knows.
     """
@@ -185,17 +185,17 @@ def is_original(batch: Batch) -> Flags:
     return original
 
 
-def holes(finder: GapFinder, log: CommitLog, replica: Replica) -> list[Hole]:
+def holes(finder: GapFinder, log: CommitLog, replica: Replica) -> list[LogHole]:
     """The holes that `finder` has seen, by position; the last one is the log's end.
 
     A BLANK belongs to the hole beside it, and is one where the replica has a record there.
     """
-    found: list[Hole] = []
+    found: list[LogHole] = []
     blanks = {blank.begin for blank in finder.blanks}
     spans = sorted([*finder.gaps, *finder.blanks], key=_begin)
     end = max(finder.end, log.min_offset)
     last = finder.last if finder.last[0] >= 0 else None
-    tail = Hole(end, replica.end, last, last=True)
+    tail = LogHole(end, replica.end, last, last=True)
     while spans:
         group = [spans.pop(0)]
         while spans and spans[0].begin == group[-1].end:
@@ -203,11 +203,11 @@ def holes(finder: GapFinder, log: CommitLog, replica: Replica) -> list[Hole]:
         if not any(g.begin not in blanks or record_at(replica.log, g.begin) for g in group):
             continue
         begin, previous = group[0].begin, group[0].previous
-        hole = Hole(begin, group[-1].end, None if previous < 0 else (previous, begin))
+        hole = LogHole(begin, group[-1].end, None if previous < 0 else (previous, begin))
         if hole.end < end:
             found.append(hole)
         elif hole.begin <= end:
-            tail = Hole(hole.begin, replica.end, last, last=True)
+            tail = LogHole(hole.begin, replica.end, last, last=True)
     return [*found, tail]
 
 
@@ -224,7 +224,7 @@ def record_at(log: CommitLog, position: int) -> bytes:
 _RUN_WINDOW_BYTES = 1 << 20
 
 
-class Run(NamedTuple):
+class ReplicaRun(NamedTuple):
     """Records, or a BLANK, without a gap between: [begin, end)."""
 
     begin: int
@@ -233,12 +233,14 @@ class Run(NamedTuple):
     blank: bool = False
 
 
-def find_runs(replica: Replica, begin: int, end: int, units: LostUnits, *, chained: bool = False) -> Iterator[Run]:
+def find_runs(
+    replica: Replica, begin: int, end: int, units: LostUnits, *, chained: bool = False
+) -> Iterator[ReplicaRun]:
     """What the replica has in [begin, end). chained: only what follows on `begin` without a gap.
 
     A chained run ends where a queue unit names another record.
     """
-    run = Run(begin, begin, 0)
+    run = ReplicaRun(begin, begin, 0)
     for item in replica.log.scan(begin, end, reuse=True):
         if isinstance(item, Extent):
             rows = [(item.position, item.end, 0)] if _closes(item, replica) else []
@@ -250,8 +252,8 @@ def find_runs(replica: Replica, begin: int, end: int, units: LostUnits, *, chain
                     yield run
                 if chained:
                     return
-                run = Run(first, first, 0)
-            run = Run(run.begin, behind, run.records + count, blank=not count)
+                run = ReplicaRun(first, first, 0)
+            run = ReplicaRun(run.begin, behind, run.records + count, blank=not count)
         if chained and not rows:
             break
     if run.end > run.begin:
@@ -299,7 +301,7 @@ def _denied(batch: Batch, behind: Ints, units: LostUnits) -> Flags:
     return denied
 
 
-def pieces_of(log: CommitLog, replica: Replica, run: Run) -> Iterator[Piece]:
+def pieces_of(log: CommitLog, replica: Replica, run: ReplicaRun) -> Iterator[Piece]:
     """The bytes of a run that this log has not, in stretches of some windows of one file."""
     begin = -1
     for at, end in _windows(run, replica.log.queue.file_size):
@@ -313,7 +315,7 @@ def pieces_of(log: CommitLog, replica: Replica, run: Run) -> Iterator[Piece]:
         yield begin, replica.kept(begin, run.end)
 
 
-def _windows(run: Run, file_bytes: int) -> Iterator[tuple[int, int]]:
+def _windows(run: ReplicaRun, file_bytes: int) -> Iterator[tuple[int, int]]:
     """A run in parts that no file border cuts."""
     at = run.begin
     while at < run.end:

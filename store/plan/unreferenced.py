@@ -49,7 +49,7 @@ class Unplaced(NamedTuple):
     store_timestamp: int
 
 
-class Place(NamedTuple):
+class LostMessagePlace(NamedTuple):
     """A lost message; `low`, `high`: log positions between which its record lay."""
 
     queue: QueueId
@@ -58,7 +58,7 @@ class Place(NamedTuple):
     high: int
 
 
-def places(audits: Mapping[QueueId, QueueAudit]) -> Iterator[Place]:
+def places(audits: Mapping[QueueId, QueueAudit]) -> Iterator[LostMessagePlace]:
     """Queue offsets of which the log has no message, by queue and offset."""
     for queue, audit in sorted(audits.items()):
         if queue.topic.startswith(LMQ_PREFIX):
@@ -68,7 +68,7 @@ def places(audits: Mapping[QueueId, QueueAudit]) -> Iterator[Place]:
             if hole.end - hole.begin > (hole.high - hole.low) // SMALLEST:
                 continue
             for offset in range(hole.begin, hole.end):
-                yield Place(queue, offset, hole.low, hole.high)
+                yield LostMessagePlace(queue, offset, hole.low, hole.high)
 
 
 @dataclass
@@ -98,7 +98,7 @@ class _Room:
 
 
 def with_unreferenced(
-    closed: Sequence[Fill], wanted: Iterator[Place], known: Sequence[LostUnits], forms: Forms
+    closed: Sequence[Fill], wanted: Iterator[LostMessagePlace], known: Sequence[LostUnits], forms: Forms
 ) -> tuple[list[Fill], list[Unplaced]]:
     """The fills with tombstones in the place of fillers, as far as there is room; and who has none.
 
@@ -147,7 +147,7 @@ def _pairs(units: LostUnits) -> Iterator[tuple[QueueId, int]]:
         yield units.queues[number], offset
 
 
-def _more_bytes(place: Place, forms: Forms) -> int:
+def _more_bytes(place: LostMessagePlace, forms: Forms) -> int:
     """What a tombstone should have besides: mark and whole form, or what an op record says."""
     if place.queue.topic == OP_TOPIC:
         return _OFFSET_BYTES

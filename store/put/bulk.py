@@ -21,7 +21,7 @@ from ..log.write import place_columns, place_whole
 from .message_columns import NO_CRC, count_of, prepare, rows_of
 from .new_message import Host, Stored, check_record, check_sizes
 from .open_store import OpenStore
-from .queue_kinds import Named, name_offsets, set_texts, with_bases
+from .queue_kinds import LightQueueRows, name_offsets, set_texts, with_bases
 
 STEP_ROWS = 1 << 16
 """Messages that are prepared, placed and dispatched together: steps of 16,384 take a fifth longer."""
@@ -202,7 +202,7 @@ def _with_offsets(
     topics: Dictionary,
     texts: list[str],
     counts: Ints | None,
-) -> Named | None:
+) -> LightQueueRows | None:
     """Complete the properties that tell queue offsets, in place: INNER_BASE, those of light queues.
 
     Raises InvalidInput, LimitExceeded.

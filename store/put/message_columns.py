@@ -26,7 +26,7 @@ from ...formats.derive.ragged import Bytes, Flags, Ints, overlapping
 from ...formats.message import MESSAGE, SysFlag
 from ...formats.message_properties import CRC_ITEM_BYTES, ITEM_SEPARATOR, UNIQ_KEY, crc_item, parse
 from ...formats.primitives import IPV6_BYTES
-from ...formats.property_columns import Items, joined
+from ...formats.property_columns import PropertyItems, joined
 from ..columns import Dictionary, dictionary
 from ..counted import counted
 from ..disk.layout import Layout
@@ -39,7 +39,7 @@ from .new_message import (
     CRC_ITEM_HEAD,
     NewMessage,
     NoKeys,
-    Rules,
+    WriterRules,
     check_host,
     check_sizes,
     check_topic,
@@ -114,7 +114,7 @@ def columns_where(columns: Mapping[str, Any], kept: Flags) -> dict[str, Any]:
     }
 
 
-def prepare(columns: dict[str, Any], count: int, rules: Rules, now_ms: int) -> Dictionary:
+def prepare(columns: dict[str, Any], count: int, rules: WriterRules, now_ms: int) -> Dictionary:
     """Complete the columns of a step in place: what encode needs but offsets and CRC.
 
     Raises InvalidInput, LimitExceeded.
@@ -317,7 +317,7 @@ class PresentKeys:
         for item in commit_log_of(layout).scan(crc=False, reuse=True):
             if isinstance(item, Batch) and item.mark in _GOOD:
                 columns = item.columns
-                keys = Items(columns.ragged("properties")).find(UNIQ_KEY)
+                keys = PropertyItems(columns.ragged("properties")).find(UNIQ_KEY)
                 present._add(columns.ragged("topic"), columns.ints("queue_id"), keys)
         return present
 
@@ -329,7 +329,7 @@ class PresentKeys:
 
     def lacks(self, columns: Mapping[str, Any]) -> Flags:
         """Which rows the store does not have; one without a unique key it never has."""
-        keys = Items(columns["properties"]).find(UNIQ_KEY)
+        keys = PropertyItems(columns["properties"]).find(UNIQ_KEY)
         queue_ids = np.zeros(len(keys), np.int64) + columns.get("queue_id", 0)
         names = _names(columns["topic"], queue_ids, keys)
         return np.array([not self._take(name) for name in names], np.bool_)

@@ -29,7 +29,7 @@ from ..broker.topics import now_ms
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..errors import InvalidInput, LimitExceeded
-from ..log.message import TooLarge, compression_of, pack, unpack_whole
+from ..log.message import BodyTooLarge, compression_of, pack, unpack_whole
 
 MAX_MESSAGE_BYTES = 4 << 20
 """A broker's `maxMessageSize`: the largest body."""
@@ -68,7 +68,7 @@ class NewMessage:
     wrong_crc: int | None = None
 
 
-class Rules(NamedTuple):
+class WriterRules(NamedTuple):
     """What a writer needs to know to make records.
 
     The generation, its own address, a limit; append_crc: give every record a `__CRC32#`.
@@ -80,7 +80,7 @@ class Rules(NamedTuple):
     append_crc: bool = False
 
     @classmethod
-    def of(cls, profile: WriterProfile, store_host: Host, config: BrokerConfig) -> Rules:
+    def of(cls, profile: WriterProfile, store_host: Host, config: BrokerConfig) -> WriterRules:
         """Those of a broker with this configuration. Raises InvalidInput for one without sense."""
         limit = config.get_int("maxMessageSize", MAX_MESSAGE_BYTES) or MAX_MESSAGE_BYTES
         append_crc = profile.property_crc and config.get_bool("enabledAppendPropCRC")
@@ -104,7 +104,7 @@ def check_topic(topic: bytes, profile: WriterProfile) -> int:
     return MAGIC_V2 if long else MAGIC_V1
 
 
-def check_sizes(body_bytes: int, properties_bytes: int, rules: Rules) -> None:
+def check_sizes(body_bytes: int, properties_bytes: int, rules: WriterRules) -> None:
     """Raises LimitExceeded for a body or properties that a broker refuses."""
     if body_bytes > rules.max_body_bytes:
         raise LimitExceeded(
@@ -115,7 +115,7 @@ def check_sizes(body_bytes: int, properties_bytes: int, rules: Rules) -> None:
         raise LimitExceeded(f"properties of {properties_bytes} bytes, more than {PROPERTIES_BYTES_MAX}")
 
 
-def check_record(record_bytes: int, rules: Rules) -> None:
+def check_record(record_bytes: int, rules: WriterRules) -> None:
     """Raises LimitExceeded for a record, or the records of a batch, that old brokers refuse."""
     if rules.profile.whole_records and record_bytes > rules.max_body_bytes:
         raise LimitExceeded(
@@ -150,7 +150,7 @@ def with_host_bits(sys_flag: int, born_ip: bytes, store_ip: bytes) -> int:
     return sys_flag & ~int(_HOST_BITS) | host_bits(born_ip, store_ip)
 
 
-def record_fields(message: NewMessage, rules: Rules, now_ms: int) -> dict[str, Any]:
+def record_fields(message: NewMessage, rules: WriterRules, now_ms: int) -> dict[str, Any]:
     """The fields of the record, its queue offset and position still 0.
 
     Raises InvalidInput, LimitExceeded for what a broker of the generation refuses.
@@ -222,7 +222,7 @@ class NewBatch(NamedTuple):
     messages: tuple[NewMessage, ...]
 
 
-def split(batch: NewBatch, rules: Rules) -> list[NewMessage]:
+def split(batch: NewBatch, rules: WriterRules) -> list[NewMessage]:
     """The messages that a broker makes of a batch. They are to be appended as one.
 
     Properties of the request go behind those of each message, as the generation does. Raises
@@ -242,7 +242,7 @@ def split(batch: NewBatch, rules: Rules) -> list[NewMessage]:
     ]
 
 
-def inner(batch: NewBatch, rules: Rules) -> NewMessage:
+def inner(batch: NewBatch, rules: WriterRules) -> NewMessage:
     """The record that a broker of 5.x makes of a batch for a topic with batch queues.
 
     INNER_BASE is for the writer to add. Raises InvalidInput, LimitExceeded.
@@ -273,7 +273,7 @@ def stays_whole(batch: NewBatch, profile: WriterProfile) -> bool:
     return profile.modern_topics and names.UNIQ_KEY in names.parse(batch.request.properties)
 
 
-def _check(batch: NewBatch, rules: Rules) -> None:
+def _check(batch: NewBatch, rules: WriterRules) -> None:
     if not 0 < len(batch.messages) <= MESSAGES_MAX:
         raise InvalidInput(f"a batch has 1 to {MESSAGES_MAX} messages: {len(batch.messages)}")
     if batch.request.sys_flag & TRANSACTION_MASK:
@@ -371,7 +371,7 @@ def _packed(body: bytes, sys_flag: int | None, compression: str) -> tuple[bytes,
 def _require_compressed(body: bytes, sys_flag: int) -> None:
     try:
         unpack_whole(body, sys_flag)
-    except TooLarge:
+    except BodyTooLarge:
         pass  # so it is compressed
     except ValueError as error:
         raise InvalidInput(

@@ -35,7 +35,7 @@ from ..index.write import IndexWriter
 from ..log.write import LogWriter
 from ..queues.write import BatchQueuesWriter, QueuesWriter
 from ..settings.options import options_of
-from .new_message import DEFAULT_HOST, Rules, WriterOptions
+from .new_message import DEFAULT_HOST, WriterOptions, WriterRules
 from .queue_kinds import QueueKinds
 from .tail import Tail, check_clean, check_layout, find_layout, find_tail, generation
 
@@ -62,7 +62,7 @@ class OpenStore:
         self.layout = layout
         self.profile = profile
         host = options.store_host or (tail.last.store_host if tail.last else DEFAULT_HOST)
-        self.rules = Rules.of(profile, host, config)
+        self.rules = WriterRules.of(profile, host, config)
         self.delay_levels = options_of(layout).delay_levels.value
         self.clock = clock
         self.log = LogWriter(

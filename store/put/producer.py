@@ -236,11 +236,11 @@ def open_half(layout: Layout, name: str) -> Message:
     """
     from ..inspect.own_topics import topic_records
     from ..log.batch import messages
-    from ..search.store import Store
+    from ..search.store import StoreReader
 
     found = None
     done: set[int] = set()
-    with Store(layout) as store:
+    with StoreReader(layout) as store:
         for batch in topic_records(store, HALF_TOPIC, _no_note):
             for message in messages(batch):
                 if name in (message.unique_key, message.message_id):

@@ -22,7 +22,7 @@ from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
 from ..counted import counted
 from ..disk.layout import Layout, has_topic
 from ..errors import InvalidInput, LimitExceeded, Refused
-from .new_message import NewMessage, Rules
+from .new_message import NewMessage, WriterRules
 
 if TYPE_CHECKING:
     from ...formats.derive import Ragged
@@ -155,7 +155,7 @@ Queue = tuple[str, int]
 Offsets = dict[Queue, int]
 
 
-class Named(NamedTuple):
+class LightQueueRows(NamedTuple):
     """Rows of a step that name light queues: int64[k], their new property texts; and how all
     counters that they change stand behind them.
     """
@@ -169,10 +169,10 @@ def name_offsets(
     columns: dict[str, Any],
     topics: Dictionary,
     texts: list[str],
-    rules: Rules,
+    rules: WriterRules,
     next_offsets: Offsets,
     counters: Offsets,
-) -> Named | None:
+) -> LightQueueRows | None:
     """The offsets for messages that name light queues; None where there are none.
 
     counters: where they stand, if not at `next_offsets`. Raises InvalidInput for a name at which the
@@ -186,7 +186,7 @@ def name_offsets(
     from ...formats.property_columns import find
 
     queues = find(columns["properties"], names.INNER_MULTI_DISPATCH)
-    found = Named([], [], {})
+    found = LightQueueRows([], [], {})
     for row in np.flatnonzero(queues.length > 0).tolist():
         state = int(columns["sys_flag"][row]) & TRANSACTION_MASK
         undecided = state in _UNDECIDED
@@ -213,7 +213,7 @@ def name_offsets(
     return found if found.rows else None
 
 
-def set_texts(columns: dict[str, Any], found: Named, rules: Rules) -> None:
+def set_texts(columns: dict[str, Any], found: LightQueueRows, rules: WriterRules) -> None:
     """Put the new texts in the place of the old ones. Raises LimitExceeded for a record too long."""
     from ...formats.derive import Ragged
 

@@ -286,11 +286,11 @@ def check_clean(layout: Layout) -> None:
     if os.path.lexists(layout.abort):
         what = "not shut down cleanly: abort is there"
     if layout.journal.is_dir():
-        from ..session.journal import State, unfinished
+        from ..session.journal import SessionState, unfinished
 
         journal = unfinished(layout.root, layout.journal)
         if journal is not None:
-            undoing = journal.state is State.UNDO_CUT_OFF
+            undoing = journal.state is SessionState.UNDO_CUT_OFF
             what = f"{'taking back a recovery' if undoing else 'a recovery'} was cut off"
             command = "undo" if undoing else "recover"
     if what:

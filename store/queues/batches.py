@@ -30,7 +30,7 @@ from ...formats.sparse_consume_queue import UNIT_BYTES as SPARSE_UNIT_BYTES
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.layout import Layout, queue_directories
 from .read import QueueSummary
-from .start import QueueFile, QueueState
+from .start import LoadedQueueFile, QueueState
 from .units import UNITS_AT_ONCE, FileUnits, Units, is_valid
 
 WINDOW_UNITS = 1 << 14
@@ -39,7 +39,7 @@ NOT_COMPACTED = -1
 _NO_OFFSET = -1
 
 
-class Batch(NamedTuple):
+class BatchUnit(NamedTuple):
     """One unit; names as in the schema."""
 
     number: int
@@ -93,7 +93,7 @@ class BatchConsumeQueue:
         """
         return self.stream.windows(first, stop, most=WINDOW_UNITS, holes=True)
 
-    def unit(self, number: int) -> Batch | None:
+    def unit(self, number: int) -> BatchUnit | None:
         """One unit, None where there is none or it names no record. Raises Unreadable."""
         file = self.files.file_at(number * UNIT_BYTES)
         if file is None:
@@ -105,7 +105,7 @@ class BatchConsumeQueue:
         units = np.frombuffer(data, dtype_of(UNIT))
         return _batch(number, units[0]) if is_valid(units)[0] else None
 
-    def find(self, queue_offset: int) -> Batch | None:
+    def find(self, queue_offset: int) -> BatchUnit | None:
         """The batch that holds a queue offset: the last one that begins at or before it.
 
         None where the offset lies outside of it. Raises Unreadable.
@@ -142,7 +142,7 @@ class BatchConsumeQueue:
             last.physical_offset + last.size,
         )
 
-    def _edge(self, number: int, step: int) -> Batch | None:
+    def _edge(self, number: int, step: int) -> BatchUnit | None:
         """The first valid unit from `number` on, in steps of `step`."""
         while self.first <= number < self.stop:
             unit = self.unit(number)
@@ -179,8 +179,8 @@ def _units(data: bytes | bytearray) -> Units:
     return np.frombuffer(data, dtype_of(UNIT), len(data) // UNIT_BYTES)
 
 
-def _batch(number: int, unit: Any) -> Batch:
-    return Batch(number, *(int(unit[name]) for name in Batch._fields[1:]))
+def _batch(number: int, unit: Any) -> BatchUnit:
+    return BatchUnit(number, *(int(unit[name]) for name in BatchUnit._fields[1:]))
 
 
 class SparseUnits(NamedTuple):
@@ -321,7 +321,7 @@ class BatchQueueState(QueueState):
         if self._count(first):
             self._min_offset = int(first.read(0, 1)["msg_base_offset"][0])
 
-    def _count(self, file: QueueFile) -> int:
+    def _count(self, file: LoadedQueueFile) -> int:
         """Units up to the write position."""
         return file.wrote // self.dtype.itemsize
 

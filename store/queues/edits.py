@@ -13,7 +13,7 @@ import numpy as np
 
 from ...formats.consume_queue import UNIT_BYTES
 from ...formats.derive.ragged import Ints
-from ..broker.snapshot import Entry, QueueId
+from ..broker.snapshot import DirectoryEntry, QueueId
 from ..columns import begins
 from ..counted import counted
 from ..disk.byte_reader import data_ranges, opened, read
@@ -23,7 +23,7 @@ from ..disk.temporary import Spill
 from .units import Units, is_whole_file, pre_fill, read_units
 
 
-class Hole(NamedTuple):
+class QueueHole(NamedTuple):
     """Queue offsets begin ≤ k < end without a message; low, high: positions of the neighbours."""
 
     begin: int
@@ -59,7 +59,7 @@ _NEAR_UNITS = 256
 
 def queue_edits(
     fix: QueueFix,
-    entries: tuple[Entry, ...],
+    entries: tuple[DirectoryEntry, ...],
     directory: Path,
     file_bytes: int,
     unit_bytes: int = UNIT_BYTES,
@@ -70,7 +70,7 @@ def queue_edits(
     moved away, and so is what is no whole file of the queue.
     """
     end = fix.end * unit_bytes
-    files: dict[int, Entry] = {}
+    files: dict[int, DirectoryEntry] = {}
     for entry in entries:
         if not is_whole_file(entry, file_bytes):
             yield Edit("move", entry.path, "not a whole file of the queue", ("I-003",))
@@ -99,9 +99,9 @@ def _rows_of(starts: Ints, start: int) -> slice:
     return slice(*np.searchsorted(starts, [start, start + 1]).tolist())
 
 
-def _empty_front(files: dict[int, Entry], written: set[int]) -> list[Entry]:
+def _empty_front(files: dict[int, DirectoryEntry], written: set[int]) -> list[DirectoryEntry]:
     """The files of zeros before all others, where others are there or made."""
-    found: list[Entry] = []
+    found: list[DirectoryEntry] = []
     for start in sorted({*files, *written}):
         if start in written or not is_zero_from(files[start], 0):
             return found
@@ -109,7 +109,7 @@ def _empty_front(files: dict[int, Entry], written: set[int]) -> list[Entry]:
     return []  # the queue has no unit at all
 
 
-def is_zero_from(entry: Entry, begin: int) -> bool:
+def is_zero_from(entry: DirectoryEntry, begin: int) -> bool:
     """Whether a file has nothing but zeros from a byte on: the first other byte ends the search. Raises Unreadable."""
     with opened(entry.path) as descriptor:
         for start, stop in data_ranges(descriptor, begin, entry.counting):
@@ -137,7 +137,7 @@ def _new_file(fix: QueueFix, mine: slice, directory: Path, start: int, size: int
     return Edit("create", path, reason, ("I-070",), length=size, pieces=tuple(pieces))
 
 
-def _changes(fix: QueueFix, mine: slice, entry: Entry, start: int, unit_bytes: int) -> Iterator[Edit]:
+def _changes(fix: QueueFix, mine: slice, entry: DirectoryEntry, start: int, unit_bytes: int) -> Iterator[Edit]:
     """Units to be written over an existing file, run by run, with what stands between near ones."""
     at = fix.offsets[mine] - start // unit_bytes
     units = fix.units[mine]
@@ -173,7 +173,7 @@ def _runs(numbers: Ints) -> Iterator[tuple[int, int, slice]]:
         yield first, int(numbers[end - 1]) - first + 1, slice(begin, end)
 
 
-def _dead_tail(entry: Entry, end: int, size: int) -> Iterator[Edit]:
+def _dead_tail(entry: DirectoryEntry, end: int, size: int) -> Iterator[Edit]:
     """Zeros over what lies behind the end of the queue in its last file."""
     if end >= size:
         return
@@ -183,7 +183,7 @@ def _dead_tail(entry: Entry, end: int, size: int) -> Iterator[Edit]:
         yield Edit("write", entry.path, reason, ("I-067",), end, last - end)
 
 
-def last_byte(entry: Entry, begin: int) -> int:
+def last_byte(entry: DirectoryEntry, begin: int) -> int:
     """Offset behind the last byte of a file that is not zero, at least `begin`.
 
     Holes of a sparse file are passed over without reading them; it is looked for from the end on. Raises Unreadable.
@@ -197,7 +197,7 @@ def last_byte(entry: Entry, begin: int) -> int:
     return begin
 
 
-def last_unit_byte(entry: Entry, begin: int) -> int:
+def last_unit_byte(entry: DirectoryEntry, begin: int) -> int:
     """The same for a queue's file: what broker or crash left behind its end lies close to it, before many zeros."""
     last = begin
     with opened(entry.path) as descriptor:

@@ -59,7 +59,7 @@ class QueueReferences:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._region = range(0)
-        self._named = _Named()
+        self._named = _RecordNames()
 
     def names(self, begin: int, end: int, *, unknown: bool = True) -> bool:
         """A unit names a record that begins at log position `begin` and ends at or before `end`.
@@ -70,7 +70,7 @@ class QueueReferences:
         if begin not in self._region:
             start = begin - begin % REGION_BYTES
             self._region = range(start, start + REGION_BYTES)
-            self._named = _Named()
+            self._named = _RecordNames()
             for queue in self._queues:
                 for position, size in queue.names(self._region):
                     self._named.add(position, size)
@@ -80,7 +80,7 @@ class QueueReferences:
         return bool(((size >= SMALLEST) & (size <= end - begin)).any())
 
     @cached_property
-    def _queues(self) -> list[_Queue]:
+    def _queues(self) -> list[_QueueNames]:
         """The queues in files or in a RocksDB, none where that cannot be read; those of batches."""
         plain = self._readable
         batches = queue_directories(self._layout.batch_consume_queue)
@@ -95,7 +95,7 @@ class QueueReferences:
         return open_queues(self._layout)[0]
 
 
-class _Named:
+class _RecordNames:
     """Names of records, int64[n] each, in any order."""
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ class _Named:
         return self._parts[0]
 
 
-class _Window(NamedTuple):
+class _UnitWindow(NamedTuple):
     """A window of units: numbers [first, stop), which name positions lowest ≤ p ≤ highest."""
 
     first: int
@@ -137,12 +137,12 @@ class _Window(NamedTuple):
     highest: int
 
 
-class _Queue(ABC):
+class _QueueNames(ABC):
     """What one queue names. empty: it was read, and names nothing."""
 
     def __init__(self, directory: QueueDirectory) -> None:
         self._directory = directory
-        self._windows: list[_Window] = []
+        self._windows: list[_UnitWindow] = []
         self._readable = True
         self._all_read = False
 
@@ -161,20 +161,20 @@ class _Queue(ABC):
             self._readable = False
 
     @abstractmethod
-    def _inside(self, region: range, known: list[_Window]) -> Iterator[tuple[Ints, Ints]]:
+    def _inside(self, region: range, known: list[_UnitWindow]) -> Iterator[tuple[Ints, Ints]]:
         """As `names`, of the windows that are known and of those that nobody has read. Raises StoreError."""
 
-    def _noted(self, first: int, count: int, units: Units) -> _Window | None:
+    def _noted(self, first: int, count: int, units: Units) -> _UnitWindow | None:
         """Remember a window of so many units; `units` are those that name a record."""
         if not len(units):
             return None
         position = units["physical_offset"]
-        window = _Window(first, first + count, int(position.min()), int(position.max()))
+        window = _UnitWindow(first, first + count, int(position.min()), int(position.max()))
         self._windows.append(window)
         return window
 
 
-class _Plain(_Queue):
+class _Plain(_QueueNames):
     """A queue whose units rise: it is read from its end on as far as it has names of a region."""
 
     def __init__(self, queues: ConsumeQueues, directory: QueueDirectory) -> None:
@@ -182,7 +182,7 @@ class _Plain(_Queue):
         self._queues = queues
         self._stop: int | None = None
 
-    def _inside(self, region: range, known: list[_Window]) -> Iterator[tuple[Ints, Ints]]:
+    def _inside(self, region: range, known: list[_UnitWindow]) -> Iterator[tuple[Ints, Ints]]:
         more = not self._all_read and (not self._windows or self._windows[-1].highest >= region.start)
         if not known and not more:
             return
@@ -203,10 +203,10 @@ class _Plain(_Queue):
         self._all_read = True
 
 
-class _Batches(_Queue):
+class _Batches(_QueueNames):
     """A queue of batches."""
 
-    def _inside(self, region: range, known: list[_Window]) -> Iterator[tuple[Ints, Ints]]:
+    def _inside(self, region: range, known: list[_UnitWindow]) -> Iterator[tuple[Ints, Ints]]:
         topic, queue_id, path = self._directory
         with MappedFileQueue.open(path) as files:
             queue = BatchConsumeQueue(topic, queue_id, files)
@@ -231,19 +231,19 @@ def _places(units: Units, region: range) -> tuple[Ints, Ints]:
     return position[inside].astype(np.int64), size.astype(np.int64)
 
 
-class Places(Rows):
+class RecordPlaces(Rows):
     """n records: where they begin and how many bytes they have, as far as known (0: not)."""
 
     position: Ints
     size: Ints
 
     @classmethod
-    def of(cls, positions: Iterable[int]) -> Places:
+    def of(cls, positions: Iterable[int]) -> RecordPlaces:
         """Places of unknown size."""
         found = np.fromiter(positions, np.int64)
         return cls(found, np.zeros_like(found))
 
-    def sorted(self, *, reverse: bool = False) -> Places:
+    def sorted(self, *, reverse: bool = False) -> RecordPlaces:
         """By position, each position once."""
         _, first = np.unique(self.position, return_index=True)
         return self.take(first[::-1] if reverse else first)
@@ -257,7 +257,7 @@ def of_queue(
     log_end: int,
     tags_codes: Sequence[int] = (),
     reverse: bool = False,
-) -> Iterator[Places]:
+) -> Iterator[RecordPlaces]:
     """Where the units start ≤ k < stop of a queue point, in windows in queue order.
 
     Pre-fill, invalid units and those at or behind log_end are left out. tags_codes leave out units
@@ -270,25 +270,25 @@ def of_queue(
         if tags_codes:
             code = units["tags_code"]
             wanted &= np.isin(code, tags_codes) | (code <= EXT_ADDRESS_MAX)
-        places = Places(position, size).take(wanted)
+        places = RecordPlaces(position, size).take(wanted)
         queue.close()  # a topic may have more queues than a process may have open files
         if len(places):
             yield places.take(slice(None, None, -1)) if reverse else places
 
 
-def merged(streams: list[Iterator[Places]], *, reverse: bool = False) -> Iterator[Places]:
+def merged(streams: list[Iterator[RecordPlaces]], *, reverse: bool = False) -> Iterator[RecordPlaces]:
     """Several streams as one, by position; each must be in that order itself.
 
     Memory: one window of each stream.
     """
-    heads: list[tuple[Places, Iterator[Places]]] = []
+    heads: list[tuple[RecordPlaces, Iterator[RecordPlaces]]] = []
     for stream in streams:
         _advance(heads, stream)
     while heads:
         ends = [int(head.position[-1]) for head, _ in heads]
         bound = max(ends) if reverse else min(ends)
-        ready: list[Places] = []
-        rest: list[tuple[Places, Iterator[Places]]] = []
+        ready: list[RecordPlaces] = []
+        rest: list[tuple[RecordPlaces, Iterator[RecordPlaces]]] = []
         for head, stream in heads:
             inside = head.position >= bound if reverse else head.position <= bound
             ready.append(head.take(inside))
@@ -297,17 +297,17 @@ def merged(streams: list[Iterator[Places]], *, reverse: bool = False) -> Iterato
             else:
                 rest.append((head.take(~inside), stream))
         heads = rest
-        yield Places.concat(ready).sorted(reverse=reverse)
+        yield RecordPlaces.concat(ready).sorted(reverse=reverse)
 
 
-def _advance(heads: list[tuple[Places, Iterator[Places]]], stream: Iterator[Places]) -> None:
+def _advance(heads: list[tuple[RecordPlaces, Iterator[RecordPlaces]]], stream: Iterator[RecordPlaces]) -> None:
     """Add the next window of a stream, if there is one."""
     head = next(stream, None)
     if head is not None:
         heads.append((head, stream))
 
 
-def batches(log: CommitLog, places: Places) -> Iterator[tuple[Places, Batch]]:
+def batches(log: CommitLog, places: RecordPlaces) -> Iterator[tuple[RecordPlaces, Batch]]:
     """(places, records there) in this order, in batches of bounded size.
 
     A batch leaves out places where no record begins.

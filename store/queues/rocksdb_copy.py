@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..broker.snapshot import Entry, QueueId
+from ..broker.snapshot import DirectoryEntry, QueueId
 from ..disk.file_queue import file_name
 from ..disk.temporary import temporary_files
 from ..errors import StoreError, Unreadable
@@ -37,7 +37,7 @@ class CopiedQueues:
     def __init__(self, folder: TemporaryDirectory[str], file_bytes: int) -> None:
         self._gone: Any = weakref.finalize(self, _remove, folder, os.getpid())
         self._file_bytes = file_bytes
-        self.entries: dict[QueueId, tuple[Entry, ...]] = {}
+        self.entries: dict[QueueId, tuple[DirectoryEntry, ...]] = {}
         self.whole = True
         self._there: dict[QueueId, array[int]] = {}
 
@@ -87,7 +87,7 @@ class CopiedQueues:
             self.whole = False
         self._there[queue] = there
         size = self._file_bytes
-        entries = (Entry(p.name, os.fspath(p), size, False) for _, p in sorted(names.items()))
+        entries = (DirectoryEntry(p.name, os.fspath(p), size, False) for _, p in sorted(names.items()))
         self.entries[queue] = tuple(entries)
 
     def _write(self, folder: Path, names: dict[int, Path], first: int, units: Units) -> None:

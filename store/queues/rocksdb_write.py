@@ -53,7 +53,7 @@ NOT_OURS = ("LOG", "rocksdict-config.json")
 _OF_DATABASE = re.compile(r"CURRENT|IDENTITY|LOCK|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log|blob|dbtmp)")
 
 
-class Entries(Protocol):
+class KeyChanges(Protocol):
     """Keys, each with a new value or None for an entry that goes: a mapping, or what makes them one by one."""
 
     def __len__(self) -> int: ...
@@ -62,7 +62,7 @@ class Entries(Protocol):
         """All of them."""
 
 
-Changes = Mapping[str, Entries]
+Changes = Mapping[str, KeyChanges]
 """By column family."""
 
 
@@ -225,7 +225,7 @@ _BYTES_OF_UNIT, _BYTES_OF_BOUND = 64, 256
 """More than a database takes."""
 
 
-class Bound(NamedTuple):
+class QueueBound(NamedTuple):
     """The last unit of a queue: position of its record, its queue offset."""
 
     physical_offset: int
@@ -241,7 +241,7 @@ class UnitSpool:
         self._parts: dict[QueueId, list[tuple[int, int]]] = {}
         self._disordered: set[QueueId] = set()
         #: The last unit of each queue.
-        self.ends: dict[QueueId, Bound] = {}
+        self.ends: dict[QueueId, QueueBound] = {}
         #: Position behind the last record that has a unit.
         self.dispatched = 0
         self._digest = b""
@@ -281,7 +281,7 @@ class UnitSpool:
         self._rows += len(rows)
         self.dispatched = max(self.dispatched, int((position + size).max()))
         last = len(offset) - 1 - int(offset[::-1].argmax())
-        end, before = Bound(int(position[last]), int(offset[last])), self.ends.get(queue)
+        end, before = QueueBound(int(position[last]), int(offset[last])), self.ends.get(queue)
         if (np.diff(offset) <= 0).any() or (before and int(offset[0]) <= before.queue_offset):
             self._disordered.add(queue)
         if before is None or end.queue_offset >= before.queue_offset:
@@ -390,7 +390,7 @@ def _read(database: RocksDb, queue: QueueId, first: int, rows: Ints) -> None:
             rows[number - first : number - first + len(units), column] = units[name]
 
 
-def build(folder: Path, spool: UnitSpool, dispatched: int, kept: Mapping[QueueId, Bound] | None = None) -> None:
+def build(folder: Path, spool: UnitSpool, dispatched: int, kept: Mapping[QueueId, QueueBound] | None = None) -> None:
     """Make a database of these units in a new folder.
 
     dispatched: position behind the last record that has its units. kept: ends of queues that may have no unit
@@ -429,7 +429,7 @@ def _build(rocksdict: Any, folder: Path, spool: UnitSpool, ends: Stretches) -> N
         database.close()
 
 
-def _bounds(spool: UnitSpool, dispatched: int, kept: Mapping[QueueId, Bound] | None) -> Stretches:
+def _bounds(spool: UnitSpool, dispatched: int, kept: Mapping[QueueId, QueueBound] | None) -> Stretches:
     """All rows of the family `offset`, by key."""
     ends = dict(spool.ends)
     for queue, bound in (kept or {}).items():
@@ -473,7 +473,7 @@ def values_of(rows: Any) -> Any:
 
 @dataclass
 class UnitChanges:
-    """Changes of the units of a database (`Entries`). put: those that come, as they lie in a
+    """Changes of the units of a database (`KeyChanges`). put: those that come, as they lie in a
     temporary file. gone: the keys of those that go.
     """
 
@@ -525,15 +525,17 @@ def _prefix(queue: QueueId) -> bytes:
     return formats.queue_prefix(_bytes(queue.topic), queue.queue_id)
 
 
-def last_units(database: RocksDb) -> Iterator[tuple[QueueId, Bound]]:
+def last_units(database: RocksDb) -> Iterator[tuple[QueueId, QueueBound]]:
     """The `max` rows. Raises Unreadable."""
     for key, value in database.items(BOUNDS):
         queue = queue_of_bound(key)
         if queue is not None and len(value) == _BOUND.size:
-            yield QueueId(*queue), Bound(*_BOUND.unpack(value))
+            yield QueueId(*queue), QueueBound(*_BOUND.unpack(value))
 
 
-def expired_ends(ends: Iterable[tuple[QueueId, Bound]], spool: UnitSpool, log_start: int) -> dict[QueueId, Bound]:
+def expired_ends(
+    ends: Iterable[tuple[QueueId, QueueBound]], spool: UnitSpool, log_start: int
+) -> dict[QueueId, QueueBound]:
     """Ends of queues whose last record is expired; others the log itself has, or nothing has them."""
     return {queue: bound for queue, bound in ends if queue not in spool.ends and bound.physical_offset < log_start}
 
@@ -544,7 +546,7 @@ class DatabaseFix(NamedTuple):
     path: Path
     spool: UnitSpool
     dispatched: int
-    kept: Mapping[QueueId, Bound]
+    kept: Mapping[QueueId, QueueBound]
 
     def edits(self, reason: str, codes: tuple[str, ...] = ("I-070",)) -> list[Edit]:
         """What a plan does about it: the files are made when the plan is carried out. Raises Unsupported."""

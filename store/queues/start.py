@@ -25,7 +25,7 @@ from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Bytes, Ints, overlapping
 from ..broker.load_rules import LoadedFile, truncate
 from ..broker.profiles import MinOffset, QueueRules
-from ..broker.snapshot import Entry, FileBytes, Snapshot
+from ..broker.snapshot import DirectoryEntry, FileBytes, Snapshot
 from .filter_bits import BloomFilter, consumer_filters, read_filters
 from .units import UNIT_DTYPE, UNITS_AT_ONCE, Units, gather, is_valid, pre_fill, read_units
 
@@ -78,7 +78,7 @@ class ExtState:
     """The files after load; `read` gives the bytes of one. Written to are only sizes."""
 
     file_bytes: int
-    read: Callable[[Entry], FileBytes]
+    read: Callable[[DirectoryEntry], FileBytes]
     files: list[ExtFile] = field(default_factory=list)
     removed: list[ExtFile] = field(default_factory=list)
 
@@ -199,7 +199,7 @@ _NO_ADDRESS = 1
 
 
 @dataclass
-class QueueFile(LoadedFile):
+class LoadedQueueFile(LoadedFile):
     """A queue file; `added` are units written from byte `added_at` on, in this run only.
 
     dtype: of a unit.
@@ -246,8 +246,8 @@ class QueueState:
 
     rules: QueueRules
     file_bytes: int
-    files: list[QueueFile] = field(default_factory=list)
-    removed: list[QueueFile] = field(default_factory=list)
+    files: list[LoadedQueueFile] = field(default_factory=list)
+    removed: list[LoadedQueueFile] = field(default_factory=list)
     max_physical: int = -1
     min_logic: int = 0
     ext: ExtState | None = None
@@ -255,7 +255,7 @@ class QueueState:
 
     def load(self, loaded: Sequence[LoadedFile]) -> None:
         """Take these files, all of them for full."""
-        self.files = [QueueFile(f.start, f.wrote, f.entry, self.dtype) for f in loaded]
+        self.files = [LoadedQueueFile(f.start, f.wrote, f.entry, self.dtype) for f in loaded]
 
     @property
     def end(self) -> int:
@@ -276,7 +276,7 @@ class QueueState:
         reach = int(unit["physical_offset"])
         return reach + int(unit["size"]) if self.rules.reaches_end else reach
 
-    def _windows(self, file: QueueFile, first: int = 0) -> Iterator[tuple[int, Units]]:
+    def _windows(self, file: LoadedQueueFile, first: int = 0) -> Iterator[tuple[int, Units]]:
         """(number of the first unit in the file, units) up to the end of the file.
 
         first: not 0 where those before are known: then the end is near.
@@ -287,7 +287,7 @@ class QueueState:
             yield start, self._read(file, start, min(count, total - start))
             start, count = start + count, UNITS_AT_ONCE
 
-    def _read(self, file: QueueFile, first: int, count: int) -> Units:
+    def _read(self, file: LoadedQueueFile, first: int, count: int) -> Units:
         """Units `first` … of a file, of which no tags code is asked for."""
         units = None
         if self.known is not None and self.ext is None and not file.added:
@@ -325,21 +325,21 @@ class QueueState:
         if self.ext is not None:
             self.ext.recover(last_address)
 
-    def _known(self, file: QueueFile, valid: tuple[int, int]) -> int:
+    def _known(self, file: LoadedQueueFile, valid: tuple[int, int]) -> int:
         """How many of a file's first units need not be looked at; the last of the valid ones is."""
         begin = file.start // self.dtype.itemsize
         if valid[0] > begin or file.start % self.file_bytes or self.ext is not None:
             return 0
         return max(0, min(valid[1] - begin, self.file_bytes // self.dtype.itemsize) - 1)
 
-    def _new_file(self, start: int) -> QueueFile:
-        return QueueFile(start, 0, None, self.dtype)
+    def _new_file(self, start: int) -> LoadedQueueFile:
+        return LoadedQueueFile(start, 0, None, self.dtype)
 
     def _truncate(self, end: int) -> None:
         files: list[LoadedFile] = list(self.files)
         removed = truncate(files, end, self.file_bytes)
-        self.removed += [f for f in removed if isinstance(f, QueueFile)]
-        self.files = [f for f in files if isinstance(f, QueueFile)]
+        self.removed += [f for f in removed if isinstance(f, LoadedQueueFile)]
+        self.files = [f for f in files if isinstance(f, LoadedQueueFile)]
 
     def cut(self, log_end: int, valid: tuple[int, int] = (0, 0)) -> None:
         """`truncateDirtyLogicFiles`: give up units at or behind the log end (2.5).
@@ -422,7 +422,7 @@ class QueueState:
         self.max_physical = self._reach(unit[0])
         self._append(unit)
 
-    def _file_for(self, position: int) -> QueueFile:
+    def _file_for(self, position: int) -> LoadedQueueFile:
         """The file to append to; the first one ever is filled up to `position` (2.1)."""
         if not self.files:
             file = self._new_file(position - position % self.file_bytes)
@@ -489,7 +489,7 @@ class QueueState:
         self._search(first, low, high, log_start)
         return True
 
-    def _search(self, file: QueueFile, low: int, high: int, log_start: int) -> None:
+    def _search(self, file: LoadedQueueFile, low: int, high: int, log_start: int) -> None:
         """Binary search as the broker does it: it trusts the order of the units (B23)."""
         while high - low > 1:
             middle = (low + high) // 2
@@ -505,12 +505,12 @@ class QueueState:
                 self._set_min(file, number, file.read(number, 1)[0])
                 return
 
-    def _set_min(self, file: QueueFile, number: int, unit: np.void) -> None:
+    def _set_min(self, file: LoadedQueueFile, number: int, unit: np.void) -> None:
         self.min_logic = file.start + number * self.dtype.itemsize
         if self.ext is not None:
             self.ext.drop_before(int(unit["tags_code"]))
 
-    def _physical(self, file: QueueFile, number: int) -> int:
+    def _physical(self, file: LoadedQueueFile, number: int) -> int:
         return int(self._read(file, number, 1)["physical_offset"][0])
 
     def lookup(self, offsets: Ints) -> Units:

@@ -48,7 +48,7 @@ class Commit(Enum):
     IN_PARTS = "before the cut, the last record alone at last"
 
 
-class Bound(NamedTuple):
+class BoundRow(NamedTuple):
     """A row: position of a unit's record, and its queue offset."""
 
     position: int
@@ -83,10 +83,10 @@ class _Added:
     settled: tuple[Ints, Units] | None = None
 
     @property
-    def last(self) -> Bound:
+    def last(self) -> BoundRow:
         """The unit that came last."""
         offsets, units = self._few[-1] if self._few else (self.offsets[-1], self.units[-1])
-        return Bound(int(units["physical_offset"][-1]), int(offsets[-1]))
+        return BoundRow(int(units["physical_offset"][-1]), int(offsets[-1]))
 
     def put(self, offsets: Ints, units: Units) -> None:
         self._few.append((offsets, units))
@@ -152,7 +152,7 @@ class DatabaseState:
     throwing: set[QueueId] = field(default_factory=set)
     _first_asked: dict[QueueId, int] = field(default_factory=dict)
     _highest: dict[QueueId, int] = field(default_factory=dict)
-    _lowest: dict[QueueId, Bound] = field(default_factory=dict)
+    _lowest: dict[QueueId, BoundRow] = field(default_factory=dict)
     _added: dict[QueueId, _Added] = field(default_factory=dict)
     _waiting: dict[QueueId, _Added] = field(default_factory=dict)
     _spill: Spill = field(default_factory=Spill)
@@ -216,16 +216,16 @@ class DatabaseState:
         topic = queue.topic.encode("utf-8", "surrogateescape")
         return formats.bound_key(topic, queue.queue_id, bound)
 
-    def bound(self, queue: QueueId, bound: bytes) -> Bound | None:
+    def bound(self, queue: QueueId, bound: bytes) -> BoundRow | None:
         """A row, None without one. Raises RowDamage for one that is too short."""
         value = self.rows.get(self._key(queue, bound))
         if value is None:
             return None
         if len(value) < _BOUND.size:
             raise RowDamage(f"IndexOutOfBoundsException at the {bound.decode()} row of {queue}")
-        return Bound(*map(int, _BOUND.unpack(value[: _BOUND.size])))
+        return BoundRow(*map(int, _BOUND.unpack(value[: _BOUND.size])))
 
-    def _put_bound(self, queue: QueueId, bound: bytes, row: Bound) -> None:
+    def _put_bound(self, queue: QueueId, bound: bytes, row: BoundRow) -> None:
         self.rows[self._key(queue, bound)] = _BOUND.pack(*row)
         if bound == MAX:
             self._highest[queue] = row.offset
@@ -274,10 +274,10 @@ class DatabaseState:
     def _correct_min(self, queue: QueueId, low: int) -> bool:
         last = self.bound(queue, MAX)
         if last is None:
-            self._put_bound(queue, MIN, Bound(self.log_start, 0))
+            self._put_bound(queue, MIN, BoundRow(self.log_start, 0))
             return True
         if last.position < self.log_start:
-            self._put_bound(queue, MIN, Bound(self.log_start, last.offset + 1))
+            self._put_bound(queue, MIN, BoundRow(self.log_start, last.offset + 1))
             return True
         found = self._search(queue, last.offset, low, self.log_start, first=True)
         if found is None:
@@ -287,7 +287,7 @@ class DatabaseState:
         self._put_bound(queue, MIN, found)
         return True
 
-    def _search(self, queue: QueueId, high: int, low: int, position: int, *, first: bool) -> Bound | None:
+    def _search(self, queue: QueueId, high: int, low: int, position: int, *, first: bool) -> BoundRow | None:
         """Binary search as a broker does it: a number without a unit counts as a small one."""
         found = None
         while high >= low:
@@ -296,13 +296,13 @@ class DatabaseState:
             if there is None:
                 low = middle + 1
             elif there == position:
-                return Bound(there, middle) if first else found
+                return BoundRow(there, middle) if first else found
             elif there > position:
                 high = middle - 1
-                found = Bound(there, middle) if first else found
+                found = BoundRow(there, middle) if first else found
             else:
                 low = middle + 1
-                found = found if first else Bound(there, middle)
+                found = found if first else BoundRow(there, middle)
         return found
 
     def _position(self, queue: QueueId, offset: int) -> int | None:
@@ -375,7 +375,7 @@ class DatabaseState:
         if found is not None:
             self._put_bound(queue, MAX, found)
         elif last.offset != low:
-            self._put_bound(queue, MAX, Bound(lowest.position, low))
+            self._put_bound(queue, MAX, BoundRow(lowest.position, low))
 
     def destroy(self) -> None:
         """The directory is deleted and made anew; what is in memory stays."""
@@ -383,7 +383,7 @@ class DatabaseState:
         self.rows.clear()
         self._added.clear()
 
-    def compare(self, files: Mapping[QueueId, FileQueue], *, lmq: bool, topics: Topics) -> bool:
+    def compare(self, files: Mapping[QueueId, FileQueue], *, lmq: bool, topics: KnowsTopic) -> bool:
         """Rows of queues that end elsewhere than those in files begin at the end of these.
 
         light: queues of light topics are left alone. topics: which of them are kept here. Returns
@@ -400,8 +400,8 @@ class DatabaseState:
                 if lmq and queue.topic.startswith(LMQ_PREFIX):
                     continue
                 same = False
-            self._put_bound(queue, MAX, Bound(0, wanted - 1))
-            self._put_bound(queue, MIN, Bound(0, wanted))
+            self._put_bound(queue, MAX, BoundRow(0, wanted - 1))
+            self._put_bound(queue, MIN, BoundRow(0, wanted))
         return same
 
     # units
@@ -453,7 +453,7 @@ class DatabaseState:
                 found[0] = unit.physical_offset, unit.size, unit.tags_code
 
 
-class Topics(Protocol):
+class KnowsTopic(Protocol):
     """Whether the database has the queues of a topic."""
 
     def __call__(self, topic: str, /) -> bool: ...

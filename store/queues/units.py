@@ -25,7 +25,7 @@ from ...formats.derive import Columns, dtype_of
 from ...formats.derive.ragged import Flags, Ints, Structs
 from ...formats.hashing import java_string
 from ..broker.dispatch import Dispatched
-from ..broker.snapshot import Entry, QueueId, Snapshot, can_have_files
+from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot, can_have_files
 from ..broker.system_topics import LMQ_PREFIX
 from ..columns import Dictionary, dictionary
 from ..disk.byte_reader import Unread, noted_of
@@ -72,7 +72,7 @@ def record_bytes(units: Units) -> Ints:
     return np.where(is_used(units), units["size"], 0).astype(np.int64)
 
 
-def is_whole_file(entry: Entry, size: int) -> bool:
+def is_whole_file(entry: DirectoryEntry, size: int) -> bool:
     """A file as a broker makes it: whole, its name 20 digits and a multiple of the size."""
     name = entry.name
     digits = name.isascii() and name.isdigit() and len(name) == NAME_DIGITS
@@ -152,7 +152,7 @@ class FileUnits(UnitStream):
         self._size = dtype.itemsize
 
     @classmethod
-    def of(cls, entries: Iterable[Entry], file_bytes: int, dtype: np.dtype[Any] = UNIT_DTYPE) -> FileUnits:
+    def of(cls, entries: Iterable[DirectoryEntry], file_bytes: int, dtype: np.dtype[Any] = UNIT_DTYPE) -> FileUnits:
         """Those in the whole files among the entries of a queue's directory."""
         whole = [entry for entry in entries if is_whole_file(entry, file_bytes)]
         files = [MappedFile(entry.path, int(entry.name), entry.size) for entry in whole]
@@ -380,7 +380,7 @@ class RowUnits(UnitStream):
             units[number - first : number - first + len(some)] = some
 
 
-def read_units(entry: Entry | None, first: int, count: int, dtype: np.dtype[Any] = UNIT_DTYPE) -> Units:
+def read_units(entry: DirectoryEntry | None, first: int, count: int, dtype: np.dtype[Any] = UNIT_DTYPE) -> Units:
     """Units of one file, from the `first` in it; zeros where there is no file, or behind its end.
 
     Raises Unreadable.
@@ -459,7 +459,7 @@ class QueueMessages(NamedTuple):
 class QueueNumbers:
     """names: of the queues; files: of each queue; its whole ones have `file_bytes`."""
 
-    def __init__(self, files: Mapping[QueueId, tuple[Entry, ...]], file_bytes: int) -> None:
+    def __init__(self, files: Mapping[QueueId, tuple[DirectoryEntry, ...]], file_bytes: int) -> None:
         self.names = [n for n in sorted(files) if n.queue_id >= 0 and _is_text(n.topic)]
         self._files = [files[name] for name in self.names]
         self._file_bytes = file_bytes

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _PRE_FILL_BYTES = UNIT.build(PRE_FILL)
 
 
-class Piece(NamedTuple):
+class QueueFilePiece(NamedTuple):
     """Bytes of one queue file: where the file begins in the stream, and where the bytes go."""
 
     file_start: int
@@ -52,7 +52,7 @@ def unit_bytes(physical_offset: int, size: int, tags_code: int) -> bytes:
     return numbers_of(UNIT).pack(physical_offset, size, tags_code)
 
 
-def pieces(first: int, units: Buffer, file_size: int, *, begins: bool) -> Iterator[Piece]:
+def pieces(first: int, units: Buffer, file_size: int, *, begins: bool) -> Iterator[QueueFilePiece]:
     """Lay units `first`, `first` + 1, … into files of `file_size` bytes (a multiple of 20).
 
     units: their bytes, back to back. begins: they are the first of their queue; then the front of
@@ -67,9 +67,9 @@ def pieces(first: int, units: Buffer, file_size: int, *, begins: bool) -> Iterat
         written = min(room, len(rest))
         if begins and offset:
             data = _PRE_FILL_BYTES * (offset // UNIT_BYTES) + bytes(rest[:room])
-            yield Piece(position - offset, 0, data)
+            yield QueueFilePiece(position - offset, 0, data)
         else:
-            yield Piece(position - offset, offset, data)
+            yield QueueFilePiece(position - offset, offset, data)
         begins = False
         position += written
         rest = rest[written:]
@@ -107,7 +107,7 @@ class QueueWriter:
             self._write(piece)
         self.next_offset = first + len(memoryview(units).cast("B")) // UNIT_BYTES
 
-    def _write(self, piece: Piece) -> None:
+    def _write(self, piece: QueueFilePiece) -> None:
         path = self.directory / file_name(piece.file_start)
         end = piece.offset + len(memoryview(piece.data).cast("B"))
         if path.exists():

@@ -21,7 +21,7 @@ from ..queues.units import is_whole_file
 from ..start.outcome import POISON, Outcome
 
 
-class Facts(NamedTuple):
+class CaseFacts(NamedTuple):
     """What is known when a case is looked for. plan: None where none could be made."""
 
     snapshot: Snapshot
@@ -86,7 +86,7 @@ class Facts(NamedTuple):
         return end % size > 0 and not self.tail_written
 
 
-__all__ = ["CASES", "Case", "Facts", "case_named", "case_of", "table"]
+__all__ = ["CASES", "Case", "CaseFacts", "case_named", "case_of", "table"]
 
 
 class Case(NamedTuple):
@@ -100,7 +100,7 @@ class Case(NamedTuple):
     found: str
     broker: str
     plan: str
-    holds: Callable[[Facts], bool]
+    holds: Callable[[CaseFacts], bool]
     bugs: tuple[str, ...] = ()
     codes: tuple[str, ...] = ()
     keep: str = ""
@@ -475,7 +475,7 @@ CASES: tuple[Case, ...] = (
 )
 
 
-def case_of(facts: Facts) -> Case:
+def case_of(facts: CaseFacts) -> Case:
     """The first case that holds."""
     return next(case for case in CASES if case.holds(facts))
 

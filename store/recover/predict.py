@@ -24,7 +24,7 @@ from ..broker.dispatch import Dispatched
 from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import Refusal, size_at
 from ..broker.profiles import Profile
-from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..disk.byte_reader import refusing
 from ..disk.file_queue import file_name
 from ..disk.layout import Layout
@@ -316,7 +316,7 @@ def _changes(outcome: Outcome) -> Iterator[FileChange]:
         yield FileChange(entry.path, "removed", 0, entry.size)
 
 
-def _given_up(entry: Entry, begin: int, *, units: bool = False) -> Iterator[FileChange]:
+def _given_up(entry: DirectoryEntry, begin: int, *, units: bool = False) -> Iterator[FileChange]:
     end = last_unit_byte(entry, begin) if units else last_byte(entry, begin)
     if end > begin:
         yield FileChange(entry.path, "truncated", begin, end)

@@ -48,7 +48,7 @@ from ..start.log import Switches, as_configured, by_source, proof_in, switches_o
 from ..start.outcome import Outcome
 from ..start.queue_stores import DIFFERS, queue_stores
 from ..start.simulate import all_outcomes, simulate
-from .cases import Case, Facts, case_of
+from .cases import Case, CaseFacts, case_of
 from .predict import Prediction, prediction, queue_ends
 
 
@@ -443,7 +443,7 @@ def _recovery(
     predictions, plan_case = list[Prediction](), None
     at_first = list[Prediction]()
     for outcome, after, groups in watched:
-        case = case_of(Facts(snapshot, outcome, after, plan, cut_off is not None))
+        case = case_of(CaseFacts(snapshot, outcome, after, plan, cut_off is not None))
         found = prediction(outcome, after, groups, case)
         if sum(other.profile == outcome.profile for other, *_ in watched) > 1:
             found = replace(found, race=outcome.commit.value)

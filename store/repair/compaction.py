@@ -26,7 +26,7 @@ from ...formats.hashing import java_hash
 from ...formats.hashing_columns import java_hash_column
 from ...formats.message import MESSAGE
 from ...formats.message_properties import crc_ok
-from ...formats.property_columns import Items
+from ...formats.property_columns import PropertyItems
 from ...formats.sparse_consume_queue import END, UNIT, UNIT_BYTES
 from ..broker.snapshot import QueueId
 from ..broker.topics import json_bytes, read_json
@@ -41,7 +41,7 @@ from ..log.message import Mark
 from ..queues.read import ConsumeQueue
 from ..queues.units import Units
 from ..search.queue_search import open_log
-from ..search.store import Store
+from ..search.store import StoreReader
 from ..settings.read import BACKUP
 from ..verify.compaction import (
     FEWEST_QUEUE_FILES,
@@ -73,7 +73,7 @@ def log_sizes(layout: Layout) -> Counter[int]:
     return sizes
 
 
-def restored(store: Store, queue: CompactedQueue) -> dict[int, bytes]:
+def restored(store: StoreReader, queue: CompactedQueue) -> dict[int, bytes]:
     """By position in the compaction log, torn records as the commit log has them.
 
     Raises Unreadable.
@@ -92,7 +92,7 @@ def restored(store: Store, queue: CompactedQueue) -> dict[int, bytes]:
     return {position: data for position, data in found.items() if data is not None}
 
 
-def log_lengths(store: Store, queue: CompactedQueue, queue_bytes: int, sizes: Counter[int]) -> dict[int, Edit]:
+def log_lengths(store: StoreReader, queue: CompactedQueue, queue_bytes: int, sizes: Counter[int]) -> dict[int, Edit]:
     """By start of a file of the log, how its length is put right. Raises Unreadable.
 
     queue_bytes: length of the queue's files. sizes: as `log_sizes`.
@@ -125,7 +125,7 @@ def log_edits(queue: CompactedQueue, lengths: Mapping[int, Edit], whole: Mapping
     yield from _records(queue, whole)
 
 
-def _wanted(store: Store, sizes: Counter[int], file: MappedFile, queue_bytes: int) -> int:
+def _wanted(store: StoreReader, sizes: Counter[int], file: MappedFile, queue_bytes: int) -> int:
     """Length of a log file: as configured, else that of most files, else the nearest that fits.
 
     Where no file is as configured and several agree, the option is what was changed.
@@ -188,7 +188,7 @@ def _records(queue: CompactedQueue, whole: Mapping[int, bytes]) -> Iterator[Edit
 
 
 def _from_commit_log(
-    store: Store, queue: CompactedQueue, row: int, units: ConsumeQueue, log: CommitLog
+    store: StoreReader, queue: CompactedQueue, row: int, units: ConsumeQueue, log: CommitLog
 ) -> bytes | None:
     """The record as the commit log has it, with its place here; None where it is not there whole.
 
@@ -234,7 +234,7 @@ _END_UNIT = UNIT.build(END)
 
 def compaction_repair(layout: Layout, ranges: Mapping[QueueId, tuple[int, int]]) -> Iterator[Edit]:
     """The edits. ranges: (min, max) offset of each queue once it is mended. Raises Unreadable."""
-    with Store(layout) as store:
+    with StoreReader(layout) as store:
         scene = VerifyContext(store, Scope())
         for path in leftovers(scene):
             yield Edit("move", os.fspath(path), "left of a compaction", ("I-166",))
@@ -306,7 +306,7 @@ def log_units(items: Iterator[object]) -> Iterator[Units]:
         units = np.zeros(len(item), dtype_of(UNIT))
         units["physical_offset"] = item.position
         units["size"] = columns.ints("total_size")
-        tags = Items(columns.ragged("properties")).find(names.TAGS)
+        tags = PropertyItems(columns.ragged("properties")).find(names.TAGS)
         units["tags_code"] = java_hash_column(tags)
         units["store_time"] = columns.ints("store_timestamp")
         units["msg_base_offset"] = columns.ints("queue_offset")

@@ -38,8 +38,8 @@ from ..settings.options import options_of
 from ..settings.read import BACKUP, FILES
 from ..start.config import ConfigStart, config_start
 from ..start.config_load import (
-    Loaded,
-    Start,
+    LoadAction,
+    LoadedConfig,
     Text,
     as_proof,
     config_rules,
@@ -408,23 +408,23 @@ def _proven(
     )
 
 
-def _content(loaded: Loaded, path: Path, gone: frozenset[str], proven: Proven) -> tuple[Json | None, str]:
+def _content(loaded: LoadedConfig, path: Path, gone: frozenset[str], proven: Proven) -> tuple[Json | None, str]:
     """What the file is to say, and why it is rewritten, "" where it can stay.
 
     gone: files that a start forgets something of.
     """
     content: Json | None
     name, backup = loaded.name, path.with_name(path.name + BACKUP)
-    if loaded.start is Start.LOADS and name not in gone:
+    if loaded.start is LoadAction.LOADS and name not in gone:
         if loaded.main.odd:
             return _numbered(loaded.main.value), f"written as brokers do: {loaded.main.odd}"
         content = read_json(path)
         if content is not None or loaded.main.value:
             return content, ""
-    if loaded.start is Start.EMPTY and name not in gone and not path.exists():
+    if loaded.start is LoadAction.EMPTY and name not in gone and not path.exists():
         return None, ""
     content = {}
-    if loaded.start is Start.BACKUP:
+    if loaded.start is LoadAction.BACKUP:
         content = read_json(backup) or {}
     kept = _merge(name, content, _fitting(name, loaded.backup))
     kept += _merge(name, content, _fitting(name, loaded.main))
@@ -432,7 +432,7 @@ def _content(loaded: Loaded, path: Path, gone: frozenset[str], proven: Proven) -
     table = KINDS[FILES[name]].tables[0].member
     content.setdefault(table, {})
     why = loaded.main.problem or ("entries are missing" if name in gone else "it has no table")
-    if loaded.start is Start.BACKUP:
+    if loaded.start is LoadAction.BACKUP:
         more = kept + count
         besides = f", and {counted(more, 'entry', 'entries')} that it lacks" if more else ""
         besides += f" ({counted(count, 'entry', 'entries')}: {_UNSETTLED[name]})" if count else ""

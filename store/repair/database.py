@@ -51,9 +51,9 @@ from ..queues.rocksdb import (
 )
 from ..queues.rocksdb_write import (
     UNIT,
-    Bound,
     DatabaseFix,
     Holes,
+    QueueBound,
     UnitSpool,
     database_files,
     expired_ends,
@@ -62,7 +62,7 @@ from ..queues.rocksdb_write import (
 )
 from ..settings.generation import generation_of
 from ..settings.options import options_of
-from ..settings.rocksdb import Form, InForce, in_force, table_of
+from ..settings.rocksdb import ConfigForm, InForce, in_force, table_of
 from ..start.config_load import LMQ_OFFSETS, OFFSETS
 from ..start.queue_stores import lite_topics
 
@@ -71,7 +71,7 @@ _ONE_PLACE = frozenset({"5.3", "5.4"})
 """Generations whose database is in `consumequeue` always: they know no useSeparateStorePathForRocksdbCQ."""
 
 
-class Kind(StrEnum):
+class QueueStoreKind(StrEnum):
     """Where brokers are to have their queues."""
 
     ROCKSDB = "rocksdb"
@@ -198,7 +198,7 @@ def database_fix(
     found = units_of_log(layout, profile, tell, every_queue=anew)
     spool, end = found.spool, found.end
     log_start = commit_log_of(layout).min_offset
-    wrong, kept = Wrong(unreadable=f"there is none in {path.name}"), dict[QueueId, Bound]()
+    wrong, kept = Wrong(unreadable=f"there is none in {path.name}"), dict[QueueId, QueueBound]()
     if layout.queue_database is not None:
         try:
             with RocksDb.open(layout.queue_database) as database:
@@ -324,25 +324,25 @@ def _unit_key(queue: QueueId, offset: int) -> bytes:
     return formats.unit_key(queue.topic.encode("utf-8", "surrogateescape"), queue.queue_id, offset)
 
 
-def _bound(value: bytes | None) -> Bound | None:
+def _bound(value: bytes | None) -> QueueBound | None:
     if value is None or len(value) != formats.BOUND.sizeof():
         return None
     found = formats.BOUND.parse(value)
-    return Bound(int(found.physical_offset), int(found.queue_offset))
+    return QueueBound(int(found.physical_offset), int(found.queue_offset))
 
 
-def _file_ends(layout: Layout) -> Iterator[tuple[QueueId, Bound]]:
+def _file_ends(layout: Layout) -> Iterator[tuple[QueueId, QueueBound]]:
     """The last unit of each queue in files."""
     for topic, queue_id, _ in queue_directories(layout.consume_queue):
         with ConsumeQueues(layout).open(topic, queue_id) as queue:
             unit = next(queue.newest(), None)
             if unit is not None:
-                yield QueueId(topic, queue_id), Bound(unit.physical_offset, unit.queue_offset)
+                yield QueueId(topic, queue_id), QueueBound(unit.physical_offset, unit.queue_offset)
 
 
-def queues_in_database(layout: Layout, kind: Kind | None) -> bool:
+def queues_in_database(layout: Layout, kind: QueueStoreKind | None) -> bool:
     """Brokers are to read the queues of a RocksDB alone."""
-    return kind is Kind.ROCKSDB or (kind is None and layout.queues_for_rocksdb)
+    return kind is QueueStoreKind.ROCKSDB or (kind is None and layout.queues_for_rocksdb)
 
 
 def queues_of(layout: Layout) -> set[QueueId]:
@@ -358,7 +358,9 @@ def queues_of(layout: Layout) -> set[QueueId]:
         queues.close()
 
 
-def database_plan(layout: Layout, profile: Profile, tell: Callable[[int], None] | None, kind: Kind | None) -> Plan:
+def database_plan(
+    layout: Layout, profile: Profile, tell: Callable[[int], None] | None, kind: QueueStoreKind | None
+) -> Plan:
     """The plan for a store whose queues are, or are to be, in a RocksDB alone. Raises as `database_fix`."""
     if layout.dledger is not None and (error := unmendable(layout)):
         raise error
@@ -403,10 +405,10 @@ def _with_fix(plan: Plan, fix: DatabaseFix, wrong: Wrong) -> Plan:
     )
 
 
-def as_kind(layout: Layout, kind: Kind) -> Layout:
+def as_kind(layout: Layout, kind: QueueStoreKind) -> Layout:
     """The store as a broker looks at it that has its queues there alone."""
     told = ["rocksdbCQDoubleWriteEnable=false"]
-    if kind is Kind.ROCKSDB:
+    if kind is QueueStoreKind.ROCKSDB:
         told.append(f"storeType={ROCKSDB_STORE_TYPE}")
     else:
         told += ["storeType=default", *_lmq_options(layout)]
@@ -419,12 +421,12 @@ def as_kind(layout: Layout, kind: Kind) -> Layout:
     return found
 
 
-def refuse_kind(layout: Layout, kind: Kind | None, version: str | None) -> None:
+def refuse_kind(layout: Layout, kind: QueueStoreKind | None, version: str | None) -> None:
     """Brokers before 5.2 look at no RocksDB: without their files they have no queues (spec 2.10).
 
     version: the generation that was given, None for a guess. Raises Refused.
     """
-    if kind is not Kind.ROCKSDB or layout.queue_database is not None:
+    if kind is not QueueStoreKind.ROCKSDB or layout.queue_database is not None:
         return
     known = [profile.version for profile in PROFILES.values() if profile.database]
     fits = (version,) if version else generation_of(layout).candidates
@@ -507,10 +509,10 @@ def config_in_files(layout: Layout, made_ms: int) -> Iterator[Edit]:
 
 def _stands_for_files(layout: Layout) -> InForce:
     """The databases that were in force as long as the queues were in a RocksDB."""
-    nothing = InForce(Form.FILES, True, {})
+    nothing = InForce(ConfigForm.FILES, True, {})
     options = {name: text for name, text in layout.broker_config.items() if name not in _TOLD}
     found = in_force(layout.config, options)
-    if found.form not in (Form.SEPARATE, Form.SINGLE):
+    if found.form not in (ConfigForm.SEPARATE, ConfigForm.SINGLE):
         return nothing
     beside = any((layout.config / name).is_file() for name in found.databases)
     alone = Layout.open(layout.root, BrokerConfig(options)).rocksdb_queues

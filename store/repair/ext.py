@@ -33,7 +33,7 @@ from ...formats.consume_queue_ext import (
 from ...formats.derive.ragged import Ints
 from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import OWN_QUEUES
-from ..broker.snapshot import Entry, Snapshot
+from ..broker.snapshot import DirectoryEntry, Snapshot
 from ..columns import rows_of
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
@@ -47,7 +47,7 @@ from ..settings.options import options_of
 _CODES = ("I-079",)
 
 
-class Wanted(NamedTuple):
+class ExpectedExt(NamedTuple):
     """What the record of a unit says is in consumequeue_ext."""
 
     tags_code: int
@@ -61,7 +61,7 @@ def damaged_ranges(files: MappedFileQueue) -> list[ExtRange]:
 
 
 def repair_range(
-    files: MappedFileQueue, part: ExtRange, named: Mapping[int, Wanted]
+    files: MappedFileQueue, part: ExtRange, named: Mapping[int, ExpectedExt]
 ) -> Iterator[tuple[int | None, Edit]]:
     """The edits of one range, each with the place of the unit that is named, None for all others.
 
@@ -93,7 +93,7 @@ def repair_range(
         yield from _close(file, begin + tail, data[tail:], newest)
 
 
-def _apart(data: bytes, named: Mapping[int, Wanted], room: int) -> list[int]:
+def _apart(data: bytes, named: Mapping[int, ExpectedExt], room: int) -> list[int]:
     """Starts of named units that have room, in order; of two that overlap the one that is there.
 
     room: bytes from the start of `data` on that units may take.
@@ -109,13 +109,13 @@ def _apart(data: bytes, named: Mapping[int, Wanted], room: int) -> list[int]:
     return found
 
 
-def _is_there(data: bytes, start: int, wanted: Wanted) -> bool:
+def _is_there(data: bytes, start: int, wanted: ExpectedExt) -> bool:
     """The bytes at a named place are the unit's, but for its sizes."""
     head = data[start : start + UNIT_BYTES_MIN]
     if len(head) < UNIT_BYTES_MIN:
         return False
     fields = HEAD.parse(head)
-    return Wanted(fields.tags_code, fields.msg_store_time) == wanted
+    return ExpectedExt(fields.tags_code, fields.msg_store_time) == wanted
 
 
 def _lengths(data: bytes, start: int, end: int, *, last: bool) -> Iterator[tuple[int, int]]:
@@ -188,7 +188,9 @@ def _close(file: MappedFile, begin: int, rest: bytes, newest: bool) -> Iterator[
     yield None, Edit("write", file.path, "no unit", _CODES, begin, length, mark or None)
 
 
-def _head(file: MappedFile, begin: int, data: bytes, start: int, size: int, wanted: Wanted | None) -> Iterator[Edit]:
+def _head(
+    file: MappedFile, begin: int, data: bytes, start: int, size: int, wanted: ExpectedExt | None
+) -> Iterator[Edit]:
     """The head of a unit where it is not as it has to be."""
     head = data[start : start + UNIT_BYTES_MIN]
     fields = HEAD.parse(head)
@@ -244,10 +246,10 @@ def ext_repair(snapshot: Snapshot, log: CommitLog, lost: Ints, gone: Container[s
 
 
 def _named(
-    entries: list[Entry], damaged: list[ExtRange], log: CommitLog, lost: Ints, levels: Levels
-) -> dict[int, Wanted]:
+    entries: list[DirectoryEntry], damaged: list[ExtRange], log: CommitLog, lost: Ints, levels: Levels
+) -> dict[int, ExpectedExt]:
     """The places in some ranges, in order, where units begin, and what their records say."""
-    found: dict[int, Wanted] = {}
+    found: dict[int, ExpectedExt] = {}
     begins = np.array([part.position for part in damaged], np.int64)
     ends = np.array([part.position + part.size for part in damaged], np.int64)
     for entry in entries:
@@ -263,7 +265,7 @@ def _named(
     return found
 
 
-def _addresses(entry: Entry) -> Iterator[tuple[Ints, Units]]:
+def _addresses(entry: DirectoryEntry) -> Iterator[tuple[Ints, Units]]:
     """(numbers, units) of a queue file that name a place in consumequeue_ext, in windows without holes."""
     file = MappedFile(entry.path, 0, entry.size)
     with MappedFileQueue((), [file], 0, []) as files:
@@ -280,7 +282,7 @@ def _places(units: Units) -> Ints:
     return units["tags_code"].astype(np.int64) - np.int64(ADDRESS_BASE)
 
 
-def _records(units: Units, log: CommitLog, levels: Levels) -> dict[int, Wanted]:
+def _records(units: Units, log: CommitLog, levels: Levels) -> dict[int, ExpectedExt]:
     """By position, what the records of these units have there; a lost message has none."""
     batch = log.records(np.unique(units["physical_offset"].astype(np.int64)))
     if not len(batch):
@@ -288,11 +290,11 @@ def _records(units: Units, log: CommitLog, levels: Levels) -> dict[int, Wanted]:
     made = dispatch(batch, OWN_QUEUES._replace(delay_levels=levels)).units
     codes = dict(zip(batch.position[made.record].tolist(), made.tags_code.tolist(), strict=True))
     times = zip(batch.position.tolist(), batch.columns.ints("store_timestamp").tolist(), strict=True)
-    return {at: Wanted(codes[at], time) for at, time in times if at in codes}
+    return {at: ExpectedExt(codes[at], time) for at, time in times if at in codes}
 
 
 def _file(
-    entry: Entry,
+    entry: DirectoryEntry,
     ext: MappedFileQueue,
     log: CommitLog,
     repaired: set[int],
@@ -318,7 +320,7 @@ def _file(
             yield from (_tags_edit(entry, part, codes) for part in np.split(rows, cuts))
 
 
-def _tags_edit(entry: Entry, numbers: Ints, codes: Mapping[int, int]) -> Edit:
+def _tags_edit(entry: DirectoryEntry, numbers: Ints, codes: Mapping[int, int]) -> Edit:
     """The tags codes of some units of a queue file, by number, as one edit."""
     first, last = int(numbers[0]), int(numbers[-1])
     units = read_units(entry, first, last + 1 - first).copy()
@@ -339,6 +341,6 @@ def _wrong(
         unit, wanted = found.get(place), known.get(at)
         if wanted is None or place in repaired:
             continue
-        there = None if unit is None else Wanted(unit.tags_code, unit.msg_store_time)
+        there = None if unit is None else ExpectedExt(unit.tags_code, unit.msg_store_time)
         if there != wanted:
             yield row, wanted.tags_code

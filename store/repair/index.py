@@ -34,7 +34,7 @@ from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind, record_behind
 from ..log.message import Mark
 from ..plan.plan import Plan, checkpoint_edit
 from ..queues.references import commit_log_of
-from ..search.store import Store
+from ..search.store import StoreReader
 from ..verify.context import Scope
 from ..verify.run import verify
 
@@ -71,7 +71,7 @@ def index_fix(
     names = {file.entry.path: number for number, file in enumerate(files)}
     wrong = min((_holding(files, *span) for span in lost), default=len(files))
     layout, scope = snapshot.layout, Scope(groups=frozenset({_GROUP}), broker_version=version)
-    with Store(layout) as store:
+    with StoreReader(layout) as store:
         starts = {Path(file.path).name: file.start for file in store.log_files.files}
         for finding in verify(store, scope).findings if findings is None else findings:
             if catalogue()[finding.code].group != _GROUP or not _is_wrong(finding):

@@ -25,7 +25,7 @@ from ..findings.next_commands import RECOVER
 from ..verify.start import GROUP
 
 
-class Part(StrEnum):
+class RepairPart(StrEnum):
     """What can be chosen; LOG and ABORT only with everything else."""
 
     QUEUE = "queue"
@@ -39,32 +39,32 @@ class Part(StrEnum):
     ABORT = "abort"
 
 
-CHOICES = tuple(part for part in Part if part not in (Part.LOG, Part.ABORT))
+CHOICES = tuple(part for part in RepairPart if part not in (RepairPart.LOG, RepairPart.ABORT))
 
 _FOLDERS = {
-    CONSUME_QUEUE: Part.QUEUE,
-    BATCH_CONSUME_QUEUE: Part.QUEUE,
-    ROCKSDB_CONSUME_QUEUE: Part.QUEUE,
-    CONSUME_QUEUE_EXT: Part.EXT,
-    INDEX_FOLDER: Part.INDEX,
-    TIMER_LOG: Part.TIMER,
-    COMPACTION: Part.COMPACTION,
-    "config": Part.CONFIG,
+    CONSUME_QUEUE: RepairPart.QUEUE,
+    BATCH_CONSUME_QUEUE: RepairPart.QUEUE,
+    ROCKSDB_CONSUME_QUEUE: RepairPart.QUEUE,
+    CONSUME_QUEUE_EXT: RepairPart.EXT,
+    INDEX_FOLDER: RepairPart.INDEX,
+    TIMER_LOG: RepairPart.TIMER,
+    COMPACTION: RepairPart.COMPACTION,
+    "config": RepairPart.CONFIG,
 }
-_FILES = {"checkpoint": Part.CHECKPOINT, "abort": Part.ABORT, "timerwheel": Part.TIMER}
+_FILES = {"checkpoint": RepairPart.CHECKPOINT, "abort": RepairPart.ABORT, "timerwheel": RepairPart.TIMER}
 _GROUPS = {
-    "consume_queue": Part.QUEUE,
-    "index": Part.INDEX,
-    "checkpoint": Part.CHECKPOINT,
-    "timer": Part.TIMER,
-    "config": Part.CONFIG,
-    "compaction": Part.COMPACTION,
+    "consume_queue": RepairPart.QUEUE,
+    "index": RepairPart.INDEX,
+    "checkpoint": RepairPart.CHECKPOINT,
+    "timer": RepairPart.TIMER,
+    "config": RepairPart.CONFIG,
+    "compaction": RepairPart.COMPACTION,
 }
 _OF_CODES = {
-    "I-076": Part.CONFIG,
-    "I-077": Part.CONFIG,
-    "I-079": Part.EXT,
-    "I-080": Part.EXT,
+    "I-076": RepairPart.CONFIG,
+    "I-077": RepairPart.CONFIG,
+    "I-079": RepairPart.EXT,
+    "I-080": RepairPart.EXT,
 }
 """Codes that another part mends than their group says."""
 _BY_HAND = frozenset({"I-147", "I-148", "I-151", "I-153", "I-155", "I-170", "I-171"})
@@ -75,18 +75,18 @@ class Choice(NamedTuple):
     """What a repair may touch. queues: (topic, or a pattern, and queue id or None for
     all), () for every queue."""
 
-    parts: frozenset[Part] = frozenset(Part)
+    parts: frozenset[RepairPart] = frozenset(RepairPart)
     queues: tuple[tuple[str, int | None], ...] = ()
 
     @property
     def everything(self) -> bool:
         """The log and `abort`, too: what `recover` does is part of it."""
-        return Part.LOG in self.parts
+        return RepairPart.LOG in self.parts
 
     def takes(self, layout: Layout, path: str) -> bool:
         """An edit of this file is asked for."""
         part = part_of(layout, Path(path))
-        if part is not Part.QUEUE or not self.queues:
+        if part is not RepairPart.QUEUE or not self.queues:
             return part in self.parts
         place = Path(path).relative_to(layout.root).parts
         topic, number = "/".join(place[1:-2]), _number(place[-2])
@@ -98,17 +98,17 @@ def covers(named: tuple[str, int | None], queue: QueueId) -> bool:
     return fnmatchcase(queue.topic, named[0]) and named[1] in (None, queue.queue_id)
 
 
-def part_of(layout: Layout, path: Path) -> Part:
+def part_of(layout: Layout, path: Path) -> RepairPart:
     """The part that a file belongs to. timercheck is of the timer, wherever it lies."""
     if not path.is_relative_to(layout.root):
-        return Part.LOG
+        return RepairPart.LOG
     parts = path.relative_to(layout.root).parts
     if path.name.startswith("timercheck"):
-        return Part.TIMER
-    return _FOLDERS.get(parts[0]) or _FILES.get(parts[0]) or Part.LOG
+        return RepairPart.TIMER
+    return _FOLDERS.get(parts[0]) or _FILES.get(parts[0]) or RepairPart.LOG
 
 
-def part_of_code(code: str) -> Part:
+def part_of_code(code: str) -> RepairPart:
     """The part that mends a finding. Raises InvalidInput for a code that no repair mends."""
     told = catalogue().get(code.strip().upper())
     if told is None:
@@ -116,7 +116,7 @@ def part_of_code(code: str) -> Part:
     if told.code in _OF_CODES:
         return _OF_CODES[told.code]
     if told.group == GROUP and told.repair in CHOICES:
-        return Part(told.repair)
+        return RepairPart(told.repair)
     if told.group not in _GROUPS or told.code in _BY_HAND:
         of_log = told.group == "commit_log"
         of_log |= told.repair == RECOVER
@@ -125,10 +125,10 @@ def part_of_code(code: str) -> Part:
     return _GROUPS[told.group]
 
 
-def chosen(parts: Iterable[Part], queues: tuple[tuple[str, int | None], ...]) -> Choice:
+def chosen(parts: Iterable[RepairPart], queues: tuple[tuple[str, int | None], ...]) -> Choice:
     """What the options of a command ask for; nothing means all."""
-    wanted = frozenset(parts) | (frozenset({Part.QUEUE}) if queues else frozenset())
-    return Choice(wanted or frozenset(Part), queues)
+    wanted = frozenset(parts) | (frozenset({RepairPart.QUEUE}) if queues else frozenset())
+    return Choice(wanted or frozenset(RepairPart), queues)
 
 
 def _number(text: str) -> int | None:

@@ -24,19 +24,19 @@ from ..disk.files import Edit
 from ..disk.layout import Layout
 from ..findings.catalogue import Severity, catalogue
 from ..findings.findings import Finding
-from ..findings.next_commands import Command, Given, by_hand_for, cure_of
+from ..findings.next_commands import Given, NextCommand, by_hand_for, cure_of
 from ..index.compare import stored_files
 from ..plan.plan import Plan
-from ..search.store import Store
+from ..search.store import StoreReader
 from ..verify.context import Scope
 from ..verify.run import verify
 from ..verify.start import GROUP
 from ..verify.verdict import Verdict
 from .database import is_built
-from .parts import Choice, Part, covers, part_of
+from .parts import Choice, RepairPart, covers, part_of
 from .repair import Repair, analyze
 
-_MADE = {Part.QUEUE, Part.INDEX, Part.CHECKPOINT}
+_MADE = {RepairPart.QUEUE, RepairPart.INDEX, RepairPart.CHECKPOINT}
 """What is made of a log, besides files of config/ that were not there."""
 
 
@@ -57,7 +57,7 @@ def is_compared(found: Repair) -> bool:
     if not made_of_log or found.interrupted:
         return False
     changed = ((part_of(found.layout, Path(edit.path)), edit.kind) for edit in plan.edits)
-    return {part for part, kind in changed if part is not Part.CONFIG or kind != "create"} <= _MADE
+    return {part for part, kind in changed if part is not RepairPart.CONFIG or kind != "create"} <= _MADE
 
 
 def _only_builds_database(plan: Plan) -> bool:
@@ -125,7 +125,7 @@ class Beyond(NamedTuple):
         }
 
 
-class Judged(NamedTuple):
+class JudgedRepair(NamedTuple):
     """A store as `repair` sees it: the plan, and the verdict on the whole store."""
 
     repair: Repair
@@ -144,7 +144,7 @@ def find_unrepairable(layout: Layout, version: str, tell: Callable[[int], None] 
 
     version: the generation of brokers. tell: called with the log position reached.
     """
-    with Store(layout) as store:
+    with StoreReader(layout) as store:
         return unrepairable_of(verify(store, Scope(broker_version=version), progress=tell), layout)
 
 
@@ -179,7 +179,7 @@ def unrepairable_of(
     return list(told.values())
 
 
-def _by_hand(first: Finding, errors: list[Finding], layout: Layout, given: Given) -> Command | None:
+def _by_hand(first: Finding, errors: list[Finding], layout: Layout, given: Given) -> NextCommand | None:
     """The command that is told of the first finding of a code. Of a queue: one that an error names."""
     template = (unrepairable_texts().get(first.code) or unrepairable_texts()[_OTHER]).get("command", "")
     queues = (finding for finding in errors if finding.topic is not None)

@@ -40,7 +40,7 @@ from ..recover.cases import Case, case_named
 from ..recover.recovery import Proved, Recovery
 from ..recover.recovery import replan as replan_recovery
 from ..search.selection import queue_text
-from ..search.store import Store
+from ..search.store import StoreReader
 from ..session.journal import Fingerprint, unfinished
 from ..settings.generation import generation_of
 from ..start.config_load import STATISTICS
@@ -49,7 +49,7 @@ from ..start.outcome import Outcome
 from .compaction import compaction_repair
 from .config import Clamped, ConfigRepair, config_repair
 from .database import (
-    Kind,
+    QueueStoreKind,
     config_in_files,
     database_gone,
     database_plan,
@@ -60,12 +60,12 @@ from .database import (
 )
 from .ext import ext_repair
 from .index import crc_item_edits, index_fix, stray_files, with_checkpoint
-from .parts import Choice, Part, covers, part_of, part_of_code
+from .parts import Choice, RepairPart, covers, part_of, part_of_code
 from .timer import planned_queue, timer_edits
 
 _AFTER_ANY_KILL = frozenset({"I-007", "I-009", "I-043", "I-070", "I-101", "I-111", "I-113", "I-118"})
 """Codes of edits that change neither records nor the ends of queues, but to complete them."""
-_BESIDE_THE_LOG = frozenset({Part.CONFIG, Part.CHECKPOINT, Part.TIMER, Part.COMPACTION})
+_BESIDE_THE_LOG = frozenset({RepairPart.CONFIG, RepairPart.CHECKPOINT, RepairPart.TIMER, RepairPart.COMPACTION})
 """What is mended without a look at the records: the plan that is there stays, and is added to."""
 
 
@@ -79,7 +79,7 @@ class Request(NamedTuple):
     choice: Choice
     version: str
     made_ms: int
-    kind: Kind | None = None
+    kind: QueueStoreKind | None = None
 
 
 @dataclass
@@ -144,7 +144,7 @@ def analyze(
     made_ms: int,
     tell: Callable[[int], None] | None = None,
     jobs: int | None = None,
-    kind: Kind | None = None,
+    kind: QueueStoreKind | None = None,
     proved: Proved | None = None,
 ) -> Repair:
     """Plan a repair. Writes nothing. tell: called with the log position reached. jobs: processes.
@@ -182,7 +182,7 @@ def _plan(
     proved: VerifiedLog | None = None,
 ) -> tuple[Plan, ConfigRepair]:
     choice, profile = request.choice, profile_of(request.version)
-    if choice.parts == {Part.QUEUE} and queues_in_database(layout, request.kind):
+    if choice.parts == {RepairPart.QUEUE} and queues_in_database(layout, request.kind):
         plan = database_plan(layout, profile, tell, request.kind)
         _check_named(layout, choice, plan)
         return plan, ConfigRepair()
@@ -198,10 +198,10 @@ def _plan(
     whole = make_plan(snapshot, profile, outcome, options=options, reading=Reading((), tell, verified))
     _check_named(layout, choice, whole)
     plan, config = repair_parts(snapshot, profile, switches, whole, request)
-    if request.kind is Kind.FILES:
+    if request.kind is QueueStoreKind.FILES:
         settings = config_in_files(layout, request.made_ms)
         plan = replace(plan, edits=[*database_gone(layout), *settings, *plan.edits])
-    elif has_database(layout) and Part.QUEUE in choice.parts:
+    elif has_database(layout) and RepairPart.QUEUE in choice.parts:
         plan = with_database(layout, profile, plan, tell)
     return plan, config
 
@@ -256,11 +256,11 @@ def repair_parts(
     Raises Refused where the log is to be recovered first, Unreadable.
     """
     choice, layout = request.choice, snapshot.layout
-    if Part.INDEX in choice.parts and (whole.index is None or whole.index.last_kept is not None):
+    if RepairPart.INDEX in choice.parts and (whole.index is None or whole.index.last_kept is not None):
         whole = _with_index(snapshot, whole, request.version, findings)
     config = ConfigRepair()
     ranges = {row.queue: (row.min_offset, row.max_offset) for row in whole.queues}
-    if Part.CONFIG in choice.parts:
+    if RepairPart.CONFIG in choice.parts:
         writer = writer_profile(request.version)
         config = config_repair(snapshot, ranges, profile, writer)
     if choice.everything:
@@ -269,10 +269,10 @@ def repair_parts(
     else:
         plan = _confined(layout, choice, whole, config)
     edits = list(plan.edits)
-    if Part.INDEX in choice.parts:
+    if RepairPart.INDEX in choice.parts:
         moved = {edit.path for edit in edits}
         edits = [*(e for e in stray_files(snapshot) if e.path not in moved), *edits]
-    if Part.EXT in choice.parts:
+    if RepairPart.EXT in choice.parts:
         lost = [fill.lost.position.astype(np.int64) for fill in whole.fills]
         tombs = np.sort(np.concatenate([np.zeros(0, np.int64), *lost]))
         gone = {edit.path for edit in edits if edit.kind in ("move", "remove")}
@@ -280,17 +280,17 @@ def repair_parts(
         repaired = {edit.path for edit in units if edit.codes == ("I-079",)}
         # `recover` sees to it that a start can read the file; here its units are mended
         edits = [*units, *(e for e in edits if e.path not in repaired or e.kind != "write")]
-    if Part.TIMER in choice.parts and profile.timer:
+    if RepairPart.TIMER in choice.parts and profile.timer:
         paths = {path: part_of(layout, Path(path)) for path in {e.path for e in edits}}
-        first = [e for e in edits if paths[e.path] is Part.TIMER]
+        first = [e for e in edits if paths[e.path] is RepairPart.TIMER]
         rest = [e for e in edits if e not in first]
         queue = planned_queue(layout, rest, whole.edits)
         edits = [*timer_edits(layout, ranges, request.made_ms, first, queue), *rest]
-    if Part.COMPACTION in choice.parts:
+    if RepairPart.COMPACTION in choice.parts:
         edits = [*compaction_repair(layout, ranges), *edits]
     plan = replace(plan, edits=edits)
-    if choice.parts & {Part.CHECKPOINT, Part.INDEX}:
-        plan = with_checkpoint(snapshot, plan, only_index=Part.CHECKPOINT not in choice.parts)
+    if choice.parts & {RepairPart.CHECKPOINT, RepairPart.INDEX}:
+        plan = with_checkpoint(snapshot, plan, only_index=RepairPart.CHECKPOINT not in choice.parts)
     return plan, config
 
 
@@ -321,7 +321,7 @@ def _as_it_lies(snapshot: Snapshot, profile: Profile, switches: Switches, verifi
         if verified is not None and verified.runs:
             end = commit_log_of(layout).end(verified.end, verified.recent)
         else:
-            with Store(layout) as store:
+            with StoreReader(layout) as store:
                 end = store.log_end
         truncate(log.files, end.position, snapshot.log_file_bytes)
     return Outcome(profile, snapshot, switches, log)
@@ -347,8 +347,8 @@ def _with_index(snapshot: Snapshot, plan: Plan, version: str, findings: Iterable
 
 def _confined(layout: Layout, choice: Choice, whole: Plan, config: ConfigRepair) -> Plan:
     """What was chosen of the whole plan. Raises Refused where the log is to be recovered first."""
-    needs_log = choice.parts & {Part.QUEUE, Part.INDEX, Part.CHECKPOINT, Part.EXT}
-    of_log = [e for e in whole.edits if part_of(layout, Path(e.path)) is Part.LOG]
+    needs_log = choice.parts & {RepairPart.QUEUE, RepairPart.INDEX, RepairPart.CHECKPOINT, RepairPart.EXT}
+    of_log = [e for e in whole.edits if part_of(layout, Path(e.path)) is RepairPart.LOG]
     of_log = [e for e in of_log if e.kind != "remove"]  # made in advance: a start removes it, too
     if needs_log and of_log:
         raise Refused(
@@ -358,12 +358,12 @@ def _confined(layout: Layout, choice: Choice, whole: Plan, config: ConfigRepair)
             hint=f"first: {proposed(layout, 'recover', '--apply')}, or take --all",
         )
     edits = [e for e in whole.edits if choice.takes(layout, e.path)]
-    with_index = Part.INDEX in choice.parts
+    with_index = RepairPart.INDEX in choice.parts
     return replace(
         whole,
         edits=[*config.edits, *edits],
         index=whole.index if with_index else None,
-        checkpoint=whole.checkpoint if Part.CHECKPOINT in choice.parts else None,
+        checkpoint=whole.checkpoint if RepairPart.CHECKPOINT in choice.parts else None,
     )
 
 
@@ -380,11 +380,11 @@ def widened(found: Recovery, findings: Sequence[Finding]) -> Recovery:
         return found
     parts = _parts(found, findings)
     if not all(_AFTER_ANY_KILL.issuperset(edit.codes) for edit in plan.edits):
-        parts = frozenset(Part)
+        parts = frozenset(RepairPart)
     if not parts:
         return found
     beside = parts <= _BESIDE_THE_LOG
-    names = tuple(sorted(parts if beside else Part))
+    names = tuple(sorted(parts if beside else RepairPart))
     options = found.options._replace(exact=not beside, parts=names)
     if beside:
         again = _with_parts(found.layout, found.main_version, options, plan, findings)
@@ -415,18 +415,18 @@ def _with_parts(
     if not options.parts or not snapshot.log:
         return plan
     profile = as_configured(profile_of(version), layout.broker_config)
-    choice = Choice(frozenset(Part(name) for name in options.parts) | {Part.LOG, Part.ABORT})
+    choice = Choice(frozenset(RepairPart(name) for name in options.parts) | {RepairPart.LOG, RepairPart.ABORT})
     request = Request(choice, profile.version, options.made_ms)
     return repair_parts(snapshot, profile, switches_of(snapshot), plan, request, findings)[0]
 
 
-def _parts(found: Recovery, findings: Iterable[Finding]) -> frozenset[Part]:
+def _parts(found: Recovery, findings: Iterable[Finding]) -> frozenset[RepairPart]:
     """The parts that hold an error; all of them where it is one of the log, or of none, or where a
     part that needs the log has a warning beside it.
     """
     parts, warned = _parts_with(findings)
     if not STATISTICS.issuperset(found.config.backups):
-        parts.add(Part.CONFIG)
+        parts.add(RepairPart.CONFIG)
     return frozenset(parts | warned) if parts else frozenset()
 
 
@@ -435,19 +435,19 @@ def needs_log(findings: Iterable[Finding]) -> bool:
     return not _parts_with(findings)[0] <= _BESIDE_THE_LOG
 
 
-def _parts_with(findings: Iterable[Finding]) -> tuple[set[Part], set[Part]]:
+def _parts_with(findings: Iterable[Finding]) -> tuple[set[RepairPart], set[RepairPart]]:
     """The parts that hold an error, and those with a warning alone."""
-    parts, warned = set[Part](), set[Part]()
+    parts, warned = set[RepairPart](), set[RepairPart]()
     for finding in findings:
         part = _part_of(finding)
         if finding.severity >= Severity.ERROR:
-            parts |= {part} if part is not None else set(Part)
+            parts |= {part} if part is not None else set(RepairPart)
         elif finding.severity >= Severity.WARNING and not finding.unclean and part is not None:
             warned.add(part)
     return parts, warned
 
 
-def _part_of(finding: Finding) -> Part | None:
+def _part_of(finding: Finding) -> RepairPart | None:
     """The part that mends it, None where none does."""
     try:
         return part_of_code(finding.code)

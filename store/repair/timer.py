@@ -35,7 +35,7 @@ from ..disk.layout import Layout
 from ..inspect.timer_records import numbers
 from ..log.commit_log import Batch, CommitLog, Extent
 from ..queues.units import UNIT_DTYPE, is_valid
-from ..search.store import Store
+from ..search.store import StoreReader
 from ..timer.read import NOWHERE, ByTick, TimerEntries, is_in_place
 from ..timer.start import QUEUE
 from ..verify.context import Records, Scope, VerifyContext
@@ -199,7 +199,7 @@ def timer_edits(
     that were in its place can be rebuilt. queue: what the same plan makes of the timer topic's.
     Raises Unreadable.
     """
-    with Store(layout) as store:
+    with StoreReader(layout) as store:
         scene = VerifyContext(store, Scope(), now_ms)
         ahead = _ahead(scene, before, queue)
         scene.kept("timer files", lambda: ahead.files)
@@ -405,7 +405,7 @@ def _read_to(files: TimerFiles, log: CommitLog, high: int) -> int:
 def _right_check(
     files: TimerFiles,
     ranges: Mapping[QueueId, tuple[int, int]],
-    store: Store,
+    store: StoreReader,
     records: TimerColumns,
     now_ms: int,
 ) -> TimerCheck:
@@ -465,7 +465,7 @@ def _check(files: TimerFiles, again: int) -> Iterator[Edit]:
         yield Edit("create", os.fspath(path), reason, codes, length=PAGE_BYTES, pieces=pieces)
 
 
-def _read_time_ms(files: TimerFiles, store: Store, now_ms: int) -> int:
+def _read_time_ms(files: TimerFiles, store: StoreReader, now_ms: int) -> int:
     """Up to when the timer has delivered: as timercheck says, or behind the newest delivered one.
 
     Without any, nothing that was ever put into the wheel is passed over.

@@ -30,7 +30,7 @@ from ..disk.file_queue import MappedFile
 from ..disk.files import Edit
 from ..errors import NotFound
 from ..queues.units import is_valid
-from ..search.store import Store
+from ..search.store import StoreReader
 from ..timer.read import ByTick, TimerEntries, due_ms, is_entry
 from ..verify.context import Records, VerifyContext
 from ..verify.timer_log import TimerColumns, TimerFiles, TimerLog, note_timer_records, timer_columns
@@ -58,7 +58,7 @@ class RepairedEntries(NamedTuple):
         return TimerEntries.of(self.position, self.units)
 
 
-def timer_messages(store: Store, scene: VerifyContext, entries: TimerEntries, planned: Ints) -> TimerColumns:
+def timer_messages(store: StoreReader, scene: VerifyContext, entries: TimerEntries, planned: Ints) -> TimerColumns:
     """The records that the timer topic's queue and entries of the timer log name. Raises Unreadable.
 
     planned: places that the queue will name, too. Tombstones, which a repair of the log made in place

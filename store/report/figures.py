@@ -14,8 +14,8 @@ import numpy as np
 from ...formats.derive.ragged import Ints
 from ..counted import bytes_text, counted
 from ..inspect.stats import least_of_bin
-from .gather import ALL_QUEUES, MAP_COLUMNS, OTHERS, TIME_STEPS_S, LogPicture, Seen, State
-from .shapes import GUTTER, Box, Key, Label, Picture, Table, across, squarified
+from .gather import ALL_QUEUES, MAP_COLUMNS, OTHERS, TIME_STEPS_S, LogPicture, PlaceContent, Seen
+from .shapes import GUTTER, Box, Label, LegendLine, NumbersTable, Picture, across, squarified
 
 _TILES = 40
 _TREE_WIDTH, _TREE_PX = 640, 300
@@ -26,7 +26,7 @@ _PLOT_PX = 140
 
 def pictures_of(seen: Seen, time: TimeText) -> Iterator[Picture]:
     """All that there is something to show of, in the order of the page."""
-    topics = Topics(seen.picture)
+    topics = TopicRanking(seen.picture)
     yield from log_maps(seen, topics, time)
     if not topics.order:
         return
@@ -38,7 +38,7 @@ def pictures_of(seen: Seen, time: TimeText) -> Iterator[Picture]:
     yield sizes(seen)
 
 
-def tree_map(topics: Topics) -> Picture:
+def tree_map(topics: TopicRanking) -> Picture:
     """Who fills the disk."""
     shown = topics.order[:_TILES]
     rest = topics.order[_TILES:]
@@ -68,12 +68,12 @@ def tree_map(topics: Topics) -> Picture:
         for n in topics.order[:ROWS_SHOWN]
     ]
     head = ("topic", "#records", "#bytes", "#share", "#average bytes")
-    table = Table(head, rows, max(0, len(topics.order) - ROWS_SHOWN))
+    table = NumbersTable(head, rows, max(0, len(topics.order) - ROWS_SHOWN))
     says = f"Each rectangle is a topic, as large as its records in the log: {bytes_text(total)} in all."
     return Picture("disk", "Who fills the disk", says, _TREE_PX, boxes, labels, (), table)
 
 
-def queue_spans(seen: Seen, topics: Topics) -> Picture:
+def queue_spans(seen: Seen, topics: TopicRanking) -> Picture:
     """Where the records of each queue lie in the log, and how far its units lead."""
     rows, places = seen.picture.queues.rows(), seen.picture.places
     order = np.argsort(-rows.bytes, kind="stable")
@@ -117,9 +117,9 @@ def queue_spans(seen: Seen, topics: Topics) -> Picture:
         f"The log from {start:,} to {end:,}, left to right; each bar goes from the first record of a queue"
         f" to its last, the mark is how far its units lead."
     )
-    legend = [Key("span", "records in the log"), Key("reach", "end of what its units name")]
+    legend = [LegendLine("span", "records in the log"), LegendLine("reach", "end of what its units name")]
     height = min(_QUEUES, len(order)) * _ROW_PX
-    table = Table(head, lines, more)
+    table = NumbersTable(head, lines, more)
     note = f"The {_QUEUES} queues with most bytes of {len(order):,}." if len(order) > _QUEUES else ""
     title = "Queues against the log"
     return Picture("queues", title, says, height, boxes, labels, legend, table, note)
@@ -165,7 +165,7 @@ def lags(seen: Seen, time: TimeText) -> Iterator[Picture]:
         f"Messages before each group in the queues of a topic: {behind:,} of"
         f" {counted(len(rows), 'group and topic', 'groups and topics', form=',')} {are}."
     )
-    table = Table(head, lines, max(0, len(rows) - ROWS_SHOWN))
+    table = NumbersTable(head, lines, max(0, len(rows) - ROWS_SHOWN))
     height, title = len(shown) * _ROW_PX, "How far groups are behind"
     yield Picture("groups", title, says, height, boxes, labels, (), table)
 
@@ -186,7 +186,7 @@ def due_hours(seen: Seen, time: TimeText) -> Iterator[Picture]:
     labels.append(Label(GUTTER, _PLOT_PX, width, bars[0][0]))
     if len(bars) > 1:
         labels.append(Label(GUTTER + width, _PLOT_PX, width, bars[-1][0], anchor="end"))
-    table = Table(("hour", "#messages"), [(hour, f"{number:,}") for hour, number in bars if number])
+    table = NumbersTable(("hour", "#messages"), [(hour, f"{number:,}") for hour, number in bars if number])
     title, height = "Timers due, by hour", _PLOT_PX + 18
     yield Picture("timers", title, says, height, boxes, labels, (), table)
 
@@ -214,7 +214,7 @@ def sizes(seen: Seen) -> Picture:
         f"Records by size, each bar twice as large as the one before: half of them have up to"
         f" {bytes_text(half)}, 99 of 100 up to {bytes_text(most)}."
     )
-    table = Table(("size", "#records", "#bytes"), rows)
+    table = NumbersTable(("size", "#records", "#bytes"), rows)
     return Picture("sizes", "Sizes of records", says, _PLOT_PX + 18, boxes, labels, (), table)
 
 
@@ -242,20 +242,20 @@ _COLUMNS = 56
 _HEAT_ROWS = 12
 _OTHER = "all others"
 _TEXTS = {
-    State.RECORDS: ("records", "records"),
-    State.DEAD: ("dead", "cut off by an earlier start (dead tail), or of an earlier life"),
-    State.DAMAGE: ("damage", "damaged or torn"),
-    State.MISSING: ("missing", "in no file, or not readable"),
-    State.BLANK: ("blank", "blank: the filled rest of a file"),
-    State.ZEROS: ("zeros", "zeros: not written yet"),
+    PlaceContent.RECORDS: ("records", "records"),
+    PlaceContent.DEAD: ("dead", "cut off by an earlier start (dead tail), or of an earlier life"),
+    PlaceContent.DAMAGE: ("damage", "damaged or torn"),
+    PlaceContent.MISSING: ("missing", "in no file, or not readable"),
+    PlaceContent.BLANK: ("blank", "blank: the filled rest of a file"),
+    PlaceContent.ZEROS: ("zeros", "zeros: not written yet"),
 }
-_WORST_FIRST = (State.DAMAGE, State.MISSING, State.DEAD)
+_WORST_FIRST = (PlaceContent.DAMAGE, PlaceContent.MISSING, PlaceContent.DEAD)
 
 TimeText = Callable[[int], str]
 """A time in ms as people write it."""
 
 
-class Topics:
+class TopicRanking:
     """Topics by their bytes in the log, the largest first."""
 
     def __init__(self, picture: LogPicture) -> None:
@@ -279,20 +279,20 @@ class Topics:
         return f"t{top.index(number)}" if number in top else "other"
 
     @property
-    def legend(self) -> list[Key]:
+    def legend(self) -> list[LegendLine]:
         """The topics that have one."""
-        keys = [Key(f"t{n}", self.names[t]) for n, t in enumerate(self.order[:TOPICS_SHOWN])]
-        return [*keys, Key("other", _OTHER)] if len(self.order) > TOPICS_SHOWN else keys
+        keys = [LegendLine(f"t{n}", self.names[t]) for n, t in enumerate(self.order[:TOPICS_SHOWN])]
+        return [*keys, LegendLine("other", _OTHER)] if len(self.order) > TOPICS_SHOWN else keys
 
 
-def log_maps(seen: Seen, topics: Topics, time: TimeText) -> Iterator[Picture]:
+def log_maps(seen: Seen, topics: TopicRanking, time: TimeText) -> Iterator[Picture]:
     """The log, a row for a file or a few, coloured by state, by topic and by age."""
     picture = seen.picture
     places = picture.places
     files = "a file" if places.files == 1 else counted(places.files, "file")
     looks = _states(picture)
     present = set(looks)
-    legend = [Key(look, text) for look, text in _TEXTS.values() if look in present]
+    legend = [LegendLine(look, text) for look, text in _TEXTS.values() if look in present]
     row = f"Each row is {files} ({bytes_text(places.row_bytes)}), named by its first log position"
     table = _map_table(picture, topics, time)
     says = f"{row}; damage, and what is cut off, is shown wherever there is any."
@@ -301,12 +301,12 @@ def log_maps(seen: Seen, topics: Topics, time: TimeText) -> Iterator[Picture]:
         return
     by_topic = [topics.look(t) if t >= 0 else "" for t in picture.top.tolist()]
     says = f"{row}; the colour is that of the topic with most bytes there."
-    only = Table(("topic", "#records", "#bytes"), *_topic_rows(topics))
+    only = NumbersTable(("topic", "#records", "#bytes"), *_topic_rows(topics))
     yield _map("topics", "Map of the log: topics", says, picture, by_topic, topics.legend, only)
     ages, first, last = _ages(picture)
     legend = [
-        Key(f"h{SHADES - 1}", f"newest, {time(last)}"),
-        Key("h0", f"oldest, {time(first)}"),
+        LegendLine(f"h{SHADES - 1}", f"newest, {time(last)}"),
+        LegendLine("h0", f"oldest, {time(first)}"),
     ]
     says = f"{row}; the stronger the colour, the newer are the records, from {time(first)} to {time(last)}."
     yield _map("age", "Map of the log: age", says, picture, ages, legend, _age_table(picture, time))
@@ -319,13 +319,13 @@ def _states(picture: LogPicture) -> list[str]:
     for place in range(picture.places.total):
         worst = next((s for s in _WORST_FIRST if state[s, place]), None)
         if worst is None and state[:, place].any():
-            worst = State(int(most[place]))
+            worst = PlaceContent(int(most[place]))
         found.append("" if worst is None else _TEXTS[worst][0])
     return found
 
 
 def _ages(picture: LogPicture) -> tuple[list[str], int, int]:
-    there = picture.state[State.RECORDS] > 0
+    there = picture.state[PlaceContent.RECORDS] > 0
     begins = picture.records_at > 0
     mean = np.zeros(len(there))
     mean[begins] = picture.age[begins] / picture.records_at[begins]
@@ -344,8 +344,8 @@ def _map(
     says: str,
     picture: LogPicture,
     looks: Sequence[str],
-    legend: Sequence[Key],
-    table: Table,
+    legend: Sequence[LegendLine],
+    table: NumbersTable,
 ) -> Picture:
     boxes, labels = list[Box](), list[Label]()
     places = picture.places
@@ -371,19 +371,19 @@ def _runs(looks: Sequence[str]) -> Iterator[tuple[int, int]]:
             begin = end
 
 
-def _map_table(picture: LogPicture, topics: Topics, time: TimeText) -> Table:
-    head = ["log position", "#records", *(f"#bytes: {state.name.lower()}" for state in State)]
+def _map_table(picture: LogPicture, topics: TopicRanking, time: TimeText) -> NumbersTable:
+    head = ["log position", "#records", *(f"#bytes: {state.name.lower()}" for state in PlaceContent)]
     rows = []
-    state = picture.state.reshape(len(State), picture.places.rows, MAP_COLUMNS).sum(axis=2)
+    state = picture.state.reshape(len(PlaceContent), picture.places.rows, MAP_COLUMNS).sum(axis=2)
     records = picture.records_at.reshape(-1, MAP_COLUMNS).sum(axis=1)
     for row in range(picture.places.rows):
         start = picture.places.start + row * picture.places.row_bytes
         numbers = [f"{int(each):,}" for each in (records[row], *state[:, row])]
         rows.append((f"{start:,}", *numbers))
-    return Table(head, rows)
+    return NumbersTable(head, rows)
 
 
-def _age_table(picture: LogPicture, time: TimeText) -> Table:
+def _age_table(picture: LogPicture, time: TimeText) -> NumbersTable:
     rows = []
     records = picture.records_at.reshape(-1, MAP_COLUMNS)
     ages = picture.age.reshape(-1, MAP_COLUMNS)
@@ -394,17 +394,17 @@ def _age_table(picture: LogPicture, time: TimeText) -> Table:
         mean = ages[row][there] / records[row][there]
         start = picture.places.start + row * picture.places.row_bytes
         rows.append((f"{start:,}", time(int(mean.min())), time(int(mean.max()))))
-    return Table(("log position", "oldest place", "newest place"), rows)
+    return NumbersTable(("log position", "oldest place", "newest place"), rows)
 
 
-def _topic_rows(topics: Topics) -> tuple[list[tuple[str, ...]], int]:
+def _topic_rows(topics: TopicRanking) -> tuple[list[tuple[str, ...]], int]:
     rows: list[tuple[str, ...]] = [
         (topics.names[n], f"{int(topics.records[n]):,}", f"{int(topics.bytes[n]):,}") for n in topics.order[:ROWS_SHOWN]
     ]
     return rows, max(0, len(topics.order) - ROWS_SHOWN)
 
 
-def heat_maps(seen: Seen, topics: Topics, time: TimeText) -> Iterator[Picture]:
+def heat_maps(seen: Seen, topics: TopicRanking, time: TimeText) -> Iterator[Picture]:
     """Records and bytes over time, a row for a topic."""
     picture = seen.picture
     rows = picture.times.rows()
@@ -496,10 +496,10 @@ def _heat(
     labels.append(Label(x + width, below, width, time(edges[-1]), anchor="end"))
     show = str if name == "records" else bytes_text
     legend = [
-        Key("h1", "few"),
-        Key(f"h{SHADES - 1}", f"{show(most)} {'' if name == 'bytes' else name}"),
+        LegendLine("h1", "few"),
+        LegendLine(f"h{SHADES - 1}", f"{show(most)} {'' if name == 'bytes' else name}"),
     ]
-    table = Table(
+    table = NumbersTable(
         ("from", *(f"#{topic}" for topic in names)),
         [
             (time(edges[column]), *(f"{int(grid[row, column]):,}" for row in range(len(names))))

@@ -20,14 +20,14 @@ from ...formats.hashing import java_string
 from ..counted import bytes_text, counted
 from ..disk.lock import holder
 from ..errors import Missing, StoreError
-from ..findings.next_commands import Command, Given, calls_for_something, next_commands
+from ..findings.next_commands import Given, NextCommand, calls_for_something, next_commands
 from ..findings.next_commands import tidying_commands as tidying
 from ..inspect.description import last_exit
 from ..inspect.stats import BIN_BITS, size_bin
 from ..log.commit_log import Extent, ExtentKind
-from ..offsets.lag import Wanted, offsets_of, queue_ends
+from ..offsets.lag import LagQuery, offsets_of, queue_ends
 from ..queues.read import QueueSummary
-from ..search.store import Store
+from ..search.store import StoreReader
 from ..settings.options import options_of
 from ..timer.read import timer_wheel
 from ..timer.wheel import Ticks
@@ -71,7 +71,7 @@ class Seen:
     root: str
     verdict: Verdict
     facts: list[tuple[str, str]]
-    commands: list[Command]
+    commands: list[NextCommand]
     tidy: bool
     picture: LogPicture
     queues: Mapping[tuple[str, int], QueueSummary]
@@ -92,7 +92,7 @@ class Seen:
 
 
 def look(
-    store: Store,
+    store: StoreReader,
     scope: Scope,
     given: Given,
     *,
@@ -132,7 +132,7 @@ def look(
     )
 
 
-def _commands(verdict: Verdict, root: str, given: Given) -> tuple[list[Command], bool]:
+def _commands(verdict: Verdict, root: str, given: Given) -> tuple[list[NextCommand], bool]:
     """What mends a store; where nothing has to be mended what tidies it up."""
     about = [finding for finding in verdict.findings if calls_for_something(finding)]
     if not about:
@@ -141,7 +141,7 @@ def _commands(verdict: Verdict, root: str, given: Given) -> tuple[list[Command],
     return next_commands(about, root, given, whole=whole, unmendable=unmendable), False
 
 
-def _facts(store: Store, verdict: Verdict, picture: LogPicture) -> Iterator[tuple[str, str]]:
+def _facts(store: StoreReader, verdict: Verdict, picture: LogPicture) -> Iterator[tuple[str, str]]:
     """What the store is."""
     layout, generation, files = store.layout, store.generation, store.log_files
     others = [version for version in generation.candidates if version != generation.version]
@@ -166,7 +166,7 @@ def _facts(store: Store, verdict: Verdict, picture: LogPicture) -> Iterator[tupl
         yield "options", note
 
 
-def _queues(store: Store, notes: list[str]) -> Mapping[tuple[str, int], QueueSummary]:
+def _queues(store: StoreReader, notes: list[str]) -> Mapping[tuple[str, int], QueueSummary]:
     """What the units of all queues say, those of a RocksDB, too."""
     if store.queues_unread:
         notes.append(f"queues: {store.queues_unread}")
@@ -177,9 +177,9 @@ def _queues(store: Store, notes: list[str]) -> Mapping[tuple[str, int], QueueSum
         return {}
 
 
-def _lags(store: Store, now_ms: int, notes: list[str]) -> list[dict[str, Any]]:
+def _lags(store: StoreReader, now_ms: int, notes: list[str]) -> list[dict[str, Any]]:
     try:
-        found = offsets_of(store, "", Wanted(now_ms))
+        found = offsets_of(store, "", LagQuery(now_ms))
     except StoreError as error:
         notes.append(f"groups: {error}")
         return []
@@ -187,7 +187,7 @@ def _lags(store: Store, now_ms: int, notes: list[str]) -> list[dict[str, Any]]:
     return found.rows
 
 
-def _due(store: Store, now_ms: int, notes: list[str]) -> Due:
+def _due(store: StoreReader, now_ms: int, notes: list[str]) -> Due:
     """What waits in the wheel (spec 04, 4.5): each slot by itself, whether a broker still gets there or not."""
     if store.config.get_bool("timerRocksDBEnable"):
         notes.append("timers: timerRocksDBEnable is on: what waits in rocksdbstore is not shown")
@@ -224,7 +224,7 @@ STATUS = {
 """What the statuses are called on the page."""
 
 
-class Rows(NamedTuple):
+class GroupedSums(NamedTuple):
     """n sums, int64[n] each, by group and cell. first, last: the least and the greatest log position."""
 
     group: Ints
@@ -235,7 +235,7 @@ class Rows(NamedTuple):
     last: Ints
 
 
-Fold = Callable[[Rows], tuple[Ints, Ints]]
+Fold = Callable[[GroupedSums], tuple[Ints, Ints]]
 """Gives the groups and cells that sums are added to when there are too many; of any of them fewer."""
 
 
@@ -245,17 +245,17 @@ class Sums:
     def __init__(self, most: int, fold: Fold) -> None:
         self._most = most
         self._fold = fold
-        self._kept: list[Rows] = []
+        self._kept: list[GroupedSums] = []
         self._new = 0
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: GroupedSums) -> None:
         """More of them; several may be of one group and cell."""
         self._kept.append(rows)
         self._new += len(rows.group)
         if self._new > _PENDING:
             self._join()
 
-    def rows(self) -> Rows:
+    def rows(self) -> GroupedSums:
         """All of them, each group and cell once, in order."""
         self._join()
         return self._kept[0]
@@ -268,7 +268,7 @@ class Sums:
 
     def _join(self) -> None:
         columns = zip(*self._kept, strict=True) if self._kept else [[np.zeros(0, np.int64)]] * 6
-        rows = _added(Rows(*(np.concatenate(column) for column in columns)))
+        rows = _added(GroupedSums(*(np.concatenate(column) for column in columns)))
         while len(rows.group) > self._most:
             group, cell = self._fold(rows)
             if np.array_equal(group, rows.group) and np.array_equal(cell, rows.cell):
@@ -277,7 +277,7 @@ class Sums:
         self._kept, self._new = [rows], 0
 
 
-def _added(rows: Rows) -> Rows:
+def _added(rows: GroupedSums) -> GroupedSums:
     """Rows of one group and cell as one row."""
     if not len(rows.group):
         return rows
@@ -287,10 +287,10 @@ def _added(rows: Rows) -> Rows:
     begins = np.flatnonzero(np.diff(key, prepend=key[0] - 1))
     joins = (np.add, np.add, np.minimum, np.maximum)
     found = (j.reduceat(c[order], begins) for j, c in zip(joins, rows[2:], strict=True))
-    return Rows(key[begins] >> _CELL_BITS, key[begins] & CELL_MAX, *found)
+    return GroupedSums(key[begins] >> _CELL_BITS, key[begins] & CELL_MAX, *found)
 
 
-def summed(group: Ints, cell: Ints, size: Ints, position: Ints) -> Rows:
+def summed(group: Ints, cell: Ints, size: Ints, position: Ints) -> GroupedSums:
     """n records by group and cell: sizes in bytes, and places in the log in their order, int64[n] each.
 
     Without sorting where groups and cells are near each other, as those of a batch mostly are.
@@ -312,7 +312,7 @@ def summed(group: Ints, cell: Ints, size: Ints, position: Ints) -> Rows:
     last[number] = position
     some = np.flatnonzero(count)
     columns = (groups, cells, count, total, first, last)
-    return Rows(*(column[some] for column in columns))
+    return GroupedSums(*(column[some] for column in columns))
 
 
 TOPICS_MAX = 1 << 16
@@ -331,7 +331,7 @@ _TIMES_ENOUGH = 256
 _SMALL_BYTES = 1 << 14
 
 
-class State(IntEnum):
+class PlaceContent(IntEnum):
     """What a place of the log holds."""
 
     RECORDS = 0
@@ -343,16 +343,16 @@ class State(IntEnum):
 
 
 _OF_EXTENT = {
-    ExtentKind.BLANK: State.BLANK,
-    ExtentKind.DAMAGE: State.DAMAGE,
-    ExtentKind.MISSING: State.MISSING,
-    ExtentKind.TORN_TAIL: State.DAMAGE,
-    ExtentKind.ZEROS: State.ZEROS,
-    ExtentKind.STALE_BYTES: State.DEAD,
+    ExtentKind.BLANK: PlaceContent.BLANK,
+    ExtentKind.DAMAGE: PlaceContent.DAMAGE,
+    ExtentKind.MISSING: PlaceContent.MISSING,
+    ExtentKind.TORN_TAIL: PlaceContent.DAMAGE,
+    ExtentKind.ZEROS: PlaceContent.ZEROS,
+    ExtentKind.STALE_BYTES: PlaceContent.DEAD,
 }
 
 
-class Places(NamedTuple):
+class LogPlaces(NamedTuple):
     """How the log is cut into places: rows of one length from `start` on, `MAP_COLUMNS` in each.
 
     files: so many of the log are a row.
@@ -399,11 +399,11 @@ class LogPicture(LogWatcher):
 
     topics: the number of each, as it is stored, from 1 on. queues: by topic and queue id. times: by topic
     and store time in steps of `TIME_STEPS_S[step]`. sizes, size_bytes: records and bytes by `size_bin`.
-    state: bytes by `State` and place. top: the topic with most bytes of each place, -1 for none. records_at,
+    state: bytes by `PlaceContent` and place. top: the topic with most bytes of each place, -1 for none. records_at,
     age: records by place, and the sum of their store times in ms. dead: records that are cut off.
     """
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: LogPlaces) -> None:
         self.places = places
         self.topics: dict[bytes, int] = {}
         self.queues = Sums(SUMS_MAX, _all_queues)
@@ -411,7 +411,7 @@ class LogPicture(LogWatcher):
         self.step = 0
         self.sizes = np.zeros(1 << BIN_BITS, np.int64)
         self.size_bytes = np.zeros(1 << BIN_BITS, np.int64)
-        self.state = np.zeros((len(State), places.total), np.int64)
+        self.state = np.zeros((len(PlaceContent), places.total), np.int64)
         self.top = np.full(places.total, -1, np.int64)
         self.top_bytes = np.zeros(places.total, np.int64)
         self.records_at = np.zeros(places.total, np.int64)
@@ -424,7 +424,7 @@ class LogPicture(LogWatcher):
     def fresh(cls, context: VerifyContext) -> Self:
         """That of the log of a run."""
         files = context.store.log_files
-        return cls(Places.of(files.start, files.end, files.file_size or 0))
+        return cls(LogPlaces.of(files.start, files.end, files.file_size or 0))
 
     @property
     def names(self) -> list[str]:
@@ -450,7 +450,7 @@ class LogPicture(LogWatcher):
         self.dead += len(records)
         size = records.ints("total_size")
         for begin, each in zip(records.position.tolist(), size.tolist(), strict=True):
-            self._put_range(State.DEAD, begin, begin + each)
+            self._put_range(PlaceContent.DEAD, begin, begin + each)
 
     def extent(self, extent: Extent) -> None:
         """Count what is no record."""
@@ -530,9 +530,9 @@ class LogPicture(LogWatcher):
             self.age[place] += float(time[here].sum(dtype=np.float64))
             reach = int(position[end - 1] + size[end - 1])
             over = max(0, min(reach, behind) - int(edges[place - first + 1]))
-            self.state[State.RECORDS, place] += int(size[here].sum()) - over
+            self.state[PlaceContent.RECORDS, place] += int(size[here].sum()) - over
             if over:
-                self._put_range(State.RECORDS, reach - over, reach)
+                self._put_range(PlaceContent.RECORDS, reach - over, reach)
                 self._put_over(place, reach, int(topic[end - 1]))
 
     def _put_over(self, place: int, reach: int, topic: int) -> None:
@@ -544,7 +544,7 @@ class LogPicture(LogWatcher):
         more = filled > self.top_bytes[here]
         self.top[here][more], self.top_bytes[here][more] = topic, filled[more]
 
-    def _put_range(self, state: State, begin: int, end: int) -> None:
+    def _put_range(self, state: PlaceContent, begin: int, end: int) -> None:
         if end <= begin:
             return
         first, last = self.places.at(begin), self.places.at(end - 1)
@@ -569,7 +569,7 @@ class LogPicture(LogWatcher):
             self.step += 1
             self.times.refold(lambda rows, factor=factor: (rows.group, rows.cell // factor))  # type: ignore[misc]
 
-    def _fewer_times(self, rows: Rows) -> tuple[Ints, Ints]:
+    def _fewer_times(self, rows: GroupedSums) -> tuple[Ints, Ints]:
         """Coarser times; where these are few, or as coarse as can be, the smaller half of topics is one."""
         if self.step + 1 < len(TIME_STEPS_S) and len(np.unique(rows.cell)) > _TIMES_ENOUGH:
             factor = TIME_STEPS_S[self.step + 1] // TIME_STEPS_S[self.step]
@@ -583,5 +583,5 @@ class LogPicture(LogWatcher):
         return group, rows.cell if len(some) > 1 else np.zeros_like(rows.cell)
 
 
-def _all_queues(rows: Rows) -> tuple[Ints, Ints]:
+def _all_queues(rows: GroupedSums) -> tuple[Ints, Ints]:
     return rows.group, np.full_like(rows.cell, ALL_QUEUES)

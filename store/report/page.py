@@ -25,7 +25,7 @@ _PARTS_SHOWN = 6
 """Codes behind a command before they are folded."""
 
 
-class Row(NamedTuple):
+class StoreRow(NamedTuple):
     """A store in the table at the top. status: `clean`, `unclean`, `damaged`, `unreadable`."""
 
     root: str
@@ -39,14 +39,14 @@ class Row(NamedTuple):
 class Section(NamedTuple):
     """The part of the page that is about one store, made as soon as it was looked at."""
 
-    row: Row
+    row: StoreRow
     html: str
 
 
 def section_of(seen: Seen, number: int, time: TimeText) -> Section:
     """number: of the store on the page, from 1 on. time: as times are to be shown."""
     verdict = seen.verdict
-    row = Row(
+    row = StoreRow(
         seen.root,
         verdict.status.value,
         STATUS[verdict.status],
@@ -75,7 +75,7 @@ def section_of(seen: Seen, number: int, time: TimeText) -> Section:
 
 def unreadable(root: str, error: str, number: int) -> Section:
     """A store that could not be looked at."""
-    row = Row(root, "unreadable", "cannot be read", error, 0, 0)
+    row = StoreRow(root, "unreadable", "cannot be read", error, 0, 0)
     html = templates().get_template("unread.html").render(number=number, row=row, sign="?")
     return Section(row, html)
 
@@ -106,7 +106,7 @@ def page_of(sections: Sequence[Section], version: str, made: str) -> Iterator[st
     )
 
 
-def _title(rows: Sequence[Row]) -> str:
+def _title(rows: Sequence[StoreRow]) -> str:
     if len(rows) == 1:
         return f"{rows[0].root}: {rows[0].word}"
     bad = sum(row.status in (Status.DAMAGED.value, "unreadable") for row in rows)
@@ -119,7 +119,7 @@ def _what_now(seen: Seen) -> str:
     if seen.tidy:
         if verdict.unread:
             return "Check the rest."
-        return "Nothing has to be done; this repairs what the warnings are about." if seen.commands else "Nothing."
+        return "Nothing has to be done; this removes the warnings." if seen.commands else "Nothing."
     if verdict.serious:
         return "Do not start a broker on it yet. Without --apply you see the plan."
     return "A start recovers it; so does this." if seen.commands else "A start recovers it."

@@ -35,14 +35,14 @@ class Label(NamedTuple):
     anchor: str = "start"
 
 
-class Key(NamedTuple):
+class LegendLine(NamedTuple):
     """A line of the legend."""
 
     look: str
     text: str
 
 
-class Table(NamedTuple):
+class NumbersTable(NamedTuple):
     """The numbers below a picture. head: names; those that begin with # are columns of numbers. more: so
     many rows are not shown.
     """
@@ -61,8 +61,8 @@ class Picture(NamedTuple):
     height: float
     boxes: Sequence[Box]
     labels: Sequence[Label]
-    legend: Sequence[Key]
-    table: Table
+    legend: Sequence[LegendLine]
+    table: NumbersTable
     note: str = ""
 
 

@@ -27,7 +27,7 @@ from ...formats.message import BYTES_AROUND_BODY_MAX, MESSAGE, PROPERTIES_BYTES_
 from ..log.scan import WINDOW_BYTES
 from ..log.window import PlainChain, Window, check, number_at, walk
 from . import runs
-from .runs import Grade, Run, Source, Sources, append, grades, plausible, runs_of, structural
+from .runs import Grade, SalvageRun, SalvageSource, Sources, append, grades, plausible, runs_of, structural
 
 _HEAD_BYTES_MAX = BYTES_AROUND_BODY_MAX - 2 * PROPERTIES_BYTES_MAX
 """Bytes before the body, at most, and of the two lengths behind it."""
@@ -49,13 +49,13 @@ class Fragment(NamedTuple):
 
 
 @dataclass
-class Found:
+class Carved:
     """What was found in all sources, in their order.
 
     blanks: log positions where a BLANK begins behind a record, and where it ends: a file ends there.
     """
 
-    runs: list[Run] = field(default_factory=list)
+    runs: list[SalvageRun] = field(default_factory=list)
     fragments: list[Fragment] = field(default_factory=list)
     split: int = 0
     embedded: int = 0
@@ -72,9 +72,9 @@ class Found:
 
 
 def carve(
-    source: Source,
+    source: SalvageSource,
     number: int,
-    found: Found,
+    found: Carved,
     told: Callable[[int], None] = lambda _: None,
     rate_bytes: int | None = None,
 ) -> None:
@@ -100,7 +100,7 @@ def carve(
 class _Carver:
     """One pass over a source. `need`: bytes that the next window has at least."""
 
-    def __init__(self, source: Source, number: int, found: Found) -> None:
+    def __init__(self, source: SalvageSource, number: int, found: Carved) -> None:
         self._source = source
         self._number = number
         self._found = found
@@ -170,7 +170,7 @@ class _Carver:
         append(self._found.runs, runs)
         return grade
 
-    def _note_blank(self, run: Run) -> None:
+    def _note_blank(self, run: SalvageRun) -> None:
         """A BLANK behind a run tells where its file ends."""
         begin = run.at_end - self._at
         if begin + BLANK.sizeof() <= self._size:
@@ -265,13 +265,13 @@ class _Cut(NamedTuple):
     size: int
 
 
-def join(found: Found, sources: Sources) -> int:
+def join(found: Carved, sources: Sources) -> int:
     """Replace cut records by joined ones, in place; returns how many. Raises Unreadable."""
-    following: dict[int, list[Run]] = defaultdict(list)
+    following: dict[int, list[SalvageRun]] = defaultdict(list)
     for run in found.runs:
         if run.grade is Grade.WHOLE:
             following[run.position].append(run)
-    joined, done, trial = list[Run](), list[_Cut](), _Trial(sources)
+    joined, done, trial = list[SalvageRun](), list[_Cut](), _Trial(sources)
     held = 0
     for cut in _cuts(found):
         behind = following.get(cut.position + cut.size, [])[:_FOLLOWING_MAX]
@@ -280,7 +280,7 @@ def join(found: Found, sources: Sources) -> int:
         record = trial.joined(cut, behind)
         if record is not None:
             number = sources.join(cut.source, record, cut.at)
-            joined.append(Run(number, cut.at, cut.position, cut.size, 1, Grade.WHOLE))
+            joined.append(SalvageRun(number, cut.at, cut.position, cut.size, 1, Grade.WHOLE))
             done.append(cut)
             held += cut.size
     _forget(done, found)
@@ -289,7 +289,7 @@ def join(found: Found, sources: Sources) -> int:
     return len(joined)
 
 
-def _cuts(found: Found) -> list[_Cut]:
+def _cuts(found: Carved) -> list[_Cut]:
     """Heads without a body, and single records that are damaged behind their head."""
     cuts = [_Cut(f.source, f.at, f.position, f.size) for f in found.fragments if not f.embedded]
     for run in found.runs:
@@ -305,7 +305,7 @@ class _Trial:
         self._sources = sources
         self._tried = 0
 
-    def joined(self, cut: _Cut, following: list[Run]) -> bytes | None:
+    def joined(self, cut: _Cut, following: list[SalvageRun]) -> bytes | None:
         """The only record that a cut one and what stands before the next one make together."""
         front = self._sources[cut.source].bytes_at(cut.at, cut.size)
         made: set[bytes] = set()
@@ -333,7 +333,7 @@ def _is_whole(record: bytes, cut: _Cut) -> bool:
     return whole and grades(columns)[0] == Grade.WHOLE
 
 
-def _forget(cuts: list[_Cut], found: Found) -> None:
+def _forget(cuts: list[_Cut], found: Carved) -> None:
     """The cut records are found: they are no fragments, and no damaged records any more."""
     gone = {(cut.source, cut.at) for cut in cuts}
     found.runs = [r for r in found.runs if r.grade is Grade.WHOLE or (r.source, r.at) not in gone]

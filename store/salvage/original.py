@@ -52,10 +52,10 @@ from ..recover.recovery import analyze
 from ..session.apply import apply
 from ..session.journal import Journal
 from ..session.undo import purge
-from .runs import Layer, Run, Sources
+from .runs import Layer, SalvageRun, Sources
 
 
-class Missing(NamedTuple):
+class MissingRange(NamedTuple):
     """`offsets` queue offsets from `first` on, somewhere in log positions [after, before)."""
 
     before: int
@@ -82,7 +82,7 @@ class MissingOffsets:
     """
 
     hole_begins: Ints
-    missing: list[Missing] = field(default_factory=list)
+    missing: list[MissingRange] = field(default_factory=list)
     neighbours: dict[int, Neighbour] = field(default_factory=dict)
     highest_queue: dict[str, int] = field(default_factory=dict)
     crc_items: bool = False
@@ -129,7 +129,7 @@ class MissingOffsets:
         # nor is one that leaves more messages out than there is room for
         for row in np.flatnonzero((jump > 0) & (jump <= (position - after) // SMALLEST)).tolist():
             first, count = int(before[row]) + 1, int(jump[row])
-            self.missing.append(Missing(int(position[row]), int(after[row]), queue, first, count))
+            self.missing.append(MissingRange(int(position[row]), int(after[row]), queue, first, count))
         self._last[queue] = (int(offset[-1]), int(end[-1]))
 
     def extent(self, extent: Extent) -> None:
@@ -138,7 +138,7 @@ class MissingOffsets:
     def stale(self, batch: Batch) -> None:
         """What is none of this log neither."""
 
-    def certain(self) -> list[Missing]:
+    def certain(self) -> list[MissingRange]:
         """The missing offsets of all topics without batches."""
         names = self.batch_topics
         return [each for each in self.missing if each.queue.topic not in names]
@@ -149,13 +149,13 @@ class MissingOffsets:
         return {name.decode("utf-8", "surrogateescape") for name in self._batches}
 
 
-def placed(gaps: Sequence[Gap], missing: list[Missing], forms: Forms) -> LostUnits:
+def placed(gaps: Sequence[Gap], missing: list[MissingRange], forms: Forms) -> LostUnits:
     """A place in the gaps for each missing offset, as far as there is room, in log order.
 
     What has to be placed first comes first. Of a queue all places rise with the offsets.
     """
     waiting = sorted(missing, key=lambda each: each.after, reverse=True)
-    open_: list[Missing] = []
+    open_: list[MissingRange] = []
     queues: dict[QueueId, int] = {}
     rows: list[tuple[int, int, int, int]] = []
     for gap in gaps:
@@ -401,10 +401,10 @@ def _gives_up(plan: Plan) -> bool:
     return plan.lost.messages > 0 or any(edit.kind != "write" for edit in of_log)
 
 
-def file_bytes_of(runs: list[Run], sources: Sources, blanks: Mapping[int, int], config: BrokerConfig) -> int:
+def file_bytes_of(runs: list[SalvageRun], sources: Sources, blanks: Mapping[int, int], config: BrokerConfig) -> int:
     """Size of the log's files: configured, or as files of the log tell, as BLANKs tell, or 1 GiB.
 
-    blanks: as of `Found`. Raises InvalidInput.
+    blanks: as of `Carved`. Raises InvalidInput.
     """
     common = gcd(*(blanks[run.end] for run in runs if run.end in blanks))
     size, origin = config.size("mappedFileSizeCommitLog")
@@ -421,6 +421,6 @@ def file_bytes_of(runs: list[Run], sources: Sources, blanks: Mapping[int, int], 
     return size if common % size == 0 else common
 
 
-def _fits(run: Run, file_bytes: int) -> bool:
+def _fits(run: SalvageRun, file_bytes: int) -> bool:
     """The run lies in one file."""
     return run.position // file_bytes == (run.end - 1) // file_bytes

@@ -46,7 +46,7 @@ _ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _SPACE = 0x20
 
 
-class Source:
+class SalvageSource:
     """One file or device, open for reading; `close` it.
 
     size: bytes, of a device by seeking to its end. unreadable: ranges (begin, end) that the device
@@ -103,13 +103,13 @@ class Pieces:
         self.size = at + len(data)
 
     def read(self, buffer: memoryview, at: int) -> int:
-        """As of a `Source`."""
+        """As of a `SalvageSource`."""
         found = self.bytes_at(at, len(buffer))
         buffer[: len(found)] = found
         return len(found)
 
     def bytes_at(self, at: int, size: int) -> bytes:
-        """As of a `Source`."""
+        """As of a `SalvageSource`."""
         return self._data[max(0, at - self._at) :][:size]
 
 
@@ -121,7 +121,7 @@ class Sources:
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self.paths = list(paths)
-        self._open: OrderedDict[int, Source] = OrderedDict()
+        self._open: OrderedDict[int, SalvageSource] = OrderedDict()
         self._pieces: dict[int, Pieces] = {}
 
     def __len__(self) -> int:
@@ -134,7 +134,7 @@ class Sources:
         self._pieces[number] = Pieces(data, at)
         return number
 
-    def __getitem__(self, number: int) -> Source | Pieces:
+    def __getitem__(self, number: int) -> SalvageSource | Pieces:
         """An open source, good until others are asked for."""
         if number in self._pieces:
             return self._pieces[number]
@@ -142,7 +142,7 @@ class Sources:
         if source is None:
             if len(self._open) >= OPEN_SOURCES:
                 self._open.popitem(last=False)[1].close()
-            source = self._open[number] = Source(self.paths[number])
+            source = self._open[number] = SalvageSource(self.paths[number])
         self._open.move_to_end(number)
         return source
 
@@ -306,7 +306,7 @@ def _is_text(data: bytes) -> bool:
         return False
 
 
-class Run(NamedTuple):
+class SalvageRun(NamedTuple):
     """`records` records in `length` bytes: from byte `at` of a source, from log position `position` on.
 
     source: its number. A run has one grade. odd: it contradicts what lies around it.
@@ -335,18 +335,18 @@ class Run(NamedTuple):
         """What a byte of the source has to be moved by to its place in the log."""
         return self.position - self.at
 
-    def part(self, position: int, end: int, records: int) -> Run:
+    def part(self, position: int, end: int, records: int) -> SalvageRun:
         """Some of the records: those of log positions [position, end)."""
         at = self.at + position - self.position
         return self._replace(at=at, position=position, length=end - position, records=records)
 
-    def followed_by(self, other: Run) -> bool:
+    def followed_by(self, other: SalvageRun) -> bool:
         """The other run goes on where this one ends."""
         here = (self.source, self.at_end, self.end, self.grade)
         return here == (other.source, other.at, other.position, other.grade)
 
 
-def runs_of(source: int, at: Ints, position: Ints, size: Ints, grade: Ints) -> list[Run]:
+def runs_of(source: int, at: Ints, position: Ints, size: Ints, grade: Ints) -> list[SalvageRun]:
     """The runs of n records, given in the order of the source: int64[n] each."""
     if not len(at):
         return []
@@ -363,10 +363,10 @@ def runs_of(source: int, at: Ints, position: Ints, size: Ints, grade: Ints) -> l
         grade[first].tolist(),
         strict=True,
     )
-    return [Run(source, a, p, n, records, Grade(g)) for a, p, n, records, g in rows]
+    return [SalvageRun(source, a, p, n, records, Grade(g)) for a, p, n, records, g in rows]
 
 
-def append(runs: list[Run], more: list[Run]) -> None:
+def append(runs: list[SalvageRun], more: list[SalvageRun]) -> None:
     """Add runs, the first of them to the last one there where it goes on."""
     if runs and more and runs[-1].followed_by(more[0]):
         last = runs[-1]
@@ -375,7 +375,7 @@ def append(runs: list[Run], more: list[Run]) -> None:
     runs += more
 
 
-def mark_odd(runs: list[Run]) -> None:
+def mark_odd(runs: list[SalvageRun]) -> None:
     """Mark runs inside a hole of another one, in the order of a source, in place.
 
     What lies before and behind it in the source belongs together, and it belongs elsewhere: it may be
@@ -413,7 +413,7 @@ def every(data: bytearray, begin: int, end: int) -> Ints:
     return np.fromiter((hit.start() for hit in found), np.int64) - PLAIN.magic_offset
 
 
-def windows_of(run: Run, sources: Sources) -> Iterator[tuple[Window, Ints, int]]:
+def windows_of(run: SalvageRun, sources: Sources) -> Iterator[tuple[Window, Ints, int]]:
     """Windows in a buffer that is used again, the bytes where whole records begin, and where they end.
 
     Ends early where the source is not any more what it was. Raises Unreadable.
@@ -435,7 +435,7 @@ def windows_of(run: Run, sources: Sources) -> Iterator[tuple[Window, Ints, int]]
             return
 
 
-def record_places(run: Run, sources: Sources) -> Iterator[tuple[Ints, Ints]]:
+def record_places(run: SalvageRun, sources: Sources) -> Iterator[tuple[Ints, Ints]]:
     """Where the records of a run begin and end in the log, int64[n] each, window by window."""
     for window, starts, stop in windows_of(run, sources):
         positions = starts + window.position
@@ -446,17 +446,17 @@ class Layer:
     """Runs that do not overlap, by log position."""
 
     def __init__(self) -> None:
-        self.runs: list[Run] = []
+        self.runs: list[SalvageRun] = []
         self._starts: list[int] = []
 
-    def overlapping(self, position: int, end: int) -> list[Run]:
+    def overlapping(self, position: int, end: int) -> list[SalvageRun]:
         """The runs that share a byte with [position, end)."""
         first = bisect_left(self._starts, position)
         if first and self.runs[first - 1].end > position:
             first -= 1
         return self.runs[first : bisect_left(self._starts, end)]
 
-    def add(self, run: Run) -> None:
+    def add(self, run: SalvageRun) -> None:
         """Add a run that overlaps none."""
         at = bisect_left(self._starts, run.position)
         self._starts.insert(at, run.position)

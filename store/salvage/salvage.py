@@ -37,9 +37,9 @@ from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
 from ..put.new_message import WriterOptions
 from ..put.writer import StoreWriter
 from ..search.selection import TimeRange
-from .carve import Found, Fragment, carve, join
+from .carve import Carved, Fragment, carve, join
 from .original import Restored, check_layer, close_holes, complete, file_bytes_of, write_log
-from .runs import Grade, Layer, Run, Source, Sources, mark_odd, record_places, windows_of
+from .runs import Grade, Layer, SalvageRun, SalvageSource, Sources, mark_odd, record_places, windows_of
 
 NAME = "manifest.ndjson"
 _BUFFER_BYTES = 1 << 20
@@ -64,14 +64,14 @@ class Manifest:
         self._lines: list[str] = []
         self._bytes = self._at = 0
 
-    def runs(self, runs: list[Run], fate: str, folder: str = "") -> None:
+    def runs(self, runs: list[SalvageRun], fate: str, folder: str = "") -> None:
         """All records of some runs. folder: where they lie beside the new store."""
         for run in runs:
             for columns in batches_of(run, self._sources):
                 to = columns.ints("physical_offset") if fate == "kept" else None
                 self.records(run, columns, fate, to, folder)
 
-    def records(self, run: Run, columns: Columns, fate: str, to: Ints | None = None, folder: str = "") -> None:
+    def records(self, run: SalvageRun, columns: Columns, fate: str, to: Ints | None = None, folder: str = "") -> None:
         """Records of a run. to: their places in the new store's log, int64[n]."""
         tail = {"grade": run.grade.label, "fate": fate} | ({"folder": folder} if folder else {})
         names = ("total_size", "physical_offset", "queue_id", "queue_offset", "store_timestamp")
@@ -138,7 +138,7 @@ def _fixed(fields: dict[str, Any], before: str, after: str) -> str:
     return before + text.replace("%", "%%") + after
 
 
-def batches_of(run: Run, sources: Sources) -> Iterator[Columns]:
+def batches_of(run: SalvageRun, sources: Sources) -> Iterator[Columns]:
     """The records of a run as columns, valid until the next ones are asked for."""
     for window, starts, _ in windows_of(run, sources):
         yield decode(MESSAGE, window.array, starts)
@@ -152,7 +152,7 @@ _FIELDS = (
 
 
 @dataclass(frozen=True)
-class Selection:
+class SalvageSelection:
     """Which records come to the new store: of these topics (all without any), stored at these times."""
 
     topics: frozenset[bytes] = frozenset()
@@ -181,7 +181,7 @@ def write_compact(
     layer: Layer,
     sources: Sources,
     writer: StoreWriter,
-    selection: Selection,
+    selection: SalvageSelection,
     manifest: Manifest,
     told: Callable[[int], None] = lambda _: None,
 ) -> Written:
@@ -197,9 +197,9 @@ def write_compact(
 
 def _put(
     writer: StoreWriter,
-    run: Run,
+    run: SalvageRun,
     columns: Columns,
-    selection: Selection,
+    selection: SalvageSelection,
     manifest: Manifest,
     done: Written,
 ) -> None:
@@ -216,7 +216,7 @@ def _put(
         _append(writer, run, columns, manifest, done)
 
 
-def _append(writer: StoreWriter, run: Run, columns: Columns, manifest: Manifest, done: Written) -> None:
+def _append(writer: StoreWriter, run: SalvageRun, columns: Columns, manifest: Manifest, done: Written) -> None:
     """Append records; one that the writer refuses is found by halves."""
     try:
         to = _stored(writer, run, columns)
@@ -233,7 +233,7 @@ def _append(writer: StoreWriter, run: Run, columns: Columns, manifest: Manifest,
     done.stored += len(columns)
 
 
-def _stored(writer: StoreWriter, run: Run, columns: Columns) -> Ints:
+def _stored(writer: StoreWriter, run: SalvageRun, columns: Columns) -> Ints:
     fields: dict[str, Any] = {name: columns[name] for name in _FIELDS}
     if run.grade is Grade.BODY:
         fields["properties"] = b""  # what is torn means nothing
@@ -249,10 +249,10 @@ class Arranged:
     """layers: the log, then what lies beside it. duplicates: runs that another one has already."""
 
     layers: list[Layer] = field(default_factory=lambda: [Layer()])
-    duplicates: list[Run] = field(default_factory=list)
+    duplicates: list[SalvageRun] = field(default_factory=list)
 
 
-def arrange(runs: list[Run], sources: Sources, accepted: Grade) -> Arranged:
+def arrange(runs: list[SalvageRun], sources: Sources, accepted: Grade) -> Arranged:
     """Sort runs into layers. accepted: the worst grade that the log takes.
 
     The best and longest come first: of two records that claim a place the one with more around it
@@ -267,13 +267,13 @@ def arrange(runs: list[Run], sources: Sources, accepted: Grade) -> Arranged:
     return found
 
 
-def _rank(run: Run) -> tuple[int, ...]:
+def _rank(run: SalvageRun) -> tuple[int, ...]:
     """The best first, then the longest, roughly: few records are as good as one."""
     few = run.records < _FEW
     return run.grade, run.odd, 0 if few else -run.length.bit_length(), run.source, run.at
 
 
-def _place(run: Run, number: int, found: Arranged, sources: Sources) -> None:
+def _place(run: SalvageRun, number: int, found: Arranged, sources: Sources) -> None:
     """Put a run into a layer, and those records for which there is no room into later ones."""
     pending = [(number, run)]
     while pending:
@@ -294,7 +294,7 @@ def _place(run: Run, number: int, found: Arranged, sources: Sources) -> None:
                 pending.append((number + 1, part))
 
 
-def _parts(run: Run, layer: Layer, above: Layer, sources: Sources) -> Iterator[tuple[int, Run]]:
+def _parts(run: SalvageRun, layer: Layer, above: Layer, sources: Sources) -> Iterator[tuple[int, SalvageRun]]:
     """The records of a run by what its layer, or the log, has in their place, as runs."""
     for positions, ends in record_places(run, sources):
         begin, behind = int(positions[0]), int(ends[-1])
@@ -315,7 +315,7 @@ def _parts(run: Run, layer: Layer, above: Layer, sources: Sources) -> Iterator[t
             row += count
 
 
-def _verdict(run: Run, position: int, end: int, layer: Layer, above: Layer, sources: Sources) -> int:
+def _verdict(run: SalvageRun, position: int, end: int, layer: Layer, above: Layer, sources: Sources) -> int:
     there = layer.overlapping(position, end)
     others = above.overlapping(position, end) if above is not layer else []
     if not there and not others:
@@ -328,9 +328,9 @@ def _verdict(run: Run, position: int, end: int, layer: Layer, above: Layer, sour
     return _OTHER if there else _FREE
 
 
-def _joined(runs: list[Run]) -> Iterator[Run]:
+def _joined(runs: list[SalvageRun]) -> Iterator[SalvageRun]:
     """Neighbours that were one run before they were cut."""
-    last: Run | None = None
+    last: SalvageRun | None = None
     for run in runs:
         if last is not None and last.followed_by(run) and last.odd == run.odd:
             last = last._replace(length=last.length + run.length, records=last.records + run.records)
@@ -344,7 +344,7 @@ def _joined(runs: list[Run]) -> Iterator[Run]:
 
 def split_far(layer: Layer, file_bytes: int) -> tuple[Layer, list[Layer]]:
     """A layer whose runs are far apart, as several: the one with most records, and the others."""
-    groups: list[list[Run]] = []
+    groups: list[list[SalvageRun]] = []
     reach = None
     for run in layer.runs:
         if reach is None or run.position - reach > LARGEST_GAP_FILES * file_bytes:
@@ -369,13 +369,13 @@ class LayoutKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SalvageRequest:
     """What is asked for. grade: the worst that the new store takes. version: of the brokers that
     will run on it, None for a guess. rate_bytes: most that is read a second."""
 
     layout: LayoutKind = LayoutKind.ORIGINAL
     grade: Grade = Grade.BODY
-    selection: Selection = field(default_factory=Selection)
+    selection: SalvageSelection = field(default_factory=SalvageSelection)
     version: str | None = None
     config: BrokerConfig = field(default_factory=BrokerConfig)
     rate_bytes: int | None = None
@@ -393,7 +393,7 @@ class Salvaged:
     """
 
     sources: Sources
-    found: Found
+    found: Carved
     arranged: Arranged
     aside: list[Layer]
     file_bytes: int
@@ -424,16 +424,16 @@ class Salvaged:
         return not (left or refused or damaged or aside or self.unreadable)
 
 
-def look(images: Iterable[Path], paths: list[Path], wanted: Wanted, told: Told) -> Salvaged:
+def look(images: Iterable[Path], paths: list[Path], wanted: SalvageRequest, told: Told) -> Salvaged:
     """Find all records and say what would become of them. Nothing is written.
 
     Raises NotFound where there is no record, Missing, Unreadable.
     """
     sources = Sources(paths)
-    found, unreadable = Found(), 0
+    found, unreadable = Carved(), 0
     for number in range(len(sources)):
         source = sources[number]
-        assert isinstance(source, Source)
+        assert isinstance(source, SalvageSource)
         carve(source, number, found, lambda size: told("searching", size), wanted.rate_bytes)
         unreadable += sum(end - begin for begin, end in source.unreadable)
     if not found.runs:
@@ -464,7 +464,7 @@ def check_target(images: Iterable[Path], target: Path) -> None:
             raise Refused("the new store would lie in what is salvaged", path=target)
 
 
-def write(salvaged: Salvaged, target: Path, wanted: Wanted, files: Files, told: Told) -> None:
+def write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: Files, told: Told) -> None:
     """Make the new store at `target`, `conflicts` beside its parts, and the manifest.
 
     Raises Refused, InvalidInput, NoSpace: nothing is there then.
@@ -475,7 +475,7 @@ def write(salvaged: Salvaged, target: Path, wanted: Wanted, files: Files, told: 
         _write(salvaged, target, wanted, files, told)
 
 
-def _write(salvaged: Salvaged, target: Path, wanted: Wanted, files: Files, told: Told) -> None:
+def _write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: Files, told: Told) -> None:
     log, sources = salvaged.log, salvaged.sources
     selection, version = wanted.selection, wanted.version
 
@@ -512,7 +512,7 @@ def _beside(salvaged: Salvaged, target: Path, manifest: Manifest, files: Files) 
         manifest.fragment(fragment)
 
 
-def _write_run(run: Run, sources: Sources, path: Path, files: Files) -> None:
+def _write_run(run: SalvageRun, sources: Sources, path: Path, files: Files) -> None:
     with files.create(path) as file:
         for at in range(0, run.length, _CHUNK_BYTES):
             data = sources[run.source].bytes_at(run.at + at, min(_CHUNK_BYTES, run.length - at))

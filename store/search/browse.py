@@ -17,7 +17,7 @@ from ..queues.units import record_bytes
 from .find import find, offset_at
 from .queue_search import open_batch_queue
 from .selection import Selection
-from .store import Store
+from .store import StoreReader
 
 PAGE = 200
 """Messages of a page."""
@@ -41,7 +41,7 @@ class Usage(NamedTuple):
     unread: bool = False
 
 
-class Row(NamedTuple):
+class BrowseRow(NamedTuple):
     """A place in a queue. problem: why there is no message, "" where there is one."""
 
     queue_offset: int
@@ -52,7 +52,7 @@ class Row(NamedTuple):
 class Browser:
     """A store that somebody walks through. behind: by queue, how many messages some group lacks."""
 
-    def __init__(self, store: Store, behind: Mapping[Queue, int]) -> None:
+    def __init__(self, store: StoreReader, behind: Mapping[Queue, int]) -> None:
         self._store = store
         self._behind = behind
         self._bytes: dict[Queue, int] = {}
@@ -104,7 +104,7 @@ class Browser:
             for _, units in opened.units(queue.min_offset, queue.max_offset):
                 yield int(record_bytes(units).sum())
 
-    def page(self, queue: QueueSummary, first: int) -> list[Row]:
+    def page(self, queue: QueueSummary, first: int) -> list[BrowseRow]:
         """Up to `PAGE` places of a queue from an offset on, in order. Raises Unreadable."""
         first = max(first, queue.min_offset)
         count = min(PAGE, queue.max_offset - first)
@@ -116,7 +116,7 @@ class Browser:
         messages = {each.message.queue_offset: each.message for each in found}
         why = "; ".join(notes) or "no message"
         return [
-            Row(offset, messages.get(offset), "" if offset in messages else why)
+            BrowseRow(offset, messages.get(offset), "" if offset in messages else why)
             for offset in range(first, first + count)
         ]
 
@@ -124,7 +124,7 @@ class Browser:
         """The queue offset that a broker answers for a time. Raises Unreadable."""
         return offset_at(self._store, queue.topic, queue.queue_id, time_ms)
 
-    def having(self, queue: QueueSummary, first: int, text: str) -> tuple[list[Row], int]:
+    def having(self, queue: QueueSummary, first: int, text: str) -> tuple[list[BrowseRow], int]:
         """Messages at or behind an offset whose keys, tags or body have a text, up to `PAGE`, and the offset
         before which was looked: 20,000 messages at most. Raises Unreadable.
         """
@@ -138,13 +138,13 @@ class Browser:
         return rows, first + count if len(rows) < PAGE else rows[-1].queue_offset + 1
 
 
-def _matching(messages: Iterable[Message], text: str) -> Iterator[Row]:
+def _matching(messages: Iterable[Message], text: str) -> Iterator[BrowseRow]:
     most = PAGE
     for message in messages:
         properties = " ".join(message.properties.values())
         body = message.body().data.decode("utf-8", "replace")
         if text in properties.casefold() or text in body.casefold():
-            yield Row(message.queue_offset, message)
+            yield BrowseRow(message.queue_offset, message)
             most -= 1
             if not most:
                 return

@@ -21,7 +21,7 @@ from ..errors import InvalidInput, NotFound
 from ..log.message import Message
 from ..queues.read import ConsumeQueue
 from .selection import Selection
-from .store import Found, Note, Store, Via
+from .store import FoundMessage, Note, StoreReader, Via
 
 if TYPE_CHECKING:
     from .key_search import KeyPlaces
@@ -32,14 +32,14 @@ def silent(_: str) -> None:
 
 
 def find(
-    store: Store,
+    store: StoreReader,
     selection: Selection,
     *,
     offset: int | None = None,
     count: int | None = None,
     reverse: bool = False,
     note: Note = silent,
-) -> Iterator[Found]:
+) -> Iterator[FoundMessage]:
     """The messages that a selection describes, in the order of the log, of one queue in its order.
 
     offset, count: queue offsets offset ≤ k < offset + count of the queue that the selection names;
@@ -71,13 +71,13 @@ def find(
 
 
 def _in_queues(
-    store: Store,
+    store: StoreReader,
     selection: Selection,
     offset: int | None,
     count: int | None,
     reverse: bool,
     note: Note,
-) -> Iterator[Found]:
+) -> Iterator[FoundMessage]:
     """The messages of one topic, by its queues, whatever they are, or by a scan."""
     topic = selection.one_topic
     assert topic is not None
@@ -110,7 +110,9 @@ def _in_queues(
     return search_queues(store, selection, offset=offset, count=count, reverse=reverse, note=note)
 
 
-def _few(store: Store, selection: Selection, offset: int, count: int, reverse: bool, note: Note) -> Iterator[Found]:
+def _few(
+    store: StoreReader, selection: Selection, offset: int, count: int, reverse: bool, note: Note
+) -> Iterator[FoundMessage]:
 
     if selection.topic is None or selection.queue_id is None:
         raise ValueError("an offset needs a topic and a queue")
@@ -120,8 +122,8 @@ def _few(store: Store, selection: Selection, offset: int, count: int, reverse: b
 
 
 def _there(
-    store: Store, selection: Selection, offset: int, count: int, reverse: bool, note: Note
-) -> Iterator[Found] | None:
+    store: StoreReader, selection: Selection, offset: int, count: int, reverse: bool, note: Note
+) -> Iterator[FoundMessage] | None:
     """The same; None where a broker may have more of them in memory."""
     try:
         found = [*_few(store, selection, offset, count, reverse, note)]
@@ -133,7 +135,7 @@ def _there(
     return iter(found) if whole or not store.units_in_memory else None
 
 
-def offset_at(store: Store, topic: str, queue_id: int, time_ms: int, *, note: Note = silent) -> int:
+def offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int, *, note: Note = silent) -> int:
     """The queue offset that a broker answers for a time, by scanning where no queue can be read.
 
     Raises NotFound for an unknown topic or queue.
@@ -260,12 +262,12 @@ class Finder:
     note: told of scans and of damage.
     """
 
-    def __init__(self, store: Store, note: Note) -> None:
+    def __init__(self, store: StoreReader, note: Note) -> None:
         self._store = store
         self._note = note
         self._queues: OrderedDict[tuple[str, int], ConsumeQueue] = OrderedDict()
 
-    def find(self, addresses: Sequence[Address]) -> Iterator[Found | NotFound]:
+    def find(self, addresses: Sequence[Address]) -> Iterator[FoundMessage | NotFound]:
         """The message of each, in this order, or why there is none.
 
         Of several messages with one unique key the first one in the log. Raises Unreadable.
@@ -297,7 +299,7 @@ class Finder:
         except NotFound:
             return None
 
-    def _one(self, address: Address, places: KeyPlaces) -> Found:
+    def _one(self, address: Address, places: KeyPlaces) -> FoundMessage:
         if address.unique_key is not None:
             message = self._by_id(address.message_id)
             if message is not None:
@@ -306,7 +308,7 @@ class Finder:
                 what = "message id or unique key" if address.message_id else "unique key"
                 raise NotFound(f"no message with this {what}")
             position, number, via = places[address.unique_key, address.topic]
-            return Found(self._inner(self._store.message_at(position), number), via)
+            return FoundMessage(self._inner(self._store.message_at(position), number), via)
         if address.message_id is not None or address.position is not None:
             message = (
                 self._message_by_id(address.message_id)
@@ -321,8 +323,8 @@ class Finder:
             return message
         return message_in(self._store, message, number)
 
-    def _marked(self, message: Message) -> Found:
-        return Found(self._store.marked(message), Via.ADDRESS)
+    def _marked(self, message: Message) -> FoundMessage:
+        return FoundMessage(self._store.marked(message), Via.ADDRESS)
 
     def _message_by_id(self, message_id: str) -> Message:
         try:
@@ -330,7 +332,7 @@ class Finder:
         except InvalidInput as error:
             raise NotFound(error.message) from error
 
-    def _in_queue(self, topic: str, queue_id: int, offset: int) -> Found:
+    def _in_queue(self, topic: str, queue_id: int, offset: int) -> FoundMessage:
         """Raises NotFound."""
         store = self._store
         if (
@@ -346,7 +348,7 @@ class Finder:
             if one is None or one.message.queue_offset > offset:
                 raise NotFound(f"{topic}/{queue_id} has no message {offset}")
             return one
-        return Found(store.message_of_unit(self._queue(topic, queue_id), offset), Via.QUEUE)
+        return FoundMessage(store.message_of_unit(self._queue(topic, queue_id), offset), Via.QUEUE)
 
     def _queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """An open queue; a few of them stay so."""
@@ -366,7 +368,7 @@ class Finder:
             queue.close()
 
 
-def message_in(store: Store, message: Message, number: int) -> Message:
+def message_in(store: StoreReader, message: Message, number: int) -> Message:
     """A message inside of a batch record that was read. Raises NotFound where there is none."""
 
     from ..log.batch import messages, unwrapped
@@ -382,7 +384,9 @@ MOST = 64
 """More messages than so are read faster in columns."""
 
 
-def read_queue(store: Store, topic: str, queue_id: int, offset: int, count: int, note: Note) -> Iterator[Found]:
+def read_queue(
+    store: StoreReader, topic: str, queue_id: int, offset: int, count: int, note: Note
+) -> Iterator[FoundMessage]:
     """Messages with queue offsets offset ≤ k < offset + count, those that there are.
 
     A unit that points at no record, or at another topic's, is noted and passed over; one that
@@ -398,10 +402,10 @@ def read_queue(store: Store, topic: str, queue_id: int, offset: int, count: int,
                 raise _no_message(store, queue, offset)
     for message in messages:
         store.searched.add(Via.QUEUE, 1, message.store_timestamp, message.store_timestamp)
-        yield Found(message, Via.QUEUE)
+        yield FoundMessage(message, Via.QUEUE)
 
 
-def _messages(store: Store, queue: ConsumeQueue, offset: int, count: int, note: Note) -> Iterator[Message]:
+def _messages(store: StoreReader, queue: ConsumeQueue, offset: int, count: int, note: Note) -> Iterator[Message]:
     name = f"{queue.topic}/{queue.queue_id}"
     for number in range(offset, offset + count):
         unit = queue.unit(number)
@@ -421,7 +425,7 @@ def _messages(store: Store, queue: ConsumeQueue, offset: int, count: int, note: 
             note(f"unit {number} of {name} points at a message of {other}: left out")
 
 
-def _no_message(store: Store, queue: ConsumeQueue, offset: int) -> NotFound:
+def _no_message(store: StoreReader, queue: ConsumeQueue, offset: int) -> NotFound:
     """The error for an offset that is not there, with those that are."""
     summary = store.queue_summary(queue)
     there = f"it has {summary.min_offset} to {summary.max_offset - 1}"

@@ -36,7 +36,7 @@ from ..log.message import Mark
 from ..log.scan import LogItems
 from ..log.window import check, number_at, walk
 from ..queues.references import commit_log_of
-from .store import Note, Store
+from .store import Note, StoreReader
 
 SHORTEST_SECONDS = 0.02
 LONGEST_SECONDS = 0.5
@@ -339,7 +339,7 @@ class LiveEnd:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        with Store(layout.root, layout.broker_config) as store:
+        with StoreReader(layout.root, layout.broker_config) as store:
             end, files = store.log_end.position, store.log_files
             file = files.file_at(max(files.start, end - 1)) if files.files else None
         self._follower = Follower(layout, file.start if file else end, lambda _: None)
@@ -361,7 +361,7 @@ class LiveEnd:
 
     def settled(self) -> int:
         """The same, behind damage, too: what is no record may be one that is being written."""
-        with Store(self._layout.root, self._layout.broker_config) as store:
+        with StoreReader(self._layout.root, self._layout.broker_config) as store:
             end = store.log_end.position
         while self.position() < end and time.monotonic() < self._since + _GIVE_UP_S:
             time.sleep(_POLL_S)
@@ -370,7 +370,7 @@ class LiveEnd:
 
 def end_of(layout: Layout) -> int:
     """Behind the last whole record of a log now. Raises StoreError."""
-    with Store(layout.root, layout.broker_config) as store:
+    with StoreReader(layout.root, layout.broker_config) as store:
         end = store.log_end
     now_ms = time.time_ns() // 1_000_000
     if end.store_timestamp is None or abs(now_ms - end.store_timestamp) > _RECENT_MS:

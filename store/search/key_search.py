@@ -18,21 +18,23 @@ from operator import attrgetter
 import numpy as np
 
 from ...formats.message_properties import UNIQ_KEY
-from ...formats.property_columns import Items
+from ...formats.property_columns import PropertyItems
 from ..counted import counted
 from ..disk.layout import queue_directories
 from ..errors import NotFound
 from ..index.read import Answer
 from ..log.batch import Batch, unwrapped
 from ..log.message import Mark
-from ..queues.references import Places, batches, merged
+from ..queues.references import RecordPlaces, batches, merged
 from .log_search import Range, found_in, search_log
 from .queue_search import batch_places, open_batch_queue
 from .selection import Selection, matches, utf8
-from .store import Found, Note, Store, Via
+from .store import FoundMessage, Note, StoreReader, Via
 
 
-def search_key(store: Store, selection: Selection, *, reverse: bool = False, note: Note) -> Iterator[Found]:
+def search_key(
+    store: StoreReader, selection: Selection, *, reverse: bool = False, note: Note
+) -> Iterator[FoundMessage]:
     """Messages with the key or unique key that the selection names, in log order."""
     key = selection.key or selection.unique_key
     if key is None:
@@ -42,7 +44,7 @@ def search_key(store: Store, selection: Selection, *, reverse: bool = False, not
     gaps = uncovered(start, end, _covered(store, answer, end))
     seen: set[tuple[int, int]] = set()
     positions = (hit.physical_offset for hit in answer.hits)
-    places = Places.of(p for p in positions if start <= p < end).sorted(reverse=reverse)
+    places = RecordPlaces.of(p for p in positions if start <= p < end).sorted(reverse=reverse)
     every = heapq.merge(
         _records(store, selection, places, Via.INDEX, reverse),
         search_log(store, selection, ranges=gaps, reverse=reverse, note=note),
@@ -62,7 +64,7 @@ def search_key(store: Store, selection: Selection, *, reverse: bool = False, not
             yield from search_log(store, selection, ranges=rest, reverse=reverse, note=note)
 
 
-def _in_batches(store: Store, selection: Selection, reverse: bool) -> Iterator[Found]:
+def _in_batches(store: StoreReader, selection: Selection, reverse: bool) -> Iterator[FoundMessage]:
     """What the records hold that the batch queues name, in log order."""
     streams = [
         batch_places(store, open_batch_queue(store, queue.topic, queue.queue_id), selection, reverse=reverse)
@@ -74,7 +76,7 @@ def _in_batches(store: Store, selection: Selection, reverse: bool) -> Iterator[F
             yield found._replace(via=Via.SCAN)
 
 
-def _ask(store: Store, selection: Selection, key: str) -> Answer:
+def _ask(store: StoreReader, selection: Selection, key: str) -> Answer:
     """What the index says of a key in one topic, or in every topic that has a directory."""
     topic = selection.one_topic
     topics = store.topics if topic is None else [topic]
@@ -90,7 +92,7 @@ def _ask(store: Store, selection: Selection, key: str) -> Answer:
     return answer
 
 
-def _covered(store: Store, answer: Answer, log_end: int) -> list[Range]:
+def _covered(store: StoreReader, answer: Answer, log_end: int) -> list[Range]:
     """From the first to the last record of each file that can be trusted.
 
     A file that goes on behind the end of the log is left from before the log was cut; a broker puts
@@ -101,7 +103,9 @@ def _covered(store: Store, answer: Answer, log_end: int) -> list[Range]:
     return [(h.begin_physical_offset, h.end_physical_offset) for h in headers if h.end_physical_offset < log_end]
 
 
-def _records(store: Store, selection: Selection, places: Places, via: Via, reverse: bool) -> Iterator[Found]:
+def _records(
+    store: StoreReader, selection: Selection, places: RecordPlaces, via: Via, reverse: bool
+) -> Iterator[FoundMessage]:
     """The wanted ones of the messages at some places, in the order of these."""
     for _, batch in batches(store.log, places):
         store.searched.add_batch(via, batch)
@@ -128,7 +132,7 @@ KeyPlaces = dict[Key, tuple[int, int, Via]]
 """Position of the record; number of the message inside of it, -1 for the record; how it was found."""
 
 
-def places_of_keys(store: Store, keys: Iterable[Key], note: Note) -> KeyPlaces:
+def places_of_keys(store: StoreReader, keys: Iterable[Key], note: Note) -> KeyPlaces:
     """Where the first message with each key is, and how it was found; none for those not found.
 
     The index is asked first. The log is scanned once for the others, until all are found: those of
@@ -147,7 +151,7 @@ def places_of_keys(store: Store, keys: Iterable[Key], note: Note) -> KeyPlaces:
     return places
 
 
-def _by_index(store: Store, key: Key) -> int | None:
+def _by_index(store: StoreReader, key: Key) -> int | None:
     """Position of the first message with a key that the index leads to."""
     unique_key, topic = key
     topics = store.topics if topic is None else [topic]
@@ -164,14 +168,14 @@ def _by_index(store: Store, key: Key) -> int | None:
     return None
 
 
-def _by_scan(store: Store, keys: list[Key]) -> KeyPlaces:
+def _by_scan(store: StoreReader, keys: list[Key]) -> KeyPlaces:
     """Positions of the first messages with the keys, by one pass over the log."""
     left = {utf8(unique_key): list[Key]() for unique_key, _ in keys}
     for key in keys:
         left[utf8(key[0])].append(key)
     places: KeyPlaces = {}
     for batch in chain.from_iterable(map(_and_inside, _batches(store))):
-        found = Items(batch.columns.ragged("properties")).find(UNIQ_KEY).tolist()
+        found = PropertyItems(batch.columns.ragged("properties")).find(UNIQ_KEY).tolist()
         for row in [row for row, text in enumerate(found) if text in left]:
             topic = batch.columns.ragged("topic")[row]
             taken = [key for key in left[found[row]] if key[1] is None or utf8(key[1]) == topic]
@@ -191,7 +195,7 @@ def _and_inside(records: Batch) -> Iterator[Batch]:
         yield apart.take(apart.inner.number >= 0)
 
 
-def _batches(store: Store) -> Iterator[Batch]:
+def _batches(store: StoreReader) -> Iterator[Batch]:
     """The records of the log, stale ones left out."""
     for item in store.log.scan(crc=False, reuse=True):
         store.scanned(item.size if not isinstance(item, Batch) else _size(item))

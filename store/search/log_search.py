@@ -19,14 +19,14 @@ import numpy as np
 
 from ..broker.filter import Where
 from ..counted import counted
-from ..disk.byte_reader import Noted, each_noting, noting
+from ..disk.byte_reader import UnreadRanges, each_noting, noting
 from ..errors import Corrupted, InvalidInput, NotFound
 from ..log.batch import messages, messages_in, unwrapped
 from ..log.commit_log import Batch, Extent, ExtentKind
 from ..log.message import MAX_BODY_BYTES, Mark, is_batch_record
-from ..queues.references import Places, batches
+from ..queues.references import RecordPlaces, batches
 from .selection import Selection, TimeRange, parse_range
-from .store import Found, Note, Store, Via
+from .store import FoundMessage, Note, StoreReader, Via
 
 LAST_OFFSET = (1 << 63) - 1
 CLOCK_SLACK_MS = 3_600_000
@@ -36,7 +36,7 @@ Range = tuple[int, int]
 
 
 def search_log(
-    store: Store,
+    store: StoreReader,
     selection: Selection,
     *,
     ranges: Sequence[Range] | None = None,
@@ -44,7 +44,7 @@ def search_log(
     most: int | None = None,
     reverse: bool = False,
     note: Note,
-) -> Iterator[Found]:
+) -> Iterator[FoundMessage]:
     """The wanted messages in log order.
 
     ranges: positions of the log to be looked at, all by default, or what the times of the selection
@@ -56,7 +56,7 @@ def search_log(
         for batch in _scan(store, selection, ranges, offsets, most, note):
             yield from found_in(batch, Via.SCAN)
         return
-    kept: list[tuple[Mark, Places]] = []
+    kept: list[tuple[Mark, RecordPlaces]] = []
     last = (-1, -1)
     for batch in _scan(store, selection, ranges, offsets, most, note):
         kept.append((batch.mark, _places(batch)))
@@ -67,15 +67,15 @@ def search_log(
     yield from dropwhile(lambda one: one.place > last, found)
 
 
-def _places(batch: Batch) -> Places:
+def _places(batch: Batch) -> RecordPlaces:
     """Where its records are, each once, however many messages it holds."""
     size = batch.columns.ints("total_size").astype(np.int64)
-    return Places(batch.position, size).sorted()
+    return RecordPlaces(batch.position, size).sorted()
 
 
 def _last_first(
-    store: Store, selection: Selection, offsets: Range | None, kept: list[tuple[Mark, Places]]
-) -> Iterator[Found]:
+    store: StoreReader, selection: Selection, offsets: Range | None, kept: list[tuple[Mark, RecordPlaces]]
+) -> Iterator[FoundMessage]:
     """What a scan has found before, read again."""
     for mark, places in reversed(kept):
         for _, batch in batches(store.log, places.take(slice(None, None, -1))):
@@ -84,7 +84,7 @@ def _last_first(
 
 
 def _scan(
-    store: Store,
+    store: StoreReader,
     selection: Selection,
     ranges: Sequence[Range],
     offsets: Range | None,
@@ -126,21 +126,21 @@ def _about(damage: list[Extent]) -> str:
     return f"{ranges}, {counted(size, 'byte')}, the first {first}; what lies behind was read, too"
 
 
-def found_in(batch: Batch, via: Via) -> Iterator[Found]:
+def found_in(batch: Batch, via: Via) -> Iterator[FoundMessage]:
     """The records of a batch as messages."""
     for message in messages(batch.checked()):
-        yield Found(message, via)
+        yield FoundMessage(message, via)
 
 
 def search_log_queue(
-    store: Store,
+    store: StoreReader,
     selection: Selection,
     *,
     offset: int | None = None,
     count: int | None = None,
     reverse: bool = False,
     note: Note,
-) -> Iterator[Found]:
+) -> Iterator[FoundMessage]:
     """Messages of a topic-queue by their own queue offsets, where no queue file can be read.
 
     A batch record that is shown as it is stored counts with all queue offsets of the batch.
@@ -160,7 +160,7 @@ def wanted_offsets(offset: int | None, count: int | None) -> Range | None:
     return offset, LAST_OFFSET if count is None else min(offset + count, LAST_OFFSET)
 
 
-def log_offset_at(store: Store, topic: str, queue_id: int, time_ms: int, note: Note) -> int:
+def log_offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int, note: Note) -> int:
     """The queue offset for a time, as a 5.x broker answers, by scanning. Raises NotFound.
 
     For a time behind the last message that is the end of the queue, of a batch queue the offset of
@@ -181,7 +181,7 @@ def log_offset_at(store: Store, topic: str, queue_id: int, time_ms: int, note: N
     return end
 
 
-def time_bounds(store: Store, times: TimeRange) -> Range:
+def time_bounds(store: StoreReader, times: TimeRange) -> Range:
     """The part of the log in which messages of these times lie, in whole files.
 
     Goes by the first record of each file, with some slack for clocks that stepped back.
@@ -233,7 +233,7 @@ def _text(time: Time) -> str | None:
 
 
 def selected(
-    store: Store,
+    store: StoreReader,
     *,
     topics: str | Sequence[str] = (),
     since: Time = None,
@@ -262,7 +262,7 @@ def selected(
         start, stop = time_bounds(store, times)
         end = store.log_end.position
     items = store.log.scan(start, stop, crc=crc, reuse=True) if start < stop else iter(())
-    batches = _readable(store, each_noting(items, Noted(around=around)), end, on_damage)
+    batches = _readable(store, each_noting(items, UnreadRanges(around=around)), end, on_damage)
     return _selected(map(_apart, batches) if inner else batches, either)
 
 
@@ -279,7 +279,7 @@ def _apart(batch: Batch) -> Batch:
     return unwrapped(batch, MAX_BODY_BYTES) if several else batch
 
 
-def _readable(store: Store, items: Iterator[Batch | Extent], end: int, on_damage: OnDamage) -> Iterator[Batch]:
+def _readable(store: StoreReader, items: Iterator[Batch | Extent], end: int, on_damage: OnDamage) -> Iterator[Batch]:
     """The records before the end of the log among the items; damage is told, also that behind it."""
     for item in items:
         if isinstance(item, Extent):
@@ -289,7 +289,7 @@ def _readable(store: Store, items: Iterator[Batch | Extent], end: int, on_damage
             yield item
 
 
-def _tell(store: Store, damage: Extent, on_damage: OnDamage) -> None:
+def _tell(store: StoreReader, damage: Extent, on_damage: OnDamage) -> None:
     text = f"{counted(damage.size, 'byte')} of the log cannot be read: {damage.reason}"
     error = Corrupted(text, path=store.layout.root, offset=damage.position)
     if on_damage == "raise":

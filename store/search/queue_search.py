@@ -27,24 +27,24 @@ from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..log.message import Message
 from ..queues.batches import BatchConsumeQueue, SparseRange, sparse_units, summary_of
 from ..queues.read import ConsumeQueue, first_at, offset_at
-from ..queues.references import Places, batches, merged, of_queue
+from ..queues.references import RecordPlaces, batches, merged, of_queue
 from ..queues.units import is_valid
 from .log_search import CLOCK_SLACK_MS, found_in, wanted_offsets
 from .selection import Selection, equal, utf8
-from .store import Found, Note, Store, Via
+from .store import FoundMessage, Note, StoreReader, Via
 
 _POLICY, _COMPACTION = "cleanup.policy", "COMPACTION"
 
 
 def search_queues(
-    store: Store,
+    store: StoreReader,
     selection: Selection,
     *,
     offset: int | None = None,
     count: int | None = None,
     reverse: bool = False,
     note: Note,
-) -> Iterator[Found]:
+) -> Iterator[FoundMessage]:
     """Messages of the queue, or of all queues of the topic, that the selection names.
 
     offset, count: queue offsets offset ≤ k < offset + count of each queue, all by default. In one
@@ -63,7 +63,7 @@ def search_queues(
     return records_at(store, topic, selection, places, note, last_first=reverse)
 
 
-def _queues(store: Store, topic: str) -> list[int]:
+def _queues(store: StoreReader, topic: str) -> list[int]:
     found = [queue.queue_id for queue in store.queues.of_topic(topic)]
     if not found:
         raise no_topic(store.layout.consume_queue, topic)
@@ -71,13 +71,13 @@ def _queues(store: Store, topic: str) -> list[int]:
 
 
 def _places(
-    store: Store,
+    store: StoreReader,
     queue: ConsumeQueue,
     selection: Selection,
     offset: int | None,
     count: int | None,
     reverse: bool,
-) -> Iterator[Places]:
+) -> Iterator[RecordPlaces]:
     """Where the units of a queue point that may be of wanted messages."""
     summary = store.queue_summary(queue)
     start = summary.min_offset if offset is None else max(offset, queue.first_offset)
@@ -94,15 +94,15 @@ def _places(
 
 
 def records_at(
-    store: Store,
+    store: StoreReader,
     topic: str,
     selection: Selection,
-    stream: Iterator[Places],
+    stream: Iterator[RecordPlaces],
     note: Note,
     *,
     offsets: tuple[int, int] | None = None,
     last_first: bool = False,
-) -> Iterator[Found]:
+) -> Iterator[FoundMessage]:
     """The wanted ones of the records at the places that queues of `topic` name, in that order.
 
     offsets, last_first: as for `Selection.wanted`.
@@ -141,13 +141,13 @@ def of_topic(batch: Batch, topic: str) -> Flags:
     return own
 
 
-def batch_queues(store: Store, topic: str) -> list[QueueDirectory]:
+def batch_queues(store: StoreReader, topic: str) -> list[QueueDirectory]:
     """The batch queues of a topic, by number. Raises Unreadable."""
     found = queue_directories(store.layout.batch_consume_queue)
     return [queue for queue in found if queue.topic == topic]
 
 
-def open_batch_queue(store: Store, topic: str, queue_id: int) -> BatchConsumeQueue:
+def open_batch_queue(store: StoreReader, topic: str, queue_id: int) -> BatchConsumeQueue:
     """One of them. Raises NotFound, Unreadable."""
     for queue in batch_queues(store, topic):
         if queue.queue_id == queue_id:
@@ -155,7 +155,7 @@ def open_batch_queue(store: Store, topic: str, queue_id: int) -> BatchConsumeQue
     raise NotFound(f"{topic} has no queue {queue_id}", path=store.layout.batch_consume_queue)
 
 
-def batch_message(store: Store, topic: str, queue_id: int, queue_offset: int) -> Message:
+def batch_message(store: StoreReader, topic: str, queue_id: int, queue_offset: int) -> Message:
     """One message by its place in a batch queue. Raises NotFound, Unreadable."""
     with open_batch_queue(store, topic, queue_id) as queue:
         unit = queue.find(queue_offset)
@@ -170,14 +170,14 @@ def batch_message(store: Store, topic: str, queue_id: int, queue_offset: int) ->
 
 
 def search_batch_queues(
-    store: Store,
+    store: StoreReader,
     selection: Selection,
     *,
     offset: int | None = None,
     count: int | None = None,
     reverse: bool = False,
     note: Note,
-) -> Iterator[Found]:
+) -> Iterator[FoundMessage]:
     """Messages of the batch queue, or of all of the topic, that the selection names.
 
     offset, count: queue offsets offset ≤ k < offset + count. In one queue the order is that of the
@@ -215,14 +215,14 @@ def search_batch_queues(
 
 
 def batch_places(
-    store: Store,
+    store: StoreReader,
     queue: BatchConsumeQueue,
     selection: Selection,
     *,
     offset: int | None = None,
     count: int | None = None,
     reverse: bool = False,
-) -> Iterator[Places]:
+) -> Iterator[RecordPlaces]:
     """Where the units of a queue point that may be of wanted messages. Raises NotFound."""
     if offset is not None and queue.find(offset) is None:
         ends = queue.summary()
@@ -245,11 +245,11 @@ def batch_places(
         rows = np.flatnonzero(wanted)[:: -1 if reverse else 1]
         if len(rows):
             position = units["physical_offset"][rows].astype(np.int64)
-            yield Places(position, units["size"][rows].astype(np.int64))
+            yield RecordPlaces(position, units["size"][rows].astype(np.int64))
     queue.close()
 
 
-def queue_offset_at(store: Store, topic: str, queue_id: int, time_ms: int) -> int:
+def queue_offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int) -> int:
     """The queue offset that a broker answers for a time. Raises NotFound for no such queue."""
     if store.has_batch_queues(topic):
         with open_batch_queue(store, topic, queue_id) as batches:
@@ -265,7 +265,7 @@ def queue_offset_at(store: Store, topic: str, queue_id: int, time_ms: int) -> in
         )
 
 
-def is_compaction_topic(store: Store, topic: str) -> bool:
+def is_compaction_topic(store: StoreReader, topic: str) -> bool:
     """Whether a broker answers for the topic from its compaction log.
 
     It does if topics.json says so, also without a log. Raises Unreadable.
@@ -294,7 +294,7 @@ def _policy(layout: Layout, topic: str) -> str | None:
     return _COMPACTION if has_topic(layout.compaction_queues, topic) else None
 
 
-def compaction_queues(store: Store, topic: str) -> list[QueueDirectory]:
+def compaction_queues(store: StoreReader, topic: str) -> list[QueueDirectory]:
     """The sparse queues of a topic, by number. Raises Unreadable."""
     found = queue_directories(store.layout.compaction_queues)
     return [queue for queue in found if queue.topic == topic]
@@ -319,14 +319,14 @@ def is_usual(log: CommitLog, extent: Extent) -> bool:
 
 
 def search_compaction(
-    store: Store,
+    store: StoreReader,
     selection: Selection,
     *,
     offset: int | None = None,
     count: int | None = None,
     reverse: bool = False,
     note: Note,
-) -> Iterator[Found]:
+) -> Iterator[FoundMessage]:
     """Messages of the queue, or of all queues of the topic one by one, from the compaction log.
 
     As a broker answers a pull: from the first queue offset that is there at or behind `offset`, at
@@ -350,14 +350,14 @@ def search_compaction(
 
 
 def _of_queue(
-    store: Store,
+    store: StoreReader,
     queue: QueueDirectory,
     selection: Selection,
     offset: int | None,
     count: int | None,
     reverse: bool,
     note: Note,
-) -> Iterator[Found]:
+) -> Iterator[FoundMessage]:
     """The wanted messages of one queue. What is lost or of another topic is noted at the end."""
     log = open_log(store.layout, queue.topic, queue.queue_id)
     lost = foreign = 0
@@ -375,7 +375,7 @@ def _of_queue(
                 kept = batch.take(own)
                 store.searched.add_batch(Via.QUEUE, kept)
                 for message in messages(selection.wanted(kept, last_first=reverse)):
-                    yield Found(message, Via.QUEUE, log.queue)
+                    yield FoundMessage(message, Via.QUEUE, log.queue)
         if offset is not None and not seen:
             raise _no_message(files, queue, offset)
     name = f"compaction queue {queue.topic}/{queue.queue_id}"
@@ -387,7 +387,7 @@ def _of_queue(
         note(f"{points} at messages of other topics: left out")
 
 
-def _sparse_places(files: MappedFileQueue, offset: int, count: int | None, note: Note) -> Iterator[Places]:
+def _sparse_places(files: MappedFileQueue, offset: int, count: int | None, note: Note) -> Iterator[RecordPlaces]:
     """Where the units of queue offsets ≥ `offset` point, at most `count`, window by window."""
     damaged = 0
     for part in sparse_units(files):
@@ -400,7 +400,7 @@ def _sparse_places(files: MappedFileQueue, offset: int, count: int | None, note:
             count -= len(found)
         if len(found):
             sizes = found["size"].astype(np.int64)
-            yield Places(found["physical_offset"].astype(np.int64), sizes)
+            yield RecordPlaces(found["physical_offset"].astype(np.int64), sizes)
         if count == 0:
             break
     if damaged:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...formats.derive import Ragged
     from ...formats.derive.program import Noting
     from ...formats.derive.ragged import Flags
-    from ...formats.property_columns import Items
+    from ...formats.property_columns import PropertyItems
     from ..broker.filter import Where
     from ..log.batch import Batch
 
@@ -304,20 +304,20 @@ class Selection(NamedTuple):
     def _properties_mask(self, batch: Batch) -> Flags:
         import numpy as np
 
-        from ...formats.property_columns import Items
+        from ...formats.property_columns import PropertyItems
 
-        items = Items(batch.columns.ragged("properties"), self._properties)
+        items = PropertyItems(batch.columns.ragged("properties"), self._properties)
         mask = self._keys_mask(items, len(batch))
         if batch.inner is not None:
             records = batch.inner.records
-            of_records = Items(records.columns.ragged("properties"), self._properties)
+            of_records = PropertyItems(records.columns.ragged("properties"), self._properties)
             mask |= self._keys_mask(of_records, len(records))[batch.inner.row]
         if self.tags:
             found = items.find(names.TAGS)
             mask &= np.logical_or.reduce([equal(found, utf8(tag)) for tag in self.tags])
         return mask
 
-    def _keys_mask(self, items: Items, count: int) -> Flags:
+    def _keys_mask(self, items: PropertyItems, count: int) -> Flags:
         import numpy as np
 
         mask: Flags = np.ones(count, np.bool_)

@@ -66,7 +66,7 @@ class Searched:
             self.add(via, len(batch), int(stored.min()), int(stored.max()))
 
 
-class Found(NamedTuple):
+class FoundMessage(NamedTuple):
     """A message, and how it was found. log: where its position is one, if not in the commit log."""
 
     message: Message
@@ -91,7 +91,7 @@ def _nothing(_: int) -> None:
     """Nobody wants to know how far a scan is."""
 
 
-class Store:
+class StoreReader:
     """The message store in a directory. It is read, never written; a broker may be running on it.
 
     Parts are opened when they are asked for. Use as a context manager or `close`.
@@ -422,7 +422,7 @@ def hold_still(layout: Layout) -> None:
     A record that is being written fails its checks, and those behind it are good by the time that
     they are looked at: what is read more than once would be called damaged.
     """
-    with Store(layout) as store:
+    with StoreReader(layout) as store:
         if layout.log_stop is not None or not store.in_use or not store.has_log:
             return
         from ...formats.consume_queue import UNIT_BYTES  # construct, which few searches need

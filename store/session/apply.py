@@ -29,7 +29,7 @@ from .journal import (
     Fingerprint,
     Journal,
     Listing,
-    State,
+    SessionState,
     Step,
     barriers,
     find_note,
@@ -110,7 +110,7 @@ def _check_barrier(layout: Layout) -> None:
     journal = unfinished(layout.root, layout.journal)
     if journal is None:
         return
-    if journal.state is State.UNDO_CUT_OFF:
+    if journal.state is SessionState.UNDO_CUT_OFF:
         from ..findings.next_commands import (
             proposed,  # which looks at findings, and they at recoveries
         )
@@ -244,7 +244,7 @@ def _remove_barrier(path: Path, files: Files) -> None:
 def _drop_unsealed(layout: Layout, files: Files) -> None:
     """Clear away sessions that never counted: they hold copies, nothing of the store."""
     for folder in sessions(layout.journal):
-        unsealed = Journal(layout.root, folder, "").state is State.UNSEALED
+        unsealed = Journal(layout.root, folder, "").state is SessionState.UNSEALED
         if unsealed and not is_needed(folder):
             remove_tree(folder, files)
 

@@ -120,7 +120,7 @@ Listing = dict[str, tuple[int, int]]
 """Files of a store by the name the journal has for them: size in bytes, modification time in ns."""
 
 
-class State(StrEnum):
+class SessionState(StrEnum):
     """How far a session has come."""
 
     UNSEALED = "not begun"
@@ -134,7 +134,7 @@ class State(StrEnum):
     @property
     def half_way(self) -> bool:
         """The store is neither what it was nor what it was to be."""
-        return self in (State.CUT_OFF, State.UNDO_CUT_OFF)
+        return self in (SessionState.CUT_OFF, SessionState.UNDO_CUT_OFF)
 
 
 @dataclass(frozen=True)
@@ -219,12 +219,12 @@ class Journal:
         return self.folder.name
 
     @property
-    def state(self) -> State:
+    def state(self) -> SessionState:
         """How far it has come, by the files that mark each stage."""
         for name, state in _MARKS:
             if (self.folder / name).exists():
                 return state
-        return State.UNSEALED
+        return SessionState.UNSEALED
 
     def path_of(self, step: Step) -> Path:
         """The file that a step changes."""
@@ -388,10 +388,10 @@ def unfinished(store: Path, journal: Path) -> Journal | None:
 
 
 _MARKS = (
-    (UNDONE, State.UNDONE),
-    (UNDOING, State.UNDO_CUT_OFF),
-    (DONE, State.APPLIED),
-    (SEALED, State.CUT_OFF),
+    (UNDONE, SessionState.UNDONE),
+    (UNDOING, SessionState.UNDO_CUT_OFF),
+    (DONE, SessionState.APPLIED),
+    (SEALED, SessionState.CUT_OFF),
 )
 """The last stage first."""
 

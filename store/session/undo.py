@@ -22,7 +22,7 @@ from .journal import (
     JOURNAL_IS_IN,
     SEALED,
     Journal,
-    State,
+    SessionState,
     Step,
     barriers,
     find_note,
@@ -43,7 +43,7 @@ class Session(NamedTuple):
 
     name: str
     command: str
-    state: State
+    state: SessionState
     began_ms: int
     steps: int
     files: int
@@ -69,12 +69,12 @@ def list_sessions(layout: Layout) -> Iterator[Session]:
     """
     for folder in sessions(layout.journal):
         state = Journal(layout.root, folder, "").state
-        if state is State.UNSEALED:
+        if state is SessionState.UNSEALED:
             continue
         try:
             journal = Journal.load(layout.root, folder)
         except (Unreadable, Missing):
-            journal, state = Journal(layout.root, folder, ""), State.DAMAGED
+            journal, state = Journal(layout.root, folder, ""), SessionState.DAMAGED
         began = (folder / SEALED).stat().st_mtime_ns // 1_000_000
         kept = sum(_used_bytes(used) for used in folders_of(journal))
         files = len({step.path for step in journal.steps})
@@ -101,11 +101,11 @@ def session_to_undo(layout: Layout, name: str | None = None) -> Journal | None:
     or where it was taken back already, Refused (its journal is elsewhere), Unreadable.
     """
     check_journal_place(layout)
-    over = (State.UNSEALED,) if barriers(layout) else (State.UNSEALED, State.UNDONE)
+    over = (SessionState.UNSEALED,) if barriers(layout) else (SessionState.UNSEALED, SessionState.UNDONE)
     if name is not None:
         folder = next((f for f in sessions(layout.journal) if f.name == name), None)
-        state = State.UNSEALED if folder is None else Journal(layout.root, folder, "").state
-        if folder is None or state is State.UNSEALED:
+        state = SessionState.UNSEALED if folder is None else Journal(layout.root, folder, "").state
+        if folder is None or state is SessionState.UNSEALED:
             from ..findings.next_commands import (
                 proposed,  # which looks at findings, and they at recoveries
             )
@@ -152,20 +152,20 @@ def undo(
     with alone(layout, files, wait_seconds, made=made) as lock:
         if journal.state is not state:
             raise Refused("another mqstore was faster", path=layout.root, hint="try again")
-        if state is State.APPLIED and not force:
+        if state is SessionState.APPLIED and not force:
             _check_unchanged(layout, journal, files)
-        if state is not State.UNDONE:
+        if state is not SessionState.UNDONE:
             _carry_back(journal, files)
         lock.leave = journal.lock
     paths = {step.path for step in journal.steps}
-    resumed = state in (State.UNDO_CUT_OFF, State.UNDONE)
+    resumed = state in (SessionState.UNDO_CUT_OFF, SessionState.UNDONE)
     return Undone(journal.session, journal.command, resumed, len(journal.steps), len(paths))
 
 
 def _carry_back(journal: Journal, files: Files) -> None:
     """Undo every step, the last one first, and prove the result."""
     check_places(journal, files)
-    if journal.state is not State.UNDO_CUT_OFF:
+    if journal.state is not SessionState.UNDO_CUT_OFF:
         _prove_kept(journal)
         journal.begin_undo(files)
     for step in reversed(journal.steps):

@@ -28,9 +28,9 @@ from ...formats.message_properties import (
     UNIQ_KEY,
     parse,
 )
-from ..broker.load_rules import BodyCheck, Failure, walk
+from ..broker.load_rules import BodyCheck, LoadFailure, walk
 from ..broker.profiles import NEWEST, PROFILES, VERSIONS
-from ..broker.snapshot import Entry, FileBytes, list_entries
+from ..broker.snapshot import DirectoryEntry, FileBytes, list_entries
 from ..broker.system_topics import LMQ_PREFIX
 from ..disk.byte_reader import note, open_regular, unread_of
 from ..disk.checkpoint import Checkpoint, read_checkpoint
@@ -147,7 +147,7 @@ class _Evidence:
         return read_checkpoint(self.layout.checkpoint) or Checkpoint()
 
     @cached_property
-    def log_files(self) -> list[Entry]:
+    def log_files(self) -> list[DirectoryEntry]:
         """Files of the commit log that are not empty, newest first."""
         entries = [e for d in self.layout.commit_log_directories for e in list_entries(d)]
         files = [e for e in entries if not e.directory and _is_number(e.name) and e.size]
@@ -160,7 +160,7 @@ class _Evidence:
             start = int(plain_name(entry.name))
             records = walk(_content(entry.path), 0, _RECORD_RULES, BodyCheck.NONE, start)
             for item in islice(records, 1):
-                if not isinstance(item, Failure):
+                if not isinstance(item, LoadFailure):
                     return item
         return None
 

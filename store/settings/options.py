@@ -167,7 +167,7 @@ def shown_multi_dispatch(layout: Layout) -> str:
 T = TypeVar("T")
 
 
-class Option(NamedTuple, Generic[T]):
+class BrokerOption(NamedTuple, Generic[T]):
     """A value, and how it is known.
 
     usual: the broker's default. origin: as of a `Size`. by: what in the store shows it. shown: what the
@@ -221,12 +221,12 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def options_of(layout: Layout) -> Options:
+def options_of(layout: Layout) -> BrokerOptions:
     """Those of a store; of one layout always the same object."""
-    return layout.once(Options)
+    return layout.once(BrokerOptions)
 
 
-class Options:
+class BrokerOptions:
     """Those of one store. Each is looked for when it is asked for; nothing is raised for a file that
     cannot be read: whoever reads it for its own sake says so.
     """
@@ -236,7 +236,7 @@ class Options:
         self._config = layout.broker_config
 
     @cached_property
-    def timer_precision(self) -> Option[int]:
+    def timer_precision(self) -> BrokerOption[int]:
         """timerPrecisionMs, as a broker takes it. Raises InvalidInput for one that is no number."""
         from ..timer.wheel import DEFAULT_MS, shown_precision, taken_by_a_broker  # with numpy
 
@@ -244,15 +244,15 @@ class Options:
         asked, shown = self._config.get_int(name), shown_precision(self._layout)
         if asked is None:
             if shown is None:
-                return Option(name, DEFAULT_MS, DEFAULT_MS, "default")
-            return Option(name, shown.precision_ms, DEFAULT_MS, "files", shown.by)
+                return BrokerOption(name, DEFAULT_MS, DEFAULT_MS, "default")
+            return BrokerOption(name, shown.precision_ms, DEFAULT_MS, "files", shown.by)
         taken = taken_by_a_broker(asked)
         if shown is None or shown.precision_ms == taken:
-            return Option(name, taken, DEFAULT_MS, "configuration")
-        return Option(name, taken, DEFAULT_MS, "configuration", shown.by, shown.precision_ms)
+            return BrokerOption(name, taken, DEFAULT_MS, "configuration")
+        return BrokerOption(name, taken, DEFAULT_MS, "configuration", shown.by, shown.precision_ms)
 
     @cached_property
-    def delay_levels(self) -> Option[tuple[int, ...]]:
+    def delay_levels(self) -> BrokerOption[tuple[int, ...]]:
         """messageDelayLevel: ms of levels 1, 2, …; shown for those that have messages. Raises
         InvalidInput for one that no broker can read.
         """
@@ -260,11 +260,11 @@ class Options:
         asked, usual, shown = self._config.get(name), parse_levels(), shown_levels(self._layout)
         if asked is None:
             origin: Origin = "files" if shown.by else "default"
-            return Option(name, shown.waits_ms, usual, origin, shown.by)
+            return BrokerOption(name, shown.waits_ms, usual, origin, shown.by)
         given = parse_levels(asked)
         if given and all(level_ms(given, level) == ms for level, ms in shown.proven.items()):
-            return Option(name, given, usual, "configuration")
-        return Option(name, given, usual, "configuration", shown.by, shown.waits_ms)
+            return BrokerOption(name, given, usual, "configuration")
+        return BrokerOption(name, given, usual, "configuration", shown.by, shown.waits_ms)
 
     def delay_waits(self) -> tuple[int, ...] | None:
         """ms of levels 1, 2, …; None where the configuration has what no broker can read."""
@@ -274,22 +274,22 @@ class Options:
             return None
 
     @cached_property
-    def multi_dispatch(self) -> Option[bool]:
+    def multi_dispatch(self) -> BrokerOption[bool]:
         """enableMultiDispatch: messages are in queues that they name besides their own."""
         name = "enableMultiDispatch"
         if name in self._config:
-            return Option(name, self._config.get_bool(name), False, "configuration")
+            return BrokerOption(name, self._config.get_bool(name), False, "configuration")
         by = shown_multi_dispatch(self._layout)
-        return Option(name, bool(by), False, "files" if by else "default", by)
+        return BrokerOption(name, bool(by), False, "files" if by else "default", by)
 
     @cached_property
-    def message_index(self) -> Option[bool]:
+    def message_index(self) -> BrokerOption[bool]:
         """messageIndexEnable: there are index files, or the checkpoint knows of a full one. Where neither
         is, nobody can tell a broker without an index from one whose index is lost.
         """
         name = "messageIndexEnable"
         if name in self._config:
-            return Option(name, self._config.get_bool(name), True, "configuration")
+            return BrokerOption(name, self._config.get_bool(name), True, "configuration")
         by = ""
         try:
             if any(file.name.isdecimal() for file in self._layout.index.iterdir()):
@@ -298,7 +298,7 @@ class Options:
             pass
         if not by and self._index_time():
             by = "index_msg_timestamp of the checkpoint"
-        return Option(name, True, True, "files" if by else "default", by)
+        return BrokerOption(name, True, True, "files" if by else "default", by)
 
     def _index_time(self) -> int:
         from ..disk.checkpoint import read_checkpoint  # with construct
@@ -310,9 +310,9 @@ class Options:
         return checkpoint.index_msg_timestamp if checkpoint is not None else 0
 
     @property
-    def used(self) -> list[Option[Any]]:
+    def used(self) -> list[BrokerOption[Any]]:
         """Those that something in the store was written with."""
-        found: list[Option[Any]] = []
+        found: list[BrokerOption[Any]] = []
         if (self._layout.consume_queue / SCHEDULE_TOPIC).exists() and self.delay_waits():
             found.append(self.delay_levels)
         if self._has_timers():

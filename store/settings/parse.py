@@ -72,7 +72,7 @@ class Grammar(StrEnum):
     FASTJSON_2 = "fastjson2"
 
 
-class Parsed(NamedTuple):
+class ParsedConfig(NamedTuple):
     """What a text says. value: None without any. position, problem: byte and what is wrong there.
 
     note: what is odd but taken. gives_up: after this problem a broker does not look at the .bak.
@@ -89,28 +89,28 @@ class Parsed(NamedTuple):
     numbered: frozenset[Any] = frozenset()
 
 
-def parse(data: bytes, grammar: Grammar = Grammar.PLAIN) -> Parsed:
+def parse(data: bytes, grammar: Grammar = Grammar.PLAIN) -> ParsedConfig:
     """Parse; never raises."""
     if len(data) > _SHORT_BYTES:
         return _parse(data, grammar)
-    parsed: Parsed = pickle.loads(_parse_once(data, grammar))  # each caller may change its value
+    parsed: ParsedConfig = pickle.loads(_parse_once(data, grammar))  # each caller may change its value
     return parsed
 
 
-def _parse(data: bytes, grammar: Grammar) -> Parsed:
+def _parse(data: bytes, grammar: Grammar) -> ParsedConfig:
     text = data.decode("utf-8", "surrogateescape")
     if not data.strip(b"\0 \t\r\n"):
-        return Parsed(None, _nothing(data))
+        return ParsedConfig(None, _nothing(data))
     reader = _Reader(text, len(_BOM) if text.startswith(_BOM) else 0, grammar)
     try:
         reader.read()
-    except _Wrong as wrong:
+    except _WrongCharacter as wrong:
         position = len(text[: wrong.at].encode("utf-8", "surrogateescape"))
-        return Parsed(reader.top, wrong.what, position)
+        return ParsedConfig(reader.top, wrong.what, position)
     if not isinstance(reader.top, dict):
-        return Parsed(reader.top, "not an object", 0, whole=True)
+        return ParsedConfig(reader.top, "not an object", 0, whole=True)
     note = _note(text, data, len(text) - reader.at)
-    return Parsed(reader.top, note=note, numbered=frozenset(reader.numbered))
+    return ParsedConfig(reader.top, note=note, numbered=frozenset(reader.numbered))
 
 
 @lru_cache(_MOST_KEPT)
@@ -136,7 +136,7 @@ def _note(text: str, data: bytes, left: int) -> str:
     return "; ".join(notes)
 
 
-class _Wrong(Exception):
+class _WrongCharacter(Exception):
     """Something that a broker does not read, at a character."""
 
     def __init__(self, what: str, at: int) -> None:
@@ -177,7 +177,7 @@ class _Reader:
             else:
                 self._value(kind, token, None)
         if not _BEHIND.fullmatch(self.text, self.at):
-            raise _Wrong("something stands behind the end of the JSON", self.at)
+            raise _WrongCharacter("something stands behind the end of the JSON", self.at)
 
     def _token(self, wanted: str) -> tuple[str, str]:
         match = self._pattern(wanted).match(self.text, self.at)
@@ -186,7 +186,7 @@ class _Reader:
             what = "cannot read" if rest else "the file ends before"
             if rest[:1] in ('"', "'"):
                 what = "the file ends inside"
-            raise _Wrong(f"{what} {wanted}", self.at)
+            raise _WrongCharacter(f"{what} {wanted}", self.at)
         self.at = match.end()
         kind = match.lastgroup or ""
         self._behind_sign = kind == "sign"
@@ -211,23 +211,23 @@ class _Reader:
         if self._by_number and len(self._open) > 1:
             self.numbered.add(self._open[1][1])
         if kind == "sign":
-            raise _Wrong(f"{token} where a key should be", begin)
+            raise _WrongCharacter(f"{token} where a key should be", begin)
         colon = self._token("a colon")
         if colon != ("sign", ":"):
-            raise _Wrong("no colon behind a key", self.at - len(colon[1]))
+            raise _WrongCharacter("no colon behind a key", self.at - len(colon[1]))
         return self._string(token, begin) if kind == "text" else token
 
     def _value(self, kind: str, token: str, key: Any) -> None:
         begin = self.at - len(token)
         self._values += 1
         if self._values > MOST_VALUES:
-            raise _Wrong(f"more than {MOST_VALUES} values", begin)
+            raise _WrongCharacter(f"more than {MOST_VALUES} values", begin)
         value: Any
         if kind == "sign":
             if token not in "{[":
-                raise _Wrong(f"{token} where a value should be", begin)
+                raise _WrongCharacter(f"{token} where a value should be", begin)
             if len(self._open) >= DEEPEST:
-                raise _Wrong(TOO_DEEP, begin)
+                raise _WrongCharacter(TOO_DEEP, begin)
             value = {} if token == "{" else []
         elif kind == "text":
             value = self._string(token, begin)
@@ -236,7 +236,7 @@ class _Reader:
         elif token in _WORDS:
             value = _WORDS[token]
         else:
-            raise _Wrong(f"{_short(token)} where a value should be", begin)
+            raise _WrongCharacter(f"{_short(token)} where a value should be", begin)
         self._store(value, key)
         if kind == "sign":
             self._open.append((value, key))
@@ -263,7 +263,7 @@ class _Reader:
         if kind == "sign" and token in "]}":
             self.at -= len(token)
         elif (kind, token) != ("sign", ",") and not self._no_comma(before, kind):
-            raise _Wrong("no comma behind a value", self.at - len(token))
+            raise _WrongCharacter("no comma behind a value", self.at - len(token))
 
     def _instead_of_comma(self) -> bool:
         """fastjson takes any token for the comma between two entries of a table."""
@@ -293,7 +293,7 @@ class _Reader:
                 quoted = re.sub(r'(?<!\\)"', '\\"', quoted) if token[0] == "'" else quoted
                 inside = json.loads(f'"{quoted}"', strict=False)
             except ValueError as error:
-                raise _Wrong("a text with an escape that is none", begin) from error
+                raise _WrongCharacter("a text with an escape that is none", begin) from error
         if inside.isascii():
             return inside
         return inside.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

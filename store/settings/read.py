@@ -31,7 +31,7 @@ from ..disk.byte_reader import note, unread_of
 from ..disk.compressed import read_regular
 from ..disk.file_queue import is_file
 from ..errors import Missing, StoreError, UnreadableRange, from_os_error
-from .parse import CONFIG_VALUE, Parsed, entries, parse
+from .parse import CONFIG_VALUE, ParsedConfig, entries, parse
 
 LARGEST_BYTES = 64 << 20
 """Of a larger file the rest is not read."""
@@ -87,7 +87,7 @@ class ConfigFile(NamedTuple):
                 yield {"type": CONFIG_VALUE, **head, "name": str(name), "value": value}
 
 
-class Content(NamedTuple):
+class ConfigContent(NamedTuple):
     """What a broker reads of a file of `size` bytes, as far as it is looked at here.
 
     problem: why it takes nothing of it, for its size alone; data is then what there is. empty: it sees
@@ -102,17 +102,17 @@ class Content(NamedTuple):
     larger: bool = False
 
 
-def read_content(path: Path) -> Content:
+def read_content(path: Path) -> ConfigContent:
     """Read a file of JSON as a broker's `file2String` does: measured with 4.9.7, 5.3.3, 5.5.0.
 
     Raises Missing, Unreadable.
     """
     data = read_regular(path, LARGEST_BYTES + 1)
     if len(data) <= LARGEST_BYTES:
-        return Content(data, len(data))
+        return ConfigContent(data, len(data))
     size = os.stat(path).st_size  # noqa: PTH116
     # of a huge file of holes, mebibytes of NULs would be looked at one by one
-    there = Content(data[:LARGEST_BYTES].rstrip(b"\0"), size)
+    there = ConfigContent(data[:LARGEST_BYTES].rstrip(b"\0"), size)
     taken = size % _ONE_READ
     many = counted(size, "byte")
     if not taken:
@@ -147,9 +147,9 @@ def read_config_file(path: Path, kind: str) -> ConfigFile:
     parsed = _PARSERS[syntax](content.data)
     if content.larger or (content.problem and syntax is not Syntax.JSON):
         reason = f"more than {LARGEST_BYTES} bytes: the rest was not read"
-        parsed = Parsed(parsed.value, reason, LARGEST_BYTES)
+        parsed = ParsedConfig(parsed.value, reason, LARGEST_BYTES)
     elif content.problem:
-        parsed = Parsed(parsed.value, content.problem, gives_up=content.dies)
+        parsed = ParsedConfig(parsed.value, content.problem, gives_up=content.dies)
     value = parsed.value if isinstance(parsed.value, dict) else {}
     problem = None
     if parsed.problem:
@@ -158,8 +158,8 @@ def read_config_file(path: Path, kind: str) -> ConfigFile:
     return ConfigFile(path, kind, value, problem, parsed.note, larger=content.larger)
 
 
-def _properties(data: bytes) -> Parsed:
-    return Parsed(parse_properties(data.decode("iso-8859-1")))
+def _properties(data: bytes) -> ParsedConfig:
+    return ParsedConfig(parse_properties(data.decode("iso-8859-1")))
 
 
 def stand_in(file: ConfigFile | None, path: Path, kind: str) -> str:
@@ -203,27 +203,27 @@ _NUMBER = re.compile(r"[+-]?\d{1,19}")
 _LONG_MOST = (1 << 63) - 1
 
 
-def parse_identity(data: bytes) -> Parsed:
+def parse_identity(data: bytes) -> ParsedConfig:
     """The table of `formats.broker_identity` by its member."""
     # as Java splits: empty parts at the end are none
     parts = data.decode("utf-8", "surrogateescape").rstrip(SEPARATOR).split(SEPARATOR)
     found: dict[str, Any] = {}
     value = {IDENTITY: found}
     if not data:
-        return Parsed(value, "empty")
+        return ParsedConfig(value, "empty")
     at = 0
     for field, part in zip(FIELDS, parts, strict=False):
         name = field.column.replace("_", " ")
         if not part:
-            return Parsed(value, f"the {name} is empty", at)
+            return ParsedConfig(value, f"the {name} is empty", at)
         if field.type == "integer" and not _is_number(part):
-            return Parsed(value, f"the {name} is not a number", at)
+            return ParsedConfig(value, f"the {name} is not a number", at)
         found[field.name] = int(part) if field.type == "integer" else part
         at += len(part.encode("utf-8", "surrogateescape")) + len(SEPARATOR)
     if len(parts) < len(FIELDS) - 1:
         reason = f"{counted(len(parts), 'part')}, not the {len(FIELDS) - 1} of an identity"
-        return Parsed(value, reason, len(data))
-    return Parsed(value)
+        return ParsedConfig(value, reason, len(data))
+    return ParsedConfig(value)
 
 
 def _is_number(text: str) -> bool:
@@ -234,11 +234,11 @@ _LINE = re.compile(rb"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 _INT_MOST, _EPOCH_MOST = (1 << 31) - 1, (1 << 63) - 1
 
 
-class _Wrong(Exception):
+class _WrongNumber(Exception):
     """A line of which a number cannot be read."""
 
 
-def parse_epochs(data: bytes) -> Parsed:
+def parse_epochs(data: bytes) -> ParsedConfig:
     """The tables of `formats.epoch_file` by their members."""
     header: dict[str, Any] = {}
     epochs: dict[str, int] = {}
@@ -247,35 +247,35 @@ def parse_epochs(data: bytes) -> Parsed:
     try:
         lines = [line.decode("utf-8") for _, line in found]
     except UnicodeDecodeError:
-        return Parsed(value, "not UTF-8", 0)
+        return ParsedConfig(value, "not UTF-8", 0)
     at, rows = 0, list[tuple[int, tuple[int, int]]]()
     try:
         for name, line in zip(("count", "crc"), lines, strict=False):
             header[name] = _number(line, _INT_MOST, name)
             at = found[min(len(header), len(found) - 1)][0]
         if len(header) < 2:
-            raise _Wrong("it ends in its header" if data else "empty")
+            raise _WrongNumber("it ends in its header" if data else "empty")
         for (at, _), line in zip(found[2:], lines[2:], strict=True):
             if (entry := _entry(line)) is not None:
                 rows.append((at, entry))
                 epochs[str(entry[0])] = entry[1]
-    except _Wrong as wrong:
-        return Parsed(value, str(wrong), at, gives_up=True)
+    except _WrongNumber as wrong:
+        return ParsedConfig(value, str(wrong), at, gives_up=True)
     if len(rows) != header["count"]:
         strange = {at for at, _ in found[2:]} - {at for at, _ in rows}
         reason = f"{counted(len(rows), 'entry', 'entries')}, not {header['count']} as it says"
-        return Parsed(value, reason, min(strange, default=0))
+        return ParsedConfig(value, reason, min(strange, default=0))
     if header["crc"] != CRC_UNCHECKED:
         crc = crc31(b"".join(line + LINE_END for _, line in found[2:]))
         header["crcOk"] = crc == header["crc"]
         if not header["crcOk"]:
-            return Parsed(value, f"its CRC is {header['crc']}, that of its lines {crc}", found[1][0])
-    return Parsed(value, note=_note([entry for _, entry in rows]))
+            return ParsedConfig(value, f"its CRC is {header['crc']}, that of its lines {crc}", found[1][0])
+    return ParsedConfig(value, note=_note([entry for _, entry in rows]))
 
 
 def _number(text: str, most: int, what: str) -> int:
     if not _NUMBER.fullmatch(text) or not -most - 1 <= int(text) <= most:
-        raise _Wrong(f"the {what} is not a number")
+        raise _WrongNumber(f"the {what} is not a number")
     return int(text)
 
 
@@ -387,7 +387,7 @@ def _thing(record_type: str) -> tuple[str, str]:
     return name, f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
 
 
-_PARSERS: Mapping[Syntax, Callable[[bytes], Parsed]] = {
+_PARSERS: Mapping[Syntax, Callable[[bytes], ParsedConfig]] = {
     Syntax.JSON: parse,
     Syntax.PROPERTIES: _properties,
     Syntax.EPOCHS: parse_epochs,

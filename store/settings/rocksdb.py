@@ -62,7 +62,7 @@ FAMILIES: dict[str, tuple[str, JsonTable]] = {
 """The same for the column families of the one database."""
 
 
-class Entry(NamedTuple):
+class RocksdbEntry(NamedTuple):
     """One entry with the records that it stands for, and the schemas of its bytes, if any.
 
     file: of `config/`, whose table it belongs to, "" for none.
@@ -77,25 +77,25 @@ class Entry(NamedTuple):
     file: str = ""
 
 
-def read_entries(database: RocksDb) -> Iterator[Entry]:
+def read_entries(database: RocksDb) -> Iterator[RocksdbEntry]:
     """All entries of all column families, in order of their keys. Raises Unreadable."""
     for family in database.column_families:
         reader = _reader(database, family)
         for key, value in database.items(family):
             found = reader(key, value)
             if found is None:
-                found = Entry(family, key, value, (_bytes(family, key, value),))
+                found = RocksdbEntry(family, key, value, (_bytes(family, key, value),))
             yield found
 
 
-def as_bytes(database: RocksDb) -> Iterator[Entry]:
+def as_bytes(database: RocksDb) -> Iterator[RocksdbEntry]:
     """The same as plain bytes, whatever they mean. Raises Unreadable."""
     for family in database.column_families:
         for key, value in database.items(family):
-            yield Entry(family, key, value, (_bytes(family, key, value),))
+            yield RocksdbEntry(family, key, value, (_bytes(family, key, value),))
 
 
-_Reader = Callable[[bytes, bytes], Entry | None]
+_Reader = Callable[[bytes, bytes], RocksdbEntry | None]
 
 
 def _reader(database: RocksDb, family: str) -> _Reader:
@@ -139,20 +139,20 @@ def _store(family: str) -> _Reader:
     """Reads `rocksdbstore/`: entries, and rows that tell how far they go."""
     fields = _fields(family, *_SCHEMAS[family])
 
-    def read(key: bytes, value: bytes) -> Entry | None:
+    def read(key: bytes, value: bytes) -> RocksdbEntry | None:
         if rocksdb_store.is_text_key(key):
             position = _parsed(rocksdb_store.POSITION, value)
             if position is None:
                 return None
             head = {"type": "rocksdb_position", "column_family": family, "name": key.decode()}
             record = {**head, **position}
-            return Entry(family, key, value, (record,), None, rocksdb_store.POSITION)
+            return RocksdbEntry(family, key, value, (record,), None, rocksdb_store.POSITION)
         return fields(key, value) if family != rocksdb_store.INDEX else _index(key, value, fields)
 
     return read
 
 
-def _index(key: bytes, value: bytes, fields: _Reader) -> Entry | None:
+def _index(key: bytes, value: bytes, fields: _Reader) -> RocksdbEntry | None:
     """An index item: the name in its key is taken apart."""
     found = fields(key, value)
     if found is None:
@@ -176,17 +176,17 @@ def _unknown(key: bytes, value: bytes) -> None:
 def _fields(family: str, record_type: str, key_schema: Schema, value_schema: Schema) -> _Reader:
     """Reads entries whose key and value are schemas."""
 
-    def read(key: bytes, value: bytes) -> Entry | None:
+    def read(key: bytes, value: bytes) -> RocksdbEntry | None:
         fields = (_parsed(key_schema, key), _parsed(value_schema, value))
         if fields[0] is None or fields[1] is None:
             return None
         record = {"type": record_type, **fields[0], **fields[1]}
-        return Entry(family, key, value, (record,), key_schema, value_schema)
+        return RocksdbEntry(family, key, value, (record,), key_schema, value_schema)
 
     return read
 
 
-def _bound(key: bytes, value: bytes) -> Entry | None:
+def _bound(key: bytes, value: bytes) -> RocksdbEntry | None:
     """First and last entry of a queue, and how far the log was dispatched."""
     named = _parsed(rocksdb_consume_queue.BOUND_KEY, key)
     checkpoint = rocksdb_consume_queue.CHECKPOINT_TOPIC.decode()
@@ -200,7 +200,7 @@ def _bound(key: bytes, value: bytes) -> Entry | None:
 def _config(family: str, directory: str, file: str, table: JsonTable) -> _Reader:
     """Reads entries that are a name and the JSON of what it names."""
 
-    def read(key: bytes, value: bytes) -> Entry | None:
+    def read(key: bytes, value: bytes) -> RocksdbEntry | None:
         parsed = parse(value)
         if parsed.problem:
             return None
@@ -210,19 +210,19 @@ def _config(family: str, directory: str, file: str, table: JsonTable) -> _Reader
             inner = found.get(table.member, found) if table.value is not None else found
             found = {key.decode("utf-8", "replace"): inner}
         records = tuple(entries(table, found, {"file": directory}))
-        return Entry(family, key, value, records, file=file)
+        return RocksdbEntry(family, key, value, records, file=file)
 
     return read
 
 
-def _given_out(key: bytes, value: bytes) -> Entry | None:
+def _given_out(key: bytes, value: bytes) -> RocksdbEntry | None:
     """A message that a POP consumer has."""
     head, fields = _fields_of(pop.KV_KEY, key), pop.parse_kept(value)
     if head is None or fields is None:
         return None
     del head["name"]
     record = {"type": "rocksdb_pop", **head, **fields}
-    return Entry(pop.KV_STATE, key, value, (record,), pop.KV_KEY)
+    return RocksdbEntry(pop.KV_STATE, key, value, (record,), pop.KV_KEY)
 
 
 _SECOND: dict[int, tuple[str, JsonTable]] = {
@@ -233,7 +233,7 @@ _SECOND: dict[int, tuple[str, JsonTable]] = {
 }
 
 
-def _second(key: bytes, value: bytes) -> Entry | None:
+def _second(key: bytes, value: bytes) -> RocksdbEntry | None:
     """An entry of the database of configManagerVersion=v2."""
     head = _fields_of(rocksdb_config.HEAD, key[: rocksdb_config.HEAD.sizeof()])
     if head is None or head["table_id"] not in _SECOND:
@@ -249,7 +249,7 @@ def _second(key: bytes, value: bytes) -> Entry | None:
     if found is None:
         return None
     records = tuple(entries(table, found, {"file": SECOND}))
-    return Entry(_OWN, key, value, records, *schemas, file)
+    return RocksdbEntry(_OWN, key, value, records, *schemas, file)
 
 
 def _version(value: bytes) -> Any:
@@ -321,7 +321,7 @@ _KIND_OF = {kind.file: name for name, kind in KINDS.items()}
 _ONE_FOR_ALL = "useSingleRocksDBForAllConfigs"
 
 
-class Form(StrEnum):
+class ConfigForm(StrEnum):
     """Where topics, groups and positions of groups are."""
 
     FILES = "files"
@@ -330,10 +330,10 @@ class Form(StrEnum):
     SECOND = "one database, version 2"
 
 
-_PLACES: Mapping[Form, Mapping[str, str]] = {
-    Form.SEPARATE: SEPARATE,
-    Form.SINGLE: dict.fromkeys(SEPARATE, SINGLE),
-    Form.SECOND: dict.fromkeys(SEPARATE, SECOND),
+_PLACES: Mapping[ConfigForm, Mapping[str, str]] = {
+    ConfigForm.SEPARATE: SEPARATE,
+    ConfigForm.SINGLE: dict.fromkeys(SEPARATE, SINGLE),
+    ConfigForm.SECOND: dict.fromkeys(SEPARATE, SECOND),
 }
 
 
@@ -344,7 +344,7 @@ class InForce(NamedTuple):
     others: directories of other forms that are there as well.
     """
 
-    form: Form
+    form: ConfigForm
     sure: bool
     databases: dict[str, Path]
     others: tuple[str, ...] = ()
@@ -355,7 +355,7 @@ def in_force(config: Path, options: Mapping[str, str] | None = None) -> InForce:
     there = {form: _databases(config, form) for form in _PLACES}
     found = [form for form, databases in there.items() if databases]
     asked = _asked_for(options or {})
-    form = asked or max(found, key=lambda form: _written_ns(there[form].values()), default=Form.FILES)
+    form = asked or max(found, key=lambda form: _written_ns(there[form].values()), default=ConfigForm.FILES)
     others = {path.name for each in found if each is not form for path in there[each].values()}
     beside = bool(found) and any((config / name).is_file() for name in SEPARATE)
     sure = asked is not None or not (others or beside)
@@ -411,22 +411,22 @@ def _member(directory: str, family: str, file: str) -> str | None:
     return found[family] if found.get(family) in members else None
 
 
-def _asked_for(options: Mapping[str, str]) -> Form | None:
+def _asked_for(options: Mapping[str, str]) -> ConfigForm | None:
     """The form that these options ask for, None where they do not say."""
     if options.get(_VERSION, "").lower() == _V2:
-        return Form.SECOND
+        return ConfigForm.SECOND
     store_type = options.get(_STORE_TYPE)
     if store_type is None:
         return None
     if store_type != ROCKSDB_STORE_TYPE:
-        return Form.FILES
+        return ConfigForm.FILES
     single = options.get(_ONE_FOR_ALL)
     if single is None and _VERSION not in options:
         return None
-    return Form.SINGLE if (single or "").lower() == "true" else Form.SEPARATE
+    return ConfigForm.SINGLE if (single or "").lower() == "true" else ConfigForm.SEPARATE
 
 
-def _databases(config: Path, form: Form) -> dict[str, Path]:
+def _databases(config: Path, form: ConfigForm) -> dict[str, Path]:
     """Directories of a form, if at least one of them is, or was, a RocksDB."""
     places = {file: config / name for file, name in _PLACES[form].items()}
     there = any(is_rocksdb(path) or was_rocksdb(path) for path in places.values())

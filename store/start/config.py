@@ -47,8 +47,8 @@ from .config_load import (
     TIMER_CHECK,
     TIMERS,
     TOPICS,
-    Loaded,
-    Start,
+    LoadAction,
+    LoadedConfig,
     Text,
     as_proof,
     config_rules,
@@ -146,10 +146,10 @@ class Signs:
 
 
 @dataclass(frozen=True)
-class Lost:
+class ConfigLoss:
     """What the loaded tables lack of what is proved. ran: a broker has written its files here."""
 
-    loaded: Mapping[str, Loaded]
+    loaded: Mapping[str, LoadedConfig]
     queues: Ranges
     ran: bool
     _entries: dict[str, tuple[dict[_Key, int], dict[_Key, int]]] = field(default_factory=dict)
@@ -165,7 +165,7 @@ class Lost:
         }
         missing = {topic for topic in proved - known if not is_system_topic(topic)}
         proper = {topic for topic in known if not is_system_topic(topic)}
-        if (one.start is not Start.LOADS or not proper) and not one.main.unseen:
+        if (one.start is not LoadAction.LOADS or not proper) and not one.main.unseen:
             yield from sorted(missing)
 
     def groups(self) -> Iterator[str]:
@@ -177,7 +177,7 @@ class Lost:
         named |= {group_of_topic(queue.topic) for queue in self.queues}
         proved = own | (named if self.ran or _present(one) else set())
         proper = {group for group in known if not is_system_group(group)}
-        if (one.start is not Start.LOADS or not proper) and not one.main.unseen:
+        if (one.start is not LoadAction.LOADS or not proper) and not one.main.unseen:
             lost = proved - known - {""}
             yield from sorted(
                 group for group in lost if not is_system_group(group) and not group.startswith(LMQ_PREFIX)
@@ -193,7 +193,7 @@ class Lost:
         """Offsets that are not in the table, or with a lower number."""
         one = self._offsets
         taken = self._taken(one)
-        if one.start is Start.LOADS and (taken or one.main.unseen):
+        if one.start is LoadAction.LOADS and (taken or one.main.unseen):
             return
         for key, before in sorted(self._rests(one).items(), key=repr):
             _, topic, group, queue_id, _ = key
@@ -209,7 +209,7 @@ class Lost:
         taken = self._taken(one)
         rest = {key[4]: offset for key, offset in self._rests(one).items()}
         after = {key[4]: offset for key, offset in taken.items()}
-        if one.start is Start.LOADS and (after or one.main.unseen):
+        if one.start is LoadAction.LOADS and (after or one.main.unseen):
             return
         wholly = _without_table(one) and (self.ran or _present(one))
         for queue, (first, end) in sorted(self.queues.items()):
@@ -225,9 +225,9 @@ class Lost:
         """Filters, orders, static topics, modes: entries of the rests that are not taken."""
         for name in _OTHERS:
             one = self.loaded.get(name)
-            if one is None or (one.start is Start.LOADS and one.main.unseen):
+            if one is None or (one.start is LoadAction.LOADS and one.main.unseen):
                 continue
-            if one.start is not Start.LOADS or not self._taken(one):
+            if one.start is not LoadAction.LOADS or not self._taken(one):
                 for key in sorted(set(self._rests(one)) - set(self._taken(one)), key=repr):
                     yield name, entry_text(key[1:])
 
@@ -260,20 +260,20 @@ class Lost:
         return told and all(is_system_group(group) for group in known - {""})
 
     @property
-    def _offsets(self) -> Loaded:
+    def _offsets(self) -> LoadedConfig:
         return self.loaded.get(LMQ_OFFSETS) or self.loaded[OFFSETS]
 
     def _offsets_proved(self) -> dict[_Key, int]:
         return self._rests(self._offsets) | self._taken(self._offsets)
 
-    def _taken(self, one: Loaded) -> dict[_Key, int]:
+    def _taken(self, one: LoadedConfig) -> dict[_Key, int]:
         return self._of_file(one)[0]
 
-    def _rests(self, one: Loaded) -> dict[_Key, int]:
+    def _rests(self, one: LoadedConfig) -> dict[_Key, int]:
         """All that file and .bak say; of two offsets the higher one."""
         return self._of_file(one)[1]
 
-    def _of_file(self, one: Loaded) -> tuple[dict[_Key, int], dict[_Key, int]]:
+    def _of_file(self, one: LoadedConfig) -> tuple[dict[_Key, int], dict[_Key, int]]:
         """Both, made once for each file."""
         if one.name not in self._entries:
             rests = entries_of(one.name, as_proof(one.name, one.backup))
@@ -284,12 +284,12 @@ class Lost:
         return self._entries[one.name]
 
 
-def _without_table(one: Loaded) -> bool:
+def _without_table(one: LoadedConfig) -> bool:
     """Nothing is taken, or something without a table where there was one."""
     return one.taken is None or one.taken.nameless
 
 
-def _present(one: Loaded) -> bool:
+def _present(one: LoadedConfig) -> bool:
     """The file or its .bak is there, with bytes or without."""
     return one.main.present or one.backup.present
 
@@ -300,7 +300,7 @@ class ConfigFileStart(NamedTuple):
     """
 
     file: str
-    start: Start
+    start: LoadAction
     problem: str
     entries: int
     overwritten: bool
@@ -374,7 +374,7 @@ class ConfigStart(NamedTuple):
     @property
     def backups(self) -> tuple[str, ...]:
         """Files whose .bak is taken."""
-        return tuple(file.file for file in self.files if file.start is Start.BACKUP)
+        return tuple(file.file for file in self.files if file.start is LoadAction.BACKUP)
 
     @property
     def sentence(self) -> str:
@@ -415,13 +415,13 @@ def config_start(layout: Layout, profile: Profile, queues: Ranges) -> ConfigStar
     refused = (
         one.reason
         for name, one in loaded.items()
-        if one.start is Start.REFUSES and (name in names or one.main.dies or one.backup.dies)
+        if one.start is LoadAction.REFUSES and (name in names or one.main.dies or one.backup.dies)
     )
     files = tuple(_file_start(one) for one in loaded.values())
     if with_timer:
         files += (_timer_check(layout.config),)
     signs = Signs(layout, queues)
-    lost = Lost(loaded, queues, signs.of_a_broker)
+    lost = ConfigLoss(loaded, queues, signs.of_a_broker)
     return ConfigStart(
         profile.version,
         next(refused, ""),
@@ -505,14 +505,14 @@ def _has_timer(layout: Layout) -> bool:
 def _timer_check(directory: Path) -> ConfigFileStart:
     """A broker takes what bytes there are, and zeros for the others; its own losses tell the rest."""
     there = (directory / TIMER_CHECK).exists()
-    start = Start.LOADS if there else Start.EMPTY
+    start = LoadAction.LOADS if there else LoadAction.EMPTY
     return ConfigFileStart(TIMER_CHECK, start, "" if there else "missing", 0, overwritten=False)
 
 
-def _file_start(one: Loaded) -> ConfigFileStart:
+def _file_start(one: LoadedConfig) -> ConfigFileStart:
     taken = one.taken
     entries = len(entries_of(one.name, taken)) if taken else 0
     problem = one.main.problem
     there = one.main.there or bool(one.main.value)
-    overwritten = there and one.start in (Start.BACKUP, Start.EMPTY)
+    overwritten = there and one.start in (LoadAction.BACKUP, LoadAction.EMPTY)
     return ConfigFileStart(one.name, one.start, problem, entries, overwritten)

@@ -23,7 +23,7 @@ from ..broker.topics import loads
 from ..disk.layout import Layout, was_rocksdb
 from ..errors import Missing, StoreError, Unsupported
 from ..queues.rocksdb import is_rocksdb
-from ..settings.parse import TOO_DEEP, Grammar, Parsed, parse
+from ..settings.parse import TOO_DEEP, Grammar, ParsedConfig, parse
 from ..settings.read import BACKUP, FILES, ConfigFile, read_content
 from ..settings.rocksdb import SECOND, in_force, rows_of, stand_ins
 
@@ -188,7 +188,7 @@ _LONG_BYTES = 1 << 20
 _BLANKS = b" \t\r\n"
 
 
-class Start(StrEnum):
+class LoadAction(StrEnum):
     """What a start does with a file: takes it, takes its .bak, begins with an empty table, ends."""
 
     LOADS = "loads"
@@ -221,11 +221,11 @@ class Text:
     late: bool = False
 
 
-class Loaded(NamedTuple):
+class LoadedConfig(NamedTuple):
     """The outcome of one load. dies: of what the broker dies in it, "" where it does not."""
 
     name: str
-    start: Start
+    start: LoadAction
     main: Text
     backup: Text
     dies: str = ""
@@ -233,43 +233,43 @@ class Loaded(NamedTuple):
     @property
     def taken(self) -> Text | None:
         """The file or the .bak, None where neither is taken."""
-        return {Start.LOADS: self.main, Start.BACKUP: self.backup}.get(self.start)
+        return {LoadAction.LOADS: self.main, LoadAction.BACKUP: self.backup}.get(self.start)
 
     @property
     def reason(self) -> str:
         """Why the start ends, or the file is not taken; "" for a file that is."""
         name = f"config/{self.name}"
-        if self.start is Start.LOADS:
+        if self.start is LoadAction.LOADS:
             return ""
         if self.dies:
             return f"{name}: {self.dies}"
-        if self.start is Start.REFUSES and not self.backup.there:  # a RocksDB stands for the file
+        if self.start is LoadAction.REFUSES and not self.backup.there:  # a RocksDB stands for the file
             return self.main.problem
         why = f"{name} cannot be read ({self.main.problem})"
-        if self.start is Start.BACKUP:
+        if self.start is LoadAction.BACKUP:
             return why
         if not self.backup.there:
             return f"{why} and there is no {BACKUP}"
         return f"{why}, nor its {BACKUP} ({self.backup.problem})"
 
 
-def load_config(directory: Path, name: str, rules: ConfigRules) -> Loaded:
+def load_config(directory: Path, name: str, rules: ConfigRules) -> LoadedConfig:
     """Load one file of a `config` directory, which need not be there."""
     main = read_text(directory / name, rules)
     if main.there and not main.problem:
-        return Loaded(name, Start.LOADS, main, read_text(directory / (name + BACKUP), rules))
+        return LoadedConfig(name, LoadAction.LOADS, main, read_text(directory / (name + BACKUP), rules))
     backup = read_text(directory / (name + BACKUP), rules)
     if dies := _dies(main, rules):
-        return Loaded(name, Start.REFUSES, main, backup, dies)
+        return LoadedConfig(name, LoadAction.REFUSES, main, backup, dies)
     if not backup.there and main.late:
-        return Loaded(name, Start.LOADS, replace(main, problem=""), backup)
+        return LoadedConfig(name, LoadAction.LOADS, replace(main, problem=""), backup)
     if not backup.there:
-        return Loaded(name, Start.EMPTY, main, backup)
+        return LoadedConfig(name, LoadAction.EMPTY, main, backup)
     if not backup.problem and main.late:
-        return Loaded(name, Start.BACKUP, main, replace(backup, value=_both(name, main, backup)))
+        return LoadedConfig(name, LoadAction.BACKUP, main, replace(backup, value=_both(name, main, backup)))
     if not backup.problem:
-        return Loaded(name, Start.BACKUP, main, backup)
-    return Loaded(name, Start.REFUSES, main, backup, _dies(backup, rules))
+        return LoadedConfig(name, LoadAction.BACKUP, main, backup)
+    return LoadedConfig(name, LoadAction.REFUSES, main, backup, _dies(backup, rules))
 
 
 def _dies(text: Text, rules: ConfigRules) -> str:
@@ -338,7 +338,7 @@ def _named_alike(name: str, value: dict[Any, Any]) -> dict[Any, Any]:
     return {key if others[key] in value else others[key]: inner for key, inner in value.items()}
 
 
-def _strange(name: str, parsed: Parsed, rules: ConfigRules) -> str:
+def _strange(name: str, parsed: ParsedConfig, rules: ConfigRules) -> str:
     """fastjson2 cannot pass over what it does not know where a key inside is a number."""
     if not rules.strange_numbers_refused:
         return ""
@@ -377,7 +377,7 @@ def _fails(name: str, value: dict[Any, Any], rules: ConfigRules) -> bool:
     return name in rules.null_fails and any(value.get(name, 0) in none for name in tables)
 
 
-def _parsed(data: bytes) -> Parsed:
+def _parsed(data: bytes) -> ParsedConfig:
     """As `parse`; what is long and as a broker writes it is read some times faster."""
     if len(data) > _LONG_BYTES:
         try:
@@ -385,11 +385,11 @@ def _parsed(data: bytes) -> Parsed:
         except (ValueError, RecursionError):
             value = None
         if isinstance(value, dict):
-            return Parsed(value)
+            return ParsedConfig(value)
     return parse(data)
 
 
-def _is_empty_table(name: str, parsed: Parsed, rules: ConfigRules) -> bool:
+def _is_empty_table(name: str, parsed: ParsedConfig, rules: ConfigRules) -> bool:
     """`null`, and for some parsers an empty list or text, is an object of nothing but defaults."""
     if not parsed.whole:
         return False
@@ -531,7 +531,7 @@ def _fits(field_: JsonField, value: Any) -> bool:
 _UNSEEN = Text(there=True, unseen=True)
 
 
-def load_databases(config: Path, options: Mapping[str, str] | None = None) -> dict[str, Loaded]:
+def load_databases(config: Path, options: Mapping[str, str] | None = None) -> dict[str, LoadedConfig]:
     """The tables that are not in files, by the names of these. options: of the broker. Nothing is written."""
     directories = in_force(config, options).databases
     loaded = {name: _load(name, path) for name, path in directories.items() if is_rocksdb(path)}
@@ -543,29 +543,29 @@ def load_databases(config: Path, options: Mapping[str, str] | None = None) -> di
     return loaded
 
 
-def load_table(layout: Layout, name: str, rules: ConfigRules) -> Loaded:
+def load_table(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig:
     """What a start takes in the place of one file: its RocksDB, or the file with its .bak."""
     directory = stand_ins(layout.config, layout.broker_config).get(name)
     return _load(name, directory) if directory else load_config(layout.config, name, rules)
 
 
-def _refused(name: str, problem: str) -> Loaded:
+def _refused(name: str, problem: str) -> LoadedConfig:
     nothing = Text(there=False, present=False)
-    return Loaded(name, Start.REFUSES, Text(there=True, problem=problem), nothing)
+    return LoadedConfig(name, LoadAction.REFUSES, Text(there=True, problem=problem), nothing)
 
 
-def _load(name: str, path: Path) -> Loaded:
+def _load(name: str, path: Path) -> LoadedConfig:
     none = Text(there=False, present=False)
     try:
         rows = rows_of(path, name)
     except Unsupported:
-        return Loaded(name, Start.LOADS, _UNSEEN, none)
+        return LoadedConfig(name, LoadAction.LOADS, _UNSEEN, none)
     except StoreError as error:
         return _refused(name, f"the RocksDB {path.name} cannot be opened: {error.message}")
     if name == GROUPS and path.name == SECOND and not _groups(rows):
         # groups that a broker made by itself are not written there (store 5.5.1-config-v2)
-        return Loaded(name, Start.LOADS, _UNSEEN, none)
-    return Loaded(name, Start.LOADS, Text(there=True, value=_content(name, rows)), none)
+        return LoadedConfig(name, LoadAction.LOADS, _UNSEEN, none)
+    return LoadedConfig(name, LoadAction.LOADS, Text(there=True, value=_content(name, rows)), none)
 
 
 def _groups(rows: list[dict[str, Any]]) -> list[str]:

@@ -33,7 +33,7 @@ from ..log.window import Window
 from ..log.window import walk as follow
 from ..settings.read import read_config_file
 from .log import start_file
-from .outcome import DLedgerStart, Outcome, Waiting
+from .outcome import DLedgerStart, Outcome, PendingUnits
 
 _HEAD = dtype_of(HEAD)
 _UNIT = dtype_of(UNIT)
@@ -43,7 +43,7 @@ _KEPT_FILES = 3
 _COMMITTED = "committedIndex"
 
 
-class Entries(NamedTuple):
+class DledgerEntries(NamedTuple):
     """Entries that follow one another in one file: where that begins in the log, their first bytes in it
     int64[n], and their heads.
     """
@@ -61,7 +61,7 @@ class Entries(NamedTuple):
         return self.starts + self.file_start
 
 
-class IndexFile:
+class DledgerIndexFile:
     """Units of the index as a start finds them, read as they are asked for."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -107,7 +107,7 @@ def index_directory(snapshot: Snapshot) -> str:
 
 def recover_entries(snapshot: Snapshot, files: list[LoadedFile]) -> DLedgerStart | Refusal:
     """Play DLedger's recovery of its loaded files through. Raises Unreadable."""
-    size, index = snapshot.log_file_bytes, IndexFile(snapshot)
+    size, index = snapshot.log_file_bytes, DledgerIndexFile(snapshot)
     try:
         if index.refusal:
             return index.refusal
@@ -126,7 +126,7 @@ def recover_entries(snapshot: Snapshot, files: list[LoadedFile]) -> DLedgerStart
         index.close()
 
 
-def _walk(snapshot: Snapshot, files: list[LoadedFile], index: IndexFile) -> DLedgerStart:
+def _walk(snapshot: Snapshot, files: list[LoadedFile], index: DledgerIndexFile) -> DLedgerStart:
     number = _first_file(snapshot, files, index)
     found = DLedgerStart(files[number].start)
     term = -1
@@ -160,19 +160,19 @@ _AT_BLANK = "a BLANK closes the file, and there is no next one"
 _ZEROS = "nothing but zeros follows"
 
 
-class Content(Protocol):
+class FileContent(Protocol):
     """Bytes of a file: `content[begin:end]` are uint8[end - begin]."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, part: slice) -> Bytes: ...
 
 
-def _content(snapshot: Snapshot, file: LoadedFile) -> Content:
+def _content(snapshot: Snapshot, file: LoadedFile) -> FileContent:
     assert file.entry is not None
     return snapshot.bytes_of(file.entry)
 
 
-def entries_of(content: Content, start: int) -> Iterator[Entries | str]:
+def entries_of(content: FileContent, start: int) -> Iterator[DledgerEntries | str]:
     """The entries of a file from its first byte on, in windows, and last why they end.
 
     start: position of that byte in the log.
@@ -184,7 +184,7 @@ def entries_of(content: Content, start: int) -> Iterator[Entries | str]:
         starts, stop = follow(Window(bytearray(data), len(data), 0), DLEDGER)
         if len(starts):
             heads = overlapping(data, _HEAD)[starts]
-            yield Entries(start, starts + offset, heads, data, offset)
+            yield DledgerEntries(start, starts + offset, heads, data, offset)
             offset, reach = offset + int(stop), _WINDOW_BYTES
             continue
         if offset + len(data) < len(content) and _may_go_on(data):
@@ -209,7 +209,7 @@ def _why_no_entry(data: Bytes) -> str:
     return _ZEROS if head.size == 0 else "what stands there is no entry"
 
 
-def entries_that_follow(content: Content, start: int) -> Iterator[Entries]:
+def entries_that_follow(content: FileContent, start: int) -> Iterator[DledgerEntries]:
     """The entries of a file that DLedger takes for such, if it takes the first one."""
     last, term = -1, -1
     for part in entries_of(content, start):
@@ -223,7 +223,7 @@ def entries_that_follow(content: Content, start: int) -> Iterator[Entries]:
             return
 
 
-def _follows(part: Entries, last: int, term: int) -> tuple[int, str]:
+def _follows(part: DledgerEntries, last: int, term: int) -> tuple[int, str]:
     """How many of these entries DLedger takes, and why not the next one."""
     heads = part.heads
     before = np.concatenate([np.array([last], np.int64), heads["index"][:-1]])
@@ -253,7 +253,7 @@ def units_of(heads: Structs, positions: Ints) -> Structs:
     return units
 
 
-def _compare(part: Entries, count: int, index: IndexFile, found: DLedgerStart) -> None:
+def _compare(part: DledgerEntries, count: int, index: DledgerIndexFile, found: DLedgerStart) -> None:
     """Find the first unit that is not that of its entry: from there on the index is written anew."""
     if found.rewritten >= 0:
         return
@@ -266,7 +266,7 @@ def _compare(part: Entries, count: int, index: IndexFile, found: DLedgerStart) -
         found.rewritten = first + int(same.argmin())
 
 
-def _first_file(snapshot: Snapshot, files: list[LoadedFile], index: IndexFile) -> int:
+def _first_file(snapshot: Snapshot, files: list[LoadedFile], index: DledgerIndexFile) -> int:
     """The file that the walk begins with: the third from the end, or one before whose first entry is
     that of the index."""
     for number in range(max(0, len(files) - _KEPT_FILES), 0, -1):
@@ -280,15 +280,15 @@ def _first_file(snapshot: Snapshot, files: list[LoadedFile], index: IndexFile) -
     return 0
 
 
-def _first_entry(snapshot: Snapshot, file: LoadedFile) -> Entries | None:
+def _first_entry(snapshot: Snapshot, file: LoadedFile) -> DledgerEntries | None:
     assert file.entry is not None
     data = snapshot.bytes_of(file.entry)[:HEADER_BYTES]
     if len(data) < HEADER_BYTES:
         return None
-    return Entries(file.start, np.zeros(1, np.int64), overlapping(data, _HEAD)[:1], data, 0)
+    return DledgerEntries(file.start, np.zeros(1, np.int64), overlapping(data, _HEAD)[:1], data, 0)
 
 
-def _committed(snapshot: Snapshot, files: list[LoadedFile], found: DLedgerStart, index: IndexFile) -> int:
+def _committed(snapshot: Snapshot, files: list[LoadedFile], found: DLedgerStart, index: DledgerIndexFile) -> int:
     """Position behind the last committed entry, by the member's checkpoint; -1 without one."""
     number = _committed_index(snapshot)
     if number is None or found.last < 0 or number < 0:
@@ -326,7 +326,7 @@ def _committed_index(snapshot: Snapshot) -> int | None:
         return None
 
 
-class Taken(NamedTuple):
+class TakenRecords(NamedTuple):
     """Records of one file that a broker takes; ended: it takes no further one."""
 
     file: LoadedFile
@@ -341,14 +341,14 @@ def records_of(
     body: BodyCheck,
     begin: int = 0,
     end: int = 1 << 62,
-) -> Iterator[Taken]:
+) -> Iterator[TakenRecords]:
     """The records of entries in bytes [begin, end) of a file, up to the first that the broker does not take.
 
     `starts` and `ends` of the columns are bytes of the file.
     """
     for part in entries_of(_content(snapshot, file), file.start):
         if isinstance(part, str):
-            yield Taken(file, None, part != _AT_BLANK)
+            yield TakenRecords(file, None, part != _AT_BLANK)
             return
         inside = (part.starts >= begin) & (part.starts + part.heads["size"] <= end)
         starts = part.starts[inside] - part.offset + HEADER_BYTES
@@ -361,13 +361,13 @@ def records_of(
         if count:
             columns = checked.columns.take(slice(0, count))
             columns.starts, columns.ends = columns.starts + part.offset, columns.ends + part.offset
-            yield Taken(file, columns, False)
+            yield TakenRecords(file, columns, False)
         if count < len(starts):
-            yield Taken(file, None, True)
+            yield TakenRecords(file, None, True)
             return
 
 
-def recover_dledger(outcome: Outcome, waiting: Waiting) -> None:
+def recover_dledger(outcome: Outcome, waiting: PendingUnits) -> None:
     """DLedger's recovery, then the broker's, then what the leader dispatches. Raises Unreadable."""
     snapshot, files = outcome.snapshot, outcome.log.files
     found = recover_entries(snapshot, files)
@@ -390,7 +390,7 @@ def recover_dledger(outcome: Outcome, waiting: Waiting) -> None:
                 reput(outcome, waiting, file, begin, found.end)
 
 
-def _dispatched_after_crash(outcome: Outcome, waiting: Waiting, files: list[LoadedFile]) -> int | None:
+def _dispatched_after_crash(outcome: Outcome, waiting: PendingUnits, files: list[LoadedFile]) -> int | None:
     """Dispatch what lies behind the queues, from the file that the checkpoint names on.
 
     Returns where the broker thinks that the log ends. None: this version does not dispatch here.
@@ -413,7 +413,7 @@ def _dispatched_after_crash(outcome: Outcome, waiting: Waiting, files: list[Load
     return behind
 
 
-def reput(outcome: Outcome, waiting: Waiting, file: LoadedFile, begin: int, end: int) -> None:
+def reput(outcome: Outcome, waiting: PendingUnits, file: LoadedFile, begin: int, end: int) -> None:
     """Dispatch the entries of a file in [begin, end); from the first that fails on the rest is left out."""
     rules = outcome.profile.record
     inside = (max(0, begin - file.start), end - file.start)

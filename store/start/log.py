@@ -21,7 +21,7 @@ from ...formats.message import MAGIC_V1
 from ..audit.prove import Lmq, Proof
 from ..audit.verified import VerifiedRun
 from ..broker.dispatch_record import Dispatching
-from ..broker.load_rules import BodyCheck, Failure, LoadedFile, knows, passes, schema_of, walk
+from ..broker.load_rules import BodyCheck, LoadedFile, LoadFailure, knows, passes, schema_of, walk
 from ..broker.profiles import AbnormalStart, DispatchRules, NormalStart, Profile, profile_of
 from ..broker.snapshot import Snapshot, can_have_files
 from ..broker.system_topics import LMQ_PREFIX
@@ -118,7 +118,7 @@ class _First(NamedTuple):
     physical_offset: int
 
 
-class Records(NamedTuple):
+class FileRecords(NamedTuple):
     """Good records of one file in log order; `positions` = start of the file + `columns.starts`."""
 
     file: LoadedFile
@@ -148,13 +148,13 @@ class LogWalk:
     reason: str = ""
     end_file: int = 0
     phantoms: int = 0
-    failure: Failure | None = field(default=None)
+    failure: LoadFailure | None = field(default=None)
     #: Records that are known to be good, by the log position of the first.
     runs: dict[int, VerifiedRun] = field(default_factory=dict)
     #: Whether nobody need see the records of a run.
     passes: Callable[[VerifiedRun], bool] = lambda _run: False
 
-    def batches(self, start: int, skipped: int = 0) -> Iterator[Records | PhantomRecord]:
+    def batches(self, start: int, skipped: int = 0) -> Iterator[FileRecords | PhantomRecord]:
         """Walk from the file number `start` on, in that from the byte `skipped` on."""
         index = start
         while True:
@@ -169,7 +169,7 @@ class LogWalk:
                 return
             index += 1
 
-    def _file(self, file: LoadedFile, offset: int = 0) -> Generator[Records | PhantomRecord, None, Failure]:
+    def _file(self, file: LoadedFile, offset: int = 0) -> Generator[FileRecords | PhantomRecord, None, LoadFailure]:
         """Walk one file; returns what ended it. A ghost shifts all that follows in the file."""
         assert file.entry is not None
         buffer = self.snapshot.bytes_of(file.entry)
@@ -182,7 +182,7 @@ class LogWalk:
                 continue
             for item in walk(buffer, offset, self.profile.record, self.body_check, file.start):
                 if isinstance(item, Columns):
-                    yield Records(file, item)
+                    yield FileRecords(file, item)
                     continue
                 self.end = file.start + item.offset + shift
                 if item.passed or item.size <= 0 or not phantoms_allowed:
@@ -355,7 +355,7 @@ def as_configured(profile: Profile, config: BrokerConfig) -> Profile:
     )
 
 
-def confirmed(snapshot: Snapshot, profile: Profile, batch: Records) -> Records:
+def confirmed(snapshot: Snapshot, profile: Profile, batch: FileRecords) -> FileRecords:
     """The records of a batch that a recovery after a crash dispatches."""
     if not profile.dispatch.confirmed_only:
         return batch

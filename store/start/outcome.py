@@ -13,12 +13,12 @@ from ...formats.derive.ragged import Ints
 from ..audit.verified import VerifiedRun
 from ..broker.dispatch import dispatch_columns
 from ..broker.load_rules import (
-    Loaded,
     LoadedFile,
+    LoadedFiles,
     Refusal,
 )
 from ..broker.profiles import Profile
-from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
 from ..index.compare import IndexState
 from ..queues.batches import BatchQueueState, batch_units
@@ -73,9 +73,9 @@ class Outcome:
     profile: Profile
     snapshot: Snapshot
     switches: Switches
-    log: Loaded
+    log: LoadedFiles
     queues: dict[QueueId, QueueState] = field(default_factory=dict)
-    queue_deletions: list[Entry] = field(default_factory=list)
+    queue_deletions: list[DirectoryEntry] = field(default_factory=list)
     index: IndexState = field(default_factory=lambda: IndexState([], []))
     refusal: Refusal | None = None
     hangs: str = ""
@@ -158,7 +158,7 @@ class UndispatchableRecord(Exception):
         self.reason = f"{POISON} in the dispatch of the record at {position}"
 
 
-class Waiting:
+class PendingUnits:
     """Units on their way to the queues of a broker, in log order. At the end of the block all are there."""
 
     def __init__(self, outcome: Outcome) -> None:

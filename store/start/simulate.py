@@ -12,9 +12,9 @@ from ...formats.derive import Columns
 from ..audit.verified import VerifiedLog, VerifiedRun
 from ..broker.dispatch import unannounceable
 from ..broker.dispatch_record import Dispatching
-from ..broker.load_rules import BodyCheck, Failure, LoadedFile, Refusal, load_files, truncate, walk
+from ..broker.load_rules import BodyCheck, LoadedFile, LoadFailure, Refusal, load_files, truncate, walk
 from ..broker.profiles import DLEDGER_LOAD, LoadRules, Profile, QueueCut, ReputStart
-from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..index.compare import load_index
 from ..queues.start import ExtDamage, ExtRules
 from ..queues.start_rocksdb import Commit, RowDamage
@@ -22,7 +22,7 @@ from ..timer.start import QUEUE as TIMER_QUEUE
 from ..timer.start import recover_timer
 from .dledger import recover_dledger
 from .log import LogWalk, PhantomRecord, Switches, confirmed, start_file
-from .outcome import Outcome, UndispatchableRecord, Waiting
+from .outcome import Outcome, PendingUnits, UndispatchableRecord
 from .queue_stores import (
     DatabaseDispatch,
     LmqThrows,
@@ -72,7 +72,7 @@ def simulate(
         return outcome
     try:
         if outcome.log.files and snapshot.layout.dledger is not None:
-            recover_dledger(outcome, Waiting(outcome))
+            recover_dledger(outcome, PendingUnits(outcome))
         elif outcome.log.files:
             _recover_log(outcome, verified)
         else:
@@ -181,7 +181,7 @@ def _wrong_type(queue: QueueId, batches: bool) -> Refusal:
     return Refusal("queue-type", f"RuntimeException: {reason}", queue.topic)
 
 
-def _load_queue(outcome: Outcome, name: QueueId, entries: tuple[Entry, ...]) -> Refusal | None:
+def _load_queue(outcome: Outcome, name: QueueId, entries: tuple[DirectoryEntry, ...]) -> Refusal | None:
     """Load one queue, and what it has in consumequeue_ext."""
     snapshot, rules = outcome.snapshot, outcome.profile.load
     queue = outcome.new_queue(name)
@@ -247,7 +247,7 @@ def _recover_log(outcome: Outcome, verified: VerifiedLog | None) -> None:
     scan = LogWalk(snapshot, list(files), profile, crashed, switches.body_check)
     outcome.walk = scan
     dispatches = crashed or profile.dispatch.when_clean
-    waiting, taken, further = Waiting(outcome), _behind_database(outcome), None
+    waiting, taken, further = PendingUnits(outcome), _behind_database(outcome), None
     if database is not None:
         tells = snapshot.layout.broker_config.get_bool("enableMultiDispatch")
         how = switches.dispatching(profile.dispatch)
@@ -353,7 +353,7 @@ def _dispatch_after_start(outcome: Outcome, verified: VerifiedLog | None) -> Non
     end = outcome.log_end
     size, files = outcome.snapshot.log_file_bytes, list(outcome.log.files)
     known = LogWalk(outcome.snapshot, files, outcome.profile, crashed=False)
-    with Waiting(outcome) as waiting:
+    with PendingUnits(outcome) as waiting:
         if verified is not None:
             made = _made_by(outcome, verified)[1]
             known.runs = {run.begin: run for run in verified.runs}
@@ -384,7 +384,7 @@ def _file_at(outcome: Outcome, position: int) -> LoadedFile | None:
     return None
 
 
-def _reput_file(outcome: Outcome, waiting: Waiting, file: LoadedFile, position: int, end: int) -> int:
+def _reput_file(outcome: Outcome, waiting: PendingUnits, file: LoadedFile, position: int, end: int) -> int:
     """Dispatch the rest of a file; returns where to go on."""
     assert file.entry is not None
     size = outcome.snapshot.log_file_bytes
@@ -395,7 +395,7 @@ def _reput_file(outcome: Outcome, waiting: Waiting, file: LoadedFile, position: 
         outcome.hangs = f"dispatch waits for ever at {position}: nothing is written there"
         return end
     while offset < written:
-        failure: Failure | None = None
+        failure: LoadFailure | None = None
         for item in walk(content, offset, outcome.profile.record, BodyCheck.NONE, end=written):
             if isinstance(item, Columns):
                 waiting.add(item, None)

@@ -162,7 +162,7 @@ def read_index(files: MappedFileQueue, file: MappedFile) -> TieredIndex:
     return TieredIndex(file, header, slots, (file.size - items_offset(slots)) // ITEM_BYTES, "")
 
 
-class Items(NamedTuple):
+class SegmentItems(NamedTuple):
     """Items that were written: their numbers int64[n], ITEM[n], whether its slot leads to each."""
 
     number: Ints
@@ -170,7 +170,7 @@ class Items(NamedTuple):
     linked: Flags
 
 
-def items(files: MappedFileQueue, index: TieredIndex) -> Iterator[Items]:
+def items(files: MappedFileQueue, index: TieredIndex) -> Iterator[SegmentItems]:
     """The items of a segment in windows, without those that are all zeros. Raises Unreadable."""
     begin = items_offset(index.slots)
     table = files.read_file(index.file, HEADER_BYTES, begin - HEADER_BYTES) if index.room else b""
@@ -186,10 +186,10 @@ def items(files: MappedFileQueue, index: TieredIndex) -> Iterator[Items]:
         slot = slots[slot_of(found["hash_code"], index.slots)]
         start = slot["position"].astype(np.int64)
         if len(rows):
-            yield Items(first + rows, found, (place >= start) & (place < start + slot["length"]))
+            yield SegmentItems(first + rows, found, (place >= start) & (place < start + slot["length"]))
 
 
-class Extent:
+class SegmentSpan:
     """What the items of a segment say of its header, gathered window by window."""
 
     def __init__(self, index: TieredIndex) -> None:
@@ -197,7 +197,7 @@ class Extent:
         self._count = 0
         self._latest_s: int | None = None
 
-    def add(self, part: Items) -> None:
+    def add(self, part: SegmentItems) -> None:
         """One window more."""
         latest_s = int(part.items["time_diff"].max())
         self._latest_s = latest_s if self._latest_s is None else max(latest_s, self._latest_s)
@@ -312,7 +312,7 @@ def _is_used(files: MappedFileQueue, file: MappedFile) -> bool:
     return _last_byte(files, file) is not None
 
 
-def index_items(files: MappedFileQueue, index: TieredIndexFile) -> Iterator[Items]:
+def index_items(files: MappedFileQueue, index: TieredIndexFile) -> Iterator[SegmentItems]:
     """The items that a file counts, in windows, without those that are all zeros. Raises Unreadable.
 
     Memory: a byte for each item, 8 for each slot.
@@ -328,7 +328,7 @@ def index_items(files: MappedFileQueue, index: TieredIndexFile) -> Iterator[Item
         linked = named[number] & (before >= 0) & (before < number) & (newest >= number)
         linked &= found["hash_code"] >= 0
         if used.any():
-            yield Items(number[used], found[used], linked[used])
+            yield SegmentItems(number[used], found[used], linked[used])
 
 
 def odd_slots(files: MappedFileQueue, index: TieredIndexFile) -> str:

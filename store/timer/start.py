@@ -24,9 +24,9 @@ from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Bytes, Ints, Structs
 from ...formats.timer_log import BLANK, BLANK_BYTES, MAGIC_BLANK_SIGNED, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
-from ..broker.load_rules import Loaded, LoadedFile, Refusal, load_files, truncate
+from ..broker.load_rules import LoadedFile, LoadedFiles, Refusal, load_files, truncate
 from ..broker.profiles import Profile, TimerRules
-from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..broker.system_topics import TIMER_TOPIC
 from ..columns import begins
 from ..counted import counted
@@ -67,7 +67,7 @@ class TimerState:
     queue_offset: int = 0
     read_time_ms: int = 0
     removed: list[LoadedFile] = field(default_factory=list)
-    deleted: list[Entry] = field(default_factory=list)
+    deleted: list[DirectoryEntry] = field(default_factory=list)
 
     def used(self, read_time_ms: int) -> Ints:
         """Numbers of the slots in use from a time on, in the order in which they are due."""
@@ -108,7 +108,7 @@ def recover_timer(
     return _recover(snapshot, rules, state, log, queue, now_ms)
 
 
-def load_timer(snapshot: Snapshot, profile: Profile) -> Loaded | Refusal:
+def load_timer(snapshot: Snapshot, profile: Profile) -> LoadedFiles | Refusal:
     """The files of the timer log, or why a load of them and of the wheel fails: by lengths and names."""
     wheel = snapshot.layout.timer_wheel
     if (size := _length(wheel)) not in (0, FILE_BYTES):
@@ -195,7 +195,7 @@ def _revise(snapshot: Snapshot, state: TimerState, begin: int, *, check: bool) -
     return end
 
 
-class _Read(NamedTuple):
+class _ReadEntries(NamedTuple):
     """Good entries of a file: their offsets in it and the times they are due. end: where reading
     ends; stopped: for all files.
     """
@@ -206,7 +206,7 @@ class _Read(NamedTuple):
     stopped: bool
 
 
-def _entries(data: Bytes, *, check: bool) -> _Read:
+def _entries(data: Bytes, *, check: bool) -> _ReadEntries:
     """The entries of a file. check: what is none ends them."""
     whole = len(data) // UNIT_BYTES
     units = data[: whole * UNIT_BYTES].view(_UNIT)
@@ -221,7 +221,7 @@ def _entries(data: Bytes, *, check: bool) -> _Read:
         tail = data[end:].tobytes()
         stopped = rest < BLANK_BYTES or BLANK.parse(tail).magic != MAGIC_BLANK
     numbers = np.flatnonzero(good[:count])
-    return _Read(numbers * UNIT_BYTES, due_ms(units[numbers]), end, stopped)
+    return _ReadEntries(numbers * UNIT_BYTES, due_ms(units[numbers]), end, stopped)
 
 
 def _name(state: TimerState, position: Ints, tick_ms: Ints) -> None:
@@ -315,7 +315,7 @@ _LOG_CODES = ("I-126",)
 _WHEEL_CODES = ("I-120",)
 
 
-def is_timer_file(entry: Entry, size: int) -> bool:
+def is_timer_file(entry: DirectoryEntry, size: int) -> bool:
     """A file that the timer log may have, by its name, of files of `size` bytes; it need not be whole."""
     return entry.size > 0 and is_whole_file(entry._replace(size=size), size)
 
@@ -323,7 +323,7 @@ def is_timer_file(entry: Entry, size: int) -> bool:
 def timer_edits(snapshot: Snapshot) -> Iterator[Edit]:
     """The edits for a store whose broker has a timer. Raises Unreadable."""
     size = snapshot.timer_file_bytes
-    kept: list[Entry] = []
+    kept: list[DirectoryEntry] = []
     for entry in snapshot.timer_log:
         if is_timer_file(entry, size):
             kept.append(entry)
@@ -338,7 +338,7 @@ def timer_edits(snapshot: Snapshot) -> Iterator[Edit]:
     yield from _wheel_edits(snapshot, kept)
 
 
-def _wheel_edits(snapshot: Snapshot, kept: list[Entry]) -> Iterator[Edit]:
+def _wheel_edits(snapshot: Snapshot, kept: list[DirectoryEntry]) -> Iterator[Edit]:
     """A new wheel for one of a wrong length, and for one that is lost and that entries need."""
     wheel = snapshot.layout.timer_wheel
     there = wheel.exists()
@@ -351,18 +351,18 @@ def _wheel_edits(snapshot: Snapshot, kept: list[Entry]) -> Iterator[Edit]:
     yield new_wheel(snapshot, kept)
 
 
-def _needs_wheel(snapshot: Snapshot, kept: list[Entry]) -> bool:
+def _needs_wheel(snapshot: Snapshot, kept: list[DirectoryEntry]) -> bool:
     """Entries wait that no broker finds without a wheel."""
     check = read_timer_check(snapshot.layout.config / "timercheck") or TimerCheck()
     reads_all_again = check.master_timer_queue_offset <= 0
     return not reads_all_again and any(_has_entry(snapshot, entry) for entry in kept)
 
 
-def _has_entry(snapshot: Snapshot, entry: Entry) -> bool:
+def _has_entry(snapshot: Snapshot, entry: DirectoryEntry) -> bool:
     return entries_end(snapshot.bytes_of(entry)[:]) > 0
 
 
-def _whole(snapshot: Snapshot, entry: Entry, size: int, *, last: bool) -> Iterator[Edit]:
+def _whole(snapshot: Snapshot, entry: DirectoryEntry, size: int, *, last: bool) -> Iterator[Edit]:
     """Give a file its length; behind its last entry a BLANK leads on to the next file."""
     reason = f"{counted(entry.size, 'byte')}, not {size}: a broker does not start"
     end = entries_end(snapshot.bytes_of(entry)[:size]) // UNIT_BYTES * UNIT_BYTES
@@ -374,7 +374,7 @@ def _whole(snapshot: Snapshot, entry: Entry, size: int, *, last: bool) -> Iterat
         yield Edit("write", entry.path, "go on in the next file", _LOG_CODES, end, len(blank), blank)
 
 
-def new_wheel(snapshot: Snapshot, kept: list[Entry]) -> Edit:
+def new_wheel(snapshot: Snapshot, kept: list[DirectoryEntry]) -> Edit:
     """A wheel that names the entries of all files."""
     whole = replace(snapshot, timer_log=tuple(kept))
     slots = rebuilt_wheel(whole)

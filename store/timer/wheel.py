@@ -68,7 +68,7 @@ _DIGITS_MAX = 15
 """Of a time in ms."""
 
 
-class Shown(NamedTuple):
+class ShownPrecision(NamedTuple):
     """A precision, and what in the store shows it."""
 
     precision_ms: int
@@ -93,7 +93,7 @@ def precision_of(layout: Layout) -> int:
     return DEFAULT_MS if shown is None else shown.precision_ms
 
 
-def shown_precision(layout: Layout) -> Shown | None:
+def shown_precision(layout: Layout) -> ShownPrecision | None:
     """The precision that a store shows; None where it does not.
 
     A file that cannot be read shows nothing: whoever reads it for its own sake says so.
@@ -101,12 +101,12 @@ def shown_precision(layout: Layout) -> Shown | None:
     return layout.once(_shown)
 
 
-def _shown(layout: Layout) -> Shown | None:
+def _shown(layout: Layout) -> ShownPrecision | None:
     times = list(_clock_times(layout))
     return _by_slots(layout, times) or _by_multiples([*times, *_out_times(layout)])
 
 
-def _by_slots(layout: Layout, times: list[int]) -> Shown | None:
+def _by_slots(layout: Layout, times: list[int]) -> ShownPrecision | None:
     """By the slots of the wheel that lie where their tick belongs."""
     import numpy as np
 
@@ -130,10 +130,10 @@ def _by_slots(layout: Layout, times: list[int]) -> Shown | None:
     if not agree[best]:
         return None
     count = agree[best]
-    return Shown(best, f"{counted(count, 'slot')} of timerwheel")
+    return ShownPrecision(best, f"{counted(count, 'slot')} of timerwheel")
 
 
-def _by_multiples(times: list[int]) -> Shown | None:
+def _by_multiples(times: list[int]) -> ShownPrecision | None:
     """The largest of which the times are multiples, so many that it is no chance.
 
     Of few times that are no multiples of the default the largest is taken all the same.
@@ -143,7 +143,7 @@ def _by_multiples(times: list[int]) -> Shown | None:
         fits = sum(time % precision_ms == 0 for time in different)
         if different and fits >= _MOST * len(different):
             enough = fits >= _BY_CHANCE[precision_ms] or precision_ms < DEFAULT_MS
-            return Shown(precision_ms, f"{counted(fits, 'time')} of the timer") if enough else None
+            return ShownPrecision(precision_ms, f"{counted(fits, 'time')} of the timer") if enough else None
     return None
 
 
@@ -339,7 +339,7 @@ def enqueue_timers(
     return TimerWriter(files, layout, next_offsets.get((TIMER_TOPIC, 0), 0), clock).enqueue()
 
 
-class TimerState(NamedTuple):
+class TimerPosition(NamedTuple):
     """Where the timer stands: its checkpoint, the end of its log, the next unit of its queue."""
 
     check: TimerCheck
@@ -385,7 +385,7 @@ class TimerWriter:
             self._finish(state, state.queue_offset + count, end, write_ms)
         return count
 
-    def _state(self, log: MappedFileQueue, wheel: Wheel) -> TimerState | None:
+    def _state(self, log: MappedFileQueue, wheel: Wheel) -> TimerPosition | None:
         """As a broker's start finds it; None for files that are better left to the broker.
 
         Units behind the flushed position are put into the wheel, as a broker does.
@@ -414,7 +414,7 @@ class TimerWriter:
         if last is not None:
             follows = _queue_offset(log, int(last["offset_py"])) + 1
             offset = max(offset, min(follows, check.master_timer_queue_offset))
-        return TimerState(check, end, min(offset, self._next_offset))
+        return TimerPosition(check, end, min(offset, self._next_offset))
 
     def _revise(self, part: TimerUnits, flushed: int, wheel: Wheel) -> None:
         """Units that may be newer than the wheel file."""
@@ -433,7 +433,7 @@ class TimerWriter:
                         return
                     yield message
 
-    def _begin(self, state: TimerState) -> None:
+    def _begin(self, state: TimerPosition) -> None:
         """Let a broker's start believe what the log will say, and have a wheel to put it into."""
         self._write_wheel({})
         self._files.make_directory(self._check.parent)
@@ -483,7 +483,7 @@ class TimerWriter:
             file.sync()
         self._files.sync_directory(path.parent)
 
-    def _finish(self, state: TimerState, offset: int, log_end: int, write_ms: int) -> None:
+    def _finish(self, state: TimerPosition, offset: int, log_end: int, write_ms: int) -> None:
         """What was read from the queue is in the wheel; a new timer begins to read it now."""
         self._write_check(
             state.check._replace(

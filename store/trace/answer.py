@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 
-class Kind(StrEnum):
+class EventKind(StrEnum):
     """What happened to a message."""
 
     BORN = "born"
@@ -47,7 +47,7 @@ class Event(NamedTuple):
     store, where that is not the commit log.
     """
 
-    event: Kind
+    event: EventKind
     text: str
     timestamp: int | None = None
     position: int | None = None
@@ -62,7 +62,7 @@ class Event(NamedTuple):
         return self._asdict()
 
 
-class Verdict(StrEnum):
+class DeliveryVerdict(StrEnum):
     """Why a group has a message or not: the closed list."""
 
     PASSED = "delivered_and_passed"
@@ -94,7 +94,7 @@ class Judgement(NamedTuple):
     until_timestamp: when the message comes, or comes back, as far as it is known.
     """
 
-    verdict: Verdict
+    verdict: DeliveryVerdict
     reason: str
     evidence: tuple[Evidence, ...] = ()
     until_timestamp: int | None = None

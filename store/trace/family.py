@@ -33,11 +33,11 @@ from ..log.message import Message
 from ..queues.ext import ExtUnit, ext_unit
 from ..queues.read import ConsumeQueue, QueueSummary
 from ..search.queue_search import open_batch_queue
-from ..search.store import Store
+from ..search.store import StoreReader
 from .answer import Evidence
 
 
-class Role(StrEnum):
+class RecordRole(StrEnum):
     """What a record is of its message."""
 
     OWN = "own"
@@ -51,28 +51,28 @@ class Role(StrEnum):
 
 
 _OF_TOPIC = {
-    HALF_TOPIC: Role.HALF,
-    ROCKSDB_HALF_TOPIC: Role.HALF,
-    CHECKED_TOO_OFTEN: Role.GIVEN_UP,
-    SCHEDULE_TOPIC: Role.DELAYED,
-    TIMER_TOPIC: Role.TIMED,
+    HALF_TOPIC: RecordRole.HALF,
+    ROCKSDB_HALF_TOPIC: RecordRole.HALF,
+    CHECKED_TOO_OFTEN: RecordRole.GIVEN_UP,
+    SCHEDULE_TOPIC: RecordRole.DELAYED,
+    TIMER_TOPIC: RecordRole.TIMED,
 }
 
 
-def role_of(message: Message) -> Role:
+def role_of(message: Message) -> RecordRole:
     """What a record is, by its topic."""
     topic = message.topic
     role = _OF_TOPIC.get(topic)
-    if role is Role.TIMED and names.TIMER_DEL_UNIQKEY in message.properties:
-        return Role.CANCEL
+    if role is RecordRole.TIMED and names.TIMER_DEL_UNIQKEY in message.properties:
+        return RecordRole.CANCEL
     if role is not None:
         return role
     if topic.startswith(names.RETRY_PREFIX):
-        return Role.RETRY
-    return Role.DEAD_LETTER if topic.startswith(DEAD_LETTER_PREFIX) else Role.OWN
+        return RecordRole.RETRY
+    return RecordRole.DEAD_LETTER if topic.startswith(DEAD_LETTER_PREFIX) else RecordRole.OWN
 
 
-class Place(NamedTuple):
+class QueuePlace(NamedTuple):
     """A place in a queue; what is not known is None."""
 
     topic: str
@@ -88,10 +88,10 @@ class Family:
     found_by: str
     via: str
     given: Message | None = None
-    by_role: dict[Role, list[Message]] = field(init=False)
+    by_role: dict[RecordRole, list[Message]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.by_role = {role: [] for role in Role}
+        self.by_role = {role: [] for role in RecordRole}
         for message in self.records:
             self.by_role[role_of(message)].append(message)
 
@@ -103,33 +103,33 @@ class Family:
     @property
     def own(self) -> list[Message]:
         """Records in the topic itself: more than one where the message was sent or delivered again."""
-        return self.by_role[Role.OWN]
+        return self.by_role[RecordRole.OWN]
 
     @property
     def chosen(self) -> Message | None:
         """The record in its topic that is judged: the one asked for, else the first."""
         given = self.given
-        if given is not None and role_of(given) is Role.OWN:
+        if given is not None and role_of(given) is RecordRole.OWN:
             return given
         return next(iter(self.own), None)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> QueuePlace:
         """Where the message is, or where it is to go."""
         chosen = self.chosen
         if chosen is not None:
-            return Place(chosen.topic, chosen.queue_id, chosen.queue_offset)
-        for role in (Role.HALF, Role.DELAYED, Role.TIMED, Role.GIVEN_UP):
+            return QueuePlace(chosen.topic, chosen.queue_id, chosen.queue_offset)
+        for role in (RecordRole.HALF, RecordRole.DELAYED, RecordRole.TIMED, RecordRole.GIVEN_UP):
             for message in self.by_role[role]:
                 topic = message.properties.get(names.REAL_TOPIC, "")
                 if topic and not topic.startswith(names.RETRY_PREFIX):
-                    return Place(topic, number_of(message, names.REAL_QID))
+                    return QueuePlace(topic, number_of(message, names.REAL_QID))
         for message in self.records:
             for name in (names.RETRY_TOPIC, names.DLQ_ORIGIN_TOPIC):
                 if topic := message.properties.get(name, ""):
-                    return Place(topic)
+                    return QueuePlace(topic)
         first = self.records[0]
-        return Place(first.topic, first.queue_id, first.queue_offset)
+        return QueuePlace(first.topic, first.queue_id, first.queue_offset)
 
     @property
     def origin(self) -> int | None:
@@ -146,7 +146,7 @@ class Family:
     def waiting_retries(self) -> list[tuple[str, Message]]:
         """(group, record) of retries that wait in a delay level or the timer topic."""
         found = []
-        for message in (*self.by_role[Role.DELAYED], *self.by_role[Role.TIMED]):
+        for message in (*self.by_role[RecordRole.DELAYED], *self.by_role[RecordRole.TIMED]):
             topic = message.properties.get(names.REAL_TOPIC, "")
             if topic.startswith(names.RETRY_PREFIX):
                 found.append((self._group(topic, message), message))
@@ -155,15 +155,15 @@ class Family:
     @property
     def retries(self) -> list[tuple[str, Message]]:
         """(group, record) of retries that the group can have."""
-        return [(self._group(m.topic, m), m) for m in self.by_role[Role.RETRY]]
+        return [(self._group(m.topic, m), m) for m in self.by_role[RecordRole.RETRY]]
 
     @property
     def dead_letters(self) -> list[tuple[str, Message]]:
         """(group, record) of dead letters."""
-        dead = self.by_role[Role.DEAD_LETTER]
+        dead = self.by_role[RecordRole.DEAD_LETTER]
         return [(m.topic.removeprefix(DEAD_LETTER_PREFIX), m) for m in dead]
 
-    def of_message(self, role: Role) -> list[Message]:
+    def of_message(self, role: RecordRole) -> list[Message]:
         """The records of a role that stand for the message, not for a retry of it."""
         return [
             m for m in self.by_role[role] if not m.properties.get(names.REAL_TOPIC, "").startswith(names.RETRY_PREFIX)
@@ -236,14 +236,14 @@ class Naming(StrEnum):
     UNREAD = "unread"
 
 
-class Named(NamedTuple):
+class FoundUnit(NamedTuple):
     """The unit for a message in one queue. path: of the queue, within the store.
 
     min_offset, max_offset: of the queue. tags_code: what the unit says. ext: what it has in
     consumequeue_ext. why: it cannot be read.
     """
 
-    place: Place
+    place: QueuePlace
     state: Naming
     path: str = ""
     min_offset: int = 0
@@ -268,9 +268,9 @@ class Named(NamedTuple):
         return Evidence(said[self.state], self.path)
 
 
-def places_of(message: Message) -> list[Place]:
+def places_of(message: Message) -> list[QueuePlace]:
     """The places in queues that a broker dispatches a record to, its own one first (spec 2.9)."""
-    found = [Place(message.topic, message.queue_id, message.queue_offset)]
+    found = [QueuePlace(message.topic, message.queue_id, message.queue_offset)]
     further = message.properties.get(names.INNER_MULTI_DISPATCH, "")
     offsets = message.properties.get(names.INNER_MULTI_QUEUE_OFFSET, "")
     if not further:
@@ -278,34 +278,34 @@ def places_of(message: Message) -> list[Place]:
     for topic, offset in zip(further.split(","), offsets.split(","), strict=False):
         if topic and offset.isascii() and offset.isdecimal() and len(offset) < 20:
             queue_id = 0 if topic.startswith(LMQ_PREFIX) else message.queue_id
-            found.append(Place(topic, queue_id, int(offset)))
+            found.append(QueuePlace(topic, queue_id, int(offset)))
     return found
 
 
-def named(store: Store, message: Message, place: Place) -> Named:
+def named(store: StoreReader, message: Message, place: QueuePlace) -> FoundUnit:
     """The unit for a message at a place of a queue. Raises Unreadable."""
     topic, queue_id, offset = place
     if queue_id is None or offset is None:
-        return Named(place, Naming.NO_QUEUE)
+        return FoundUnit(place, Naming.NO_QUEUE)
     if store.layout.rocksdb_queues and (problem := store.queues_unread):
-        return Named(place, Naming.UNREAD, store.layout.consume_queue.name, why=problem)
+        return FoundUnit(place, Naming.UNREAD, store.layout.consume_queue.name, why=problem)
     if store.has_batch_queues(topic):
         return _in_batch_queue(store, message, place)
     path = f"{store.layout.consume_queue.name}/{topic}/{queue_id}"
     try:
         queue = store.queues.open(topic, queue_id)
     except NotFound:
-        found = Named(place, Naming.NO_QUEUE, path)
+        found = FoundUnit(place, Naming.NO_QUEUE, path)
     else:
         with queue:
             ends = store.queue_summary(queue)
-            found = _unit(store, queue, message, Named(place, Naming.NAMES, path), ends)
+            found = _unit(store, queue, message, FoundUnit(place, Naming.NAMES, path), ends)
     if found.state in (Naming.NOT_YET, Naming.NO_QUEUE) and (why := store.units_in_memory):
         return found._replace(state=Naming.UNREAD, why=why)
     return found
 
 
-def _unit(store: Store, queue: ConsumeQueue, message: Message, found: Named, ends: QueueSummary) -> Named:
+def _unit(store: StoreReader, queue: ConsumeQueue, message: Message, found: FoundUnit, ends: QueueSummary) -> FoundUnit:
     offset = found.place.queue_offset or 0
     found = found._replace(min_offset=ends.min_offset, max_offset=ends.max_offset)
     unit = queue.unit(offset)
@@ -323,17 +323,17 @@ def _unit(store: Store, queue: ConsumeQueue, message: Message, found: Named, end
     return found._replace(tags_code=unit.tags_code, ext=ext)
 
 
-def _in_batch_queue(store: Store, message: Message, place: Place) -> Named:
+def _in_batch_queue(store: StoreReader, message: Message, place: QueuePlace) -> FoundUnit:
     topic, queue_id, offset = place
     assert queue_id is not None and offset is not None
     path = f"{store.layout.batch_consume_queue.name}/{topic}/{queue_id}"
     try:
         queue = open_batch_queue(store, topic, queue_id)
     except NotFound:
-        return Named(place, Naming.NO_QUEUE, path)
+        return FoundUnit(place, Naming.NO_QUEUE, path)
     with queue:
         ends = queue.summary()
-        found = Named(place, Naming.NAMES, path, ends.min_offset, ends.max_offset)
+        found = FoundUnit(place, Naming.NAMES, path, ends.min_offset, ends.max_offset)
         unit = queue.find(offset)
         if unit is None:
             ahead = offset >= ends.max_offset
@@ -343,7 +343,7 @@ def _in_batch_queue(store: Store, message: Message, place: Place) -> Named:
         return found._replace(tags_code=unit.tags_code)
 
 
-def naming(store: Store, position: int, topic: str | None = None) -> Iterator[tuple[Place, str]]:
+def naming(store: StoreReader, position: int, topic: str | None = None) -> Iterator[tuple[QueuePlace, str]]:
     """The units that name a place of the log, each with the path of its queue. Raises Unreadable.
 
     topic: of whose queues only. A few units of each queue are read.
@@ -358,4 +358,4 @@ def naming(store: Store, position: int, topic: str | None = None) -> Iterator[tu
             unit = queue.unit(at) if at < ends.max_offset else None
             if unit is not None and unit.valid and unit.physical_offset == position:
                 path = f"{store.layout.consume_queue.name}/{directory.topic}/{directory.queue_id}"
-                yield Place(directory.topic, directory.queue_id, at), path
+                yield QueuePlace(directory.topic, directory.queue_id, at), path

@@ -27,8 +27,8 @@ from ..search.selection import Selection
 from ..search.store import Note
 from ..settings.read import BACKUP, FILES, read_config_file
 from ..settings.rocksdb import rows_of, stand_ins
-from .answer import Evidence, Judgement, Verdict
-from .family import Named
+from .answer import DeliveryVerdict, Evidence, Judgement
+from .family import FoundUnit
 
 TOPICS, GROUPS = "topics.json", "subscriptionGroup.json"
 OFFSETS, FILTERS = "consumerOffset.json", "consumerFilter.json"
@@ -39,7 +39,7 @@ Row = dict[str, Any]
 
 
 @dataclass
-class Groups:
+class GroupTables:
     """The tables, empty where they cannot be read.
 
     progress: queue → group → next offset. before: the same of the .bak. pulled: how far a group has fetched, 5.5.
@@ -91,9 +91,9 @@ class Groups:
         return None
 
 
-def read_groups(layout: Layout, version: str, note: Note) -> Groups:
+def read_groups(layout: Layout, version: str, note: Note) -> GroupTables:
     """Read all of it, as a broker of this generation does. What cannot be read is noted. Raises Unreadable."""
-    found = Groups()
+    found = GroupTables()
     _of_positions(layout, version, found, note)
     if OFFSETS not in stand_ins(layout.config, layout.broker_config):
         _of_offsets(layout, found)
@@ -112,7 +112,7 @@ def read_groups(layout: Layout, version: str, note: Note) -> Groups:
     return found
 
 
-def _of_positions(layout: Layout, version: str, found: Groups, note: Note) -> None:
+def _of_positions(layout: Layout, version: str, found: GroupTables, note: Note) -> None:
     """How far groups are, with what the .bak has."""
     positions = positions_of(layout, version)
     for text in positions.notes:
@@ -127,7 +127,7 @@ def _of_positions(layout: Layout, version: str, found: Groups, note: Note) -> No
                 found.before.setdefault(queue, {})[row.group] = row.backup
 
 
-def _of_offsets(layout: Layout, found: Groups) -> None:
+def _of_offsets(layout: Layout, found: GroupTables) -> None:
     """When the offsets were written, and what topics groups have read."""
     path = layout.config / OFFSETS
     try:
@@ -210,7 +210,7 @@ def given(tags: str | None, where: str | None) -> Subscription | None:
     return None
 
 
-def subscription_of(groups: Groups, topic: str, group: str) -> Subscription | None:
+def subscription_of(groups: GroupTables, topic: str, group: str) -> Subscription | None:
     """What the store says of it; None where it says nothing."""
     row = groups.subscribed(topic, group)
     if row is not None and isinstance(row.get("expression"), str):
@@ -223,7 +223,7 @@ def subscription_of(groups: Groups, topic: str, group: str) -> Subscription | No
 
 
 def filtered(
-    message: Message, unit: Named | None, groups: Groups, group: str, asked: Subscription | None
+    message: Message, unit: FoundUnit | None, groups: GroupTables, group: str, asked: Subscription | None
 ) -> Judgement | None:
     """The verdict where the subscription does not let the message through, else None.
 
@@ -250,10 +250,12 @@ def _by_tag(message: Message, found: Subscription) -> Judgement | None:
     )
     same = tag is not None and code in map(tags_code, wanted)
     by = "the client drops it: only the hash of its tag fits" if same else "its tag is not wanted"
-    return Judgement(Verdict.FILTERED, by, evidence)
+    return Judgement(DeliveryVerdict.FILTERED, by, evidence)
 
 
-def _by_sql(message: Message, unit: Named | None, groups: Groups, group: str, found: Subscription) -> Judgement | None:
+def _by_sql(
+    message: Message, unit: FoundUnit | None, groups: GroupTables, group: str, found: Subscription
+) -> Judgement | None:
     try:
         where = Where(found.expression)
     except InvalidInput:
@@ -275,4 +277,4 @@ def _by_sql(message: Message, unit: Named | None, groups: Groups, group: str, fo
         bits = ", ".join(map(str, stored.positions))
         evidence.append(Evidence(f"the bits of the group ({bits}) {said}", "consumequeue_ext"))
     reason = "the SQL92 expression of the group does not let it through"
-    return Judgement(Verdict.FILTERED, reason, tuple(evidence))
+    return Judgement(DeliveryVerdict.FILTERED, reason, tuple(evidence))

@@ -23,8 +23,8 @@ from ..search.find import Address, Finder, parse_address
 from ..search.key_search import search_key
 from ..search.log_search import search_log
 from ..search.selection import Selection, matches
-from ..search.store import Found, Note, Store
-from .answer import Evidence, Judgement, Verdict
+from ..search.store import FoundMessage, Note, StoreReader
+from .answer import DeliveryVerdict, Evidence, Judgement
 from .family import Family, families, identity, naming, only
 
 MOST_RECORDS = 10_000
@@ -41,7 +41,7 @@ class By(StrEnum):
     KEY = "key"
 
 
-class Asked(NamedTuple):
+class TraceTarget(NamedTuple):
     """What is asked for. by: None where the text has to tell. topic: of the message, or a pattern."""
 
     text: str
@@ -69,7 +69,7 @@ class Located(NamedTuple):
     gone: list[Gone]
 
 
-def locate(store: Store, asked: Asked, note: Note) -> Located:
+def locate(store: StoreReader, asked: TraceTarget, note: Note) -> Located:
     """The messages that are meant, in log order. Raises InvalidInput, Unreadable."""
     if not asked.text:
         raise InvalidInput("nothing is asked for: give a key, an id or a position")
@@ -99,7 +99,7 @@ def locate(store: Store, asked: Asked, note: Note) -> Located:
     return Located([], gone or list(_hits(store, asked)))
 
 
-def _without_unit(store: Store, address: Address, note: Note) -> tuple[Message, str] | None:
+def _without_unit(store: StoreReader, address: Address, note: Note) -> tuple[Message, str] | None:
     """A message by its place in a queue whose unit does not lead to it: the log is scanned."""
     offset = address.queue_offset
     if offset is None:
@@ -110,14 +110,14 @@ def _without_unit(store: Store, address: Address, note: Note) -> tuple[Message, 
     return None if found is None else (found.message, found.via.value)
 
 
-def _is_named(store: Store, address: Address, asked: Asked) -> bool:
+def _is_named(store: StoreReader, address: Address, asked: TraceTarget) -> bool:
     """A unit names the place: the number is no key."""
     at = address.position
     inside = at is not None and store.log_files.start <= at < store.log_files.end
     return at is not None and inside and any(naming(store, at, asked.topic))
 
 
-def _found_by(asked: Asked) -> str:
+def _found_by(asked: TraceTarget) -> str:
     if asked.by is not None:
         return asked.by.value
     address = _parsed(asked.text)
@@ -133,7 +133,7 @@ def _parsed(text: str) -> Address | None:
         return None
 
 
-def _address(store: Store, asked: Asked) -> Address | None:
+def _address(store: StoreReader, asked: TraceTarget) -> Address | None:
     """The place that the text names, None where it is a key. Raises InvalidInput."""
     by, address = asked.by, _parsed(asked.text)
     if by in (By.KEY, By.UNIQUE_KEY):
@@ -153,7 +153,7 @@ def _address(store: Store, asked: Asked) -> Address | None:
     return Address(message_id=asked.text) if address.message_id else address
 
 
-def _at(store: Store, address: Address, note: Note) -> tuple[Message, str] | None:
+def _at(store: StoreReader, address: Address, note: Note) -> tuple[Message, str] | None:
     """The message at an address and how it was found; None where it is likely no address at all.
 
     Raises NotFound.
@@ -165,7 +165,7 @@ def _at(store: Store, address: Address, note: Note) -> tuple[Message, str] | Non
     return found.message, found.via.value
 
 
-def _around(store: Store, asked: Asked, given: tuple[Message, str], note: Note) -> list[Family]:
+def _around(store: StoreReader, asked: TraceTarget, given: tuple[Message, str], note: Note) -> list[Family]:
     """The message of a record, with all its other records."""
     message, via = given
     by = asked.by.value if asked.by else _shape(asked.text)
@@ -197,10 +197,10 @@ def _shape(text: str) -> str:
     return (By.QUEUE if queue else By.MESSAGE_ID).value
 
 
-def _records(store: Store, key: str, by: By, note: Note) -> Iterator[tuple[Message, str]]:
+def _records(store: StoreReader, key: str, by: By, note: Note) -> Iterator[tuple[Message, str]]:
     """Records with a key, and how each was found; MOST_RECORDS at most."""
     selection = Selection(unique_key=key) if by is By.UNIQUE_KEY else Selection(key=key)
-    found: Iterator[Found] = search_key(store, selection, note=note)
+    found: Iterator[FoundMessage] = search_key(store, selection, note=note)
     for one in islice(found, MOST_RECORDS):
         if one.message.mark <= Mark.AFTER_DAMAGE:
             yield one.message, one.via.value
@@ -208,7 +208,7 @@ def _records(store: Store, key: str, by: By, note: Note) -> Iterator[tuple[Messa
         note(f"more than {counted(MOST_RECORDS, 'record')} have the key: the others are left out")
 
 
-def _hits(store: Store, asked: Asked) -> Iterator[Gone]:
+def _hits(store: StoreReader, asked: TraceTarget) -> Iterator[Gone]:
     """Places that the index names for a key, at which no record can be read any more."""
     seen = set()
     for topic in store.topics:
@@ -231,7 +231,7 @@ _BEFORE = 64 << 10
 _DAMAGED = (ExtentKind.DAMAGE, ExtentKind.MISSING)
 
 
-def judgement_of(store: Store, gone: Gone) -> Judgement | None:
+def judgement_of(store: StoreReader, gone: Gone) -> Judgement | None:
     """What is to be said of the place; None where a whole record lies across it, and where nothing shows
     that there ever was one. Raises Unreadable.
     """
@@ -249,20 +249,20 @@ def judgement_of(store: Store, gone: Gone) -> Judgement | None:
     start, end = log.start, store.log_end.position
     if position < start:
         reason = f"it has expired: the log begins at {start}"
-        return Judgement(Verdict.GONE, reason, (*facts, Evidence(f"the log begins at {start}", "commitlog")))
+        return Judgement(DeliveryVerdict.GONE, reason, (*facts, Evidence(f"the log begins at {start}", "commitlog")))
     if position >= end:
         if not gone.named_by:
             return None
         reason = f"it was cut off: the log ends at {end}"
-        return Judgement(Verdict.GONE, reason, (*facts, Evidence(f"the log ends at {end}", "commitlog")))
+        return Judgement(DeliveryVerdict.GONE, reason, (*facts, Evidence(f"the log ends at {end}", "commitlog")))
     what = _seen_at(store, position)
     if what is None:
         return None
     fact = Evidence(what, f"commitlog at {position}")
-    return Judgement(Verdict.UNREADABLE, "its record cannot be read", (*facts, fact))
+    return Judgement(DeliveryVerdict.UNREADABLE, "its record cannot be read", (*facts, fact))
 
 
-def _of_queue(store: Store, gone: Gone) -> Judgement | None:
+def _of_queue(store: StoreReader, gone: Gone) -> Judgement | None:
     """Of a place in a queue, whose unit or record is not there."""
     address = gone.address
     if address is None or address.topic is None or address.queue_offset is None:
@@ -275,13 +275,13 @@ def _of_queue(store: Store, gone: Gone) -> Judgement | None:
     name, offset = f"{address.topic}/{address.queue_id}", address.queue_offset
     if offset < summary.min_offset:
         fact = Evidence(f"{name} begins at {summary.min_offset}", "consumequeue")
-        return Judgement(Verdict.GONE, "it has expired", (fact,))
+        return Judgement(DeliveryVerdict.GONE, "it has expired", (fact,))
     if offset >= summary.max_offset:
         return None
-    return Judgement(Verdict.UNREADABLE, "the queue leads to no record", (Evidence(gone.why, name),))
+    return Judgement(DeliveryVerdict.UNREADABLE, "the queue leads to no record", (Evidence(gone.why, name),))
 
 
-def _seen_at(store: Store, position: int) -> str | None:
+def _seen_at(store: StoreReader, position: int) -> str | None:
     """What lies at a place of the log; None where it is inside a whole record."""
     file = store.log_files.file_at(position)
     if file is None:

@@ -20,10 +20,10 @@ from ..counted import counted
 from ..errors import StoreError
 from ..log.message import Message, read_message
 from ..queues.read import ConsumeQueue
-from ..search.store import Store
+from ..search.store import StoreReader
 from ..tiered.segments import open_segments, tiered_roots
-from .answer import Event, Kind
-from .family import Family, Named, Naming, Role, named, places_of, role_of
+from .answer import Event, EventKind
+from .family import Family, FoundUnit, Naming, RecordRole, named, places_of, role_of
 from .waiting import Waiting
 
 if TYPE_CHECKING:
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 
 _CHECKS = "TRANSACTION_CHECK_TIMES"
-_ORDER = {kind: number for number, kind in enumerate(Kind)}
+_ORDER = {kind: number for number, kind in enumerate(EventKind)}
 MOST_NAMED = 64
 """Records whose units and index items are told; the others of a message that was copied more often."""
 _LAST_MS = 1 << 62
 
 
 def story(
-    store: Store,
+    store: StoreReader,
     family: Family,
-    units: list[Named],
+    units: list[FoundUnit],
     waiting: Waiting,
     pops: list[Popped],
 ) -> list[Event]:
@@ -59,7 +59,7 @@ def story(
 
 def _when(event: Event) -> tuple[int, int, int]:
     at = _LAST_MS if event.timestamp is None else event.timestamp
-    place = -1 if event.event is Kind.BORN else event.position or 0
+    place = -1 if event.event is EventKind.BORN else event.position or 0
     return at, place, _ORDER[event.event]
 
 
@@ -67,10 +67,10 @@ def _born(family: Family) -> Event:
     first = family.records[0]
     host = host_text(*first.born_host)
     text = f"sent by {host}, unique key {first.unique_key or 'none'}"
-    return Event(Kind.BORN, text, first.born_timestamp, first.position)
+    return Event(EventKind.BORN, text, first.born_timestamp, first.position)
 
 
-def _event(kind: Kind, message: Message, text: str, group: str | None = None) -> Event:
+def _event(kind: EventKind, message: Message, text: str, group: str | None = None) -> Event:
     return Event(
         kind,
         text,
@@ -88,37 +88,37 @@ def _of_record(family: Family, message: Message, waiting: Waiting) -> Iterator[E
     role, properties = role_of(message), message.properties
     goes_to = properties.get(names.REAL_TOPIC, "")
     retry = next((g for g, m in family.waiting_retries if m is message), None)
-    if role is Role.OWN:
+    if role is RecordRole.OWN:
         yield _own(family, message)
-    elif role is Role.HALF:
-        first = message is family.by_role[Role.HALF][0]
+    elif role is RecordRole.HALF:
+        first = message is family.by_role[RecordRole.HALF][0]
         if first:
-            yield _event(Kind.HALF, message, f"half message for {goes_to}")
+            yield _event(EventKind.HALF, message, f"half message for {goes_to}")
         else:
             times = properties.get(_CHECKS, "")
             text = f"put back by check {times}" if times else "put back by a check"
-            yield _event(Kind.CHECKED, message, text)
-    elif role is Role.GIVEN_UP:
-        yield _event(Kind.GIVEN_UP, message, "the transaction was given up")
-    elif role is Role.DELAYED:
+            yield _event(EventKind.CHECKED, message, text)
+    elif role is RecordRole.GIVEN_UP:
+        yield _event(EventKind.GIVEN_UP, message, "the transaction was given up")
+    elif role is RecordRole.DELAYED:
         due = waiting.due_ms(message)
         level = message.queue_id + 1
-        kind = Kind.RETRY_WAITS if retry is not None else Kind.DELAYED
+        kind = EventKind.RETRY_WAITS if retry is not None else EventKind.DELAYED
         yield _event(kind, message, f"waits in delay level {level} for {goes_to}", retry)
         if due is not None:
-            yield Event(Kind.DUE, f"due (level {level})", due, message.position, group=retry)
-    elif role is Role.TIMED:
+            yield Event(EventKind.DUE, f"due (level {level})", due, message.position, group=retry)
+    elif role is RecordRole.TIMED:
         yield from _timed(message, goes_to, retry)
-    elif role is Role.CANCEL:
+    elif role is RecordRole.CANCEL:
         target = properties.get(names.TIMER_DEL_UNIQKEY, "")
-        yield _event(Kind.CANCELLED, message, f"cancels the timer message {target}")
-    elif role is Role.RETRY:
+        yield _event(EventKind.CANCELLED, message, f"cancels the timer message {target}")
+    elif role is RecordRole.RETRY:
         group = next((g for g, m in family.retries if m is message), None)
         times = counted(message.reconsume_times, "time")
-        yield _event(Kind.RETRY, message, f"the group gets it again, {times} before", group)
+        yield _event(EventKind.RETRY, message, f"the group gets it again, {times} before", group)
     else:
         group = next((g for g, m in family.dead_letters if m is message), None)
-        yield _event(Kind.DEAD_LETTER, message, "a dead letter of the group", group)
+        yield _event(EventKind.DEAD_LETTER, message, "a dead letter of the group", group)
 
 
 def _own(family: Family, message: Message) -> Event:
@@ -126,41 +126,41 @@ def _own(family: Family, message: Message) -> Event:
     earlier = [m for m in family.records if m.position < message.position]
     if message.sys_flag & TRANSACTION_MASK == SysFlag.COMMIT:
         half = message.prepared_transaction_offset
-        return _event(Kind.COMMITTED, message, f"committed: the half message was at {half}")
+        return _event(EventKind.COMMITTED, message, f"committed: the half message was at {half}")
     came_from = {role_of(m) for m in earlier if m.properties.get(names.REAL_TOPIC) == message.topic}
-    if Role.TIMED in came_from:
-        return _event(Kind.DELIVERED, message, "its timer has fired")
-    if Role.DELAYED in came_from:
-        return _event(Kind.DELIVERED, message, "its delay level has ended")
-    before = [m for m in earlier if role_of(m) is Role.OWN]
+    if RecordRole.TIMED in came_from:
+        return _event(EventKind.DELIVERED, message, "its timer has fired")
+    if RecordRole.DELAYED in came_from:
+        return _event(EventKind.DELIVERED, message, "its delay level has ended")
+    before = [m for m in earlier if role_of(m) is RecordRole.OWN]
     if before:
         first = before[0].position
-        return _event(Kind.RESENT, message, f"the same unique key once more, first at {first}")
+        return _event(EventKind.RESENT, message, f"the same unique key once more, first at {first}")
     how = f"by the broker {host_text(*message.store_host)}"
     if message.inner is not None:
         _, number, count = message.inner
         how += f", message {number + 1} of {count} of a batch"
     if names.TIMER_OUT_MS in message.properties:
         how += ", fired by a timer whose record is gone"
-    return _event(Kind.STORED, message, how)
+    return _event(EventKind.STORED, message, how)
 
 
 def _timed(message: Message, goes_to: str, retry: str | None) -> Iterator[Event]:
     out = message.properties.get(names.TIMER_OUT_MS, "")
     due = int(out) if out.isascii() and out.isdecimal() and len(out) < 19 else None
     rolls = message.properties.get(names.TIMER_ROLL_TIMES, "")
-    kind = Kind.RETRY_WAITS if retry is not None else (Kind.ROLLED if rolls else Kind.TIMED)
+    kind = EventKind.RETRY_WAITS if retry is not None else (EventKind.ROLLED if rolls else EventKind.TIMED)
     round_ = f", taken round again (roll {rolls})" if rolls else ""
     yield _event(kind, message, f"waits in the timer topic for {goes_to}{round_}", retry)
     if due is not None:
-        yield Event(Kind.DUE, "due (timer)", due, message.position, group=retry)
+        yield Event(EventKind.DUE, "due (timer)", due, message.position, group=retry)
 
 
 def _decided(waiting: Waiting) -> Iterator[Event]:
     """The op records of a transaction."""
     for offset, op in waiting.ops.items():
         text = f"an op record: half message {offset} is decided"
-        yield _event(Kind.DECIDED, op, text)
+        yield _event(EventKind.DECIDED, op, text)
 
 
 def _timer(waiting: Waiting) -> Iterator[Event]:
@@ -168,16 +168,16 @@ def _timer(waiting: Waiting) -> Iterator[Event]:
     timer = waiting.timer
     if timer is not None and timer.next_timestamp is not None and timer.rolls:
         text = f"the wheel has it next, rolled {counted(timer.rolls, 'time')}"
-        yield Event(Kind.DUE, text, timer.next_timestamp, timer.positions[-1])
+        yield Event(EventKind.DUE, text, timer.next_timestamp, timer.positions[-1])
 
 
-def _named(store: Store, family: Family, units: list[Named]) -> Iterator[Event]:
+def _named(store: StoreReader, family: Family, units: list[FoundUnit]) -> Iterator[Event]:
     """Every queue that names a record of the message, or should."""
     known = {unit.place: unit for unit in units}
     for message in family.records[:MOST_NAMED]:
         for place in places_of(message):
             unit = known.get(place) or named(store, message, place)
-            kind = Kind.NAMED if unit.state is Naming.NAMES else Kind.NOT_NAMED
+            kind = EventKind.NAMED if unit.state is Naming.NAMES else EventKind.NOT_NAMED
             yield Event(
                 kind,
                 unit.evidence.fact,
@@ -188,7 +188,7 @@ def _named(store: Store, family: Family, units: list[Named]) -> Iterator[Event]:
             )
 
 
-def _indexed(store: Store, family: Family) -> Iterator[Event]:
+def _indexed(store: StoreReader, family: Family) -> Iterator[Event]:
     """The index items of the records."""
     for message in family.records[:MOST_NAMED]:
         keys = dict.fromkeys(k for k in (message.unique_key, *message.keys) if k)
@@ -202,12 +202,12 @@ def _indexed(store: Store, family: Family) -> Iterator[Event]:
                     path = f"{store.layout.index.name}/{Path(hit.path).name}"
                     text = f"item {hit.number} of the index has the key {key}"
                     at = message.store_timestamp
-                    yield Event(Kind.INDEXED, text, at, message.position, path=path)
+                    yield Event(EventKind.INDEXED, text, at, message.position, path=path)
 
 
 def _of_pop(popped: Popped) -> Iterator[Event]:
     """One time that a consumer was given the message."""
-    from ..inspect.pop import State as PopState
+    from ..inspect.pop import PopState
 
     told = {
         PopState.ACKED: "acknowledged",
@@ -218,13 +218,13 @@ def _of_pop(popped: Popped) -> Iterator[Event]:
     }
     text = f"given to a consumer by POP: {told[popped.state]}"
     place = (popped.topic, popped.queue_id, popped.queue_offset)
-    yield Event(Kind.POPPED, text, popped.pop_timestamp, popped.check_point, *place, group=popped.group)
+    yield Event(EventKind.POPPED, text, popped.pop_timestamp, popped.check_point, *place, group=popped.group)
 
 
 _LOG, _QUEUE = "COMMIT_LOG", "CONSUME_QUEUE"
 
 
-def tiered_copies(store: Store, message: Message) -> Iterator[Event]:
+def tiered_copies(store: StoreReader, message: Message) -> Iterator[Event]:
     """An event for each copy. What cannot be read has none. Raises Unreadable."""
     for queue in _directories(store, message):
         log = queue.with_name(_LOG)
@@ -233,10 +233,10 @@ def tiered_copies(store: Store, message: Message) -> Iterator[Event]:
             path = os.path.relpath(log, store.layout.root)
             text = f"a copy in the tiered store, at {copy.position} of its segments"
             place = (message.topic, message.queue_id, message.queue_offset)
-            yield Event(Kind.TIERED, text, None, None, *place, path=path)
+            yield Event(EventKind.TIERED, text, None, None, *place, path=path)
 
 
-def _directories(store: Store, message: Message) -> list[Path]:
+def _directories(store: StoreReader, message: Message) -> list[Path]:
     """Segments of units of the message's queue, of whatever cluster and broker."""
     roots = tiered_roots(store.layout.root, store.config)
     place = f"*_*/*/{escape(message.topic)}/{message.queue_id}/{_QUEUE}"

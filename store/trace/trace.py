@@ -21,11 +21,11 @@ from ..errors import StoreError
 from ..findings.next_commands import NOTHING_GIVEN, Given, command
 from ..log.message import Message
 from ..queues.rocksdb import is_rocksdb, readable
-from ..search.store import Note, Store
-from .answer import Event, Evidence, Fate, GroupVerdict, Judgement, Kind, NextStart, Trace, Verdict
-from .family import Family, Named, Naming, Place, named, naming, places_of
-from .groups import FILTERS, TOPICS, Groups, Subscription, read_groups
-from .locate import Asked, By, Gone, judgement_of, locate
+from ..search.store import Note, StoreReader
+from .answer import DeliveryVerdict, Event, EventKind, Evidence, Fate, GroupVerdict, Judgement, NextStart, Trace
+from .family import Family, FoundUnit, Naming, QueuePlace, named, naming, places_of
+from .groups import FILTERS, TOPICS, GroupTables, Subscription, read_groups
+from .locate import By, Gone, TraceTarget, judgement_of, locate
 from .story import story, tiered_copies
 from .verdicts import Known, for_all, judge
 from .waiting import Waiting
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from ..start.outcome import Outcome
 
 
-_HARMED = (Verdict.NOT_DISPATCHED, Verdict.UNREADABLE, Verdict.NEVER_FIRES)
+_HARMED = (DeliveryVerdict.NOT_DISPATCHED, DeliveryVerdict.UNREADABLE, DeliveryVerdict.NEVER_FIRES)
 """Verdicts that a start may change, or never will."""
 _OF_POP = (REVIVE_TOPIC, TIMER_TOPIC)
 
 
-class Question(NamedTuple):
+class TraceQuestion(NamedTuple):
     """What is to be told. group: of this one only. now_ms: what is due then. subscription: of the group, as the
     operator knows it. start: play the next start in any case. given: options that a proposed command repeats.
     """
 
-    asked: Asked
+    asked: TraceTarget
     now_ms: int
     group: str | None = None
     subscription: Subscription | None = None
@@ -53,7 +53,7 @@ class Question(NamedTuple):
     given: Given = NOTHING_GIVEN
 
 
-def trace(store: Store, question: Question, note: Note) -> Iterator[Trace]:
+def trace(store: StoreReader, question: TraceQuestion, note: Note) -> Iterator[Trace]:
     """The messages that are meant, in log order, one by one. Raises InvalidInput, Unreadable.
 
     None where nothing is found. note: told in one line each what is worth knowing.
@@ -71,11 +71,11 @@ def trace(store: Store, question: Question, note: Note) -> Iterator[Trace]:
 class _About:
     """What is read once for all messages."""
 
-    def __init__(self, store: Store, question: Question, note: Note) -> None:
+    def __init__(self, store: StoreReader, question: TraceQuestion, note: Note) -> None:
         self._store, self._question, self._note = store, question, note
 
     @cached_property
-    def _groups(self) -> Groups:
+    def _groups(self) -> GroupTables:
         return read_groups(self._store.layout, self._store.generation.version, self._note)
 
     @cached_property
@@ -171,13 +171,12 @@ class _About:
         kept = is_rocksdb(store.layout.root / KV_STORE)
         if not kept and not any(t.startswith(_OF_POP) for t in store.topics):
             return []
-        from ..inspect.pop import Place as PopPlace
-        from ..inspect.pop import given_out
+        from ..inspect.pop import PoppedMessage, given_out
 
-        place = PopPlace(message.topic, message.queue_id, message.queue_offset, message.position)
+        place = PoppedMessage(message.topic, message.queue_id, message.queue_offset, message.position)
         return given_out(store, place, self._question.now_ms, self._note)
 
-    def _judge(self, found: Trace, known: Known, units: list[Named]) -> None:
+    def _judge(self, found: Trace, known: Known, units: list[FoundUnit]) -> None:
         """A verdict for each group that something connects with the message, or for the one asked."""
         groups, family = self._groups, known.family
         connected = groups.of_topic(known.place.topic) | set(known.pops)
@@ -197,7 +196,7 @@ class _About:
             next_ = command_for(judgement, mine.place, self._store.layout, given, group)
             found.groups.append(GroupVerdict(group, judgement, *mine.place, next_))
 
-    def _at(self, known: Known, group: str, lmq: dict[Place, Named]) -> Known:
+    def _at(self, known: Known, group: str, lmq: dict[QueuePlace, FoundUnit]) -> Known:
         """The scene of the queue that the group reads: a light queue, if only that."""
         from dataclasses import replace
 
@@ -214,7 +213,7 @@ class _About:
         found.next_start = self._fate(found, message.position, known.place, known.unit)
         found.next_commands = commands_of(found, self._store.layout, self._question.given)
 
-    def _fate(self, found: Trace, position: int, place: Place, unit: Named | None) -> NextStart:
+    def _fate(self, found: Trace, position: int, place: QueuePlace, unit: FoundUnit | None) -> NextStart:
         start = self._start(found)
         if isinstance(start, NextStart):
             return start
@@ -225,19 +224,19 @@ class _About:
         """The answer about a place without a record; None where it never was a place."""
         store, question = self._store, self._question
         address = gone.address
-        place = Place(address.topic or "" if address is not None else "")
+        place = QueuePlace(address.topic or "" if address is not None else "")
         events = []
         if address is not None and address.queue_offset is not None:
-            place = Place(address.topic or "", address.queue_id, address.queue_offset)
+            place = QueuePlace(address.topic or "", address.queue_id, address.queue_offset)
         elif gone.position is not None:
             for place, path in naming(store, gone.position, question.asked.topic):
                 text = f"unit {place.queue_offset} of {place.topic}/{place.queue_id} names the place"
-                events.append(Event(Kind.NAMED, text, None, gone.position, *place, path=path))
+                events.append(Event(EventKind.NAMED, text, None, gone.position, *place, path=path))
                 gone = gone._replace(named_by=(*gone.named_by, path))
         judged = judgement_of(store, gone)
         if judged is None:
             return None
-        events.insert(0, Event(Kind.UNREADABLE, judged.reason, None, gone.position))
+        events.insert(0, Event(EventKind.UNREADABLE, judged.reason, None, gone.position))
         in_queue = address is not None and address.queue_offset is not None
         by = By.QUEUE if in_queue else By.POSITION
         by = question.asked.by or by
@@ -257,7 +256,7 @@ class _About:
         return found
 
 
-def next_start(store: Store, now_ms: int) -> Outcome | NextStart:
+def next_start(store: StoreReader, now_ms: int) -> Outcome | NextStart:
     """Play the start; the answer at once where none can be played. Raises Unreadable."""
     from ..broker.profiles import profile_of
     from ..broker.snapshot import Snapshot
@@ -282,7 +281,7 @@ def next_start(store: Store, now_ms: int) -> Outcome | NextStart:
     return outcome
 
 
-def fate_of(outcome: Outcome, position: int, place: Place, unit: Named | None) -> NextStart:
+def fate_of(outcome: Outcome, position: int, place: QueuePlace, unit: FoundUnit | None) -> NextStart:
     """What the start that was played does to the record at a position."""
     version = outcome.profile.version
     if position < outcome.log_start:
@@ -307,33 +306,33 @@ def fate_of(outcome: Outcome, position: int, place: Place, unit: Named | None) -
 
 
 _VIEWS = {
-    Verdict.TRANSACTION: "--transactions",
-    Verdict.NEVER_FIRES: "--timers",
-    Verdict.INVISIBLE: "--pop",
-    Verdict.RETRY: "--retries",
+    DeliveryVerdict.TRANSACTION: "--transactions",
+    DeliveryVerdict.NEVER_FIRES: "--timers",
+    DeliveryVerdict.INVISIBLE: "--pop",
+    DeliveryVerdict.RETRY: "--retries",
 }
 _HARMFUL = (Fate.CUT_OFF, Fate.NO_START)
 
 
-def command_for(judgement: Judgement, place: Place, layout: Layout, given: Given, group: str = "") -> str:
+def command_for(judgement: Judgement, place: QueuePlace, layout: Layout, given: Given, group: str = "") -> str:
     """What to run next about one verdict, "" where there is nothing to look at or to mend."""
     verdict, root = judgement.verdict, layout.root
     if verdict in _VIEWS:
         return str(command("inspect", root, _VIEWS[verdict], given=given))
-    if verdict is Verdict.NOT_DUE:
+    if verdict is DeliveryVerdict.NOT_DUE:
         timed = any("timer" in one.fact for one in judgement.evidence)
         return str(command("inspect", root, "--timers" if timed else "--delays", given=given))
-    if verdict is Verdict.NOT_DISPATCHED and not os.path.lexists(layout.abort):
+    if verdict is DeliveryVerdict.NOT_DISPATCHED and not os.path.lexists(layout.abort):
         queue = f"{place.topic}/{place.queue_id}"
         return str(command("repair", root, "--queue", queue, given=given))
-    if verdict in (Verdict.UNREADABLE, Verdict.NOT_DISPATCHED):
+    if verdict in (DeliveryVerdict.UNREADABLE, DeliveryVerdict.NOT_DISPATCHED):
         return str(command("recover", root, given=given))
-    if verdict is Verdict.OFFSET_MOVED and place.queue_offset is not None:
+    if verdict is DeliveryVerdict.OFFSET_MOVED and place.queue_offset is not None:
         wanted = f"{place.topic}/{place.queue_id}@{group}={place.queue_offset}"
         return str(command("offsets", root, "--reset", wanted, given=given))
-    if verdict is Verdict.FILTERED:
+    if verdict is DeliveryVerdict.FILTERED:
         return str(command("dump", layout.config / FILTERS, given=given))
-    if verdict is Verdict.NOT_SERVED:
+    if verdict is DeliveryVerdict.NOT_SERVED:
         where = next((one.where for one in judgement.evidence), f"config/{TOPICS}")
         return str(command("dump", root / where, given=given))
     return ""
@@ -345,7 +344,7 @@ def commands_of(found: Trace, layout: Layout, given: Given) -> list[str]:
     if found.next_start is not None and found.next_start.fate in _HARMFUL:
         commands.append(str(command("recover", layout.root, given=given)))
     if found.for_all is not None:
-        place = Place(found.topic, found.queue_id, found.queue_offset)
+        place = QueuePlace(found.topic, found.queue_id, found.queue_offset)
         commands.append(command_for(found.for_all, place, layout, given))
     commands += [group.next_command for group in found.groups]
     return list(dict.fromkeys(command for command in commands if command))

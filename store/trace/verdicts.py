@@ -18,9 +18,9 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX, is_system_topic
 from ..counted import counted
 from ..log.message import Mark, Message
-from .answer import Evidence, Judgement, Verdict
-from .family import Family, Named, Naming, Place
-from .groups import GROUPS, OFFSETS, TOPICS, Groups, Subscription, filtered
+from .answer import DeliveryVerdict, Evidence, Judgement
+from .family import Family, FoundUnit, Naming, QueuePlace
+from .groups import GROUPS, OFFSETS, TOPICS, GroupTables, Subscription, filtered
 
 if TYPE_CHECKING:
     from ..inspect.pop import Popped
@@ -49,9 +49,9 @@ class Known:
     """
 
     family: Family | None
-    place: Place
-    groups: Groups
-    unit: Named | None = None
+    place: QueuePlace
+    groups: GroupTables
+    unit: FoundUnit | None = None
     waiting: Judgement | None = None
     gone: Judgement | None = None
     superseded: Judgement | None = None
@@ -81,7 +81,7 @@ def judge(known: Known, group: str) -> Judgement:
         or _set_back(known, group)
         or _waiting(known, group)
     )
-    more = known.not_read if found.verdict in (Verdict.PASSED, Verdict.UNKNOWN) else ()
+    more = known.not_read if found.verdict in (DeliveryVerdict.PASSED, DeliveryVerdict.UNKNOWN) else ()
     return found.with_evidence(*_offset_facts(known, group), *more)
 
 
@@ -99,7 +99,7 @@ def _given_back(known: Known, group: str) -> Judgement | None:
     dead = [m for owner, m in family.dead_letters if owner == group]
     if dead:
         reason = f"the group gave it up after {counted(dead[-1].reconsume_times, 'retry', 'retries')}"
-        return Judgement(Verdict.RETRY, f"a dead letter: {reason}", (_record(dead[-1]),))
+        return Judgement(DeliveryVerdict.RETRY, f"a dead letter: {reason}", (_record(dead[-1]),))
     waits = [m for owner, m in family.waiting_retries if owner == group]
     there = [m for owner, m in family.retries if owner == group]
     done = {m.reconsume_times for m in there}
@@ -107,7 +107,7 @@ def _given_back(known: Known, group: str) -> Judgement | None:
     if open_:
         times = counted(open_[-1].reconsume_times, "time")
         reason = f"the group gave it back {times}; it comes again when its delay ends"
-        return Judgement(Verdict.RETRY, reason, (_record(open_[-1]),))
+        return Judgement(DeliveryVerdict.RETRY, reason, (_record(open_[-1]),))
     if not there:
         return None
     last = there[-1]
@@ -117,8 +117,8 @@ def _given_back(known: Known, group: str) -> Judgement | None:
     if reached is not None and reached > last.queue_offset:
         times = counted(len(there), "retry", "retries")
         reason = f"consumed after {times}: its offset is past the last one"
-        return Judgement(Verdict.PASSED, reason, evidence)
-    return Judgement(Verdict.RETRY, "it waits in the retry topic of the group", evidence)
+        return Judgement(DeliveryVerdict.PASSED, reason, evidence)
+    return Judgement(DeliveryVerdict.RETRY, "it waits in the retry topic of the group", evidence)
 
 
 def _popped(known: Known, group: str) -> Judgement | None:
@@ -126,26 +126,26 @@ def _popped(known: Known, group: str) -> Judgement | None:
     times = known.pops.get(group)
     if not times:
         return None
-    from ..inspect.pop import State as PopState
+    from ..inspect.pop import PopState
 
     last = times[-1]
     until = last.visible_timestamp
     where = "kvStore" if last.check_point is None else f"commitlog at {last.check_point}"
     evidence = (Evidence("its newest check point", where),)
     if last.state is PopState.ACKED:
-        return Judgement(Verdict.PASSED, "a consumer acknowledged it (POP)", evidence)
+        return Judgement(DeliveryVerdict.PASSED, "a consumer acknowledged it (POP)", evidence)
     if last.state is PopState.RETURNED:
         back = Evidence("written again for the group", f"commitlog at {last.returned}")
         reason = "nobody acknowledged it in time (POP): it is in the retry topic of the group"
-        return Judgement(Verdict.RETRY, reason, (*evidence, back))
+        return Judgement(DeliveryVerdict.RETRY, reason, (*evidence, back))
     if last.state is PopState.INVISIBLE:
         reason = "a consumer has it (POP): no other one gets it until then"
-        return Judgement(Verdict.INVISIBLE, reason, evidence, until)
+        return Judgement(DeliveryVerdict.INVISIBLE, reason, evidence, until)
     if last.state is PopState.DUE:
         reason = f"no consumer acknowledged it (POP): {last.reason}"
-        return Judgement(Verdict.INVISIBLE, reason, evidence, until)
+        return Judgement(DeliveryVerdict.INVISIBLE, reason, evidence, until)
     reason = f"a consumer was given it (POP), and what became of that is not known: {last.reason}"
-    return Judgement(Verdict.UNKNOWN, reason, evidence, until)
+    return Judgement(DeliveryVerdict.UNKNOWN, reason, evidence, until)
 
 
 def _absent(known: Known) -> Judgement | None:
@@ -155,11 +155,11 @@ def _absent(known: Known) -> Judgement | None:
         if known.waiting is not None:
             return known.waiting
         reason = "its record in the topic is not in the log, and nothing tells why"
-        return Judgement(Verdict.UNKNOWN, reason)
+        return Judgement(DeliveryVerdict.UNKNOWN, reason)
     if message.mark not in _KEPT:
         words = message.mark.name.lower().replace("_", " ")
         reason = f"its record is not of this log any more ({words})"
-        return Judgement(Verdict.GONE, reason, (_record(message),))
+        return Judgement(DeliveryVerdict.GONE, reason, (_record(message),))
     return None
 
 
@@ -185,9 +185,9 @@ def _passed(known: Known, group: str) -> Judgement | None:
         return jumped
     if known.unit is not None and known.unit.state in (Naming.HOLE, Naming.ELSEWHERE):
         reason = "its queue does not name it, and the group's offset has gone over the place"
-        return Judgement(Verdict.NOT_DISPATCHED, reason, (known.unit.evidence,))
+        return Judgement(DeliveryVerdict.NOT_DISPATCHED, reason, (known.unit.evidence,))
     doubt, evidence = _doubt(known, reached, before, offset)
-    return Judgement(Verdict.PASSED, f"the group's offset is beyond it{doubt}", evidence)
+    return Judgement(DeliveryVerdict.PASSED, f"the group's offset is beyond it{doubt}", evidence)
 
 
 def _filtered(known: Known, group: str) -> Judgement | None:
@@ -204,7 +204,7 @@ def _set_back(known: Known, group: str) -> Judgement | None:
     if reached is None or offset is None or before is None or before <= offset:
         return None
     reason = f"the offset was set back from {before} to {reached}: the group gets it once more"
-    return Judgement(Verdict.OFFSET_MOVED, reason)
+    return Judgement(DeliveryVerdict.OFFSET_MOVED, reason)
 
 
 def _jumped(known: Known, reached: int) -> Judgement | None:
@@ -213,11 +213,11 @@ def _jumped(known: Known, reached: int) -> Judgement | None:
     if (early := _written_before(known)) and beside:
         reason = "the group's offset was beyond it before the message was stored: it is jumped over"
         evidence = (early, Evidence("written within minutes of that, too", beside))
-        return Judgement(Verdict.OFFSET_MOVED, reason, evidence)
+        return Judgement(DeliveryVerdict.OFFSET_MOVED, reason, evidence)
     ends = unit is not None and unit.state is Naming.NAMES and known.settled
     if ends and unit is not None and reached > unit.max_offset:
         reason = f"the group's offset {reached} is ahead of the queue, which ends before {unit.max_offset}"
-        return Judgement(Verdict.OFFSET_MOVED, reason)
+        return Judgement(DeliveryVerdict.OFFSET_MOVED, reason)
     return None
 
 
@@ -255,24 +255,24 @@ def _unserved(known: Known, group: str) -> Judgement | None:
     entry = groups.entries.get(group)
     if entry is not None and entry.get("consume_enable") is False:
         fact = Evidence("consumeEnable is false", f"config/{GROUPS}")
-        return Judgement(Verdict.NOT_SERVED, "the group may not consume", (fact,))
+        return Judgement(DeliveryVerdict.NOT_SERVED, "the group may not consume", (fact,))
     if (group, topic) in groups.forbidden:
         fact = Evidence("the topic is forbidden to the group", f"config/{GROUPS}")
-        return Judgement(Verdict.NOT_SERVED, "the group may not consume the topic", (fact,))
+        return Judgement(DeliveryVerdict.NOT_SERVED, "the group may not consume the topic", (fact,))
     if groups.topics is None or is_system_topic(topic) or topic.startswith(_OF_GROUPS):
         return None
     found = groups.topics.get(topic)
     if found is None:
         fact = Evidence(f"no entry for {topic}", f"config/{TOPICS}")
-        return Judgement(Verdict.NOT_SERVED, "the broker does not know the topic", (fact,))
+        return Judgement(DeliveryVerdict.NOT_SERVED, "the broker does not know the topic", (fact,))
     perm, queues = found.get("perm"), found.get("read_queue_nums")
     if isinstance(perm, int) and not perm & READ:
         fact = Evidence(f"perm is {perm}", f"config/{TOPICS}")
-        return Judgement(Verdict.NOT_SERVED, "nobody may read the topic", (fact,))
+        return Judgement(DeliveryVerdict.NOT_SERVED, "nobody may read the topic", (fact,))
     if isinstance(queues, int) and queue_id is not None and queue_id >= queues:
         fact = Evidence(f"readQueueNums is {queues}", f"config/{TOPICS}")
         reason = f"consumers do not see queue {queue_id}"
-        return Judgement(Verdict.NOT_SERVED, reason, (fact,))
+        return Judgement(DeliveryVerdict.NOT_SERVED, reason, (fact,))
     return None
 
 
@@ -283,9 +283,9 @@ def _undispatched(known: Known) -> Judgement | None:
         return None
     if unit.state is Naming.UNREAD:
         reason = "whether its queue names it cannot be told"
-        return Judgement(Verdict.UNKNOWN, reason, (unit.evidence,))
+        return Judgement(DeliveryVerdict.UNKNOWN, reason, (unit.evidence,))
     reason = "its queue does not name it: no consumer is led to it"
-    return Judgement(Verdict.NOT_DISPATCHED, reason, (unit.evidence,))
+    return Judgement(DeliveryVerdict.NOT_DISPATCHED, reason, (unit.evidence,))
 
 
 def _waiting(known: Known, group: str) -> Judgement:
@@ -297,14 +297,14 @@ def _waiting(known: Known, group: str) -> Judgement:
             "the group has no offset in the queue: never consumed here, or by broadcast, or its"
             " offset is kept elsewhere"
         )
-        return Judgement(Verdict.UNKNOWN, reason)
+        return Judgement(DeliveryVerdict.UNKNOWN, reason)
     lag = ""
     if known.unit is not None and known.unit.max_offset > reached:
         lag = f", {counted(known.unit.max_offset - reached, 'message', form=',')} behind the end"
     if offset == reached:
-        return Judgement(Verdict.WAITING, f"it is the next one that the group reads{lag}")
+        return Judgement(DeliveryVerdict.WAITING, f"it is the next one that the group reads{lag}")
     before = counted(offset - reached, "message", form=",")
-    return Judgement(Verdict.WAITING, f"the group has {before} to read before it{lag}")
+    return Judgement(DeliveryVerdict.WAITING, f"the group has {before} to read before it{lag}")
 
 
 def _offset_facts(known: Known, group: str) -> list[Evidence]:

@@ -17,9 +17,9 @@ from ..errors import NotFound, StoreError
 from ..log.message import Message
 from ..search.key_search import search_key
 from ..search.selection import Selection
-from ..search.store import Note, Store
-from .answer import Event, Evidence, Judgement, Kind, Verdict
-from .family import Family, Role
+from ..search.store import Note, StoreReader
+from .answer import DeliveryVerdict, Event, EventKind, Evidence, Judgement
+from .family import Family, RecordRole
 
 if TYPE_CHECKING:
     from ..inspect.timer_records import Scanned, TimerRecords
@@ -33,7 +33,7 @@ _DUE = "it is due: a broker delivers it when it runs"
 class Waiting:
     """What a message waits for, asked of the store at a time. Raises Unreadable."""
 
-    def __init__(self, store: Store, family: Family, now_ms: int, note: Note) -> None:
+    def __init__(self, store: StoreReader, family: Family, now_ms: int, note: Note) -> None:
         self._store, self._family, self._now_ms, self._note = store, family, now_ms, note
         self.timer: Timer | None = None
         """What `inspect --timers` says of it."""
@@ -41,7 +41,7 @@ class Waiting:
     @cached_property
     def ops(self) -> dict[int, Message]:
         """By queue offset of half messages the op record that decides each."""
-        halves = [m for m in self._family.by_role[Role.HALF] if m.topic == HALF_TOPIC]
+        halves = [m for m in self._family.by_role[RecordRole.HALF] if m.topic == HALF_TOPIC]
         if not halves:
             return {}
         from ..inspect.own_topics import op_records
@@ -53,18 +53,18 @@ class Waiting:
         family = self._family
         if (unread := self._unread()) is not None:
             return unread
-        if family.of_message(Role.TIMED):
-            return self._timed(family.of_message(Role.TIMED))
-        if family.of_message(Role.DELAYED):
-            return self._delayed(family.of_message(Role.DELAYED)[-1])
-        if family.by_role[Role.HALF]:
-            return self._transaction(family.by_role[Role.HALF])
+        if family.of_message(RecordRole.TIMED):
+            return self._timed(family.of_message(RecordRole.TIMED))
+        if family.of_message(RecordRole.DELAYED):
+            return self._delayed(family.of_message(RecordRole.DELAYED)[-1])
+        if family.by_role[RecordRole.HALF]:
+            return self._transaction(family.by_role[RecordRole.HALF])
         if (gone := self._expired()) is not None:
             return gone
-        for cancel in family.by_role[Role.CANCEL]:
+        for cancel in family.by_role[RecordRole.CANCEL]:
             target = cancel.properties[names.TIMER_DEL_UNIQKEY]
             reason = f"it cancels the timer message {target}, and goes to nobody itself"
-            return Judgement(Verdict.NEVER_FIRES, reason, (_record("cancel message", cancel),))
+            return Judgement(DeliveryVerdict.NEVER_FIRES, reason, (_record("cancel message", cancel),))
         return None
 
     def _unread(self) -> Judgement | None:
@@ -86,9 +86,9 @@ class Waiting:
                 )
                 if at < start:
                     reason = f"it has expired: the log begins at {start}"
-                    return Judgement(Verdict.GONE, reason, facts)
+                    return Judgement(DeliveryVerdict.GONE, reason, facts)
                 reason = "it was stored in its topic, and its record cannot be read"
-                return Judgement(Verdict.UNREADABLE, reason, facts)
+                return Judgement(DeliveryVerdict.UNREADABLE, reason, facts)
         return None
 
     def _expired(self) -> Judgement | None:
@@ -98,26 +98,26 @@ class Waiting:
             return None
         fact = Evidence(f"its retries say that it was at {origin}", "commitlog")
         reason = f"it has expired: the log begins at {start}"
-        return Judgement(Verdict.GONE, reason, (fact,))
+        return Judgement(DeliveryVerdict.GONE, reason, (fact,))
 
     def _transaction(self, halves: list[Message]) -> Judgement:
         last = halves[-1]
         evidence = [_record("its half message", halves[0])]
         if len(halves) > 1:
             evidence.append(_record(f"put back by a check {counted(len(halves) - 1, 'time')}, last", last))
-        for given_up in self._family.by_role[Role.GIVEN_UP]:
+        for given_up in self._family.by_role[RecordRole.GIVEN_UP]:
             evidence.append(_record("given up", given_up))
             reason = "a transaction that nobody decided: the broker gave it up after its checks"
-            return Judgement(Verdict.TRANSACTION, reason, tuple(evidence))
+            return Judgement(DeliveryVerdict.TRANSACTION, reason, tuple(evidence))
         if last.topic == ROCKSDB_HALF_TOPIC:
             return self._in_rocksdb(last, evidence)
         op = self.ops.get(last.queue_offset)
         if op is None:
             reason = "its transaction is open: no op record decides the half message"
-            return Judgement(Verdict.TRANSACTION, reason, tuple(evidence))
+            return Judgement(DeliveryVerdict.TRANSACTION, reason, tuple(evidence))
         evidence.append(_record(f"an op record names half message {last.queue_offset}", op))
         reason = "its transaction was rolled back: it is decided, and no committed record is there"
-        return Judgement(Verdict.TRANSACTION, reason, tuple(evidence))
+        return Judgement(DeliveryVerdict.TRANSACTION, reason, tuple(evidence))
 
     def _in_rocksdb(self, half: Message, evidence: list[Evidence]) -> Judgement:
         from ..settings.rocksdb import transaction_is_open
@@ -126,14 +126,14 @@ class Waiting:
         try:
             open_ = transaction_is_open(self._store.layout.rocksdb_store, half.position)
         except StoreError as error:
-            return Judgement(Verdict.UNKNOWN, f"{where}: {error.message}", tuple(evidence))
+            return Judgement(DeliveryVerdict.UNKNOWN, f"{where}: {error.message}", tuple(evidence))
         fact = "an open transaction" if open_ else "no open transaction"
         evidence.append(Evidence(f"{fact} at {half.position}", where))
         if open_:
             reason = "its transaction is open: the broker still keeps it for a check"
         else:
             reason = "its transaction was rolled back or given up: it is not open any more"
-        return Judgement(Verdict.TRANSACTION, reason, tuple(evidence))
+        return Judgement(DeliveryVerdict.TRANSACTION, reason, tuple(evidence))
 
     def _delayed(self, message: Message) -> Judgement:
         from ..inspect.own_topics import DELAY_FILE, delay_progress
@@ -144,16 +144,16 @@ class Waiting:
         evidence = [_record(f"waits in delay level {level}", message)]
         if progress is None:
             reason = f"config/{DELAY_FILE} cannot be read: whether it was delivered is not known"
-            return Judgement(Verdict.UNKNOWN, reason, tuple(evidence), due)
+            return Judgement(DeliveryVerdict.UNKNOWN, reason, tuple(evidence), due)
         reached = progress.get(level)
         said = "does not know the level" if reached is None else f"has {reached} for the level"
         evidence.append(Evidence(f"{DELAY_FILE} {said}", f"config/{DELAY_FILE}"))
         if reached is not None and reached > message.queue_offset:
             reason = "the broker has delivered it, but its record is not in the log"
-            return Judgement(Verdict.UNKNOWN, reason, tuple(evidence), due)
+            return Judgement(DeliveryVerdict.UNKNOWN, reason, tuple(evidence), due)
         late = due is not None and due <= self._now_ms
         reason = _DUE if late else "its delay level has not ended"
-        return Judgement(Verdict.NOT_DUE, reason, tuple(evidence), due)
+        return Judgement(DeliveryVerdict.NOT_DUE, reason, tuple(evidence), due)
 
     def due_ms(self, message: Message) -> int | None:
         """When the record of a delay level fires (spec 01, 1.11)."""
@@ -164,7 +164,7 @@ class Waiting:
         return None if wait_ms is None else message.store_timestamp + wait_ms
 
     def _timed(self, records: list[Message]) -> Judgement:
-        from ..inspect.timers import NO_CHAIN, State
+        from ..inspect.timers import NO_CHAIN, TimerMessageState
 
         last = records[-1]
         evidence = [_record("waits in the timer topic", last)]
@@ -175,29 +175,29 @@ class Waiting:
         timer = self.timer = self._look(records)
         if timer is None:
             reason = "it is in the timer topic, and what a broker does with it cannot be told"
-            return Judgement(Verdict.UNKNOWN, reason, tuple(evidence), due)
+            return Judgement(DeliveryVerdict.UNKNOWN, reason, tuple(evidence), due)
         due = timer.deliver_timestamp
         if timer.next_timestamp is not None:
             fact = f"the wheel has it next at {timer.next_timestamp}"
             evidence.append(Evidence(fact, self._store.layout.timer_wheel.name))
-        if timer.state in (State.PENDING, State.ROLLED):
+        if timer.state in (TimerMessageState.PENDING, TimerMessageState.ROLLED):
             reason = timer.reason or (_DUE if timer.overdue else "its timer has not ended")
-            return Judgement(Verdict.NOT_DUE, reason, tuple(evidence), due)
-        if timer.state is State.CANCELLED:
-            return Judgement(Verdict.NEVER_FIRES, "it was cancelled", tuple(evidence), due)
-        if timer.state is State.NEVER:
+            return Judgement(DeliveryVerdict.NOT_DUE, reason, tuple(evidence), due)
+        if timer.state is TimerMessageState.CANCELLED:
+            return Judgement(DeliveryVerdict.NEVER_FIRES, "it was cancelled", tuple(evidence), due)
+        if timer.state is TimerMessageState.NEVER:
             bug = timer.bug
             if timer.reason == NO_CHAIN and not self._store.layout.timer_wheel.exists():
                 bug = _WHEEL_LOST
-            return Judgement(Verdict.NEVER_FIRES, timer.reason, tuple(evidence), due, bug)
+            return Judgement(DeliveryVerdict.NEVER_FIRES, timer.reason, tuple(evidence), due, bug)
         reason = timer.reason or "its timer has fired, but its record is not in the log"
-        return Judgement(Verdict.UNKNOWN, reason, tuple(evidence), due, timer.bug)
+        return Judgement(DeliveryVerdict.UNKNOWN, reason, tuple(evidence), due, timer.bug)
 
     def _look(self, records: list[Message]) -> Timer | None:
         """The message among all timer messages; the log is scanned only before it is said to be lost."""
         from ..inspect.own_topics import topic_records
         from ..inspect.timer_records import Scanned, TimerRecords
-        from ..inspect.timers import State, timers
+        from ..inspect.timers import TimerMessageState, timers
 
         positions = {message.position for message in records}
 
@@ -208,7 +208,7 @@ class Waiting:
         parts = [TimerRecords.of(batch) for batch in topic_records(self._store, TIMER_TOPIC, self._note)]
         requested = TimerRecords.concat(parts) if parts else None
         found = mine(Scanned(requested, self._came_out())) if requested is not None else None
-        sure = found is not None and found.state not in (State.NEVER, State.UNKNOWN)
+        sure = found is not None and found.state not in (TimerMessageState.NEVER, TimerMessageState.UNKNOWN)
         return found if sure else mine(None)
 
     def _came_out(self) -> TimerRecords | None:
@@ -231,15 +231,15 @@ class Waiting:
         try:
             when = timer_due(self._store.layout.rocksdb_store, message.unique_key or "")
         except StoreError as error:
-            return Judgement(Verdict.UNKNOWN, f"{where}: {error.message}", tuple(evidence), due)
+            return Judgement(DeliveryVerdict.UNKNOWN, f"{where}: {error.message}", tuple(evidence), due)
         if when is None:
             if not self._store.config.get_bool("timerRocksDBEnable"):
                 return None
             reason = "timers are kept in a RocksDB, and it has no entry for the message"
-            return Judgement(Verdict.UNKNOWN, reason, tuple(evidence), due)
+            return Judgement(DeliveryVerdict.UNKNOWN, reason, tuple(evidence), due)
         fact = Evidence("an entry for the timer of the message", where)
         reason = _DUE if when <= self._now_ms else "its timer has not ended"
-        return Judgement(Verdict.NOT_DUE, reason, (*evidence, fact), when)
+        return Judgement(DeliveryVerdict.NOT_DUE, reason, (*evidence, fact), when)
 
 
 def _record(what: str, message: Message) -> Evidence:
@@ -254,7 +254,7 @@ class Compacted:
     Raises Unreadable.
     """
 
-    def __init__(self, store: Store, message: Message, note: Note) -> None:
+    def __init__(self, store: StoreReader, message: Message, note: Note) -> None:
         from ..search.queue_search import compaction_queues, is_compaction_topic
 
         self.events: list[Event] = []
@@ -272,16 +272,16 @@ class Compacted:
         if there is not None:
             text = f"in the log of the compaction topic, at {there.position} of it"
             place = (message.topic, message.queue_id, message.queue_offset)
-            self.events.append(Event(Kind.COMPACTED, text, None, None, *place, path=path))
+            self.events.append(Event(EventKind.COMPACTED, text, None, None, *place, path=path))
         elif newer is not None:
             fact = Evidence("a newer message with its key", f"commitlog at {newer.position}")
             reason = "compaction has left it out: a newer message has its key"
-            self.judgement = Judgement(Verdict.GONE, reason, (fact,))
+            self.judgement = Judgement(DeliveryVerdict.GONE, reason, (fact,))
 
 
 def _superseded(newer: Message) -> Event:
     return Event(
-        Kind.SUPERSEDED,
+        EventKind.SUPERSEDED,
         "superseded by a newer message with the same key",
         newer.store_timestamp,
         newer.position,
@@ -291,7 +291,7 @@ def _superseded(newer: Message) -> Event:
     )
 
 
-def _newer(store: Store, message: Message, note: Note) -> Message | None:
+def _newer(store: StoreReader, message: Message, note: Note) -> Message | None:
     """The last message of the queue with the same key, if that is behind this one."""
     wanted = Selection(topic=message.topic, queue_id=message.queue_id, key=message.keys[0])
     last = None
@@ -301,7 +301,7 @@ def _newer(store: Store, message: Message, note: Note) -> Message | None:
     return last
 
 
-def _in_compaction_log(store: Store, message: Message, note: Note) -> Message | None:
+def _in_compaction_log(store: StoreReader, message: Message, note: Note) -> Message | None:
     from ..search.queue_search import search_compaction
 
     wanted = Selection(topic=message.topic, queue_id=message.queue_id)

@@ -29,7 +29,7 @@ _FAR_BEHIND_MS = 60_000
 _LAST_FIELD_BYTES = 8
 
 
-class _Page:
+class _CheckpointFile:
     """The file: its bytes and what they say."""
 
     def __init__(self, path: str, data: bytes) -> None:
@@ -38,13 +38,13 @@ class _Page:
         self.values = Checkpoint.from_bytes(data)
 
 
-def _page(context: VerifyContext) -> _Page | None:
+def _page(context: VerifyContext) -> _CheckpointFile | None:
     """The checkpoint, None where there is none."""
 
-    def read() -> _Page | None:
+    def read() -> _CheckpointFile | None:
         path = context.store.layout.checkpoint
         try:
-            return _Page(os.fspath(path), read_regular(path, PAGE_BYTES + 1))
+            return _CheckpointFile(os.fspath(path), read_regular(path, PAGE_BYTES + 1))
         except Missing:
             return None
 
@@ -279,14 +279,14 @@ def flushed_position(context: VerifyContext) -> None:
         context.findings.add("I-117", found.path, text)
 
 
-class Start(NamedTuple):
+class StartPosition(NamedTuple):
     """Log position where the start file begins, and why it is this one."""
 
     position: int
     reason: str
 
 
-def start_of_recovery(context: VerifyContext) -> Start | None:
+def start_of_recovery(context: VerifyContext) -> StartPosition | None:
     """The start of the store's generation; None where it does not load, or is not known."""
     layout = context.store.layout
     if layout.rocksdb_queues or layout.dledger is not None:
@@ -300,4 +300,4 @@ def start_of_recovery(context: VerifyContext) -> Start | None:
         found = start_file(snapshot, loaded.files, context.profile, end, switches)
     except StoreError:  # files that cannot be loaded are told by the layout
         return None
-    return Start(loaded.files[found.number].start, found.reason)
+    return StartPosition(loaded.files[found.number].start, found.reason)

@@ -19,7 +19,7 @@ import numpy as np
 from ...formats import message_properties as names
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing_columns import java_hash_column
-from ...formats.property_columns import Items
+from ...formats.property_columns import PropertyItems
 from ...formats.sparse_consume_queue import END, UNIT_BYTES
 from ..broker.snapshot import QueueId
 from ..columns import rows_of
@@ -145,7 +145,7 @@ def _unit_columns(place: Ints, units: Units) -> Ints:
 
 def _record_columns(batch: Batch) -> Ints:
     columns = batch.columns
-    items = Items(columns.ragged("properties"))
+    items = PropertyItems(columns.ragged("properties"))
     keys = items.find(names.KEYS)
     hashes = java_hash_column(keys).view(np.uint32).astype(np.int64)
     hashes = np.where(keys.length > 0, hashes, _NO_KEYS)

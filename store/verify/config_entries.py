@@ -29,7 +29,7 @@ from ..disk.file_queue import start_of
 from ..disk.layout import queue_directories
 from ..findings.catalogue import Severity
 from ..settings.options import options_of
-from .config_files import ConfigTables, Row, Told, config_start_of, config_tables
+from .config_files import ConfigTables, CountedFindings, TableEntry, config_start_of, config_tables
 from .context import VerifyContext
 from .queue_state import queue_bounds
 from .register import after, before
@@ -42,7 +42,7 @@ _VALUE = "config_value"
 @after("I-144")
 def consumers_are_inside_their_queues(context: VerifyContext) -> None:
     """What a group has consumed lies between the ends of the queue."""
-    tables, told = config_tables(context), Told(context, "I-144")
+    tables, told = config_tables(context), CountedFindings(context, "I-144")
     topics = tables.names("topic_config", "topic")
     for row in tables.entries("consumer_offset", context.scope.topic):
         if row.values.get("table") == _LMQ_TABLE:
@@ -80,7 +80,7 @@ def _outside(context: VerifyContext, queue: QueueId, offset: int, *, known: bool
 @before("I-145")
 def offsets_are_of_known_ones(context: VerifyContext) -> None:
     """The topic and the group of an offset are known."""
-    tables, told = config_tables(context), Told(context, "I-145")
+    tables, told = config_tables(context), CountedFindings(context, "I-145")
     topics = tables.names("topic_config", "topic")
     groups = tables.names("subscription_group", "group")
     for row in tables.entries("consumer_offset", context.scope.topic):
@@ -99,7 +99,7 @@ def delays_are_inside_their_queues(context: VerifyContext) -> None:
     """A delay level exists, and what was delivered of it lies inside its queue."""
     if context.scope.topic not in (None, SCHEDULE_TOPIC):
         return
-    told = Told(context, "I-146")
+    told = CountedFindings(context, "I-146")
     option = options_of(context.store.layout).delay_levels
     levels, given = len(option.value), option.is_given
     clamps = context.profile.version >= _CLAMPS_SINCE
@@ -128,7 +128,7 @@ def delays_are_inside_their_queues(context: VerifyContext) -> None:
 @after("I-152")
 def lmq_consumers_are_inside_their_queues(context: VerifyContext) -> None:
     """An offset of a light queue names one, and is not behind its end."""
-    told = Told(context, "I-152")
+    told = CountedFindings(context, "I-152")
     for row in config_tables(context).entries("consumer_offset", context.scope.topic):
         if row.values.get("table") != _LMQ_TABLE:
             continue
@@ -160,7 +160,7 @@ MODES = frozenset({"PULL", "POP"})
 @before("I-142")
 def topics_are_possible(context: VerifyContext) -> None:
     """A topic has its own name, permissions that exist, and queues."""
-    told = Told(context, "I-142")
+    told = CountedFindings(context, "I-142")
     for row in config_tables(context).entries("topic_config", context.scope.topic):
         if text := _wrong_topic(row.values):
             told.add(row.path, text)
@@ -182,7 +182,7 @@ def _wrong_topic(entry: dict[str, Any]) -> str:
 @before("I-143")
 def groups_are_possible(context: VerifyContext) -> None:
     """A consumer group has its own name."""
-    told = Told(context, "I-143")
+    told = CountedFindings(context, "I-143")
     for row in config_tables(context).entries("subscription_group"):
         group = row.values["group"]
         if (name := row.values.get("group_name", group)) != group:
@@ -193,7 +193,7 @@ def groups_are_possible(context: VerifyContext) -> None:
 @after("I-148")
 def attributes_are_known(context: VerifyContext) -> None:
     """Attributes of topics are ones that brokers know, and fit the compaction directories."""
-    tables, told = config_tables(context), Told(context, "I-148")
+    tables, told = config_tables(context), CountedFindings(context, "I-148")
     compacted = set()
     for row in tables.entries("topic_config", context.scope.topic):
         attributes = row.values.get("attributes", {})
@@ -216,7 +216,9 @@ def _odd_attributes(topic: str, attributes: dict[str, Any]) -> Iterator[str]:
             yield f"topic {topic!r}: {name} is {value!r}"
 
 
-def _compare_compaction(context: VerifyContext, tables: ConfigTables, compacted: set[str], told: Told) -> None:
+def _compare_compaction(
+    context: VerifyContext, tables: ConfigTables, compacted: set[str], told: CountedFindings
+) -> None:
     layout = context.store.layout
     there = {queue.topic for queue in queue_directories(layout.compaction_queues)}
     if not tables.rows["topic_config"]:
@@ -235,7 +237,7 @@ def _compare_compaction(context: VerifyContext, tables: ConfigTables, compacted:
 @before("I-149")
 def filters_name_themselves(context: VerifyContext) -> None:
     """A filter has the topic and the group that it is filed under."""
-    told = Told(context, "I-149")
+    told = CountedFindings(context, "I-149")
     for row in config_tables(context).entries("consumer_filter", context.scope.topic):
         topic, group = row.values["topic"], row.values["group"]
         inner = row.values.get("more", {}).get("topic", topic)
@@ -251,7 +253,7 @@ def queues_have_a_topic(context: VerifyContext) -> None:
     """Each topic with queues is in topics.json."""
     tables = config_tables(context)
     known = tables.names("topic_config", "topic")
-    told = Told(context, "I-150")
+    told = CountedFindings(context, "I-150")
     topics = {queue.topic for queue in context.store.queues}
     free = not context.profile.dispatch.lmq_closed and context.profile.dispatch.multi_dispatch
     for topic in sorted(topics - known):
@@ -270,7 +272,7 @@ def queues_have_a_topic(context: VerifyContext) -> None:
 @before("I-151")
 def static_topics_are_ordered(context: VerifyContext) -> None:
     """A static topic is of this broker, and the parts of its queues follow one another."""
-    told = Told(context, "I-151")
+    told = CountedFindings(context, "I-151")
     own = context.store.config.get("brokerName")
     for row in config_tables(context).entries("topic_queue_mapping", context.scope.topic):
         for text in _odd_mapping(row, own):
@@ -278,7 +280,7 @@ def static_topics_are_ordered(context: VerifyContext) -> None:
     told.tell()
 
 
-def _odd_mapping(row: Row, own: str | None) -> Iterator[str]:
+def _odd_mapping(row: TableEntry, own: str | None) -> Iterator[str]:
     topic, broker = row.values["topic"], row.values.get("bname")
     if own is not None and broker not in (None, own):
         yield f"static topic {topic!r} is of the broker {broker!r}, this one is {own!r}"
@@ -295,7 +297,7 @@ def _odd_mapping(row: Row, own: str | None) -> Iterator[str]:
 @before("I-154")
 def modes_are_known(context: VerifyContext) -> None:
     """A group pulls or pops."""
-    told = Told(context, "I-154")
+    told = CountedFindings(context, "I-154")
     for row in config_tables(context).entries("message_request_mode", context.scope.topic):
         mode = row.values.get("mode")
         if mode not in MODES:
@@ -365,7 +367,7 @@ def tiered_segments_are_contiguous(context: VerifyContext) -> None:
 
     5.1 seals a segment when the next one begins, the classes of 5.3 to 5.5 seal none.
     """
-    told = Told(context, "I-153")
+    told = CountedFindings(context, "I-153")
     for file in flat_files(context):
         for one, later in pairwise(file.segments):
             end, begin = one["base_offset"] + one.get("size", 0), later["base_offset"]
@@ -392,7 +394,7 @@ def tiered_segments_are_there(context: VerifyContext) -> None:
             text = f"{counted(away, 'tiered segment')}: not on this machine"
             context.unread.append(f"{text} (--set tieredStoreFilePath=DIR)")
         return
-    told = Told(context, "I-157")
+    told = CountedFindings(context, "I-157")
     for file in files:
         for text in _odd_segments(file):
             told.add(os.fspath(file.directory), f"{file.path}: {text}")
@@ -420,7 +422,7 @@ def nothing_is_between_tier_and_log(context: VerifyContext) -> None:
     """The tiered queue reaches to where the queue begins in the local log."""
     if not context.log.complete:
         return
-    told = Told(context, "I-158")
+    told = CountedFindings(context, "I-158")
     for file in flat_files(context):
         queue = file.queue
         if file.kind != _QUEUE or queue is None or not file.segments:

@@ -22,9 +22,9 @@ from ..errors import Missing, StoreError, Unsupported
 from ..findings.catalogue import Severity
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile, read_config_file, stand_in
-from ..settings.rocksdb import Form, InForce, in_force, read_entries
+from ..settings.rocksdb import ConfigForm, InForce, in_force, read_entries
 from ..start.config import ConfigFileStart, ConfigStart, config_start
-from ..start.config_load import STATISTICS, TIMER_CHECK, Start
+from ..start.config_load import STATISTICS, TIMER_CHECK, LoadAction
 from .context import VerifyContext, need_whole
 from .queue_state import queue_bounds
 from .register import after, before
@@ -35,7 +35,7 @@ FAMILIES_5_4 = FAMILIES - {"forbidden"}
 """From 5.4 on only those that are used, and of offsets no version."""
 
 
-class Row(NamedTuple):
+class TableEntry(NamedTuple):
     """An entry of a table, and the file that has it."""
 
     path: str
@@ -54,7 +54,7 @@ class ConfigTables:
     force: InForce
     main: dict[str, ConfigFile | None] = field(default_factory=dict)
     backup: dict[str, ConfigFile | None] = field(default_factory=dict)
-    rows: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
+    rows: dict[str, list[TableEntry]] = field(default_factory=lambda: defaultdict(list))
     families: dict[str, frozenset[str]] = field(default_factory=dict)
     problems: dict[str, StoreError] = field(default_factory=dict)
 
@@ -69,7 +69,7 @@ class ConfigTables:
             found.backup[name] = _read(directory / (name + BACKUP), kind)
             if (taken := found.taken(name)) is not None:
                 for record in taken.records():
-                    found.rows[record["type"]].append(Row(os.fspath(taken.path), record))
+                    found.rows[record["type"]].append(TableEntry(os.fspath(taken.path), record))
         if directory.is_dir():
             found._read_databases()
         return found
@@ -82,7 +82,7 @@ class ConfigTables:
         found = whole or there
         return found[0] if found else None
 
-    def entries(self, record_type: str, scope_topic: str | None = None) -> Iterator[Row]:
+    def entries(self, record_type: str, scope_topic: str | None = None) -> Iterator[TableEntry]:
         """The entries of one type, of one topic where one is asked for."""
         for row in self.rows[record_type]:
             if scope_topic is None or row.values.get("topic", scope_topic) == scope_topic:
@@ -101,7 +101,7 @@ class ConfigTables:
                     self.families[path.name] = frozenset(database.column_families)
                     for entry in read_entries(database):
                         for record in entry.records:
-                            self.rows[record["type"]].append(Row(os.fspath(path), record))
+                            self.rows[record["type"]].append(TableEntry(os.fspath(path), record))
             except StoreError as error:
                 self.problems[path.name] = error
 
@@ -121,7 +121,7 @@ def config_tables(context: VerifyContext) -> ConfigTables:
     return context.kept("config tables", lambda: ConfigTables.read(layout.config, layout.broker_config))
 
 
-class Told:
+class CountedFindings:
     """Like findings of one code, one for each file: the first is told, all are counted."""
 
     def __init__(self, context: VerifyContext, code: str) -> None:
@@ -272,7 +272,7 @@ def _tell_a_guess(context: VerifyContext, tables: ConfigTables) -> None:
 
 def _families(context: VerifyContext, tables: ConfigTables, name: str) -> frozenset[str]:
     """The column families that a broker of the store's generation makes."""
-    if tables.force.form is not Form.SEPARATE:
+    if tables.force.form is not ConfigForm.SEPARATE:
         return frozenset({"default"})
     if context.profile.version < _ONLY_USED_SINCE:
         return FAMILIES
@@ -308,7 +308,7 @@ def a_broker_takes_each_table(context: VerifyContext) -> None:
     for file in start.files:
         there = main.get(file.file)
         told = there is not None and there.problem is not None
-        if file.start is Start.LOADS or file.file == TIMER_CHECK or told:
+        if file.start is LoadAction.LOADS or file.file == TIMER_CHECK or told:
             continue
         if said := _said(file, start, missing=there is None):
             text, severity = said
@@ -320,10 +320,10 @@ def _said(file: ConfigFileStart, start: ConfigStart, *, missing: bool) -> tuple[
     """(what a start does with a file that it does not take, how bad that is); None for nothing."""
     what = "is missing" if missing else f"is not taken: {file.problem}"
     lost = file.file in start.forgotten and not start.bare
-    if file.start is Start.REFUSES:
+    if file.start is LoadAction.REFUSES:
         return f"{what}, and its .bak is not taken either: no start", Severity.FATAL
     harmless = Severity.INFO if file.file in STATISTICS else Severity.WARNING
-    if file.start is Start.BACKUP:
+    if file.start is LoadAction.BACKUP:
         more = ", which is older: entries are lost" if lost else ""
         return f"{what}; a broker reads its .bak{more}", Severity.ERROR if lost else harmless
     if lost:

@@ -22,7 +22,7 @@ from ...formats.consume_queue import UNIT_BYTES
 from ...formats.consume_queue_ext import ADDRESS_BASE, HEAD, UNIT_BYTES_MIN
 from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Flags, Ints
-from ..audit.messages import Kind, Messages, compare, points_at
+from ..audit.messages import DifferenceKind, Messages, compare, points_at
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import SCHEDULE_TOPIC
 from ..disk.byte_reader import noted_of
@@ -35,7 +35,7 @@ from ..settings.options import options_of
 from .context import VerifyContext
 from .queue_batches import compare_batches
 from .queue_files import check_database
-from .queue_state import QueueCheck, QueueReader, Queues, queues_of
+from .queue_state import QueueCheck, QueueReader, QueueStates, queues_of
 from .queue_units import QueuePass, report_ends, report_missing
 from .register import after, of_messages, of_settled
 from .start import ProofOfLog
@@ -166,7 +166,7 @@ def units_of_messages(context: VerifyContext, messages: Messages) -> None:
     if not kinds.any():
         _found(context, check, messages)
         return
-    wrong = kinds > Kind.ADDRESS
+    wrong = kinds > DifferenceKind.ADDRESS
     _found(context, check, messages.take(~wrong) if wrong.any() else messages)
     _compare_tags(context, check, messages, units["tags_code"], kinds)
     if wrong.any():
@@ -212,10 +212,10 @@ def _compare_tags(
     kinds: npt.NDArray[np.int8],
 ) -> None:
     """The units that name their messages' records carry the right codes."""
-    addresses = np.flatnonzero((kinds == Kind.ADDRESS) & ~messages.lost)
+    addresses = np.flatnonzero((kinds == DifferenceKind.ADDRESS) & ~messages.lost)
     if len(addresses):
         compare_entries(context, check, messages.take(addresses), codes[addresses])
-    rows = np.flatnonzero((kinds == Kind.TAGS) & ~messages.lost)
+    rows = np.flatnonzero((kinds == DifferenceKind.TAGS) & ~messages.lost)
     if not len(rows):
         return
     if check.queue.topic == SCHEDULE_TOPIC:
@@ -259,7 +259,7 @@ def _told(check: QueueCheck, offset: int, code: int, position: int, asked: int) 
     return f"{check.queue} unit {offset}: tags code {code}, the record at {position} asks for {asked}"
 
 
-def _look_elsewhere(context: VerifyContext, queues: Queues, check: QueueCheck, messages: Messages) -> None:
+def _look_elsewhere(context: VerifyContext, queues: QueueStates, check: QueueCheck, messages: Messages) -> None:
     """Find units of messages at other queue offsets; what is in none is missing."""
     found = _at_distance(context, queues, check, messages, check.shift)
     messages = messages.take(~found)
@@ -315,7 +315,9 @@ def _find(reader: QueueReader, position: int) -> int | None:
     return low if low < end and unit["physical_offset"][0] == position else None
 
 
-def _at_distance(context: VerifyContext, queues: Queues, check: QueueCheck, messages: Messages, distance: int) -> Flags:
+def _at_distance(
+    context: VerifyContext, queues: QueueStates, check: QueueCheck, messages: Messages, distance: int
+) -> Flags:
     """bool[n]: messages whose unit lies `distance` behind its place. They are reported."""
     if not distance:
         return np.zeros(len(messages.offset), np.bool_)

@@ -30,7 +30,7 @@ from ...formats.derive import Columns
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_string
 from ...formats.message import TRANSACTION_MASK
-from ...formats.property_columns import Items
+from ...formats.property_columns import PropertyItems
 from ..columns import Dictionary, Ranges, dictionary
 from ..counted import counted
 from ..disk.byte_reader import note, noted, noted_of, unread_of
@@ -39,7 +39,7 @@ from ..errors import UnreadableRange
 from ..findings.catalogue import GROUPS, Severity
 from ..findings.findings import Finding, Findings
 from ..log.batch import last_of
-from ..search.store import Store
+from ..search.store import StoreReader
 
 if TYPE_CHECKING:
     from ..broker.dispatch import Dispatched
@@ -171,7 +171,7 @@ class VerifyContext:
 
     def __init__(
         self,
-        store: Store,
+        store: StoreReader,
         scope: Scope,
         now_ms: int | None = None,
         asked_to_stop: Callable[[], bool] = never,
@@ -397,11 +397,11 @@ class Records:
         return self.columns.ints(name).astype(np.int64, copy=False)
 
     @cached_property
-    def properties(self) -> Items:
+    def properties(self) -> PropertyItems:
         """The items of all properties."""
         if self.dispatched is not None:
             return self.dispatched.properties
-        return Items(self.columns.ragged("properties"))
+        return PropertyItems(self.columns.ragged("properties"))
 
     @cached_property
     def topics(self) -> Dictionary:
@@ -494,7 +494,7 @@ def is_gone(context: VerifyContext, positions: Ints) -> Flags:
     return gone
 
 
-class Going:
+class RepeatedChecks:
     """Checks that are called again and again: one that has met bytes that cannot be read is left out."""
 
     def __init__(self, context: VerifyContext, moment: dict[str, Any], checks: list[Callable[..., None]]) -> None:

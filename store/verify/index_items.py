@@ -218,7 +218,7 @@ def surplus(one: Ints, other: Ints) -> Flags:
     return found
 
 
-class Wanted(Rows):
+class ExpectedItems(Rows):
     """Items that a batch of records asks for, int64[n] each, in the order of a broker."""
 
     record: Ints
@@ -227,7 +227,7 @@ class Wanted(Rows):
     store_timestamp: Ints
 
     @classmethod
-    def of(cls, records: Records, *, tags: bool | None = None) -> Wanted:
+    def of(cls, records: Records, *, tags: bool | None = None) -> ExpectedItems:
         """Those of records. tags: as the dispatch of the pass has it, or with and without them."""
         dispatched = records.dispatched
         if tags is not None or dispatched is None:
@@ -242,7 +242,7 @@ def asked_for(log: CommitLog, picked: Picked) -> Flags:
     records = Records(log.records(np.unique(picked.position)))
     if not len(records):
         return np.zeros(len(picked), np.bool_)
-    wanted = Wanted.of(records, tags=True)
+    wanted = ExpectedItems.of(records, tags=True)
     pairs = set(zip(wanted.position.tolist(), wanted.key_hash.tolist(), strict=True))
     items = zip(picked.position.tolist(), picked.key_hash.tolist(), strict=True)
     return np.array([pair in pairs for pair in items], np.bool_)

@@ -25,14 +25,14 @@ from ..log.message import tombstones
 from ..settings.options import options_of
 from .context import Mergeable, Records, VerifyContext, covered_of, is_gone
 from .index_files import index_files
-from .index_items import ItemCursor, Picked, Wanted, among, asked_for, item_from, key_of, surplus
+from .index_items import ExpectedItems, ItemCursor, Picked, among, asked_for, item_from, key_of, surplus
 from .register import after, of_records
 
 _STRAYS_AT_ONCE = 4096
 _RECORDS_AT_ONCE = 256
 
 
-class _Left(NamedTuple):
+class _IndexLeft(NamedTuple):
     """What a part of the log leaves. items: by file, the first item of the part and that behind it.
 
     tags_seen: tags are indexed. unlike: some batch had other items than its records ask for.
@@ -73,14 +73,14 @@ class IndexCompare(Mergeable):
         """Those of a run."""
         return cls(context)
 
-    def export(self) -> _Left | None:
+    def export(self) -> _IndexLeft | None:
         """None where there were items of no record here: they may be of one in front of the part."""
         if self._strayed:
             return None
         items = [(c.file.path, c.first, c.next) for c in self._cursors]
-        return _Left(items, self._tags_seen, self._unlike, self._with_keys)
+        return _IndexLeft(items, self._tags_seen, self._unlike, self._with_keys)
 
-    def can_merge(self, left: _Left) -> bool:
+    def can_merge(self, left: _IndexLeft) -> bool:
         """The items of the part come directly behind those that were taken."""
         taken = [(cursor.file.path, cursor.next) for cursor in self._cursors]
         return (
@@ -90,7 +90,7 @@ class IndexCompare(Mergeable):
             and not (left.unlike and self._tags_seen)
         )
 
-    def merge(self, context: VerifyContext, left: _Left) -> None:
+    def merge(self, context: VerifyContext, left: _IndexLeft) -> None:
         """Go on with the items behind those of the part."""
         del context
         behind = [number for *_, number in left.items if number is not None]
@@ -102,7 +102,7 @@ class IndexCompare(Mergeable):
     def compare(self, records: Records) -> None:
         """A batch of good records of the log."""
         if not self._cursors:
-            lacking = Wanted.of(records).record
+            lacking = ExpectedItems.of(records).record
             self._with_keys += len(np.unique(lacking[self._asked_for(records, lacking)]))
             return
         begin, end = int(records.position[0]), int(records.ends[-1])
@@ -112,7 +112,7 @@ class IndexCompare(Mergeable):
         if stray.any():
             self._add_strays(picked.take(stray))
             picked = picked.take(~stray)
-        wanted = Wanted.of(records)
+        wanted = ExpectedItems.of(records)
         if len(wanted.record) == len(picked) and self._same(wanted, picked):
             self._times(picked, wanted.store_timestamp)
             if not self._tags_seen and self._context.profile.dispatch.index_tags:
@@ -123,13 +123,13 @@ class IndexCompare(Mergeable):
         else:
             self._differ(records, wanted, picked, begin)
 
-    def _same(self, wanted: Wanted, picked: Picked) -> bool:
+    def _same(self, wanted: ExpectedItems, picked: Picked) -> bool:
         return bool((wanted.position == picked.position).all() and (wanted.key_hash == picked.key_hash).all())
 
-    def _differ(self, records: Records, wanted: Wanted, picked: Picked, begin: int) -> None:
+    def _differ(self, records: Records, wanted: ExpectedItems, picked: Picked, begin: int) -> None:
         """Both sides as multisets."""
         self._unlike = True
-        plain, tagged = (Wanted.of(records, tags=tags) for tags in (False, True))
+        plain, tagged = (ExpectedItems.of(records, tags=tags) for tags in (False, True))
         keys = key_of(picked.position - begin, picked.key_hash)
         required = key_of(plain.position - begin, plain.key_hash)
         allowed = key_of(tagged.position - begin, tagged.key_hash)
@@ -140,7 +140,7 @@ class IndexCompare(Mergeable):
             self._tags_seen |= bool(found.any())
             if self._tags_seen and self._context.profile.dispatch.index_tags:
                 lacking.append(tagged.take(np.flatnonzero(tag_items)[~found]))
-        self._report_lacking(records, Wanted.concat(lacking))
+        self._report_lacking(records, ExpectedItems.concat(lacking))
         if self._context.scope.topic is not None:
             return
         extra = surplus(keys, allowed)
@@ -150,7 +150,7 @@ class IndexCompare(Mergeable):
         self._unasked(records, picked.take(extra & ~known))
         self._match_times(picked.take(known), keys[known], tagged, allowed)
 
-    def _match_times(self, picked: Picked, keys: Ints, wanted: Wanted, asked: Ints) -> None:
+    def _match_times(self, picked: Picked, keys: Ints, wanted: ExpectedItems, asked: Ints) -> None:
         order = np.argsort(asked, kind="stable")
         at = order[np.searchsorted(asked[order], keys)]
         self._times(picked, wanted.store_timestamp[at])
@@ -170,7 +170,7 @@ class IndexCompare(Mergeable):
                 lambda row: f"{some.time_diff[row]} s since the file began, it should be {right[row]} s",
             )
 
-    def _report_lacking(self, records: Records, lacking: Wanted) -> None:
+    def _report_lacking(self, records: Records, lacking: ExpectedItems) -> None:
         """Records with a key that the index lacks (I-101), from the first indexed record on."""
         if not len(lacking.position):
             return

@@ -29,7 +29,7 @@ _TAGS = "I-065"
 """The code of units with another tags code than their messages ask for."""
 
 
-class Judged(NamedTuple):
+class JudgedRecovery(NamedTuple):
     """A store as `recover` sees it: the plan, and the verdict that this is part of."""
 
     recovery: Recovery
@@ -109,11 +109,11 @@ def _verified(
     tell: Callable[[int], None] | None = None,
 ) -> Verdict:
     """The verdict, without what only a run that goes on needs."""
-    from ..search.store import Store
+    from ..search.store import StoreReader
     from .context import LogFacts
     from .run import verify
 
-    with Store(layout, rate_bytes=rate_bytes) as store:
+    with StoreReader(layout, rate_bytes=rate_bytes) as store:
         return replace(verify(store, scope, jobs=jobs, progress=tell), facts=LogFacts())
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from ...formats.locked_range import CONTENT
 from ...formats.pop import KV_STORE
 from ..broker.profiles import OnOddFile
-from ..broker.snapshot import Entry, list_entries
+from ..broker.snapshot import DirectoryEntry, list_entries
 from ..broker.system_topics import LMQ_PREFIX
 from ..counted import counted
 from ..disk.compressed import is_compressed_name, plain_name, read_regular
@@ -52,7 +52,7 @@ class Directory(NamedTuple):
     """
 
     paths: tuple[Path, ...]
-    entries: list[Entry]
+    entries: list[DirectoryEntry]
     file_bytes: int
     topic: str | None = None
     queue_id: int | None = None
@@ -60,7 +60,7 @@ class Directory(NamedTuple):
     gaps: bool = False
 
     @property
-    def files(self) -> list[tuple[int, Entry]]:
+    def files(self) -> list[tuple[int, DirectoryEntry]]:
         """Those that a name makes files, by position."""
         found = [(start_of(plain_name(e.name)), e) for e in self.entries if not e.directory]
         return sorted((start, e) for start, e in found if start is not None)
@@ -119,7 +119,7 @@ def _queues(context: VerifyContext, root: Path, file_bytes: int, *, gaps: bool =
         yield Directory((path,), entries, file_bytes, name, queue_id, gaps=gaps)
 
 
-def _odd_queue(context: VerifyContext, topic: str, queue: Entry) -> None:
+def _odd_queue(context: VerifyContext, topic: str, queue: DirectoryEntry) -> None:
     """A directory beside the queues of a topic, with another name."""
     lmq = context.profile.version == _SLASH_NAMES and topic.startswith(LMQ_PREFIX)
     if lmq:
@@ -148,7 +148,7 @@ def _check_entries(context: VerifyContext, directory: Directory) -> None:
             )
 
 
-def _mend(directory: Directory, entry: Entry) -> str | None:
+def _mend(directory: Directory, entry: DirectoryEntry) -> str | None:
     """What mends an entry where that is not as in the catalogue: no plan is made beside such a file."""
     if is_compressed_name(entry.name):
         unpack = "gunzip" if entry.name.endswith(".gz") else "zstd --decompress --rm"
@@ -157,7 +157,7 @@ def _mend(directory: Directory, entry: Entry) -> str | None:
 
 
 def _fault(
-    context: VerifyContext, directory: Directory, entry: Entry, *, last: bool
+    context: VerifyContext, directory: Directory, entry: DirectoryEntry, *, last: bool
 ) -> tuple[str, str, Severity | None] | None:
     """Code, what is wrong, and how bad it is where that is not as usual."""
     rules, size = context.profile.load, directory.file_bytes
@@ -340,7 +340,7 @@ def _place_of_database(context: VerifyContext) -> None:
         context.findings.add("I-010", os.fspath(found), text)
 
 
-def _has_queues(entry: Entry) -> bool:
+def _has_queues(entry: DirectoryEntry) -> bool:
     if not entry.directory:
         return False
     return any(e.directory and e.name.isdigit() for e in list_entries(entry.path))

@@ -44,7 +44,7 @@ class _Jump(NamedTuple):
 
 
 @dataclass
-class _Order(Mergeable):
+class _LogOrder(Mergeable):
     """newest, oldest: store timestamps of the last record and of the first. topics: a number for each.
 
     next_offset: int64[topics, queues], behind the last message of the queue, -1 where none was met.
@@ -76,7 +76,7 @@ class _Order(Mergeable):
                 wider[: have[0], : have[1]] = getattr(self, name)
                 setattr(self, name, wider)
 
-    def can_merge(self, left: _Order) -> bool:
+    def can_merge(self, left: _LogOrder) -> bool:
         """Times and queue offsets go on where they were."""
         if self.open or (left.oldest is not None and left.oldest < self.newest):
             return False
@@ -89,7 +89,7 @@ class _Order(Mergeable):
                     return False
         return True
 
-    def merge(self, context: VerifyContext, left: _Order) -> None:
+    def merge(self, context: VerifyContext, left: _LogOrder) -> None:
         """What follows the part is compared with its last records."""
         del context
         self.newest = left.newest
@@ -105,7 +105,7 @@ class _Order(Mergeable):
 @of_records("I-028")
 def rising_times(context: VerifyContext, records: Records) -> None:
     """Store timestamps do not fall along the log."""
-    order = context.kept(_Order, _Order)
+    order = context.kept(_LogOrder, _LogOrder)
     time = records.columns.ints("store_timestamp")
     before = np.empty_like(time)
     before[0], before[1:] = order.newest, time[:-1]
@@ -128,7 +128,7 @@ def rising_times(context: VerifyContext, records: Records) -> None:
 @of_records("I-031")
 def queue_offsets(context: VerifyContext, records: Records) -> None:
     """In each queue the next message has the next queue offset."""
-    order, chain = context.kept(_Order, _Order), chain_of(context)
+    order, chain = context.kept(_LogOrder, _LogOrder), chain_of(context)
     if not chain.follows(context, records) and not chain.lost:
         order.next_offset[:] = _UNKNOWN  # what lies between was not read
         close_jumps(context)
@@ -163,7 +163,7 @@ def queue_offsets(context: VerifyContext, records: Records) -> None:
         _report_jumps(context, records, rows, wrong, offset, expected, ends)
 
 
-def _go_on(order: _Order, records: Records, rows: Ints) -> bool:
+def _go_on(order: _LogOrder, records: Records, rows: Ints) -> bool:
     """All go on where their queues were, and that is noted. False: some do not, or there is no kernel; whoever
     asks looks at them row by row.
     """
@@ -213,7 +213,7 @@ def _report_jumps(
     ends: dict[int, tuple[int, int]],
 ) -> None:
     """Told record by record, in log order. ends: the last row of each queue, and which queue that is."""
-    order, lost = context.kept(_Order, _Order), chain_of(context).lost
+    order, lost = context.kept(_LogOrder, _LogOrder), chain_of(context).lost
     for at in wrong[np.argsort(rows[wrong])].tolist():
         row = int(rows[at])
         topic = records.topic_texts[records.topics.ids[row]]
@@ -245,7 +245,7 @@ def _tell(context: VerifyContext, jump: _Jump, why: str) -> None:
 @after("I-031")
 def close_jumps(context: VerifyContext) -> None:
     """Nothing of their queues has followed."""
-    order = context.kept(_Order, _Order)
+    order = context.kept(_LogOrder, _LogOrder)
     for jump in order.open.values():
         _tell_jump(context, jump, goes_on=False)
     order.open.clear()
@@ -311,7 +311,7 @@ def repeated_keys(context: VerifyContext) -> None:
         context.log_finding("I-051", repeat.position, repeat.size, text, **more)
 
 
-class _Left(NamedTuple):
+class _OrderLeft(NamedTuple):
     """What a part of the log leaves. numbers: keys that came first to their place, uint64[n]."""
 
     marks: npt.NDArray[np.uint32]
@@ -387,23 +387,23 @@ class Met(Mergeable):
             count = known.count + repeat.count
             self.repeats[topic] = _Repeat(first.position, first.size, count)
 
-    def export(self) -> _Left:
+    def export(self) -> _OrderLeft:
         """Marks, and what stands against those of the run in front."""
         numbers = np.concatenate([np.zeros(0, np.uint64), *(one for one, _ in self._first)])
         position = np.concatenate([np.zeros(0, np.int64), *(one for _, one in self._first)])
-        return _Left(self._marks, numbers, position, self.repeats)
+        return _OrderLeft(self._marks, numbers, position, self.repeats)
 
-    def _again(self, left: _Left) -> Ints:
+    def _again(self, left: _OrderLeft) -> Ints:
         """int64[m]: the records of the part that repeat a key of a record in front of it."""
         place, mark = _place_and_mark(left.numbers)
         again: Ints = left.position[self._marks[place] == mark]
         return again
 
-    def can_merge(self, left: _Left) -> bool:
+    def can_merge(self, left: _OrderLeft) -> bool:
         """There are few of them."""
         return len(self._again(left)) <= _AT_A_SEAM
 
-    def merge(self, context: VerifyContext, left: _Left) -> None:
+    def merge(self, context: VerifyContext, left: _OrderLeft) -> None:
         """The keys of the part are the newer ones."""
         again = self._again(left)
         if len(again):

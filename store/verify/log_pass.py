@@ -23,7 +23,7 @@ from ..log.commit_log import Batch, CommitLog, Extent, record_behind
 from ..log.message import Mark
 from ..log.window import NOTING, NOTING_HASHES
 from ..settings.options import options_of
-from .context import Going, LogFacts, Records, VerifyContext, covered_of
+from .context import LogFacts, Records, RepeatedChecks, VerifyContext, covered_of
 from .register import CHECKS, checks_of
 from .start import GROUP, ProofOfLog, why_not
 
@@ -45,7 +45,7 @@ _AT_ONCE = ("I-031", "I-051", "I-053", "I-128", "I-129", "I-133", "I-136")
 """Statements about records that an earlier run may have read: what it knew of them is not kept."""
 
 
-class Part(NamedTuple):
+class ReadRange(NamedTuple):
     """A range of the log that is read; stop None: to the end."""
 
     start: int
@@ -58,7 +58,7 @@ def not_asked_for(groups: frozenset[str] | None) -> list[str]:
     return [f"{', '.join(others)}: --only"] if others else []
 
 
-def parts_of(context: VerifyContext) -> list[Part]:
+def parts_of(context: VerifyContext) -> list[ReadRange]:
     """What is to be read, in log order; tells `context.unread` of the rest. Raises Unreadable."""
     files = context.store.log_files
     start, scope = files.start, context.scope
@@ -83,10 +83,10 @@ def parts_of(context: VerifyContext) -> list[Part]:
         context.unread.append("CRCs of bodies, and queues against the log: --quick")
     if scope.sample_percent is not None and scope.sample_percent < 100:
         return _sample(context, start, stop, scope.sample_percent)
-    return [Part(start, stop)]
+    return [ReadRange(start, stop)]
 
 
-def items_of(context: VerifyContext, parts: list[Part], *, crc: bool) -> Iterator[Batch | Extent]:
+def items_of(context: VerifyContext, parts: list[ReadRange], *, crc: bool) -> Iterator[Batch | Extent]:
     """The items of the parts, until the run is to end. Raises Unreadable."""
     log = context.store.log
     context.begin_reading()
@@ -152,28 +152,28 @@ def _file_of(context: VerifyContext, since_ms: int) -> int:
     return files.start
 
 
-def _sample(context: VerifyContext, start: int, stop: int | None, percent: float) -> list[Part]:
+def _sample(context: VerifyContext, start: int, stop: int | None, percent: float) -> list[ReadRange]:
     """Pieces drawn at random, other ones in each run; the last piece, with the end, is always one."""
     random = Random(time.time_ns())
     end = context.store.log_files.end if stop is None else stop
     cuts = list(range(start, end, SLICE_BYTES))
     wanted = max(1, round(len(cuts) * percent / 100))
     drawn = sorted(random.sample(range(len(cuts) - 1), wanted - 1)) if wanted > 1 else []
-    parts: list[Part] = []
+    parts: list[ReadRange] = []
     for number in [*drawn, len(cuts) - 1] if cuts else []:
         begin = cuts[number]
         behind = stop if number == len(cuts) - 1 else cuts[number + 1]
         if parts and parts[-1].stop == begin:
-            parts[-1] = Part(parts[-1].start, behind)
+            parts[-1] = ReadRange(parts[-1].start, behind)
         else:
-            parts.append(Part(begin, behind))
+            parts.append(ReadRange(begin, behind))
     if wanted < len(cuts):
         text = f"{len(cuts) - wanted} of {len(cuts)} pieces of the log: --sample {percent:g}%"
         _leave_out(context, text)
     return parts
 
 
-def _begin(log: CommitLog, part: Part) -> int:
+def _begin(log: CommitLog, part: ReadRange) -> int:
     """The first record of a part that begins anywhere; where there is none, its start."""
     file = log.queue.file_at(part.start)
     if file is None or part.start == file.start:
@@ -251,7 +251,7 @@ class LogPass:
         self._watcher = None if watch is None else context.kept(watch, partial(watch.fresh, context))
         moments = (CHECKS.records, CHECKS.stale, CHECKS.messages, CHECKS.extents)
         self._records, self._stale, self._messages, self._extents = (
-            Going(context, moment, checks_of(moment, groups)) for moment in moments
+            RepeatedChecks(context, moment, checks_of(moment, groups)) for moment in moments
         )
         self._settled = checks_of(CHECKS.settled, groups)
 

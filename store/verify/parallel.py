@@ -21,11 +21,11 @@ from ..disk.workers import Forked
 from ..errors import UnreadableRange
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind, record_behind, used_bytes
 from ..log.message import Mark
-from ..search.store import Store
+from ..search.store import StoreReader
 from . import log_pass
 from .context import CACHES, LogFacts, Mergeable, VerifyContext
 from .log_chain import chain_of
-from .log_pass import LOG_GROUPS, LogPass, Part, is_ended, read, scan, wants_crc
+from .log_pass import LOG_GROUPS, LogPass, ReadRange, is_ended, read, scan, wants_crc
 from .queue_state import queues_of
 
 GROUPS_BESIDE = frozenset({"commit_log"})
@@ -151,7 +151,7 @@ class _Work(NamedTuple):
         """Look at a part. Raises _Unsound, Unreadable."""
         told, states = self.context, dict[Any, tuple[type[Mergeable], Any]]()
         scope = told.scope._replace(max_duration_s=None)
-        with Store(told.store.layout.root, told.store.config) as store:
+        with StoreReader(told.store.layout.root, told.store.config) as store:
             context = VerifyContext(store, scope, told.now_ms, changing=told.live, behind=begin)
             crc = wants_crc(context, self.groups)
             read(context, _PartPass(context, self.groups), scan(context, begin, stop, crc=crc))
@@ -177,7 +177,7 @@ class Beside:
         self,
         context: VerifyContext,
         groups: frozenset[str],
-        parts: list[Part],
+        parts: list[ReadRange],
         jobs: int,
         looked_at: Sequence[PartResult] = (),
     ) -> None:
@@ -266,7 +266,9 @@ class Beside:
         self._context.log.merge(left.log)
 
 
-def look(context: VerifyContext, groups: frozenset[str], parts: list[Part], number: int, jobs: int) -> list[PartResult]:
+def look(
+    context: VerifyContext, groups: frozenset[str], parts: list[ReadRange], number: int, jobs: int
+) -> list[PartResult]:
     """What one of `jobs` runs, counted from 0, leaves of its part for another one behind them all.
 
     Nothing where there is no such part. Raises Unreadable.
@@ -276,14 +278,14 @@ def look(context: VerifyContext, groups: frozenset[str], parts: list[Part], numb
     return works[number].look() if number < len(works) else []
 
 
-def has_parts(store: Store) -> bool:
+def has_parts(store: StoreReader) -> bool:
     """Whether runs can look at parts of its log, each for itself. Raises Unreadable."""
     layout = store.layout
     compressed = any(file.compressed for file in store.log_files.files)
     return not (layout.dledger or layout.rocksdb_queues or compressed)
 
 
-def _works(context: VerifyContext, groups: frozenset[str], part: Part, begins: list[int]) -> list[_Work]:
+def _works(context: VerifyContext, groups: frozenset[str], part: ReadRange, begins: list[int]) -> list[_Work]:
     stops = [*begins[1:], part.stop]
     return [
         _Work(context, groups, begin, stop, number == len(begins))
@@ -294,7 +296,7 @@ def _works(context: VerifyContext, groups: frozenset[str], part: Part, begins: l
 def _begins(
     context: VerifyContext,
     groups: frozenset[str],
-    parts: list[Part],
+    parts: list[ReadRange],
     jobs: int,
     own_bytes: int | None = None,
 ) -> list[int]:

@@ -19,7 +19,7 @@ from ..counted import counted
 from ..findings.catalogue import Severity
 from ..queues.units import Units, is_valid
 from .context import Records, VerifyContext, covered_of
-from .queue_state import BatchCheck, Missing, Queues, queues_of
+from .queue_state import BatchCheck, MissingUnits, QueueStates, queues_of
 from .queue_units import is_late
 from .register import after, of_records
 
@@ -75,7 +75,7 @@ def _counts(context: VerifyContext) -> _Counts:
     return context.kept(_Counts, _Counts)
 
 
-def compare_batches(context: VerifyContext, queues: Queues, messages: Messages) -> None:
+def compare_batches(context: VerifyContext, queues: QueueStates, messages: Messages) -> None:
     """Messages of a batch queue, in log order, and the next units of it."""
     check = queues.batch_check(messages.queue)
     counts = _counts(context).of(messages.position)
@@ -137,10 +137,10 @@ def _missing(check: BatchCheck, messages: Messages, begin: int, end: int) -> Non
     if begin < end:
         position = int(messages.position[begin])
         reach = int(messages.position[end - 1] + messages.size[end - 1])
-        check.missing.append(Missing(int(messages.offset[begin]), end - begin, position, reach))
+        check.missing.append(MissingUnits(int(messages.offset[begin]), end - begin, position, reach))
 
 
-def _report_missing(context: VerifyContext, queues: Queues, check: BatchCheck) -> None:
+def _report_missing(context: VerifyContext, queues: QueueStates, check: BatchCheck) -> None:
     topic, queue_id = check.queue
     now = queues.batch_reader(check.queue) if context.live and check.missing else None
     for missing in check.missing:

@@ -28,7 +28,7 @@ from ..queues.read import ConsumeQueue, QueueSummary
 from ..queues.rocksdb import RocksDb, RocksdbConsumeQueue, readable
 from ..queues.units import is_used
 from .context import VerifyContext
-from .queue_state import QueueReader, Queues, queues_of
+from .queue_state import QueueReader, QueueStates, queues_of
 from .register import after, before
 
 _FIRST_LOOK_BYTES = 1 << 12
@@ -41,7 +41,7 @@ def _add(context: VerifyContext, queue: QueueId, code: str, path: str, text: str
     context.findings.add(code, path, text, topic=topic, queue_id=queue_id, **more)
 
 
-def _all_queues(queues: Queues) -> Iterator[tuple[QueueId, str, int]]:
+def _all_queues(queues: QueueStates) -> Iterator[tuple[QueueId, str, int]]:
     """Queues in files, those of batches too: which, directory, bytes of a unit."""
     for queue, path in sorted(queues.paths.items()):
         if not queues.in_database(queue):
@@ -133,7 +133,7 @@ def _unread_batches(context: VerifyContext) -> None:
     context.findings.add("I-083", os.fspath(root), text, severity=Severity.WARNING, repair=mend)
 
 
-def _types(context: VerifyContext, queues: Queues) -> None:
+def _types(context: VerifyContext, queues: QueueStates) -> None:
     """The directory of each queue is that of the type which topics.json tells."""
     topics = queues.topics
     for paths, batches in ((queues.paths, False), (queues.batch_paths, True)):
@@ -207,7 +207,7 @@ def delayed_messages(context: VerifyContext) -> None:
             _add(context, queue, "I-077", os.fspath(path), text, offset=None)
 
 
-def check_database(context: VerifyContext, queues: Queues) -> None:
+def check_database(context: VerifyContext, queues: QueueStates) -> None:
     """The bounds in a RocksDB are those of its units; both kinds of queues agree where both are kept."""
     store, database = context.store, queues.database
     if database is None:

@@ -229,7 +229,7 @@ class QueueReader:
 
 
 @dataclass
-class Missing:
+class MissingUnits:
     """Messages in a row that have no unit: queue offsets from `first` on, in log order.
 
     position, end: where the first one begins in the log and where the last one ends.
@@ -241,7 +241,7 @@ class Missing:
     end: int
 
 
-_RUN = len(fields(Missing))
+_RUN = len(fields(MissingUnits))
 
 
 class InARow(NamedTuple):
@@ -291,15 +291,15 @@ class QueueCheck:
         return self.reader.queue
 
     @property
-    def missing(self) -> Iterator[Missing]:
+    def missing(self) -> Iterator[MissingUnits]:
         """Messages of the log that have no unit."""
         values = iter(self.gaps)
-        return (Missing(*row) for row in zip(values, values, values, values, strict=True))
+        return (MissingUnits(*row) for row in zip(values, values, values, values, strict=True))
 
     @property
     def missing_counts(self) -> tuple[Ints, Ints]:
         """Of `missing`, which may be millions: counts and positions, int64[n] both."""
-        names = [each.name for each in fields(Missing)]
+        names = [each.name for each in fields(MissingUnits)]
         rows = np.frombuffer(self.gaps, np.int64).reshape(-1, _RUN)
         return rows[:, names.index("count")].copy(), rows[:, names.index("position")].copy()
 
@@ -348,7 +348,7 @@ class BatchCheck:
     next: int = 0
     #: Queue offset behind the last message of the log.
     end: int = 0
-    missing: list[Missing] = field(default_factory=list)
+    missing: list[MissingUnits] = field(default_factory=list)
 
 
 @dataclass
@@ -360,7 +360,7 @@ class QueuesResult:
     waits: dict[QueueId, Waits]
 
 
-class Queues(Mergeable):
+class QueueStates(Mergeable):
     """All queues of a store.
 
     unreadable: why there is nothing to compare with, or "".
@@ -531,9 +531,9 @@ def copy_queues(context: VerifyContext, groups: frozenset[str]) -> None:
             context.copied, queues.copied = copied, copied.stream
 
 
-def queues_of(context: VerifyContext) -> Queues:
+def queues_of(context: VerifyContext) -> QueueStates:
     """The queues of a run."""
-    return context.kept(Queues, lambda: Queues(context))
+    return context.kept(QueueStates, lambda: QueueStates(context))
 
 
 def may_have_none(context: VerifyContext, queue: QueueId) -> bool:

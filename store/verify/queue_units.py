@@ -32,7 +32,7 @@ from ..log.commit_log import Batch
 from ..log.message import tombstones
 from ..queues.units import Units, is_pre_fill, is_valid
 from .context import VerifyContext, covered_of, is_gone
-from .queue_state import Missing, QueueCheck, QueueReader, Queues, may_have_none
+from .queue_state import MissingUnits, QueueCheck, QueueReader, QueueStates, may_have_none
 
 _RECORDS_AT_ONCE = 256
 _BYTES_AT_ONCE = 8 << 20
@@ -46,7 +46,7 @@ def resolve(context: VerifyContext, reader: QueueReader, offsets: Ints, units: U
 
 
 def are_of_changed_records(
-    context: VerifyContext, queues: Queues, queue: QueueId, offsets: Ints, units: Units
+    context: VerifyContext, queues: QueueStates, queue: QueueId, offsets: Ints, units: Units
 ) -> Flags:
     """bool[n]: units, at queue offsets, that name a record of their size which was of this queue: a half
     message or a rollback of it, or a message of the same topic and number in a queue that has no unit
@@ -96,7 +96,7 @@ def _resolve_lot(context: VerifyContext, reader: QueueReader, offsets: Ints, uni
 
     for row in np.flatnonzero(~there & ~gone).tolist():
         note("I-062", row, f"no record begins at {positions[row]}")
-    named = _Named(records, reader)
+    named = _UnitRecords(records, reader)
     for at, row in enumerate(np.flatnonzero(there).tolist()):
         for code, text in named.problems(at, int(offsets[row]), int(units["size"][row])):
             note(code, row, text)
@@ -109,7 +109,7 @@ def _report(context: VerifyContext, reader: QueueReader, code: str, offsets: Int
     reader.report(context.findings, code, offsets, lambda row: texts[row])
 
 
-class _Named:
+class _UnitRecords:
     """Records that units of one queue name."""
 
     def __init__(self, records: Batch, reader: QueueReader) -> None:
@@ -178,7 +178,7 @@ class QueuePass:
     first_file_gone: all records of the first file are expired.
     """
 
-    def __init__(self, context: VerifyContext, queues: Queues, check: QueueCheck) -> None:
+    def __init__(self, context: VerifyContext, queues: QueueStates, check: QueueCheck) -> None:
         self._context = context
         self._check = check
         self._queues = queues
@@ -358,7 +358,7 @@ class QueuePass:
             self.first_file_gone = int(positions[at]) < self._log_start
 
 
-def report_missing(context: VerifyContext, queues: Queues, check: QueueCheck) -> None:
+def report_missing(context: VerifyContext, queues: QueueStates, check: QueueCheck) -> None:
     """Messages that no unit names (I-070)."""
     queue, known = check.queue, queues.topics
     deleted = (
@@ -388,7 +388,7 @@ def report_missing(context: VerifyContext, queues: Queues, check: QueueCheck) ->
         check.reader.report_range(context.findings, "I-070", missing.first, end, text, **more)
 
 
-def _report_no_queue(context: VerifyContext, queues: Queues, check: QueueCheck) -> None:
+def _report_no_queue(context: VerifyContext, queues: QueueStates, check: QueueCheck) -> None:
     """A queue that has no file on the disk (I-070), with all messages that the log has of it."""
     counts, positions = check.missing_counts
     if not len(counts):
@@ -436,19 +436,19 @@ def _was_numbered(context: VerifyContext, queue: QueueId, position: int) -> bool
     return len(named) == len(numbers) and queue.topic in named
 
 
-def is_late(context: VerifyContext, missing: Missing, dispatched: int) -> bool:
+def is_late(context: VerifyContext, missing: MissingUnits, dispatched: int) -> bool:
     """What is missing lies behind what was dispatched in a store that was not shut down."""
     return (context.crashed or context.live) and missing.position >= dispatched
 
 
-def _there_now(queues: Queues, missing: Missing, queue: QueueId) -> bool:
+def _there_now(queues: QueueStates, missing: MissingUnits, queue: QueueId) -> bool:
     """A running broker has made the units since, perhaps in a new file."""
     ends = np.array([missing.first, missing.first + missing.count - 1], np.int64)
     units = queues.reader(queue).lookup(ends)
     return bool((units["size"] > 0).all()) and int(units["physical_offset"][0]) == missing.position
 
 
-def report_ends(context: VerifyContext, queues: Queues, check: QueueCheck, seen: QueuePass) -> None:
+def report_ends(context: VerifyContext, queues: QueueStates, check: QueueCheck, seen: QueuePass) -> None:
     """How the queue begins and ends."""
     if check.reader.vanished or not check.reader.exists:
         return
@@ -501,7 +501,7 @@ def _is_lost(context: VerifyContext, check: QueueCheck, offset: int) -> bool:
     return context.crashed and not files.read(position, SMALLEST).strip(b"\0")
 
 
-def _no_message(context: VerifyContext, queues: Queues, check: QueueCheck, seen: QueuePass) -> None:
+def _no_message(context: VerifyContext, queues: QueueStates, check: QueueCheck, seen: QueuePass) -> None:
     """A queue with files names some record, and the last unit does (I-072, I-086, I-087)."""
     files = check.reader.files.files
     if not files:
@@ -525,7 +525,7 @@ def _no_message(context: VerifyContext, queues: Queues, check: QueueCheck, seen:
         _add(context, check, "I-086", check.reader.directory, text, severity=Severity.INFO)
 
 
-def _max_offset(context: VerifyContext, queues: Queues, check: QueueCheck, seen: QueuePass) -> None:
+def _max_offset(context: VerifyContext, queues: QueueStates, check: QueueCheck, seen: QueuePass) -> None:
     """The queue ends with the last message that the log has of it (I-075)."""
     wanted = context.log.next_offset.get(check.queue)
     if wanted is None or context.scope.quick or context.live or not context.log.complete:

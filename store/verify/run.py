@@ -38,10 +38,10 @@ from ..findings.catalogue import GROUPS, group_of
 from ..findings.findings import Finding, order
 from ..search.find import find
 from ..search.selection import Selection, is_pattern
-from ..search.store import Store
+from ..search.store import StoreReader
 from ..session.journal import barriers, unfinished
 from .context import NOT_CHECKED, Scope, VerifyContext, ended, going_on, never, of_unread
-from .log_pass import LogPass, Part, items_of, parts_of, read, wants_crc
+from .log_pass import LogPass, ReadRange, items_of, parts_of, read, wants_crc
 from .register import CHECKS, Once, checks_of, last
 from .start import cut_off, forgotten, proved_of, start_beside
 from .verdict import Verdict, status_of
@@ -77,7 +77,7 @@ def load_checks(groups: Iterable[str] = GROUPS) -> None:
 
 
 def verify(
-    store: Store,
+    store: StoreReader,
     scope: Scope | None = None,
     *,
     now_ms: int | None = None,
@@ -130,7 +130,7 @@ class LookedAt(NamedTuple):
     left: list[PartResult]
 
 
-def look_at(store: Store, scope: Scope, number: int, jobs: int, *, now_ms: int | None = None) -> LookedAt:
+def look_at(store: StoreReader, scope: Scope, number: int, jobs: int, *, now_ms: int | None = None) -> LookedAt:
     """What one of `jobs` runs leaves for the `verify` behind them all. Raises Unreadable.
 
     Nothing of a store that somebody writes, and where a run cannot be one of several.
@@ -155,7 +155,7 @@ def together(parts: Iterable[LookedAt]) -> LookedAt | None:
 
 
 def _settled(
-    store: Store,
+    store: StoreReader,
     scope: Scope,
     now_ms: int | None,
     progress: Callable[[int], None] | None,
@@ -179,11 +179,11 @@ def _settled(
             if known or last or before == _signature(store):
                 return context
         changing = True
-        store = Store(store.layout.root, store.config, rate_bytes=store.rate_bytes)
+        store = StoreReader(store.layout.root, store.config, rate_bytes=store.rate_bytes)
     raise AssertionError("the last attempt returns or raises")
 
 
-def _signature(store: Store) -> list[tuple[str, int, int]]:
+def _signature(store: StoreReader) -> list[tuple[str, int, int]]:
     """What no one writes to a store without changing."""
     layout, files = store.layout, store.log_files.files
     paths = [layout.lock, layout.abort, layout.checkpoint, *layout.commit_log_directories]
@@ -225,7 +225,7 @@ def _run(
 def _read_parts(
     context: VerifyContext,
     groups: frozenset[str],
-    parts: list[Part],
+    parts: list[ReadRange],
     progress: Callable[[int], None] | None,
 ) -> None:
     """The pass over the log in one process."""
@@ -277,7 +277,7 @@ def every_byte_is_there(context: VerifyContext) -> None:
 def at_first_sight(seen: Description) -> Verdict:
     """The verdict on a store by what `describe` has read of it and little more. Raises Unreadable."""
     load_checks(_AT_FIRST_SIGHT)
-    with Store(seen.layout) as store:
+    with StoreReader(seen.layout) as store:
         context = VerifyContext(store, Scope(quick=True, broker_version=seen.generation.version))
         for check in checks_of(CHECKS.before, _AT_FIRST_SIGHT):
             with going_on(context, ()):
@@ -344,7 +344,7 @@ def _of_config(seen: Description, root: str) -> Iterator[Finding]:
     yield from forgotten(root, found)
 
 
-def check_topic(store: Store, topic: str, queue_id: int | None = None) -> None:
+def check_topic(store: StoreReader, topic: str, queue_id: int | None = None) -> None:
     """Raise InvalidInput for a topic that nothing in a store names, and for a queue that it has not.
 
     Directories of queues name a topic, topics.json, and where there are no queues the log.
@@ -375,7 +375,7 @@ def check_topic(store: Store, topic: str, queue_id: int | None = None) -> None:
             raise InvalidInput(f"{topic} has no queue {queue_id}", path=layout.root, hint=f"it has {queues}{more}")
 
 
-def _in_log(store: Store, topic: str) -> bool:
+def _in_log(store: StoreReader, topic: str) -> bool:
     """Whether the log has a message of it; only asked where no queues tell."""
     if is_pattern(topic) or not store.queues_unread:
         return False

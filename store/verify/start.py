@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ..start.config import ConfigStart
 
 
-class _Left(NamedTuple):
+class _StartLeft(NamedTuple):
     """What a part leaves: its runs and BLANKs, how far they go without a hole, and its good records."""
 
     items: list[VerifiedRun | Extent]
@@ -111,12 +111,12 @@ class ProofOfLog(Mergeable):
     def _give_up(self) -> None:
         self._proof = self._prover = self._verified = None
 
-    def export(self) -> _Left:
+    def export(self) -> _StartLeft:
         """What is in order of this part."""
         verified = self.done()
-        return _Left([], -1, 0) if verified is None else _Left(verified.items, verified.end, verified.reach)
+        return _StartLeft([], -1, 0) if verified is None else _StartLeft(verified.items, verified.end, verified.reach)
 
-    def merge(self, context: VerifyContext, left: _Left) -> None:
+    def merge(self, context: VerifyContext, left: _StartLeft) -> None:
         """That of the part, too."""
         from ..audit.prove import units_by
         from ..audit.verified import VerifiedLog

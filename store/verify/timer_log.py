@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ...formats import message_properties as names
 from ...formats.derive.ragged import Bytes, Flags, Ints, Ragged, Structs
 from ...formats.hashing_columns import java_hash_column
-from ...formats.property_columns import Items
+from ...formats.property_columns import PropertyItems
 from ...formats.timer_log import MAGIC_MAX, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES
 from ..broker.snapshot import FileBytes
@@ -93,7 +93,7 @@ def note_timer_records(context: VerifyContext, records: Records) -> None:
     from ..inspect.timer_records import BY_TOPIC, compared_by, numbers  # where there are timers
 
     batch = records.batch.take(rows)
-    items = Items(batch.columns.ragged("properties"))
+    items = PropertyItems(batch.columns.ragged("properties"))
     topic, key = items.find(names.REAL_TOPIC), items.find(names.UNIQ_KEY)
     cancels = items.find(names.TIMER_DEL_UNIQKEY)
     topic_hash, name = java_hash_column(topic), java_hash_column(key).view(np.uint32)

@@ -20,8 +20,8 @@ from ..findings.catalogue import Severity, catalogue
 from ..findings.findings import Finding
 from ..findings.next_commands import (
     NOTHING_GIVEN,
-    Command,
     Given,
+    NextCommand,
     command_for,
     next_commands,
     refused,
@@ -146,7 +146,7 @@ def findings_json(verdict: Verdict, store: Path | str, given: Given = NOTHING_GI
         yield _finding_json(finding, command)
 
 
-def _finding_json(finding: Finding, command: Command | None) -> dict[str, Any]:
+def _finding_json(finding: Finding, command: NextCommand | None) -> dict[str, Any]:
     row: dict[str, Any] = {
         "type": "finding",
         "code": finding.code,

@@ -31,7 +31,7 @@ from mqstore.pipeline.stats import tasks_of as stats_tasks
 from mqstore.pipeline.tasks import cores_of
 from mqstore.pipeline.verify import can_be_cut, tasks_of, verify_on
 from mqstore.store.arrow.export_files import ExportHow
-from mqstore.store.arrow.export_formats import FileKind
+from mqstore.store.arrow.export_formats import ExportFormat
 from mqstore.store.arrow.stores import Ask, log_sizes
 from mqstore.store.disk.broker_conf import BrokerConfig
 from tests.spark_processes import cpu_s, jvm_below, worker_peaks
@@ -69,7 +69,7 @@ def export_job(spark: SparkSession, roots: list[str]) -> None:
     """All columns but bodies, as Parquet."""
     with TemporaryDirectory() as folder:
         job = on_spark(lambda: nullcontext(spark))
-        export(roots, {}, ExportHow(FileKind()), Path(folder, "new"), job)
+        export(roots, {}, ExportHow(ExportFormat()), Path(folder, "new"), job)
 
 
 def stats_job(spark: SparkSession, roots: list[str]) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from mqstore.pipeline import register
 from mqstore.pipeline.spark import spark_session
-from mqstore.store.arrow.log_rows import LogPart, parts_of, rows_of
+from mqstore.store.arrow.log_rows import LogSplit, parts_of, rows_of
 from mqstore.store.arrow.stores import Ask
 from tests.spark_processes import cpu_s, jvm_below, own_cpu_s, worker_peaks
 from tests.stores import unpack
@@ -36,7 +36,7 @@ FIELDS = (
 FEW = "topic,queue_id,total_size"
 
 
-def _part(job: tuple[Ask, LogPart]) -> int:
+def _part(job: tuple[Ask, LogSplit]) -> int:
     return sum(rows.num_rows for rows in rows_of(*job, lambda damage: None))
 
 

@@ -71,10 +71,10 @@ def where(root: str, expression: str) -> dict[str, Any]:
     from mqstore.store.broker.filter import Where
     from mqstore.store.search.log_search import search_log
     from mqstore.store.search.selection import Selection
-    from mqstore.store.search.store import Store
+    from mqstore.store.search.store import StoreReader
 
     start = _cpu_s()
-    with Store(root) as store:
+    with StoreReader(root) as store:
         found = search_log(store, Selection(where=Where(expression)), note=print)
         messages = sum(1 for _ in found)
     return {"cpu_s": _cpu_s() - start, "messages": messages}
@@ -83,7 +83,7 @@ def where(root: str, expression: str) -> dict[str, Any]:
 def verify(root: str, groups: str = "", jobs: str = "1") -> dict[str, Any]:
     """Check a store: all groups, or those named. Findings above warning are counted as damage."""
     from mqstore.store.findings.catalogue import Severity
-    from mqstore.store.search.store import Store
+    from mqstore.store.search.store import StoreReader
     from mqstore.store.verify.context import Scope
     from mqstore.store.verify.run import load_checks
     from mqstore.store.verify.run import verify as check
@@ -91,7 +91,7 @@ def verify(root: str, groups: str = "", jobs: str = "1") -> dict[str, Any]:
     load_checks()
     scope = Scope(groups=frozenset(groups.split(",")) if groups else None)
     cpu, start = _cpu_s(), time.perf_counter()
-    with Store(root) as store:
+    with StoreReader(root) as store:
         verdict = check(store, scope, jobs=int(jobs))
     result = {"cpu_s": _cpu_s() - cpu, "wall_s": time.perf_counter() - start}
     damaged = sum(finding.severity > Severity.WARNING for finding in verdict.findings)
@@ -114,13 +114,13 @@ def report(root: str) -> dict[str, Any]:
     from mqstore.store.findings.next_commands import NOTHING_GIVEN
     from mqstore.store.report.gather import look
     from mqstore.store.report.page import page_of, section_of
-    from mqstore.store.search.store import Store
+    from mqstore.store.search.store import StoreReader
     from mqstore.store.verify.context import Scope
     from mqstore.store.verify.run import load_checks
 
     load_checks()
     cpu = _cpu_s()
-    with Store(root) as store:
+    with StoreReader(root) as store:
         seen = look(store, Scope(), NOTHING_GIVEN, now_ms=0)
         page = "".join(page_of([section_of(seen, 1, str)], "", ""))
     took = _cpu_s() - cpu
@@ -130,10 +130,10 @@ def report(root: str) -> dict[str, Any]:
 def compare(root: str) -> dict[str, Any]:
     """Hold a store against itself, as against a copy: all but messages, of which none differs."""
     from mqstore.store.compare.both import compare_stores
-    from mqstore.store.search.store import Store
+    from mqstore.store.search.store import StoreReader
 
     cpu = _cpu_s()
-    with Store(root) as one, Store(root) as other:
+    with StoreReader(root) as one, StoreReader(root) as other:
         found = compare_stores(one, other, note=lambda size: None)
     assert found.same
     return {"cpu_s": _cpu_s() - cpu, "messages": 0}
@@ -158,14 +158,14 @@ def construct(root: str) -> dict[str, Any]:
 
 def carve(path: str) -> dict[str, Any]:
     """Carve the records out of a file or of all files of a directory; nothing is written."""
-    from mqstore.store.salvage.carve import Found
+    from mqstore.store.salvage.carve import Carved
     from mqstore.store.salvage.carve import carve as carve_one
-    from mqstore.store.salvage.runs import Source, paths_of
+    from mqstore.store.salvage.runs import SalvageSource, paths_of
 
     start = _cpu_s()
-    found = Found()
+    found = Carved()
     for number, each in enumerate(paths_of([Path(path)])):
-        source = Source(each)
+        source = SalvageSource(each)
         carve_one(source, number, found)
         source.close()
     seconds = _cpu_s() - start

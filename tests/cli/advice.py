@@ -12,7 +12,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity, catalogue
 from mqstore.store.findings.next_commands import Given, refused, settings
 from mqstore.store.repair.recheck import why_unrepairable
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict, findings_json
 
@@ -26,7 +26,7 @@ WRONG = {severity.label for severity in (Severity.ERROR, Severity.FATAL)}
 
 def verified(root: Path, config: dict[str, str]) -> Verdict:
     """What `verify` says of a store."""
-    with Store(root, BrokerConfig(config)) as store:
+    with StoreReader(root, BrokerConfig(config)) as store:
         return verify(store, now_ms=NOW_MS)
 
 

@@ -17,7 +17,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.errors import NotFound
 from mqstore.store.findings.catalogue import Severity, catalogue
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from .. import slices, stores
 from ..store.verify.mutations import copied, mutations, original
@@ -71,7 +71,7 @@ def scenario(name: str) -> Damage:
 
     def damage(of: str, whole: Path, root: Path) -> str:
         shutil.rmtree(root)
-        with Store(whole, BrokerConfig(stores.config(of, whole))) as store:
+        with StoreReader(whole, BrokerConfig(stores.config(of, whole))) as store:
             drill(store, root, scenarios()[name], slices.SEED, Files())
         return name
 

@@ -15,11 +15,11 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Static
 
 from mqstore.cli.app import run
-from mqstore.cli.browse import BrowserApp, Messages, browser_of
+from mqstore.cli.browse import BrowserApp, MessagesView, browser_of
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.output.escaped import DANGEROUS
 from mqstore.store.put.writer import StoreWriter, WriterOptions
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ..store.queues.test_rocksdb import state
 from ..stores import truth, unpack
@@ -85,7 +85,7 @@ def look_at(root: Path, look: Look) -> None:
     """Browse a store, 80 columns and 24 lines; it is the same afterwards."""
 
     async def all_of_it() -> None:
-        with Store(root, BrokerConfig()) as store:
+        with StoreReader(root, BrokerConfig()) as store:
             app = BrowserApp("store", lambda: browser_of(store), utc=True)
             async with app.run_test(size=(80, 24)) as pilot:
                 screen = Screen(app, pilot)
@@ -132,7 +132,7 @@ def test_down_to_a_message_and_back(tmp_path: Path) -> None:
 
 def test_bytes_are_those_of_the_units(tmp_path: Path) -> None:
     root = unpack(CLEAN, tmp_path)
-    with Store(root) as store:
+    with StoreReader(root) as store:
         browser = browser_of(store)
         assert {usage.size_bytes for usage in browser.topics()} == {None}
         for queue in browser.queues.values():
@@ -145,7 +145,7 @@ def test_bytes_are_those_of_the_units(tmp_path: Path) -> None:
 
 def test_what_is_no_message_is_marked(tmp_path: Path) -> None:
     root = unpack(CLEAN, tmp_path)
-    with Store(root) as store, store.queues.open("TopicA", 0) as queue:
+    with StoreReader(root) as store, store.queues.open("TopicA", 0) as queue:
         unit = queue.unit(1)
         assert unit is not None
         file = store.log_files.file_at(unit.physical_offset)
@@ -197,7 +197,7 @@ def test_filters_sorts_times_and_pages(tmp_path: Path) -> None:
         await screen.ask("t", "9000000000000")
         assert screen.rows[-1][0] == "449"
         view = screen.app._views[-1]
-        assert isinstance(view, Messages) and view.first == 449
+        assert isinstance(view, MessagesView) and view.first == 449
 
     look_at(root, look)
 

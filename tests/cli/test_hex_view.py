@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.cli.file_kinds.chunks import Piece
+from mqstore.cli.file_kinds.chunks import RecordPiece
 from mqstore.cli.hex_view import ROW_BYTES, HexView
 from mqstore.formats.consume_queue import UNIT
 
@@ -20,7 +20,7 @@ def _bytes_shown(lines: list[str]) -> bytes:
 @given(st.binary(min_size=UNIT.sizeof(), max_size=60), st.integers(0, 10**15))
 def test_every_byte_of_a_record_is_shown_once(data: bytes, position: int) -> None:
     """Bytes behind the record are, too, and said to be none of it."""
-    title, *rows = HexView(colour=False, utc=True).lines(Piece("unit", position, data, UNIT))
+    title, *rows = HexView(colour=False, utc=True).lines(RecordPiece("unit", position, data, UNIT))
     assert title == f"-- unit, {len(data)} bytes"
     assert _bytes_shown(rows) == data
     assert int(rows[0][:_PLACE_CHARS]) == position
@@ -30,7 +30,7 @@ def test_every_byte_of_a_record_is_shown_once(data: bytes, position: int) -> Non
 @given(st.binary(max_size=60))
 def test_bytes_without_a_schema_have_their_letters(data: bytes) -> None:
     """What no terminal shows is a dot there: nothing of the bytes steers it."""
-    _, *rows = HexView(colour=False, utc=True).lines(Piece("?", 0, data, None))
+    _, *rows = HexView(colour=False, utc=True).lines(RecordPiece("?", 0, data, None))
     assert _bytes_shown(rows) == data
     assert "".join(rows).isprintable()
 
@@ -38,6 +38,6 @@ def test_bytes_without_a_schema_have_their_letters(data: bytes) -> None:
 def test_fields_have_name_and_value() -> None:
     """In the order of the schema, each value once."""
     data = UNIT.build({"physical_offset": 4096, "size": 197, "tags_code": -5})
-    rows = list(HexView(colour=False, utc=True).lines(Piece("unit", 20, data, UNIT)))[1:]
+    rows = list(HexView(colour=False, utc=True).lines(RecordPiece("unit", 20, data, UNIT)))[1:]
     assert [row.split()[0] for row in rows] == ["20", "28", "32"]
     assert [word in row for word, row in zip(("4096", "197", "-5"), rows, strict=True)] == [True] * 3

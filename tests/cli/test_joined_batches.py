@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.cli.arrow_input import Rows
+from mqstore.cli.arrow_input import NumberedRows
 from mqstore.cli.joined_batches import joined
 from mqstore.cli.ndjson_input import Line
 
@@ -32,7 +32,7 @@ def test_portions_may_end_anywhere(sizes: list[int], cuts: set[int]) -> None:
     lines = [Line(n, row) for n, row in enumerate(inner_rows(sizes), 1)]
     bounds = [0, *sorted(c for c in cuts if c < len(lines)), len(lines)]
     portions = [lines[begin:end] for begin, end in pairwise(bounds) if end > begin]
-    found = [line.record for portion in joined(portions) if not isinstance(portion, Rows) for line in portion]
+    found = [line.record for portion in joined(portions) if not isinstance(portion, NumberedRows) for line in portion]
     assert [row.get("flag") for row in found] == [at if size else None for at, size in enumerate(sizes)]
     assert [len(row.get("inner_messages", ())) for row in found] == sizes
 

@@ -10,7 +10,7 @@ import pytest
 
 from mqstore.cli.app import run
 from mqstore.store.arrow import append_rows
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Status
 
@@ -38,7 +38,7 @@ def test_there_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert said == {"type": "import", "to": str(new), **counts}
     assert not (new / ".mqstore").exists()
     assert given(table_of(new, body="plain")) == given(rows)
-    with Store(new) as store:
+    with StoreReader(new) as store:
         assert verify(store).status is Status.CLEAN
 
 

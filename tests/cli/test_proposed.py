@@ -148,7 +148,7 @@ def test_warnings_have_their_command_on_the_page(work: Path) -> None:
     root = copied(original(DEFAULT, work), work)
     mutations()["I-093"].mutate(root, Random("page"))
     shown = run_here(["verify", str(root)])
-    head = "What now: nothing has to be done. This repairs what the warnings are about. Without --apply you see the plan:"
+    head = "What now: nothing has to be done. This removes the warnings. Without --apply you see the plan:"
     assert shown.code == 0 and head in shown.stdout
     (line,) = (line for line in commands_in(shown.stdout) if "--apply" in line)
     assert run_here([*shlex.split(line)[1:], "--yes"]).code == 0

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.cli.app import run
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import first_sentence
 
@@ -105,7 +105,7 @@ def test_a_page_says_what_verify_says(name: str, tmp_path: Path) -> None:
     root = stores.unpack(name, tmp_path)
     with nothing_is_written(root):
         tree = harmless(page_of(root, tmp_path / "page.html"))
-    with Store(root) as store:
+    with StoreReader(root) as store:
         verdict = verify(store)
     assert f"{first_sentence(verdict, root)}." in tree.text
     assert all(finding.code in tree.text for finding in verdict.findings)

@@ -11,7 +11,7 @@ import pytest
 
 from mqstore.cli.verify_resume import Resume
 from mqstore.store.errors import InvalidInput
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict
@@ -25,7 +25,7 @@ NOT_KEPT = {"I-031", "I-051", "I-053", "I-128", "I-129", "I-133", "I-136"}
 
 
 def _in_one_run(root: Path) -> Verdict:
-    with Store(root) as store:
+    with StoreReader(root) as store:
         return verify(store)
 
 
@@ -37,7 +37,7 @@ def _up_to(root: Path, scope: Scope, cut: int) -> Verdict:
         nonlocal reached
         reached = max(reached, position)
 
-    with Store(root) as store:
+    with StoreReader(root) as store:
         return verify(store, scope, progress=note, stop=lambda: reached >= cut)
 
 
@@ -62,7 +62,7 @@ def _found(verdict: Verdict) -> set[tuple[object, ...]]:
 def _check(name: str, tmp_path: Path) -> None:
     root = unpack(name, tmp_path)
     whole = _in_one_run(root)
-    with Store(root) as store:
+    with StoreReader(root) as store:
         start, end = store.log_files.start, store.log_files.end
     random = slices.rng(f"resume {name}")
     cuts = sorted(random.sample(range(start, end), 2))
@@ -91,7 +91,7 @@ def test_a_part_of_a_store_raises_no_alarm(name: str, tmp_path: Path) -> None:
     root = unpack(name, tmp_path)
     whole = {(f.code, f.path, f.severity) for f in _in_one_run(root).findings}
     random = slices.rng(f"part of {name}")
-    with Store(root) as store:
+    with StoreReader(root) as store:
         cut = random.randrange(store.log_files.start, store.log_files.end)
     part = _up_to(root, Scope(), cut)
     assert {(f.code, f.path, f.severity) for f in part.findings} - whole == set(), cut
@@ -100,7 +100,7 @@ def test_a_part_of_a_store_raises_no_alarm(name: str, tmp_path: Path) -> None:
 def test_other_options_are_refused(tmp_path: Path) -> None:
     root, state = unpack("5.3.3-killed-page", tmp_path), tmp_path / "state"
     saved = Resume.read(state, root, {"quick": True})
-    with Store(root) as store:
+    with StoreReader(root) as store:
         saved.write(verify(store, stop=lambda: True))
     assert json.loads(state.read_text())["asked"] == {"quick": True}
     with pytest.raises(InvalidInput, match="other options"):
@@ -113,7 +113,7 @@ def test_two_processes_that_are_cut_tell_no_message_twice(tmp_path: Path) -> Non
     root, state = unpack("5.3.3-clean-no-queues", tmp_path), tmp_path / "state"
     whole = _in_one_run(root)
     saved = Resume.read(state, root, {})
-    with Store(root) as store:
+    with StoreReader(root) as store:
         half = verify(store, jobs=2, stop=lambda: True)
     behind = replace(half, facts=replace(whole.facts, stopped_at=half.stopped_at))
     saved.write(behind)

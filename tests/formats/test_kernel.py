@@ -17,7 +17,7 @@ from mqstore.formats.derive.ragged import Ragged, ragged_copy
 from mqstore.formats.hashing import crc31, java_hash, java_string
 from mqstore.formats.hashing_columns import crc31_column, index_hash_column, java_hash_column
 from mqstore.formats.json_lines import JsonLines
-from mqstore.formats.property_columns import Items
+from mqstore.formats.property_columns import PropertyItems
 from mqstore.store.columns import dictionary
 from mqstore.store.inspect.stats import _tally, _tally_natively
 from mqstore.store.verify import index_files, log_order
@@ -71,7 +71,7 @@ def test_items_of_texts(texts: list[bytes]) -> None:
     column = Ragged.of([b"\x02", *texts])[1:]  # not at the beginning of their buffer
 
     def ask() -> Any:
-        items = Items(column)
+        items = PropertyItems(column)
         wanted = [names.UNIQ_KEY, names.KEYS, names.TAGS, names.WAIT, "a", "A" * 40, names.CRC32]
         return {
             name: (
@@ -95,7 +95,7 @@ def test_items_of_texts(texts: list[bytes]) -> None:
 @given(TEXTS)
 def test_names_twice_are_never_missed(texts: list[bytes]) -> None:
     """Numpy may say it of others, too: not all is compared."""
-    native, numpy = both(lambda: Items(Ragged.of(texts)).repeated().tolist())
+    native, numpy = both(lambda: PropertyItems(Ragged.of(texts)).repeated().tolist())
     for text, one, other in zip(texts, native, numpy, strict=True):
         names_of = [item.partition(b"\x01")[0] for item in text.split(b"\x02")]
         found = [name for name in names_of if name]

@@ -7,13 +7,13 @@ from importlib import import_module
 import pytest
 
 from mqstore import formats
-from mqstore.formats.kinds import KINDS, Kind, Syntax
+from mqstore.formats.kinds import KINDS, FileKind, Syntax
 
 KIND = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
 @KIND
-def test_a_kind_is_named_like_its_module_which_describes_it(kind: Kind) -> None:
+def test_a_kind_is_named_like_its_module_which_describes_it(kind: FileKind) -> None:
     assert KINDS[kind.name] is kind
     module = import_module(f"{formats.__name__}.{kind.name.replace('-', '_')}")
     assert kind.description == (module.__doc__ or "").strip() != ""
@@ -22,7 +22,7 @@ def test_a_kind_is_named_like_its_module_which_describes_it(kind: Kind) -> None:
 
 
 @KIND
-def test_a_kind_is_bytes_or_text(kind: Kind) -> None:
+def test_a_kind_is_bytes_or_text(kind: FileKind) -> None:
     """Layouts with names of their own, or tables; what is generic has neither."""
     names = [name for name, _ in kind.layouts]
     assert len(set(names)) == len(names)
@@ -44,7 +44,7 @@ def test_names_of_text_files_are_different() -> None:
 
 
 @KIND
-def test_records_of_one_type_have_one_shape(kind: Kind) -> None:
+def test_records_of_one_type_have_one_shape(kind: FileKind) -> None:
     """`--format json` names it: a type of records is of one kind, or of kinds with the same layout."""
     same = [other for other in KINDS.values() if other.record_type == kind.record_type and other.layouts]
     described = {

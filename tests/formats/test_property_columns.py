@@ -19,7 +19,7 @@ from mqstore.formats.message_properties import (
     format_properties,
     parse,
 )
-from mqstore.formats.property_columns import Items, ends_with_misnamed_crc_item, find
+from mqstore.formats.property_columns import PropertyItems, ends_with_misnamed_crc_item, find
 from tests.slices import examples
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), min_size=1)
@@ -38,7 +38,7 @@ TEXTS = st.lists(PIECES, max_size=12).map(b"".join)
 def check(texts: list[bytes], name: str) -> None:
     ragged = Ragged.of(texts)
     found = find(ragged, name)
-    items = Items(ragged)
+    items = PropertyItems(ragged)
     expected = [parse(text).get(name) for text in texts]
     decoded = [
         None if length < 0 else java_string(value)
@@ -90,7 +90,7 @@ def test_crc_items_with_another_name(rows: list[tuple[bytes, bool, int]]) -> Non
 @given(st.lists(TEXTS, max_size=8))
 def test_items_with_more_than_one_separator(texts: list[bytes]) -> None:
     wanted = [any(item.count(b"\x01") > 1 for item in text.split(b"\x02")) for text in texts]
-    assert Items(Ragged.of(texts)).run_together().tolist() == wanted
+    assert PropertyItems(Ragged.of(texts)).run_together().tolist() == wanted
 
 
 SHAPES = [
@@ -105,7 +105,7 @@ SHAPES = [
 NAMES_ASKED = ("KEYS", "TAGS", "UNIQ_KEY", "UNIQ_KEYS", "12345678", "absent", "K")
 
 
-def answers(items: Items) -> list[list[Any]]:
+def answers(items: PropertyItems) -> list[list[Any]]:
     """All that can be asked, row by row."""
     flags = (items.has_nul(), items.malformed(), items.run_together(), items.repeated())
     found = [column.tolist() for column in flags]
@@ -132,8 +132,8 @@ def test_texts_of_few_shapes(shapes: list[bytes], damage: list[tuple[int, int, b
     if apart:
         many = many[np.arange(len(texts))[::-1]]
         texts.reverse()
-    items = Items(many)
-    parts = [Items(Ragged.of(texts[begin : begin + 100])) for begin in (0, 100, 200)]
+    items = PropertyItems(many)
+    parts = [PropertyItems(Ragged.of(texts[begin : begin + 100])) for begin in (0, 100, 200)]
     expected = [[*one, *two, *three] for one, two, three in zip(*map(answers, parts), strict=True)]
     assert answers(items) == expected
     for name in NAMES_ASKED:

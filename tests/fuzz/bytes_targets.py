@@ -12,7 +12,7 @@ from mqstore.formats import message_properties, quick
 from mqstore.formats.derive import Ragged, spans
 from mqstore.formats.hashing import crc31, java_hash, java_string
 from mqstore.formats.message import MESSAGE, SysFlag
-from mqstore.formats.property_columns import Items
+from mqstore.formats.property_columns import PropertyItems
 from mqstore.store.broker.filter import Where
 from mqstore.store.disk.checkpoint import Checkpoint
 from mqstore.store.log.batch import messages
@@ -89,7 +89,7 @@ def properties(data: bytes) -> None:
     name = names.decode("ascii", "replace")
     parsed = message_properties.parse(text)
     if name and name.isascii() and not {"\1", "\2"} & set(name):
-        value = Items(Ragged.of([b"", text])).find(name)[1]
+        value = PropertyItems(Ragged.of([b"", text])).find(name)[1]
         assert (java_string(value) if value else None) == parsed.get(name)
     with contextlib.suppress(ValueError):  # a value may hold a name's separator
         written = message_properties.format_properties(parsed)

@@ -23,7 +23,7 @@ from mqstore.store.queues.read import ConsumeQueues
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.search.find import find, offset_at
 from mqstore.store.search.selection import Selection
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.timer.read import TimerRange, TimerUnits, timer_log, timer_wheel
 
 from ..formats.derive.schemas import parse
@@ -160,7 +160,7 @@ def store(data: bytes) -> None:
     with files(_store(data)) as root:
         config = BrokerConfig({"maxHashSlotNum": "4", "maxIndexNum": "9"})
         describe_path(root, config)
-        with Store(root, config) as opened:
+        with StoreReader(root, config) as opened:
             for selection in (Selection(topic="T"), Selection(key="k"), Selection("T", 0)):
                 for found in find(opened, selection):
                     assert selection.takes(found.message, in_queue=selection.queue_id is not None)

@@ -18,7 +18,7 @@ from mqstore.store.damage.scenarios import scenarios
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.errors import NotFound
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from .. import recovery_cases, stores
 from ..damage import Victim
@@ -118,7 +118,7 @@ def build(case: Case, work: Path, seed: int) -> Built | None:
     if kind == "scenario":
         root = fresh(work / "damaged")
         try:
-            with Store(source, config) as store:
+            with StoreReader(source, config) as store:
                 drill(store, root, scenarios()[what], seed, Files())
         except NotFound:
             return None

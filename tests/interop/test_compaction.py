@@ -11,7 +11,7 @@ from mqstore.store.errors import NotFound
 from mqstore.store.search.find import find
 from mqstore.store.search.queue_search import compaction_queues
 from mqstore.store.search.selection import Selection
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from .. import stores
 from .oracle import Oracle
@@ -27,7 +27,7 @@ MOST = 5
 def test_pulls_from_every_offset(name: str, tmp_path: Path, oracle: Callable[[str], Oracle]) -> None:
     """Also from those that compaction has dropped, and behind the end."""
     root = stores.unpack(name, tmp_path)
-    with Store(root) as store:
+    with StoreReader(root) as store:
         asked = [
             (queue.queue_id, offset)
             for queue in compaction_queues(store, TOPIC)
@@ -56,7 +56,7 @@ def test_pulls_from_every_offset(name: str, tmp_path: Path, oracle: Callable[[st
         assert mine[: len(real)] == real and bool(mine) == bool(real), place
 
 
-def _pull(store: Store, queue_id: int, offset: int) -> list[tuple[int, int, str]]:
+def _pull(store: StoreReader, queue_id: int, offset: int) -> list[tuple[int, int, str]]:
     selection = Selection(topic=TOPIC, queue_id=queue_id)
     try:
         found = [each.message for each in find(store, selection, offset=offset, count=MOST)]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.settings.parse import parse
-from mqstore.store.start.config_load import Start, load_databases
+from mqstore.store.start.config_load import LoadAction, load_databases
 
 from .. import stores
 from .brokers import missing
@@ -94,7 +94,7 @@ def test_damaged_databases(version: str, tmp_path: Path) -> None:
             file, table = TABLES[name]
             found = load_databases(copy / "config").get(file)
             real = _real(managers, copy, name)
-            if found is None or found.start is Start.REFUSES:
+            if found is None or found.start is LoadAction.REFUSES:
                 told = None if found else set[str]()
             else:
                 told = set(found.main.value[table]) - own[name]

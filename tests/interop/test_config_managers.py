@@ -18,7 +18,7 @@ import pytest
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.settings.parse import parse
 from mqstore.store.start.config import entries_of
-from mqstore.store.start.config_load import LMQ_OFFSETS, RULES, Loaded, Start, Text, load_config
+from mqstore.store.start.config_load import LMQ_OFFSETS, RULES, LoadAction, LoadedConfig, Text, load_config
 
 from .. import stores
 from ..slices import SEED, share
@@ -113,21 +113,21 @@ def differences(case: Case, judge: Managers, root: Path) -> Iterator[str]:
     starts = real.get("loaded", False)
     if _counts_as_broken(case, found, judge):
         return
-    if starts is not (found.start is not Start.REFUSES):
+    if starts is not (found.start is not LoadAction.REFUSES):
         yield f"{case.what}: {found.start} ({found.reason}), and really {real}"[:400]
     elif starts and case.name not in DROPS and "table" in real:
         yield from _other_entries(case, found, real, judge)
 
 
-def _counts_as_broken(case: Case, found: Loaded, judge: Managers) -> bool:
+def _counts_as_broken(case: Case, found: LoadedConfig, judge: Managers) -> bool:
     """fastjson takes by chance what no `Grammar` has, another sign for a brace. To predict such a text as
     broken is never an all-clear; to predict a broken one as taken would be.
     """
     flipped = "a flipped bit" in case.what and not judge.version.startswith(("5.4", "5.5"))
-    return flipped and found.start is not Start.LOADS
+    return flipped and found.start is not LoadAction.LOADS
 
 
-def _other_entries(case: Case, found: Loaded, real: dict[str, Any], judge: Managers) -> Iterator[str]:
+def _other_entries(case: Case, found: LoadedConfig, real: dict[str, Any], judge: Managers) -> Iterator[str]:
     taken = entries_of(case.name, found.taken) if found.taken else {}
     table = parse(real["table"].encode()).value or {}
     own = _keys(judge, case.name)
@@ -196,7 +196,7 @@ def test_a_directory_in_the_place_of_a_file(version: str, managers: Callable[[st
             backup.write_bytes(text)
         found = load_config(config, name, rules)
         real = judge.load(tmp_path, [name], persist=text != b"garbage")[name]
-        assert real["loaded"] is (found.start is not Start.REFUSES), (text, found, real)
+        assert real["loaded"] is (found.start is not LoadAction.REFUSES), (text, found, real)
         assert path.is_dir() or text is None, "a broker has written its table beside a .bak"
         shutil.rmtree(config)
 
@@ -219,7 +219,7 @@ def test_sparse_files_of_any_size(version: str, managers: Callable[[str], Manage
             os.truncate(path, size)
             told, found = judge.load(root, [name])[name], load_config(path.parent, name, rules)
             place = (name, size, text, told)
-            assert bool(told.get("loaded")) == (found.start is not Start.REFUSES), place
+            assert bool(told.get("loaded")) == (found.start is not LoadAction.REFUSES), place
             assert (told.get("exception") == "OutOfMemoryError") == bool(found.dies), place
 
 

@@ -11,7 +11,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.queues.references import commit_log_of
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from .conftest import Judge
 from .served import SIZES, Row, as_broker, loaded, mqstore, settings
@@ -39,7 +39,7 @@ def records(root: Path) -> list[Row]:
                     "properties": parse(columns.ragged("properties")[row]),
                 }
             )
-    with Store(root, CONFIG) as store:
+    with StoreReader(root, CONFIG) as store:
         for each in found:
             with store.queues.open(each["topic"], each["queue_id"]) as queue:
                 unit = queue.unit(each["queue_offset"])

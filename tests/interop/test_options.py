@@ -11,7 +11,7 @@ import pytest
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.recover.recovery import analyze
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 from tests.slices import rng, share
@@ -85,7 +85,7 @@ def test_no_error_without_being_told(number: int, exit: str, judge: Judge, tmp_p
     root.mkdir()
     answer = judge.run(root, config=config, steps=[put], exit=exit, files="none")
     assert answer["loaded"] and answer["idle"], answer
-    with Store(root) as store:
+    with StoreReader(root) as store:
         scope = Scope(broker_version=judge.version, groups=GROUPS)
         found = verify(store, scope, now_ms=NOW_MS).findings
     wrong = [f"{f.code} {f.path}: {f.message}" for f in found if f.severity >= Severity.ERROR]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Status
 from tests import recovery_cases
@@ -44,7 +44,7 @@ def check(case: Case, judge: Judge, work: Path) -> None:
     name = f"{case['version']} {case['exit']} {case['seed']} {case['kind']}"
     if repaired(root, SIZES, case["version"]) is None:
         return
-    with Store(root, CONFIG) as store:
+    with StoreReader(root, CONFIG) as store:
         found = verify(store)
     assert found.status is not Status.UNCLEAN, name
     answer = loaded(judge, root, SIZES)
@@ -73,7 +73,7 @@ def test_a_poisoned_store_starts_again(name: str, oracle: Callable[[str], Judge]
     judge = oracle(version)
     assert not judge.run(root, config=sizes)["loaded"], "it does not load before"
     repaired(root, sizes, version)
-    with Store(root) as store:
+    with StoreReader(root) as store:
         wanted = {(row.topic, row.queue_id): row.max_offset for row in store.queue_summaries}
     answer = loaded(judge, root, sizes, {"do": "get"}, start=True)
     assert not changed(answer, *DATA)

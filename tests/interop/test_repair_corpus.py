@@ -27,7 +27,7 @@ from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.recheck import Beyond, find_unrepairable, reanalyze
 from mqstore.store.repair.repair import Repair, analyze, replan
 from mqstore.store.salvage.runs import Grade, grades
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
 
@@ -79,7 +79,7 @@ def name_of(case: Case) -> str:
 def whole_messages(root: Path, config: BrokerConfig) -> Messages:
     """By position, (topic, queue, offset, body) of each record before the end that is proven."""
     found: Messages = {}
-    with Store(root, config) as store:
+    with StoreReader(root, config) as store:
         end = store.log_end.position
         for item in store.log.scan():
             if not isinstance(item, Batch) or item.mark is not Mark.NONE:
@@ -99,7 +99,7 @@ def whole_messages(root: Path, config: BrokerConfig) -> Messages:
 
 def has_long_hosts(root: Path, config: BrokerConfig) -> bool:
     """Some record has a host of IPv6: the oldest broker takes it for damage and cuts the log."""
-    with Store(root, config) as store:
+    with StoreReader(root, config) as store:
         batches = (item for item in store.log.scan(crc=False) if isinstance(item, Batch))
         return any(np.any(b.columns.ints("sys_flag") & _LONG_HOSTS) for b in batches)
 

@@ -22,7 +22,7 @@ from mqstore.formats.tombstone import LOST
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import read_timer_check
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from .brokers import ALL_VERSIONS, NAME, PATIENCE_SECONDS, VERSIONS_OF_5, Broker
 from .served import Row, as_broker, mqstore, put, rows, settings
@@ -89,7 +89,7 @@ def delivered(root: Path) -> Counter[str]:
 
 def ends(root: Path, topic: str) -> dict[int, int]:
     """Queue → max offset of a topic's queues."""
-    with Store(root, BrokerConfig({k: str(v) for k, v in SIZES.items()})) as store:
+    with StoreReader(root, BrokerConfig({k: str(v) for k, v in SIZES.items()})) as store:
         return {q.queue_id: q.max_offset for q in store.queue_summaries if q.topic == topic}
 
 
@@ -256,7 +256,7 @@ def revive_line(tag: str, number: int, pop_ms: int) -> Row:
 def came_back(root: Path) -> Counter[str]:
     """Bodies of the messages that the broker gives to the group again."""
     topic, _ = pop.retry_topics("orders", POPPERS)
-    with Store(root, BrokerConfig({k: str(v) for k, v in SIZES.items()})) as store:
+    with StoreReader(root, BrokerConfig({k: str(v) for k, v in SIZES.items()})) as store:
         if topic not in {queue.topic for queue in store.queue_summaries}:
             return Counter()
     got = rows(mqstore("get", root, "--topic", topic, "--format", "ndjson", *settings(SIZES)))

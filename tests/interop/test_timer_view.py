@@ -10,8 +10,8 @@ import pytest
 
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.inspect.timers import State, Timers, timers
-from mqstore.store.search.store import Store
+from mqstore.store.inspect.timers import TimerMessageState, Timers, timers
+from mqstore.store.search.store import StoreReader
 from mqstore.store.settings.generation import Generation
 from tests.slices import pick
 
@@ -59,7 +59,7 @@ def view(root: Path, version: str, config: dict[str, Any]) -> Timers:
     """The view now; the broker's version is known here, not guessed."""
     options = BrokerConfig({name: str(value) for name, value in config.items()})
     profile = profile_of(version).version
-    with Store(root, options) as store:
+    with StoreReader(root, options) as store:
         store.generation = Generation(profile, "the test", (profile,))
         return timers(store, int(time.time() * 1000), lambda _: None)
 
@@ -75,17 +75,17 @@ def test_a_broker_does_what_the_view_says(version: str, append_topic: bool, orac
     put(root, messages, config, *as_broker(version))
     before = view(root, version, config)
     told = {row.unique_key: row for row in before.rows}
-    assert {row.state for row in before.rows} == {State.PENDING, State.CANCELLED}
+    assert {row.state for row in before.rows} == {TimerMessageState.PENDING, TimerMessageState.CANCELLED}
     for later_ms in (2_000, 1_000 * (len(WAYS) + 4)):  # two sessions, since each has its time limit
         wait_ms = max(0, first_ms + later_ms - int(time.time() * 1000))
         loaded(judge, root, config, {"do": "wait", "ms": wait_ms})
     after = {row.unique_key: row for row in view(root, version, config).rows}
     assert after.keys() == told.keys()
     for key, row in after.items():
-        cancelled = told[key].state is State.CANCELLED
-        assert row.state is (State.CANCELLED if cancelled else State.DELIVERED), (key, row)
+        cancelled = told[key].state is TimerMessageState.CANCELLED
+        assert row.state is (TimerMessageState.CANCELLED if cancelled else TimerMessageState.DELIVERED), (key, row)
         assert len(row.delivered) == (not cancelled) and not row.again, (key, row)
     by_topic = append_topic or version == "5.3.3"
     heeded = WAYS.index("topic+key" if by_topic else "key")
     wanted = {f"{number:032X}" for number in (heeded, heeded + len(WAYS))}
-    assert {key for key, row in told.items() if row.state is State.CANCELLED} == wanted
+    assert {key for key, row in told.items() if row.state is TimerMessageState.CANCELLED} == wanted

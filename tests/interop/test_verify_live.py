@@ -9,7 +9,7 @@ import pytest
 
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.run import verify
 
 from .conftest import Judge
@@ -40,7 +40,7 @@ def rows(first: int) -> list[Row]:
 
 def alarms(root: Path) -> list[str]:
     """What verify says above information."""
-    with Store(root, CONFIG) as store:
+    with StoreReader(root, CONFIG) as store:
         found = verify(store).findings
     return [
         f"{f.severity.label} {f.code} {f.path} {f.message}"

@@ -9,13 +9,13 @@ from typing import Any
 from unittest.mock import patch
 
 from mqstore.pipeline import rebuild
-from mqstore.pipeline.plan import Plan
-from mqstore.pipeline.rebuild_steps import Made
+from mqstore.pipeline.plan import JobPlan
+from mqstore.pipeline.rebuild_steps import RebuiltFiles
 from mqstore.pipeline.tasks import Task, answer_of, named, told
 from mqstore.store.output.stage import Stage
 
 
-def plain_job(seed: int = 0, parts: int = 5) -> Callable[[Plan, Stage], Made]:
+def plain_job(seed: int = 0, parts: int = 5) -> Callable[[JobPlan, Stage], RebuiltFiles]:
     """A job that cuts the longest log into about so many parts; 1: each log is one task."""
 
     def run(function: str, tasks: Sequence[Task], sizes: Sequence[int]) -> list[Any]:
@@ -26,7 +26,7 @@ def plain_job(seed: int = 0, parts: int = 5) -> Callable[[Plan, Stage], Made]:
             answers[number] = told(json.loads(json.dumps(answer_of(named(function), task))))
         return [answers[number] for number in range(len(tasks))]
 
-    def job(plan: Plan, stage: Stage) -> Made:
+    def job(plan: JobPlan, stage: Stage) -> RebuiltFiles:
         longest = max((store.bytes for store in plan.stores), default=0)
         size = longest // parts + random.Random(seed).randint(1, 1000) if parts > 1 else longest
         with patch.object(rebuild, "PART_BYTES", size):

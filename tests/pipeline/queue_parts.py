@@ -10,7 +10,7 @@ from mqstore.formats.consume_queue import PRE_FILL, UNIT
 from mqstore.formats.derive import dtype_of
 from mqstore.pipeline.log_part import ROW, LogPart, PartRows, SavedPart, keys_of
 from mqstore.pipeline.plan import StorePlan
-from mqstore.pipeline.queue_files import Place, QueueFile, make_queue_file
+from mqstore.pipeline.queue_files import AttemptFolder, QueueFile, make_queue_file
 from mqstore.store.disk.files import Files
 
 UNITS_PER_FILE = 10
@@ -33,7 +33,7 @@ def part(offsets: list[int], queue_id: int = 0, first: int = 0) -> LogPart:
 
 
 def write(folder: Path, *parts: LogPart | SavedPart, files: Files | None = None) -> list[QueueFile]:
-    place = Place(STORE, 0, folder, "1", files or Files())
+    place = AttemptFolder(STORE, 0, folder, "1", files or Files())
     return [make_queue_file(place, key, parts) for key in keys_of(parts)]
 
 

@@ -19,7 +19,7 @@ from mqstore.cli.app import run
 from mqstore.pipeline.export import export, on_spark, tasks_of
 from mqstore.store.arrow import export_files
 from mqstore.store.arrow.export_files import ExportHow
-from mqstore.store.arrow.export_formats import FileKind
+from mqstore.store.arrow.export_formats import ExportFormat
 from mqstore.store.arrow.log_rows import parts_of
 from mqstore.store.arrow.stores import Ask
 from mqstore.store.disk.files import Files
@@ -124,8 +124,10 @@ def test_a_directory_is_what_put_reads(form: str, tmp_path: Path) -> None:
     assert len(before) == report["rows"] and before == after
 
 
-@pytest.mark.parametrize("kind", [FileKind("csv", "zstd"), FileKind("arrow", "gzip"), FileKind("json", safe_csv=True)])
-def test_what_does_not_fit_together_is_refused(kind: FileKind, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kind", [ExportFormat("csv", "zstd"), ExportFormat("arrow", "gzip"), ExportFormat("json", safe_csv=True)]
+)
+def test_what_does_not_fit_together_is_refused(kind: ExportFormat, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput):
         export([str(tmp_path)], {}, ExportHow(kind), tmp_path / "out", HERE)
     assert not (tmp_path / "out").exists()

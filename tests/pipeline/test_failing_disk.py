@@ -16,7 +16,7 @@ from mqstore.store.arrow.views import damage_parts, damage_rows
 from mqstore.store.disk.byte_reader import noted, noting
 from mqstore.store.errors import Unreadable
 from mqstore.store.search.log_search import selected
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ..failing_disk import fail_here
 from ..store.arrow.rows import ask_of, damage, rows
@@ -78,7 +78,7 @@ def test_rows_of_other_files_behind_it(tmp_path: Path, name: str) -> None:
 def reader_of(root: Path, how: str) -> Iterator[object]:
     if how == "rows":
         return rows_of(ask_of(root), parts_of(ask_of(root))[0], lambda lost: None)
-    return selected(Store(root), on_damage="skip")
+    return selected(StoreReader(root), on_damage="skip")
 
 
 @pytest.mark.parametrize("how", ["rows", "batches"])

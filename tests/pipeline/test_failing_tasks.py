@@ -14,9 +14,9 @@ from mqstore.pipeline import register, tasks
 from mqstore.pipeline.export import export, on_spark
 from mqstore.pipeline.failures import JobFailed, failures
 from mqstore.pipeline.sources.log import LogSource
-from mqstore.pipeline.sources.log_writer import LogWriter
+from mqstore.pipeline.sources.log_writer import LogSourceWriter
 from mqstore.store.arrow.export_files import ExportHow
-from mqstore.store.arrow.export_formats import FileKind
+from mqstore.store.arrow.export_formats import ExportFormat
 
 from ..stores import unpack
 from .trees import tree
@@ -34,7 +34,7 @@ Job = Callable[["SparkSession", Path, Path], None]
 
 def run_export(spark: SparkSession, root: Path, new: Path) -> None:
     options = {"body": "plain", "split_bytes": "100000"}
-    how = ExportHow(FileKind("json"))
+    how = ExportHow(ExportFormat("json"))
     export([str(root)], options, how, new, on_spark(lambda: nullcontext(spark)))
 
 
@@ -63,7 +63,7 @@ def failing(attempts: int, spark: SparkSession, monkeypatch: pytest.MonkeyPatch)
             give_up()
             return iter(found)
 
-    class Writer(LogWriter):
+    class Writer(LogSourceWriter):
         def write(self, iterator: Any) -> Any:
             spooled = super().write(iterator)
             give_up()

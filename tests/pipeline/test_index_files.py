@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from mqstore.pipeline.index_files import IndexPart, index_times, make_index_file, named, slices_of
 from mqstore.pipeline.log_part import ITEM, LogPart, PartRows
-from mqstore.pipeline.plan import Plan
-from mqstore.pipeline.queue_files import Place
+from mqstore.pipeline.plan import JobPlan
+from mqstore.pipeline.queue_files import AttemptFolder
 from mqstore.store.disk.files import Files
 from mqstore.store.index.read import Geometry, IndexFile
 
@@ -51,7 +51,7 @@ def part_of(*times: int) -> LogPart:
 def test_a_file_goes_on_behind_the_one_before(tmp_path: Path) -> None:
     """The item that heads it is not there twice: its header begins with its own first one."""
     store = replace(STORE, index_slots=5, index_items=4)
-    place = Place(store, 0, tmp_path, "attempt", Files())
+    place = AttemptFolder(store, 0, tmp_path, "attempt", Files())
     parts = [part_of(1000, 2000), part_of(), part_of(3000, 4000)]
     made = [make_index_file(place, number, some, parts) for number, some in enumerate(slices_of([2, 0, 2], 3))]
     assert [(one.items, one.begin_timestamp) for one in made] == [(3, 1000), (1, 4000)]
@@ -70,7 +70,7 @@ def test_names_follow_one_another_whatever_the_times_say() -> None:
     """Of one store, in the order of its files; a time that no calendar has counts as the first one."""
     times = (1_700_000_000_000, 1_700_000_000_000, 5_000, 1 << 62, -(1 << 62))
     parts = [IndexPart("x", f"{store}-{n}", store, n, time) for store in (1, 0) for n, time in enumerate(times)]
-    found = named(parts, Plan(STORES))
+    found = named(parts, JobPlan(STORES))
     assert sorted(part.path for part, _ in found) == sorted(part.path for part in parts)
     for number, folder in enumerate("ab"):
         names = [path for part, path in found if part.store == number]

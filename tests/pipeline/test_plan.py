@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.pipeline.plan import Plan, plan_of
+from mqstore.pipeline.plan import JobPlan, plan_of
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, Missing, StoreError, Unsupported
 
@@ -47,7 +47,7 @@ def test_a_plan_is_the_same_behind_its_way_through_json(name: str, tmp_path: Pat
     """Tasks get it so."""
     root = unpack(name, tmp_path)
     plan = plan_of([root], BrokerConfig(config(name, root)))
-    assert Plan.of(json.loads(json.dumps(asdict(plan)))) == plan
+    assert JobPlan.of(json.loads(json.dumps(asdict(plan)))) == plan
     (store,) = plan.stores
     assert (store.bytes, store.file_bytes) == (store.stop - store.start, 20 * store.units_per_file)
     assert store.follows_on is (name != "4.9.7-killed-hole")

@@ -16,14 +16,14 @@ from mqstore.formats.consume_queue import PRE_FILL, UNIT
 from mqstore.formats.derive import dtype_of
 from mqstore.pipeline.plan import plan_of
 from mqstore.pipeline.rebuild import rebuild
-from mqstore.pipeline.rebuild_steps import Made
+from mqstore.pipeline.rebuild_steps import RebuiltFiles
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import JOURNAL
 from mqstore.store.errors import InUse, NoSpace, NotAStore, Refused
 from mqstore.store.log.batch import NO_FILE
 from mqstore.store.output.stage import Stage
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from .. import stores
 from ..slices import pick
@@ -91,7 +91,7 @@ def test_a_missing_file_is_told(name: str, gone: int | None, units: int | None, 
         (file,) = root.rglob(f"{gone:020}")
         size = file.stat().st_size
         file.unlink()
-    with Store(root, config) as store:
+    with StoreReader(root, config) as store:
         (gap,) = store.log_files.gaps
         assert plan_of([root], config).stores[0].stop == store.log_end.position
     found = rebuild(plan_of([root], config), tmp_path / "new", plain_job())
@@ -159,7 +159,7 @@ def test_a_failing_job_leaves_the_target_untouched(tmp_path: Path) -> None:
     plan = plan_of([unpack("5.3.3-v2", tmp_path)], BrokerConfig())
     target = tmp_path / "new"
 
-    def fails(plan: Any, stage: Stage) -> Made:
+    def fails(plan: Any, stage: Stage) -> RebuiltFiles:
         (stage.attempt("0") / "x").mkdir(parents=True)
         raise NoSpace("disk full")
 
@@ -251,7 +251,7 @@ def test_one_job_at_a_time(tmp_path: Path) -> None:
     root = unpack("5.3.3-v2", tmp_path)
     target = tmp_path / "new"
 
-    def second(plan: Any, stage: Stage) -> Made:
+    def second(plan: Any, stage: Stage) -> RebuiltFiles:
         with pytest.raises(InUse):
             run(root, target)
         return plain_job()(plan, stage)

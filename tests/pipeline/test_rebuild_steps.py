@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mqstore.pipeline.plan import Plan, StorePlan, plan_of
+from mqstore.pipeline.plan import JobPlan, StorePlan, plan_of
 from mqstore.pipeline.rebuild import rebuild
-from mqstore.pipeline.rebuild_steps import Made, complete
+from mqstore.pipeline.rebuild_steps import RebuiltFiles, complete
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import JOURNAL
@@ -35,10 +35,10 @@ def test_what_is_no_file_of_the_timer_log_is_left_alone(tmp_path: Path) -> None:
 def test_a_gap_across_files_ends_no_queue(tmp_path: Path) -> None:
     """An empty unit would end the queue for a broker: the front file is filled up."""
     (tmp_path / "s" / "commitlog").mkdir(parents=True)
-    plan = Plan((StorePlan(str(tmp_path / "s"), "", 0, 1000, UNITS_PER_FILE, "5.5", {}),))
+    plan = JobPlan((StorePlan(str(tmp_path / "s"), "", 0, 1000, UNITS_PER_FILE, "5.5", {}),))
     stage = Stage.begin(tmp_path, Files())
     written = write(stage.attempt("1"), part([0, 7, 12]))
-    complete(stage, plan, Made(queues=written))
+    complete(stage, plan, RebuiltFiles(queues=written))
     assert stage.manifest()["queues"][0]["missing"] == 6 + 2 + 2
     front = units(stage.tree / written[0].path)
     assert front[8:] == [PRE_FILL_UNIT] * 2

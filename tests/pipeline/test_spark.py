@@ -14,9 +14,9 @@ import pytest
 
 from mqstore.pipeline import rebuild as pipeline_rebuild
 from mqstore.pipeline import tasks as pipeline_tasks
-from mqstore.pipeline.plan import Plan, plan_of
+from mqstore.pipeline.plan import JobPlan, plan_of
 from mqstore.pipeline.rebuild import rebuild, spark_job
-from mqstore.pipeline.rebuild_steps import Made
+from mqstore.pipeline.rebuild_steps import RebuiltFiles
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import Unreadable
 from mqstore.store.output.stage import Stage
@@ -90,7 +90,7 @@ def test_a_large_log_in_parts(spark: SparkSession, tmp_path: Path, monkeypatch: 
 def test_a_task_that_fails_leaves_the_target_untouched(spark: SparkSession, tmp_path: Path) -> None:
     plan = plan_of([unpack("5.3.3-v2", tmp_path)], BrokerConfig())
 
-    def job(plan: Plan, stage: Stage) -> Made:
+    def job(plan: JobPlan, stage: Stage) -> RebuiltFiles:
         (stage.folder / "attempts").touch()  # no task can make its folder
         return spark_job(spark, plan, stage)
 

@@ -12,7 +12,7 @@ import pytest
 
 from mqstore.cli.app import run
 from mqstore.pipeline.sql import answer, lacking
-from mqstore.pipeline.sql_plan import Asked, understood
+from mqstore.pipeline.sql_plan import SparkQuery, understood
 from mqstore.store.arrow.export_formats import records_of
 from mqstore.store.arrow.local_query import LocalQuery
 from mqstore.store.arrow.stores import Ask
@@ -60,8 +60,8 @@ def test_a_view_reads_what_the_plan_of_the_query_needs(spark: SparkSession) -> N
     assert [n.times for n in understood(spark, "SELECT 1 FROM lag a, lag b").views] == [2]
 
 
-def on_spark(spark: SparkSession, query: str | Asked, roots: list[str]) -> tuple[list[dict[str, Any]], Lacking]:
-    taken = query if isinstance(query, Asked) else understood(spark, query)
+def on_spark(spark: SparkSession, query: str | SparkQuery, roots: list[str]) -> tuple[list[dict[str, Any]], Lacking]:
+    taken = query if isinstance(query, SparkQuery) else understood(spark, query)
     rows = [row for part in answer(spark, taken, roots, {}) for row in records_of(part)]
     return rows, lacking(spark, taken, roots, {})
 

@@ -37,7 +37,7 @@ from mqstore.store.arrow.stores import log_sizes
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import Missing, StoreError
 from mqstore.store.findings.catalogue import GROUPS
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify import log_pass
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.parallel import Beside, PartResult
@@ -57,7 +57,7 @@ FAST = ("4.9.7-killed-page", "5.5.0-timer-killed")
 
 
 def local(root: Path, config: BrokerConfig | None = None) -> Verdict:
-    with Store(root, config) as store:
+    with StoreReader(root, config) as store:
         return verify(store, Scope(), now_ms=NOW_MS)
 
 

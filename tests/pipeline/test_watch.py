@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from mqstore.pipeline import watch
-from mqstore.pipeline.watch import Done, Progress
+from mqstore.pipeline.watch import Done, JobProgress
 
 from ..stores import unpack
 
@@ -81,7 +81,7 @@ def test_bytes_never_become_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
         yield
 
     monkeypatch.setattr(watch, "watched", watched)
-    progress = Progress(lambda done: seen.append(done.bytes))
+    progress = JobProgress(lambda done: seen.append(done.bytes))
     for _ in range(2):
         with progress.of(cast("SparkSession", None), [10, 20, 30]):
             pass

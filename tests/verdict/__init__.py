@@ -30,7 +30,7 @@ from mqstore.store.repair import repair
 from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.recheck import unrepairable_of, unrepairable_texts
 from mqstore.store.repair.repair import Repair, replan_with_parts, widened
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.judged import with_start
@@ -108,7 +108,7 @@ def said_of(root: Path, config: BrokerConfig, version: str | None = None) -> Sai
 
 def _said_of(root: Path, config: BrokerConfig, version: str | None) -> Said:
     layout = Layout.open(root, config)
-    with Store(root, config) as store:
+    with StoreReader(root, config) as store:
         others = verify(store, Scope(groups=_OTHERS, broker_version=version), now_ms=NOW_MS)
     found, refused = None, ""
     try:
@@ -117,7 +117,7 @@ def _said_of(root: Path, config: BrokerConfig, version: str | None) -> Said:
         found = widened(found, verdict.findings)
         verdict = with_start(others, found)
     except StoreError as error:
-        with Store(root, config) as store:
+        with StoreReader(root, config) as store:
             verdict = verify(store, Scope(broker_version=version), now_ms=NOW_MS)
         refused = str(error)
     texts = unrepairable_texts()

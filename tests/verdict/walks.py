@@ -15,7 +15,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import BARRIER_PREFIX, Layout
 from mqstore.store.errors import NotFound, StoreError
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.session.undo import session_to_undo, undo
 from mqstore.store.verify.verdict import Status
 
@@ -145,7 +145,7 @@ def check_scenario(name: str, scenario: Scenario, work: Path) -> list[str]:
     for seed in range(_SEEDS):
         target = fresh(work / "drill")
         try:
-            with Store(source, config) as store:
+            with StoreReader(source, config) as store:
                 drill(store, target, scenario, seed, Files())
         except NotFound:  # the store has not what it damages
             continue

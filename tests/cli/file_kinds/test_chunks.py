@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mqstore.cli.file_kinds.chunks import Range, Single, Units, only_record
+from mqstore.cli.file_kinds.chunks import NonRecordRange, RecordArray, Single, only_record
 from mqstore.formats.derive import dtype_of
 from mqstore.formats.timer_wheel import SLOT, SLOT_BYTES
 
@@ -13,7 +13,7 @@ from mqstore.formats.timer_wheel import SLOT, SLOT_BYTES
 def test_records_have_what_stands_before_and_what_marks_them() -> None:
     slots = np.zeros(2, dtype_of(SLOT))
     slots["num"] = (-1, 3)
-    rows = Units(
+    rows = RecordArray(
         "slot",
         SLOT,
         slots,
@@ -38,9 +38,9 @@ def test_records_have_what_stands_before_and_what_marks_them() -> None:
 
 def test_zeros_and_what_is_silent_are_no_records() -> None:
     damage = {"type": "damage", "position": 0, "size": 1, "reason": "r"}
-    assert list(Range(damage).records()) == [damage]
-    assert not [*Range(damage, silent=True).records(), *Range(damage | {"type": "zeros"}).records()]
-    assert not [*Range(damage).pieces()]
+    assert list(NonRecordRange(damage).records()) == [damage]
+    assert not [*NonRecordRange(damage, silent=True).records(), *NonRecordRange(damage | {"type": "zeros"}).records()]
+    assert not [*NonRecordRange(damage).pieces()]
 
 
 def test_a_file_that_is_one_record_has_one() -> None:

@@ -31,7 +31,7 @@ from mqstore.formats.derive import (
     minimum_bytes,
     offset_of,
 )
-from mqstore.formats.derive.layout import Unsupported
+from mqstore.formats.derive.layout import UnsupportedSchema
 from mqstore.formats.message_id import MESSAGE_ID_V4, MESSAGE_ID_V6, UNIQUE_KEY_V4, UNIQUE_KEY_V6
 from tests.slices import examples
 
@@ -114,7 +114,7 @@ def test_fields_keep_their_byte_order() -> None:
 
 @pytest.mark.parametrize("name", sorted(SCHEMAS.keys() - FIXED_SCHEMAS.keys()))
 def test_other_schemas_are_refused(name: str) -> None:
-    with pytest.raises(Unsupported):
+    with pytest.raises(UnsupportedSchema):
         dtype_of(SCHEMAS[name])
-    with pytest.raises(Unsupported):
+    with pytest.raises(UnsupportedSchema):
         fixed_bytes(SCHEMAS[name])

@@ -21,7 +21,7 @@ from mqstore.formats.derive import (
     minimum_bytes,
     offset_of,
 )
-from mqstore.formats.derive.layout import Unsupported
+from mqstore.formats.derive.layout import UnsupportedSchema
 
 from .schemas import ARRAYS, NESTED, NOTHING
 
@@ -55,11 +55,11 @@ def test_smallest_records() -> None:
 def test_what_cannot_be_derived_is_refused(schema: c.Construct[Any, Any]) -> None:
     """Better no answer than one that differs from construct's."""
     for derive in (dtype_of, minimum_bytes):
-        with pytest.raises(Unsupported):
+        with pytest.raises(UnsupportedSchema):
             derive(schema)
-    with pytest.raises(Unsupported):
+    with pytest.raises(UnsupportedSchema):
         decode(schema, np.zeros(9, np.uint8), np.zeros(1, np.int64))
-    with pytest.raises(Unsupported):
+    with pytest.raises(UnsupportedSchema):
         encode(schema, {"a": Ragged.of([b""])})
 
 
@@ -68,7 +68,7 @@ def test_offsets() -> None:
     assert offset_of(dledger.ENTRY, "body") == 48
     assert offset_of(ARRAYS, "cells") == 1
     for path in ("body", "nonsense", "store_timestamp"):
-        with pytest.raises((KeyError, Unsupported)):
+        with pytest.raises((KeyError, UnsupportedSchema)):
             offset_of(message.MESSAGE, path)
     assert minimum_bytes(NESTED) == 1 + 2 + 2 + 3 + 1
     assert minimum_bytes(NOTHING) == 0

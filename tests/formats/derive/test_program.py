@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mqstore.formats import dledger, kernel
 from mqstore.formats.commit_log import DLEDGER, IN_ENTRY, IN_FRAME, PLAIN
 from mqstore.formats.derive import Ragged
-from mqstore.formats.derive.program import Rules, program_of
+from mqstore.formats.derive.program import ChainRules, program_of
 from mqstore.formats.hashing import crc31
 from mqstore.formats.message import MESSAGE
 from tests.slices import examples
@@ -63,7 +63,7 @@ def test_more_than_the_kernel_knows_has_no_table(schema: c.Construct[Any, Any]) 
 
 def test_columns_are_as_many_as_fields_need() -> None:
     """A number has one, bytes have two; a field that comes later has none."""
-    program = program_of(MESSAGE, Rules(("body", "body_crc"), later=frozenset({"flag", "reconsume_times"})))
+    program = program_of(MESSAGE, ChainRules(("body", "body_crc"), later=frozenset({"flag", "reconsume_times"})))
     assert program is not None
     assert set(program.later) == {"flag", "reconsume_times"}
     assert not {"flag", "reconsume_times"} & program.columns.keys()

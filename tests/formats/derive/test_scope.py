@@ -5,13 +5,13 @@ from __future__ import annotations
 import construct as c
 import pytest
 
-from mqstore.formats.derive.scope import Scope
+from mqstore.formats.derive.scope import ExpressionScope
 
 VALUES = {"length": 1, "head.flags": 2, "head.host.port": 3, "inner.text": 4}
 
 
-def scope(prefix: str = "") -> Scope:
-    return Scope(VALUES.__getitem__, prefix)
+def scope(prefix: str = "") -> ExpressionScope:
+    return ExpressionScope(VALUES.__getitem__, prefix)
 
 
 @pytest.mark.parametrize(

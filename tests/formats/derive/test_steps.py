@@ -5,7 +5,7 @@ from __future__ import annotations
 import construct as c
 import pytest
 
-from mqstore.formats.derive.layout import Unsupported
+from mqstore.formats.derive.layout import UnsupportedSchema
 from mqstore.formats.derive.steps import steps_of
 
 
@@ -20,7 +20,7 @@ from mqstore.formats.derive.steps import steps_of
     ],
 )
 def test_what_has_no_plain_steps_is_refused(schema: c.Struct) -> None:
-    with pytest.raises(Unsupported):
+    with pytest.raises(UnsupportedSchema):
         steps_of(schema)
 
 

@@ -22,7 +22,7 @@ from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter
 from mqstore.store.search import follow
 from mqstore.store.search.log_search import DamageWarning
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ...stores import unpack
 
@@ -97,7 +97,7 @@ def test_where_it_begins(root: Path) -> None:
     made = stream(root, starting_offset=str(at))
     found = numbers(made, made.initialOffset(), end)
     assert found == list(range(found[0], 100)) and found[0] > 0
-    with Store(root, BrokerConfig(SIZES)) as store:
+    with StoreReader(root, BrokerConfig(SIZES)) as store:
         last = store.log_end.position
     assert end == {str(root): last}
     late = stream(root, since="4000000000000")
@@ -150,7 +150,7 @@ def test_behind_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = unpack("4.9.7-killed-page", tmp_path)
     made = stream(found, broker_config="{}")
     made.prepareForTriggerAvailableNow()
-    with Store(found) as store:
+    with StoreReader(found) as store:
         end = {str(found): store.log_end.position}
     assert made.latestOffset({}, ALL) == end
     schema = StructType().add("position", LongType())

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from mqstore.pipeline.sources import log_writer
-from mqstore.pipeline.sources.log_writer import LogWriter
+from mqstore.pipeline.sources.log_writer import LogSourceWriter
 from mqstore.store.disk.files import Files
 from mqstore.store.errors import Corrupted, InUse, InvalidInput, Refused
 from mqstore.store.output.stage import Stage, publish_job
@@ -49,11 +49,13 @@ def messages(first: int = 0, **more: list[Any]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns | more)
 
 
-def writer(target: Path, monkeypatch: pytest.MonkeyPatch, files: Files | None = None, **options: str) -> LogWriter:
+def writer(
+    target: Path, monkeypatch: pytest.MonkeyPatch, files: Files | None = None, **options: str
+) -> LogSourceWriter:
     """As Spark makes one when it plans a write."""
-    monkeypatch.setattr(LogWriter, "files", files or Files())
+    monkeypatch.setattr(LogSourceWriter, "files", files or Files())
     given = {"path": str(target), **OPTIONS, **options}
-    return LogWriter(given, messages().schema.names, False)
+    return LogSourceWriter(given, messages().schema.names, False)
 
 
 def whole_write(target: Path, monkeypatch: pytest.MonkeyPatch, files: Files | None = None) -> None:
@@ -136,7 +138,7 @@ def test_what_dies_while_it_publishes_is_finished(tmp_path: Path, monkeypatch: p
     made = writer(tmp_path / "new", monkeypatch, KilledFiles(renamed))
     with pytest.raises(Killed):
         made.commit([made.write(iter([messages()]))])
-    monkeypatch.setattr(LogWriter, "files", Files())
+    monkeypatch.setattr(LogSourceWriter, "files", Files())
     made.abort([])
     assert visible(tmp_path / "new") == visible(tmp_path / "whole")
     assert not (tmp_path / "new/.mqstore").exists()
@@ -197,7 +199,7 @@ def test_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(InvalidInput):
             writer(tmp_path / "new", monkeypatch, **wrong)
     with pytest.raises(InvalidInput, match="no column 'body'"):
-        LogWriter({"path": str(tmp_path / "new")}, ["topic"], False)
+        LogSourceWriter({"path": str(tmp_path / "new")}, ["topic"], False)
     with pytest.raises(InvalidInput, match="not overwritten"):
-        LogWriter({"path": str(tmp_path / "new")}, ["topic", "body"], True)
+        LogSourceWriter({"path": str(tmp_path / "new")}, ["topic", "body"], True)
     assert not (tmp_path / "new").exists()

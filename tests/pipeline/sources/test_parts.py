@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mqstore.pipeline.sources.log import LogReader
+from mqstore.pipeline.sources.log import LogSourceReader
 from mqstore.pipeline.sources.parts import PartsReader, PassedOver
 from mqstore.store.arrow.log_rows import Damage
 from mqstore.store.search.log_search import DamageWarning
@@ -22,7 +22,7 @@ def test_a_task_says_what_it_has_passed_over(tmp_path: Path) -> None:
     """In one warning, which leads to the rows of the damage."""
     ask = ask_of(unpack("4.9.7-killed-page", tmp_path), fields="position")
     (lost,) = damage(ask)
-    reader = LogReader(ask)
+    reader = LogSourceReader(ask)
     with pytest.warns(DamageWarning, match="rocketmq-damage has all of them") as told:
         found = [rows.num_rows for part in reader.partitions() for rows in reader.read(part)]
     (warning,) = told

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.arrow.log_columns import COLUMNS
-from mqstore.store.arrow.log_rows import Damage, LogPart, damage_of, fields_of, parts_of, rows_of
+from mqstore.store.arrow.log_rows import Damage, LogSplit, damage_of, fields_of, parts_of, rows_of
 from mqstore.store.arrow.stores import Ask
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.batch import messages
@@ -36,7 +36,7 @@ def ask_of(root: Path, **options: str) -> Ask:
     return replace(ask, fields=fields_of(ask))
 
 
-def rows(ask: Ask, parts: list[LogPart] | None = None) -> list[dict[str, Any]]:
+def rows(ask: Ask, parts: list[LogSplit] | None = None) -> list[dict[str, Any]]:
     """All rows in log order, as far as they have positions."""
     found = [
         row
@@ -47,7 +47,7 @@ def rows(ask: Ask, parts: list[LogPart] | None = None) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: int(row.get("position", 0)))
 
 
-def damage(ask: Ask, parts: list[LogPart] | None = None) -> list[Damage]:
+def damage(ask: Ask, parts: list[LogSplit] | None = None) -> list[Damage]:
     """All that cannot be read, in log order; a read of messages is told the same."""
     found, told = list[Damage](), list[Damage]()
     for part in parts or parts_of(ask):

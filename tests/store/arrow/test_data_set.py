@@ -25,7 +25,7 @@ from mqstore.cli.app import run
 from mqstore.pipeline.export import export
 from mqstore.store.arrow.data_set import NOTE_FILE, DataSet, Mode
 from mqstore.store.arrow.export_files import ExportHow
-from mqstore.store.arrow.export_formats import FileKind
+from mqstore.store.arrow.export_formats import ExportFormat
 from mqstore.store.arrow.stores import Ask
 from mqstore.store.errors import NoSpace, Refused, Unreadable
 
@@ -59,7 +59,7 @@ def test_append_adds_files_that_every_reader_takes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["parquet", "arrow", "json", "csv", "avro"])
 def test_every_format_tells_where_it_ended(form: str, tmp_path: Path) -> None:
     root, out = put(tmp_path / "store", "a"), tmp_path / "out"
-    how = ExportHow(FileKind(form), by_day=form == "json")
+    how = ExportHow(ExportFormat(form), by_day=form == "json")
     exported(root, out, Mode.SINCE_LAST, how=how)
     put(root, "b")
     for wanted in (1, 0):
@@ -76,7 +76,7 @@ def test_another_kind_of_files_is_refused(tmp_path: Path) -> None:
     others: list[tuple[str, dict[str, Any]]] = [
         ("column body: binary there, none asked", {"fields": "topic,position,store"}),
         ("column tags: none there, string asked", {"fields": "topic,body,position,store,tags"}),
-        ("format: parquet there, json asked", {"how": ExportHow(FileKind("json"))}),
+        ("format: parquet there, json asked", {"how": ExportHow(ExportFormat("json"))}),
         ("folders by day: no there, yes asked", {"how": ExportHow(by_day=True)}),
     ]
     for mode in (Mode.APPEND, Mode.SINCE_LAST):

@@ -34,7 +34,7 @@ def test_another_order_and_little_memory(
 
 def test_a_queue_offset_that_a_log_has_twice() -> None:
     """A copy too many is one that only this side has; two others are a change."""
-    waiting = differences.Waiting()
+    waiting = differences.UnmatchedMessages()
 
     def add(weight: int, *rows: tuple[int, int, int]) -> None:
         queue, offset, digest = np.array(rows, np.int64).T

@@ -16,7 +16,7 @@ import pytest
 from mqstore.cli.app import run
 from mqstore.store.arrow import export_files
 from mqstore.store.arrow.export_files import ExportHow
-from mqstore.store.arrow.export_formats import FileKind, open_sink
+from mqstore.store.arrow.export_formats import ExportFormat, open_sink
 from mqstore.store.arrow.stores import Ask
 
 from ...stores import unpack
@@ -33,7 +33,7 @@ def test_times_that_no_calendar_has(form: str, tmp_path: Path) -> None:
     shown = export_files._with_times(given, schema)
     assert shown.column("born_timestamp").to_pylist() == times
     assert [time is None for time in shown.column("born_time").to_pylist()] == [True, False, True]
-    sink = open_sink(FileKind(form), tmp_path / "out", schema)
+    sink = open_sink(ExportFormat(form), tmp_path / "out", schema)
     sink.write(pa.Table.from_batches([shown]))
     sink.close()
 
@@ -86,7 +86,7 @@ def test_csv_and_avro_say_the_same(tmp_path: Path) -> None:
 )
 def test_a_cell_is_no_formula_where_that_is_asked(safe: bool, lines: list[str], tmp_path: Path) -> None:
     table = pa.table({"tags": ["=1+1", "'@x", "plain", None]})
-    sink = open_sink(FileKind("csv", safe_csv=safe), tmp_path / "a.csv", table.schema)
+    sink = open_sink(ExportFormat("csv", safe_csv=safe), tmp_path / "a.csv", table.schema)
     sink.write(table)
     sink.close()
     assert (tmp_path / "a.csv").read_text().splitlines() == lines

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.store.arrow.log_rows import LogPart, parts_of
+from mqstore.store.arrow.log_rows import LogSplit, parts_of
 from mqstore.store.arrow.stores import Ask
 from mqstore.store.arrow.views import damage_parts, damage_rows
 from mqstore.store.disk.layout import Layout
@@ -34,7 +34,7 @@ def cut_anywhere(root: Path, seed: str) -> None:
     rng = random.Random(seed)
     for count in (1, 3, 17):
         cuts = sorted([start, *(rng.randint(start, end) for _ in range(count)), end])
-        parts = [LogPart(str(root), Split(*cut)) for cut in pairwise(cuts)]
+        parts = [LogSplit(str(root), Split(*cut)) for cut in pairwise(cuts)]
         kept = [row for row in whole if row["position"] < end]
         assert rows(ask, parts) == kept, f"cut at {cuts}"
         inside = [one for one in lost if (one.position or 0) < end]

@@ -18,7 +18,7 @@ import pytest
 
 from mqstore.formats.hashing import crc31
 from mqstore.formats.sys_flag import SysFlag
-from mqstore.store.arrow.export_formats import FileKind, open_sink
+from mqstore.store.arrow.export_formats import ExportFormat, open_sink
 
 from ...cli.datadriven import run_here
 from ...stores import ALL, OF_TODAY, truth, unpack
@@ -28,7 +28,7 @@ FORMATS = ("parquet", "arrow", "json", "csv", "avro")
 
 
 def write(table: pa.Table, form: str, path: Path) -> None:
-    sink = open_sink(FileKind(form), path, table.schema)
+    sink = open_sink(ExportFormat(form), path, table.schema)
     for begin in range(0, table.num_rows, 100):
         sink.write(table.slice(begin, 100))
     sink.close()

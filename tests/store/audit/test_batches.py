@@ -14,7 +14,7 @@ from mqstore.store.audit.batches import UNIT_BYTES, BatchAudits, of_right_type
 from mqstore.store.broker.dispatch import dispatch
 from mqstore.store.broker.dispatch_record import OWN_QUEUES
 from mqstore.store.broker.profiles import profile_of
-from mqstore.store.broker.snapshot import Entry, QueueId, Snapshot
+from mqstore.store.broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch
@@ -96,7 +96,7 @@ def test_queues_that_are_lost_are_made_from_the_log(tmp_path: Path) -> None:
 def test_a_queue_in_the_directory_of_the_other_type_is_moved_away(tmp_path: Path) -> None:
     """What it says is in the log; a broker that knows no batches reads none, and moves nothing."""
     plain, batches = QueueId("plain", 0), QueueId("batches", 1)
-    file = (Entry("0", "path", PLAIN_UNIT_BYTES, False),)
+    file = (DirectoryEntry("0", "path", PLAIN_UNIT_BYTES, False),)
     queues = {plain: file, batches: file}
     empty = Snapshot.of(Layout.of(tmp_path))
     both = replace(empty, queues=queues, batch_queues=queues, batch_topics=frozenset({"batches"}))

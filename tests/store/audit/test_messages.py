@@ -11,7 +11,7 @@ from mqstore.store.audit import messages
 from mqstore.store.broker.dispatch import dispatch
 from mqstore.store.broker.dispatch_record import OWN_QUEUES
 from mqstore.store.log.batch import Batch
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ... import stores
 
@@ -22,8 +22,8 @@ _BYTES_OF_BATCH = 2048
 
 
 def test_messages_that_wait_keep_no_columns_of_their_batches(tmp_path: Path) -> None:
-    pending = messages._Pending()
-    with Store(stores.unpack("5.3.3-clean", tmp_path)) as store:
+    pending = messages._PendingMessages()
+    with StoreReader(stores.unpack("5.3.3-clean", tmp_path)) as store:
         tracemalloc.start()
         batches = 0
         for _ in range(_ROUNDS):
@@ -45,8 +45,8 @@ def test_messages_that_wait_keep_no_columns_of_their_batches(tmp_path: Path) -> 
 @pytest.mark.parametrize("times", [1, 2])
 def test_each_queue_is_known_to_be_in_a_row_or_not(times: int, tmp_path: Path) -> None:
     """What is found of all queues at once is what each finds of itself: twice the same log is none."""
-    pending = messages._Pending()
-    with Store(stores.unpack("5.3.3-clean", tmp_path)) as store:
+    pending = messages._PendingMessages()
+    with StoreReader(stores.unpack("5.3.3-clean", tmp_path)) as store:
         for _ in range(times):
             for item in store.log.scan(reuse=True):
                 if isinstance(item, Batch):

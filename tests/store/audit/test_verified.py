@@ -24,7 +24,7 @@ from mqstore.store.plan.lost_messages import MOST
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.recover import recovery
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.start import simulate
 from mqstore.store.start.log import proof_of, switches_of
 from mqstore.store.verify import log_pass
@@ -356,7 +356,7 @@ def test_nothing_is_proved_of_a_store_that_has_changed(tmp_path: Path) -> None:
 def test_a_run_that_goes_on_proves_nothing(tmp_path: Path) -> None:
     """It has not seen the beginning of the log, from which on a proof tells."""
     root = stores.unpack("5.3.3-clean", tmp_path)
-    with Store(root) as store:
+    with StoreReader(root) as store:
         begin = int(next(b for b in store.log.scan() if isinstance(b, Batch)).position[1])
         assert verify(store, Scope(proof=True)).verified is not None
         assert verify(store, Scope(proof=True, start=begin)).verified is None

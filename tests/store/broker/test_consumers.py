@@ -11,7 +11,7 @@ from mqstore.store.broker.filter import Where
 from mqstore.store.search.find import find
 from mqstore.store.search.log_search import search_log
 from mqstore.store.search.selection import Selection
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ...stores import truth, unpack
 from ..choices import stores_where
@@ -26,7 +26,7 @@ def _selection(subscription: dict[str, Any], topic: str | None) -> Selection:
 
 @pytest.mark.parametrize("name", stores_where(lambda truth: truth.get("filters")))
 def test_consumers_got_what_is_selected(name: str, tmp_path: Path) -> None:
-    with Store(unpack(name, tmp_path)) as store:
+    with StoreReader(unpack(name, tmp_path)) as store:
         for what, subscription in truth(name)["filters"].items():
             received = sorted(subscription["selected"])
             queues = find(store, _selection(subscription, "sql"))

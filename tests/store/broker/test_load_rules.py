@@ -11,27 +11,27 @@ from hypothesis import strategies as st
 from mqstore.store.broker.load_rules import (
     _TWO_PARTS,
     BodyCheck,
-    Failure,
     LoadedFile,
+    LoadFailure,
     load_files,
     passes,
     truncate,
     walk,
 )
 from mqstore.store.broker.profiles import LoadRules, OnOddFile, profile_of
-from mqstore.store.broker.snapshot import Entry, FileBytes
+from mqstore.store.broker.snapshot import DirectoryEntry, FileBytes
 
 from ..made_log import MadeLog
 
 SIZE = 100
 ODD = {
-    "short": Entry("00200", "short", 7, False),
-    "directory": Entry("00300", "directory", 4096, True),
-    "named": Entry("12a", "named", SIZE, False),
-    "empty": Entry("00400", "empty", 0, False),
+    "short": DirectoryEntry("00200", "short", 7, False),
+    "directory": DirectoryEntry("00300", "directory", 4096, True),
+    "named": DirectoryEntry("12a", "named", SIZE, False),
+    "empty": DirectoryEntry("00400", "empty", 0, False),
 }
 """In the order of their paths; the empty one is the last of all."""
-WHOLE = [Entry("00000", "0", SIZE, False), Entry("-0100", "-100", SIZE, False)]
+WHOLE = [DirectoryEntry("00000", "0", SIZE, False), DirectoryEntry("-0100", "-100", SIZE, False)]
 
 
 def loaded(version: str, *odd: str) -> tuple[list[int], list[str], list[str], str]:
@@ -58,7 +58,7 @@ def test_each_odd_entry_is_hidden_refused_passed_over_or_deleted(odd: str, versi
 
 def test_what_stands_behind_a_hidden_file_is_hidden_with_it() -> None:
     rules = LoadRules(OnOddFile.HIDE, OnOddFile.HIDE, OnOddFile.HIDE)
-    behind = Entry("00900", "900", SIZE, False)
+    behind = DirectoryEntry("00900", "900", SIZE, False)
     found = load_files([WHOLE[0], ODD["short"], behind], SIZE, rules)
     assert ([file.start for file in found.files], found.hidden) == ([0], [ODD["short"], behind])
 
@@ -82,8 +82,8 @@ def test_a_walk_ends_at_the_first_record_that_is_not_whole(cut: int, tmp_path: P
     data[places[2] + log.spans[2][1] - cut : places[3]] = bytes(cut)  # the topic, or the body with it
     path.write_bytes(data)
     *good, failure = walk(FileBytes(str(path)), 0, profile_of("5.5").record, BodyCheck.BODY_CRC)
-    starts = [start for columns in good if not isinstance(columns, Failure) for start in columns.starts.tolist()]
-    assert isinstance(failure, Failure) and not failure.passed
+    starts = [start for columns in good if not isinstance(columns, LoadFailure) for start in columns.starts.tolist()]
+    assert isinstance(failure, LoadFailure) and not failure.passed
     stop = 2 if cut == 50 else 4
     assert starts == places[:stop] and failure.offset == [*places, log.end][stop]
     assert passes(FileBytes(str(path)), profile_of("5.5").record, BodyCheck.BODY_CRC)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.store.broker.snapshot import (
-    Entry,
+    DirectoryEntry,
     FileBytes,
     QueueId,
     _held_still,
@@ -83,8 +83,8 @@ def test_topics_of_damaged_records_are_no_directories(topic: str) -> None:
 
 
 def test_files_of_a_log_that_is_being_written_count_up_to_a_position() -> None:
-    files = [Entry(f"{start:020d}", "", 100, False) for start in (0, 100, 200)]
-    odd = Entry("odd", "", 100, False)
+    files = [DirectoryEntry(f"{start:020d}", "", 100, False) for start in (0, 100, 200)]
+    odd = DirectoryEntry("odd", "", 100, False)
     held = [*_held_still([*files, odd], 150)]
     assert [(entry.name, entry.counting) for entry in held] == [(files[0].name, 100), (files[1].name, 50), ("odd", 100)]
     assert [entry.counting for entry in _held_still(files, 200)] == [100, 100, 0]

@@ -11,14 +11,14 @@ import pytest
 
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.store.compare.both import WHAT, Comparison, compare_stores
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ... import stores
 from ...stores import unpack
 
 
 def compared(a: Path, b: Path, only: frozenset[str] = WHAT, *, quick: bool = False) -> Comparison:
-    with Store(a) as one, Store(b) as other:
+    with StoreReader(a) as one, StoreReader(b) as other:
         return compare_stores(one, other, only, quick=quick, note=lambda size: None)
 
 
@@ -184,7 +184,7 @@ def test_positions_do_not_need_the_log(pair: tuple[Path, Path]) -> None:
     moved(pair[1])
     told: list[int] = []
     for only in ({"offsets", "config"}, {"log"}):
-        with Store(pair[0]) as one, Store(pair[1]) as other:
+        with StoreReader(pair[0]) as one, StoreReader(pair[1]) as other:
             found = compare_stores(one, other, frozenset(only), note=told.append)
         assert found.logs.same
         assert bool(told) == (only == {"log"})

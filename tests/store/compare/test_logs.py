@@ -12,25 +12,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.store.compare import logs
-from mqstore.store.compare.logs import LogsCompared, Range, compare_logs
-from mqstore.store.search.store import Store
+from mqstore.store.compare.logs import LogsCompared, PositionRange, compare_logs
+from mqstore.store.search.store import StoreReader
 
 from ...stores import unpack
 
 
 def compared(a: Path, b: Path, *, quick: bool = False) -> LogsCompared:
-    with Store(a) as one, Store(b) as other:
+    with StoreReader(a) as one, StoreReader(b) as other:
         return compare_logs(one, other, quick=quick, note=lambda size: None)
 
 
-def ranges(numbers: set[int]) -> list[Range]:
+def ranges(numbers: set[int]) -> list[PositionRange]:
     """Numbers as ranges of neighbours."""
-    found: list[Range] = []
+    found: list[PositionRange] = []
     for number in sorted(numbers):
         if found and found[-1].stop == number:
-            found[-1] = Range(found[-1].start, number + 1)
+            found[-1] = PositionRange(found[-1].start, number + 1)
         else:
-            found.append(Range(number, number + 1))
+            found.append(PositionRange(number, number + 1))
     return found
 
 
@@ -66,7 +66,7 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
 def test_a_copy_is_the_same(pair: tuple[Path, Path]) -> None:
     found = compared(*pair)
     assert found.same and found.first is None and found.apart == []
-    assert found.a == found.b == Range(0, found.compared)
+    assert found.a == found.b == PositionRange(0, found.compared)
 
 
 def test_each_byte_that_differs_is_found(pair: tuple[Path, Path]) -> None:
@@ -82,7 +82,7 @@ def test_each_byte_that_differs_is_found(pair: tuple[Path, Path]) -> None:
     found = compared(*pair)
     assert found.same and found.first == places[0]
     assert all(any(r.start <= place < r.stop for r in found.differing) for place in places)
-    assert len(found.differing) == len(logs._joined([Range(p, p + 1) for p in places]))
+    assert len(found.differing) == len(logs._joined([PositionRange(p, p + 1) for p in places]))
 
 
 def test_files_that_one_side_lacks(pair: tuple[Path, Path]) -> None:
@@ -90,12 +90,12 @@ def test_files_that_one_side_lacks(pair: tuple[Path, Path]) -> None:
     files = sorted((pair[1] / "commitlog").iterdir())
     files[1].unlink()
     found = compared(*pair)
-    assert found.same and found.b == Range(0, 262136), "the last record, not the rest"
-    assert found.only_a == [Range(262136, 396044)] and found.expired_a == []
+    assert found.same and found.b == PositionRange(0, 262136), "the last record, not the rest"
+    assert found.only_a == [PositionRange(262136, 396044)] and found.expired_a == []
     shutil.copy(pair[0] / "commitlog" / files[1].name, files[1])
     files[0].unlink()
     found = compared(*pair)
-    assert found.same and found.expired_a == [Range(0, 262144)] and found.only_a == []
+    assert found.same and found.expired_a == [PositionRange(0, 262144)] and found.only_a == []
     assert found.first is None and found.apart == []
 
 

@@ -13,7 +13,7 @@ from mqstore.store.damage.drill import drill, plan, scenario_of
 from mqstore.store.damage.scenarios import scenarios
 from mqstore.store.disk.files import Files
 from mqstore.store.errors import InvalidInput, NotFound, Refused, StoreError
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from tests.recovery_cases import base
 from tests.stores import unpack
 from tests.tiered import unpack as unpack_tiered
@@ -58,7 +58,7 @@ def state(root: Path) -> dict[str, tuple[str, int]]:
 def test_the_copy_differs_where_the_edits_say(name: str, originals: dict[str, Path], tmp_path: Path) -> None:
     original, copy = originals[name], tmp_path / "copy"
     before = state(original)
-    with Store(original) as store:
+    with StoreReader(original) as store:
         done = drill(store, copy, scenario_of(name), SEED, Files())
         again = plan(store, scenario_of(name), SEED)
     assert state(original) == before
@@ -77,7 +77,7 @@ def test_holes_stay_holes_and_links_become_files(tmp_path: Path) -> None:
     (original / "loop").symlink_to(".")
     os.mkfifo(original / "fifo")
     copy = tmp_path / "copy"
-    with Store(original) as store:
+    with StoreReader(original) as store:
         done = drill(store, copy, scenario_of("killed"), 1, Files())
     assert done.left_out == ["fifo", "loop"]
     assert (copy / "config" / "link").read_bytes() == (original / "checkpoint").read_bytes()
@@ -96,7 +96,7 @@ def test_a_target_that_will_not_do(tmp_path: Path) -> None:
         (taken, InvalidInput),
     ]
     before = state(original)
-    with Store(original) as store:
+    with StoreReader(original) as store:
         for target, error in expected:
             with pytest.raises(error):
                 drill(store, target, scenario_of("killed"), 1, Files())
@@ -105,7 +105,7 @@ def test_a_target_that_will_not_do(tmp_path: Path) -> None:
 
 def test_nothing_is_copied_for_what_the_store_has_not(tmp_path: Path) -> None:
     original = unpack(STORE, tmp_path)
-    with Store(original) as store, pytest.raises(NotFound):
+    with StoreReader(original) as store, pytest.raises(NotFound):
         drill(store, tmp_path / "copy", scenario_of("timer-ahead"), 1, Files())
     assert not (tmp_path / "copy").exists()
     with pytest.raises(InvalidInput):

@@ -15,7 +15,7 @@ from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Edit
 from mqstore.store.errors import NotFound
 from mqstore.store.put.new_message import NewMessage
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from tests.stores import messages, unpack
 
 from ..put.writing import put
@@ -24,12 +24,12 @@ NAME = "4.9.7-killed"
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with Store(unpack(NAME, tmp_path_factory.mktemp("scene"))) as found:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreReader]:
+    with StoreReader(unpack(NAME, tmp_path_factory.mktemp("scene"))) as found:
         yield found
 
 
-def test_records_are_whole_and_the_last_one_is_left_alone(store: Store) -> None:
+def test_records_are_whole_and_the_last_one_is_left_alone(store: StoreReader) -> None:
     known = {message["physical_offset"]: message["total_size"] for message in messages(NAME)}
     last = Scene(store, random.Random(0)).last_record()
     assert last.file.start + last.offset == max(known)
@@ -45,12 +45,12 @@ def test_records_are_whole_and_the_last_one_is_left_alone(store: Store) -> None:
 @pytest.mark.parametrize("count", [1, 2])
 def test_the_last_record_is_taken_only_where_there_is_no_other(count: int, tmp_path: Path) -> None:
     put(tmp_path, [NewMessage(b"T", b"x")] * count)
-    with Store(tmp_path) as found:
+    with StoreReader(tmp_path) as found:
         places = [Scene(found, random.Random(seed)).record() for seed in range(9)]
     assert {place.offset for place in places} == {0}
 
 
-def test_a_queue_of_so_many_units_or_none(store: Store) -> None:
+def test_a_queue_of_so_many_units_or_none(store: StoreReader) -> None:
     scene = Scene(store, random.Random(1))
     _, first, end = scene.queue(5)
     assert end - first >= 5
@@ -65,7 +65,7 @@ def test_there_is_nothing_to_damage_in_what_cannot_be_read(tmp_path: Path) -> No
     (tmp_path / "commitlog" / file_name(0)).write_bytes(bytes(4096))
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "topics.json").write_text("{")
-    with Store(tmp_path) as empty:
+    with StoreReader(tmp_path) as empty:
         scene = Scene(empty, random.Random(1))
         for ask in (lambda: scene.log, scene.record, scene.last_record):
             with pytest.raises(NotFound, match="the log has no record"):

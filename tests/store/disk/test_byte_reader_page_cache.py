@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pytest
 
 from mqstore.store.disk.byte_reader import read_aside
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.run import verify
 from tests import stores
 
@@ -70,7 +70,7 @@ def test_verify(tmp_path: Path) -> None:
     for number, path in enumerate(paths):
         leave(path, number % 2, 2)
     before = {path: cached(path) for path in paths}
-    with Store(root, rate_bytes=RATE_BYTES) as store:
+    with StoreReader(root, rate_bytes=RATE_BYTES) as store:
         verdict = verify(store)
     assert verdict.records
     assert not verdict.unread

@@ -173,7 +173,7 @@ def test_bombs_and_full_disks_end_with_an_error(folder: Path, monkeypatch: pytes
         def full(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
-        patch.setattr("mqstore.store.disk.compressed.Sink.write", full)
+        patch.setattr("mqstore.store.disk.compressed.UnpackedSink.write", full)
         with pytest.raises(NoSpace, match="TMPDIR"):
             MappedFileQueue.open(folder)
     assert plain_of(path) == (SIZE, "")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.store.disk import compressed as module
-from mqstore.store.disk.compressed import Sink, TooLarge, decompress
+from mqstore.store.disk.compressed import UnpackedSink, UnpackedTooLarge, decompress
 
 from ...packing import PACKERS, gz, zst
 
@@ -28,7 +28,7 @@ CONTENTS = {
 def unpacked(packed: bytes) -> tuple[bytes, str]:
     """What comes out, and what is said to be wrong."""
     target = io.BytesIO()
-    sink = Sink(target)
+    sink = UnpackedSink(target)
     problem = decompress(io.BytesIO(packed), sink)
     assert sink.size == len(target.getvalue())
     return target.getvalue(), problem
@@ -97,7 +97,7 @@ def test_other_data_is_told() -> None:
 @pytest.mark.parametrize("packed", [gz(bytes(5 << 20)), zst(bytes(5 << 20))], ids=["gzip", "zstd"])
 def test_bombs_end_at_the_bound(packed: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LARGEST_BYTES", 4 << 20)
-    with pytest.raises(TooLarge):
+    with pytest.raises(UnpackedTooLarge):
         unpacked(packed)
 
 

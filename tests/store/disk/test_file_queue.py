@@ -8,8 +8,8 @@ import pytest
 
 from mqstore.store.disk.file_queue import (
     OPEN_FILES,
-    Gap,
     MappedFileQueue,
+    StreamGap,
     file_name,
     is_zero,
     start_of,
@@ -75,7 +75,7 @@ def test_what_is_no_file_of_the_stream_is_foreign(tmp_path: Path) -> None:
     }
     assert "lies inside" in reasons["3"]
     assert [file.start for file in queue.files] == [0, 8, 123]
-    assert queue.gaps == [Gap(16, 107)]
+    assert queue.gaps == [StreamGap(16, 107)]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_file_that_is_too_long_or_too_short_is_read_as_far_as_it_is_one(tmp_pa
     queue = MappedFileQueue.open(tmp_path)
     assert queue.read(8, 8) == b"abc"
     assert queue.read(11, 8) == b""
-    assert queue.gaps == [Gap(11, 5)]
+    assert queue.gaps == [StreamGap(11, 5)]
 
 
 def test_few_files_stay_open(tmp_path: Path) -> None:

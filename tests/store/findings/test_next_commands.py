@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from mqstore.store.findings.catalogue import Severity, catalogue
 from mqstore.store.findings.findings import Finding
 from mqstore.store.findings.next_commands import (
-    Command,
     Given,
+    NextCommand,
     by_hand_for,
     command,
     command_for,
@@ -96,7 +96,7 @@ def test_a_command_of_any_code_can_be_pasted(code: str) -> None:
 @example(["a\x1b[2J", "it's\n\\x41", "\u202e%LMQ%ä/0", "\udcff9"])
 def test_a_command_with_any_name_can_be_pasted(words: list[str]) -> None:
     """Control characters and bytes that are no text: what a terminal shows is what a shell takes."""
-    shown = str(Command(("printf", "%s\\0", *words)))
+    shown = str(NextCommand(("printf", "%s\\0", *words)))
     assert shown.isprintable()
     taken = subprocess.run(["bash", "-c", shown], capture_output=True, check=True).stdout
     assert taken == b"".join(os.fsencode(word) + b"\0" for word in words or [""])

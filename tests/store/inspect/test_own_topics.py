@@ -10,9 +10,9 @@ import pytest
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, delay_ms, parse_levels
 from mqstore.store.errors import InvalidInput
 from mqstore.store.inspect import own_topics as retries_module
-from mqstore.store.inspect.own_topics import Key, State, delays, retries, transactions
+from mqstore.store.inspect.own_topics import CountKey, TransactionState, delays, retries, transactions
 from mqstore.store.search.find import silent
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.run import verify
 
 from ...stores import messages, sent, truth, unpack
@@ -29,11 +29,11 @@ WITH_TRANSACTIONS = stores_where(
 )
 #: What a broker may have made of what the producer said, and answered when it was asked.
 EXPECTED = {
-    ("COMMIT_MESSAGE", None): {State.COMMITTED},
-    ("ROLLBACK_MESSAGE", None): {State.ROLLED_BACK},
-    ("UNKNOW", "COMMIT_MESSAGE"): {State.COMMITTED, State.OPEN},
-    ("UNKNOW", "ROLLBACK_MESSAGE"): {State.ROLLED_BACK, State.OPEN},
-    ("UNKNOW", "UNKNOW"): {State.OPEN, State.GIVEN_UP},
+    ("COMMIT_MESSAGE", None): {TransactionState.COMMITTED},
+    ("ROLLBACK_MESSAGE", None): {TransactionState.ROLLED_BACK},
+    ("UNKNOW", "COMMIT_MESSAGE"): {TransactionState.COMMITTED, TransactionState.OPEN},
+    ("UNKNOW", "ROLLBACK_MESSAGE"): {TransactionState.ROLLED_BACK, TransactionState.OPEN},
+    ("UNKNOW", "UNKNOW"): {TransactionState.OPEN, TransactionState.GIVEN_UP},
 }
 
 
@@ -44,15 +44,15 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def store(name: str, tmp_path: Path) -> Store:
-    return Store(unpack(name, tmp_path))
+def store(name: str, tmp_path: Path) -> StoreReader:
+    return StoreReader(unpack(name, tmp_path))
 
 
 def ignore(_: str) -> None:
     """A note."""
 
 
-def test_transactions(name: str, store: Store) -> None:
+def test_transactions(name: str, store: StoreReader) -> None:
     """Each half message that a producer sent, and its end."""
     found = {row.unique_key: row for row in transactions(store, ignore).rows}
     known = [one for one in sent(name) if one.get("transaction_state")]
@@ -62,12 +62,12 @@ def test_transactions(name: str, store: Store) -> None:
         state, answer = one["transaction_state"], one.get("check_answer")
         allowed = EXPECTED[(state, answer if state == "UNKNOW" else None)]
         if answer == "COMMIT_MESSAGE":  # it may have been asked although it had decided
-            allowed = allowed | {State.COMMITTED}
+            allowed = allowed | {TransactionState.COMMITTED}
         assert row.state in allowed, one
         assert (row.topic, row.queue_id) == (one["topic"], one["queue_id"])
 
 
-def test_delays(name: str, store: Store) -> None:
+def test_delays(name: str, store: StoreReader) -> None:
     levels = parse_levels()
     scheduled = [m for m in messages(name) if m["topic"] == SCHEDULE_TOPIC]
     now_ms = max((m["store_timestamp"] for m in scheduled), default=0) + 60_000
@@ -86,7 +86,7 @@ def test_delays(name: str, store: Store) -> None:
         assert ends == (min(waiting, default=None), max(waiting, default=None))
 
 
-def test_retries(name: str, store: Store) -> None:
+def test_retries(name: str, store: StoreReader) -> None:
     expected = Counter(
         (m["topic"], m["properties"].get("RETRY_TOPIC", ""))
         for m in messages(name)
@@ -100,12 +100,12 @@ def test_retries(name: str, store: Store) -> None:
 
 
 @pytest.mark.parametrize("name", ["5.3.3-pop"])
-def test_retries_of_pop_consumers(name: str, store: Store) -> None:
+def test_retries_of_pop_consumers(name: str, store: StoreReader) -> None:
     """The group is not that of the retry topic's name; its progress counts."""
     counts = retries(store, ignore).counts
     assert {key: (row.messages, row.not_consumed) for key, row in counts.items()} == {
-        Key("retry", "pop_a", "work"): (15, 5),
-        Key("retry", "pop_b", "work"): (15, 5),
+        CountKey("retry", "pop_a", "work"): (15, 5),
+        CountKey("retry", "pop_b", "work"): (15, 5),
     }
 
 
@@ -125,7 +125,7 @@ def test_retries_of_pop_consumers(name: str, store: Store) -> None:
 def test_whose_retry_topic_it_is(
     name: str, topics: list[str], groups: list[str], expected: tuple[str, str] | None
 ) -> None:
-    key = expected and Key("retry", *expected)
+    key = expected and CountKey("retry", *expected)
     assert retries_module._of_pop(f"%RETRY%{name}", topics, groups) == key
 
 
@@ -143,7 +143,7 @@ def test_delays_without_progress_say_so(tmp_path: Path) -> None:
     root = unpack("5.3.3-clean", tmp_path)
     for path in (root / "config").glob("delayOffset.json*"):
         path.write_text("no JSON")
-    with Store(root) as store:
+    with StoreReader(root) as store:
         levels = delays(store, 0, notes.append).levels
     assert all(level.pending == level.messages for level in levels)
     assert notes == ["delayOffset.json cannot be read: all messages of the delay levels count as pending"]
@@ -151,14 +151,14 @@ def test_delays_without_progress_say_so(tmp_path: Path) -> None:
 
 def test_a_store_of_4_9_in_numbers(tmp_path: Path) -> None:
     """Two asked for in vain are still open, one was given up after three checks."""
-    with Store(unpack("4.9.7-clean", tmp_path)) as store:
+    with StoreReader(unpack("4.9.7-clean", tmp_path)) as store:
         states = Counter(row.state for row in transactions(store, ignore).rows)
         progress = {level.level: level.delivered for level in delays(store, 0, ignore).levels}
     assert states == {
-        State.COMMITTED: 6,
-        State.ROLLED_BACK: 4,
-        State.OPEN: 2,
-        State.GIVEN_UP: 1,
+        TransactionState.COMMITTED: 6,
+        TransactionState.ROLLED_BACK: 4,
+        TransactionState.OPEN: 2,
+        TransactionState.GIVEN_UP: 1,
     }
     assert progress[1] == 12 and progress[18] is None
     assert truth("4.9.7-clean")["exit"] == "clean"
@@ -166,7 +166,7 @@ def test_a_store_of_4_9_in_numbers(tmp_path: Path) -> None:
 
 def test_without_queues_the_log_is_scanned(tmp_path: Path) -> None:
     notes: list[str] = []
-    with Store(unpack("4.9.7-clean-no-queues", tmp_path)) as store:
+    with StoreReader(unpack("4.9.7-clean-no-queues", tmp_path)) as store:
         assert len(transactions(store, notes.append).rows) == 13
     assert notes and all("scanning the log" in note for note in notes)
 
@@ -176,11 +176,11 @@ def test_transactions_in_a_rocksdb_are_those_that_were_sent(tmp_path: Path) -> N
     name = "5.5.1-rocks-trans-open"
     states = Counter(row.get("transaction_state") for row in sent(name))
     root = unpack(name, tmp_path)
-    with Store(root) as store:
+    with StoreReader(root) as store:
         found = transactions(store, silent)
         assert Counter(row.state for row in found.rows) == {
-            State.OPEN: states["UNKNOW"],
-            State.COMMITTED: states["COMMIT_MESSAGE"],
-            State.ROLLED_BACK: states["ROLLBACK_MESSAGE"],
+            TransactionState.OPEN: states["UNKNOW"],
+            TransactionState.COMMITTED: states["COMMIT_MESSAGE"],
+            TransactionState.ROLLED_BACK: states["ROLLBACK_MESSAGE"],
         }
         assert "I-047" not in {finding.code for finding in verify(store).findings}

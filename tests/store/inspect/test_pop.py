@@ -15,8 +15,8 @@ from rocksdict import Options, Rdict
 from mqstore.formats import pop as formats
 from mqstore.formats.message_properties import RETRY_PREFIX
 from mqstore.store.broker.system_topics import TIMER_TOPIC
-from mqstore.store.inspect.pop import Pop, Popped, State, pop
-from mqstore.store.search.store import Store
+from mqstore.store.inspect.pop import Pop, Popped, PopState, pop
+from mqstore.store.search.store import StoreReader
 
 from ...stores import NAMES, messages, truth, unpack
 
@@ -69,7 +69,7 @@ def known(name: str, end: int) -> Known:
 
 
 def view(root: Path, now_ms: int) -> Pop:
-    with Store(root) as store:
+    with StoreReader(root) as store:
         return pop(store, now_ms, lambda _: None)
 
 
@@ -87,7 +87,7 @@ def test_what_was_not_acknowledged_came_back(name: str, tmp_path: Path) -> None:
     facts = known(name, 1 << 62)
     assert found.check_points == len(facts.given)
     assert {given_of(row) for row in found.rows} == set(facts.given) - facts.acked
-    assert {row.state for row in found.rows} == {State.RETURNED}
+    assert {row.state for row in found.rows} == {PopState.RETURNED}
     assert len(found.rows) == len(facts.returned)
     places = {message["physical_offset"]: message for message in messages(name)}
     for row in found.rows:
@@ -98,7 +98,7 @@ def test_what_was_not_acknowledged_came_back(name: str, tmp_path: Path) -> None:
         assert after["topic"] == f"%RETRY%{row.group}_{row.topic}"
         assert after["body_sha1"] == before["body_sha1"]
         assert int(after["properties"][formats.FIRST_POP_TIME]) == row.pop_timestamp
-    acked = sum(states[State.ACKED] for states in found.groups.values())
+    acked = sum(states[PopState.ACKED] for states in found.groups.values())
     assert acked == len(facts.acked)
     assert (found.stray_acks, found.wrong) == (0, 0)
 
@@ -142,17 +142,17 @@ def test_a_broker_that_was_killed_at_any_time(name: str, tmp_path: Path) -> None
                 assert row.visible_timestamp == what.time_ms + 10_000
                 assert row.state is expected(row, what, facts, now_ms), (end, row)
                 seen.add(row.state)
-    assert seen == {State.RETURNED, State.INVISIBLE, State.DUE}
+    assert seen == {PopState.RETURNED, PopState.INVISIBLE, PopState.DUE}
 
 
-def expected(row: Popped, what: Given, facts: Known, now_ms: int) -> State:
+def expected(row: Popped, what: Given, facts: Known, now_ms: int) -> PopState:
     key = facts.keys[what.topic, what.queue_id, what.queue_offset]
     topics = formats.retry_topics(what.topic, what.group)
     if any((topic, key, str(what.time_ms)) in facts.returned for topic in topics):
-        return State.RETURNED
+        return PopState.RETURNED
     if now_ms < row.visible_timestamp:
-        return State.INVISIBLE
-    return State.DUE
+        return PopState.INVISIBLE
+    return PopState.DUE
 
 
 def test_without_retry_topics_nothing_is_known(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_without_retry_topics_nothing_is_known(tmp_path: Path) -> None:
         if directory.name.startswith(RETRY_PREFIX):
             shutil.rmtree(directory)
     found = view(root, last_time("5.3.3-pop") + MORE_THAN_A_DAY_MS)
-    assert {row.state for row in found.rows} == {State.UNKNOWN, State.DUE}
+    assert {row.state for row in found.rows} == {PopState.UNKNOWN, PopState.DUE}
     assert sum("read past" in row.reason for row in found.rows) > len(found.rows) // 2
 
 
@@ -190,15 +190,15 @@ def given_out_by(root: Path, key: bytes, value: bytes) -> None:
     database.close()
 
 
-@pytest.mark.parametrize(("now_ms", "state"), [(60_999, State.INVISIBLE), (61_000, State.DUE)])
-def test_what_its_database_has(now_ms: int, state: State, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("now_ms", "state"), [(60_999, PopState.INVISIBLE), (61_000, PopState.DUE)])
+def test_what_its_database_has(now_ms: int, state: PopState, tmp_path: Path) -> None:
     root = unpack("5.5.0-clean", tmp_path)
     key = (61_000).to_bytes(8) + b"shoppers@orders@" + bytes(4) + b"@" + (3).to_bytes(8)
     given_out_by(root, key, json.dumps(KEPT).encode())
     (row,) = view(root, now_ms).rows
     assert (row.group, row.topic, row.queue_id, row.queue_offset) == ("shoppers", "orders", 0, 3)
     assert (row.state, row.check_point, row.visible_timestamp) == (state, None, 61_000)
-    with Store(root) as store, store.queues.open("orders", 0) as queue:
+    with StoreReader(root) as store, store.queues.open("orders", 0) as queue:
         unit = queue.unit(3)
     assert unit is not None and row.position == unit.physical_offset
 
@@ -215,7 +215,7 @@ def test_a_database_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     (root / "kvStore").mkdir()
     (root / "kvStore" / "CURRENT").write_text("MANIFEST-000009\n")
     notes: list[str] = []
-    with Store(root) as store:
+    with StoreReader(root) as store:
         pop(store, 0, notes.append)
     assert any("kvStore has more, and cannot be read" in note for note in notes)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.store.errors import LimitExceeded
-from mqstore.store.inspect.stats import COUNTS, Group, Stats
+from mqstore.store.inspect.stats import COUNTS, Stats, StatsGroup
 
 from ...stores import unpack
 from .batches import batches
@@ -58,6 +58,6 @@ def test_a_bin_holds_sizes_that_are_close(sizes: list[int]) -> None:
 def test_too_many_groups_end_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mqstore.store.inspect.stats.GROUPS_MAX", 2)
     stats, other = Stats(["topic"]), Stats(["topic"])
-    other.groups = {(name,): Group() for name in "abc"}
+    other.groups = {(name,): StatsGroup() for name in "abc"}
     with pytest.raises(LimitExceeded, match="more than 2 groups"):
         stats.merge(other)

@@ -11,7 +11,7 @@ from mqstore.store.arrow.stores import Ask
 from mqstore.store.errors import InvalidInput
 from mqstore.store.inspect.stats import stats_of_queues
 from mqstore.store.inspect.stats_dimensions import DIMENSIONS, OF_UNITS
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ...stores import unpack
 
@@ -29,7 +29,7 @@ def test_units_tell_what_the_log_does(name: str, by: tuple[str, ...], tmp_path: 
         nonlocal done
         done += count
 
-    with Store(root) as store:
+    with StoreReader(root) as store:
         units = stats_of_queues(store, by, advance).rows()
     log = count_here(Ask((str(root),)), by, 1, lambda _: None).stats.rows()
 
@@ -44,13 +44,13 @@ def test_units_tell_what_the_log_does(name: str, by: tuple[str, ...], tmp_path: 
 
 
 def test_units_of_what_has_expired_do_not_count(tmp_path: Path) -> None:
-    with Store(unpack("4.9.7-expired", tmp_path)) as store:
+    with StoreReader(unpack("4.9.7-expired", tmp_path)) as store:
         rows = stats_of_queues(store, ("topic",), lambda _: None).rows()
     assert {row["topic"] for row in rows} == {"TopicA", "TopicB"}
 
 
 def test_what_the_log_alone_tells(tmp_path: Path) -> None:
-    with Store(unpack("5.3.3-clean", tmp_path)) as store:
+    with StoreReader(unpack("5.3.3-clean", tmp_path)) as store:
         for name in set(DIMENSIONS) - set(OF_UNITS):
             with pytest.raises(InvalidInput, match=name):
                 stats_of_queues(store, (name,), lambda _: None)

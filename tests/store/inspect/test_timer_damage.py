@@ -11,8 +11,8 @@ import pytest
 from mqstore.formats.timer_log import MAGIC_DELETE, MAGIC_ROLL
 from mqstore.formats.timer_wheel import SLOTS
 from mqstore.store.broker.system_topics import TIMER_TOPIC
-from mqstore.store.inspect.timers import WAITING, State, Timers, timers
-from mqstore.store.search.store import Store
+from mqstore.store.inspect.timers import WAITING, TimerMessageState, Timers, timers
+from mqstore.store.search.store import StoreReader
 
 from ...recovery_cases import Case, all_feature_cases, config_of, damaged, feature_cases
 from ...slices import SEED, pick
@@ -29,7 +29,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def view(case: Case, work: Path, now_ms: int) -> Timers:
     root = damaged(case, work)
-    with Store(root, config_of(case, root)) as store:
+    with StoreReader(root, config_of(case, root)) as store:
         return timers(store, now_ms, lambda _: None)
 
 
@@ -59,18 +59,18 @@ def check(case: Case, work: Path) -> None:
     load, start = case["timer"]["load"], case["timer"]["start"]
     if load is None:
         found = view(case, work, 0)
-        assert all(row.reason or row.state is not State.UNKNOWN for row in found.rows), name
+        assert all(row.reason or row.state is not TimerMessageState.UNKNOWN for row in found.rows), name
         return
     found = view(case, work, load["now_ms"])
     chained = [row for row in found.rows if row.unique_key and row.next_timestamp is not None]
-    waits = {row.unique_key: row for row in chained if row.state is not State.NEVER}
+    waits = {row.unique_key: row for row in chained if row.state is not TimerMessageState.NEVER}
     may = in_chains(load, no_cancel_now)
     assert in_chains(load, no_cancel).keys() <= waits.keys() <= may.keys(), name
     assert all(row.next_timestamp in may[key] for key, row in waits.items()), name
     if any(row.unique_key for row in found.rows):  # else nothing tells the generation
         queue = case["load"]["state"]["queues"].get(f"{TIMER_TOPIC}-0", [0])
         assert found.queue_offset == max(load["queue_offset"], queue[0]), name
-    never = {row.unique_key for row in found.rows if row.state is State.NEVER}
+    never = {row.unique_key for row in found.rows if row.state is TimerMessageState.NEVER}
     assert not never & in_chains(start, no_cancel).keys(), name
     later = in_chains(start, no_cancel_now)
     for row in found.rows:

@@ -14,8 +14,8 @@ from mqstore.formats.derive.ragged import Ragged
 from mqstore.formats.timer_log import UNIT, UNIT_BYTES
 from mqstore.formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.inspect.timer_records import Chained, Wheel, entries_of, numbers
-from mqstore.store.search.store import Store
+from mqstore.store.inspect.timer_records import Chained, WheelPosition, entries_of, numbers
+from mqstore.store.search.store import StoreReader
 from mqstore.store.timer.read import NO_NUMBER, NOWHERE
 from mqstore.store.timer.wheel import Ticks
 
@@ -39,20 +39,20 @@ def followed(previous: list[int], heads: list[int]) -> tuple[list[set[int]], int
     return led, cut, loops
 
 
-def write(root: Path, previous: list[int], heads: list[int]) -> Wheel:
+def write(root: Path, previous: list[int], heads: list[int]) -> WheelPosition:
     empty = UNIT.parse(bytes(UNIT_BYTES))
     units = [{**empty, "prev_pos": place, "size": UNIT_BYTES, "magic": 1} for place in previous]
     (root / "timerlog").mkdir(exist_ok=True)
     data = b"".join(UNIT.build(unit) for unit in units)
     (root / "timerlog" / f"{0:020}").write_bytes(data)
-    wheel = Wheel(Ticks(), timer_log_end=len(data))
+    wheel = WheelPosition(Ticks(), timer_log_end=len(data))
     wheel.time_ms = np.arange(1, len(heads) + 1, dtype=np.int64) * 1000
     wheel.last_pos = np.array(heads, np.int64)
     return wheel
 
 
-def entries(root: Path, wheel: Wheel) -> Chained:
-    with Store(root, BrokerConfig({"mappedFileSizeTimerLog": str(1 << 12)})) as store:
+def entries(root: Path, wheel: WheelPosition) -> Chained:
+    with StoreReader(root, BrokerConfig({"mappedFileSizeTimerLog": str(1 << 12)})) as store:
         return entries_of(store, wheel)
 
 
@@ -87,7 +87,7 @@ def test_chains_as_long_as_a_log(tmp_path: Path) -> None:
     count = 10_000
     previous = [-1, *(n * UNIT_BYTES for n in range(count - 1))]
     wheel = write(tmp_path, previous, [(count - 1) * UNIT_BYTES])
-    with Store(tmp_path, BrokerConfig({"mappedFileSizeTimerLog": str(count * 64)})) as store:
+    with StoreReader(tmp_path, BrokerConfig({"mappedFileSizeTimerLog": str(count * 64)})) as store:
         found = entries_of(store, wheel)
     assert (found.fires_ms == 1000).all() and len(found.fires_ms) == count
     assert (found.cut, found.stuck_ms) == (0, None)
@@ -98,7 +98,7 @@ def test_only_slots_that_are_read_are_in_use() -> None:
     slots = np.zeros(6, dtype_of(SLOT))
     assert SLOT_BYTES * SLOTS == FILE_BYTES and SLOT.sizeof() == SLOT_BYTES
     slots["time"] = [0, SLOTS + 1, 3, SLOTS * 2 + 3, -5, (1 << 62) // SLOTS * SLOTS + 5]
-    wheel = Wheel(Ticks(), read_ms=(SLOTS - 10) * 1000)
+    wheel = WheelPosition(Ticks(), read_ms=(SLOTS - 10) * 1000)
     wheel.add(np.arange(6, dtype=np.int64), slots)
     assert wheel.time_ms.tolist() == [(SLOTS + 1) * 1000, (SLOTS * 2 + 3) * 1000]
 

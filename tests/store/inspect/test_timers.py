@@ -14,8 +14,8 @@ from mqstore.formats.timer_log import MAGIC_DELETE, MAGIC_ROLL, UNIT, UNIT_BYTES
 from mqstore.formats.timer_wheel import FILE_BYTES
 from mqstore.store.broker.system_topics import TIMER_TOPIC
 from mqstore.store.disk.checkpoint import read_timer_check
-from mqstore.store.inspect.timers import HOUR_MS, WAITING, State, Timer, Timers, timers
-from mqstore.store.search.store import Store
+from mqstore.store.inspect.timers import HOUR_MS, WAITING, Timer, TimerMessageState, Timers, timers
+from mqstore.store.search.store import StoreReader
 from mqstore.store.settings.generation import Generation
 from mqstore.store.settings.read import read_config_file
 
@@ -34,7 +34,7 @@ def view(root: Path, now_ms: int | None = None, notes: list[str] | None = None) 
         check = read_timer_check(root / "config/timercheck")
         assert check is not None
         now_ms = check.last_read_time_ms + 1000
-    with Store(root) as store:
+    with StoreReader(root) as store:
         return timers(store, now_ms, (notes if notes is not None else []).append)
 
 
@@ -74,7 +74,7 @@ def check_a_store(name: str, tmp_path: Path) -> None:
     for key, row in rows.items():
         assert row.delivered == out.get(key, []), key
         assert row.positions == [m["physical_offset"] for m in sent.get(key, [])], key
-        assert (row.state is State.DELIVERED) == (key in out), key
+        assert (row.state is TimerMessageState.DELIVERED) == (key in out), key
     for one in known["requested"]:
         row = rows[one["msg_id"]]
         assert row.topic == one["topic"], one
@@ -82,13 +82,13 @@ def check_a_store(name: str, tmp_path: Path) -> None:
             assert row.deliver_timestamp is not None
             assert 0 <= row.deliver_timestamp - int(asked) < 1000, one
     gone = {*known["cancelled"], *known["recalled"]}
-    assert {key for key, row in rows.items() if row.state is State.CANCELLED} == gone
+    assert {key for key, row in rows.items() if row.state is TimerMessageState.CANCELLED} == gone
     assert all(cancel.effective for cancel in found.cancels)
     assert set(known["delivered_to_consumer"]) <= set(out)
     assert (
         not set(known["not_delivered"]) - gone - set(out) - {key for key, row in rows.items() if row.state in WAITING}
     )
-    assert not any(row.state in (State.NEVER, State.UNKNOWN) for row in found.rows)
+    assert not any(row.state in (TimerMessageState.NEVER, TimerMessageState.UNKNOWN) for row in found.rows)
     check_the_wheel(name, found)
 
 
@@ -105,7 +105,7 @@ def check_the_wheel(name: str, found: Timers) -> None:
     new = {row.positions[-1] for row in waits} - {offset for _, offset, _ in expected}
     assert not new or truth(name)["exit"] == "killed"  # its start puts entries into the wheel
     states = {
-        (row.next_timestamp, row.positions[-1], row.state is State.ROLLED)
+        (row.next_timestamp, row.positions[-1], row.state is TimerMessageState.ROLLED)
         for row in waits
         if row.positions[-1] not in new and row.state in WAITING
     }
@@ -135,7 +135,7 @@ def test_what_a_broker_did_that_started_again(name: str, tmp_path: Path) -> None
         if key not in before:
             continue
         row = before[key]
-        assert row.state in (State.PENDING, State.DELIVERED), key
+        assert row.state in (TimerMessageState.PENDING, TimerMessageState.DELIVERED), key
         assert len(places) == (2 if row.again else 1), key
 
 
@@ -178,9 +178,9 @@ def test_a_broker_that_was_down_for_more_than_a_week(tmp_path: Path) -> None:
         if row.unique_key in waited:
             next_ms = waited[row.unique_key].next_timestamp or 0
             lost = next_ms < later.read_timestamp
-            assert (row.state is State.NEVER) == lost, row
+            assert (row.state is TimerMessageState.NEVER) == lost, row
             assert ("too long ago" in row.reason) == lost
-    assert any(row.state is State.NEVER for row in later.rows)
+    assert any(row.state is TimerMessageState.NEVER for row in later.rows)
 
 
 def states(found: Timers) -> Counter[str]:
@@ -193,7 +193,7 @@ def test_a_lost_timer_log(tmp_path: Path) -> None:
     before = view(root)
     shutil.rmtree(root / "timerlog")
     after = view(root, before.now_ms)
-    lost = [row for row in after.rows if row.state is State.NEVER]
+    lost = [row for row in after.rows if row.state is TimerMessageState.NEVER]
     assert len(lost) >= sum(row.state in WAITING for row in before.rows)
     assert {row.reason for row in lost} == {"no entry of the timer log names it, and no broker reads it from the queue"}
     assert states(after)["delivered"] == states(before)["delivered"]
@@ -206,7 +206,7 @@ def test_a_lost_wheel(tmp_path: Path) -> None:
     (root / "timerwheel").unlink()
     after = view(root, before.now_ms)
     came_back = {row.unique_key for row in after.rows if row.state in WAITING}
-    lost = [row for row in after.rows if row.state is State.NEVER]
+    lost = [row for row in after.rows if row.state is TimerMessageState.NEVER]
     assert came_back and lost
     assert came_back | {r.unique_key for r in lost} >= {row.unique_key for row in before.rows if row.state in WAITING}
     assert {row.reason for row in lost} == {"its entry in the timer log is in no chain of the wheel"}
@@ -245,15 +245,15 @@ def edit_entry(root: Path, number: int, **changes: int) -> None:
 def test_an_entry_that_leads_nowhere(tmp_path: Path) -> None:
     root = unpack(HERE, tmp_path)
     before = view(root)
-    waiting = next(row for row in before.rows if row.state is State.PENDING)
+    waiting = next(row for row in before.rows if row.state is TimerMessageState.PENDING)
     numbers = [m["physical_offset"] for m in messages(HERE) if m["topic"] == TIMER_TOPIC]
     edit_entry(root, numbers.index(waiting.positions[0]), offset_py=1 << 40)
     after = view(root, before.now_ms)
     stranger = next(row for row in after.rows if row.positions == [1 << 40])
-    assert stranger.state is State.NEVER and "no message begins" in stranger.reason
+    assert stranger.state is TimerMessageState.NEVER and "no message begins" in stranger.reason
     assert by_key(Timers(0, rows=[r for r in after.rows if r.unique_key]))[waiting.unique_key].state in (
-        State.NEVER,
-        State.UNKNOWN,
+        TimerMessageState.NEVER,
+        TimerMessageState.UNKNOWN,
     )
 
 
@@ -298,26 +298,26 @@ def test_wheels_and_logs_of_noise(tmp_path: Path) -> None:
 def test_cancel_messages_of_the_wrong_form(tmp_path: Path) -> None:
     """A 5.1 broker compares unique keys: those that name topic and key have no effect there."""
     root = unpack(HERE, tmp_path)
-    cancelled = {row.unique_key for row in view(root).rows if row.state is State.CANCELLED}
-    with Store(root) as store:
+    cancelled = {row.unique_key for row in view(root).rows if row.state is TimerMessageState.CANCELLED}
+    with StoreReader(root) as store:
         store.generation = Generation("5.1", "the test", ("5.1",))
         found = timers(store, view(root).now_ms, lambda _: None)
     assert {cancel.effective for cancel in found.cancels} == {False}
     rows = by_key(found)
     for key in cancelled:
         row = rows[key]
-        if row.state is State.PENDING:
+        if row.state is TimerMessageState.PENDING:
             assert "a 5.1 broker compares the unique key, not the topic" in row.reason
         else:  # its time had come already
             assert (row.state, row.reason) == (
-                State.NEVER,
+                TimerMessageState.NEVER,
                 "its tick was read, but nothing was delivered",
             )
     assert len({rows[key].state for key in cancelled}) == 2
 
 
 def test_a_store_without_timer(tmp_path: Path) -> None:
-    with Store(unpack("4.9.7-clean", tmp_path)) as store:
+    with StoreReader(unpack("4.9.7-clean", tmp_path)) as store:
         assert timers(store, 0, lambda _: None) == Timers(0)
 
 

@@ -10,8 +10,8 @@ import pytest
 from mqstore.formats import rocksdb_store as formats
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.inspect import timers as module
-from mqstore.store.inspect.timers import Engine, State, Timers, timers
-from mqstore.store.search.store import Store
+from mqstore.store.inspect.timers import Engine, TimerMessageState, Timers, timers
+from mqstore.store.search.store import StoreReader
 from tests import stores
 
 pytest.importorskip("rocksdict")
@@ -28,7 +28,7 @@ def rows(name: str) -> list[tuple[bytes, bytes]]:
 
 def viewed(root: Path, *said: str) -> tuple[Timers, list[str]]:
     notes: list[str] = []
-    with Store(root, BrokerConfig({}).with_set(said)) as store:
+    with StoreReader(root, BrokerConfig({}).with_set(said)) as store:
         return timers(store, 1_795_350_000_000, notes.append), notes
 
 
@@ -44,10 +44,10 @@ def test_what_waits_is_what_the_database_has(name: str, tmp_path: Path) -> None:
     told = {row.unique_key for row in found.rows if row.next_timestamp is not None}
     assert told == waits
     undelivered = set(stores.truth(name)["timer"]["not_delivered"])
-    pending = {row.unique_key for row in found.rows if row.state is State.PENDING}
+    pending = {row.unique_key for row in found.rows if row.state is TimerMessageState.PENDING}
     if not name.endswith("-restarted"):
         assert pending - undelivered <= {row.unique_key for row in found.rows}
-        assert not [row for row in found.rows if row.state in (State.NEVER, State.UNKNOWN)]
+        assert not [row for row in found.rows if row.state in (TimerMessageState.NEVER, TimerMessageState.UNKNOWN)]
     assert not notes
 
 

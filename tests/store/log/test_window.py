@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from mqstore.formats import dledger
 from mqstore.formats.commit_log import DLEDGER, PLAIN, Frame
-from mqstore.formats.derive.ragged import Noted, Ragged
+from mqstore.formats.derive.ragged import Ragged, StringNotes
 from mqstore.formats.hashing import crc31
 from mqstore.formats.hashing_columns import index_hash_column, java_hash_column, word_sums
 from mqstore.formats.message import MESSAGE
-from mqstore.formats.property_columns import Items, noting_values
+from mqstore.formats.property_columns import PropertyItems, noting_values
 from mqstore.store.broker.dispatch import split_keys
 from mqstore.store.columns import dictionary
 from mqstore.store.log.window import (
@@ -231,7 +231,7 @@ def test_what_is_noted_on_the_way_is_what_a_look_at_the_strings_finds() -> None:
     found = dictionary(Ragged(*topics.arrays))
     assert dictionary(topics).values == found.values
     assert dictionary(topics).ids.tolist() == found.ids.tolist()
-    noted, looked = Items(texts), Items(Ragged(*texts.arrays))
+    noted, looked = PropertyItems(texts), PropertyItems(Ragged(*texts.arrays))
     for name in ("UNIQ_KEY", "KEYS", "TAGS", "WAIT", "__CRC32#"):
         assert noted.find(name).tolist() == looked.find(name).tolist()
         assert noted.count(name).tolist() == looked.count(name).tolist()
@@ -248,7 +248,7 @@ def test_what_is_noted_on_the_way_is_what_a_look_at_the_strings_finds() -> None:
         plain = np.array([b" " not in text and text.isascii() for text in with_notes])
         assert ((hashes >= 0) == plain).all()
         some = with_notes[plain]
-        told = Ragged(*some.arrays, Noted(hashes=hashes[plain]))
+        told = Ragged(*some.arrays, StringNotes(hashes=hashes[plain]))
         assert java_hash_column(told).tolist() == java_hash_column(some).tolist()
         before = np.arange(len(some), dtype=np.int32) * 7919
         expected = index_hash_column(before, some).tolist()
@@ -275,7 +275,7 @@ def test_one_of_the_two_is_noted_alone() -> None:
         assert texts.noted.sums is None and texts.noted.hashes is None
         found = dictionary(Ragged(*topics.arrays))
         assert dictionary(topics).ids.tolist() == found.ids.tolist()
-        noted, looked = Items(texts), Items(Ragged(*texts.arrays))
+        noted, looked = PropertyItems(texts), PropertyItems(Ragged(*texts.arrays))
         for name in ("price", "nobody", "KEYS", "TAGS"):
             assert noted.find(name).tolist() == looked.find(name).tolist()
             assert noted.has_name(name) == looked.has_name(name)

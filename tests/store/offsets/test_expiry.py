@@ -15,16 +15,16 @@ from mqstore.store.errors import InvalidInput
 from mqstore.store.offsets.expiry import (
     HOUR_MS,
     Disk,
+    ExpiryRules,
     Forecast,
     LogFile,
-    Rules,
     Why,
     _play,
     disk_of,
     forecast,
     rules_of,
 )
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ...stores import unpack
 
@@ -33,7 +33,7 @@ FILE = 1000
 MINUTE = 60_000
 
 
-def rules(**options: str) -> Rules:
+def rules(**options: str) -> ExpiryRules:
     config = BrokerConfig(options)
     return rules_of(Layout.of("/nowhere", config))
 
@@ -149,7 +149,7 @@ def test_of_a_store(tmp_path: Path) -> None:
     root = unpack("4.9.7-expired", tmp_path)
     for number, path in enumerate(sorted((root / "commitlog").iterdir())):
         os.utime(path, (NOW / 1000 + number, NOW / 1000 + number))
-    with Store(root) as store:
+    with StoreReader(root) as store:
         found = forecast(store, Disk(1 << 40, 1 << 30), NOW, NOW + 10 * 24 * HOUR_MS, 24 * HOUR_MS)
         log = store.log_end.position - store.log_files.start
         assert found.rate * 92_388 == pytest.approx(log, rel=0.01)

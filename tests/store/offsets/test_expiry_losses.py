@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.offsets.expiry import Going, LogFile, Losses, Why, losing
+from mqstore.store.offsets.expiry import ExpiringFile, LogFile, Losses, Why, losing
 from mqstore.store.search.find import find
 from mqstore.store.search.selection import Selection
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ... import stores
 
@@ -23,10 +23,10 @@ def test_messages_before_the_boundary_are_lost(name: str, topic: str, share: flo
     table = ",".join(f"{queue}:5" for queue in range(2))
     text = f'{{"offsetTable":{{"{topic}@late":{{{table}}},"{topic}@done":{{0:9999}}}}}}'
     (root / "config" / "consumerOffset.json").write_text(text)
-    with Store(root) as store:
+    with StoreReader(root) as store:
         end = int(store.log_end.position * share)
         file = LogFile("f", 0, end, 0)
-        found = losing(store, [Going(file, 0, 77, Why.TIME, 0)]).rows
+        found = losing(store, [ExpiringFile(file, 0, 77, Why.TIME, 0)]).rows
         lost = [
             one.message
             for one in find(store, Selection(topic=topic))
@@ -43,9 +43,9 @@ def test_messages_before_the_boundary_are_lost(name: str, topic: str, share: flo
 
 
 def lost(root: Path) -> Losses:
-    with Store(root) as store:
+    with StoreReader(root) as store:
         file = LogFile("f", 0, store.log_end.position, 0)
-        return losing(store, [Going(file, 0, 77, Why.TIME, 0)])
+        return losing(store, [ExpiringFile(file, 0, 77, Why.TIME, 0)])
 
 
 @pytest.mark.parametrize("without", ["config", "consumequeue", "config/consumerOffset.json", "a position", "a unit"])

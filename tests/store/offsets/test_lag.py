@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from mqstore.store.broker.topics import dumps, loads
-from mqstore.store.offsets.lag import Lag, State, Wanted, lags_of, measure, offsets_of, queue_ends
-from mqstore.store.offsets.positions import Groups, Position
+from mqstore.store.offsets.lag import Lag, LagQuery, LagState, lags_of, measure, offsets_of, queue_ends
+from mqstore.store.offsets.positions import KnownGroups, Position
 from mqstore.store.queues.read import QueueSummary
 from mqstore.store.search.find import find
 from mqstore.store.search.selection import Selection
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ... import stores
 
@@ -35,21 +35,21 @@ def held_against(position: Position, low: int, high: int) -> Lag:
 @pytest.mark.parametrize(
     ("offset", "low", "high", "state", "messages", "expired", "goes_on"),
     [
-        (5, 0, 5, State.CURRENT, 0, 0, 5),
-        (3, 0, 5, State.BEHIND, 2, 0, 3),
-        (3, 3, 5, State.BEHIND, 2, 0, 3),
-        (1, 3, 5, State.EXPIRED, 4, 2, 3),
-        (1, 5, 5, State.EXPIRED, 4, 4, 5),
-        (9, 3, 5, State.AHEAD, -4, 0, 5),
-        (9, 0, 5, State.AHEAD, -4, 0, 5),
-        (9, 0, 0, State.AHEAD, -9, 0, 0),
+        (5, 0, 5, LagState.CURRENT, 0, 0, 5),
+        (3, 0, 5, LagState.BEHIND, 2, 0, 3),
+        (3, 3, 5, LagState.BEHIND, 2, 0, 3),
+        (1, 3, 5, LagState.EXPIRED, 4, 2, 3),
+        (1, 5, 5, LagState.EXPIRED, 4, 4, 5),
+        (9, 3, 5, LagState.AHEAD, -4, 0, 5),
+        (9, 0, 5, LagState.AHEAD, -4, 0, 5),
+        (9, 0, 0, LagState.AHEAD, -9, 0, 0),
     ],
 )
-def test_states(offset: int, low: int, high: int, state: State, messages: int, expired: int, goes_on: int) -> None:
+def test_states(offset: int, low: int, high: int, state: LagState, messages: int, expired: int, goes_on: int) -> None:
     lag = held_against(consumer(offset), low, high)
     assert (lag.state, lag.messages, lag.expired) == (state, messages, expired)
     assert lag.goes_on("5.3")[0] == goes_on
-    assert bool(lag.goes_on("5.3")[1]) == (state in (State.AHEAD, State.EXPIRED))
+    assert bool(lag.goes_on("5.3")[1]) == (state in (LagState.AHEAD, LagState.EXPIRED))
 
 
 def test_a_broker_of_4_3_sends_a_group_that_is_ahead_to_the_start() -> None:
@@ -72,12 +72,12 @@ def test_lower_than_in_the_backup() -> None:
 def test_what_has_no_position() -> None:
     """Queues of a topic that the group consumes, and groups that never committed; not the system's own."""
     ends = {("T", number): QueueSummary("T", number, 2, 5) for number in (0, 1)}
-    groups = Groups(frozenset({"silent", "TOOLS_CONSUMER"}), {("g", "T"): "POP"})
+    groups = KnownGroups(frozenset({"silent", "TOOLS_CONSUMER"}), {("g", "T"): "POP"})
     found = list(lags_of([consumer(5)], ends, groups))
     assert [(lag.position.group, lag.position.queue_id, lag.state) for lag in found] == [
-        ("g", 0, State.CURRENT),
-        ("g", 1, State.NO_POSITION),
-        ("silent", -1, State.NO_POSITION),
+        ("g", 0, LagState.CURRENT),
+        ("g", 1, LagState.NO_POSITION),
+        ("silent", -1, LagState.NO_POSITION),
     ]
     assert [lag.subscribed for lag in found] == [False, False, True]
     assert [lag.mode for lag in found] == ["pop", "pop", ""]
@@ -88,7 +88,7 @@ def test_what_has_no_position() -> None:
 @pytest.mark.parametrize("name", OF_ALL_KINDS)
 def test_bytes_and_age_are_those_of_the_records(name: str, tmp_path: Path) -> None:
     """From every offset of every queue, held against the messages one by one."""
-    with Store(stores.unpack(name, tmp_path)) as store:
+    with StoreReader(stores.unpack(name, tmp_path)) as store:
         ends = queue_ends(store)
         asked = [
             Position("offset", "g", topic, queue_id, offset, "")
@@ -134,9 +134,9 @@ def test_a_store_as_records(tmp_path: Path) -> None:
         table["orders@stranger"] = {3: 7}
 
     write_offsets(root, change)
-    with Store(root) as store:
-        rows = offsets_of(store, "s", Wanted(1795300000000, "queue", topic="orders")).rows
-        sums = offsets_of(store, "s", Wanted(1795300000000, "topic", topic="orders")).rows
+    with StoreReader(root) as store:
+        rows = offsets_of(store, "s", LagQuery(1795300000000, "queue", topic="orders")).rows
+        sums = offsets_of(store, "s", LagQuery(1795300000000, "topic", topic="orders")).rows
     found = {(row["group"], row["queue_id"]): row for row in rows}
     assert found["group-a_tags", 0]["state"] == "ahead"
     assert found["group-a_tags", 0]["next_offset"] == 23
@@ -153,8 +153,8 @@ def test_names_that_are_no_utf_8(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-clean", tmp_path)
     path = root / "config" / "consumerOffset.json"
     path.write_bytes(path.read_bytes().replace(b"orders@group-a_tags", b"or\xffders@gr\xfeoup"))
-    with Store(root) as store:
-        found = offsets_of(store, "s", Wanted(0, "topic", group="gr*oup"))
+    with StoreReader(root) as store:
+        found = offsets_of(store, "s", LagQuery(0, "topic", group="gr*oup"))
     (row,) = found.rows
     assert "ders" in row["topic"]
     assert json.dumps(row)
@@ -164,8 +164,8 @@ def test_without_queues_nothing_is_out_of_range(tmp_path: Path) -> None:
     """It is not known, and said so once."""
     root = stores.unpack("5.3.3-clean", tmp_path)
     shutil.rmtree(root / "consumequeue")
-    with Store(root) as store:
-        found = offsets_of(store, "s", Wanted(0, "queue"))
+    with StoreReader(root) as store:
+        found = offsets_of(store, "s", LagQuery(0, "queue"))
     assert {row["state"] for row in found.rows if row["table"]} == {"unknown"}
     assert not any(row["next"] for row in found.rows if row["table"])
     assert any("where queues end is not known" in note for note in found.notes)
@@ -173,6 +173,6 @@ def test_without_queues_nothing_is_out_of_range(tmp_path: Path) -> None:
 
 def test_a_topic_without_messages_is_no_loss(tmp_path: Path) -> None:
     """A group that is at 0 of a queue that is not there; one that is farther had something."""
-    for offset, state in ((0, State.CURRENT), (7, State.NO_QUEUE)):
+    for offset, state in ((0, LagState.CURRENT), (7, LagState.NO_QUEUE)):
         (lag,) = lags_of([consumer(offset)], {})
         assert (lag.state, lag.goes_on("5.3")[0]) == (state, 0)

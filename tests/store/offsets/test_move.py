@@ -9,11 +9,21 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.errors import InvalidInput, NotFound, Refused, Unclean, Unreadable
-from mqstore.store.offsets.lag import Wanted, offsets_of
-from mqstore.store.offsets.move import Ahead, Merge, Only, Take, compare, open_side, parse_reset, plan_moves, side_of
+from mqstore.store.offsets.lag import LagQuery, offsets_of
+from mqstore.store.offsets.move import (
+    Ahead,
+    Merge,
+    Only,
+    WhichPosition,
+    compare,
+    open_side,
+    parse_reset,
+    plan_moves,
+    side_of,
+)
 from mqstore.store.offsets.positions import Position
 from mqstore.store.queues.rocksdb_write import in_order
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ... import stores
 from .moved import carried_out, planned, positions
@@ -67,14 +77,14 @@ def test_a_group_without_a_position_gets_one(tmp_path: Path) -> None:
 
 def test_times_lead_to_the_first_message_stored_then(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-clean", tmp_path)
-    with Store(root) as store, store.queues.open("orders", 1) as queue:
+    with StoreReader(root) as store, store.queues.open("orders", 1) as queue:
         unit = queue.unit(7)
         assert unit is not None
         time = store.store_time(unit.physical_offset)
     assert time is not None
     exact = datetime.fromtimestamp(time / 1000, UTC).isoformat(timespec="milliseconds")
     (move,) = planned(root, f"orders/1@group-a_tags={exact}").moves
-    with Store(root) as store, store.queues.open("orders", 1) as queue:
+    with StoreReader(root) as store, store.queues.open("orders", 1) as queue:
         before, at = queue.unit(move.after - 1), queue.unit(move.after)
         assert before is not None and at is not None
         earlier, there = (store.store_time(one.physical_offset) for one in (before, at))
@@ -82,8 +92,8 @@ def test_times_lead_to_the_first_message_stored_then(tmp_path: Path) -> None:
     assert earlier < time <= there
 
 
-@pytest.mark.parametrize("take", list(Take))
-def test_merge_takes_one_of_two_and_stays_inside(take: Take, tmp_path: Path) -> None:
+@pytest.mark.parametrize("take", list(WhichPosition))
+def test_merge_takes_one_of_two_and_stays_inside(take: WhichPosition, tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-clean", tmp_path)
     own = positions(root)
     others = [
@@ -97,7 +107,7 @@ def test_merge_takes_one_of_two_and_stays_inside(take: Take, tmp_path: Path) -> 
     found = {move.key: (move.before, move.after, move.wished) for move in moved.moves}
     assert moved.left_out == 1
     assert found.pop(("new", "orders", 3)) == (None, 4, 4)
-    if take is Take.MIN:
+    if take is WhichPosition.MIN:
         assert found == {("group-a_tags", "orders", 0): (23, 5, 5)}
     else:
         assert own["offset", "group-a_tags", "orders", 1] == 25
@@ -136,7 +146,7 @@ def test_compare_tells_who_is_ahead(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-clean", tmp_path / "a")
     other = stores.unpack("5.3.3-clean", tmp_path / "b")
     carried_out(other, "orders/0@group-a_tags=3")
-    with Store(root) as store:
+    with StoreReader(root) as store:
         here = side_of(store)
     for place in (other, other / "config", other / "config" / "consumerOffset.json"):
         found = [row for row in compare(here, open_side(place)) if row.ahead is not Ahead.SAME]
@@ -177,8 +187,8 @@ def test_queues_that_are_behind_the_log_are_recovered_first(lost: str | None, tm
         path.write_bytes(path.read_bytes()[:60] + bytes(len(path.read_bytes()) - 60))
     with pytest.raises(Unclean, match="recover"):
         planned(root, "orders/0@group-a_tags=earliest")
-    with Store(root) as store:
-        found = offsets_of(store, "s", Wanted(0, by="queue", group="group-a_tags", topic="orders"))
+    with StoreReader(root) as store:
+        found = offsets_of(store, "s", LagQuery(0, by="queue", group="group-a_tags", topic="orders"))
     row = next(row for row in found.rows if row["queue_id"] == 1)
     assert (row["state"], row["lag"], row["offset"]) == ("unknown", None, 25)
     assert any("where" in note and "not known" in note for note in found.notes)
@@ -192,8 +202,8 @@ def test_queues_that_cannot_be_read_move_nothing(tmp_path: Path) -> None:
         planned(root, "TopicA@nobody=latest")
 
 
-@pytest.mark.parametrize("take", list(Take))
-def test_merge_never_moves_the_other_way(take: Take, tmp_path: Path) -> None:
+@pytest.mark.parametrize("take", list(WhichPosition))
+def test_merge_never_moves_the_other_way(take: WhichPosition, tmp_path: Path) -> None:
     """Own positions outside of the queue stay, where one brought inside of it would lose what it had."""
     root = stores.unpack("5.3.3-clean", tmp_path)
     path = root / "config" / "consumerOffset.json"
@@ -202,7 +212,7 @@ def test_merge_never_moves_the_other_way(take: Take, tmp_path: Path) -> None:
     others = [Position("offset", group, "orders", queue, at, "") for group, queue, at in rows]
     merge = Merge(others, take)
     assert planned(root, merge=merge).moves == ()
-    with Store(root) as store:
+    with StoreReader(root) as store:
         named = plan_moves(store, (), merge, only=Only("CID_RMQ_SYS_TRANS", "orders"))
     assert {move.group for move in named.moves} == {"CID_RMQ_SYS_TRANS"}
 
@@ -210,7 +220,7 @@ def test_merge_never_moves_the_other_way(take: Take, tmp_path: Path) -> None:
 def test_a_plan_is_kept_to_a_group_and_a_topic(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-clean", tmp_path)
     resets = [parse_reset("*@group-a_tags=earliest")]
-    with Store(root) as store:
+    with StoreReader(root) as store:
         assert plan_moves(store, resets, only=Only("nobody")).moves == ()
         found = plan_moves(store, resets, only=Only("group-a*", "orders")).moves
     assert {move.topic for move in found} == {"orders"}

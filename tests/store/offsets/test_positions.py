@@ -11,7 +11,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Refused
 from mqstore.store.offsets.positions import entries_of_database, positions_of
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ... import stores
 from .moved import planned, positions
@@ -56,7 +56,7 @@ def test_a_file_beside_a_database_of_positions(
     other = {"offsetTable": {f"{key[2]}@{key[1]}": {key[3]: offset - 1}}}
     version = {} if counter is None else {"dataVersion": {"counter": counter, "timestamp": 1}}
     (root / "config" / "consumerOffset.json").write_text(json.dumps({**other, **version}))
-    with Store(root) as store:
+    with StoreReader(root) as store:
         found = positions_of(store.layout, store.generation.version)
     assert found.notes
     assert bool(found.unsure) == (counter is None)

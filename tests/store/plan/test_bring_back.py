@@ -17,7 +17,7 @@ from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Refused
-from mqstore.store.plan.bring_back import Brought, Part, QueueChain
+from mqstore.store.plan.bring_back import Brought, QueueChain, ReplicaPart
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.plan.replica import is_original
@@ -263,7 +263,7 @@ def test_another_record_at_the_end(unpacked: Stores, tmp_path: Path) -> None:
 
 def test_queue_offsets_have_to_fit() -> None:
     """Between 3 and 5 of a queue there is room for 4 and for nothing else."""
-    part = Part(1000, 100, 1)
+    part = ReplicaPart(1000, 100, 1)
     for offset, fits in ((4, True), (5, False), (3, False), (0, False)):
         chain = QueueChain([part])
         for offsets, positions in (([2, 3], [500, 700]), ([offset, 5], [1000, 1100])):

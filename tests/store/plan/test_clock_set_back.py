@@ -16,7 +16,7 @@ from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.recover.recovery import Recovery, analyze
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
@@ -75,7 +75,7 @@ def test_queues_tell_that_the_rest_is_no_dead_tail(version: str, noise: bytes, l
     assert found.dead == 0
     apply(Layout.open(tmp_path, TINY), found.plan, lambda: planned(tmp_path, version), Files())
     assert planned(tmp_path, version).edits == ()
-    with Store(tmp_path, TINY) as store:
+    with StoreReader(tmp_path, TINY) as store:
         findings = verify(store, Scope(groups=frozenset({"index"})), now_ms=NOW).findings
     assert {finding.severity for finding in findings if finding.code == "I-092"} <= {Severity.INFO}
 
@@ -85,7 +85,7 @@ def test_other_readers_tell_the_same(lost: range, tmp_path: Path) -> None:
     """A scan, a look-up by queue or by position, the end of the log, `verify`."""
     log = damaged(tmp_path, "5.3", lost, b"\xa5")
     good = [*log[: lost.start], *log[lost.stop :]]
-    with Store(tmp_path, TINY) as store:
+    with StoreReader(tmp_path, TINY) as store:
         assert store.log_end.position == log[-1].position + log[-1].total_size
         read = [store.marked(store.message_at(m.position)).mark for m in good]
         assert set(read) == {Mark.NONE}
@@ -100,7 +100,7 @@ def test_other_readers_tell_the_same(lost: range, tmp_path: Path) -> None:
 def test_a_reader_without_queues_gives_nothing_up(tmp_path: Path) -> None:
     log = damaged(tmp_path, "5.3", range(19, 20), b"\xa5")
     shutil.rmtree(tmp_path / "consumequeue")
-    with Store(tmp_path, TINY) as store:
+    with StoreReader(tmp_path, TINY) as store:
         assert store.log_end.position == log[-1].position + log[-1].total_size
 
 

@@ -34,7 +34,7 @@ from mqstore.store.plan.plan import Plan
 from mqstore.store.plan.torn_records import all_put_right, mended
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.recover.recovery import replan
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
 from mqstore.store.verify.context import Scope
@@ -247,7 +247,7 @@ def test_queues_that_their_units_prove_keep_the_message(all_of_it: bool, tmp_pat
     assert len(names) == len(row.properties["INNER_MULTI_QUEUE_OFFSET"].split(","))
     apply(Layout.open(root, config), plan, lambda: planned(root, "4.9.7", config), Files())
     assert places(root, config) == before
-    with Store(root, config) as store:
+    with StoreReader(root, config) as store:
         left = {finding.code for finding in verify(store, Scope()).serious}
     assert left <= {"I-065", "I-100"}, "keys and tags are lost, and what units and index say of them"
 

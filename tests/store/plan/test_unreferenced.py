@@ -22,7 +22,7 @@ from mqstore.store.plan.plan import Plan
 from mqstore.store.plan.unreferenced import places
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.producer import ProducerOptions, as_stored, committed, decided, open_half
-from mqstore.store.queues.edits import Hole
+from mqstore.store.queues.edits import QueueHole
 from mqstore.store.recover.recovery import replan
 from mqstore.store.session.apply import apply
 
@@ -113,7 +113,7 @@ def test_several_lost_op_records(tmp_path: Path) -> None:
 
 def test_a_number_out_of_reach_makes_no_lost_messages() -> None:
     """A damaged queue offset is no hole of as many messages: there is no room for them in the log."""
-    audit = SimpleNamespace(missing=lambda: [Hole(5, 1 << 60, 100, 5000), Hole(1, 3, 100, 5000)])
+    audit = SimpleNamespace(missing=lambda: [QueueHole(5, 1 << 60, 100, 5000), QueueHole(1, 3, 100, 5000)])
     queue = QueueId("T", 0)
     found = list(places(cast("Mapping[QueueId, QueueAudit]", {queue: audit})))
     assert [place.queue_offset for place in found] == [1, 2]

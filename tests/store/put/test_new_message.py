@@ -23,7 +23,7 @@ from mqstore.store.log.message import Message
 from mqstore.store.put.new_message import NewBatch, NewMessage, encoded
 from mqstore.store.put.writer import Stored, StoreWriter
 from mqstore.store.queues.batches import BatchConsumeQueue
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from .writing import NOW, TINY, VERSIONS, writer
 
@@ -52,7 +52,7 @@ def batch_topic(root: Path, *topics: str) -> None:
 
 
 def log_of(root: Path) -> list[Message]:
-    with Store(root, CONFIG) as store:
+    with StoreReader(root, CONFIG) as store:
         return [m for item in store.log.scan() if isinstance(item, Batch) for m in messages(item)]
 
 

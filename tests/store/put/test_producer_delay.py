@@ -18,7 +18,7 @@ from mqstore.store.log.message import unpack
 from mqstore.store.put.new_message import NewMessage, compressed
 from mqstore.store.put.producer import ProducerOptions, as_stored, delayed, timed
 from mqstore.store.put.writer import StoreWriter, WriterOptions
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ...stores import messages, truth
 from ..choices import stores_where
@@ -148,7 +148,7 @@ def test_the_real_topic_is_made_known(asked: ProducerOptions, tmp_path: Path) ->
         assert writer.topics is not None
     assert writer.topics.queues("orders") == 4
     assert writer.topics.queues(SCHEDULE_TOPIC) == (18 if asked.delay_level else None)
-    with Store(root) as store:
+    with StoreReader(root) as store:
         assert store.message_at(stored.physical_offset).properties["REAL_TOPIC"] == "orders"
         with store.queues.open(stored.topic, stored.queue_id) as queue:
             unit = queue.unit(0)

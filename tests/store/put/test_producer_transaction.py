@@ -28,7 +28,7 @@ from mqstore.store.put.producer import (
     half,
     open_half,
 )
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ...stores import config, truth
 from ..choices import stores_where
@@ -39,7 +39,7 @@ HOST = (b"\x7f\0\0\1", 10911)
 
 
 def log_of(root: Path, options: BrokerConfig) -> list[Message]:
-    with Store(root, options) as store:
+    with StoreReader(root, options) as store:
         return [m for item in store.log.scan() if isinstance(item, Batch) for m in messages(item)]
 
 
@@ -125,7 +125,7 @@ def test_a_view_of_what_was_put(version: str, tmp_path: Path) -> None:
             refused = pytest.raises(Refused if key == "A" else NotFound)
             with refused:
                 open_half(layout, key)
-    with Store(tmp_path, TINY) as store:
+    with StoreReader(tmp_path, TINY) as store:
         rows = transactions(store, lambda note: None).rows
     states = {row.unique_key: (row.state.value, row.producer_group) for row in rows}
     assert states == {"A": ("committed", "g"), "B": ("rolled_back", "g"), "C": ("open", "g")}

@@ -15,7 +15,7 @@ from mqstore.store.log.batch import Batch, messages
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.producer import check_producer
 from mqstore.store.put.writer import StoreWriter
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from .writing import TINY, VERSIONS, writer
 
@@ -29,13 +29,13 @@ def naming(queues: str, topic: bytes = b"T", sys_flag: int = 0, body: bytes = b"
 
 
 def offsets(root: Path) -> list[str | None]:
-    with Store(root, ON) as store:
+    with StoreReader(root, ON) as store:
         found = [m for i in store.log.scan() if isinstance(i, Batch) for m in messages(i)]
     return [m.properties.get("INNER_MULTI_QUEUE_OFFSET") for m in found]
 
 
 def units(root: Path, topic: str) -> int:
-    with Store(root, ON) as store, store.queues.open(topic, 0) as queue:
+    with StoreReader(root, ON) as store, store.queues.open(topic, 0) as queue:
         return queue.summary().max_offset
 
 
@@ -96,7 +96,7 @@ def test_a_message_that_would_stop_the_broker(version: str, tmp_path: Path) -> N
                 store.append(naming(queues))
     if version == "4.9":
         assert offsets(tmp_path) == ["0,0,0"]
-        with Store(tmp_path, ON) as found, found.queues.open("copies", 1) as queue:
+        with StoreReader(tmp_path, ON) as found, found.queues.open("copies", 1) as queue:
             assert queue.summary().max_offset == 1
     else:
         assert not Layout.of(tmp_path).consume_queue.exists()

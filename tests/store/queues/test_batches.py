@@ -14,7 +14,7 @@ from mqstore.store.queues.batches import BatchConsumeQueue
 from mqstore.store.search.find import find, offset_at
 from mqstore.store.search.queue_search import batch_queues, open_batch_queue
 from mqstore.store.search.selection import Selection
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ...stores import messages, truth, unpack
 from ..choices import stores_where
@@ -30,11 +30,11 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def store(name: str, tmp_path: Path) -> Store:
-    return Store(unpack(name, tmp_path))
+def store(name: str, tmp_path: Path) -> StoreReader:
+    return StoreReader(unpack(name, tmp_path))
 
 
-def test_ends(name: str, store: Store) -> None:
+def test_ends(name: str, store: StoreReader) -> None:
     known = truth(name)["queues"]
     for queue in batch_queues(store, TOPIC):
         with open_batch_queue(store, TOPIC, queue.queue_id) as opened:
@@ -43,7 +43,7 @@ def test_ends(name: str, store: Store) -> None:
         assert (ends.min_offset, ends.max_offset) == (told["min_offset"], told["max_offset"])
 
 
-def test_pulls(name: str, store: Store) -> None:
+def test_pulls(name: str, store: StoreReader) -> None:
     """From any offset, also one inside a batch: the records that a broker answers."""
     asked = 0
     for query in truth(name)["get_queries"]:
@@ -58,13 +58,13 @@ def test_pulls(name: str, store: Store) -> None:
     assert asked > 3
 
 
-def test_times(name: str, store: Store) -> None:
+def test_times(name: str, store: StoreReader) -> None:
     for query in truth(name)["time_queries"]:
         told = offset_at(store, query["topic"], query["queue_id"], query["timestamp"])
         assert told == query["offset"], query
 
 
-def test_all_of_a_topic_in_the_order_of_the_log(name: str, store: Store) -> None:
+def test_all_of_a_topic_in_the_order_of_the_log(name: str, store: StoreReader) -> None:
     known = [m["physical_offset"] for m in messages(name) if m["topic"] == TOPIC]
     selection = Selection(topic=TOPIC, whole=True)
     found = [each.message.physical_offset for each in find(store, selection)]
@@ -73,7 +73,7 @@ def test_all_of_a_topic_in_the_order_of_the_log(name: str, store: Store) -> None
     assert [each.message.physical_offset for each in backwards] == known[::-1]
 
 
-def test_what_is_not_there(store: Store) -> None:
+def test_what_is_not_there(store: StoreReader) -> None:
     with pytest.raises(NotFound, match="has no message 100000; it has 0 to"):
         list(find(store, Selection(topic=TOPIC, queue_id=0), offset=100_000, count=1))
     with pytest.raises(NotFound, match="has no queue 77"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mqstore.formats.consume_queue import UNIT_BYTES
-from mqstore.store.broker.snapshot import Entry, QueueId
+from mqstore.store.broker.snapshot import DirectoryEntry, QueueId
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Edit
 from mqstore.store.queues import edits as module
@@ -52,13 +52,13 @@ def test_units_come_to_their_places(missing: str, there: bool, tmp_path: Path) -
         chosen[rng("missing units").sample(range(UNITS), UNITS // 7)] = True
     else:
         chosen[:] = True
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[DirectoryEntry, ...] = ()
     expected = whole.copy()
     if there:
         damaged = whole.copy()
         damaged[chosen] = np.zeros(1, UNIT_DTYPE)
         path.write_bytes(damaged.tobytes())
-        entries = (Entry(path.name, str(path), FILE_BYTES, False),)
+        entries = (DirectoryEntry(path.name, str(path), FILE_BYTES, False),)
     else:
         expected[~chosen] = np.zeros(1, UNIT_DTYPE)
         first = int(np.flatnonzero(chosen)[0])
@@ -85,7 +85,7 @@ def test_ends_of_sparse_files(number: int, tmp_path: Path, monkeypatch: pytest.M
             file.seek(at)
             file.write(data[at : at + 1])
     stop = chance.choice([None, chance.randrange(60_000)])
-    entry = Entry("0", str(path), size, directory=False, stop=stop)
+    entry = DirectoryEntry("0", str(path), size, directory=False, stop=stop)
     window = chance.choice([1 << 20, 4096, 513])
     monkeypatch.setattr(module, "_WINDOW_BYTES", window)
     counting = bytes(data[: entry.counting])

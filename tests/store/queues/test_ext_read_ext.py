@@ -21,7 +21,7 @@ from mqstore.store.queues.ext import (
     ext_units,
     ext_units_at,
 )
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ...stores import unpack
 from ..choices import stores_where
@@ -73,7 +73,7 @@ def ranges(files: MappedFileQueue) -> list[ExtRange]:
 def test_every_unit_of_a_real_broker(name: str, tmp_path: Path) -> None:
     """Each address in a queue leads to a unit, and each unit is named: times are the records'."""
     root = unpack(name, tmp_path)
-    with Store(root) as store:
+    with StoreReader(root) as store:
         for summary in store.queue_summaries:
             folder = root / "consumequeue_ext" / summary.topic / str(summary.queue_id)
             if not folder.is_dir():

@@ -20,7 +20,7 @@ from mqstore.store.put.message_columns import columns_of
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter, WriterOptions
 from mqstore.store.queues.ext import ExtUnits, ext_units
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from tests.stores import config_set, unpack
 
 SIZES = {
@@ -63,7 +63,7 @@ def test_bit_maps_of_a_real_store(tmp_path: Path) -> None:
     theirs, ours = unpack(name, tmp_path), tmp_path / "ours"
     settings = BrokerConfig().with_set([item for item in config_set(name, theirs) if not item.startswith("storePath")])
     size = settings.size("mappedFileSizeConsumeQueueExt")[0]
-    with Store(theirs) as store:
+    with StoreReader(theirs) as store:
         batches = (item for item in store.log.scan() if isinstance(item, Batch))
         sent = [message for batch in batches for message in messages(batch)]
     new = [
@@ -100,7 +100,7 @@ def test_one_by_one_and_by_columns(tmp_path: Path) -> None:
     both = [units(tmp_path / way, "T", 130) for way in ("columns", "single")]
     assert both[0] == both[1]
     assert [position for position, *_ in both[0]] == [n // 6 * 130 + n % 6 * 20 for n in range(20)]
-    with Store(tmp_path / "single") as store, store.queues.open("T", 0) as queue:
+    with StoreReader(tmp_path / "single") as store, store.queues.open("T", 0) as queue:
         for number, (position, *_) in enumerate(both[0]):
             unit = queue.unit(number)
             assert unit is not None and unit.tags_code == position + ADDRESS_BASE

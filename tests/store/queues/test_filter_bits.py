@@ -17,7 +17,7 @@ from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.errors import InvalidInput
 from mqstore.store.log.message import Message
 from mqstore.store.queues.filter_bits import BloomFilter, bit_map, bit_maps, consumer_filters
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ...stores import config_set, truth, unpack
 from ..broker.batches import batch_of
@@ -48,7 +48,7 @@ def _json(root: Path) -> Any:
 
 def _units(root: Path) -> Iterator[tuple[str, Message, Any]]:
     """Each unit of consumequeue_ext that a queue names: the queue's topic, the message, the unit."""
-    with Store(root) as store:
+    with StoreReader(root) as store:
         for summary in store.queue_summaries:
             ext = root / "consumequeue_ext" / summary.topic / str(summary.queue_id)
             with store.queues.open(summary.topic, summary.queue_id) as queue:

@@ -22,7 +22,7 @@ from mqstore.store.log.commit_log import Batch, Extent
 from mqstore.store.queues import rocksdb_write
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.queues.rocksdb import RocksDb
-from mqstore.store.queues.rocksdb_write import Bound, UnitSpool, build
+from mqstore.store.queues.rocksdb_write import QueueBound, UnitSpool, build
 
 from ... import stores
 from ...slices import examples
@@ -97,7 +97,7 @@ def test_an_end_without_units_stays(tmp_path: Path) -> None:
     spool, gone, there = UnitSpool(), QueueId("T", 1), QueueId("T", 0)
     one = np.ones(1, np.int64)
     spool.add(there, one * 7, one * 500, one * 100, one, one)
-    build(tmp_path / "new", spool, 600, {gone: Bound(10, 4), there: Bound(90, 3)})
+    build(tmp_path / "new", spool, 600, {gone: QueueBound(10, 4), there: QueueBound(90, 3)})
     _, bounds = rows_of(tmp_path / "new")
     assert bounds == {
         formats.bound_key(b"T", 0, b"max"): (500).to_bytes(8, "big") + (7).to_bytes(8, "big"),

@@ -14,13 +14,13 @@ from mqstore.formats.sparse_consume_queue import UNIT_BYTES
 from mqstore.store.broker.topics import dumps, loads
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import MappedFileQueue
-from mqstore.store.repair.parts import Part, chosen
+from mqstore.store.repair.parts import RepairPart, chosen
 
 from ... import stores
 from ...slices import rng
 from .test_repair import examined, repaired, rows
 
-COMPACTION = chosen([Part.COMPACTION], ())
+COMPACTION = chosen([RepairPart.COMPACTION], ())
 CONFIG = BrokerConfig({})
 QUEUES = "compaction/compactionCq"
 NAMES = [n for n in stores.NAMES if "compaction" in n and stores.truth(n)["expected_verdict"] == "clean"]

@@ -9,7 +9,7 @@ import pytest
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, is_system_group
 from mqstore.store.broker.topics import Topics, dumps, loads
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.repair.parts import Part, chosen
+from mqstore.store.repair.parts import RepairPart, chosen
 from mqstore.store.repair.repair import Repair
 from mqstore.store.settings.read import read_config_file
 
@@ -17,7 +17,7 @@ from ... import stores
 from .mended import check_mended
 from .test_repair import examined, repaired
 
-CONFIG = chosen([Part.CONFIG], ())
+CONFIG = chosen([RepairPart.CONFIG], ())
 NAME = "5.3.3-clean"
 
 

@@ -17,10 +17,10 @@ from mqstore.store.findings.catalogue import Severity
 from mqstore.store.queues.rocksdb import RocksDb
 from mqstore.store.queues.rocksdb_write import database_files, rewritten
 from mqstore.store.repair import database
-from mqstore.store.repair.database import Kind, as_kind, refuse_kind
-from mqstore.store.repair.parts import Part, chosen
+from mqstore.store.repair.database import QueueStoreKind, as_kind, refuse_kind
+from mqstore.store.repair.parts import RepairPart, chosen
 from mqstore.store.repair.repair import Repair, analyze, replan
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import Applied, apply
 from mqstore.store.session.undo import session_to_undo, undo
 from mqstore.store.settings.generation import Generation
@@ -36,7 +36,7 @@ from ..put.faults import CountingFiles, Killed, KilledFiles
 from ..session.test_undo import everything
 
 NOW_MS = 1_795_300_000_000
-QUEUES = chosen([Part.QUEUE], ())
+QUEUES = chosen([RepairPart.QUEUE], ())
 ROCKS, HYBRID, SAME = "5.3.3-rocksdb", "5.5.1-combine-lmq", "5.5.1-combine-same"
 MIGRATED, FILES = "5.5.1-combine-migrated", "5.5.1-clean"
 
@@ -50,11 +50,11 @@ def again(layout: Layout) -> Layout:
     return Layout.open(layout.root, layout.broker_config)
 
 
-def examined(layout: Layout, kind: Kind | None = None) -> Repair:
+def examined(layout: Layout, kind: QueueStoreKind | None = None) -> Repair:
     return analyze(again(layout), QUEUES, None, NOW_MS, kind=kind)
 
 
-def carried_out(layout: Layout, kind: Kind | None = None, files: Files | None = None) -> Applied:
+def carried_out(layout: Layout, kind: QueueStoreKind | None = None, files: Files | None = None) -> Applied:
     found = examined(layout, kind)
     plan = found.plan
     return apply(again(layout), plan, lambda: replan(again(layout), found.request), files or Files())
@@ -73,7 +73,7 @@ def rows_of(path: Path) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
 
 
 def errors(layout: Layout) -> list[str]:
-    with Store(again(layout)) as store:
+    with StoreReader(again(layout)) as store:
         return [f.code for f in verify(store).findings if f.severity > Severity.WARNING]
 
 
@@ -141,7 +141,7 @@ def test_the_rows_are_there_again(damage: str, name: str, tmp_path: Path) -> Non
     layout = opened(name, tmp_path)
     wanted = rows_of(database_of(layout))
     DAMAGE[damage](database_of(layout))
-    kind = Kind.ROCKSDB if damage == "no CURRENT" else None
+    kind = QueueStoreKind.ROCKSDB if damage == "no CURRENT" else None
     now = as_kind(layout, kind) if kind else again(layout)
     broken = everything(layout.root)
     done = carried_out(now, kind)
@@ -187,16 +187,16 @@ def test_to_a_rocksdb_and_back(name: str, tmp_path: Path) -> None:
     layout = opened(name, tmp_path)
     before = everything(layout.root)
     units = sum(row["max_offset"] for row in stores.truth(name)["queues"].values())
-    alone = as_kind(layout, Kind.ROCKSDB)
-    first = carried_out(alone, Kind.ROCKSDB)
+    alone = as_kind(layout, QueueStoreKind.ROCKSDB)
+    first = carried_out(alone, QueueStoreKind.ROCKSDB)
     moved = again(alone)
     assert moved.rocksdb_queues and len(rows_of(database_of(moved))[0]) == units
     assert not [path for path in layout.consume_queue.iterdir() if path.is_dir()]
     assert not errors(alone)
-    files = as_kind(moved, Kind.FILES)
-    second = carried_out(files, Kind.FILES)
+    files = as_kind(moved, QueueStoreKind.FILES)
+    second = carried_out(files, QueueStoreKind.FILES)
     assert not database_files(layout.consume_queue)
-    assert examined(files, Kind.FILES).nothing_to_do
+    assert examined(files, QueueStoreKind.FILES).nothing_to_do
     taken_back(files, second)
     taken_back(alone, first)
     assert everything(layout.root) == before
@@ -208,17 +208,17 @@ def test_files_are_what_they_were(tmp_path: Path) -> None:
     wanted = {
         path.relative_to(layout.root): path.read_bytes() for path in layout.consume_queue.rglob("*") if path.is_file()
     }
-    alone = as_kind(layout, Kind.ROCKSDB)
-    carried_out(alone, Kind.ROCKSDB)
-    carried_out(as_kind(again(alone), Kind.FILES), Kind.FILES)
+    alone = as_kind(layout, QueueStoreKind.ROCKSDB)
+    carried_out(alone, QueueStoreKind.ROCKSDB)
+    carried_out(as_kind(again(alone), QueueStoreKind.FILES), QueueStoreKind.FILES)
     made = {path: (layout.root / path).read_bytes() for path in wanted}
     assert made == wanted
 
 
 def test_batches_stay_in_files(tmp_path: Path) -> None:
-    layout = as_kind(opened("5.3.3-batchcq", tmp_path), Kind.ROCKSDB)
+    layout = as_kind(opened("5.3.3-batchcq", tmp_path), QueueStoreKind.ROCKSDB)
     with pytest.raises(Refused, match="batch queues cannot go"):
-        examined(layout, Kind.ROCKSDB)
+        examined(layout, QueueStoreKind.ROCKSDB)
 
 
 def test_a_damaged_log_comes_first(tmp_path: Path) -> None:
@@ -287,25 +287,25 @@ def test_what_the_command_says(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["4.9.7-clean-index", "5.1.4-clean"])
 def test_brokers_without_such_queues_keep_their_files(name: str, tmp_path: Path) -> None:
-    layout = as_kind(opened(name, tmp_path), Kind.ROCKSDB)
+    layout = as_kind(opened(name, tmp_path), QueueStoreKind.ROCKSDB)
     with pytest.raises(Refused, match=r"those from 5\.3 on do") as refused:
-        examined(layout, Kind.ROCKSDB)
+        examined(layout, QueueStoreKind.ROCKSDB)
     assert "--broker-version" not in str(refused.value)
 
 
 def test_a_broker_version_without_such_queues(tmp_path: Path) -> None:
-    layout = as_kind(opened(FILES, tmp_path), Kind.ROCKSDB)
+    layout = as_kind(opened(FILES, tmp_path), QueueStoreKind.ROCKSDB)
     with pytest.raises(Refused, match=r"brokers of 4\.9 do not read"):
-        refuse_kind(layout, Kind.ROCKSDB, "4.9")
-    refuse_kind(layout, Kind.ROCKSDB, "5.3")
+        refuse_kind(layout, QueueStoreKind.ROCKSDB, "4.9")
+    refuse_kind(layout, QueueStoreKind.ROCKSDB, "5.3")
 
 
 def test_a_guess_that_spans_both_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    layout = as_kind(opened(FILES, tmp_path), Kind.ROCKSDB)
+    layout = as_kind(opened(FILES, tmp_path), QueueStoreKind.ROCKSDB)
     guess = Generation("5.3", "", ("5.1", "5.3"))
     monkeypatch.setattr(database, "generation_of", lambda _: guess)
     with pytest.raises(Refused, match=r"--broker-version 5\.3, or a later one"):
-        refuse_kind(layout, Kind.ROCKSDB, None)
+        refuse_kind(layout, QueueStoreKind.ROCKSDB, None)
 
 
 def test_what_comes_first_is_for_the_store_as_it_is(tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def test_what_comes_first_is_for_the_store_as_it_is(tmp_path: Path) -> None:
     data[2000:2200] = b"x" * 200
     file.write_bytes(data)
     with pytest.raises(Refused, match=r"recover .* --apply") as refused:
-        examined(as_kind(layout, Kind.FILES), Kind.FILES)
+        examined(as_kind(layout, QueueStoreKind.FILES), QueueStoreKind.FILES)
     assert "storeType=default " not in f"{refused.value} "
     assert "rocksdbCQDoubleWriteEnable" not in str(refused.value)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mqstore.store.disk.layout import Layout
-from mqstore.store.repair.database import Kind, as_kind
+from mqstore.store.repair.database import QueueStoreKind, as_kind
 from mqstore.store.settings.read import FILES, read_config_file
 from mqstore.store.settings.rocksdb import in_force, rows_of
 from mqstore.store.start.config_load import LMQ_OFFSETS, OFFSETS
@@ -43,8 +43,8 @@ def test_every_entry_is_in_a_file(name: str, tmp_path: Path) -> None:
     layout = opened(name, tmp_path)
     wanted, before = _rows(layout), everything(layout.root)
     assert all(wanted.values())
-    files = as_kind(layout, Kind.FILES)
-    done = carried_out(files, Kind.FILES)
+    files = as_kind(layout, QueueStoreKind.FILES)
+    done = carried_out(files, QueueStoreKind.FILES)
     for file, rows in wanted.items():
         made = _written(layout, file if (layout.config / file).exists() else LMQ_OFFSETS)
         assert [row for row in made if row in rows] == rows, file
@@ -59,7 +59,7 @@ def test_light_queues_have_a_file_of_positions_of_their_own(tmp_path: Path) -> N
     layout = opened(ROCKS, tmp_path)
     files = Layout.open(layout.root, layout.broker_config.with_set(["enableLmq=true"]))
     (layout.config / OFFSETS).write_text("{}")
-    carried_out(as_kind(files, Kind.FILES), Kind.FILES)
+    carried_out(as_kind(files, QueueStoreKind.FILES), QueueStoreKind.FILES)
     assert (layout.config / LMQ_OFFSETS).is_file()
     assert not (layout.config / OFFSETS).exists()
 
@@ -67,7 +67,7 @@ def test_light_queues_have_a_file_of_positions_of_their_own(tmp_path: Path) -> N
 def test_version_2_is_read_with_queues_in_files_too(tmp_path: Path) -> None:
     layout = opened(SECOND, tmp_path)
     there = in_force(layout.config).databases
-    carried_out(as_kind(layout, Kind.FILES), Kind.FILES)
+    carried_out(as_kind(layout, QueueStoreKind.FILES), QueueStoreKind.FILES)
     assert in_force(layout.config).databases == there
 
 
@@ -76,7 +76,7 @@ def test_a_database_that_cannot_be_read_stays(tmp_path: Path) -> None:
     broken = layout.config / "consumerOffsets"
     for table in [*broken.glob("*.sst"), *broken.glob("*.log")]:
         table.write_bytes(b"x" * 100)
-    carried_out(as_kind(layout, Kind.FILES), Kind.FILES)
+    carried_out(as_kind(layout, QueueStoreKind.FILES), QueueStoreKind.FILES)
     assert (broken / "CURRENT").is_file()
     assert (layout.config / "topics.json").is_file()
     assert not (layout.config / OFFSETS).exists()

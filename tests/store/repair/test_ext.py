@@ -12,7 +12,7 @@ from mqstore.store.columns import rows_of
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.repair import ext
 from mqstore.store.repair.parts import Choice
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ... import stores
 from .test_repair import repaired
@@ -21,7 +21,7 @@ from .test_repair import repaired
 def test_lost_messages_are_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In an order that is made once: not all of them are sorted for each window of units."""
     root = stores.unpack("5.3.3-cqext", tmp_path)
-    with Store(root) as store:
+    with StoreReader(root) as store:
         files = store.log_files.files
     for file in files[:1]:
         with Path(file.path).open("r+b") as opened:

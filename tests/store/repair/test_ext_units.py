@@ -15,7 +15,7 @@ from mqstore.store.disk.file_queue import MappedFileQueue, file_name
 from mqstore.store.disk.files import Edit
 from mqstore.store.queues.ext import ext_unit, ext_units_at
 from mqstore.store.queues.start import units_end
-from mqstore.store.repair.ext import Wanted, damaged_ranges, repair_range
+from mqstore.store.repair.ext import ExpectedExt, damaged_ranges, repair_range
 
 from ...slices import rng, share
 
@@ -31,8 +31,8 @@ def unit(number: int, bit_map: bytes = b"") -> bytes:
     return data
 
 
-def wanted(number: int) -> Wanted:
-    return Wanted(number, TIME_MS + number)
+def wanted(number: int) -> ExpectedExt:
+    return ExpectedExt(number, TIME_MS + number)
 
 
 def write(folder: Path, *contents: bytes, size: int = FILE_BYTES) -> None:
@@ -43,7 +43,7 @@ def write(folder: Path, *contents: bytes, size: int = FILE_BYTES) -> None:
         (folder / file_name(number * size)).write_bytes((content + ending).ljust(size, b"\0"))
 
 
-def mend(folder: Path, named: dict[int, Wanted]) -> tuple[list[Edit], set[int]]:
+def mend(folder: Path, named: dict[int, ExpectedExt]) -> tuple[list[Edit], set[int]]:
     """Carry out the edits of every range; they do not overlap."""
     edits: list[Edit] = []
     places: set[int] = set()
@@ -75,10 +75,10 @@ def check_a_broker_reads(folder: Path) -> None:
         units_end(np.frombuffer(path.read_bytes(), np.uint8), str(path))
 
 
-def units_at(folder: Path, places: set[int]) -> dict[int, Wanted]:
+def units_at(folder: Path, places: set[int]) -> dict[int, ExpectedExt]:
     with MappedFileQueue.open(folder) as files:
         found = {place: ext_unit(files, place) for place in places}
-    return {p: Wanted(u.tags_code, u.msg_store_time) for p, u in found.items() if u is not None}
+    return {p: ExpectedExt(u.tags_code, u.msg_store_time) for p, u in found.items() if u is not None}
 
 
 def spoilt(data: bytes, at: int, new: bytes) -> bytes:
@@ -199,7 +199,7 @@ def test_seeded_damage(count: int, tmp_path: Path) -> None:
             check_a_broker_reads(folder)
 
 
-def with_room(known: dict[int, Wanted], damaged: list[range]) -> set[int]:
+def with_room(known: dict[int, ExpectedExt], damaged: list[range]) -> set[int]:
     """The named places in damaged ranges that are a unit away from other places and from the ends."""
     found = set()
     for part in damaged:
@@ -212,9 +212,9 @@ def with_room(known: dict[int, Wanted], damaged: list[range]) -> set[int]:
     return found
 
 
-def damage(folder: Path, generator: random.Random) -> dict[int, Wanted]:
+def damage(folder: Path, generator: random.Random) -> dict[int, ExpectedExt]:
     """Files of units with noise in them; which units are named, some of them wrongly."""
-    contents, known, total = [], dict[int, Wanted](), 0
+    contents, known, total = [], dict[int, ExpectedExt](), 0
     for start in range(0, 3 * FILE_BYTES, FILE_BYTES):
         data, most = b"", FILE_BYTES - generator.randrange(4, 200)
         while len(new := unit(total, bytes(generator.choice([0, 0, 4, 60])))) + len(data) <= most:

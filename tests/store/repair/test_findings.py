@@ -16,10 +16,10 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.repair import compaction
-from mqstore.store.repair.parts import Choice, Part, chosen
+from mqstore.store.repair.parts import Choice, RepairPart, chosen
 from mqstore.store.repair.recheck import find_unrepairable
 from mqstore.store.search.queue_search import open_log
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ... import slices, stores
 from ...slices import rng
@@ -73,7 +73,7 @@ def test_ext_units_get_their_sizes_again(tmp_path: Path) -> None:
     wanted = rows(root, ["consumequeue_ext", "consumequeue"])
     mutations()["I-079"].mutate(root, Random("sizes again"))
     assert rows(root, ["consumequeue_ext", "consumequeue"]) != wanted
-    repaired(root, BrokerConfig({}), chosen([Part.EXT], ()))
+    repaired(root, BrokerConfig({}), chosen([RepairPart.EXT], ()))
     assert rows(root, ["consumequeue_ext", "consumequeue"]) == wanted
 
 
@@ -102,7 +102,7 @@ def test_a_torn_record_of_a_compaction_log_comes_from_the_commit_log(zeros: int,
     wanted = rows(root, ["compaction"])
     tear(root, zeros)
     assert "I-055" in told(name, root)
-    repaired(root, BrokerConfig({}), chosen([Part.COMPACTION], ()))
+    repaired(root, BrokerConfig({}), chosen([RepairPart.COMPACTION], ()))
     assert rows(root, ["compaction"]) == wanted
 
 
@@ -129,7 +129,7 @@ def test_the_logs_of_torn_records_are_opened_once(tmp_path: Path, monkeypatch: p
         return from_commit_log(*of_record)
 
     monkeypatch.setattr(compaction, "_from_commit_log", noted)
-    repaired(root, BrokerConfig({}), chosen([Part.COMPACTION], ()))
+    repaired(root, BrokerConfig({}), chosen([RepairPart.COMPACTION], ()))
     assert rows(root, ["compaction"]) == wanted
     assert len(used) == 2 * torn
     assert len(set(map(id, used))) == 2, "the plan, and the same once more before it is carried out"
@@ -137,7 +137,7 @@ def test_the_logs_of_torn_records_are_opened_once(tmp_path: Path, monkeypatch: p
 
 def place_of(root: Path, queue: QueueId, offset: int, field: str) -> tuple[str, int]:
     """File and byte of a field of a message in the commit log, or of its `unit`."""
-    with Store(root) as store, store.queues.open(queue.topic, queue.queue_id) as units:
+    with StoreReader(root) as store, store.queues.open(queue.topic, queue.queue_id) as units:
         unit = units.unit(offset)
         assert unit is not None
         files, at = store.log_files, unit.physical_offset
@@ -183,7 +183,7 @@ def test_a_damaged_copy_in_the_commit_log_takes_no_place(field: str, byte: int, 
         old = opened.read(1)[0]
         opened.seek(at + byte)
         opened.write(bytes([0 if field == "properties" else old ^ 1]))
-    compaction = chosen([Part.COMPACTION], ())
+    compaction = chosen([RepairPart.COMPACTION], ())
     assert examined(root, BrokerConfig({}), compaction).nothing_to_do
     assert rows(root, ["compaction"]) == torn
 

@@ -15,7 +15,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import catalogue
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.recover.recovery import replan
-from mqstore.store.repair.parts import Choice, Part
+from mqstore.store.repair.parts import Choice, RepairPart
 from mqstore.store.repair.recheck import find_unrepairable, unrepairable_texts
 from mqstore.store.repair.repair import analyze
 from mqstore.store.session.apply import apply
@@ -148,7 +148,7 @@ def test_a_first_timer_file_stays_until_the_queue_is_mended(tmp_path: Path) -> N
     root = recovery_cases.damaged(case, tmp_path)
     shutil.rmtree(root / "consumequeue" / "rmq_sys_wheel_timer")
     layout = Layout.open(root, config_of(case, root))
-    plan = analyze(layout, Choice(frozenset({Part.TIMER})), case["version"], NOW_MS).plan
+    plan = analyze(layout, Choice(frozenset({RepairPart.TIMER})), case["version"], NOW_MS).plan
     assert "move" not in {edit.kind for edit in plan.edits}
 
 

@@ -14,7 +14,7 @@ from mqstore.store.disk.checkpoint import Checkpoint
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, NotFound, Refused, Unsupported
-from mqstore.store.repair.parts import Choice, Part, chosen, part_of_code
+from mqstore.store.repair.parts import Choice, RepairPart, chosen, part_of_code
 from mqstore.store.repair.repair import Repair, analyze, replan
 from mqstore.store.search.selection import queue_of, queue_text
 from mqstore.store.session.apply import Applied, apply
@@ -113,12 +113,12 @@ PLAIN = ("4.3.1-clean", "4.9.7-clean", "5.3.3-clean", "5.5.0-clean", "5.3.3-lmq"
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_queues_that_were_removed_are_the_brokers(name: str, tmp_path: Path) -> None:
-    check_removed(name, ["consumequeue"], chosen([Part.QUEUE], ()), tmp_path)
+    check_removed(name, ["consumequeue"], chosen([RepairPart.QUEUE], ()), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["4.9.7-clean", "5.3.3-clean", "5.5.0-clean"])
 def test_an_index_that_was_removed_is_the_brokers(name: str, tmp_path: Path) -> None:
-    check_removed(name, ["index"], chosen([Part.INDEX], ()), tmp_path)
+    check_removed(name, ["index"], chosen([RepairPart.INDEX], ()), tmp_path)
 
 
 def test_one_queue_is_repaired_and_no_other(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_any_field_of_a_unit_is_written_anew(tmp_path: Path) -> None:
     for unit in range(20):
         data[unit * 20 + unit] ^= generator.randrange(1, 256)
     path.write_bytes(data)
-    repaired(root, BrokerConfig({}), chosen([Part.QUEUE], ()))
+    repaired(root, BrokerConfig({}), chosen([RepairPart.QUEUE], ()))
     assert rows(root, ["consumequeue"]) == wanted
 
 
@@ -158,12 +158,12 @@ def test_a_checkpoint_that_is_too_high_is_lowered(field: int, tmp_path: Path) ->
         data = bytearray(whole)
         data[8 * field : 8 * field + 8] = high
         path.write_bytes(data)
-        found = examined(root, BrokerConfig({}), chosen([Part.CHECKPOINT], ()))
+        found = examined(root, BrokerConfig({}), chosen([RepairPart.CHECKPOINT], ()))
         of_another = field == 3 and high[0] < 0x80
         assert found.nothing_to_do == of_another, "masterFlushedOffset is another broker's"
         if not of_another:
             verified = found.plan.complete_checkpoint
-            repaired(root, BrokerConfig({}), chosen([Part.CHECKPOINT], ()))
+            repaired(root, BrokerConfig({}), chosen([RepairPart.CHECKPOINT], ()))
             written = Checkpoint.from_bytes(path.read_bytes())
             assert verified is not None
             assert written[field] == (0 if field == 3 else verified[field])
@@ -178,8 +178,8 @@ def test_fields_that_the_version_does_not_know_are_lowered_once(name: str, tmp_p
     for high in (b"\x00\x00" + b"\x7f" * 6, b"\xd8" * 8):
         data = path.read_bytes()
         path.write_bytes(data[:32] + high * 2 + data[48:])
-        repaired(root, BrokerConfig({}), chosen([Part.CHECKPOINT], ()))
-        assert examined(root, BrokerConfig({}), chosen([Part.CHECKPOINT], ())).nothing_to_do
+        repaired(root, BrokerConfig({}), chosen([RepairPart.CHECKPOINT], ()))
+        assert examined(root, BrokerConfig({}), chosen([RepairPart.CHECKPOINT], ())).nothing_to_do
 
 
 def test_a_checkpoint_that_is_missing_or_short(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_checkpoint_that_is_missing_or_short(tmp_path: Path) -> None:
         path.unlink()
         if short is not None:
             path.write_bytes(bytes(short))
-        repaired(root, BrokerConfig({}), chosen([Part.CHECKPOINT], ()))
+        repaired(root, BrokerConfig({}), chosen([RepairPart.CHECKPOINT], ()))
         assert path.stat().st_size == size
 
 
@@ -210,7 +210,7 @@ def test_a_queue_with_a_slash_in_its_name_is_left_and_told(queue: str, tmp_path:
 
 def test_a_healthy_store_with_queues_in_a_rocksdb_needs_no_repair(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-rocksdb", tmp_path)
-    found = examined(root, BrokerConfig({}), chosen([Part.QUEUE], ()))
+    found = examined(root, BrokerConfig({}), chosen([RepairPart.QUEUE], ()))
     assert not [edit for edit in found.plan.edits if "consumequeue" in edit.path]
 
 
@@ -218,7 +218,7 @@ def test_a_damaged_log_is_for_recover(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-killed-page", tmp_path)
     before = everything(root)
     with pytest.raises(Refused, match="the log itself is not in order"):
-        examined(root, BrokerConfig({}), chosen([Part.INDEX], ()))
+        examined(root, BrokerConfig({}), chosen([RepairPart.INDEX], ()))
     assert not examined(root, BrokerConfig({}), Choice()).nothing_to_do
     assert everything(root) == before
 
@@ -231,8 +231,8 @@ def test_a_poisoned_store_is_dispatched_around(name: str, tmp_path: Path) -> Non
 
 
 def test_parts_of_codes() -> None:
-    assert part_of_code("i-064") is Part.QUEUE
-    assert part_of_code("I-079") is Part.EXT
+    assert part_of_code("i-064") is RepairPart.QUEUE
+    assert part_of_code("I-079") is RepairPart.EXT
     for code in ("I-023", "I-999", "", "'"):
         with pytest.raises(InvalidInput):
             part_of_code(code)
@@ -263,7 +263,7 @@ def test_seeded_harm_to_queues_is_undone(part: int, tmp_path: Path) -> None:
     generator = rng(f"harm to queues {part}")
     for _ in range(4):
         harm(root, generator)
-        repaired(root, BrokerConfig({}), chosen([Part.QUEUE], ()))
+        repaired(root, BrokerConfig({}), chosen([RepairPart.QUEUE], ()))
         assert rows(root, ["consumequeue"]) == wanted
 
 
@@ -293,7 +293,7 @@ def test_a_shifted_queue_keeps_its_numbers_unless_it_is_named(tmp_path: Path) ->
     data = path.read_bytes()
     path.write_bytes(data[UNIT_BYTES:] + bytes(UNIT_BYTES))
     config = BrokerConfig({})
-    found = examined(root, config, chosen([Part.QUEUE], ()))
+    found = examined(root, config, chosen([RepairPart.QUEUE], ()))
     assert found.nothing_to_do and [str(queue) for queue in found.plan.shifted] == ["orders/0"]
     repaired(root, config, chosen([], (("orders", 0),)))
     assert rows(root, ["consumequeue"]) == wanted

@@ -20,11 +20,11 @@ from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import Recovery, analyze
 from mqstore.store.recover.recovery import replan as replan_recovery
-from mqstore.store.repair.parts import Part, chosen
+from mqstore.store.repair.parts import RepairPart, chosen
 from mqstore.store.repair.recheck import find_unrepairable, unrepairable_texts
 from mqstore.store.repair.repair import Request, replan, replan_with_parts, widened
 from mqstore.store.search.selection import queue_of
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
 from mqstore.store.verify.context import Scope
@@ -38,7 +38,7 @@ from ..session.test_undo import everything
 
 def errors_of(root: Path, config: BrokerConfig, version: str | None, worst: Severity = Severity.ERROR) -> list[Finding]:
     """What `verify` calls an error, or less than that."""
-    with Store(root, config) as store:
+    with StoreReader(root, config) as store:
         found = verify(store, Scope(broker_version=version)).findings
     return [finding for finding in found if finding.severity >= worst]
 
@@ -159,7 +159,7 @@ def test_an_empty_directory_is_no_light_queue(tmp_path: Path) -> None:
 def _dead_tail(work: Path) -> Path:
     """A store with old records behind its log end, whose queue offsets other messages have."""
     root = work / "store"
-    with Store(recovery_cases.base("5.3.3-clean-1", work), recovery_cases.CONFIG) as store:
+    with StoreReader(recovery_cases.base("5.3.3-clean-1", work), recovery_cases.CONFIG) as store:
         drill(store, root, scenario_of("dead-tail"), 1, Files())
     return root
 
@@ -205,7 +205,7 @@ def test_units_in_another_order(order: tuple[int, ...], tmp_path: Path) -> None:
 def test_a_shifted_queue_is_told_with_the_command_that_renumbers_it(tmp_path: Path) -> None:
     """Consumers know its numbers: a recovery keeps them, and every error that stays has its reason."""
     root = tmp_path / "store"
-    with Store(recovery_cases.base("5.3.3-clean-1", tmp_path), recovery_cases.CONFIG) as store:
+    with StoreReader(recovery_cases.base("5.3.3-clean-1", tmp_path), recovery_cases.CONFIG) as store:
         drill(store, root, scenario_of("queue-order"), 0, Files())
     layout = Layout.open(root, recovery_cases.CONFIG)
     found = looked_at(root, recovery_cases.CONFIG, "5.3.3")
@@ -231,7 +231,7 @@ def test_queues_in_the_directory_of_the_other_type(name: str, tmp_path: Path) ->
     (root / "consumequeue" / "orders").rename(other)
 
     def warned() -> None:
-        with Store(root, config) as store:
+        with StoreReader(root, config) as store:
             found = [f for f in verify(store, Scope()).findings if f.code == "I-083"]
         assert [f.severity for f in found] == [Severity.WARNING] * name.startswith("4")
 
@@ -242,7 +242,7 @@ def test_a_record_for_a_service_that_lost_its_properties(tmp_path: Path) -> None
     """Its header is right: it is a lost message, and the timer's entries that name it are no damage."""
     source = stores.unpack("5.5.0-timer-clean", tmp_path / "source")
     root = tmp_path / "store"
-    with Store(source, BrokerConfig(stores.config("5.5.0-timer-clean", source))) as store:
+    with StoreReader(source, BrokerConfig(stores.config("5.5.0-timer-clean", source))) as store:
         drill(store, root, scenario_of("zero-page"), 0, Files())
     found = recovered(root, BrokerConfig(stores.config("5.5.0-timer-clean", root)))
     assert found.plan is not None and 3828 in {
@@ -275,7 +275,7 @@ def _added_to_the_plan(root: Path, config: BrokerConfig, version: str) -> None:
     """The log is not read again, and the edits are those of a plan of all parts."""
     found = looked_at(root, config, version)
     assert found.plan is not None and found.options.parts and not found.options.exact
-    every = found.options._replace(exact=True, parts=tuple(Part))
+    every = found.options._replace(exact=True, parts=tuple(RepairPart))
     whole = replan_with_parts(Layout.open(root, config), found.main_version, every)
     assert found.plan.edits and found.plan.edits == whole.edits
     recovered(root, config, version)

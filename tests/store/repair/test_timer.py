@@ -12,8 +12,8 @@ from mqstore.formats.timer_log import UNIT, UNIT_BYTES
 from mqstore.formats.timer_wheel import SLOT, SLOT_BYTES
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import TimerCheck, read_timer_check
-from mqstore.store.repair.parts import Part, chosen
-from mqstore.store.search.store import Store
+from mqstore.store.repair.parts import RepairPart, chosen
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.timer_log import timer_files
 from mqstore.store.verify.timer_wheel import Chains, chains
@@ -22,13 +22,13 @@ from ... import stores
 from ...slices import rng
 from .test_repair import examined, repaired
 
-TIMER = chosen([Part.TIMER], ())
+TIMER = chosen([RepairPart.TIMER], ())
 CONFIG = BrokerConfig({})
 NAMES = ("5.3.3-timer-roll", "5.5.0-timer-clean")
 
 
 def chains_of(root: Path) -> Chains:
-    with Store(root) as store:
+    with StoreReader(root) as store:
         return chains(VerifyContext(store, Scope()))
 
 
@@ -66,7 +66,7 @@ def test_slots(field: str, root: Path) -> None:
 def test_links(root: Path) -> None:
     wanted = files(root)
     found = chains_of(root)
-    with Store(root) as store:
+    with StoreReader(root) as store:
         log = timer_files(VerifyContext(store, Scope())).log
     generator = rng("links")
     previous_at = UNIT.size.sizeof()
@@ -86,7 +86,7 @@ def test_links(root: Path) -> None:
 def test_passed_slots_are_left_alone(root: Path) -> None:
     path = root / "timerwheel"
     data = bytearray(path.read_bytes())
-    with Store(root) as store:
+    with StoreReader(root) as store:
         known = timer_files(VerifyContext(store, Scope())).slots
     passed = np.setdiff1d(known.number, chains_of(root).slots.number)
     assert len(passed)

@@ -17,7 +17,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.repair import timer
 from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.recheck import find_unrepairable
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.timer_log import TimerLog, timer_files
 
@@ -35,7 +35,7 @@ IN_ORDER = tuple(name for name in stores.NAMES if "-timer-" in name and not name
 
 
 def log_of(root: Path) -> TimerLog:
-    with Store(root) as store:
+    with StoreReader(root) as store:
         return timer_files(VerifyContext(store, Scope())).log
 
 
@@ -171,11 +171,11 @@ def test_a_cut_file_whose_entries_nothing_tells_is_closed(tmp_path: Path, monkey
             path.write_bytes(bytes(path.stat().st_size))
     stores_opened = []
 
-    def counted(*args: Any) -> Store:
+    def counted(*args: Any) -> StoreReader:
         stores_opened.append(args)
-        return Store(*args)
+        return StoreReader(*args)
 
-    monkeypatch.setattr(timer, "Store", counted)
+    monkeypatch.setattr(timer, "StoreReader", counted)
     edits = [edit for edit in examined(root, CONFIG, TIMER).plan.edits if edit.path == cut.path]
     assert ("write", 4 * UNIT_BYTES, BLANK_BYTES) in [(e.kind, e.offset, e.length) for e in edits]
     assert len(stores_opened) == 1

@@ -17,14 +17,14 @@ from mqstore.store.log.message import Mark
 from mqstore.store.report.gather import (
     ALL_QUEUES,
     MAP_COLUMNS,
+    GroupedSums,
     LogPicture,
-    Places,
-    Rows,
-    State,
+    LogPlaces,
+    PlaceContent,
     Sums,
     summed,
 )
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify import log_pass
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
@@ -33,7 +33,7 @@ Unpack = Callable[[str], Path]
 
 
 def picture_of(path: Path, jobs: int = 1) -> LogPicture:
-    with Store(path) as store:
+    with StoreReader(path) as store:
         found = verify(store, Scope(watch=LogPicture), jobs=jobs).watched
     assert isinstance(found, LogPicture)
     return found.done()
@@ -54,14 +54,14 @@ def test_counts_are_those_of_stats(name: str, store: Unpack) -> None:
     root = store(name)
     picture = picture_of(root)
     stats = Stats(["topic", "queue_id"])
-    with Store(root) as opened:
+    with StoreReader(root) as opened:
         for item in opened.log.scan():
             if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
                 stats.add(item)
     wanted = {key: group.records for key, group in stats.groups.items()}
     assert by_queue(picture) == wanted
     size = sum(group.size_bytes for group in stats.groups.values())
-    assert picture.state[State.RECORDS].sum() == size == picture.size_bytes.sum()
+    assert picture.state[PlaceContent.RECORDS].sum() == size == picture.size_bytes.sum()
     times = picture.times.rows()
     assert times.records.sum() == picture.sizes.sum() == picture.records_at.sum()
     assert times.bytes.sum() == size
@@ -70,10 +70,10 @@ def test_counts_are_those_of_stats(name: str, store: Unpack) -> None:
 def test_every_byte_of_the_log_has_a_place(store: Unpack) -> None:
     root = store("5.3.3-killed-page")
     picture = picture_of(root)
-    with Store(root) as opened:
+    with StoreReader(root) as opened:
         total = sum(file.size for file in opened.log_files.files)
     assert picture.state.sum() == total
-    assert picture.state[State.DAMAGE].sum() > 0 and picture.state[State.ZEROS].sum() > 0
+    assert picture.state[PlaceContent.DAMAGE].sum() > 0 and picture.state[PlaceContent.ZEROS].sum() > 0
 
 
 def test_parts_of_a_log_are_the_whole(store: Unpack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_sums_are_sums(rows: list[tuple[int, int, int]]) -> None:
 
 def test_memory_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of more sums than there is room for, times get coarser, then small topics one; queues at once."""
-    picture = LogPicture(Places.of(0, 1 << 20, 1 << 20))
+    picture = LogPicture(LogPlaces.of(0, 1 << 20, 1 << 20))
     picture.times._most, picture.queues._most = 500, 1000
     rng = np.random.default_rng(1)
     total = 0
@@ -119,7 +119,7 @@ def test_memory_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
         cell = rng.integers(0, 4_000_000, count) + step
         one = np.ones(count, np.int64)
         for sums in (picture.times, picture.queues):
-            sums.add(Rows(group, cell, one, one, one, one))
+            sums.add(GroupedSums(group, cell, one, one, one, one))
             sums._join()
     times, queues = picture.times.rows(), picture.queues.rows()
     assert len(times.group) <= 500 and times.records.sum() == total
@@ -128,7 +128,7 @@ def test_memory_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(st.integers(0, 1 << 40), st.integers(1, 1 << 42), st.integers(1, 1 << 31))
 def test_places_cover_the_log(start: int, size: int, file_bytes: int) -> None:
-    places = Places.of(start, start + size, file_bytes)
+    places = LogPlaces.of(start, start + size, file_bytes)
     assert places.at(start) == 0 and places.at(start + size - 1) < places.total
     edges = places.edges(0, places.total - 1)
     assert edges[0] == start and edges[-1] >= start + size

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from mqstore.store.report.page import Row, Section, _folded, page_of, unreadable
+from mqstore.store.report.page import Section, StoreRow, _folded, page_of, unreadable
 
 HOSTILE = "</title><script>alert(1)</script>\u202e&\x1b[31m"
 
@@ -19,7 +19,7 @@ def page(*sections: Section) -> str:
 
 def row(status: str, number: int = 0) -> Section:
     """A section of a store with a status."""
-    return Section(Row(f"/store{number}", status, f"it is {status}", "Why.", 3, 300), f"<p>section {number}</p>")
+    return Section(StoreRow(f"/store{number}", status, f"it is {status}", "Why.", 3, 300), f"<p>section {number}</p>")
 
 
 def test_a_store_that_cannot_be_read_is_a_section_and_harms_nobody() -> None:

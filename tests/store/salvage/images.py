@@ -11,9 +11,9 @@ from mqstore.cli.record_types import schema_of
 from mqstore.formats.message import MESSAGE
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
-from mqstore.store.salvage.carve import Found, carve
-from mqstore.store.salvage.runs import Run, Source, Sources, mark_odd, paths_of
-from mqstore.store.salvage.salvage import Salvaged, Wanted, look, write
+from mqstore.store.salvage.carve import Carved, carve
+from mqstore.store.salvage.runs import SalvageRun, SalvageSource, Sources, mark_odd, paths_of
+from mqstore.store.salvage.salvage import Salvaged, SalvageRequest, look, write
 from tests.cli.json_schema import errors
 from tests.stores import messages
 
@@ -30,13 +30,13 @@ def records_of(name: str, root: Path) -> list[tuple[int, bytes]]:
     return found
 
 
-def found_in(*images: Path) -> Found:
+def found_in(*images: Path) -> Carved:
     """What carving finds."""
-    found = Found()
+    found = Carved()
     with Sources(paths_of(images)) as sources:
         for number in range(len(sources)):
             source = sources[number]
-            assert isinstance(source, Source)
+            assert isinstance(source, SalvageSource)
             carve(source, number, found)
     mark_odd(found.runs)
     return found
@@ -77,7 +77,7 @@ def fake(position: int, body: bytes, *, crc: int, queue_offset: int = 0) -> byte
     )
 
 
-def places(runs: list[Run]) -> list[tuple[int, int, int]]:
+def places(runs: list[SalvageRun]) -> list[tuple[int, int, int]]:
     """(byte of the source, log position, length) of each run."""
     return [(run.at, run.position, run.length) for run in runs]
 
@@ -87,8 +87,8 @@ SMALL = BrokerConfig({"mappedFileSizeConsumeQueue": "2000", "maxHashSlotNum": "1
 
 
 def salvaged(target: Path, *images: Path, **asked: Any) -> Salvaged:
-    """A new store at `target` from images; asked: of `Wanted`."""
-    wanted = Wanted(**{"config": SMALL, **asked})
+    """A new store at `target` from images; asked: of `SalvageRequest`."""
+    wanted = SalvageRequest(**{"config": SMALL, **asked})
     done = look(images, paths_of(images), wanted, lambda _step, _size: None)
     with done.sources:
         write(done, target, wanted, Files(), lambda _step, _size: None)

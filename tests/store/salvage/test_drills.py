@@ -11,8 +11,8 @@ from mqstore.formats.message import MESSAGE
 from mqstore.store.damage.drill import drill, scenario_of
 from mqstore.store.disk.files import Files
 from mqstore.store.salvage.runs import Grade, paths_of
-from mqstore.store.salvage.salvage import Salvaged, Wanted, batches_of, look
-from mqstore.store.search.store import Store
+from mqstore.store.salvage.salvage import Salvaged, SalvageRequest, batches_of, look
+from mqstore.store.search.store import StoreReader
 from tests.slices import rng, share
 from tests.stores import unpack
 
@@ -28,7 +28,7 @@ FAST = ("illegal-magic", "stale-tail", "cut-segment")
 
 def seen(*images: Path) -> Salvaged:
     """What would be salvaged."""
-    done = look(images, paths_of(images), Wanted(config=SMALL), lambda _step, _size: None)
+    done = look(images, paths_of(images), SalvageRequest(config=SMALL), lambda _step, _size: None)
     with done.sources:
         return done
 
@@ -38,7 +38,7 @@ def seen(*images: Path) -> Salvaged:
 def test_what_a_mishap_leaves_is_salvaged(name: str, tmp_path: Path) -> None:
     """All records but those whose bytes the mishap changed are in the new log."""
     root, copy, new = unpack(STORE, tmp_path), tmp_path / "copy", tmp_path / "new"
-    with Store(root) as store:
+    with StoreReader(root) as store:
         drill(store, copy, scenario_of(name), 5, Files())
     logs = {path.name: path.read_bytes() for path in (copy / "commitlog").iterdir()}
     left = set()

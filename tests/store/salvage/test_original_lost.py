@@ -7,7 +7,7 @@ import pytest
 
 from mqstore.store.audit.messages import Messages
 from mqstore.store.broker.snapshot import QueueId
-from mqstore.store.salvage.original import Missing, MissingOffsets
+from mqstore.store.salvage.original import MissingOffsets, MissingRange
 
 _AT = 9_000
 _BYTES = 200
@@ -37,6 +37,6 @@ def test_a_log_without_its_begin_lacks_what_is_in_front(begins: list[int], lost:
     queues = [QueueId("orders", number) for number in range(5)]
     for queue in queues:
         offsets.messages(_message(queue, 3))
-    expected = [Missing(_AT, 0, queue, 0, 3) for queue in queues] if lost else []
+    expected = [MissingRange(_AT, 0, queue, 0, 3) for queue in queues] if lost else []
     assert offsets.certain() == expected
     assert _Holes.searched <= 1

@@ -12,8 +12,8 @@ from mqstore.formats.hashing import crc31
 from mqstore.formats.message import MESSAGE
 from mqstore.store.errors import Missing
 from mqstore.store.salvage import carve as carving
-from mqstore.store.salvage.carve import Found
-from mqstore.store.salvage.runs import Grade, Source
+from mqstore.store.salvage.carve import Carved
+from mqstore.store.salvage.runs import Grade, SalvageSource
 
 from .images import fake, found_in, image
 
@@ -65,8 +65,8 @@ def test_blocks_that_a_disk_does_not_give(
         return read(descriptor, buffers, at)
 
     monkeypatch.setattr(os, "preadv", broken)
-    found = Found()
-    source = Source(path)
+    found = Carved()
+    source = SalvageSource(path)
     carving.carve(source, 0, found)
     source.close()
     assert source.unreadable == [(bad.start, bad.stop)]

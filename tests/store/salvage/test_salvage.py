@@ -9,9 +9,9 @@ import pytest
 
 from mqstore.formats.hashing import crc31
 from mqstore.store.salvage.runs import Grade
-from mqstore.store.salvage.salvage import LayoutKind, Selection
+from mqstore.store.salvage.salvage import LayoutKind, SalvageSelection
 from mqstore.store.search.selection import TimeRange
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from tests.stores import messages, unpack
 
 from .images import SMALL, fake, image, manifest, salvaged
@@ -27,7 +27,7 @@ def test_the_same_messages_in_their_order(tmp_path: Path) -> None:
     lines = manifest(new)
     rows = list(messages(STORE))
     assert [line["physical_offset"] for line in lines] == [row["physical_offset"] for row in rows]
-    with Store(new, CONFIG) as store, Store(root) as old:
+    with StoreReader(new, CONFIG) as store, StoreReader(root) as old:
         for line in lines:
             mine, its = store.message_at(line["to"]), old.message_at(line["physical_offset"])
             for name in ("topic", "queue_id", "properties", "store_timestamp", "born_host"):
@@ -39,7 +39,7 @@ def test_only_what_is_asked_for(tmp_path: Path) -> None:
     root, new = unpack(STORE, tmp_path), tmp_path / "new"
     rows = list(messages(STORE))
     middle = rows[len(rows) // 2]["store_timestamp"]
-    wanted = Selection(frozenset([b"orders"]), TimeRange(middle))
+    wanted = SalvageSelection(frozenset([b"orders"]), TimeRange(middle))
     done = salvaged(new, root / "commitlog", selection=wanted, **COMPACT)
     expected = [row["physical_offset"] for row in rows if row["topic"] == "orders" and row["store_timestamp"] >= middle]
     kept = [line["physical_offset"] for line in manifest(new) if line["fate"] == "kept"]

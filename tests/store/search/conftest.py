@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ...stores import messages
 from .searched import NAME, Record
@@ -19,6 +19,6 @@ def known() -> list[Record]:
 
 
 @pytest.fixture
-def opened(store: Callable[[str], Path]) -> Iterator[Store]:
-    with Store(store(NAME)) as found:
+def opened(store: Callable[[str], Path]) -> Iterator[StoreReader]:
+    with StoreReader(store(NAME)) as found:
         yield found

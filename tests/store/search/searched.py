@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from mqstore.store.search.store import Found
+from mqstore.store.search.store import FoundMessage
 
 NAME = "5.3.3-clean"
 Record = dict[str, Any]
@@ -16,7 +16,7 @@ class Notes(list[str]):
         self.append(text)
 
 
-def positions(found: Iterator[Found]) -> list[int]:
+def positions(found: Iterator[FoundMessage]) -> list[int]:
     return [one.message.position for one in found]
 
 

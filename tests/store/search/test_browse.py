@@ -10,7 +10,7 @@ import pytest
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.search import browse
 from mqstore.store.search.browse import Browser
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ...failing_disk import fail_here
 from ...stores import messages, truth, unpack
@@ -20,12 +20,12 @@ BATCHES = "5.3.3-batchcq"
 
 
 @pytest.fixture(params=[NAME, BATCHES])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    with Store(unpack(request.param, tmp_path)) as found:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreReader]:
+    with StoreReader(unpack(request.param, tmp_path)) as found:
         yield found
 
 
-def test_topics_hold_what_their_queues_hold(store: Store) -> None:
+def test_topics_hold_what_their_queues_hold(store: StoreReader) -> None:
     """Bytes are known once they are counted, and the group that is farthest behind tells how far that is."""
     queues = truth(store.layout.root.name)["queues"]
     some = next(iter(Browser(store, {}).queues))
@@ -44,7 +44,7 @@ def test_topics_hold_what_their_queues_hold(store: Store) -> None:
     assert {usage.topic: usage.size_bytes for usage in browser.topics()} == sizes
 
 
-def test_pages_lie_behind_one_another(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_lie_behind_one_another(store: StoreReader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(browse, "PAGE", 7)
     browser = Browser(store, {})
     for queue in browser.queues.values():
@@ -63,7 +63,7 @@ def test_a_message_that_cannot_be_read_is_a_row_that_says_why(tmp_path: Path) ->
     with (root / "commitlog" / file_name(0)).open("r+b") as log:
         log.seek(hit["physical_offset"])
         log.write(bytes(8))
-    with Store(root) as store:
+    with StoreReader(root) as store:
         browser = Browser(store, {})
         page = browser.page(browser.queues["orders", 1], 0)
     (lost,) = [row for row in page if row.message is None]
@@ -72,7 +72,7 @@ def test_a_message_that_cannot_be_read_is_a_row_that_says_why(tmp_path: Path) ->
 
 
 def test_units_that_cannot_be_read_are_not_counted(tmp_path: Path) -> None:
-    with Store(unpack(NAME, tmp_path)) as store:
+    with StoreReader(unpack(NAME, tmp_path)) as store:
         browser = Browser(store, {})
         (path, *_) = (store.layout.root / "consumequeue" / "orders" / "1").iterdir()
         fail_here(path, 40, 20)
@@ -84,7 +84,7 @@ def test_units_that_cannot_be_read_are_not_counted(tmp_path: Path) -> None:
         assert not any(usage.unread for usage in browser.topics() if usage.topic != "orders")
 
 
-def test_a_text_is_looked_for_in_properties_and_bodies(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_is_looked_for_in_properties_and_bodies(store: StoreReader, monkeypatch: pytest.MonkeyPatch) -> None:
     """In any case of its letters, so many messages at once, up to a page."""
     browser = Browser(store, {})
     queue = max(browser.queues.values(), key=lambda each: each.max_offset - each.min_offset)

@@ -21,7 +21,7 @@ from mqstore.store.search.find import (
     silent,
 )
 from mqstore.store.search.selection import Selection
-from mqstore.store.search.store import Found, Store, Via
+from mqstore.store.search.store import FoundMessage, StoreReader, Via
 
 from ...stores import messages, unpack
 
@@ -103,13 +103,13 @@ def test_any_text(text: str) -> None:
         assert "\n" not in str(error)
 
 
-def single(store: Store, address: Address) -> Found | None:
+def single(store: StoreReader, address: Address) -> FoundMessage | None:
     """What `get` finds for one address."""
     try:
         if address.position is not None:
-            return Found(store.message_at(address.position), Via.ADDRESS)
+            return FoundMessage(store.message_at(address.position), Via.ADDRESS)
         if address.message_id is not None:
-            return Found(store.message_by_id(address.message_id), Via.ADDRESS)
+            return FoundMessage(store.message_by_id(address.message_id), Via.ADDRESS)
         if address.unique_key is not None:
             selection = Selection(unique_key=address.unique_key, topic=address.topic)
             return next(find(store, selection, note=silent), None)
@@ -143,7 +143,7 @@ def addresses(name: str) -> Iterator[Address]:
 def test_answers_are_those_of_single_searches(name: str, tmp_path: Path) -> None:
     """Of several messages with one key (a message and its delayed self) any will do here."""
     asked = list(addresses(name))
-    with Store(unpack(name, tmp_path)) as store, Finder(store, silent) as finder:
+    with StoreReader(unpack(name, tmp_path)) as store, Finder(store, silent) as finder:
         answers = list(finder.find(asked))
         assert len(answers) == len(asked)
         for address, answer in zip(asked, answers, strict=True):
@@ -157,20 +157,20 @@ def test_answers_are_those_of_single_searches(name: str, tmp_path: Path) -> None
                 assert address.topic in (None, found.topic)
             else:
                 assert found.position == expected.message.position, address
-        assert any(isinstance(answer, Found) for answer in answers)
+        assert any(isinstance(answer, FoundMessage) for answer in answers)
 
 
 def test_a_hex_line_is_a_message_id_before_it_is_a_key(tmp_path: Path) -> None:
     known = [m for m in messages("5.3.3-clean") if "UNIQ_KEY" in m["properties"]]
     lines = [m["offset_msg_id"] for m in known] + [m["properties"]["UNIQ_KEY"] for m in known]
-    with Store(unpack("5.3.3-clean", tmp_path)) as store, Finder(store, silent) as finder:
+    with StoreReader(unpack("5.3.3-clean", tmp_path)) as store, Finder(store, silent) as finder:
         answers = list(finder.find([parse_address(line) for line in lines]))
     by_id, by_key = answers[: len(known)], answers[len(known) :]
     for record, found in zip(known, by_id, strict=True):
-        assert isinstance(found, Found)
+        assert isinstance(found, FoundMessage)
         assert (found.message.position, found.via) == (record["physical_offset"], Via.ADDRESS)
     for record, found in zip(known, by_key, strict=True):
-        assert isinstance(found, Found)
+        assert isinstance(found, FoundMessage)
         assert found.message.unique_key == record["properties"]["UNIQ_KEY"]
         assert found.via is not Via.ADDRESS
 
@@ -185,7 +185,7 @@ def test_the_log_is_scanned_once(tmp_path: Path) -> None:
     asked.append(Address(unique_key="none"))
     notes: list[str] = []
     scanned: list[int] = []
-    with Store(root) as store, Finder(store, notes.append) as finder:
+    with StoreReader(root) as store, Finder(store, notes.append) as finder:
         store.scanned = scanned.append
         answers = list(finder.find(asked))
         assert sum(scanned) == sum(file.size for file in store.log_files.files)
@@ -193,7 +193,7 @@ def test_the_log_is_scanned_once(tmp_path: Path) -> None:
     *found, last = answers
     assert isinstance(last, NotFound)
     for record, answer in zip(known, found, strict=True):
-        assert isinstance(answer, Found)
+        assert isinstance(answer, FoundMessage)
         assert answer.via is Via.SCAN
         assert answer.message.topic == record["topic"]
         assert answer.message.unique_key == record["properties"]["UNIQ_KEY"]
@@ -204,7 +204,7 @@ def test_few_queues_stay_open(tmp_path: Path) -> None:
     root = unpack("5.3.3-clean", tmp_path)
     known = [m for m in messages("5.3.3-clean") if m["properties"].get("UNIQ_KEY")]
     places = {(m["topic"], m["queue_id"], m["queue_offset"]) for m in known}
-    with Store(root) as store, Finder(store, silent) as finder:
+    with StoreReader(root) as store, Finder(store, silent) as finder:
         asked = [Address(topic=t, queue_id=q, queue_offset=o) for t, q, o in sorted(places)]
         list(finder.find(asked))
         assert len(finder._queues) <= OPEN_QUEUES
@@ -212,8 +212,8 @@ def test_few_queues_stay_open(tmp_path: Path) -> None:
 
 def test_objects_are_what_put_and_dump_print(tmp_path: Path) -> None:
     """A record of `dump` names its own message."""
-    with Store(unpack("5.3.3-clean", tmp_path)) as store, Finder(store, silent) as finder:
+    with StoreReader(unpack("5.3.3-clean", tmp_path)) as store, Finder(store, silent) as finder:
         message = store.message_at(0)
         [found] = finder.find([parse_address(json.dumps(message.to_json()))])
-    assert isinstance(found, Found)
+    assert isinstance(found, FoundMessage)
     assert found.message == message

@@ -8,7 +8,7 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.lock import StoreLock
 from mqstore.store.recover.recovery import Recovery, analyze
-from mqstore.store.search.store import Store, hold_still
+from mqstore.store.search.store import StoreReader, hold_still
 
 from ... import stores
 
@@ -26,7 +26,7 @@ def judged(layout: Layout) -> tuple[str, int, list[str]]:
 
 def scribble(root: Path) -> None:
     """What is seen of a log and a queue while a broker writes: a record that is not whole, and good ones."""
-    with Store(root) as store:
+    with StoreReader(root) as store:
         end = store.log_end.position
         file = store.log_files.file_at(end)
         assert file is not None

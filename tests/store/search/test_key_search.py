@@ -11,7 +11,7 @@ from mqstore.store.log.message import is_batch_record
 from mqstore.store.search.key_search import search_key, uncovered
 from mqstore.store.search.log_search import search_log
 from mqstore.store.search.selection import Selection
-from mqstore.store.search.store import Store, Via
+from mqstore.store.search.store import StoreReader, Via
 
 from ...stores import messages, truth
 from ..choices import clean_where
@@ -23,7 +23,7 @@ from .searched import NAME, Notes, Record, has_key, positions, wanted, with_key
 def test_keys_are_found_as_the_broker_finds_them(name: str, store: Callable[[str], Path]) -> None:
     by_position = {record["physical_offset"]: record for record in messages(name)}
     notes = Notes()
-    with Store(store(name)) as opened:
+    with StoreReader(store(name)) as opened:
         for query in truth(name)["index_queries"]:
             if query.get("type"):
                 continue
@@ -45,7 +45,7 @@ def test_keys_are_found_as_the_broker_finds_them(name: str, store: Callable[[str
             assert not unbounded or of_the_broker == through, query
 
 
-def test_a_key_without_a_topic(opened: Store, known: list[Record]) -> None:
+def test_a_key_without_a_topic(opened: StoreReader, known: list[Record]) -> None:
     notes = Notes()
     for key in ("AaAa", "key28", "订单-42"):
         expected = wanted(known, with_key(key))
@@ -65,7 +65,7 @@ def test_a_key_is_found_by_scanning_what_the_index_lacks(store: Callable[[str], 
     files = sorted((root / "index").iterdir())
     files[0].unlink()
     notes = Notes()
-    with Store(root) as opened:
+    with StoreReader(root) as opened:
         for key in ("AaAa", "key28", "key263"):
             found = list(search_key(opened, Selection(key=key), note=notes))
             assert positions(iter(found)) == wanted(known, with_key(key))
@@ -78,7 +78,7 @@ def test_a_key_is_found_by_scanning_what_the_index_lacks(store: Callable[[str], 
 def test_damaged_stores_answer_all_the_same(name: str, store: Callable[[str], Path]) -> None:
     records = list(messages(name))
     notes = Notes()
-    with Store(store(name)) as opened:
+    with StoreReader(store(name)) as opened:
         for key in ("AaAa", "key28", "key5"):
             expected = wanted(records, with_key(key))
             assert positions(search_key(opened, Selection(key=key), note=notes)) == expected

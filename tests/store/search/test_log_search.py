@@ -16,13 +16,13 @@ from mqstore.store.errors import NotFound
 from mqstore.store.log.batch import messages as messages_of
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.log.message import read_message
-from mqstore.store.queues.references import Places, batches, merged
+from mqstore.store.queues.references import RecordPlaces, batches, merged
 from mqstore.store.search.find import find, read_queue
 from mqstore.store.search.key_search import search_key
 from mqstore.store.search.log_search import log_offset_at, search_log, search_log_queue
 from mqstore.store.search.queue_search import search_queues
 from mqstore.store.search.selection import Selection, TimeRange
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ...stores import NAMES, messages, truth
 from ..choices import clean_where, stores_where
@@ -47,7 +47,7 @@ SELECTIONS: list[tuple[Selection, Callable[[Record], bool]]] = [
 @pytest.mark.parametrize(("selection", "condition"), SELECTIONS)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_scanning_finds_what_a_filter_finds(
-    opened: Store,
+    opened: StoreReader,
     known: list[Record],
     selection: Selection,
     condition: Callable[[Record], bool],
@@ -63,7 +63,7 @@ def test_scanning_finds_what_a_filter_finds(
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_a_topic_is_its_queues_in_log_order(opened: Store, known: list[Record], reverse: bool) -> None:
+def test_a_topic_is_its_queues_in_log_order(opened: StoreReader, known: list[Record], reverse: bool) -> None:
     notes = Notes()
     for topic in opened.topics:
         expected = wanted(known, in_topic(topic))
@@ -72,7 +72,7 @@ def test_a_topic_is_its_queues_in_log_order(opened: Store, known: list[Record], 
     assert notes == []
 
 
-def test_conditions_in_queues_are_those_of_a_scan(opened: Store) -> None:
+def test_conditions_in_queues_are_those_of_a_scan(opened: StoreReader) -> None:
     notes = Notes()
     middle = 1795210635500
     for extra in (
@@ -91,7 +91,9 @@ def test_conditions_in_queues_are_those_of_a_scan(opened: Store) -> None:
 
 
 @pytest.mark.parametrize(("offset", "count"), [(0, 1), (3, 5), (20, 64), (None, 4), (5, None)])
-def test_a_few_by_queue_offset_are_the_same_every_way(opened: Store, offset: int | None, count: int | None) -> None:
+def test_a_few_by_queue_offset_are_the_same_every_way(
+    opened: StoreReader, offset: int | None, count: int | None
+) -> None:
     selection = Selection(topic="orders", queue_id=1)
     notes = Notes()
     in_queue = positions(search_queues(opened, selection, offset=offset, count=count, note=notes))
@@ -106,7 +108,7 @@ def test_a_few_by_queue_offset_are_the_same_every_way(opened: Store, offset: int
 @pytest.mark.parametrize("name", clean_where(lambda t: t.get("get_queries")))
 def test_gets_are_the_broker_s(name: str, store: Callable[[str], Path]) -> None:
     notes = Notes()
-    with Store(store(name)) as opened:
+    with StoreReader(store(name)) as opened:
         for query in truth(name)["get_queries"]:
             topic, queue_id = query["topic"], query["queue_id"]
             if "compaction" in name or query["status"] != "FOUND":
@@ -128,11 +130,11 @@ def test_the_checksum_of_what_is_found_is_computed(
     victim = next(r for r in known if r["topic"] == "orders" and r["body_length"])
     path = root / "commitlog" / ("0" * 20)
     data = bytearray(path.read_bytes())
-    with Store(root) as opened:
+    with StoreReader(root) as opened:
         body = read_message(opened.log_files, victim["physical_offset"]).stored_body
     data[data.index(body, victim["physical_offset"])] ^= 1
     path.write_bytes(data)
-    with Store(root) as opened:
+    with StoreReader(root) as opened:
         for text in ("TAGS IS NOT NULL OR TAGS IS NULL", "@body_crc_ok = FALSE"):
             selection = Selection(where=Where(text))
             found = list(search_log(opened, selection, reverse=reverse, note=Notes()))
@@ -149,7 +151,7 @@ def test_damage_in_the_log_is_told_once(store: Callable[[str], Path], known: lis
         file.seek(victim["physical_offset"])
         file.write(bytes(8))
     notes = Notes()
-    with Store(root) as opened:
+    with StoreReader(root) as opened:
         every = positions(search_log(opened, Selection(), note=notes))
         assert every == wanted(known, lambda r: r is not victim)
         assert len(notes) == 1 and str(victim["physical_offset"]) in notes[0]
@@ -170,7 +172,7 @@ def test_a_unit_that_points_elsewhere_is_left_out(store: Callable[[str], Path]) 
     first = queues / "orders" / "0" / ("0" * 20)
     first.write_bytes((queues / "logs" / "0" / ("0" * 20)).read_bytes())
     notes = Notes()
-    with Store(root) as opened:
+    with StoreReader(root) as opened:
         selection = Selection(topic="orders", queue_id=0)
         assert positions(search_queues(opened, selection, note=notes)) == []
         assert len(notes) == 1 and "other topics" in notes[0]
@@ -178,7 +180,7 @@ def test_a_unit_that_points_elsewhere_is_left_out(store: Callable[[str], Path]) 
         assert "logs/0" in notes[1]
 
 
-def test_a_queue_that_ends_says_what_it_has(opened: Store) -> None:
+def test_a_queue_that_ends_says_what_it_has(opened: StoreReader) -> None:
     with pytest.raises(NotFound, match=r"orders/0 has no message 1000.*it has 0 to \d+"):
         list(read_queue(opened, "orders", 0, 1000, 1, Notes()))
     with pytest.raises(NotFound, match="no such topic"):
@@ -190,7 +192,7 @@ def test_light_queues_hold_messages_of_other_topics(name: str, store: Callable[[
     if name not in NAMES:
         name = next(n for n in NAMES if "lmq" in n and "poison" not in n)
     notes = Notes()
-    with Store(store(name)) as opened:
+    with StoreReader(store(name)) as opened:
         found = list(search_queues(opened, Selection(topic="%LMQ%a", queue_id=0), note=notes))
         assert len(found) == truth(name)["queues"]["%LMQ%a/0"]["max_offset"]
         assert "%LMQ%a" not in {one.message.topic for one in found}
@@ -207,7 +209,7 @@ def test_times_of_queues_that_are_not_read(
     names = [n for n in NAMES if kind in n and truth(n)["expected_verdict"] == "clean"]
     notes = Notes()
     for name in names:
-        with Store(store(name)) as opened:
+        with StoreReader(store(name)) as opened:
             for query in truth(name)["time_queries"]:
                 topic, queue_id = query["topic"], query["queue_id"]
                 if not opened.topic_unread(topic) and not opened.has_batch_queues(topic):
@@ -219,7 +221,7 @@ def test_times_of_queues_that_are_not_read(
 @pytest.mark.few(12)
 @pytest.mark.parametrize("name", stores_where(lambda t: t["name"] != "5.3.3-large"))
 def test_one_record_is_read_as_many_are(name: str, store: Callable[[str], Path]) -> None:
-    with Store(store(name)) as opened:
+    with StoreReader(store(name)) as opened:
         known = [record.get("position", record["physical_offset"]) for record in messages(name)]
         places = [*known[::5], *(p + 1 for p in known[:50:5])]
         for position in places:
@@ -231,7 +233,7 @@ def test_one_record_is_read_as_many_are(name: str, store: Callable[[str], Path])
             assert one == many, position
 
 
-def test_a_condition_is_the_same_for_one_and_for_many(opened: Store) -> None:
+def test_a_condition_is_the_same_for_one_and_for_many(opened: StoreReader) -> None:
     selections = [selection for selection, _ in SELECTIONS]
     selections += [Selection(grep=re.compile("(?i)LOREM.*#7")), Selection(unique_key="nope")]
     for item in opened.log.scan():
@@ -250,13 +252,13 @@ def test_streams_merge_by_position() -> None:
         for part in np.array_split(values, 7):
             part = np.sort(part)[::-1] if reverse else np.sort(part)
             cuts = np.array_split(part, rng.integers(1, 9))
-            streams.append(iter([Places(cut, cut) for cut in cuts if len(cut)]))
+            streams.append(iter([RecordPlaces(cut, cut) for cut in cuts if len(cut)]))
         found = [p for window in merged(streams, reverse=reverse) for p in window.position.tolist()]
         assert found == sorted(values.tolist(), reverse=reverse)
 
 
-def test_batches_are_bounded(opened: Store, known: list[Record]) -> None:
-    places = Places(
+def test_batches_are_bounded(opened: StoreReader, known: list[Record]) -> None:
+    places = RecordPlaces(
         np.array([r["physical_offset"] for r in known], np.int64),
         np.full(len(known), 4 << 20, np.int64),
     )
@@ -275,7 +277,7 @@ def test_no_way_leads_to_what_a_broker_has_cut_off(name: str, store: Callable[[s
     end = truth(name)["load"]["after_load"]["max_phy_offset"]
     live = {record["physical_offset"] for record in messages(name) if record["physical_offset"] < end}
     notes = Notes()
-    with Store(store(name)) as opened:
+    with StoreReader(store(name)) as opened:
         if opened.queues_unread:
             return
         for topic, queue_id, _ in opened.queues:
@@ -300,7 +302,7 @@ def test_a_topic_that_lost_its_queues_is_scanned_for(store: Callable[[str], Path
     root = store(NAME)
     shutil.rmtree(root / "consumequeue" / "orders")
     notes = Notes()
-    with Store(root) as opened:
+    with StoreReader(root) as opened:
         found = positions(find(opened, Selection(topic="orders"), note=notes))
         assert found == wanted(known, in_topic("orders"))
         assert len(notes) == 1 and "topics.json" in notes[0]
@@ -309,5 +311,5 @@ def test_a_topic_that_lost_its_queues_is_scanned_for(store: Callable[[str], Path
         assert one == wanted(known, lambda r: (r["topic"], r["queue_id"], r["queue_offset"]) == ("orders", 1, 3))
         (root / "config" / "topics.json").write_text("{")
         (root / "config" / "topics.json.bak").unlink()
-    with Store(root) as opened, pytest.raises(NotFound, match="no such topic: orders"):
+    with StoreReader(root) as opened, pytest.raises(NotFound, match="no such topic: orders"):
         find(opened, Selection(topic="orders"), note=notes)

@@ -21,7 +21,7 @@ from mqstore.store.queues.units import is_valid
 from mqstore.store.search.find import find
 from mqstore.store.search.queue_search import compaction_queues, is_usual, open_log
 from mqstore.store.search.selection import Selection
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ... import stores
 from ..choices import stores_where
@@ -42,18 +42,18 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def store(name: str, tmp_path: Path) -> Iterator[Store]:
-    with Store(stores.unpack(name, tmp_path)) as found:
+def store(name: str, tmp_path: Path) -> Iterator[StoreReader]:
+    with StoreReader(stores.unpack(name, tmp_path)) as found:
         yield found
 
 
-def ask(store: Store, queue_id: int | None, **more: Any) -> list[Message]:
+def ask(store: StoreReader, queue_id: int | None, **more: Any) -> list[Message]:
     """The messages of one queue, or of all of the topic."""
     selection = Selection(topic=TOPIC, queue_id=queue_id)
     return [each.message for each in find(store, selection, **more)]
 
 
-def test_pulls(name: str, store: Store) -> None:
+def test_pulls(name: str, store: StoreReader) -> None:
     """From any offset: what a broker answers, positions in the compaction log included."""
     asked = 0
     for query in stores.truth(name)["get_queries"]:
@@ -71,7 +71,7 @@ def test_pulls(name: str, store: Store) -> None:
     assert asked == 6
 
 
-def test_ends(name: str, store: Store) -> None:
+def test_ends(name: str, store: StoreReader) -> None:
     """As a pull tells them."""
     for query in stores.truth(name)["get_queries"]:
         for queue in compaction_queues(store, query["topic"]):
@@ -83,7 +83,7 @@ def test_ends(name: str, store: Store) -> None:
                 assert ends.damaged_bytes == 0
 
 
-def test_every_record_is_one_that_was_sent(name: str, store: Store) -> None:
+def test_every_record_is_one_that_was_sent(name: str, store: StoreReader) -> None:
     """All its fields, the position alone is another; the last one of each key is there."""
     known = {(m["queue_id"], m["queue_offset"]): m for m in stores.messages(name) if is_own(m)}
     seen = set[tuple[int, int]]()
@@ -109,7 +109,7 @@ def is_own(message: dict[str, Any]) -> bool:
     return bool(message["topic"] == TOPIC)
 
 
-def test_units_and_records_agree(name: str, store: Store) -> None:
+def test_units_and_records_agree(name: str, store: StoreReader) -> None:
     """Each record of the log has its unit, and what lies between is what compaction leaves."""
     for queue in compaction_queues(store, TOPIC):
         log = open_log(store.layout, TOPIC, queue.queue_id)
@@ -130,7 +130,7 @@ def test_units_and_records_agree(name: str, store: Store) -> None:
         log.queue.close()
 
 
-def test_backwards_and_with_a_condition(name: str, store: Store) -> None:
+def test_backwards_and_with_a_condition(name: str, store: StoreReader) -> None:
     forwards = ask(store, None)
     backwards = find(store, Selection(topic=TOPIC), reverse=True)
     assert [each.message for each in backwards] == forwards[::-1]
@@ -142,22 +142,22 @@ def test_backwards_and_with_a_condition(name: str, store: Store) -> None:
 def test_where_a_broker_does_not_look(tmp_path: Path) -> None:
     """With compaction switched off, or for another topic policy, the consume queue answers."""
     root = stores.unpack("5.3.3-compaction", tmp_path)
-    with Store(root, BrokerConfig({"enableCompaction": "false"})) as store:
+    with StoreReader(root, BrokerConfig({"enableCompaction": "false"})) as store:
         plain = ask(store, 0, offset=0, count=3)
         assert [m.queue_offset for m in plain] == [0, 1, 2]
     topics = root / "config" / "topics.json"
     topics.write_text(topics.read_text().replace("COMPACTION", "DELETE"))
-    with Store(root) as store:
+    with StoreReader(root) as store:
         said: list[str] = []
         assert ask(store, 0, offset=0, count=3, note=said.append) == plain
         assert "no compaction topic" in said[0]
     for name in ("topics.json", "topics.json.bak"):
         (root / "config" / name).unlink()
-    with Store(root) as store:
+    with StoreReader(root) as store:
         assert [m.queue_offset for m in ask(store, 0, offset=0, count=2)] == [216, 217]
 
 
-def test_what_is_not_there(store: Store) -> None:
+def test_what_is_not_there(store: StoreReader) -> None:
     with pytest.raises(NotFound, match="has no queue 77"):
         ask(store, 77)
     with pytest.raises(NotFound, match=r"at or behind 100000"):
@@ -178,7 +178,7 @@ def test_damage(tmp_path: Path) -> None:
         assert (ranges[0].position, ranges[0].size) == (UNIT_BYTES, UNIT_BYTES)
         assert (ranges[1].position, ranges[1].size) == (len(data), 3)
     said: list[str] = []
-    with Store(root) as store:
+    with StoreReader(root) as store:
         found = ask(store, 0, offset=0, count=3, note=said.append)
     assert [m.queue_offset for m in found] == [216, 224]
     assert any("1 unit " in line for line in said)
@@ -190,6 +190,6 @@ def test_a_log_that_is_gone(tmp_path: Path) -> None:
     for path in (root / "compaction" / "compactionLog" / TOPIC / "0").iterdir():
         path.unlink()
     said: list[str] = []
-    with Store(root) as store:
+    with StoreReader(root) as store:
         assert ask(store, 0, note=said.append) == []
     assert "point at no record" in said[0]

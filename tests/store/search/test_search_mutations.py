@@ -20,7 +20,7 @@ from mqstore.store.search.find import read_queue
 from mqstore.store.search.key_search import search_key
 from mqstore.store.search.queue_search import search_queues
 from mqstore.store.search.selection import Selection
-from mqstore.store.search.store import Found
+from mqstore.store.search.store import FoundMessage
 
 from ...slices import rng, share
 from ...stores import messages
@@ -90,7 +90,7 @@ class Asked:
                 for one in found:
                     assert key in (*one.message.keys, one.message.unique_key)
 
-    def _hold(self, ask: Callable[[], Any], topic: str | None = None) -> list[Found]:
+    def _hold(self, ask: Callable[[], Any], topic: str | None = None) -> list[FoundMessage]:
         try:
             found = list(ask())
         except NotFound:

@@ -20,7 +20,7 @@ from mqstore.store.disk.lock import StoreLock
 from mqstore.store.errors import InUse, NoSpace, Refused, StoreError, Unreadable
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.session.apply import alone, apply
-from mqstore.store.session.journal import Journal, State, barriers, sessions, unfinished
+from mqstore.store.session.journal import Journal, SessionState, barriers, sessions, unfinished
 
 from ...recovery_cases import CONFIG
 from ...slices import pick, rng
@@ -46,7 +46,7 @@ def test_the_journal_holds_what_was_there(root: Path, tmp_path: Path) -> None:
     shutil.copytree(root, before)
     _, applied = recover(root, CONFIG, VERSION)
     journal = Journal.load(root, root / ".mqstore" / applied.session)
-    assert journal.state is State.APPLIED
+    assert journal.state is SessionState.APPLIED
     for step in journal.steps:
         folder, old = journal.folder_of(step), before / step.path
         if step.kind == "write":

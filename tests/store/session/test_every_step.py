@@ -25,7 +25,7 @@ from mqstore.store.plan.plan import Plan
 from mqstore.store.queues.rocksdb import RocksDb
 from mqstore.store.recover import recovery
 from mqstore.store.repair import repair
-from mqstore.store.repair.parts import Part, chosen
+from mqstore.store.repair.parts import RepairPart, chosen
 from mqstore.store.session.apply import apply
 from mqstore.store.session.journal import barriers, unfinished
 from mqstore.store.session.undo import session_to_undo, undo
@@ -39,7 +39,7 @@ from ..put.faults import CountingFiles, FailingFiles, Killed, KilledFiles, Power
 from .test_undo import contents
 
 NOW_MS = 1_795_300_000_000
-QUEUES = chosen([Part.QUEUE], ())
+QUEUES = chosen([RepairPart.QUEUE], ())
 
 
 class Job(NamedTuple):

@@ -18,7 +18,7 @@ from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import analyze, replan
 from mqstore.store.session.apply import apply
-from mqstore.store.session.journal import Journal, State, barriers, unfinished
+from mqstore.store.session.journal import Journal, SessionState, barriers, unfinished
 from mqstore.store.session.undo import (
     Undone,
     journal_to_purge,
@@ -247,7 +247,7 @@ def cut_off(root: Path, work: Path, files: Files) -> Path:
         layout = Layout.open(copy, CONFIG)
         half_way = unfinished(layout.root, layout.journal)
         assert half_way is None or barriers(layout), "a broker could start on a half-way store"
-        if session_state(copy) is not State.UNDONE or barriers(layout):
+        if session_state(copy) is not SessionState.UNDONE or barriers(layout):
             take_back(copy)
     return copy
 
@@ -259,7 +259,7 @@ def newest(layout: Layout) -> Journal:
     return journal
 
 
-def session_state(root: Path) -> State:
+def session_state(root: Path) -> SessionState:
     """Of the only session."""
     (session,) = list_sessions(Layout.open(root, CONFIG))
     return session.state
@@ -335,7 +335,7 @@ def test_one_that_goes_on_flushes_what_was_moved_before(root: Path, tmp_path: Pa
         shutil.copytree(root, copy)
         with pytest.raises(Killed):
             take_back(copy, KilledFiles(step + 1))
-        if session_state(copy) is State.UNDONE:
+        if session_state(copy) is SessionState.UNDONE:
             break  # all of it was flushed
         journal, flushed = newest(Layout.open(copy, CONFIG)), Flushed()
         take_back(copy, flushed)
@@ -405,7 +405,7 @@ def test_what_the_session_kept_is_damaged(root: Path) -> None:
     with pytest.raises(Unreadable, match=f"kept is damaged.*{kept.name}"):
         take_back(root)
     assert everything(root) == recovered
-    assert session_state(root) is State.APPLIED
+    assert session_state(root) is SessionState.APPLIED
 
 
 def test_a_file_that_the_session_moved_is_gone(root: Path) -> None:
@@ -417,7 +417,7 @@ def test_a_file_that_the_session_moved_is_gone(root: Path) -> None:
     with pytest.raises(Unreadable, match=f"kept is .*: .*{kept.name}"):
         take_back(root)
     assert everything(root) == recovered
-    assert session_state(root) is State.APPLIED
+    assert session_state(root) is SessionState.APPLIED
     assert not barriers(Layout.open(root, CONFIG))
 
 
@@ -430,7 +430,7 @@ def test_a_file_that_was_changed_in_place_is_gone(root: Path) -> None:
     with pytest.raises(Refused, match=f"is gone: {journal.path_of(step)}"):
         take_back(root, force=True)
     assert everything(root) == recovered
-    assert session_state(root) is State.APPLIED
+    assert session_state(root) is SessionState.APPLIED
 
 
 def test_a_damaged_journal(root: Path) -> None:
@@ -439,7 +439,7 @@ def test_a_damaged_journal(root: Path) -> None:
     journal.write_bytes(journal.read_bytes().replace(b"write", b"wrong", 1))
     with pytest.raises(Unreadable, match="journal is damaged"):
         take_back(root)
-    assert session_state(root) is State.DAMAGED
+    assert session_state(root) is SessionState.DAMAGED
 
 
 def test_purge_of_a_session_with_a_damaged_journal(root: Path) -> None:
@@ -460,7 +460,7 @@ def test_other_sessions_are_listed_beside_a_damaged_one(root: Path) -> None:
     second = recover(root, CONFIG, VERSION)[1].session
     next((root / ".mqstore").glob("*/journal.json")).unlink()
     listed = list(list_sessions(Layout.open(root, CONFIG)))
-    assert [one.state for one in listed].count(State.DAMAGED) == 1
+    assert [one.state for one in listed].count(SessionState.DAMAGED) == 1
     assert second in [one.name for one in listed] and len(listed) == 2
     assert all(one.kept_bytes > 0 for one in listed)
 
@@ -481,7 +481,7 @@ def test_no_recovery_over_a_half_done_undo(root: Path, tmp_path: Path) -> None:
     with pytest.raises(Killed):
         take_back(root, KilledFiles(total - 8))
     layout = Layout.open(root, CONFIG)
-    assert session_state(root) is State.UNDO_CUT_OFF
+    assert session_state(root) is SessionState.UNDO_CUT_OFF
     with pytest.raises(Refused, match="run: mqstore undo"):
         apply(layout, None, lambda: planned(root, CONFIG, VERSION), Files())
     assert take_back(root).resumed

@@ -22,8 +22,8 @@ from mqstore.store.findings.findings import Finding
 from mqstore.store.put.new_message import NewMessage, WriterOptions
 from mqstore.store.put.writer import StoreWriter
 from mqstore.store.recover.recovery import analyze
-from mqstore.store.repair.parts import Part, chosen
-from mqstore.store.search.store import Store
+from mqstore.store.repair.parts import RepairPart, chosen
+from mqstore.store.search.store import StoreReader
 from mqstore.store.settings.options import options_of
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
@@ -60,7 +60,7 @@ def naming(queues: str) -> NewMessage:
 
 
 def errors(root: Path, *settings: str, version: str = VERSION) -> list[Finding]:
-    with Store(root, BrokerConfig().with_set(settings)) as store:
+    with StoreReader(root, BrokerConfig().with_set(settings)) as store:
         found = verify(store, Scope(broker_version=version), now_ms=NOW_MS).findings
     return [finding for finding in found if finding.severity >= Severity.ERROR]
 
@@ -98,14 +98,14 @@ def test_a_queue_that_is_lost_is_made_with_the_levels_of_the_others(own_levels: 
     before = {path.name: path.read_bytes() for path in queue.iterdir()}
     given = BrokerConfig({LEVELS: OWN})
     shutil.rmtree(queue)
-    repaired(own_levels, given, chosen([Part.QUEUE], ()))
+    repaired(own_levels, given, chosen([RepairPart.QUEUE], ()))
     assert {path.name: path.read_bytes() for path in queue.iterdir()} == before
 
 
 def test_one_message_alone_proves_no_level_and_is_no_error(tmp_path: Path) -> None:
     root = written(tmp_path / "store", [waiting(1), PLAIN], f"{LEVELS}={OWN}")
     assert levels_of(root)[0] == format_levels(parse_levels())
-    with Store(root) as store:
+    with StoreReader(root) as store:
         found = [f for f in verify(store, Scope(), now_ms=NOW_MS).findings if f.code == "I-065"]
     assert [f.severity for f in found] == [Severity.WARNING]
     assert LEVELS in found[0].message

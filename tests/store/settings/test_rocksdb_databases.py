@@ -11,18 +11,18 @@ import pytest
 
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.offsets.positions import positions_of
-from mqstore.store.search.store import Store
-from mqstore.store.settings.rocksdb import SEPARATE, Form, in_force, rows_of, stand_ins
+from mqstore.store.search.store import StoreReader
+from mqstore.store.settings.rocksdb import SEPARATE, ConfigForm, in_force, rows_of, stand_ins
 from mqstore.store.verify.run import verify
 
 from ... import stores
 
 TOPICS, GROUPS, OFFSETS = SEPARATE
 FORMS = {
-    "5.5.1-config-v2": (Form.SECOND, {"rdb"}),
-    "5.5.1-config-single": (Form.SINGLE, {"metadata"}),
-    "5.3.3-rocksdb": (Form.SEPARATE, set(SEPARATE.values())),
-    "5.3.3-clean": (Form.FILES, set[str]()),
+    "5.5.1-config-v2": (ConfigForm.SECOND, {"rdb"}),
+    "5.5.1-config-single": (ConfigForm.SINGLE, {"metadata"}),
+    "5.3.3-rocksdb": (ConfigForm.SEPARATE, set(SEPARATE.values())),
+    "5.3.3-clean": (ConfigForm.FILES, set[str]()),
 }
 
 
@@ -41,14 +41,14 @@ def test_the_form_in_force(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "form"),
     [
-        ({}, Form.SECOND),
-        ({"configManagerVersion": "v2"}, Form.SECOND),
-        ({"storeType": "default"}, Form.FILES),
-        ({"storeType": "defaultRocksDB", "useSingleRocksDBForAllConfigs": "true"}, Form.SINGLE),
-        ({"storeType": "defaultRocksDB", "configManagerVersion": "v1"}, Form.SEPARATE),
+        ({}, ConfigForm.SECOND),
+        ({"configManagerVersion": "v2"}, ConfigForm.SECOND),
+        ({"storeType": "default"}, ConfigForm.FILES),
+        ({"storeType": "defaultRocksDB", "useSingleRocksDBForAllConfigs": "true"}, ConfigForm.SINGLE),
+        ({"storeType": "defaultRocksDB", "configManagerVersion": "v1"}, ConfigForm.SEPARATE),
     ],
 )
-def test_an_option_says_which_of_two(options: dict[str, str], form: Form, tmp_path: Path) -> None:
+def test_an_option_says_which_of_two(options: dict[str, str], form: ConfigForm, tmp_path: Path) -> None:
     """Both are there: without an option the one written last counts, and is not sure."""
     config = stores.unpack("5.5.1-config-v2", tmp_path) / "config"
     other = stores.unpack("5.5.1-config-single", tmp_path) / "config" / "metadata"
@@ -58,7 +58,7 @@ def test_an_option_says_which_of_two(options: dict[str, str], form: Form, tmp_pa
     found = in_force(config, options)
     assert (found.form, found.sure) == (form, bool(options))
     assert found.others == tuple(
-        name for place, name in ((Form.SINGLE, "metadata"), (Form.SECOND, "rdb")) if place != form
+        name for place, name in ((ConfigForm.SINGLE, "metadata"), (ConfigForm.SECOND, "rdb")) if place != form
     )
 
 
@@ -97,7 +97,7 @@ def test_what_the_databases_say(
 def test_a_healthy_store_has_no_finding(name: str, tmp_path: Path) -> None:
     """Its topics are in the database, and positions are those of it."""
     root = stores.unpack(name, tmp_path)
-    with Store(root) as store:
+    with StoreReader(root) as store:
         told = [found for found in verify(store).findings if found.severity > Severity.INFO]
         positions = positions_of(store.layout, store.generation.version)
     assert told == []
@@ -109,7 +109,7 @@ def test_two_forms_and_no_option_stop_a_plan(tmp_path: Path) -> None:
     root = stores.unpack("5.5.1-config-v2", tmp_path)
     other = stores.unpack("5.5.1-config-single", tmp_path) / "config" / "metadata"
     shutil.copytree(other, root / "config" / "metadata")
-    with Store(root) as store:
+    with StoreReader(root) as store:
         found = positions_of(store.layout, store.generation.version)
     both = [("metadata", "rdb"), ("rdb", "metadata")]
     assert found.unsure in [f"config/ has the databases {a} and {b}" for a, b in both]

@@ -19,7 +19,7 @@ from mqstore.store.broker.system_topics import SCHEDULE_TOPIC
 from mqstore.store.disk.layout import Layout
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.start.config import ConfigStart, LostDelay, LostPosition, config_start
-from mqstore.store.start.config_load import RULES, Start, load_config
+from mqstore.store.start.config_load import RULES, LoadAction, load_config
 
 from ... import stores, timer_precision
 from ...cli.datadriven import run_here
@@ -30,7 +30,7 @@ def start(config: Path, ends: Ends, version: str = VERSION) -> ConfigStart:
     return config_start(Layout.of(config.parent), profile_of(version), ends)
 
 
-def outcome(found: ConfigStart, name: str) -> Start:
+def outcome(found: ConfigStart, name: str) -> LoadAction:
     return next(file.start for file in found.files if file.file == name)
 
 
@@ -38,8 +38,8 @@ def test_a_whole_configuration_is_taken(config: Path, real: tuple[Path, Ends]) -
     found = start(config, real[1])
     assert not found.harmful and not found.loses and not found.bare and not found.sentence
     assert {file.start for file in found.files if file.file != "topicQueueMapping.json"} <= {
-        Start.LOADS,
-        Start.EMPTY,
+        LoadAction.LOADS,
+        LoadAction.EMPTY,
     }
 
 
@@ -57,18 +57,18 @@ def test_texts_that_a_broker_takes_for_an_empty_table(config: Path, real: tuple[
     for text in (b"null", b"{}", b'{"other":1}'):
         (config / "topics.json").write_bytes(text)
         found = start(config, real[1])
-        assert outcome(found, "topics.json") is Start.LOADS
+        assert outcome(found, "topics.json") is LoadAction.LOADS
         assert "orders" in found.lost_topics and found.harmful
     (config / "topics.json").write_bytes(b"[]")
-    assert outcome(start(config, real[1], "5.3"), "topics.json") is Start.LOADS
-    assert outcome(start(config, real[1], "5.4"), "topics.json") is Start.BACKUP
+    assert outcome(start(config, real[1], "5.3"), "topics.json") is LoadAction.LOADS
+    assert outcome(start(config, real[1], "5.4"), "topics.json") is LoadAction.BACKUP
 
 
 def test_bytes_that_are_no_utf_8_are_taken(config: Path, real: tuple[Path, Ends]) -> None:
     path = config / "topics.json"
     path.write_bytes(path.read_bytes().replace(b'"orders":{', b'"ord\xff\xfers":{', 1))
     found = start(config, real[1])
-    assert outcome(found, "topics.json") is Start.LOADS and not found.harmful
+    assert outcome(found, "topics.json") is LoadAction.LOADS and not found.harmful
 
 
 def test_a_table_whose_name_is_wrong_has_no_entries(tmp_path: Path) -> None:
@@ -89,11 +89,11 @@ def test_a_counter_of_null_is_refused_behind_the_table(config: Path) -> None:
     for name in ("topics.json", "delayOffset.json"):
         path, backup = config / name, config / f"{name}.bak"
         path.write_bytes(re.sub(rb'"counter":\s*\d+', b'"counter":null', path.read_bytes()))
-        assert load_config(config, name, RULES["5.3"]).start is Start.BACKUP
+        assert load_config(config, name, RULES["5.3"]).start is LoadAction.BACKUP
         backup.unlink()
-        assert load_config(config, name, RULES["5.3"]).start is Start.LOADS
+        assert load_config(config, name, RULES["5.3"]).start is LoadAction.LOADS
         backup.write_bytes(GARBAGE)
-        assert load_config(config, name, RULES["5.3"]).start is Start.REFUSES
+        assert load_config(config, name, RULES["5.3"]).start is LoadAction.REFUSES
 
 
 def test_topics_without_an_entry_are_named(config: Path, real: tuple[Path, Ends]) -> None:
@@ -150,7 +150,7 @@ def test_positions_that_nothing_tells(config: Path, real: tuple[Path, Ends]) -> 
 def test_a_null_for_the_offsets_is_taken_and_fails(config: Path, real: tuple[Path, Ends]) -> None:
     (config / "consumerOffset.json").write_bytes(b'{"offsetTable":null}')
     found = start(config, real[1], "5.3")
-    assert outcome(found, "consumerOffset.json") is Start.LOADS and found.harmful
+    assert outcome(found, "consumerOffset.json") is LoadAction.LOADS and found.harmful
     assert any("null" in text for text in found.unknown)
 
 
@@ -184,22 +184,22 @@ def test_lost_statistics_are_no_loss(name: str, config: Path, real: tuple[Path, 
 @pytest.mark.parametrize(
     ("size", "outcome_", "outcome_alone"),
     [
-        (1 << 40, Start.BACKUP, Start.EMPTY),  # its length as an int: 0
-        (3 << 30, Start.BACKUP, Start.EMPTY),  # below 0
-        ((1 << 40) + 6000, Start.LOADS, Start.LOADS),  # the first 6000 bytes
-        (100 << 20, Start.LOADS, Start.LOADS),
-        (5 << 30, Start.REFUSES, Start.REFUSES),  # 1 GiB, more than a heap has
+        (1 << 40, LoadAction.BACKUP, LoadAction.EMPTY),  # its length as an int: 0
+        (3 << 30, LoadAction.BACKUP, LoadAction.EMPTY),  # below 0
+        ((1 << 40) + 6000, LoadAction.LOADS, LoadAction.LOADS),  # the first 6000 bytes
+        (100 << 20, LoadAction.LOADS, LoadAction.LOADS),
+        (5 << 30, LoadAction.REFUSES, LoadAction.REFUSES),  # 1 GiB, more than a heap has
     ],
 )
 def test_a_huge_file_is_read_as_a_broker_reads_it(
-    size: int, outcome_: Start, outcome_alone: Start, config: Path, real: tuple[Path, Ends]
+    size: int, outcome_: LoadAction, outcome_alone: LoadAction, config: Path, real: tuple[Path, Ends]
 ) -> None:
     """Asked of the real managers in tests/interop/test_config_managers.py."""
     for name in ("topics.json", "timermetrics", "transactionMetrics"):
         os.truncate(config / name, size)
         found = start(config, real[1])
         assert outcome(found, name) is outcome_
-        assert bool(found.refuses) == found.harmful == (outcome_ is Start.REFUSES)
+        assert bool(found.refuses) == found.harmful == (outcome_ is LoadAction.REFUSES)
         backup = config / f"{name}.bak"
         content = backup.read_bytes()
         backup.unlink()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.start.config_load import RULES, Start, judge, load_config
+from mqstore.store.start.config_load import RULES, LoadAction, judge, load_config
 
 from .configured import GARBAGE, NEEDED, put
 
@@ -67,11 +67,11 @@ def test_each_kind_of_damage_in_each_needed_file(what: str, config: Path) -> Non
         whole = backup.read_bytes()
         put(path, BROKEN[what])
         loads = partial(load_config, config, name, RULES[version])
-        assert loads().start is (Start.REFUSES if dies else Start.BACKUP), (version, name)
+        assert loads().start is (LoadAction.REFUSES if dies else LoadAction.BACKUP), (version, name)
         for gone in (None, b""):
             put(backup, gone)
-            assert loads().start is (Start.REFUSES if dies else Start.EMPTY), (version, name)
+            assert loads().start is (LoadAction.REFUSES if dies else LoadAction.EMPTY), (version, name)
         put(backup, GARBAGE)
-        assert loads().start is Start.REFUSES, (version, name)
+        assert loads().start is LoadAction.REFUSES, (version, name)
         put(path, whole)
         put(backup, whole)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from mqstore.formats.derive import Columns
-from mqstore.store.broker.load_rules import Loaded, LoadedFile
+from mqstore.store.broker.load_rules import LoadedFile, LoadedFiles
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.broker.snapshot import QueueId, Snapshot
 from mqstore.store.disk.layout import Layout
 from mqstore.store.start.log import Switches
-from mqstore.store.start.outcome import RETRY_SECONDS, Outcome, UndispatchableRecord, Waiting
+from mqstore.store.start.outcome import RETRY_SECONDS, Outcome, PendingUnits, UndispatchableRecord
 
 from ..broker.batches import batch_of
 
@@ -23,7 +23,7 @@ FURTHER = Switches(multi_dispatch=True)
 
 def started(root: Path, switches: Switches = FURTHER) -> Outcome:
     """A broker without anything."""
-    return Outcome(profile_of("5.3"), Snapshot.of(Layout.of(root)), switches, Loaded([], [], []))
+    return Outcome(profile_of("5.3"), Snapshot.of(Layout.of(root)), switches, LoadedFiles([], [], []))
 
 
 def columns(*properties: dict[str, str], topic: bytes = b"T", **fields: Any) -> Columns:
@@ -40,13 +40,13 @@ def test_a_number_that_is_none_stops_the_dispatch_at_its_record(tmp_path: Path) 
     records = columns(named("%LMQ%a", "5"), named("%LMQ%a", "x"))
     position = int(records.ints("physical_offset")[1])
     outcome = started(tmp_path)
-    with pytest.raises(UndispatchableRecord) as stopped, Waiting(outcome) as waiting:
+    with pytest.raises(UndispatchableRecord) as stopped, PendingUnits(outcome) as waiting:
         waiting.add(columns({}), None)
         waiting.add(records, None)
     assert stopped.value.reason == f"NumberFormatException in the dispatch of the record at {position}"
     assert outcome.queues.keys() == {QueueId("T", 3)}
     plain = started(tmp_path, Switches(multi_dispatch=False))
-    with Waiting(plain) as waiting:
+    with PendingUnits(plain) as waiting:
         waiting.add(records, None)
     assert plain.queues.keys() == {QueueId("T", 3)}
 
@@ -56,7 +56,7 @@ def test_only_records_behind_a_position_are_dispatched(tmp_path: Path) -> None:
     positions = records.ints("physical_offset").tolist()
     for behind, left in ((None, positions), (positions[0], positions[1:]), (positions[-1], [])):
         outcome = started(tmp_path)
-        with Waiting(outcome) as waiting:
+        with PendingUnits(outcome) as waiting:
             waiting.add(records, behind)
         assert outcome.queues.keys() == ({QueueId("T", 3)} if left else set())
         for queue in outcome.queues.values():
@@ -66,7 +66,7 @@ def test_only_records_behind_a_position_are_dispatched(tmp_path: Path) -> None:
 def test_a_topic_that_no_file_can_have_costs_half_a_minute_a_unit(tmp_path: Path) -> None:
     """A damaged name with a zero in it: the broker tries thirty times, and goes on without."""
     outcome = started(tmp_path)
-    with Waiting(outcome) as waiting:
+    with PendingUnits(outcome) as waiting:
         waiting.add(columns({}, {}, topic=b"a\0b"), None)
     assert outcome.delay_seconds == 2 * RETRY_SECONDS
     assert outcome.queue(QueueId("a\0b", 3)).max_offset == 0

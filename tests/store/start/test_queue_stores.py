@@ -24,7 +24,7 @@ from mqstore.store.queues.rocksdb import RocksDb, RocksdbConsumeQueues
 from mqstore.store.queues.rocksdb_write import Changes
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.repair import repair
-from mqstore.store.repair.parts import Part, chosen
+from mqstore.store.repair.parts import RepairPart, chosen
 from mqstore.store.session.apply import apply
 from mqstore.store.start.log import switches_of
 from mqstore.store.start.outcome import Outcome
@@ -172,7 +172,7 @@ def edits(layout: Layout) -> list[Edit]:
 
 
 def repaired(layout: Layout) -> repair.Repair:
-    return repair.analyze(layout, chosen([Part.QUEUE], ()), "5.5.1", NOW_MS)
+    return repair.analyze(layout, chosen([RepairPart.QUEUE], ()), "5.5.1", NOW_MS)
 
 
 def test_a_broker_does_not_count_half_messages_as_dispatched(tmp_path: Path) -> None:

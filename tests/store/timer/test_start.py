@@ -17,14 +17,14 @@ from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.recover.recovery import analyze
-from mqstore.store.repair.parts import Part, chosen
+from mqstore.store.repair.parts import RepairPart, chosen
 from mqstore.store.timer.start import TimerState, entries_end, load_timer, recover_timer
 
 from ... import stores
 from ...timer_precision import CLEAN, truth, unpack
 from ..repair.test_repair import repaired
 
-TIMER = chosen([Part.TIMER], ())
+TIMER = chosen([RepairPart.TIMER], ())
 
 
 @pytest.mark.parametrize("name", CLEAN)

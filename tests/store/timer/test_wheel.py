@@ -16,8 +16,8 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
-from mqstore.store.inspect.timers import WAITING, State, timers
-from mqstore.store.search.store import Store
+from mqstore.store.inspect.timers import WAITING, TimerMessageState, timers
+from mqstore.store.search.store import StoreReader
 from mqstore.store.settings.options import options_of
 from mqstore.store.timer.read import timer_wheel
 from mqstore.store.timer.wheel import taken_by_a_broker
@@ -38,7 +38,7 @@ def learned(root: Path) -> tuple[int, str]:
 
 def findings(root: Path, *settings: str) -> list[Finding]:
     """All but those that only inform."""
-    with Store(root, BrokerConfig().with_set(settings)) as store:
+    with StoreReader(root, BrokerConfig().with_set(settings)) as store:
         found = verify(store, Scope(broker_version=store.generation.version)).findings
     return [finding for finding in found if finding.severity > Severity.INFO]
 
@@ -114,7 +114,7 @@ def test_verify_without_being_told(name: str, tmp_path: Path) -> None:
 def test_what_the_wheel_leads_to(name: str, tmp_path: Path) -> None:
     """What waits, at the times of the chains that the real classes follow."""
     known = truth(name)
-    with Store(unpack(name, tmp_path)) as store:
+    with StoreReader(unpack(name, tmp_path)) as store:
         found = timers(store, known["timer"]["now_ms"], print)
     expected = {
         (slot["time_ms"], entry["offset_py"])
@@ -125,9 +125,9 @@ def test_what_the_wheel_leads_to(name: str, tmp_path: Path) -> None:
     waits = [row for row in found.rows if row.next_timestamp is not None and row.state in WAITING]
     assert waits
     assert {(row.next_timestamp, row.positions[-1]) for row in waits} <= expected
-    assert not any(row.state in (State.NEVER, State.UNKNOWN) for row in found.rows)
+    assert not any(row.state in (TimerMessageState.NEVER, TimerMessageState.UNKNOWN) for row in found.rows)
     delivered = {m["properties"]["UNIQ_KEY"] for m in known["messages"] if m["topic"].startswith("alarms")}
-    assert {row.unique_key for row in found.rows if row.state is State.DELIVERED} == delivered
+    assert {row.unique_key for row in found.rows if row.state is TimerMessageState.DELIVERED} == delivered
 
 
 @pytest.mark.parametrize("name", CLEAN)

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.search.store import Store
-from mqstore.store.trace.answer import GroupVerdict, Kind, Trace, Verdict
+from mqstore.store.search.store import StoreReader
+from mqstore.store.trace.answer import DeliveryVerdict, EventKind, GroupVerdict, Trace
 from mqstore.store.trace.groups import Subscription
-from mqstore.store.trace.locate import Asked, By
-from mqstore.store.trace.trace import Question, trace
+from mqstore.store.trace.locate import By, TraceTarget
+from mqstore.store.trace.trace import TraceQuestion, trace
 
 from ...cli.datadriven import run_here
 
 SHOWS_NO_RECORD = {
-    *(Kind.BORN, Kind.DECIDED, Kind.POPPED, Kind.SUPERSEDED, Kind.DUE, Kind.NAMED),
-    *(Kind.NOT_NAMED, Kind.INDEXED, Kind.COMPACTED, Kind.TIERED),
+    *(EventKind.BORN, EventKind.DECIDED, EventKind.POPPED, EventKind.SUPERSEDED, EventKind.DUE, EventKind.NAMED),
+    *(EventKind.NOT_NAMED, EventKind.INDEXED, EventKind.COMPACTED, EventKind.TIERED),
 }
 """Events that tell more of a record that has an event of its own, or of another message's."""
 
@@ -31,7 +31,7 @@ SIZES = (
 
 
 def asked(
-    store: Store,
+    store: StoreReader,
     text: str,
     by: By | None = None,
     *,
@@ -44,13 +44,13 @@ def asked(
     """The traces of a key, an id or a place."""
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     told: list[str] = [] if notes is None else notes
-    question = Question(Asked(text, by), now_ms, group, subscription, start)
+    question = TraceQuestion(TraceTarget(text, by), now_ms, group, subscription, start)
     return list(trace(store, question, told.append))
 
 
 def one(root: Path, text: str, config: dict[str, str] | None = None, **more: Any) -> Trace:
     """The only trace of what is asked for."""
-    with Store(root, BrokerConfig(config or {})) as store:
+    with StoreReader(root, BrokerConfig(config or {})) as store:
         [found] = asked(store, text, **more)
     return found
 
@@ -62,7 +62,7 @@ def records_of(found: list[Trace]) -> list[int]:
     return sorted(position for position in shown if position is not None)
 
 
-def verdict(found: Trace, group: str) -> Verdict:
+def verdict(found: Trace, group: str) -> DeliveryVerdict:
     """The verdict on a group."""
     return whole(found, group).judgement.verdict
 
@@ -103,7 +103,7 @@ def k1(root: Path, **more: Any) -> Trace:
     return one(root, "k1", **more)
 
 
-def of_g(root: Path, **more: Any) -> tuple[Verdict, str]:
+def of_g(root: Path, **more: Any) -> tuple[DeliveryVerdict, str]:
     """Verdict and reason for the group g."""
     judged = whole(k1(root, group="g", **more), "g").judgement
     return judged.verdict, judged.reason

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.store.log.message import Mark, Message
-from mqstore.store.trace.answer import Kind, Verdict
-from mqstore.store.trace.family import Family, Place, Role, number_of, places_of, role_of
+from mqstore.store.trace.answer import DeliveryVerdict, EventKind
+from mqstore.store.trace.family import Family, QueuePlace, RecordRole, number_of, places_of, role_of
 from mqstore.store.trace.locate import By
 
 from ...stores import messages, unpack
@@ -56,31 +56,33 @@ def test_further_queues_without_a_readable_offset_are_no_places(
 @pytest.mark.parametrize(
     ("topic", "properties", "role"),
     [
-        ("orders", {}, Role.OWN),
-        ("RMQ_SYS_TRANS_HALF_TOPIC", {}, Role.HALF),
-        ("TRANS_CHECK_MAX_TIME_TOPIC", {}, Role.GIVEN_UP),
-        ("SCHEDULE_TOPIC_XXXX", {"TIMER_DEL_UNIQKEY": "a"}, Role.DELAYED),
-        ("rmq_sys_wheel_timer", {}, Role.TIMED),
-        ("rmq_sys_wheel_timer", {"TIMER_DEL_UNIQKEY": "a"}, Role.CANCEL),
-        ("%RETRY%g", {}, Role.RETRY),
-        ("%DLQ%g", {}, Role.DEAD_LETTER),
+        ("orders", {}, RecordRole.OWN),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", {}, RecordRole.HALF),
+        ("TRANS_CHECK_MAX_TIME_TOPIC", {}, RecordRole.GIVEN_UP),
+        ("SCHEDULE_TOPIC_XXXX", {"TIMER_DEL_UNIQKEY": "a"}, RecordRole.DELAYED),
+        ("rmq_sys_wheel_timer", {}, RecordRole.TIMED),
+        ("rmq_sys_wheel_timer", {"TIMER_DEL_UNIQKEY": "a"}, RecordRole.CANCEL),
+        ("%RETRY%g", {}, RecordRole.RETRY),
+        ("%DLQ%g", {}, RecordRole.DEAD_LETTER),
     ],
 )
-def test_the_topic_tells_what_a_record_is_of_its_message(topic: str, properties: dict[str, str], role: Role) -> None:
+def test_the_topic_tells_what_a_record_is_of_its_message(
+    topic: str, properties: dict[str, str], role: RecordRole
+) -> None:
     message = record(topic, **properties)
     assert role_of(message) is role
     family = Family([message], "key", "index")
-    assert family.by_role[role] == [message] and (family.own == [message]) is (role is Role.OWN)
+    assert family.by_role[role] == [message] and (family.own == [message]) is (role is RecordRole.OWN)
 
 
 def test_a_message_without_a_record_of_its_own_is_where_it_is_to_go() -> None:
     """What cannot be read of that is not known: the queue is then none."""
     half = record("RMQ_SYS_TRANS_HALF_TOPIC", REAL_TOPIC="orders", REAL_QID="2")
-    assert Family([half], "key", "index").place == Place("orders", 2)
+    assert Family([half], "key", "index").place == QueuePlace("orders", 2)
     damaged = record("RMQ_SYS_TRANS_HALF_TOPIC", REAL_TOPIC="orders", REAL_QID="2x")
-    assert Family([damaged], "key", "index").place == Place("orders", None)
+    assert Family([damaged], "key", "index").place == QueuePlace("orders", None)
     nowhere = record("RMQ_SYS_TRANS_HALF_TOPIC")
-    assert Family([nowhere], "key", "index").place == Place("RMQ_SYS_TRANS_HALF_TOPIC", 3, 7)
+    assert Family([nowhere], "key", "index").place == QueuePlace("RMQ_SYS_TRANS_HALF_TOPIC", 3, 7)
 
 
 def test_a_light_queue_is_a_queue_of_its_own(tmp_path: Path) -> None:
@@ -92,6 +94,6 @@ def test_a_light_queue_is_a_queue_of_its_own(tmp_path: Path) -> None:
     found = one(root, str(light["physical_offset"]), by=By.POSITION)
     row = whole(found, "reader")
     assert (row.topic, row.queue_offset) == (names[0], int(numbers[0]))
-    assert row.judgement.verdict is Verdict.WAITING
-    named = {event.topic for event in found.events if event.event is Kind.NAMED}
+    assert row.judgement.verdict is DeliveryVerdict.WAITING
+    named = {event.topic for event in found.events if event.event is EventKind.NAMED}
     assert {names[0], light["topic"]} <= named

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.search.store import Store
-from mqstore.store.trace.answer import Verdict
-from mqstore.store.trace.locate import Asked, By
-from mqstore.store.trace.trace import Question, trace
+from mqstore.store.search.store import StoreReader
+from mqstore.store.trace.answer import DeliveryVerdict
+from mqstore.store.trace.locate import By, TraceTarget
+from mqstore.store.trace.trace import TraceQuestion, trace
 
 from ...stores import messages, unpack
 from .asked import asked, config, k1, one, put, verdict
@@ -27,7 +27,7 @@ def test_a_place_in_a_queue_that_is_lost(root: Path, gone: bool) -> None:
     found = one(root, "orders/0/1")
     assert (found.position, found.found_by) == (wanted.position, "queue")
     assert one(root, "orders/0/7").found_by == "key"
-    with Store(root) as store:
+    with StoreReader(root) as store:
         assert not asked(store, "orders/0/99")
 
 
@@ -35,12 +35,12 @@ def test_what_has_expired(tmp_path: Path) -> None:
     root = unpack("4.9.7-expired", tmp_path)
     start = min(int(path.name) for path in (root / "commitlog").iterdir())
     found = one(root, str(start - 100), by=By.POSITION)
-    assert found.for_all is not None and found.for_all.verdict is Verdict.GONE
+    assert found.for_all is not None and found.for_all.verdict is DeliveryVerdict.GONE
     assert "expired" in found.for_all.reason
-    with Store(root) as store:
+    with StoreReader(root) as store:
         [queue] = [q for q in store.queue_summaries if q.min_offset > 0][:1]
         gone = asked(store, f"{queue.topic}/{queue.queue_id}/{queue.min_offset - 1}", By.QUEUE)
-        assert [each.for_all and each.for_all.verdict for each in gone] == [Verdict.GONE]
+        assert [each.for_all and each.for_all.verdict for each in gone] == [DeliveryVerdict.GONE]
         assert asked(store, f"{queue.topic}/{queue.queue_id}/{queue.max_offset}", By.QUEUE) == []
 
 
@@ -58,15 +58,15 @@ def test_what_is_damaged(tmp_path: Path) -> None:
         (message["properties"]["UNIQ_KEY"], By.UNIQUE_KEY),
     ):
         found = one(root, text, by=by)
-        assert found.for_all is not None and found.for_all.verdict is Verdict.UNREADABLE, text
+        assert found.for_all is not None and found.for_all.verdict is DeliveryVerdict.UNREADABLE, text
         assert found.next_commands == [f"mqstore recover {root}"]
         assert found.topic == message["topic"]
-        assert {row.judgement.verdict for row in found.groups} <= {Verdict.UNREADABLE}
+        assert {row.judgement.verdict for row in found.groups} <= {DeliveryVerdict.UNREADABLE}
 
 
 def test_a_record_that_was_cut_off(root: Path) -> None:
     """It lies behind the end of the log: a newer one has its place."""
-    with Store(root) as store:
+    with StoreReader(root) as store:
         last = store.message_at(store.near_the_end(store.queue_summaries)[0] or 0)
     [log] = (root / "commitlog").iterdir()
     data = log.read_bytes()[last.position : last.position + last.total_size]
@@ -74,14 +74,14 @@ def test_a_record_that_was_cut_off(root: Path) -> None:
         file.seek(last.position + last.total_size)
         file.write(data)
     found = one(root, str(last.position + last.total_size), by=By.POSITION, group="g")
-    assert verdict(found, "g") is Verdict.GONE
+    assert verdict(found, "g") is DeliveryVerdict.GONE
 
 
 @pytest.mark.parametrize(("topic", "count"), [("orders", 1), ("ord*", 1), ("payments", 0)])
 def test_of_one_topic_only(root: Path, topic: str, count: int) -> None:
     """By key and by place alike."""
-    with Store(root) as store:
+    with StoreReader(root) as store:
         [place] = [one.position for one in asked(store, "k1")]
         for text, by in (("k1", By.KEY), (str(place), By.POSITION), (str(place), None)):
-            question = Question(Asked(text, by, topic), 0)
+            question = TraceQuestion(TraceTarget(text, by, topic), 0)
             assert len(list(trace(store, question, lambda _: None))) == count

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mqstore.store.search.store import Store
-from mqstore.store.trace.answer import Kind, Trace, Verdict
+from mqstore.store.search.store import StoreReader
+from mqstore.store.trace.answer import DeliveryVerdict, EventKind, Trace
 from mqstore.store.trace.locate import By
 
 from ... import stores
@@ -46,7 +46,7 @@ def last_ms(name: str) -> int:
 def traced(name: str, root: Path, keys: list[str]) -> Iterator[tuple[str, list[Trace]]]:
     """What is told of each key."""
     now_ms = last_ms(name)
-    with Store(root) as store:
+    with StoreReader(root) as store:
         for key in keys:
             yield key, asked(store, key, By.UNIQUE_KEY, now_ms=now_ms)
 
@@ -63,7 +63,7 @@ def check(name: str, root: Path, keys: list[str]) -> None:
         check_transaction(key, known[key], found)
 
 
-_THERE = (Verdict.NOT_DISPATCHED, Verdict.NOT_SERVED)
+_THERE = (DeliveryVerdict.NOT_DISPATCHED, DeliveryVerdict.NOT_SERVED)
 
 
 def check_transaction(key: str, known: list[dict[str, Any]], found: list[Trace]) -> None:
@@ -74,11 +74,11 @@ def check_transaction(key: str, known: list[dict[str, Any]], found: list[Trace])
     committed = {m["physical_offset"] for m in known if m["prepared_transaction_offset"] in halves}
     committed = {at for at in committed if at not in halves}
     events = [event for trace in found for event in trace.events]
-    told = {e.position for e in events if e.event is Kind.COMMITTED}
+    told = {e.position for e in events if e.event is EventKind.COMMITTED}
     assert committed == told, key
     if not told:
         verdicts = {trace.for_all.verdict for trace in found if trace.for_all is not None}
-        assert verdicts == {Verdict.TRANSACTION}, key
+        assert verdicts == {DeliveryVerdict.TRANSACTION}, key
 
 
 @pytest.mark.parametrize("name", FEW)
@@ -111,7 +111,7 @@ def test_what_consumers_refused(name: str, tmp_path: Path) -> None:
         plain = [key for key, oks in keys.items() if all(oks)][:5]
         for key, found in traced(name, root, [*odd, *plain]):
             verdicts = {verdict(trace, group) for trace in found}
-            assert verdicts == {Verdict.PASSED if keys[key][-1] else Verdict.RETRY}, (group, key)
+            assert verdicts == {DeliveryVerdict.PASSED if keys[key][-1] else DeliveryVerdict.RETRY}, (group, key)
 
 
 @pytest.mark.few(1)
@@ -122,10 +122,10 @@ def test_what_consumers_acknowledged(name: str, tmp_path: Path) -> None:
     oks = stores.received(name)["pop_a"]
     odd = [key for key, every in oks.items() if not all(every)]
     for key, found in traced(name, root, [*odd[:8], *list(oks)[-4:]]):
-        wanted = Verdict.PASSED if oks[key][-1] else Verdict.RETRY
+        wanted = DeliveryVerdict.PASSED if oks[key][-1] else DeliveryVerdict.RETRY
         assert {verdict(trace, "pop_a") for trace in found} == {wanted}, key
         kinds = {event.event for trace in found for event in trace.events}
-        assert Kind.POPPED in kinds
+        assert EventKind.POPPED in kinds
 
 
 def test_what_filters_selected(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_what_filters_selected(tmp_path: Path) -> None:
     for key, found in traced(name, root, keys[::6]):
         for which in ("region", "price", "in", "null"):
             selected = key in filters[which]["selected"]
-            wanted = Verdict.PASSED if selected else Verdict.FILTERED
+            wanted = DeliveryVerdict.PASSED if selected else DeliveryVerdict.FILTERED
             assert {verdict(trace, f"sql_{which}") for trace in found} == {wanted}, (which, key)
             [row] = [whole(trace, f"sql_{which}") for trace in found]
             facts = " ".join(fact.fact for fact in row.judgement.evidence)
@@ -154,14 +154,14 @@ def test_what_timers_delivered(name: str, tmp_path: Path) -> None:
     for key, found in traced(name, root, every):
         [trace] = found
         if key in truth["delivered_to_consumer"]:
-            assert verdict(trace, "timer-group") is Verdict.PASSED
+            assert verdict(trace, "timer-group") is DeliveryVerdict.PASSED
         elif key in cancelled:
-            assert trace.for_all is not None and trace.for_all.verdict is Verdict.NEVER_FIRES
+            assert trace.for_all is not None and trace.for_all.verdict is DeliveryVerdict.NEVER_FIRES
         elif trace.for_all is not None:
-            assert trace.for_all.verdict is Verdict.NOT_DUE, key
+            assert trace.for_all.verdict is DeliveryVerdict.NOT_DUE, key
             assert trace.for_all.until_timestamp is not None
         else:
-            assert Kind.DELIVERED in {event.event for event in trace.events}
+            assert EventKind.DELIVERED in {event.event for event in trace.events}
 
 
 def test_messages_inside_of_batch_records(tmp_path: Path) -> None:
@@ -172,11 +172,11 @@ def test_messages_inside_of_batch_records(tmp_path: Path) -> None:
         found = traces(root, row["msg_id"])
         assert [t.queue_offset for t in found] == [row["queue_offset"] + n for n in range(row["batch"])]
         for trace in found:
-            assert verdict(trace, "bg") is Verdict.PASSED
+            assert verdict(trace, "bg") is DeliveryVerdict.PASSED
             assert any(" of a batch" in event.text for event in trace.events)
 
 
 def traces(root: Path, key: str) -> list[Trace]:
     """What is told of a key."""
-    with Store(root) as store:
+    with StoreReader(root) as store:
         return asked(store, key)

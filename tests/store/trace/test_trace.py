@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.trace.answer import Fate, Kind, NextStart, Verdict
+from mqstore.store.trace.answer import DeliveryVerdict, EventKind, Fate, NextStart
 
 from .asked import behind, elsewhere, k1, offsets, verdict, without_queue, without_unit
 
@@ -19,10 +19,10 @@ def test_no_unit_leads_to_it(root: Path, damage: Callable[[Path], None]) -> None
     offsets(root, g={"orders": {0: 0}})
     damage(root)
     found = k1(root, group="g")
-    assert verdict(found, "g") is Verdict.NOT_DISPATCHED
-    assert found.for_all is not None and found.for_all.verdict is Verdict.NOT_DISPATCHED
+    assert verdict(found, "g") is DeliveryVerdict.NOT_DISPATCHED
+    assert found.for_all is not None and found.for_all.verdict is DeliveryVerdict.NOT_DISPATCHED
     assert found.next_commands == [f"mqstore repair {root} --queue orders/0"]
-    assert Kind.NOT_NAMED in {event.event for event in found.events}
+    assert EventKind.NOT_NAMED in {event.event for event in found.events}
 
 
 def test_what_a_start_does_with_a_hole(root: Path) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.inspect.pop import State, pop
-from mqstore.store.search.store import Store
-from mqstore.store.trace.answer import Kind, Verdict
+from mqstore.store.inspect.pop import PopState, pop
+from mqstore.store.search.store import StoreReader
+from mqstore.store.trace.answer import DeliveryVerdict, EventKind
 from mqstore.store.trace.locate import By
 from mqstore.store.trace.verdicts import AT_ONCE
 
@@ -27,28 +27,28 @@ from .asked import asked, behind, config, k1, of_g, offsets, verdict, whole, wit
     [
         (
             0,
-            Verdict.WAITING,
+            DeliveryVerdict.WAITING,
             "the group has 1 message to read before it, 3 messages behind the end",
         ),
-        (1, Verdict.WAITING, "it is the next one that the group reads, 2 messages behind the end"),
-        (2, Verdict.PASSED, "the group's offset is beyond it"),
-        (3, Verdict.PASSED, "the group's offset is beyond it"),
+        (1, DeliveryVerdict.WAITING, "it is the next one that the group reads, 2 messages behind the end"),
+        (2, DeliveryVerdict.PASSED, "the group's offset is beyond it"),
+        (3, DeliveryVerdict.PASSED, "the group's offset is beyond it"),
         (
             4,
-            Verdict.OFFSET_MOVED,
+            DeliveryVerdict.OFFSET_MOVED,
             "the group's offset 4 is ahead of the queue, which ends before 3",
         ),
     ],
 )
-def test_what_an_offset_says(root: Path, offset: int, wanted: Verdict, reason: str) -> None:
+def test_what_an_offset_says(root: Path, offset: int, wanted: DeliveryVerdict, reason: str) -> None:
     offsets(root, g={"orders": {0: offset}})
     assert of_g(root) == (wanted, reason)
 
 
 def test_no_offset_says_nothing(root: Path) -> None:
-    assert of_g(root)[0] is Verdict.UNKNOWN
+    assert of_g(root)[0] is DeliveryVerdict.UNKNOWN
     offsets(root, g={"orders": {1: 7}}, h={"payments": {0: 1}})
-    assert of_g(root)[0] is Verdict.UNKNOWN
+    assert of_g(root)[0] is DeliveryVerdict.UNKNOWN
     found = k1(root)
     assert [row.group for row in found.groups] == ["g"]
     assert found.other_groups == 1
@@ -58,19 +58,19 @@ def test_an_offset_that_was_set_back(root: Path) -> None:
     offsets(root, "consumerOffset.json.bak", g={"orders": {0: 3}})
     offsets(root, g={"orders": {0: 1}})
     wanted = "the offset was set back from 3 to 1: the group gets it once more"
-    assert of_g(root) == (Verdict.OFFSET_MOVED, wanted)
+    assert of_g(root) == (DeliveryVerdict.OFFSET_MOVED, wanted)
 
 
 def test_an_offset_that_went_over_more_than_can_be_read(root: Path) -> None:
     (root / "abort").touch()  # queues may be behind: an offset ahead of them proves nothing
     offsets(root, "consumerOffset.json.bak", g={"orders": {0: 1}})
     offsets(root, g={"orders": {0: 1 + AT_ONCE}})
-    assert of_g(root)[0] is Verdict.PASSED
+    assert of_g(root)[0] is DeliveryVerdict.PASSED
     facts = [fact.fact for fact in whole(k1(root, group="g"), "g").judgement.evidence]
     assert any("reading or not" in fact for fact in facts)
     offsets(root, g={"orders": {0: 2 + AT_ONCE}})
     found, reason = of_g(root)
-    assert found is Verdict.PASSED and "perhaps jumped over" in reason
+    assert found is DeliveryVerdict.PASSED and "perhaps jumped over" in reason
     assert "100,001 messages" in reason and not k1(root, group="g").groups[0].next_command
 
 
@@ -78,12 +78,12 @@ def test_an_offset_that_was_there_before_the_message(root: Path) -> None:
     offsets(root, g={"orders": {0: 2}})
     os.utime(root / "config" / "consumerOffset.json", (1, 1))
     row = whole(k1(root, group="g"), "g")  # one file's time may be that of anybody
-    assert row.judgement.verdict is Verdict.PASSED and not row.next_command
+    assert row.judgement.verdict is DeliveryVerdict.PASSED and not row.next_command
     assert "perhaps jumped over" in row.judgement.reason
     assert any("1970-01-01T00:00:01" in each.fact for each in row.judgement.evidence)
     os.utime(root / "checkpoint", (100, 100))
     row = whole(k1(root, group="g"), "g")
-    assert row.judgement.verdict is Verdict.OFFSET_MOVED and "--reset" in row.next_command
+    assert row.judgement.verdict is DeliveryVerdict.OFFSET_MOVED and "--reset" in row.next_command
     assert "before the message was stored" in row.judgement.reason
     assert "checkpoint" in {each.where for each in row.judgement.evidence}
 
@@ -92,9 +92,9 @@ def test_a_group_that_went_over_the_hole(root: Path) -> None:
     """Its offset is beyond: behind a hole it never got it, where the queue ends it may have."""
     offsets(root, g={"orders": {0: 3}})
     without_unit(root)
-    assert of_g(root)[0] is Verdict.NOT_DISPATCHED
+    assert of_g(root)[0] is DeliveryVerdict.NOT_DISPATCHED
     behind(root)
-    assert of_g(root)[0] is Verdict.PASSED
+    assert of_g(root)[0] is DeliveryVerdict.PASSED
 
 
 TOPIC: dict[str, Any] = {"topicName": "orders", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
@@ -111,9 +111,9 @@ TOPIC: dict[str, Any] = {"topicName": "orders", "readQueueNums": 1, "writeQueueN
 def test_a_topic_that_is_not_served(root: Path, name: str, table: dict[str, Any], reason: str) -> None:
     offsets(root, g={"orders": {0: 0}})
     config(root, name, {"topicConfigTable": table})
-    assert of_g(root) == (Verdict.NOT_SERVED, reason)
+    assert of_g(root) == (DeliveryVerdict.NOT_SERVED, reason)
     found = k1(root)
-    assert found.for_all is not None and found.for_all.verdict is Verdict.NOT_SERVED
+    assert found.for_all is not None and found.for_all.verdict is DeliveryVerdict.NOT_SERVED
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_a_topic_that_is_not_served(root: Path, name: str, table: dict[str, Any]
 def test_a_group_that_is_not_served(root: Path, tables: dict[str, Any]) -> None:
     offsets(root, g={"orders": {0: 0}}, h={"orders": {0: 0}})
     config(root, "subscriptionGroup.json", tables)
-    assert of_g(root)[0] is Verdict.NOT_SERVED
-    assert verdict(k1(root), "h") is Verdict.WAITING
+    assert of_g(root)[0] is DeliveryVerdict.NOT_SERVED
+    assert verdict(k1(root), "h") is DeliveryVerdict.WAITING
 
 
 @pytest.mark.parametrize("name", ["5.3.3-pop"])
@@ -137,21 +137,21 @@ def test_what_consumers_have_by_pop(name: str, tmp_path: Path) -> None:
     ends = [message["physical_offset"] for message in messages(name)]
     cut(root, ends[len(ends) // 3])
     wanted = {
-        State.INVISIBLE: Verdict.INVISIBLE,
-        State.DUE: Verdict.INVISIBLE,
-        State.RETURNED: Verdict.RETRY,
+        PopState.INVISIBLE: DeliveryVerdict.INVISIBLE,
+        PopState.DUE: DeliveryVerdict.INVISIBLE,
+        PopState.RETURNED: DeliveryVerdict.RETRY,
     }
-    with Store(root) as store:
+    with StoreReader(root) as store:
         rows = pop(store, 0, lambda _: None).rows
         now_ms = sorted(row.visible_timestamp for row in rows)[len(rows) // 2]
         rows = pop(store, now_ms, lambda _: None).rows
         by_state = {row.state: row for row in rows}
-        assert {State.INVISIBLE, State.DUE} <= by_state.keys()
+        assert {PopState.INVISIBLE, PopState.DUE} <= by_state.keys()
         for state, row in by_state.items():
             [found] = asked(store, str(row.position), By.POSITION, now_ms=now_ms, group=row.group)
             judged = whole(found, row.group).judgement
             assert judged.verdict is wanted[state], judged
-            if judged.verdict is Verdict.INVISIBLE:
+            if judged.verdict is DeliveryVerdict.INVISIBLE:
                 assert judged.until_timestamp == row.visible_timestamp
 
 
@@ -166,7 +166,7 @@ def test_copies_in_a_tiered_store(below: bool, tmp_path: Path) -> None:
         options = {}
     for message in list(tiered.truth("5.3.3").values())[:70:9]:
         position = str(message["physical_offset"])
-        with Store(root, BrokerConfig(options)) as store:
+        with StoreReader(root, BrokerConfig(options)) as store:
             [found] = asked(store, position, By.POSITION)
-        [copy] = [event for event in found.events if event.event is Kind.TIERED]
+        [copy] = [event for event in found.events if event.event is EventKind.TIERED]
         assert copy.path is not None and copy.path.endswith("COMMIT_LOG")

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.log.message import Mark, Message
-from mqstore.store.trace.answer import Judgement, Verdict
-from mqstore.store.trace.family import Family, Named, Naming, Place
-from mqstore.store.trace.groups import TAG, Groups, Subscription
+from mqstore.store.trace.answer import DeliveryVerdict, Judgement
+from mqstore.store.trace.family import Family, FoundUnit, Naming, QueuePlace
+from mqstore.store.trace.groups import TAG, GroupTables, Subscription
 from mqstore.store.trace.verdicts import Known, for_all, judge
 
 OFFSET = 50
-PLACE = Place("orders", 0, OFFSET)
+PLACE = QueuePlace("orders", 0, OFFSET)
 QUEUE = QueueId("orders", 0)
 HOST = (b"\x7f\0\0\1", 10911)
 STORED_MS = 1_000_000
@@ -33,7 +33,7 @@ def message(mark: Mark = Mark.NONE) -> Message:
 def scenes(draw: st.DrawFn) -> Known:
     """What a store may tell of it and of the group g."""
     reached, before = draw(offsets), draw(offsets)
-    groups = Groups(
+    groups = GroupTables(
         progress={} if reached is None else {QUEUE: {"g": reached}},
         before={} if before is None else {QUEUE: {"g": before}},
         written_ms=draw(st.none() | st.integers(0, 2 * STORED_MS)),
@@ -44,7 +44,7 @@ def scenes(draw: st.DrawFn) -> Known:
         Family([message(draw(st.sampled_from(Mark)))], "key", "index"),
         PLACE,
         groups,
-        None if unit is None else Named(PLACE, unit, "consumequeue/orders/0", 0, 51),
+        None if unit is None else FoundUnit(PLACE, unit, "consumequeue/orders/0", 0, 51),
         settled=draw(st.booleans()),
         asked=draw(st.none() | st.builds(Subscription, st.just(TAG), st.just("B"), st.just(""))),
     )
@@ -60,14 +60,14 @@ def test_a_verdict_says_what_its_facts_say(known: Known) -> None:
     found = judge(known, "g")
     reached = reached_in(known)
     assert found.evidence
-    if found.verdict is Verdict.PASSED:
+    if found.verdict is DeliveryVerdict.PASSED:
         assert reached is not None and reached > OFFSET
-    if found.verdict is Verdict.WAITING:
+    if found.verdict is DeliveryVerdict.WAITING:
         assert reached is not None and reached <= OFFSET
-    if found.verdict is Verdict.FILTERED:
+    if found.verdict is DeliveryVerdict.FILTERED:
         assert known.asked is not None
     if reached is None:
-        sure = (Verdict.UNKNOWN, Verdict.GONE, Verdict.NOT_DISPATCHED, Verdict.FILTERED)
+        sure = (DeliveryVerdict.UNKNOWN, DeliveryVerdict.GONE, DeliveryVerdict.NOT_DISPATCHED, DeliveryVerdict.FILTERED)
         assert found.verdict in sure
 
 
@@ -79,7 +79,7 @@ def test_what_keeps_it_from_all_keeps_it_from_those_that_have_not_had_it(known: 
         assert judge(known, "g").verdict is everybody.verdict
 
 
-@given(scenes(), st.sampled_from([v for v in Verdict if v is not Verdict.PASSED]))
-def test_what_is_gone_is_gone_for_all(known: Known, verdict: Verdict) -> None:
+@given(scenes(), st.sampled_from([v for v in DeliveryVerdict if v is not DeliveryVerdict.PASSED]))
+def test_what_is_gone_is_gone_for_all(known: Known, verdict: DeliveryVerdict) -> None:
     gone = replace(known, family=None, gone=Judgement(verdict, "because"))
     assert judge(gone, "g").verdict is verdict

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.broker.system_topics import TIMER_TOPIC
-from mqstore.store.trace.answer import Kind, Verdict
+from mqstore.store.trace.answer import DeliveryVerdict, EventKind
 from mqstore.store.trace.locate import By
 
 from ... import stores
@@ -30,10 +30,10 @@ def test_transactions_of_our_own(tmp_path: Path) -> None:
     committed = one(root, halves[1]["unique_key"])
     assert committed.for_all is None
     kinds = {event.event for event in committed.events}
-    assert {Kind.HALF, Kind.COMMITTED, Kind.DECIDED} <= kinds
+    assert {EventKind.HALF, EventKind.COMMITTED, EventKind.DECIDED} <= kinds
     rolled_back = one(root, halves[2]["unique_key"])
     assert rolled_back.for_all is not None
-    assert rolled_back.for_all.verdict is Verdict.TRANSACTION
+    assert rolled_back.for_all.verdict is DeliveryVerdict.TRANSACTION
     assert "rolled back" in rolled_back.for_all.reason
 
 
@@ -49,7 +49,7 @@ def test_a_committed_record_that_cannot_be_read(tmp_path: Path) -> None:
         file.seek(before.position or 0)
         file.write(bytes(40))
     found = one(root, half["unique_key"])
-    assert found.for_all is not None and found.for_all.verdict is Verdict.UNREADABLE
+    assert found.for_all is not None and found.for_all.verdict is DeliveryVerdict.UNREADABLE
 
 
 @pytest.mark.parametrize("option", [("--delay-level", "17"), ("--deliver-at", "+1h")])
@@ -57,12 +57,12 @@ def test_what_is_not_due(option: tuple[str, str], tmp_path: Path) -> None:
     root = tmp_path / "store"
     answer = put(root, "orders", *option)
     found = one(root, answer["unique_key"])
-    assert found.for_all is not None and found.for_all.verdict is Verdict.NOT_DUE
+    assert found.for_all is not None and found.for_all.verdict is DeliveryVerdict.NOT_DUE
     due = found.for_all.until_timestamp
     assert due is not None
     assert abs(due - found.store_timestamp - HOUR_MS) < 2000  # type: ignore[operator]
     late = one(root, answer["unique_key"], now_ms=due + 1)
-    assert late.for_all is not None and late.for_all.verdict is Verdict.NOT_DUE
+    assert late.for_all is not None and late.for_all.verdict is DeliveryVerdict.NOT_DUE
     assert "it is due" in late.for_all.reason
     view = "--timers" if option[0] == "--deliver-at" else "--delays"
     assert found.next_commands == [f"mqstore inspect {root} {view}"]
@@ -74,7 +74,7 @@ def test_a_delay_that_the_broker_has_done_with(tmp_path: Path) -> None:
     answer = put(root, "orders", "--delay-level", "3")
     config(root, "delayOffset.json", {"offsetTable": {"3": 1}})
     found = one(root, answer["unique_key"])
-    assert found.for_all is not None and found.for_all.verdict is Verdict.UNKNOWN
+    assert found.for_all is not None and found.for_all.verdict is DeliveryVerdict.UNKNOWN
     (root / "config" / "delayOffset.json").write_text("{")
     found = one(root, answer["unique_key"])
     assert found.for_all is not None and "cannot be read" in found.for_all.reason
@@ -96,11 +96,11 @@ def test_timers_that_never_fire(tmp_path: Path) -> None:
     key = pending(name)
     now_ms = max(m["store_timestamp"] for m in messages(name))
     before = one(root, key, now_ms=now_ms)
-    assert before.for_all is not None and before.for_all.verdict is Verdict.NOT_DUE
+    assert before.for_all is not None and before.for_all.verdict is DeliveryVerdict.NOT_DUE
     shutil.copytree(root / "timerlog", tmp_path / "kept")
     shutil.rmtree(root / "timerlog")
     lost = one(root, key, now_ms=now_ms)
-    assert lost.for_all is not None and lost.for_all.verdict is Verdict.NEVER_FIRES
+    assert lost.for_all is not None and lost.for_all.verdict is DeliveryVerdict.NEVER_FIRES
     assert lost.next_commands == [f"mqstore inspect {root} --timers"]
 
 
@@ -110,10 +110,10 @@ def test_what_has_expired_and_was_given_back(tmp_path: Path) -> None:
     (root / "commitlog" / f"{0:020d}").unlink()
     config(root, "subscriptionGroup.json", {"subscriptionGroupTable": {}})
     found = one(root, "key200")
-    assert found.for_all is not None and found.for_all.verdict is Verdict.GONE
+    assert found.for_all is not None and found.for_all.verdict is DeliveryVerdict.GONE
     assert found.topic == "orders"
-    assert verdict(found, "group-a-retry") is Verdict.PASSED
-    assert verdict(one(root, "key200", group="billing"), "billing") is Verdict.GONE
+    assert verdict(found, "group-a-retry") is DeliveryVerdict.PASSED
+    assert verdict(one(root, "key200", group="billing"), "billing") is DeliveryVerdict.GONE
 
 
 def test_a_message_that_compaction_left_out(tmp_path: Path) -> None:
@@ -126,5 +126,5 @@ def test_a_message_that_compaction_left_out(tmp_path: Path) -> None:
     for message in mine[::40]:
         at, key = message["physical_offset"], message["properties"]["KEYS"]
         trace = one(root, str(at), by=By.POSITION)
-        newer = [e.position for e in trace.events if e.event is Kind.SUPERSEDED]
+        newer = [e.position for e in trace.events if e.event is EventKind.SUPERSEDED]
         assert newer == ([] if last[key] == at else [last[key]])

@@ -8,7 +8,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.findings import Finding
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter, WriterOptions
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
@@ -29,7 +29,7 @@ def written(root: Path, messages: list[NewMessage], levels: str = "7s 20s") -> P
 
 def told(root: Path, code: str, jobs: int = 1, **scope: float | str) -> list[Finding]:
     """The findings of a code that such a store has."""
-    with Store(root, SIZES) as store:
+    with StoreReader(root, SIZES) as store:
         found = verify(store, Scope(**scope), now_ms=NOW_MS, jobs=jobs)  # type: ignore[arg-type]
     return [finding for finding in found.findings if finding.code == code]
 

@@ -11,7 +11,7 @@ from mqstore.formats.checkpoint import FIELDS, PAGE_BYTES
 from mqstore.store.disk.checkpoint import Checkpoint, checkpoint_bytes, read_checkpoint
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.checkpoint import start_of_recovery
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.run import verify
@@ -32,7 +32,7 @@ def root(original: Path, tmp_path: Path) -> Path:
 
 
 def said(root: Path) -> list[Finding]:
-    with Store(root) as store:
+    with StoreReader(root) as store:
         return verify(store, Scope(groups=frozenset({"checkpoint"}))).findings
 
 
@@ -78,7 +78,7 @@ def test_a_byte_behind_the_fields(root: Path) -> None:
 @pytest.mark.parametrize("name", Checkpoint._fields[:3])
 def test_times(root: Path, name: str) -> None:
     assert ("I-111", Severity.ERROR) in with_fields(root, **{name: -1})
-    with Store(root) as store:
+    with StoreReader(root) as store:
         newest = verify(store, Scope(groups=frozenset({"commit_log"}))).facts.newest
     assert "I-111" not in {code for code, _ in with_fields(root, **{name: newest})}
     assert "I-111" in {code for code, _ in with_fields(root, **{name: newest + 1})}
@@ -87,7 +87,7 @@ def test_times(root: Path, name: str) -> None:
 @pytest.mark.parametrize(("name", "code"), [("confirm_phy_offset", "I-113"), ("logics_physical_offset", "I-117")])
 def test_positions_are_those_of_records(root: Path, name: str, code: str) -> None:
     """0 is none; the middle of a record and what lies behind the log are none either."""
-    with Store(root) as store:
+    with StoreReader(root) as store:
         second = int(store.log.record(0).columns.ints("total_size")[0])
         end = store.log_end.position
     values = read_checkpoint(root / "checkpoint")
@@ -100,18 +100,18 @@ def test_positions_are_those_of_records(root: Path, name: str, code: str) -> Non
 
 def test_where_a_start_after_a_crash_begins(root: Path) -> None:
     """At a file of the log, of the oldest at the latest where nothing is known; not where there is no such start."""
-    with Store(root) as store:
+    with StoreReader(root) as store:
         starts = [file.start for file in store.log_files.files]
         context = VerifyContext(store, Scope())
         context.log.dispatched = store.log_end.position
         found = start_of_recovery(context)
         assert found is not None and found.position in starts and found.reason
     (root / "checkpoint").unlink()
-    with Store(root) as store:
+    with StoreReader(root) as store:
         found = start_of_recovery(VerifyContext(store, Scope()))
         assert found is not None and found.position == starts[0]
 
 
 def test_a_store_whose_queues_are_in_a_database_has_another_start(tmp_path: Path) -> None:
-    with Store(unpack("5.3.3-rocksdb", tmp_path)) as store:
+    with StoreReader(unpack("5.3.3-rocksdb", tmp_path)) as store:
         assert start_of_recovery(VerifyContext(store, Scope())) is None

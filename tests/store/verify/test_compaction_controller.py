@@ -11,7 +11,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.queues.references import commit_log_of
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
@@ -46,7 +46,7 @@ def epochs(*starts: int) -> str:
 
 def said(root: Path, code: str, *options: str) -> list[str]:
     """What verify says of a code: the file, and the text."""
-    with Store(root, BrokerConfig().with_set(options)) as store:
+    with StoreReader(root, BrokerConfig().with_set(options)) as store:
         found = verify(store, Scope(groups=frozenset({"compaction"}))).findings
     return [f"{Path(f.path).name}: {f.message}" for f in found if f.code == code]
 

@@ -9,7 +9,7 @@ import pytest
 
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.findings import Finding
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.config_entries import tiered_segments_are_there
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.run import verify
@@ -32,7 +32,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def told(root: Path, **options: str) -> tuple[Verdict, list[Finding]]:
     """The verdict, and its findings about the tier."""
-    with Store(root, BrokerConfig(options)) as opened:
+    with StoreReader(root, BrokerConfig(options)) as opened:
         verdict = verify(opened, now_ms=NOW_MS)
     return verdict, [finding for finding in verdict.findings if finding.code in CODES]
 
@@ -84,7 +84,7 @@ def test_the_last_segment_may_be_longer(store: Path) -> None:
 def test_while_a_broker_writes(store: Path) -> None:
     """Segments and metadata are not of one moment: nothing is said of them."""
     shutil.rmtree(tiered.queue_path(store, 0, "COMMIT_LOG"))
-    with Store(store) as opened:
+    with StoreReader(store) as opened:
         context = VerifyContext(opened, Scope(), NOW_MS, changing=True)
         tiered_segments_are_there(context)
     assert not context.findings
@@ -94,7 +94,7 @@ def test_while_a_broker_writes(store: Path) -> None:
 def test_a_hole_between_tier_and_log(tmp_path: Path) -> None:
     """The tier ends before the log begins; where it reaches it, nothing is missing."""
     root = stores.unpack("5.3.3-expired", tmp_path)
-    with Store(root) as opened:
+    with StoreReader(root) as opened:
         verdict = verify(opened, now_ms=NOW_MS)
     assert not [one for one in verdict.findings if one.code in CODES]
     path = root / "config" / "tieredStoreMetadata.json"

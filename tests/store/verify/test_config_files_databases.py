@@ -10,7 +10,7 @@ from rocksdict import Options, Rdict
 
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
@@ -23,7 +23,7 @@ def test_a_family_that_is_missing_is_made(version: str, tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-clean", tmp_path)
     for name in ("topics", "subscriptionGroups", "consumerOffsets"):
         Rdict(str(root / "config" / name), Options(raw_mode=True)).close()
-    with Store(root) as store:
+    with StoreReader(root) as store:
         found = verify(store, Scope(groups=frozenset({"config"}), broker_version=version)).findings
     about = [f for f in found if f.code == "I-155" and "column family" in f.message]
     assert about and {finding.severity for finding in about} == {Severity.INFO}
@@ -39,7 +39,7 @@ def test_two_forms_beside_queues_in_files(tmp_path: Path) -> None:
     shutil.copy(files / "config" / "topics.json", databases / "config")
 
     def said(root: Path, *options: str) -> list[str]:
-        with Store(root, BrokerConfig().with_set(options)) as store:
+        with StoreReader(root, BrokerConfig().with_set(options)) as store:
             found = verify(store, Scope(groups=frozenset({"config"}))).findings
         return [f"{f.severity.label}: {f.message}" for f in found if f.code == "I-155"]
 

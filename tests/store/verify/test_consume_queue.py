@@ -20,7 +20,7 @@ from mqstore.store.columns import Ranges
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
@@ -40,7 +40,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _findings(name: str, root: Path, **scope: object) -> list[Finding]:
     """What group C says of a store."""
-    with Store(root, BrokerConfig(config(name, root))) as store:
+    with StoreReader(root, BrokerConfig(config(name, root))) as store:
         asked = Scope(groups=GROUPS, **scope)  # type: ignore[arg-type]
         return verify(store, asked, now_ms=NOW_MS).findings
 
@@ -166,7 +166,7 @@ def test_no_damage_makes_verify_fail(name: str, work: Path) -> None:
         random = Random(f"{slices.SEED} {name} {number}")
         root = copied(base, work)
         _damage(root, random)
-        with Store(root, BrokerConfig(config(name, root))) as store:
+        with StoreReader(root, BrokerConfig(config(name, root))) as store:
             found = verify(store, Scope(groups=GROUPS | {"index"}), now_ms=NOW_MS).findings
         assert all(isinstance(finding.message, str) for finding in found)
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.byte_reader import noting
 from mqstore.store.errors import UnreadableRange
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import (
     Covered,
-    Going,
     LogFacts,
+    RepeatedChecks,
     Scope,
     VerifyContext,
     ended,
@@ -107,7 +107,7 @@ def test_covered(ranges: list[tuple[int, int]], asked: list[int]) -> None:
 
 
 def test_places_of_the_log(root: Path) -> None:
-    with Store(root) as store:
+    with StoreReader(root) as store:
         context = VerifyContext(store, Scope())
         for file in store.log_files.files:
             assert context.place(file.start + 7) == (file.path, 7)
@@ -118,7 +118,7 @@ def test_places_of_the_log(root: Path) -> None:
 
 
 def test_why_a_run_ends(root: Path) -> None:
-    with Store(root) as store:
+    with StoreReader(root) as store:
         assert VerifyContext(store, Scope()).stopped() == ""
         assert VerifyContext(store, Scope(), asked_to_stop=lambda: True).stopped() == "interrupted"
         late = VerifyContext(store, Scope(max_duration_s=0))
@@ -139,9 +139,9 @@ def test_a_check_that_meets_bytes_that_cannot_be_read_is_left_out(root: Path) ->
         called.append(("bad", item))
         raise UnreadableRange("cannot read", path="f", offset=3, length=5, reason="EIO")
 
-    with Store(root) as store, noting():
+    with StoreReader(root) as store, noting():
         context = VerifyContext(store, Scope())
-        every = Going(context, {"I-099": good, "I-100": bad, "I-101": bad}, [good, bad])
+        every = RepeatedChecks(context, {"I-099": good, "I-100": bad, "I-101": bad}, [good, bad])
         for item in range(2):
             every(item)
         assert called == [("good", 0), ("bad", 0), ("good", 1)]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.index_files import _remainder, links_of
 from mqstore.store.verify.run import verify
@@ -34,7 +34,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _findings(name: str, root: Path, **scope: object) -> list[Finding]:
     """What group D says of a store."""
-    with Store(root, BrokerConfig(config(name, root))) as store:
+    with StoreReader(root, BrokerConfig(config(name, root))) as store:
         asked = Scope(groups=frozenset({"index"}), **scope)  # type: ignore[arg-type]
         return verify(store, asked, now_ms=NOW_MS).findings
 
@@ -46,7 +46,7 @@ def _told(findings: list[Finding]) -> set[tuple[str, Severity]]:
 def test_reading_at_a_rate_finds_the_same(work: Path) -> None:
     name = "4.9.7-killed-bit-restarted"
     root = original(name, work)
-    with Store(root, BrokerConfig(config(name, root)), rate_bytes=1 << 34) as store:
+    with StoreReader(root, BrokerConfig(config(name, root)), rate_bytes=1 << 34) as store:
         groups = frozenset({"consume_queue", "index"})
         slow = verify(store, Scope(groups=groups), now_ms=NOW_MS).findings
     assert [f for f in slow if f.code > "I-09"] == _findings(name, root)

@@ -11,7 +11,7 @@ import pytest
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
@@ -33,7 +33,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _findings(name: str, root: Path, **scope: object) -> list[Finding]:
     """What group D says of a store."""
-    with Store(root, BrokerConfig(config(name, root))) as store:
+    with StoreReader(root, BrokerConfig(config(name, root))) as store:
         asked = Scope(groups=frozenset({"index"}), **scope)  # type: ignore[arg-type]
         return verify(store, asked, now_ms=NOW_MS).findings
 
@@ -89,7 +89,7 @@ def test_a_broker_without_an_index_has_lost_no_key(option: str, work: Path) -> N
     root = copied(original(CLEAN, work), work)
     shutil.rmtree(root / "index")
     options = {**config(CLEAN, root), option: "false"}
-    with Store(root, BrokerConfig(options)) as store:
+    with StoreReader(root, BrokerConfig(options)) as store:
         found = verify(store, Scope(groups=frozenset({"index"})), now_ms=NOW_MS).findings
     assert not found
 
@@ -98,7 +98,7 @@ def test_items_of_no_record_are_told_without_the_queues(work: Path) -> None:
     """What the pass over the log has looked at is known whatever it is asked for."""
     name = "5.3.3-killed-page"
     root = original(name, work)
-    with Store(root, BrokerConfig(config(name, root))) as store:
+    with StoreReader(root, BrokerConfig(config(name, root))) as store:
         whole = verify(store, now_ms=NOW_MS).findings
     alone = [finding for finding in _findings(name, root) if finding.code == "I-100"]
     assert alone == [finding for finding in whole if finding.code == "I-100"]

@@ -8,7 +8,7 @@ import pytest
 
 from mqstore.store.disk.layout import Layout
 from mqstore.store.recover.recovery import analyze
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.judged import verified_before, verified_beside, with_start
 from mqstore.store.verify.run import verify
 
@@ -20,7 +20,7 @@ START = "start: --only"
 @pytest.mark.parametrize("name", ["5.3.3-clean", "5.3.3-killed-page"])
 def test_with_the_start_it_is_the_whole_verdict(name: str, tmp_path: Path) -> None:
     root = unpack(name, tmp_path)
-    with Store(root) as store:
+    with StoreReader(root) as store:
         whole = verify(store)
     layout = Layout.open(root)
     before, proved = verified_before(layout, None, jobs=1)
@@ -34,7 +34,7 @@ def test_what_is_in_order_need_not_be_read_again(tmp_path: Path) -> None:
     layout = Layout.open(unpack("5.3.3-clean", tmp_path))
     _, proved = verified_before(layout, None, jobs=1)
     assert proved is not None and proved.verified is not None
-    with Store(layout) as store:
+    with StoreReader(layout) as store:
         assert proved.verified.end == store.log_end.position
     assert proved.verified.tagged
 
@@ -56,5 +56,5 @@ def test_a_verdict_beside_other_work_is_the_same(tmp_path: Path) -> None:
     layout = Layout.open(unpack("5.3.3-killed-page", tmp_path))
     with verified_beside(layout, None) as verdict:
         found = verdict()
-    with Store(layout) as store:
+    with StoreReader(layout) as store:
         assert found.findings == verify(store).findings

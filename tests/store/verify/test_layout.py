@@ -10,7 +10,7 @@ import pytest
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import NoSpace
 from mqstore.store.findings.catalogue import Severity
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify import layout
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.run import verify
@@ -22,7 +22,7 @@ OPTION = "transRocksDBEnable=true"
 
 
 def verified(root: Path, *options: str) -> Verdict:
-    with Store(root, BrokerConfig().with_set(options)) as store:
+    with StoreReader(root, BrokerConfig().with_set(options)) as store:
         return verify(store, Scope(groups=frozenset({"layout"})))
 
 

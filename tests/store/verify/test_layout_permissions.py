@@ -9,7 +9,7 @@ import pytest
 
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.layout import may_write
 from mqstore.store.verify.run import verify
@@ -22,7 +22,7 @@ _LAYOUT = Scope(groups=frozenset({"layout"}))
 
 def said(root: Path) -> list[Finding]:
     """What verify says of owners and rights."""
-    with Store(root) as store:
+    with StoreReader(root) as store:
         return [f for f in verify(store, _LAYOUT).findings if f.code == "I-012"]
 
 

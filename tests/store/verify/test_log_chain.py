@@ -9,7 +9,7 @@ import pytest
 from mqstore.formats.blank import MAGIC_BLANK
 from mqstore.store.findings.findings import Finding
 from mqstore.store.log.commit_log import Extent, ExtentKind
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.log_chain import Chain, chain_of, no_record
 from mqstore.store.verify.run import verify
@@ -27,7 +27,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def said(root: Path) -> list[Finding]:
-    with Store(root) as store:
+    with StoreReader(root) as store:
         found = verify(store, Scope(groups=frozenset({"commit_log"}))).findings
     return [finding for finding in found if finding.code in _CHAIN]
 
@@ -62,7 +62,7 @@ def test_a_blank_with_records_behind_it_in_its_file(root: Path) -> None:
 
 def test_bytes_behind_the_end(root: Path) -> None:
     """What is no record is told as that."""
-    with Store(root) as store:
+    with StoreReader(root) as store:
         end = store.log_end.position
         file = store.log_files.file_at(end)
         assert file is not None
@@ -81,7 +81,7 @@ def test_a_part_is_taken_on_behind_what_is_in_order_only() -> None:
 
 def test_the_state_behind_a_part_is_that_of_the_part(root: Path) -> None:
     blank = Extent(ExtentKind.BLANK, 80, 20)
-    with Store(root) as store:
+    with StoreReader(root) as store:
         context = VerifyContext(store, Scope())
         chain = chain_of(context)
         chain.end = 40

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.formats.derive import Ragged
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.log_order import Met, key_numbers
 from mqstore.store.verify.run import verify
@@ -69,12 +69,12 @@ def test_keys_are_told_that_were_met_before(front: list[list[int]], behind: list
 def test_a_time_that_falls_is_told_where_it_does(tmp_path: Path) -> None:
     root = unpack("5.3.3-clean", tmp_path)
     scope = Scope(groups=frozenset({"commit_log"}))
-    with Store(root) as store:
+    with StoreReader(root) as store:
         assert not [f for f in verify(store, scope).findings if f.code in ("I-028", "I-031")]
     place = records(root)[20]
     place.set("store_timestamp", int(place.values["store_timestamp"]) - 3_600_000)
     place.set("queue_offset", int(place.values["queue_offset"]) + 5)
-    with Store(root) as store:
+    with StoreReader(root) as store:
         found = {f.code: f for f in verify(store, scope).findings}
     assert (found["I-028"].path, found["I-028"].offset) == (str(place.path), place.offset)
     assert "I-031" in found and found["I-031"].path == str(place.path)

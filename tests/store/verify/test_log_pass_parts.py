@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.findings.findings import Finding
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify import log_pass
 from mqstore.store.verify.context import LogFacts, Scope, VerifyContext
 from mqstore.store.verify.run import verify
@@ -27,7 +27,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _verified(store: Path, **scope: object) -> Verdict:
-    with Store(store) as opened:
+    with StoreReader(store) as opened:
         return verify(opened, Scope(groups=_LOG, **scope))  # type: ignore[arg-type]
 
 
@@ -48,10 +48,10 @@ def test_any_record_is_a_start(store: Path) -> None:
 
 def test_a_sample_has_the_end_and_no_more_than_asked(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_pass, "SLICE_BYTES", 1 << 15)
-    with Store(store) as opened:
+    with StoreReader(store) as opened:
         start = int(opened.log.record(0).columns.ints("total_size")[0])
         whole = log_pass.parts_of(VerifyContext(opened, Scope()))
-        assert whole == [log_pass.Part(0, None)]
+        assert whole == [log_pass.ReadRange(0, None)]
         for percent in (0.1, 10, 50, 90):
             scene = VerifyContext(opened, Scope(sample_percent=percent))
             parts = log_pass.parts_of(scene)
@@ -68,7 +68,7 @@ def test_a_sample_has_the_end_and_no_more_than_asked(store: Path, monkeypatch: p
 
 def test_a_run_is_ended_from_outside(store: Path) -> None:
     asked = iter([False] * 3 + [True] * 100)
-    with Store(store) as opened:
+    with StoreReader(store) as opened:
         verdict = verify(opened, Scope(groups=_LOG), stop=lambda: next(asked))
     assert verdict.stopped_at is not None
     assert any("interrupted" in text for text in verdict.unread)
@@ -84,13 +84,13 @@ def test_a_log_that_loses_its_oldest_file_is_read_again(
     first = copy / "commitlog" / f"{0:020}"
     parts_of = log_pass.parts_of
 
-    def and_delete(scene: VerifyContext) -> list[log_pass.Part]:
+    def and_delete(scene: VerifyContext) -> list[log_pass.ReadRange]:
         parts = parts_of(scene)
         first.unlink(missing_ok=True)
         return parts
 
     monkeypatch.setattr("mqstore.store.verify.run.parts_of", and_delete)
-    with Store(copy) as opened:
+    with StoreReader(copy) as opened:
         verdict = verify(opened, Scope(groups=_LOG | {"layout"}), jobs=jobs)
     assert verdict.live
     assert verdict.records

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.log_pass import LogPass
 from mqstore.store.verify.run import verify
@@ -23,7 +23,7 @@ _NOW_MS = 1_800_000_000_000
 
 def seen(root: Path, scope: Scope | None = None) -> tuple[Any, ...]:
     """All that a run says, and what one that goes on would need of it."""
-    with Store(root) as store:
+    with StoreReader(root) as store:
         found = verify(store, scope or Scope(), now_ms=_NOW_MS)
     facts = vars(found.facts) | {"missing": {queue: list(gaps) for queue, gaps in found.facts.missing.items()}}
     return found.status, found.findings, found.unread, facts

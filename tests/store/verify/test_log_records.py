@@ -10,7 +10,7 @@ from mqstore.formats.message_properties import ITEM_SEPARATOR, format_properties
 from mqstore.store.log import scan
 from mqstore.store.log.batch import Batch
 from mqstore.store.put.new_message import NewMessage
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify import log_pass
 
 from .apart import CUT, SIZES, told, written
@@ -31,7 +31,7 @@ def test_two_records_of_a_client_without_a_separator_at_the_end(
         monkeypatch.setattr(scan, name, 1 << 12)
     message = NewMessage(b"orders", bytes(1000), properties=format_properties({"a": "b"}))
     root = written(tmp_path / "s", [message] * 251)
-    with Store(root, SIZES) as store:
+    with StoreReader(root, SIZES) as store:
         batches = [item for item in store.log.scan(crc=False) if isinstance(item, Batch)]
         ends = [end for batch in batches for end in (batch.position + batch.columns.ints("total_size")).tolist()]
         files = [(file.start, Path(file.path)) for file in store.log_files.files]

@@ -8,7 +8,7 @@ import pytest
 
 from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.put.new_message import NewMessage
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify import log_pass
 
 from .apart import APART, CUT, SIZES, told, written
@@ -30,10 +30,10 @@ def test_a_commit_of_nothing_far_in_front_is_told(tmp_path: Path, jobs: int) -> 
 def test_a_sample_does_not_miss_what_it_has_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The half message stands in a piece that was not drawn."""
     monkeypatch.setattr(log_pass, "SLICE_BYTES", CUT)
-    drawn = [log_pass.Part(0, CUT), log_pass.Part(5 * CUT, None)]
+    drawn = [log_pass.ReadRange(0, CUT), log_pass.ReadRange(5 * CUT, None)]
     monkeypatch.setattr(log_pass, "_sample", lambda *_: drawn)
     half = NewMessage(b"RMQ_SYS_TRANS_HALF_TOPIC", b"h")
-    with Store(written(tmp_path / "s", [*APART, half]), SIZES) as store:
+    with StoreReader(written(tmp_path / "s", [*APART, half]), SIZES) as store:
         at = next(store.queues.open("RMQ_SYS_TRANS_HALF_TOPIC", 0).units(0, 1))[1]
     named = int(at["physical_offset"][0])
     assert CUT < named < 5 * CUT

@@ -13,7 +13,7 @@ import pytest
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import GROUPS
 from mqstore.store.log.commit_log import Batch
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify import log_pass
 from mqstore.store.verify.context import CACHES, Mergeable, Scope, VerifyContext
 from mqstore.store.verify.log_pass import LogPass, read, scan
@@ -52,7 +52,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[PartResult]:
 
 
 def _verified(root: Path, jobs: int, name: str = "", scope: Scope | None = None) -> Verdict:
-    with Store(root, BrokerConfig(config(name, root)) if name else None) as store:
+    with StoreReader(root, BrokerConfig(config(name, root)) if name else None) as store:
         return verify(store, scope, now_ms=NOW_MS, jobs=jobs)
 
 
@@ -87,7 +87,7 @@ def test_parts_without_queues_are_taken_on(name: str, tmp_path: Path, taken: lis
 
 def _at_the_seams(root: Path) -> list[Place]:
     """The first record behind each cut, and the one in front of it."""
-    with Store(root) as store:
+    with StoreReader(root) as store:
         starts = {file.path: file.start for file in store.log_files.files}
     places = records(root)
     cut = [(place.position - starts[str(place.path)]) // _CUT for place in places]
@@ -111,7 +111,7 @@ def test_a_seam_is_no_blind_spot(tmp_path: Path, number: int) -> None:
 
 
 def test_a_scan_from_a_cut_has_the_batches_of_the_whole_one(tmp_path: Path) -> None:
-    with Store(unpack("5.3.3-clean", tmp_path)) as store:
+    with StoreReader(unpack("5.3.3-clean", tmp_path)) as store:
         scene = VerifyContext(store, Scope())
         whole = [(int(b.position[0]), b.end) for b in _batches(scene, store.log.min_offset)]
         files = store.log_files
@@ -132,7 +132,7 @@ def _batches(scene: VerifyContext, start: int) -> list[Batch]:
 def test_a_run_that_is_ended_does_not_wait_for_the_others(tmp_path: Path) -> None:
     root = unpack("5.3.3-clean", tmp_path)
     asked = iter([False] * 2 + [True] * 10_000)
-    with Store(root) as store:
+    with StoreReader(root) as store:
         verdict = verify(store, now_ms=NOW_MS, stop=lambda: next(asked), jobs=3)
     assert verdict.stopped_at is not None
     assert any("interrupted" in text for text in verdict.unread)
@@ -156,7 +156,7 @@ def test_all_that_is_kept_of_the_log_can_be_taken_on(tmp_path: Path) -> None:
     load_checks()
     for name in ("5.5.0-killed", "5.5.0-timer-killed", "5.3.3-cqext"):
         root = unpack(name, tmp_path)
-        with Store(root) as store:
+        with StoreReader(root) as store:
             scene = VerifyContext(store, Scope(), NOW_MS)
             log_pass = LogPass(scene, frozenset(GROUPS))
             read(scene, log_pass, scan(scene, store.log.min_offset, None, crc=True))

@@ -10,7 +10,7 @@ import pytest
 
 from mqstore.formats.batch_consume_queue import UNIT, UNIT_BYTES
 from mqstore.store.findings.findings import Finding
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.queue_batches import _Counts
 from mqstore.store.verify.run import verify
@@ -33,7 +33,7 @@ def root(original: Path, tmp_path: Path) -> Path:
 
 def said(root: Path) -> list[Finding]:
     """What verify says of batch queues."""
-    with Store(root) as store:
+    with StoreReader(root) as store:
         found = verify(store, Scope(groups=frozenset({"consume_queue"}))).findings
     return [finding for finding in found if "batchconsumequeue" in finding.path]
 

@@ -13,7 +13,7 @@ from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.store.broker.system_topics import LMQ_PREFIX
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
@@ -35,7 +35,7 @@ def root(original: Path, tmp_path: Path) -> Path:
 
 
 def said(root: Path, **scope: str) -> list[Finding]:
-    with Store(root) as store:
+    with StoreReader(root) as store:
         found = verify(store, Scope(groups=frozenset({"consume_queue"}), quick=True, **scope)).findings  # type: ignore[arg-type]
     return [finding for finding in found if finding.code in _OF_FILES]
 

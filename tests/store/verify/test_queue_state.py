@@ -13,7 +13,7 @@ from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.queues.read import ConsumeQueue
 from mqstore.store.queues.units import LARGEST_OFFSET
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.queue_state import InARow, QueueCheck, QueueReader
 
 from ... import slices
@@ -31,7 +31,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_an_impossible_queue_offset_in_a_record_costs_no_memory(work: Path) -> None:
     root = original(CLEAN, work)
-    with Store(root, BrokerConfig(config(CLEAN, root))) as store:
+    with StoreReader(root, BrokerConfig(config(CLEAN, root))) as store:
         opened = ConsumeQueue.open(store.layout, "logs", 0)
     reader = QueueReader(QueueId("logs", 0), "", opened)
     far = [3, LARGEST_OFFSET, -1, 1 << 62, 2, LARGEST_OFFSET + 1]

@@ -9,7 +9,7 @@ import pytest
 from mqstore.formats.message_properties import format_properties
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC
 from mqstore.store.put.new_message import NewMessage
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify import log_pass
 
 from .apart import APART, CUT, SIZES, told, written
@@ -40,7 +40,7 @@ def test_a_message_that_waits_as_no_other_does_is_told(tmp_path: Path, jobs: int
     mixed = [_waiting(2), *APART, _waiting(1), *APART, _waiting(1), _waiting(2), _waiting(2)]
     root = written(tmp_path / "mixed", mixed)
     queue = root / "consumequeue" / SCHEDULE_TOPIC / "1"
-    with Store(root, SIZES) as store, store.queues.open(SCHEDULE_TOPIC, 1) as opened:
+    with StoreReader(root, SIZES) as store, store.queues.open(SCHEDULE_TOPIC, 1) as opened:
         unit = opened.unit(0)
     assert unit is not None
     file = next(queue.iterdir())

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.queues.read import ConsumeQueue
 from mqstore.store.queues.units import Units
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify import queue_units
 from mqstore.store.verify.context import Scope, VerifyContext
-from mqstore.store.verify.queue_state import Missing, QueueReader, queues_of
+from mqstore.store.verify.queue_state import MissingUnits, QueueReader, queues_of
 from mqstore.store.verify.queue_units import _lots, are_of_changed_records, is_late, resolve
 
 from ...stores import unpack
@@ -24,14 +24,14 @@ LOGS = QueueId("logs", 0)
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreReader]:
     """A sound one."""
-    with Store(unpack("5.3.3-clean", tmp_path_factory.mktemp("units"))) as opened:
+    with StoreReader(unpack("5.3.3-clean", tmp_path_factory.mktemp("units"))) as opened:
         yield opened
 
 
 @pytest.fixture
-def context(store: Store) -> VerifyContext:
+def context(store: StoreReader) -> VerifyContext:
     """A run that has found nothing yet."""
     return VerifyContext(store, Scope())
 
@@ -90,7 +90,7 @@ def test_units_of_another_queue(context: VerifyContext) -> None:
     assert said(context, [0, 1, 2], units) == [("I-063", 0, 3, text)]
 
 
-def test_in_lots_of_few_the_same_is_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_lots_of_few_the_same_is_told(store: StoreReader, monkeypatch: pytest.MonkeyPatch) -> None:
     offsets = [1, 2, 3, 4, 5, 9]
     context = VerifyContext(store, Scope())
     units = units_of(context, offsets)
@@ -130,7 +130,7 @@ def test_a_unit_of_a_message_whose_queue_has_none(context: VerifyContext, monkey
 
 
 def test_what_was_not_dispatched_before_a_crash_is_late(context: VerifyContext) -> None:
-    missing = Missing(first=0, count=1, position=500, end=600)
+    missing = MissingUnits(first=0, count=1, position=500, end=600)
     assert not is_late(context, missing, 400), "the store was shut down in order"
     context.crashed = True
     assert is_late(context, missing, 400) and is_late(context, missing, 500)

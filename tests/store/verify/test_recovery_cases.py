@@ -16,7 +16,7 @@ from zlib import crc32
 import pytest
 
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.run import verify
 
 from ... import slices
@@ -79,7 +79,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _said(root: Path, config: BrokerConfig, now_ms: int | None) -> frozenset[tuple[object, ...]]:
-    with Store(root, config) as store:
+    with StoreReader(root, config) as store:
         found = verify(store, now_ms=now_ms).findings
     return frozenset(
         (f.code, f.severity, f"{f.path}: {f.message}".replace(str(root), ""), f.count)
@@ -190,6 +190,6 @@ def test_the_last_record_says_another_queue_than_the_unit_that_names_it(work: Pa
     name, header = "commitlog/00000000000000057344", {"offset": 12, "data": "00000009"}
     edits = [{"op": "write", "file": name, **header}]
     root = damaged({"base": "4.3.1-halt-1", "edits": edits}, work)
-    with Store(root, BrokerConfig()) as store:
+    with StoreReader(root, BrokerConfig()) as store:
         codes = {finding.code for finding in verify(store).findings}
     assert "I-063" in codes

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.findings.catalogue import GROUPS, group_of
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
@@ -25,7 +25,7 @@ _NOW_MS = 1_800_000_000_000
 
 def said(root: Path, groups: frozenset[str] | None = None) -> Counter[tuple[str, str, int | None, str]]:
     """Code, path, offset and severity of each finding."""
-    with Store(root) as store:
+    with StoreReader(root) as store:
         found = verify(store, Scope(groups=groups), now_ms=_NOW_MS).findings
     return Counter((each.code, each.path, each.offset, each.severity.name) for each in found)
 

@@ -15,7 +15,7 @@ from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.inspect.description import describe
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.run import at_first_sight, verify
 from mqstore.store.verify.verdict import Status
 
@@ -59,7 +59,7 @@ def _held(root: Path) -> Iterator[None]:
 
 def _assert_good(root: Path) -> bool:
     """Nothing above info; whether somebody wrote meanwhile."""
-    with Store(root) as store:
+    with StoreReader(root) as store:
         verdict = verify(store)
     worse = [f for f in verdict.findings if f.severity > Severity.INFO and f.code != "I-012"]
     assert worse == []
@@ -93,7 +93,7 @@ def test_what_is_behind_the_end_at_the_start_is_left_alone(tmp_path: Path) -> No
     """Half a record behind the end, as while it is written: no finding while the lock is held."""
     root = tmp_path / "store"
     _put(root, range(40))
-    with Store(root) as store:
+    with StoreReader(root) as store:
         end = store.log_end.position
         file = store.log_files.file_at(end)
         assert file is not None
@@ -103,7 +103,7 @@ def test_what_is_behind_the_end_at_the_start_is_left_alone(tmp_path: Path) -> No
         log.write(head)
     with _held(root):
         assert _assert_good(root)
-    with Store(root) as store:
+    with StoreReader(root) as store:
         assert any(f.code in ("I-043", "I-054", "I-022") for f in verify(store).findings)
 
 
@@ -113,7 +113,7 @@ def test_a_log_file_that_is_being_made(version: str, tmp_path: Path) -> None:
     root = tmp_path / "store"
     _put(root, range(40), "--as-broker", version)
     seen = describe(Layout.open(root))
-    with Store(root) as store:
+    with StoreReader(root) as store:
         made = root / "commitlog" / file_name(store.log_files.end)
     with _held(root):
         for size in (0, 3000):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.put.new_message import NewMessage
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify import log_pass
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import look_at, together, verify
@@ -23,13 +23,13 @@ def _short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_part_that_saw_another_state_of_any_log_file_does_not_count(tmp_path: Path) -> None:
     """Between a look at the parts and the verdict a byte in the middle of the log is spoiled."""
     root = written(tmp_path / "s", [NewMessage(b"orders", bytes(60_000))] * 14)
-    with Store(root, SIZES) as store:
+    with StoreReader(root, SIZES) as store:
         parts = [look_at(store, Scope(), number, 2, now_ms=NOW_MS) for number in range(2)]
         *_, middle, _ = (Path(file.path) for file in store.log_files.files)
     assert any(part.left for part in parts)
     with middle.open("r+b") as file:
         file.seek(30_000)
         file.write(b"?")
-    with Store(root, SIZES) as store:
+    with StoreReader(root, SIZES) as store:
         found = verify(store, now_ms=NOW_MS, looked_at=together(parts)).findings
     assert "I-023" in {finding.code for finding in found}, found

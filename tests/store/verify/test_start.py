@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.disk.layout import Layout
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.start import GROUP, cut_off, predict, refused_by_config, start_beside, why_not
 
@@ -48,7 +48,7 @@ def test_a_change_that_is_not_over_is_told_once(session: str, barrier: bool, tol
     ],
 )
 def test_a_run_over_a_part_predicts_nothing(scope: Scope, reason: str | None, root: Path) -> None:
-    with Store(root) as store:
+    with StoreReader(root) as store:
         context = VerifyContext(store, scope)
         assert why_not(context) == reason
         with start_beside(context, frozenset({GROUP})):
@@ -60,7 +60,7 @@ def test_a_run_over_a_part_predicts_nothing(scope: Scope, reason: str | None, ro
 
 
 def test_nothing_is_predicted_for_other_groups(root: Path) -> None:
-    with Store(root) as store:
+    with StoreReader(root) as store:
         context = VerifyContext(store, Scope())
         with start_beside(context, frozenset({"layout"})):
             assert context.start().facts == ()

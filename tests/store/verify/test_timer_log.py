@@ -13,7 +13,7 @@ from mqstore.formats.hashing import java_hash
 from mqstore.formats.timer_log import UNIT_BYTES
 from mqstore.store.disk.file_queue import MappedFile
 from mqstore.store.findings.findings import Finding
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.timer_log import TimerLog, _power, timer_files
@@ -56,7 +56,7 @@ def test_places_in_files_of_any_length(sizes: list[int], begin: int, positions: 
 @pytest.mark.parametrize("name", ["5.3.3-timer-clean", "5.5.0-timer-killed"])
 def test_each_entry_names_a_record_of_the_timer_topic(name: str, tmp_path: Path) -> None:
     """As the real broker left them; and the wheel leads to entries."""
-    with Store(unpack(name, tmp_path)) as store:
+    with StoreReader(unpack(name, tmp_path)) as store:
         files = timer_files(VerifyContext(store, Scope(), NOW_MS))
         assert files.there and files.has_check
         log = files.log
@@ -70,7 +70,7 @@ def test_each_entry_names_a_record_of_the_timer_topic(name: str, tmp_path: Path)
 
 
 def test_a_store_without_a_timer(tmp_path: Path) -> None:
-    with Store(unpack("4.9.7-clean", tmp_path)) as store:
+    with StoreReader(unpack("4.9.7-clean", tmp_path)) as store:
         files = timer_files(VerifyContext(store, Scope(), NOW_MS))
         assert not files.there and not files.has_check
         assert (files.wheel_bytes, len(files.slots), len(files.log.entries), files.log.end) == (0, 0, 0, 0)
@@ -84,7 +84,7 @@ def timer(tmp_path: Path) -> Timer:
 
 def said(timer: Timer) -> list[Finding]:
     """What verify says of entries."""
-    with Store(timer.store) as store:
+    with StoreReader(timer.store) as store:
         found = verify(store, Scope(groups=frozenset({"timer"})), now_ms=NOW_MS).findings
     return [finding for finding in found if finding.code in ("I-126", "I-127", "I-128", "I-129")]
 

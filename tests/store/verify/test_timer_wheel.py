@@ -15,7 +15,7 @@ from mqstore.formats.derive.ragged import Flags, Ints
 from mqstore.formats.timer_log import UNIT_BYTES
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.timer.read import TimerEntries
 from mqstore.store.timer.wheel import Ticks
 from mqstore.store.verify.context import Scope
@@ -41,7 +41,7 @@ def _longest(timer: Timer) -> tuple[int, list[int]]:
 
 
 def _all_told(timer: Timer) -> list[Finding]:
-    with Store(timer.store) as store:
+    with StoreReader(timer.store) as store:
         return verify(store, Scope(groups=frozenset({"timer"})), now_ms=NOW_MS).findings
 
 

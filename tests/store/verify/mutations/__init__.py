@@ -24,7 +24,7 @@ from random import Random
 
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import GROUPS
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict
 
@@ -81,7 +81,7 @@ def mutations() -> dict[str, Mutation]:
 
 def verified(name: str, root: Path) -> Verdict:
     """What `verify` says about the store of that name at `root`."""
-    with Store(root, BrokerConfig(options(name, root))) as store:
+    with StoreReader(root, BrokerConfig(options(name, root))) as store:
         return verify(store, now_ms=NOW_MS)
 
 

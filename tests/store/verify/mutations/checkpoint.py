@@ -9,7 +9,7 @@ from random import Random
 
 from mqstore.formats.checkpoint import FIELDS, PAGE_BYTES
 from mqstore.store.disk.checkpoint import Checkpoint, read_checkpoint
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from . import on
 from .edit import overwrite, records, set_field
@@ -78,7 +78,7 @@ def i_113(store: Path, random: Random) -> str:
 @on("5.3.3-clean", "4.3.1-clean", "5.5.0-clean")
 def i_114(store: Path, random: Random) -> str:
     """A queue with messages of the log is gone."""
-    with Store(store) as opened:
+    with StoreReader(store) as opened:
         summaries = [s for s in opened.queue_summaries if s.max_offset > s.min_offset]
     queue = random.choice(summaries)
     shutil.rmtree(store / "consumequeue" / queue.topic / str(queue.queue_id))

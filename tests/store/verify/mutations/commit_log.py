@@ -11,7 +11,7 @@ from mqstore.formats.blank import BLANK, MAGIC_BLANK
 from mqstore.formats.hashing import crc31
 from mqstore.formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
 from mqstore.formats.sys_flag import SysFlag
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from . import on
 from .edit import Place, a_record, overwrite, read, records
@@ -257,7 +257,7 @@ def i_054(store: Path, random: Random) -> str:
     if len(data) < sum(p.size for p in run):
         data = run[0].bytes()
     if random.random() < 0.3:
-        with Store(store) as opened:
+        with StoreReader(store) as opened:
             last = opened.log_files.files[-1]
         file = Path(last.path).with_name(f"{last.end:020}")
         file.write_bytes(data.ljust(last.size, b"\0"))

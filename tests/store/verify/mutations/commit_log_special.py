@@ -10,7 +10,7 @@ from mqstore.formats.dledger import ENTRY, HEADER_BYTES
 from mqstore.formats.dledger_index import UNIT, UNIT_BYTES
 from mqstore.formats.message_properties import ITEM_SEPARATOR, NAME_VALUE_SEPARATOR
 from mqstore.formats.sys_flag import TRANSACTION_MASK, SysFlag
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from . import on
 from .edit import Place, a_record, overwrite, read, records, set_field
@@ -204,7 +204,7 @@ def i_052(store: Path, random: Random) -> str:
 @on("5.3.3-dledger", "4.9.7-dledger")
 def i_053(store: Path, random: Random) -> str:
     """A unit of the index, or the state, does not agree with the entries."""
-    with Store(store) as opened:
+    with StoreReader(store) as opened:
         assert opened.layout.dledger is not None
         directory = opened.layout.dledger.parent
     count = len(records(store))

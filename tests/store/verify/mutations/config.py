@@ -10,7 +10,7 @@ from typing import Any
 
 from mqstore.store.broker.topics import dumps, loads
 from mqstore.store.queues.read import ConsumeQueue
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.tiered.segments import segment_name
 
 from .... import tiered
@@ -353,7 +353,7 @@ def i_157(store: Path, random: Random) -> str:
 @on("5.3.3-expired")
 def i_158(store: Path, random: Random) -> str:
     """The tier ends before the log begins."""
-    with Store(store) as opened:
+    with StoreReader(store) as opened:
         layout, start = opened.layout, opened.log_files.start
         queues = [(queue.topic, queue.queue_id) for queue in opened.queues]
     first = {}

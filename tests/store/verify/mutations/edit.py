@@ -14,7 +14,7 @@ from mqstore.formats.blank import BLANK
 from mqstore.formats.derive import spans
 from mqstore.formats.message import MESSAGE
 from mqstore.store.log.commit_log import Batch
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 _LARGEST_BYTES = 1 << 20
 
@@ -74,7 +74,7 @@ class Place:
 def records(store: Path) -> list[Place]:
     """The good records of the log, in order."""
     found: list[Place] = []
-    with Store(store) as opened:
+    with StoreReader(store) as opened:
         files = opened.log_files
         for item in opened.log.scan(crc=False):
             if not isinstance(item, Batch):

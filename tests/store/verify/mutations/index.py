@@ -11,7 +11,7 @@ from mqstore.formats.index_file import HEADER, ITEM, ITEM_BYTES, SLOT, items_off
 from mqstore.formats.message import SysFlag
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.index.read import Header, Item
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 
 from ....stores import config
 from . import on
@@ -61,7 +61,7 @@ def files(store: Path) -> list[File]:
     """The index files that have items, oldest first."""
     options = BrokerConfig(config(CLEAN[0], store))  # all have the same geometry
     found = []
-    with Store(store, options) as opened:
+    with StoreReader(store, options) as opened:
         for file in opened.index.files:
             if file.last:
                 slots = [file.slot(number) for number in range(file.slots)]

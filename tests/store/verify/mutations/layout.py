@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 from mqstore.store.disk.file_queue import file_name
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from tests.failing_disk import fail_here
 
 from . import on
@@ -113,7 +113,7 @@ def i_005(store: Path, random: Random) -> str:
 @on("5.3.3-multipath-killed-restarted", "5.3.3-multipath-killed")
 def i_006(store: Path, random: Random) -> str:
     """A file of the log is in two directories."""
-    with Store(store) as opened:
+    with StoreReader(store) as opened:
         directories = list(opened.layout.commit_log_directories)
         path = Path(random.choice(opened.log_files.files).path)
     other = random.choice([d for d in directories if d != path.parent])

@@ -16,7 +16,7 @@ from mqstore.formats.timer_check import FIELDS
 from mqstore.formats.timer_log import BLANK_BYTES, MAGIC_DELETE, MAGIC_MAX, UNIT, UNIT_BYTES
 from mqstore.formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
 from mqstore.store.broker.system_topics import TIMER_TOPIC
-from mqstore.store.search.store import Store
+from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.timer_log import TimerFiles
 
@@ -36,7 +36,7 @@ class Timer:
         self.store = store
         self.wheel = store / "timerwheel"
         self.check_path = store / "config" / "timercheck"
-        with Store(store) as opened:
+        with StoreReader(store) as opened:
             self._files = TimerFiles(VerifyContext(opened, Scope(), NOW_MS))
             self.log, self.check = self._files.log, self._files.check
             self.entries, self.slots = self.log.entries, self._files.slots
