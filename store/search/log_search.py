@@ -31,6 +31,8 @@ from .store import FoundMessage, Note, StoreReader, Via
 LAST_OFFSET = (1 << 63) - 1
 CLOCK_SLACK_MS = 3_600_000
 """How far a broker's clock may have stepped back before a search by time misses messages."""
+_NO_TIME_MS = 1 << 43
+"""No broker has stored a message so late (the year 2248): such a time is damaged."""
 
 Range = tuple[int, int]
 
@@ -184,21 +186,24 @@ def log_offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int, n
 def time_bounds(store: StoreReader, times: TimeRange) -> Range:
     """The part of the log in which messages of these times lie, in whole files.
 
-    Goes by the first record of each file, with some slack for clocks that stepped back.
+    Goes by the first record of each file, with some slack for clocks that stepped back: left out are files in front of
+    all that begin later, and behind all that begin earlier. So a first record with a damaged time leaves out no others.
     """
-    files = store.log_files.files
     start, stop = store.log_files.start, store.log_files.end
     if not times.bounded:
         return start, stop
-    for file in files:
-        first_ms = store.store_time(file.start + store.payload_at(file.start))
-        if first_ms is None:
-            continue
-        if first_ms < times.since_ms - CLOCK_SLACK_MS:
-            start = file.start
-        if first_ms >= times.until_ms + CLOCK_SLACK_MS:
-            stop = file.start
+    found = [
+        (file.start, store.store_time(file.start + store.payload_at(file.start))) for file in store.log_files.files
+    ]
+    firsts = [(begin, first_ms) for begin, first_ms in found if first_ms is not None and first_ms < _NO_TIME_MS]
+    for begin, first_ms in firsts:
+        if first_ms >= times.since_ms - CLOCK_SLACK_MS:
             break
+        start = begin
+    for begin, first_ms in reversed(firsts):
+        if first_ms < times.until_ms + CLOCK_SLACK_MS:
+            break
+        stop = begin
     return start, max(start, stop)
 
 

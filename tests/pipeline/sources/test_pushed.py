@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,10 +23,14 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from mqstore.pipeline.sources.log import PushingLogReader
 from mqstore.pipeline.sources.pushed import take_filters
 from mqstore.store.log.batch import Batch, messages
 
+from ...store.arrow.rows import ask_of
 from ...store.broker.batches import batch_of
+from ...stores import messages as stored_messages
+from ...stores import unpack
 
 ODD = ("a", " a", "a ", "*", "a||b", "a*", "a?", "[a]", "\ufffd", "\u00e9")
 TEXTS = st.sampled_from(("", "b", *ODD))
@@ -147,3 +153,27 @@ def test_records_that_are_not_wanted_are_left_out(one: Filter, left: list[int]) 
         == [True]
     ]
     assert found == left
+
+
+@pytest.mark.parametrize(
+    ("one", "time"),
+    [
+        (LessThan(("store_timestamp",), 0), -5),
+        (LessThan(("store_timestamp",), 1000), 7),
+        (GreaterThan(("store_timestamp",), 1 << 62), (1 << 63) - 1),
+    ],
+)
+def test_damaged_times_are_looked_for_in_all_files(one: Filter, time: int, tmp_path: Path) -> None:
+    root = unpack("5.3.3-clean", tmp_path)
+    record = list(stored_messages("5.3.3-clean"))[5]
+    begin, end = record["physical_offset"], record["physical_offset"] + record["total_size"]
+    log = root / "commitlog" / f"{0:020}"
+    data = log.read_bytes()
+    at = data.rindex(record["store_timestamp"].to_bytes(8, "big"), begin, end)
+    log.write_bytes(data[:at] + time.to_bytes(8, "big", signed=True) + data[at + 8 :])
+    reader = PushingLogReader(replace(ask_of(root, fields="store_timestamp"), split_bytes=100_000))
+    assert list(reader.pushFilters([one])) == [one]
+    parts = reader.partitions()
+    assert [row for part in parts for rows in reader.read(part) for row in rows.to_pylist()] == [
+        {"store_timestamp": time}
+    ]

@@ -24,7 +24,7 @@ from mqstore.store.search.queue_search import search_queues
 from mqstore.store.search.selection import Selection, TimeRange
 from mqstore.store.search.store import StoreReader
 
-from ...stores import NAMES, messages, truth
+from ...stores import NAMES, messages, truth, unpack
 from ..choices import clean_where, stores_where
 from .searched import NAME, Notes, Record, has_key, in_topic, positions, wanted
 
@@ -313,3 +313,21 @@ def test_a_topic_that_lost_its_queues_is_scanned_for(store: Callable[[str], Path
         (root / "config" / "topics.json.bak").unlink()
     with StoreReader(root) as opened, pytest.raises(NotFound, match="no such topic: orders"):
         find(opened, Selection(topic="orders"), note=notes)
+
+
+@pytest.mark.parametrize("time", [-5, 1, (1 << 63) - 1])
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_first_record_with_a_damaged_time_leaves_out_no_others(
+    known: list[Record], tmp_path: Path, number: int, time: int
+) -> None:
+    root = unpack(NAME, tmp_path)
+    file = sorted((root / "commitlog").iterdir())[number]
+    first = next(r for r in known if r["physical_offset"] == int(file.name))
+    data = file.read_bytes()
+    stored = first["store_timestamp"].to_bytes(8, "big")
+    at = data.rindex(stored, 0, first["total_size"])  # behind that of the birth, which may be the same
+    file.write_bytes(data[:at] + time.to_bytes(8, "big", signed=True) + data[at + 8 :])
+    times = TimeRange(known[0]["store_timestamp"], known[-1]["store_timestamp"] + 1)
+    expected = wanted(known, lambda r: r["physical_offset"] != int(file.name) and r["store_timestamp"] in times)
+    with Store(root) as store:
+        assert positions(search_log(store, Selection(times=times), note=Notes())) == expected
