@@ -329,5 +329,5 @@ def test_a_first_record_with_a_damaged_time_leaves_out_no_others(
     file.write_bytes(data[:at] + time.to_bytes(8, "big", signed=True) + data[at + 8 :])
     times = TimeRange(known[0]["store_timestamp"], known[-1]["store_timestamp"] + 1)
     expected = wanted(known, lambda r: r["physical_offset"] != int(file.name) and r["store_timestamp"] in times)
-    with Store(root) as store:
+    with StoreReader(root) as store:
         assert positions(search_log(store, Selection(times=times), note=Notes())) == expected
