@@ -27,9 +27,6 @@ from .log_stream import LogStream, StreamAsk, without_stream_options
 from .parts import PartsReader, PassedOver
 from .pushed import take_filters
 
-_FIRST_MS, _NO_TIME_MS = 1 << 40, 1 << 43
-"""No broker has stored a message earlier (the year 2004) or later (2248)."""
-
 
 class LogSource(DataSource):
     """Options: those of `Ask`; of a stream also those of `StreamAsk`; to write, those of `LogSourceWriter`."""
@@ -72,10 +69,7 @@ class LogSourceReader(PartsReader):
 
     def _splits(self) -> list[LogSplit]:
         """Raises what a store raises that cannot be read."""
-        times = self._pushed.within(self._ask.times)
-        if times.until_ms <= _FIRST_MS or times.since_ms >= _NO_TIME_MS:  # only damaged ones, which may be in any file
-            times = self._ask.times
-        return parts_of(replace(self._ask, times=times))
+        return parts_of(replace(self._ask, times=self._pushed.within(self._ask.times)))
 
     def _rows_of(self, part: LogSplit) -> Iterator[pa.RecordBatch]:
         passed_over = PassedOver()

@@ -38,7 +38,7 @@ from ...formats import (
 from ...formats.blank import MAGIC_BLANK
 from ...formats.derive import columns_of
 from ...formats.kinds import KINDS, Syntax
-from ...formats.message import MAGIC_V1, MAGIC_V2, SMALLEST
+from ...formats.message import LATEST_MS, MAGIC_V1, MAGIC_V2, SMALLEST
 from ..disk import byte_reader
 from ..disk.broker_conf import BrokerConfig
 from ..disk.compressed import open_any, plain_name
@@ -63,8 +63,6 @@ from ..tiered.segments import SEGMENTS, kind_of_place, queue_of_place
 
 _ENTRY_HEADER = Struct(*dledger.ENTRY.subcons[:-1])
 _CHECKPOINT_TIMES = [f.name for f in columns_of(checkpoint.FIELDS) if f.name.endswith("_timestamp")]
-_LATEST_MS = 1 << 43
-"""A time behind the year 2248 is no time of a broker."""
 
 
 def kind_of_bytes(head: bytes, size: int) -> str | None:
@@ -103,7 +101,7 @@ def _is_timer_log(head: bytes, size: int) -> bool:
         unit is not None
         and unit.size == timer_log.UNIT_BYTES
         and 0 <= unit.magic <= timer_log.MAGIC_MAX
-        and 0 < unit.curr_write_time < _LATEST_MS
+        and 0 < unit.curr_write_time < LATEST_MS
     )
 
 
@@ -117,7 +115,7 @@ def _is_checkpoint(head: bytes, size: int) -> bool:
     return (
         size == checkpoint.PAGE_BYTES
         and not any(head[checkpoint.FIELDS.sizeof() :])
-        and all(0 <= fields[name] < _LATEST_MS for name in _CHECKPOINT_TIMES)
+        and all(0 <= fields[name] < LATEST_MS for name in _CHECKPOINT_TIMES)
         and any(fields[name] for name in _CHECKPOINT_TIMES)
     )
 
@@ -126,7 +124,7 @@ def _is_index_file(head: bytes, size: int) -> bool:
     header = _parsed(index_file.HEADER, head)
     return (
         header is not None
-        and 0 < header.begin_timestamp <= header.end_timestamp < _LATEST_MS
+        and 0 < header.begin_timestamp <= header.end_timestamp < LATEST_MS
         and 0 <= header.begin_physical_offset <= header.end_physical_offset
         and 0 < header.index_count <= index_file.items_of(size, 0)
         and 0 <= header.hash_slot_count <= header.index_count
@@ -183,7 +181,7 @@ def _is_batch_consume_queue(head: bytes, size: int) -> bool:
         and size % batch_consume_queue.UNIT_BYTES == 0
         and first.physical_offset >= 0
         and first.size >= SMALLEST
-        and 0 < first.store_time < _LATEST_MS
+        and 0 < first.store_time < LATEST_MS
         and first.msg_base_offset >= 0
         and first.batch_size > 0
         and (first.compacted_offset, first.reserved) == (-1, 0)
@@ -197,7 +195,7 @@ def _is_consume_queue_ext(head: bytes, size: int) -> bool:
         first is not None
         and first.bit_map_size >= 0
         and first.size == consume_queue_ext.UNIT_BYTES_MIN + first.bit_map_size <= size
-        and 0 < first.msg_store_time < _LATEST_MS
+        and 0 < first.msg_store_time < LATEST_MS
     )
 
 

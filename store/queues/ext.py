@@ -33,6 +33,7 @@ from ...formats.consume_queue_ext import (
 from ...formats.derive import Columns, decode, dtype_of
 from ...formats.derive.ragged import Bytes, Ints, overlapping
 from ...formats.fixed import numbers_of
+from ...formats.message import LATEST_MS
 from ..disk.byte_reader import Unread, note
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..disk.files import Files
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 
 
 WINDOW_BYTES = 1 << 18
-_LATEST_MS = 1 << 43
-"""A time behind the year 2248 is no time of a broker."""
 _CHAIN = 3
 """Units in a row that are taken for units again behind damage."""
 
@@ -210,7 +209,7 @@ def _candidates(data: Bytes) -> Ints:
     bit_maps = heads["bit_map_size"].astype(np.int64)
     alike = np.flatnonzero((bit_maps >= 0) & (heads["size"] == UNIT_BYTES_MIN + bit_maps))
     times = heads["msg_store_time"][alike]
-    return alike[(times > 0) & (times < _LATEST_MS)]
+    return alike[(times > 0) & (times < LATEST_MS)]
 
 
 def _walk(data: Bytes, most: int | None = None) -> tuple[Ints, int]:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from ...formats.commit_log import HEAD, PLAIN
 from ...formats.derive import Columns, Ragged
 from ...formats.derive.ragged import Flags, Ints, overlapping
-from ...formats.message import SMALLEST
+from ...formats.message import LATEST_MS, SMALLEST
 from ...formats.message_properties import CRC32, CRC_ITEM_BYTES, crc_ok
 from ..disk.byte_reader import fill_any, next_data
 from ..disk.compressed import is_compressed, open_plain
@@ -37,7 +37,6 @@ OPEN_SOURCES = 32
 """Sources that are open at a time."""
 LARGEST_RECORD = 64 << 20
 """A broker's limit is 4 MiB by default; what says to be larger than this is no record."""
-_LATEST_MS = 1 << 43
 _LARGEST_POSITION = 1 << 62
 _BLOCK_BYTES = 512
 _WORD = np.dtype(np.uint64)
@@ -216,7 +215,7 @@ def plausible(columns: Columns) -> Flags:
     found &= (body >= 0) & (body <= size - SMALLEST)
     found &= (columns.ints("queue_id") >= 0) & (columns.ints("queue_offset") >= 0)
     time = columns.ints("store_timestamp")
-    found &= (time >= 0) & (time < _LATEST_MS)
+    found &= (time >= 0) & (time < LATEST_MS)
     position = columns.ints("physical_offset")
     found &= (position >= 0) & (position < _LARGEST_POSITION)
     return found

@@ -17,6 +17,7 @@ from typing import Literal
 
 import numpy as np
 
+from ...formats.message import LATEST_MS
 from ..broker.filter import Where
 from ..counted import counted
 from ..disk.byte_reader import UnreadRanges, each_noting, noting
@@ -31,8 +32,8 @@ from .store import FoundMessage, Note, StoreReader, Via
 LAST_OFFSET = (1 << 63) - 1
 CLOCK_SLACK_MS = 3_600_000
 """How far a broker's clock may have stepped back before a search by time misses messages."""
-_NO_TIME_MS = 1 << 43
-"""No broker has stored a message so late (the year 2248): such a time is damaged."""
+_EARLIEST_MS = 1 << 40
+"""Store times before it, in the year 2004, are damaged, as those from `LATEST_MS` on are."""
 
 Range = tuple[int, int]
 
@@ -188,14 +189,15 @@ def time_bounds(store: StoreReader, times: TimeRange) -> Range:
 
     Goes by the first record of each file, with some slack for clocks that stepped back: left out are files in front of
     all that begin later, and behind all that begin earlier. So a first record with a damaged time leaves out no others.
+    Times that only damaged records have are looked for in all.
     """
     start, stop = store.log_files.start, store.log_files.end
-    if not times.bounded:
+    if not times.bounded or times.until_ms <= _EARLIEST_MS or times.since_ms >= LATEST_MS:
         return start, stop
     found = [
         (file.start, store.store_time(file.start + store.payload_at(file.start))) for file in store.log_files.files
     ]
-    firsts = [(begin, first_ms) for begin, first_ms in found if first_ms is not None and first_ms < _NO_TIME_MS]
+    firsts = [(begin, first_ms) for begin, first_ms in found if first_ms is not None and first_ms < LATEST_MS]
     for begin, first_ms in firsts:
         if first_ms >= times.since_ms - CLOCK_SLACK_MS:
             break

@@ -35,7 +35,7 @@ from ..settings.options import options_of
 from .context import VerifyContext
 from .queue_batches import compare_batches
 from .queue_files import check_database
-from .queue_state import QueueCheck, QueueReader, QueueStates, queues_of
+from .queue_state import InARow, QueueCheck, QueueReader, QueueStates, queues_of
 from .queue_units import QueuePass, report_ends, report_missing
 from .register import after, of_messages, of_settled
 from .start import ProofOfLog
@@ -189,7 +189,8 @@ def units_of_settled(context: VerifyContext, settled: Mapping[QueueId, Laid]) ->
     if not all(check.reader.exists and wanted[queue].is_in(check.reader.files) for queue, check in checks.items()):
         return False
     for queue, check in checks.items():
-        check.note_range(wanted[queue].messages)
+        row = wanted[queue].messages
+        check.note_right_row(InARow(row.first, row.next, row.first_position, row.last_position))
     reach = max((laid.messages.reach(whole=True) for laid in wanted.values()), default=0)
     context.log.dispatched = max(context.log.dispatched, reach)
     return True

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -45,9 +45,6 @@ from ..queues.rocksdb_copy import CopiedQueues
 from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, FileUnits, Units, UnitStream
 from ..settings.options import options_of
 from .context import Mergeable, VerifyContext, note_gaps
-
-if TYPE_CHECKING:
-    from ..audit.verified import QueueRange
 
 _SECOND_MS = 1000
 _GROUPS_WITH_UNITS = frozenset({"consume_queue", "start"})
@@ -309,15 +306,12 @@ class QueueCheck:
             self.right.add_any(messages.offset)
             return
         offset, position = messages.offset, messages.position
-        first, behind = int(offset[0]), int(offset[-1]) + 1
-        self.right.add_range(first, behind)
-        self.note_row(InARow(first, behind, int(position[0]), int(position[-1])))
+        self.note_right_row(InARow(int(offset[0]), int(offset[-1]) + 1, int(position[0]), int(position[-1])))
 
-    def note_range(self, messages: QueueRange) -> None:
+    def note_right_row(self, row: InARow) -> None:
         """The same of messages in a row."""
-        self.right.add_range(messages.first, messages.next)
-        row = messages.first, messages.next, messages.first_position, messages.last_position
-        self.note_row(InARow(*row))
+        self.right.add_range(row.first, row.end)
+        self.note_row(row)
 
     def note_row(self, row: InARow) -> None:
         """The next of them."""

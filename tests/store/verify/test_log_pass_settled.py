@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,8 @@ from mqstore.store.verify.log_pass import LogPass
 from mqstore.store.verify.run import verify
 
 from ... import slices, stores
-from ...damage import Victim
-from ...mishaps import Mishap
 from ...stores import unpack
+from .damaged import damaged_store
 
 _NOW_MS = 1_800_000_000_000
 
@@ -65,22 +63,12 @@ def test_queues_of_other_kinds(name: str, tmp_path: Path) -> None:
     check_same(unpack(name, tmp_path))
 
 
-def check_damaged(number: int, work: Path) -> None:
-    chance = random.Random(f"{slices.SEED} settled {number}")
-    name = chance.choice(stores.FEW)
-    root = unpack(name, work)
-    victim = Victim.of(name, root)
-    for _ in range(chance.choice([1, 1, 2])):
-        Mishap.of(victim, chance).befall(victim, chance)
-    check_same(root)
-
-
 @pytest.mark.parametrize("number", range(6))
 def test_damaged(number: int, tmp_path: Path) -> None:
-    check_damaged(number, tmp_path)
+    check_same(damaged_store(f"settled {number}", tmp_path))
 
 
 @pytest.mark.slow
 def test_many_damaged(tmp_path: Path) -> None:
     for number in range(6, 6 + slices.share(400)):
-        check_damaged(number, tmp_path / str(number))
+        check_same(damaged_store(f"settled {number}", tmp_path / str(number)))

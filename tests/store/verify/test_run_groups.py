@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from pathlib import Path
 
@@ -13,10 +12,9 @@ from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
-from ... import slices, stores
-from ...damage import Victim
-from ...mishaps import Mishap
+from ... import slices
 from ...stores import unpack
+from .damaged import damaged_store
 
 _READ = "I-015"
 """Bytes that cannot be read: told by whoever meets them."""
@@ -63,22 +61,12 @@ def test_an_index_is_missing_after_a_crash(tmp_path: Path) -> None:
     assert [severity for code, _, _, severity in found if code == "I-101"] != ["INFO"]
 
 
-def check_damaged(number: int, work: Path) -> None:
-    chance = random.Random(f"{slices.SEED} groups {number}")
-    name = chance.choice(stores.FEW)
-    root = unpack(name, work)
-    victim = Victim.of(name, root)
-    for _ in range(chance.choice([1, 1, 2])):
-        Mishap.of(victim, chance).befall(victim, chance)
-    check_each_alone(root)
-
-
 @pytest.mark.parametrize("number", range(4))
 def test_damaged(number: int, tmp_path: Path) -> None:
-    check_damaged(number, tmp_path)
+    check_each_alone(damaged_store(f"groups {number}", tmp_path))
 
 
 @pytest.mark.slow
 def test_many_damaged(tmp_path: Path) -> None:
     for number in range(4, 4 + slices.share(200)):
-        check_damaged(number, tmp_path / str(number))
+        check_each_alone(damaged_store(f"groups {number}", tmp_path / str(number)))
