@@ -169,7 +169,8 @@ def word_sums(strings: Ragged) -> npt.NDArray[np.uint64]:
         kernel.run(kernel.Operation.WORD_SUMS, (*strings.arrays, out), how)
         return out
     out = np.zeros(len(strings), np.uint64)
-    words = overlapping(strings.buffer, _WORD)
+    short = max(0, _WORD_BYTES - len(strings.buffer))
+    words = overlapping(np.pad(strings.buffer, (0, short)) if short else strings.buffer, _WORD)
     shortest, last = int(strings.length.min()), len(words) - 1
     for number in range(min(WORDS, -(-int(strings.length.max()) // _WORD_BYTES))):
         first = number * _WORD_BYTES

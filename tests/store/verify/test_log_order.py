@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mqstore.formats.derive import Ragged
@@ -22,6 +22,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 2), st.binary(max_size=40)), max_size=2
 
 
 @given(ROWS, ROWS)
+@example([], [(0, b"\0")])
 def test_numbers_are_equal_for_equal_keys_of_a_topic(
     one: list[tuple[int, bytes]], other: list[tuple[int, bytes]]
 ) -> None:
