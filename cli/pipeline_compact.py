@@ -14,6 +14,7 @@ from .declared import Exit, Option
 from .exit_codes import ExitCode, exit_code_of
 from .options import Common, say, shared
 from .pipeline_options import Stores, To, damage_text
+from .terminal import page_of
 
 _COUNTS = ("messages", "kept", "skipped", "marked", "damage")
 _COLUMNS = ("type", "store", "to", *_COUNTS)
@@ -92,4 +93,4 @@ def _record(row: Mapping[str, Any], to: Path) -> dict[str, Any]:
 
 
 def _text(row: Mapping[str, Any]) -> str:
-    return f"{row['to']}: {row['kept']} of {counted(row['messages'], 'message')} of {row['store']}"
+    return page_of([f"{row['to']}: {row['kept']} of {counted(row['messages'], 'message')} of {row['store']}"])

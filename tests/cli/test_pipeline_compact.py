@@ -14,6 +14,12 @@ from mqstore.store.arrow import compact
 from ..stores import unpack
 
 
+def _done(folders: dict[str, str]) -> dict[str, Any]:
+    """What a job says of stores without a message."""
+    nothing = {"messages": 0, "kept": 0, "damage": [], "skipped": 0, "marked": 0}
+    return {"stores": [{"store": root, "folder": folder, **nothing} for root, folder in folders.items()]}
+
+
 def test_a_store_that_is_missing_moves_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -23,23 +29,21 @@ def test_a_store_that_is_missing_moves_no_other(
 
     def job(folders: dict[str, str], *others: object) -> dict[str, Any]:
         told.append(folders)
-        return {
-            "stores": [
-                {
-                    "store": root,
-                    "folder": folder,
-                    "messages": 0,
-                    "kept": 0,
-                    "damage": [],
-                    "skipped": 0,
-                    "marked": 0,
-                }
-                for root, folder in folders.items()
-            ]
-        }
+        return _done(folders)
 
     monkeypatch.setattr(compact, "compact_stores", job)
     words = ["pipeline", "compact", str(root), str(tmp_path / "none"), "-t", "a"]
     assert run([*words, "--to", str(new), "--format=ndjson"]) == 5
     assert told == [{str(root): root.name}]
     assert json.loads(capsys.readouterr().out)["to"] == str(new / root.name)
+
+
+def test_a_store_stays_on_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "a\nb"
+    unpack("5.3.3-v2", tmp_path).rename(root)
+    monkeypatch.setattr(compact, "compact_stores", lambda folders, *_: _done(folders))
+    assert run(["pipeline", "compact", str(root), "-t", "a", "--to", str(tmp_path / "new")]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "a\\nb" in line
