@@ -61,12 +61,12 @@ class Expiring(Options):
 
     def spans_ms(self) -> tuple[int, int, int]:
         """Now, the end of the forecast, and how long the last hours are. Raises InvalidInput."""
-        from ..store.search.selection import parse_time
+        from ..store.search.selection import parse_span, parse_time
 
         now_ms = parse_time("now" if self.now is None else self.now)
-        until_ms = parse_time(f"+{self.within or '7d'}", now_ms)
-        last_ms = parse_time(f"+{self.trend or '24h'}", now_ms) - now_ms
-        return now_ms, until_ms, last_ms
+        ahead_ms = parse_span("7d" if self.within is None else self.within)
+        last_ms = parse_span("24h" if self.trend is None else self.trend)
+        return now_ms, now_ms + ahead_ms, last_ms
 
     def disk(self) -> Disk | None:
         """What is said of the disk, None for nothing. Raises BadParameter."""

@@ -46,6 +46,7 @@ _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _SPAN = r"(\d+(?:\.\d+)?)(ms|[smhdw])"
 _CLOCK = r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?"
 _HINT = "write 2026-11-20T21:38:00Z, 2026-11-20, 21:38, epoch milliseconds, -1h or yesterday"
+_SPAN_HINT = "write 90s, 30m, 24h, 7d or 1h30m"
 
 
 class TimeRange(NamedTuple):
@@ -94,6 +95,18 @@ def parse_time(text: str, now_ms: int | None = None) -> int:
         found = _calendar(stripped, now_ms)
     if found is None or not 0 <= found <= LATEST_MS:
         raise InvalidInput(f"not a time: {text!r}", hint=_HINT)
+    return found
+
+
+def parse_span(text: str) -> int:
+    """Milliseconds of a span of time. Raises InvalidInput.
+
+    >>> parse_span("1h30m")
+    5400000
+    """
+    found = _relative(f"+{text.strip()}", 0)
+    if found is None or found > LATEST_MS:
+        raise InvalidInput(f"not a span of time: {text!r}", hint=_SPAN_HINT)
     return found
 
 

@@ -47,10 +47,17 @@ def test_spans_count_from_the_time_that_is_asked_for() -> None:
     day = 86_400_000
     assert Expiring(now="1000").spans_ms() == (1000, 1000 + 7 * day, day)
     assert Expiring(now="1000", within="2h", trend="1m").spans_ms() == (1000, 1000 + 7_200_000, 60_000)
-    wrong: list[dict[str, Any]] = [{"within": "soon"}, {"trend": "-1d"}, {"now": "late"}]
-    for given in wrong:
+    for given in ({"within": "soon"}, {"trend": "-1d"}, {"within": ""}, {"now": "late"}):
         with pytest.raises(InvalidInput):
             Expiring(**given).spans_ms()
+
+
+@pytest.mark.parametrize("text", ["-1h", "yesterday", "2026-11-20"])
+def test_a_span_that_is_none_is_named_as_it_was_typed_and_what_helps_is_a_span(text: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        Expiring(within=text).spans_ms()
+    assert raised.value.message == f"not a span of time: {text!r}"
+    assert raised.value.hint == "write 90s, 30m, 24h, 7d or 1h30m"
 
 
 def test_of_each_store_the_first_groups_and_files_are_told() -> None:
