@@ -183,6 +183,8 @@ class Output:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and self._path is not None and self._stream is None:
+            self._stream = self._opened()  # nothing is an answer, too: an earlier one does not stay
         if self._file is not None and kind is not None and not self._growing:
             self._file.give_up()
         elif self._file is not None:

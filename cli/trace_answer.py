@@ -44,13 +44,12 @@ def answer(store: Path, question: TraceQuestion, limit: int, common: Common) -> 
         shown = list(islice(found, limit))
         more = next(found, None) is not None
         said = "" if shown else searched_text(opened, common.utc)
-    if not shown:
-        say(f"nothing has the key, id or place {question.asked.text!r}: {said}")
-        return False
     if more:
         common.warn(f"more messages than {limit} have it: --limit shows more of them")
     _print([one.to_json() for one in shown], common)
-    return True
+    if not shown:
+        say(f"nothing has the key, id or place {question.asked.text!r}: {said}")
+    return bool(shown)
 
 
 def _print(records: list[Record], common: Common) -> None:

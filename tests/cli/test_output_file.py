@@ -65,6 +65,22 @@ def test_no_half_file(error: BaseException, before: str | None, tmp_path: Path) 
     assert before is None or path.read_text() == before
 
 
+@pytest.mark.parametrize("form", ["text", "ndjson"])
+@pytest.mark.parametrize(
+    ("command", "code", "options"),
+    [("dump", 0, ["--topic", "none"]), ("get", 1, ["--key", "none"]), ("offsets", 1, ["--group", "none"])],
+)
+def test_an_answer_without_a_record_takes_the_place_of_an_earlier_one(
+    command: str, code: int, options: list[str], form: str, tmp_path: Path
+) -> None:
+    """Whoever reads the file would take the old records for those asked for now."""
+    root = unpack("5.1.4-clean", tmp_path)
+    path = tmp_path / "out"
+    path.write_text("old")
+    said = run_here([command, str(root), *options, "--format", form, "--output", str(path)])
+    assert (said.code, said.stdout, path.read_text()) == (code, "", "")
+
+
 def test_what_counts_as_it_comes_stays(tmp_path: Path) -> None:
     """Answers of put, new messages of get --follow."""
     path = tmp_path / "out"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mqstore.cli.record_types import schema_of
+from mqstore.cli.trace_answer import CSV_COLUMNS
 
 from .. import stores
 from .datadriven import Result, run_here
@@ -82,6 +83,21 @@ def test_several_messages_with_one_key(tmp_path: Path) -> None:
     assert len(json.loads(some.stdout)) == 3
     assert "--limit shows more" in some.stderr
     assert "--limit" not in run_here(["trace", str(root), "k", "-n", "3", "--quiet"]).stderr
+
+
+@pytest.mark.parametrize(
+    ("shape", "answer"),
+    [("json", "[]\n"), ("csv", ",".join(CSV_COLUMNS) + "\n"), ("ndjson", ""), ("text", "")],
+)
+def test_nothing_found_is_an_answer_too(tmp_path: Path, shape: str, answer: str) -> None:
+    """Whoever parses it gets no message, as of `get`, and a file of an earlier answer does not stay."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    said = run_here(["trace", str(root), "nokey", "--format", shape])
+    assert (said.code, said.stdout) == (1, answer)
+    file = tmp_path / "answer"
+    file.write_text("an earlier one")
+    assert run_here(["trace", str(root), "nokey", "--format", shape, "--output", str(file)]).code == 1
+    assert file.read_text() == answer
 
 
 def test_a_number_that_is_a_key_and_a_position(tmp_path: Path) -> None:
