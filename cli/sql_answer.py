@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any
 
-from .declared import Argument, Options
+from .declared import Argument, Options, bad_parameter
 from .options import Common
 from .selection_options import Since, Until
 from .unread import Partial, unread_text
@@ -14,7 +14,17 @@ from .unread import Partial, unread_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Query = Annotated[str, Argument(metavar="QUERY", help="A SELECT over the views.")]
+
+def parse_query(text: str) -> str:
+    """A query as it is typed. Raises BadParameter for bytes that are no text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # what the shell gave is kept in surrogates
+        raise bad_parameter("it is not UTF-8") from None
+    return text
+
+
+Query = Annotated[str, Argument(metavar="QUERY", parser=parse_query, help="A SELECT over the views.")]
 
 
 class SqlOptions(Options):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from .. import stores
 from .datadriven import Result, run_here
 
@@ -44,3 +46,11 @@ def test_a_log_that_only_the_configuration_knows_is_read(tmp_path: Path) -> None
     assert (done.code, done.stderr) == (0, "")
     assert json.loads(done.stdout) == {"n": len(list(stores.messages(name)))}
     assert (asked(COUNT, root).code, asked(COUNT, root).stdout) == (5, "")
+
+
+@pytest.mark.parametrize("command", [["sql"], ["pipeline", "sql"]], ids=" ".join)
+def test_a_query_that_is_no_text_makes_no_sense(command: list[str], tmp_path: Path) -> None:
+    """Bytes that a shell gives and that are not UTF-8: Python keeps them in surrogates."""
+    done = run_here([*command, "SELECT '\udcff'", str(tmp_path)])
+    assert (done.code, done.stdout) == (2, "")
+    assert "it is not UTF-8" in done.stderr
