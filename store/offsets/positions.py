@@ -43,6 +43,7 @@ _MEMBERS = {
     ("consumer_offset", "lmqOffsetTable"): LMQ,
     (_DELAY, "offsetTable"): DELAYED,
 }
+_OF_DATABASES = (CONSUMED, PULLED)
 MEMBER_OF = {name: member for (_, member), name in _MEMBERS.items()}
 """Name of a table → its member in the file."""
 
@@ -99,8 +100,8 @@ def every_file(config: Path, tables: Iterable[str] = TABLES) -> Iterator[StoredP
         if path.name == plain and _has(kind, wanted):
             yield entries_of(path, kind, wanted)
     database = stand_ins(config).get(OFFSETS)
-    if CONSUMED in wanted and database is not None:
-        yield entries_of_database(database)
+    if database is not None and not wanted.isdisjoint(_OF_DATABASES):
+        yield entries_of_database(database, wanted)
 
 
 def _has(kind: str, wanted: frozenset[str]) -> bool:
@@ -124,17 +125,15 @@ def entries_of(path: Path, kind: str, tables: Iterable[str] = TABLES) -> StoredP
     return StoredPositions(path, found, problems, counter)
 
 
-def entries_of_database(path: Path) -> StoredPositions:
+def entries_of_database(path: Path, tables: Iterable[str] = TABLES) -> StoredPositions:
     """The same of the RocksDB of offsets, with the reason where it cannot be read."""
+    wanted = frozenset(tables)
     try:
         rows = rows_of(path, OFFSETS)
     except StoreError as error:
         return StoredPositions(path, [], [error.message])
-    found = [
-        _position(_MEMBERS[row["type"], row["table"]], row, path.name)
-        for row in rows
-        if row["type"] == "consumer_offset" and row["offset"] >= 0
-    ]
+    named = [(_MEMBERS.get((row["type"], row.get("table", "")), ""), row) for row in rows]
+    found = [_position(name, row, path.name) for name, row in named if name in wanted and row["offset"] >= 0]
     counters = [row.get("counter") for row in rows if row["type"] == _VERSION]
     return StoredPositions(path, found, [], next(iter(counters), None))
 

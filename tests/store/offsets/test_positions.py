@@ -10,7 +10,7 @@ import pytest
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Refused
-from mqstore.store.offsets.positions import entries_of_database, positions_of
+from mqstore.store.offsets.positions import entries_of_database, every_file, positions_of
 from mqstore.store.search.store import StoreReader
 
 from ... import stores
@@ -40,6 +40,19 @@ def test_a_file_beside_a_rocksdb_is_told(tmp_path: Path) -> None:
         found = positions_of(Layout.open(root), "5.3")
         assert len(found.notes) == notes
         assert {row.file for row in found.rows if row.table == "offset"} == {"consumerOffsets"}
+
+
+def test_a_rocksdb_has_the_tables_that_are_asked_for(tmp_path: Path) -> None:
+    """As a file has: positions of pulling consumers beside the others would count what is before them twice."""
+    config = stores.unpack("5.5.1-config-v2", tmp_path) / "config"
+
+    def tables(*asked: str) -> set[str]:
+        return {row.table for file in every_file(config, asked) for row in file.positions}
+
+    assert tables("offset") == {"offset"}
+    assert tables("pull") == {"pull"}
+    assert tables("delay") == {"delay"}
+    assert tables("offset", "pull", "lmq", "delay") == {"offset", "pull", "delay"}
 
 
 @pytest.mark.parametrize("counter", [None, 0, 7])
