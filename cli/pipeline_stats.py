@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .declared import bad_parameter
+from typing import Annotated
+
+from .declared import Option, bad_parameter
 from .local_first import tell_local
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, session_showing
@@ -11,7 +13,14 @@ from .unread import tell_unread
 
 
 @shared(without=("rate",))
-def stats(stores: Stores, *, options: StatsOptions, spark: Spark, common: Common) -> None:
+def stats(
+    stores: Stores,
+    *,
+    options: StatsOptions,
+    quick: Annotated[bool, Option("--quick", hidden=True, help="Refused: mqstore stats has it.")] = False,
+    spark: Spark,
+    common: Common,
+) -> None:
     """Count what fills the logs of many stores, on Spark: bytes, records, messages, sizes and times.
 
     The groups and counts are those of mqstore stats, which needs no Spark, and is quicker for one small
@@ -28,13 +37,13 @@ def stats(stores: Stores, *, options: StatsOptions, spark: Spark, common: Common
       mqstore pipeline stats @stores.txt --by store,topic --top 20
       mqstore pipeline stats @stores.txt --by tag,hour --since -1d --format csv
     """
+    if quick:
+        raise bad_parameter("--quick needs no Spark: mqstore stats --quick")
     count_spark(stores, options, spark, common)
 
 
 def count_spark(stores: list[str], options: StatsOptions, spark: Spark, common: Common) -> None:
     """Count on Spark. Raises Exit with the exit code, and what ends a command."""
-    if options.quick:
-        raise bad_parameter("--quick needs no Spark: mqstore stats --quick")
     master, settings = spark.place(common)
     wanted = options.wanted
     common.open_output().check(options.columns)

@@ -34,6 +34,10 @@ def stats(
     stores: Stores,
     *,
     options: StatsOptions,
+    quick: Annotated[
+        bool,
+        Option("--quick", help="From the units of queues alone, where these tell what --by asks for."),
+    ] = False,
     expiring: Expiring,
     browsing: Browsing,
     spark: Spark,
@@ -70,10 +74,10 @@ def stats(
       mqstore stats /data/store --expires --broker-config broker.conf
       mqstore stats /data/store --browse
     """
-    expiring.check(options.quick, browsing.browse, spark.meant)
+    expiring.check(quick, browsing.browse, spark.meant)
     if expiring.expires or browsing.browse:
         options.refuse("--expires" if expiring.expires else "--browse")
-    if browsing.browse and (options.quick or spark.meant):
+    if browsing.browse and (quick or spark.meant):
         raise bad_parameter("--browse goes with neither --quick nor --master")
     if browsing.browse:
         _browse(stores, common)
@@ -83,7 +87,7 @@ def stats(
 
         tell_expiry(stores, expiring, common)
         return
-    if options.quick:
+    if quick:
         _count_queues(stores, options, spark, common)
         return
     if spark.meant:

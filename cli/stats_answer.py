@@ -33,10 +33,6 @@ class StatsOptions(Options):
         str | None,
         Option("--by", metavar="A,B", help=f"Group by some of: {', '.join(_BY)} (default: topic)."),
     ] = None
-    quick: Annotated[
-        bool,
-        Option("--quick", help="From the units of queues alone, where these tell what --by asks for."),
-    ] = False
     top: Annotated[
         int | None,
         Option("--top", "-n", metavar="N", min=1, help="Only the N groups with most bytes."),

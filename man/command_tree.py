@@ -81,7 +81,7 @@ def _command(command: Any, name: str) -> Command:
         (paragraphs[0] if paragraphs else "").partition(". ")[0].rstrip("."),
         tuple(paragraphs),
         tuple(line.strip() for line in examples.splitlines() if line.strip()),
-        tuple(_parameter(parameter) for parameter in command.params),
+        tuple(_parameter(each) for each in command.params if not getattr(each, "hidden", False)),
         hasattr(command, "list_commands"),
     )
 
