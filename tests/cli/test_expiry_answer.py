@@ -47,7 +47,8 @@ def test_spans_count_from_the_time_that_is_asked_for() -> None:
     day = 86_400_000
     assert Expiring(now="1000").spans_ms() == (1000, 1000 + 7 * day, day)
     assert Expiring(now="1000", within="2h", trend="1m").spans_ms() == (1000, 1000 + 7_200_000, 60_000)
-    for given in ({"within": "soon"}, {"trend": "-1d"}, {"within": ""}, {"now": "late"}):
+    wrong: list[dict[str, Any]] = [{"within": "soon"}, {"trend": "-1d"}, {"within": ""}, {"now": "late"}]
+    for given in wrong:
         with pytest.raises(InvalidInput):
             Expiring(**given).spans_ms()
 
