@@ -47,6 +47,15 @@ def parse_bytes(text: str | int) -> int:
     return int(match[1]) << _UNITS[match[2].lower()]
 
 
+def countable(number: int | None) -> int | None:
+    """How many, or from which on: a number that no loop can count to stands for the largest that it can.
+
+    >>> countable(10), countable(10**30) == sys.maxsize, countable(None)
+    (10, True, None)
+    """
+    return None if number is None else min(number, sys.maxsize)
+
+
 class Common(Options):
     """The values of the shared options; the annotations are their declaration."""
 
