@@ -177,18 +177,31 @@ class Output:
     def flush(self) -> None:
         """Bring out what is buffered, for a command that waits for more."""
         if self._stream is not None:
-            self._stream.flush()
+            try:
+                self._stream.flush()
+            except OSError as error:
+                self._say_where(error)
+                raise
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._file is not None and kind is not None and not self._growing:
-            self._file.give_up()
-        elif self._file is not None:
-            self._file.finish()
-        elif self._stream is not None:
-            self._stream.flush()
+        try:
+            if self._file is not None and kind is not None and not self._growing:
+                self._file.give_up()
+            elif self._file is not None:
+                self._file.finish()
+            elif self._stream is not None:
+                self._stream.flush()
+        except OSError as error:
+            self._say_where(error)
+            raise
+
+    def _say_where(self, error: OSError) -> None:
+        """An error of writing names what was written to."""
+        if error.filename is None:
+            error.filename = "stdout" if self._path is None else str(self._path)
 
     def _write(self, data: bytes | memoryview) -> None:
         if self._stream is None:
@@ -196,7 +209,11 @@ class Output:
             self._shown = self.on_terminal
         if self._shown:
             SCREEN.make_room(self._stream)
-        self._stream.write(data)
+        try:
+            self._stream.write(data)
+        except OSError as error:
+            self._say_where(error)
+            raise
 
     def _opened(self) -> IO[bytes]:
         if self._path is not None:

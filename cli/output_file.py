@@ -38,6 +38,9 @@ class OutputFile:
         except PermissionError:
             self.stream = path.open("wb")
             return
+        except OSError as error:
+            error.filename = str(path)  # as it was typed
+            raise
         self.stream, self._beside = os.fdopen(descriptor, "wb"), beside
         if old is not None or mode is not None:
             kept = old.st_mode & _MODE_BITS if old is not None else 0
@@ -68,4 +71,5 @@ def _refuse_a_store(path: Path, target: Path) -> None:
     from ..store.errors import InvalidInput
 
     if is_file_of_store(target):
-        raise InvalidInput("a file of a store, which would be lost", path=path, hint="name another")
+        what = "a file of a store, which would be lost" if target.exists() else "a place of a broker's own files"
+        raise InvalidInput(what, path=path, hint="name another")
