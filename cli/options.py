@@ -133,6 +133,14 @@ class Common(Options):
             mode=mode,
         )
 
+    def checked_output(self, *record_types: str) -> Output:
+        """The same for one record of a command that changes something before it answers. Raises as `Output.check`."""
+        from .record_types import columns_of_types
+
+        output = self.open_output()
+        output.check(lambda: columns_of_types(record_types))
+        return output
+
     def progress(self, what: str, total_bytes: int) -> Progress:
         """A progress bar on stderr, as a context manager; it shows only where it makes sense."""
         from .progress import Progress

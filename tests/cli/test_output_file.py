@@ -13,6 +13,7 @@ import pytest
 
 from mqstore.cli.declared import Format
 from mqstore.cli.options import Common
+from mqstore.cli.output_file import check_place
 from mqstore.store.errors import InvalidInput
 
 from ..stores import unpack
@@ -96,6 +97,20 @@ def test_a_file_keeps_its_mode_and_a_link_its_target(tmp_path: Path) -> None:
         out.records([{"a": 1}], text=str, columns=("a",))
     assert link.is_symlink() and "1" in target.read_text()
     assert target.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_place_is_looked_at_before_it_is_written_to(tmp_path: Path) -> None:
+    """All is as it was; of a folder, and a file of a folder that is not there, the error is that of writing."""
+    path = tmp_path / "out"
+    check_place(path)
+    assert not [*tmp_path.iterdir()]
+    path.write_text("kept")
+    check_place(path)
+    check_place(Path("/dev/full"))
+    assert [each.name for each in tmp_path.iterdir()] == ["out"] and path.read_text() == "kept"
+    for wrong, error in ((tmp_path, IsADirectoryError), (tmp_path / "none" / "out", FileNotFoundError)):
+        with pytest.raises(error, match=str(wrong)):
+            check_place(wrong)
 
 
 def test_a_device_is_written_to() -> None:
