@@ -27,12 +27,13 @@ def convert(store: Path, to: Path | None, version: str | None, common: Common) -
     if to is None:
         raise bad_parameter("--convert needs --to DIR: a new directory")
     tell_nearest(version, common)
+    out = common.checked_output("conversion")
     layout = Layout.open(store, common.config())
     total = layout.commit_log_files().size
     with at_rate(common.rate), common.progress("converting", total) as bar:
         done = make(layout, to, version, Files(), bar.advance)
     code = ExitCode.DONE if done.complete else ExitCode.NO
-    with common.open_output() as out:
+    with out:
         out.record(done.to_json(), text=_text)
     raise Exit(code)
 

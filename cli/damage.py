@@ -53,10 +53,11 @@ def damage(
         return
     if store is None or to is None or scenario is None:
         raise bad_parameter("a STORE, --to COPY and --scenario NAME are needed, or --list")
+    out = common.checked_output("drill")
     done = _drill(store, to, scenario, seed, common)
     for path in done.left_out:
         common.warn(f"neither file nor directory, not copied: {path}")
-    with common.open_output() as out:
+    with out:
         out.record(_json(done, store, to), text=_text)
 
 

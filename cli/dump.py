@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from .declared import App, Argument, Option, Options
 from .kind_option import Kind
-from .options import PASSED_OVER, Common, shared
+from .options import PASSED_OVER, Common, countable, shared
 from .selection_options import MAX_BODY_BYTES, Conditions, MaxBody
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ def dump(
     what = recognise(path, kind, common.config())
     common.explain(f"{path} is of kind {what.kind} ({what.reason})")
     selection = conditions.selection(view.max_body)._replace(whole=view.raw or view.hex)
+    at, count = countable(at), countable(count)
     chunks = _chunks(what, at, view.raw, selection, common)
     if view.hex:
         _print_hex(chunks, count, common)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from .declared import App, Argument, Option, Options, bad_parameter, path_text
-from .options import PASSED_OVER, Common, shared
+from .options import PASSED_OVER, Common, countable, shared
 from .selection_options import MAX_BODY_BYTES, Conditions, MaxBody, Raw
 
 app = App()
@@ -145,7 +145,7 @@ def get(
         topic=conditions.topic,
         queue_id=conditions.queue,
         offset=place.offset,
-        how_many=place.count,
+        how_many=countable(place.count),
         at=place.at,
         message_id=place.message_id,
         unique_key=conditions.unique_key,
@@ -155,7 +155,7 @@ def get(
         tag=conditions.tag,
         where=conditions.where,
         grep=conditions.grep,
-        limit=printing.limit,
+        limit=countable(printing.limit),
         reverse=printing.reverse,
         max_body_bytes=printing.max_body,
         whole=raw or common.format.value == GetFormat.HEX.value,

@@ -219,6 +219,7 @@ def _plan(path: Path, moving: Moving, wanted: LagQuery, change: Change, common: 
     from ..store.session.journal import Fingerprint
     from .offsets_text import moves_text
 
+    output = common.checked_output("offsets_plan")
     layout = change.open(path, common)
     seen = Fingerprint.of(layout)
     found = _planned(layout, moving, wanted, common)
@@ -237,7 +238,7 @@ def _plan(path: Path, moving: Moving, wanted: LagQuery, change: Change, common: 
         "edits": [_edit(edit.to_json(), layout) for edit in found.plan.edits],
         "session": applied.session if applied is not None else None,
     }
-    with common.open_output() as output:
+    with output:
         output.record(record, text=lambda _: moves_text(found, layout, applied, common.verbose), verdict=code)
     raise Exit(code)
 

@@ -47,6 +47,15 @@ def parse_bytes(text: str | int) -> int:
     return int(match[1]) << _UNITS[match[2].lower()]
 
 
+def countable(number: int | None) -> int | None:
+    """How many, or from which on: a number that no loop can count to stands for the largest that it can.
+
+    >>> countable(10), countable(10**30) == sys.maxsize, countable(None)
+    (10, True, None)
+    """
+    return None if number is None else min(number, sys.maxsize)
+
+
 class Common(Options):
     """The values of the shared options; the annotations are their declaration."""
 
@@ -123,6 +132,14 @@ class Common(Options):
             growing=growing,
             mode=mode,
         )
+
+    def checked_output(self, *record_types: str) -> Output:
+        """The same for one record of a command that changes something before it answers. Raises as `Output.check`."""
+        from .record_types import columns_of_types
+
+        output = self.open_output()
+        output.check(lambda: columns_of_types(record_types))
+        return output
 
     def progress(self, what: str, total_bytes: int) -> Progress:
         """A progress bar on stderr, as a context manager; it shows only where it makes sense."""

@@ -16,7 +16,7 @@ from typing import IO, Any, Self
 
 from .declared import Format
 from .exit_codes import ExitCode
-from .output_file import OutputFile
+from .output_file import OutputFile, check_place
 from .progress import SCREEN
 from .terminal import colour_wanted, escape, escape_lines, is_terminal, time_text
 
@@ -64,6 +64,7 @@ class Output:
         self._mode = mode
         self._file: OutputFile | None = None
         self._stream: IO[bytes] | None = None
+        self._checked: tuple[str, ...] = ()
         self._shown = False
 
     @property
@@ -82,8 +83,14 @@ class Output:
         return self._path is None and is_terminal(sys.stdout)
 
     def check(self, columns: Columns) -> None:
-        """Raise InvalidInput where `--fields` names one that will not be there, before it takes long."""
+        """Raise what is wrong with `--fields` and `--output` before it takes long, or changes anything.
+
+        columns: all that `--fields` may name, some of which the records need not have. Raises InvalidInput, OSError.
+        """
         self._known(columns)
+        self._checked = tuple(_names(columns)) if self._fields else ()
+        if self._path is not None and self._stream is None:
+            check_place(self._path)
 
     def records(self, records: Iterable[Record], *, text: TextOf, columns: Columns) -> None:
         """A stream of records; as JSON it is one array.
@@ -177,20 +184,33 @@ class Output:
     def flush(self) -> None:
         """Bring out what is buffered, for a command that waits for more."""
         if self._stream is not None:
-            self._stream.flush()
+            try:
+                self._stream.flush()
+            except OSError as error:
+                self._say_where(error)
+                raise
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None and self._path is not None and self._stream is None:
-            self._stream = self._opened()  # nothing is an answer, too: an earlier one does not stay
-        if self._file is not None and kind is not None and not self._growing:
-            self._file.give_up()
-        elif self._file is not None:
-            self._file.finish()
-        elif self._stream is not None:
-            self._stream.flush()
+        try:
+            if kind is None and self._path is not None and self._stream is None:
+                self._stream = self._opened()  # nothing is an answer, too: an earlier one does not stay
+            if self._file is not None and kind is not None and not self._growing:
+                self._file.give_up()
+            elif self._file is not None:
+                self._file.finish()
+            elif self._stream is not None:
+                self._stream.flush()
+        except OSError as error:
+            self._say_where(error)
+            raise
+
+    def _say_where(self, error: OSError) -> None:
+        """An error of writing names what was written to."""
+        if error.filename is None:
+            error.filename = "stdout" if self._path is None else str(self._path)
 
     def _write(self, data: bytes | memoryview) -> None:
         if self._stream is None:
@@ -198,7 +218,11 @@ class Output:
             self._shown = self.on_terminal
         if self._shown:
             SCREEN.make_room(self._stream)
-        self._stream.write(data)
+        try:
+            self._stream.write(data)
+        except OSError as error:
+            self._say_where(error)
+            raise
 
     def _opened(self) -> IO[bytes]:
         if self._path is not None:
@@ -255,12 +279,12 @@ class Output:
 
     def _known(self, columns: Columns) -> list[str] | None:
         """The fields asked for, all of them known. Raises InvalidInput."""
-        names = _names(columns) if self._fields else ()
+        names = (*_names(columns), *self._checked) if self._fields else ()
         for field in self._fields or ():
             if field.partition(".")[0] not in names:
                 from ..store.errors import InvalidInput
 
-                known = ", ".join(names)
+                known = ", ".join(dict.fromkeys(names))
                 raise InvalidInput(f"--fields: no field {field!r} here", hint=f"there are {known}")
         return self._fields
 

@@ -6,6 +6,7 @@ directly: a pipe, a device, a file in a folder where nothing new may be made.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -30,11 +31,8 @@ class OutputFile:
         if growing or (old is not None and not stat.S_ISREG(old.st_mode)):
             self.stream: IO[bytes] = path.open("wb")
             return
-        import secrets
-
-        beside = self.target.with_name(f".{self.target.name[:200]}.{secrets.token_hex(4)}")
         try:
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            descriptor, beside = _made_beside(path, self.target)
         except PermissionError:
             self.stream = path.open("wb")
             return
@@ -62,10 +60,41 @@ class OutputFile:
                 self._beside.unlink(missing_ok=True)
 
 
+def check_place(path: Path) -> None:
+    """Raises OSError, InvalidInput where a file could not be written; all is as it was afterwards."""
+    target = Path(os.path.realpath(path))
+    _refuse_a_store(path, target)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file():
+        return
+    try:
+        descriptor, beside = _made_beside(path, target)
+    except PermissionError:
+        if not os.access(path, os.W_OK):
+            raise
+    else:
+        os.close(descriptor)
+        beside.unlink()
+
+
+def _made_beside(path: Path, target: Path) -> tuple[int, Path]:
+    """A new file that is to take the place of `target`, open. Raises OSError, which names `path`."""
+    import secrets
+
+    beside = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}")
+    try:
+        return os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), beside
+    except OSError as error:
+        error.filename = str(path)
+        raise
+
+
 def _refuse_a_store(path: Path, target: Path) -> None:
     """What is read is not what is written. Raises InvalidInput."""
     from ..store.disk.layout import is_file_of_store
     from ..store.errors import InvalidInput
 
     if is_file_of_store(target):
-        raise InvalidInput("a file of a store, which would be lost", path=path, hint="name another")
+        what = "a file of a store, which would be lost" if target.exists() else "a place of a broker's own files"
+        raise InvalidInput(what, path=path, hint="name another")

@@ -70,6 +70,7 @@ def put(
     corrupted = CorruptedBodies(source.on_damage)
     said = topic is not None or message.is_given
     with common.open_output(growing=True) as out:
+        out.check(COLUMNS)
         if source.path is not None:
             if said or message.transaction is not None or message.half is not None:
                 raise InvalidInput("--from takes its messages from FILE, not from the command line")

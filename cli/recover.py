@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
     from ..store.session.apply import Applied
     from ..store.verify.judged import JudgedRecovery
+    from .output import Output
 
 app = App()
 
@@ -113,6 +114,7 @@ def recover(
     from ..store.disk.layout import Layout
     from .config_text import left_lost
 
+    out = common.checked_output("recovery")
     layout = change.open(store, common)
     asked = _Asked(broker_version, policy, lost_tag)
     before = _analyze(layout, asked, common, lost.replica or "", lost.force_empty_log)
@@ -129,7 +131,7 @@ def recover(
         clean = exit_code_of_status(after.verdict.status) is ExitCode.DONE
         code = ExitCode.DONE if clean and not gone else ExitCode.NO
     given = change.given(broker_version, common)
-    _print(before, applied, after, given, code, common)
+    _print(before, applied, after, given, code, common, out)
     raise Exit(code)
 
 
@@ -212,6 +214,7 @@ def _print(
     given: Given,
     code: ExitCode,
     common: Common,
+    out: Output,
 ) -> None:
     """What was found, and of a plan that was carried out what the next start does."""
     from .config_text import left_lost
@@ -234,7 +237,7 @@ def _print(
             "verdict": verdict_json(after.verdict, after.recovery.layout.root),
             "config": left.to_json() if left is not None else None,
         }
-    with common.open_output() as out:
+    with out:
         out.record(
             record,
             text=lambda _: recovery_text(before, applied, after, common, given),

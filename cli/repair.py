@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..store.repair.recheck import JudgedRepair
     from ..store.repair.repair import Repair
     from ..store.session.apply import Applied
+    from .output import Output
 
 app = App()
 
@@ -151,6 +152,7 @@ def repair(
     if change.apply and choice.everything and not parts.all_:
         raise bad_parameter("--apply: say which part, or --all")
     change.check()
+    out = common.checked_output("repair")
     layout = change.open(store, common)
     tell_nearest(broker_version, common)
     if layout.log_stop is not None:
@@ -171,7 +173,7 @@ def repair(
         applied = _apply(layout, before, change, common)
         after = _reanalyze(before.repair, broker_version, common)
     given = change.given(broker_version, common)
-    _print(before, applied, after, given, common)
+    _print(before, applied, after, given, common, out)
     raise Exit(_code(before, after))
 
 
@@ -277,6 +279,7 @@ def _print(
     after: JudgedRepair | None,
     given: Given,
     common: Common,
+    out: Output,
 ) -> None:
     from .repair_text import next_steps, repair_text
     from .verdict_text import verdict_json
@@ -294,7 +297,7 @@ def _print(
         }
     if beyond := last.beyond(given):
         record["beyond_repair"] = [row.to_json() for row in beyond]
-    with common.open_output() as out:
+    with out:
         out.record(
             record,
             text=lambda _: repair_text(before, applied, after, common, given),

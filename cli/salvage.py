@@ -115,8 +115,9 @@ def salvage(
     if limited and layout is LayoutChoice.ORIGINAL:
         raise bad_parameter("--topic, --since and --until need --layout compact")
     wanted = _wanted(layout, grade, limits, broker_version, common)
+    out = common.checked_output("salvage")
     done = _salvage(images, to, wanted, common)
-    with common.open_output() as out:
+    with out:
         out.record(_json(done, images, to, layout), text=_text)
     raise Exit(ExitCode.DONE if done.complete else ExitCode.NO)
 

@@ -88,6 +88,8 @@ class Conditions(Options):
             raise InvalidInput("--queue needs --topic")
         if self.tag is not None and not self.tag.replace("||", "").strip():
             raise InvalidInput("--tag: no tag given")
+        if "" in (self.key, self.unique_key):
+            raise InvalidInput(f"--{'key' if self.key == '' else 'unique-key'}: no key given: is a variable not set?")
         return Selection(
             topic=self.topic,
             queue_id=self.queue,

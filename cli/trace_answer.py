@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -41,7 +42,7 @@ def answer(store: Path, question: TraceQuestion, limit: int, common: Common) -> 
         scanning(opened, common),
     ):
         found = trace(opened, question, common.warn)
-        shown = list(islice(found, limit))
+        shown = list(islice(found, min(limit, sys.maxsize)))
         more = next(found, None) is not None
         said = "" if shown else searched_text(opened, common.utc)
     if more:

@@ -64,13 +64,14 @@ def undo(
         raise bad_parameter("--purge needs a SESSION")
     if not writing.yes and not can_ask():
         raise bad_parameter("undo needs --yes where there is no terminal to ask on")
+    out = common.checked_output("purged" if purge else "undone")
     files = files_of(layout, writing.follow_links)
     record = (
         _purge(layout, session or "", writing.yes, files, common)
         if purge
         else _undo(layout, session, force, writing, files, common)
     )
-    with common.open_output() as out:
+    with out:
         out.record(record, text=_TEXTS[record["type"]])
 
 

@@ -77,14 +77,14 @@ def is_uri(path: str) -> bool:
 
 
 def is_file_of_store(path: Path) -> bool:
-    """Whether a file, by its name and place, is one that brokers write: nothing else may take its place.
+    """Whether a file, by its name and place, is one that brokers write: nothing else may take its place, there or not.
 
-    A file of a log or a queue by its name alone, whatever directory a link leads to; any other by the
-    part of a store that it lies in.
+    One of a log or a queue by its name alone where it is there, whatever directory a link leads to; any
+    other by the part of a store that it lies in: a broker does not start beside a name that it does not know.
     """
-    if not path.is_file():
+    if path.is_dir():
         return False
-    if len(path.name) == NAME_DIGITS and path.name.isdecimal():
+    if len(path.name) == NAME_DIGITS and path.name.isdecimal() and path.is_file():
         return True
     for root in path.parents:
         if any((root / part).is_dir() for part in (COMMIT_LOG, CONSUME_QUEUE)):

@@ -127,7 +127,7 @@ class StoreLock:
             if lock is not None:
                 return lock
             left = end - time.monotonic()
-            if left <= 0:
+            if not left > 0:  # of no number, too
                 raise _in_use(path, wait_seconds)
             time.sleep(min(pause, left))
             pause = min(2 * pause, _LONGEST_PAUSE_S)

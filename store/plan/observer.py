@@ -29,7 +29,7 @@ from ..audit.verified import PackedItems, QueueRange, VerifiedLog, VerifiedRun
 from ..broker.dispatch import Dispatched
 from ..broker.profiles import Profile
 from ..broker.snapshot import QueueId, Snapshot, can_have_files
-from ..broker.system_topics import LMQ_PREFIX
+from ..broker.system_topics import LMQ_PREFIX, is_system_topic
 from ..broker.topics import loads
 from ..disk.compressed import read_regular
 from ..disk.temporary import Spill
@@ -356,8 +356,9 @@ class PlanBuilder(LogObserver):
 def expected_queues(snapshot: Snapshot, rules: ConfigRules, *, lmq: bool = False) -> Callable[[QueueId], bool]:
     """Whether a queue's messages count. lmq: light queues need no directory, as those of a RocksDB.
 
-    A deleted topic has no queue directory and no entry in topics.json any more. Nor do those count of
-    a topic that cannot be a directory. Where no table can be read every topic may be one that is there.
+    A deleted topic has no queue directory and no entry in topics.json any more; a broker's own topic needs
+    none (config/rdb, v2, has only those of users). Nor do those count of a topic that cannot be a directory.
+    Where no table can be read every topic may be one that is there.
     """
     taken = load_table(snapshot.layout, TOPICS, rules).taken
     table = taken.value.get("topicConfigTable") if taken is not None else None
@@ -367,7 +368,7 @@ def expected_queues(snapshot: Snapshot, rules: ConfigRules, *, lmq: bool = False
     def expected(queue: QueueId) -> bool:
         if lmq and queue.topic.startswith(LMQ_PREFIX):
             return True
-        there = not known or queue in snapshot.queues or queue.topic in names
+        there = not known or queue in snapshot.queues or queue.topic in names or is_system_topic(queue.topic)
         return there and can_have_files(queue)
 
     return expected

@@ -171,6 +171,8 @@ class MessageReader:
         try:
             ended = raw or self.final_separator
             return names.format_properties(found, final_separator=ended)
+        except UnicodeEncodeError as error:
+            raise InvalidInput(f"properties: half a surrogate pair: {error.object!r}") from None
         except ValueError as error:
             raise InvalidInput(str(error)) from None
 

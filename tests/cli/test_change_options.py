@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -30,6 +31,44 @@ def _all_of(root: Path) -> dict[str, tuple[int, bytes]]:
         for path in sorted(root.rglob("*"))
         if path.is_file()
     }
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [
+        ("recover", ["--apply", "--yes"]),
+        ("repair", ["--all", "--apply", "--yes"]),
+        ("undo", ["--yes"]),
+        ("put", ["T", "body"]),
+        ("offsets", ["--reset", "*@*=earliest", "--apply", "--yes"]),
+    ],
+)
+def test_an_answer_that_has_no_place_is_refused_before_anything_is_changed(
+    command: str, more: list[str], damaged: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    """Wrong usage, or a file that cannot be written: who tries again must not do it twice."""
+    root, options = damaged
+    if command in ("undo", "put", "offsets"):
+        assert run_here(["recover", str(root), *options, "--apply", "--yes"]).code == 1
+        options = []
+    before = _all_of(root)
+    line = [command, str(root), *more, *options]
+    for wrong, code in ((["--fields", "nope"], 2), (["--output", str(tmp_path / "none" / "out")], 5)):
+        result = run_here([*line, *wrong])
+        assert (result.code, result.stdout) == (code, ""), result.stderr
+        assert len(result.stderr.splitlines()) == 1
+        assert _all_of(root) == before
+
+
+@pytest.mark.parametrize("command", [["recover"], ["repair", "--all"]])
+def test_a_field_that_this_answer_has_not(command: list[str], damaged: tuple[Path, list[str]]) -> None:
+    """Where nothing was applied `applied` stays away: the command does not end with wrong usage."""
+    root, options = damaged
+    line = [command[0], str(root), *command[1:], *options, "--apply", "--yes", "--format", "ndjson"]
+    fields = ["--fields", "type,applied"]
+    first, second = run_here([*line, *fields]), run_here([*line, *fields])
+    assert [*json.loads(first.stdout)] == ["type", "applied"]
+    assert (second.code, [*json.loads(second.stdout)]) == (0, ["type"])
 
 
 @pytest.mark.few(1)

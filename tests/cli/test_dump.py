@@ -61,6 +61,14 @@ def test_conditions(store: Path, options: tuple[str, ...], fits: Any) -> None:
     assert _offsets(dumped(store, *options)) == expected
 
 
+def test_numbers_that_no_loop_counts_to(store: Path) -> None:
+    """More than there are of: all, or none from there on, whatever the file."""
+    more = str(10**30)
+    for path in (store, store / "index", store / "consumequeue" / "orders" / "0", store / "config" / "topics.json"):
+        assert dumped(path, "--count", more) == dumped(path) != []
+        assert {record["type"] for record in dumped(path, "--at", more)} <= {"index_header"}
+
+
 def test_times(store: Path) -> None:
     """since <= t < until."""
     times = sorted({m["store_timestamp"] for m in _messages()})

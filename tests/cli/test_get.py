@@ -74,6 +74,9 @@ def test_count_limit_and_reverse(root: Path, known: list[Record]) -> None:
     topic = [r["physical_offset"] for r in known if r["topic"] == "orders"]
     assert offsets(root, "--topic", "orders") == topic
     assert offsets(root, "--topic", "orders", "--reverse", "--limit", "5") == topic[:-6:-1]
+    more = str(10**30)
+    assert offsets(root, *queue, "--offset", "2", "--count", more, "--limit", more) == every[2:]
+    assert offsets(root, "--topic", "orders", "--count", more, "--reverse") == topic[::-1]
 
 
 def test_times_are_from_since_to_before_until(root: Path, known: list[Record]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 from mqstore.cli.declared import Format
 from mqstore.cli.options import Common
+from mqstore.cli.output_file import check_place
 from mqstore.store.errors import InvalidInput
 
 from ..stores import unpack
@@ -36,6 +39,17 @@ def test_a_file_of_a_store_is_never_replaced(tmp_path: Path, name: str) -> None:
     ):
         out.records([{"number": 1}], text=lambda row: str(row["number"]), columns=("number",))
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["commitlog/x", "abort", "config/new.json", "consumequeue/orders/0/x", ".mqstore/x"])
+def test_nothing_new_comes_between_the_files_of_a_store(tmp_path: Path, name: str) -> None:
+    """A broker does not start beside a strange name in its log, and takes a store with `abort` for killed."""
+    root = unpack("5.1.4-clean", tmp_path)
+    before = sorted(root.rglob("*"))
+    result = run_here(["inspect", str(root), "--output", str(root / name)])
+    assert (result.code, result.stdout) == (2, "")
+    assert f"a place of a broker's own files: {root / name}" in result.stderr
+    assert sorted(root.rglob("*")) == before
 
 
 def test_other_files_are_replaced_wherever_they_lie(tmp_path: Path) -> None:
@@ -101,6 +115,33 @@ def test_a_file_keeps_its_mode_and_a_link_its_target(tmp_path: Path) -> None:
     assert target.stat().st_mode & 0o777 == 0o640
 
 
+def test_a_place_is_looked_at_before_it_is_written_to(tmp_path: Path) -> None:
+    """All is as it was; of a folder, and a file of a folder that is not there, the error is that of writing."""
+    path = tmp_path / "out"
+    check_place(path)
+    assert not [*tmp_path.iterdir()]
+    path.write_text("kept")
+    check_place(path)
+    check_place(Path("/dev/full"))
+    assert [each.name for each in tmp_path.iterdir()] == ["out"] and path.read_text() == "kept"
+    for wrong, error in ((tmp_path, IsADirectoryError), (tmp_path / "none" / "out", FileNotFoundError)):
+        with pytest.raises(error, match=str(wrong)):
+            check_place(wrong)
+
+
 def test_a_device_is_written_to() -> None:
     assert run_here(["explain", "I-001", "--output", "/dev/null"]).code == 0
     assert run_here(["explain", "I-001", "--output", "/dev/full"]).code == 5
+
+
+def test_what_cannot_be_written_is_named_as_it_was_typed(tmp_path: Path) -> None:
+    """No file beside it that nobody has asked for, and stdout by its name."""
+    answer = run_here(["explain", "I-001", "--output", str(tmp_path / "none" / "out")])
+    assert answer.stderr == f"mqstore: no such file or directory: {tmp_path}/none/out\n"
+    full = "mqstore: cannot read or write (No space left on device): "
+    assert run_here(["explain", "I-001", "--output", "/dev/full"]).stderr == f"{full}/dev/full\n"
+    with Path("/dev/full").open("wb") as stdout:
+        answers = subprocess.run(
+            [sys.executable, "-m", "mqstore", "explain", "I-001"], stdout=stdout, stderr=subprocess.PIPE, check=False
+        )
+    assert (answers.returncode, answers.stderr.decode()) == (5, f"{full}stdout\n")

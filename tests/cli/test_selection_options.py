@@ -40,6 +40,8 @@ def test_a_condition_that_a_broker_refuses(root: Path, where: str, says: str) ->
         ({"queue": 3}, "--queue needs --topic"),
         ({"tag": " || "}, "--tag: no tag given"),
         ({"tag": ""}, "--tag: no tag given"),
+        ({"key": ""}, "--key: no key given"),
+        ({"unique_key": "", "topic": "t"}, "--unique-key: no key given"),
         ({"grep": "("}, "--grep: not a regular expression"),
         ({"grep": "a{99999999999999999999}"}, "--grep: not a regular expression"),
         ({"where": "a = 1 " + "b" * 60}, "goes on behind its end at 'b{40}…'"),

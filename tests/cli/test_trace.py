@@ -83,6 +83,8 @@ def test_several_messages_with_one_key(tmp_path: Path) -> None:
     assert len(json.loads(some.stdout)) == 3
     assert "--limit shows more" in some.stderr
     assert "--limit" not in run_here(["trace", str(root), "k", "-n", "3", "--quiet"]).stderr
+    every = traced(root, "k", "--format", "json").stdout
+    assert traced(root, "k", "--limit", str(10**30), "--format", "json").stdout == every
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,13 @@ def test_another_process_is_respected_and_named(tmp_path: Path) -> None:
     StoreLock.take(path, Files()).release()
 
 
+def test_nobody_waits_for_no_number_of_seconds(tmp_path: Path) -> None:
+    """`--wait nan` waited for ever."""
+    path = tmp_path / "lock"
+    with StoreLock.take(path, Files()), pytest.raises(InUse):
+        StoreLock.take(path, Files(), wait_seconds=float("nan"))
+
+
 def test_the_other_process_sees_ours(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     ask = "import sys; from pathlib import Path; from mqstore.store.disk.lock import holder;"

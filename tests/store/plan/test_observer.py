@@ -94,3 +94,19 @@ def test_a_record_of_several_queues_is_lost_to_all(tmp_path: Path) -> None:
     assert found.plan is not None and found.plan.lost.messages == len(places)
     rows = {row["group"]: row["unconsumed_lost"] for row in found.plan.groups.to_json()}
     assert rows == {"%LMQ%g": 1}
+
+
+@pytest.mark.skipif(not readable(), reason="the extra for RocksDB is not installed")
+def test_topics_of_a_broker_itself_need_no_entry(tmp_path: Path) -> None:
+    """config/rdb (v2) has the topics of users alone: delayed messages count, and their loss is told."""
+    root = stores.unpack("5.5.1-config-v2", tmp_path)
+    every = list(stores.messages("5.5.1-config-v2"))
+    delayed = next(m for m in every if m["topic"] == "SCHEDULE_TOPIC_XXXX")
+    found = analyze(Layout.open(root))
+    assert found.prediction.readable == found.to_json()["summary"]["messages"] == len(every)
+    with (root / "commitlog" / f"{0:020}").open("r+b") as log:
+        log.seek(delayed["physical_offset"])
+        log.write(bytes(delayed["total_size"]))
+    assert ("SCHEDULE_TOPIC_XXXX", 1) in {
+        (row["topic"], row["messages"]) for row in analyze(Layout.open(root)).to_json()["plan"]["lost"]
+    }

@@ -46,6 +46,8 @@ def test_numbers_beyond_their_bits_are_named(name: str, limits: tuple[int, int])
         ("keys", ["a", 7], "keys: not text"),
         ("properties", [["a", "b"]], "properties: not an object"),
         ("properties", {"a": None}, "properties: a: not text: None"),
+        ("properties", {"a": "\ud800"}, "properties: half a surrogate pair"),
+        ("keys", ["\ud800"], "properties: half a surrogate pair"),
         ("properties_raw", "a\ud800", "properties_raw: half a surrogate pair"),
         ("body_base64", 7, "body_base64: not text: 7"),
         ("topic", 7, "topic: not text: 7"),
