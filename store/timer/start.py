@@ -160,7 +160,8 @@ def _recover(
     state.log_end = _revise(snapshot, state, max(0, begin), check=True)
     place = _last_place(snapshot, state)
     if place is not None and not 0 <= place[1] <= _BUFFER_BYTES and not rules.any_size:
-        reason = f"IllegalArgumentException: newLimit < 0: ({place[1]} < 0)"
+        wrong = f"< 0: ({place[1]} < 0)" if place[1] < 0 else f"> capacity: ({place[1]} > {_BUFFER_BYTES})"
+        reason = f"IllegalArgumentException: newLimit {wrong}"
         return Refusal("timer-log-end", reason, str(snapshot.layout.timer_log))
     state.queue_offset = _queue_offset(snapshot, rules, state, place, log, queue)
     ticks = state.ticks

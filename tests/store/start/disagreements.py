@@ -30,7 +30,8 @@ def disagreements(case: dict[str, Any], outcome: Outcome) -> list[str]:
     if outcome.refusal:
         return [f"the load was not refused: {outcome.refusal}"]
     found = []
-    if ("hung" in start) != bool(outcome.hangs):
+    waits = bool(outcome.hangs) or ("hung" in start and outcome.delay_seconds > 0)  # longer than the judge
+    if ("hung" in start) != waits:
         found.append(f"hangs: {outcome.hangs}")
     state = load["state"]
     if outcome.log_end != state["max_offset"]:

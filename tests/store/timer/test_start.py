@@ -100,3 +100,19 @@ def test_entries_end_where_one_is_none(root: Path) -> None:
             assert entries_end(damaged) == number * UNIT_BYTES, (number, name)
         for size in (number * UNIT_BYTES, (number + 1) * UNIT_BYTES - 1):
             assert entries_end(data[:size]) == number * UNIT_BYTES
+
+
+@pytest.mark.parametrize(("size", "words"), [(-1, "< 0: (-1 < 0)"), (1 << 30, "> capacity: (1073741824 > 4194404)")])
+def test_a_size_that_no_buffer_has_is_refused_in_the_words_of_java(size: int, words: str, tmp_path: Path) -> None:
+    """Up to 5.3 the message that the last entry names is read into a buffer for one (B32)."""
+    root = stores.unpack("5.3.3-timer-clean", tmp_path)
+    path = max((root / "timerlog").iterdir())
+    data = bytearray(path.read_bytes())
+    end = entries_end(np.frombuffer(data, np.uint8))
+    np.frombuffer(data, np.uint8)[:end].view(dtype_of(UNIT))["size_py"][-1] = size
+    path.write_bytes(data)
+    snapshot = Snapshot.of(Layout.open(root))
+    refused = recover_timer(snapshot, profile_of("5.3"), (0, 0), None, 0)
+    assert isinstance(refused, Refusal) and refused.case == "timer-log-end"
+    assert refused.reason == f"IllegalArgumentException: newLimit {words}"
+    assert isinstance(recover_timer(snapshot, profile_of("5.4"), (0, 0), None, 0), TimerState)
