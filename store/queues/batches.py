@@ -311,8 +311,16 @@ class BatchQueueState(QueueState):
         if last is None:
             self._max_offset = 0
             return
-        unit = last.read(self._count(last) - 1, 1)[0]
+        unit = self._last_unit(last)
         self._max_offset = int(unit["msg_base_offset"]) + int(unit["batch_size"])
+
+    def _last_unit(self, file: LoadedQueueFile) -> np.void:
+        """What ends at the write position; in a file whose number is no multiple of its size, parts of two units."""
+        size = self.dtype.itemsize
+        number, shift = divmod(file.wrote - size, size)
+        data = file.read(number, 2 if shift else 1).tobytes()[shift : shift + size]
+        unit: np.void = np.frombuffer(data, self.dtype)[0]
+        return unit
 
     def _revise_min(self) -> None:
         first = self.files[0]

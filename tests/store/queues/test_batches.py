@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 from mqstore.formats.batch_consume_queue import UNIT, UNIT_BYTES
+from mqstore.store.broker.load_rules import LoadedFile
+from mqstore.store.broker.profiles import profile_of
+from mqstore.store.broker.snapshot import list_entries
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.errors import NotFound
-from mqstore.store.queues.batches import BatchConsumeQueue
+from mqstore.store.queues.batches import BatchConsumeQueue, BatchQueueState
 from mqstore.store.search.find import find, offset_at
 from mqstore.store.search.queue_search import batch_queues, open_batch_queue
 from mqstore.store.search.selection import Selection
@@ -136,3 +139,21 @@ def test_an_empty_queue(tmp_path: Path) -> None:
     with made(tmp_path / "queue", []) as queue:
         assert queue.summary().max_offset == 0
         assert queue.find(0) is None and queue.offset_at(5) == 0
+
+
+@pytest.mark.parametrize("name", ["00000000000000000000", "1"])
+def test_a_broker_takes_what_ends_at_the_write_position_for_the_last_unit(name: str, tmp_path: Path) -> None:
+    """Parts of two units where the number of the file is no multiple of its size, as 5.1.4 does."""
+    size = 10 * UNIT_BYTES
+    fields = {"size": 50, "tags_code": 0, "store_time": 1, "compacted_offset": 0, "reserved": 0}
+    units = [{"physical_offset": 100 * k, "msg_base_offset": 4 * k, "batch_size": 4, **fields} for k in range(1, 4)]
+    content = b"".join(map(UNIT.build, units)).ljust(size, b"\0")
+    (tmp_path / name).write_bytes(content)
+    queue = BatchQueueState(profile_of("5.1").queues, size)
+    queue.load([LoadedFile(int(name), size, *list_entries(tmp_path))])
+    queue.recover()
+    end = queue.files[-1].wrote
+    assert end == 3 * UNIT_BYTES + int(name)
+    last = UNIT.parse(content[end - UNIT_BYTES : end])
+    assert queue.max_offset == last.msg_base_offset + last.batch_size
+    assert (queue.max_offset == 16) == (int(name) == 0)
