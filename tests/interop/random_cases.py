@@ -232,18 +232,20 @@ class RandomCase:
 
     def judged(self, judge: Judge) -> Seen:
         """Start the broker's classes on a copy, simulate the start on another at the same place."""
-        for patience in (IMPATIENT_SECONDS, TIMEOUT_SECONDS):
-            measured, answer = self._really(judge, patience)
-            root = self.made(STARTED)
-            snapshot = Snapshot.of(Layout.open(root, self.config))
-            clock = answer.get("timer_after_load", {}).get("now_ms", 0)
-            outcome = simulate(snapshot, profile_of(self.version), switches_of(snapshot), clock)
-            if "OutOfMemoryError" in answer.get("exception", "") and takes_heap(outcome):
-                return Seen(outcome, answer, [])
-            differences = disagreements(measured, outcome)
-            if not differences:
-                break
-        return Seen(outcome, answer, differences)
+        seen = self._seen(judge, IMPATIENT_SECONDS)
+        if seen.differences:
+            seen = self._seen(judge, TIMEOUT_SECONDS + seen.outcome.delay_seconds)
+        return seen
+
+    def _seen(self, judge: Judge, patience: float) -> Seen:
+        measured, answer = self._really(judge, patience)
+        root = self.made(STARTED)
+        snapshot = Snapshot.of(Layout.open(root, self.config))
+        clock = answer.get("timer_after_load", {}).get("now_ms", 0)
+        outcome = simulate(snapshot, profile_of(self.version), switches_of(snapshot), clock)
+        if "OutOfMemoryError" in answer.get("exception", "") and takes_heap(outcome):
+            return Seen(outcome, answer, [])
+        return Seen(outcome, answer, disagreements(measured, outcome))
 
     def _really(self, judge: Judge, patience: float) -> tuple[Row, Row]:
         """What the broker does, in the words of recovery cases, and the judge's whole answer."""

@@ -30,8 +30,7 @@ def disagreements(case: dict[str, Any], outcome: Outcome) -> list[str]:
     if outcome.refusal:
         return [f"the load was not refused: {outcome.refusal}"]
     found = []
-    waits = bool(outcome.hangs) or ("hung" in start and outcome.delay_seconds > 0)  # longer than the judge
-    if ("hung" in start) != waits:
+    if ("hung" in start) != bool(outcome.hangs):
         found.append(f"hangs: {outcome.hangs}")
     state = load["state"]
     if outcome.log_end != state["max_offset"]:
