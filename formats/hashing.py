@@ -14,6 +14,7 @@ CRC_MASK = 0x7FFFFFFF
 #: Half of a surrogate pair in UTF-8: one malformed sequence to Java, two or three to Python.
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT = "\ufffd".encode()
+_INTEGER = re.compile(r"([+-]?)0*([^\D\U00010000-\U0010ffff]{1,19})")
 
 
 def crc31(data: bytes | memoryview) -> int:
@@ -26,6 +27,17 @@ def java_string(data: bytes) -> str:
     if b"\xed" in data:
         data = _SURROGATE.sub(_REPLACEMENT, data)
     return data.decode("utf-8", "replace")
+
+
+def java_integer(text: str, bits: int) -> int | None:
+    """What `Integer.parseInt`, or its like for so many bits, makes of a text; None where it throws.
+
+    >>> java_integer("+07", 32), java_integer("32768", 16), java_integer("7 ", 32)
+    (7, None, None)
+    """
+    match = _INTEGER.fullmatch(text)
+    value = int(match[1] + match[2]) if match else 1 << 63
+    return value if -(1 << bits - 1) <= value < 1 << bits - 1 else None
 
 
 def java_hash(text: str) -> int:

@@ -116,6 +116,15 @@ class Ragged:
         pairs = zip(self.start.tolist(), ends.tolist(), strict=True)
         return [bytes(view[begin:end]) for begin, end in pairs]
 
+    def equals(self, text: bytes) -> Flags:
+        """bool[n]: the string is `text`. Absent strings are equal to none."""
+        rows = np.flatnonzero(self.length == len(text))
+        for k, byte in enumerate(text):
+            rows = rows[self.buffer[self.start[rows] + k] == byte]
+        mask: Flags = np.zeros(len(self), np.bool_)
+        mask[rows] = True
+        return mask
+
     def span(self) -> bytes:
         """The bytes of the buffer from the first string to the end of the last, with what lies between.
 

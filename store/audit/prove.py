@@ -25,6 +25,7 @@ from ...formats.message_properties import INNER_MULTI_DISPATCH
 from ...formats.property_columns import PropertyItems
 from ..broker.dispatch import Dispatched, dispatch
 from ..broker.dispatch_record import Dispatching
+from ..broker.load_rules import unreadable_numbers
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..columns import Rows, begins
 from ..disk.byte_reader import reading_rate
@@ -35,6 +36,7 @@ from ..index.compare import IndexFiles, uncovered
 from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog, record_behind, used_bytes
 from ..log.message import Mark
+from ..log.window import NOTING, NOTING_HASHES
 from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, FileUnits, Numbers, QueueNumbers, Units
 from .messages import AT_ONCE, points_at
 from .verified import PackedItems, QueueRange, RecordFacts, VerifiedLog, VerifiedPieces, VerifiedQueue, is_long
@@ -46,7 +48,6 @@ if TYPE_CHECKING:
 _FEW = 16
 _LONG_PROPERTIES = 4096
 """A torn page hides in the middle of longer ones: those are looked at one by one, by others."""
-_NAMES_QUEUES = INNER_MULTI_DISPATCH.encode()
 
 
 class Lmq(NamedTuple):
@@ -182,8 +183,8 @@ class Prover:
     def _add(self, batch: Batch, dispatched: Dispatched | None) -> None:
         """Let records wait until there are enough of each queue; others end what waits."""
         begin = int(batch.position[0])
-        known = None if dispatched is None else dispatched.properties
-        window = self._window(batch, dispatched) if is_in_order(batch, begin, known) else None
+        items = PropertyItems(batch.columns.ragged("properties")) if dispatched is None else dispatched.properties
+        window = self._window(batch, items, dispatched) if is_in_order(batch, begin, items) else None
         reached = self._windows[-1].facts.end if self._windows else self._found.end
         if window is None or begin != reached:
             self._settle(at_gap=True)
@@ -196,15 +197,12 @@ class Prover:
         if self._waiting >= AT_ONCE:
             self._settle()
 
-    def _window(self, batch: Batch, dispatched: Dispatched | None) -> _MessageWindow | None:
+    def _window(self, batch: Batch, properties: PropertyItems, dispatched: Dispatched | None) -> _MessageWindow | None:
         """The messages of a batch; None if some record is of a queue that is not there, or names further
         queues where there are none: some brokers stumble over such a record all the same (spec 2.9, B11).
         """
         lmq, making = self._lmq, self._making
-        if dispatched is not None:
-            named = dispatched.properties.has_name(INNER_MULTI_DISPATCH)
-        else:
-            named = _NAMES_QUEUES in batch.columns.ragged("properties").span()
+        named = properties.has_name(INNER_MULTI_DISPATCH)
         if named and lmq is None:
             return None
         how = making or (lmq.further if named and lmq is not None else None)
@@ -365,10 +363,10 @@ def _without_damaged(batch: Batch) -> Iterator[Batch]:
         done = row + 1
 
 
-def is_in_order(batch: Batch, reach: int, properties: PropertyItems | None) -> bool:
+def is_in_order(batch: Batch, reach: int, properties: PropertyItems) -> bool:
     """The records go on at `reach` and are what a `VerifiedRun` tells of them, but for the queues.
 
-    properties: their items, where somebody has looked through them.
+    properties: their items.
     """
     columns = batch.columns
     if batch.mark > Mark.AFTER_DAMAGE or int(batch.position[0]) != reach:
@@ -380,15 +378,17 @@ def is_in_order(batch: Batch, reach: int, properties: PropertyItems | None) -> b
         return False
     if (columns.ints("sys_flag") & (TRANSACTION_MASK & SysFlag.PREPARED)).any():
         return False
+    if len(unreadable_numbers(columns.ragged("topic"), properties, np.ones(len(batch), np.bool_))):
+        return False
     return bool(columns.ints("store_host.port").all()) and not _may_be_torn(batch, properties)
 
 
-def _may_be_torn(batch: Batch, properties: PropertyItems | None) -> bool:
+def _may_be_torn(batch: Batch, properties: PropertyItems) -> bool:
     """Some record's properties may have lost a page."""
     text = batch.columns.ragged("properties")
     if int(text.length.max()) > _LONG_PROPERTIES:
         return True
-    if properties is not None and properties.ended:  # with a separator each
+    if properties.ended:  # with a separator each
         return False
     some = text.length > 0
     return bool((text.buffer[(text.start + text.length - 1)[some]] == 0).any())
@@ -453,9 +453,11 @@ def prove_log(proof: Proof, jobs: int = 1, tell: Callable[[int], None] | None = 
     tell: called with the log position reached. jobs: processes that work at the same time.
     """
 
+    noting = NOTING if proof.making is None else NOTING_HASHES
+
     def part(begin: int, end: int, tell: Callable[[int], None] | None = None) -> VerifiedLog:
         prover = proof.at(begin)
-        for item in proof.log.scan(begin, end, reuse=True):
+        for item in proof.log.scan(begin, end, reuse=True, noting=noting):
             if tell is not None and isinstance(item, Batch):
                 tell(item.end)
             prover.see(item)

@@ -9,7 +9,6 @@ What a broker reads of a record when it tells waiting consumers that it has come
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Protocol
@@ -20,7 +19,7 @@ import numpy.typing as npt
 from ...formats import message_properties as names
 from ...formats.derive import Columns, Ragged
 from ...formats.derive.ragged import Ints, StringNotes
-from ...formats.hashing import java_hash, java_string
+from ...formats.hashing import java_hash, java_integer, java_string
 from ...formats.hashing_columns import index_hash_column, java_hash_column
 from ...formats.message import TRANSACTION_MASK, SysFlag
 from ...formats.property_columns import PropertyItems, find
@@ -30,7 +29,6 @@ from .system_topics import LITE_PREFIX, LMQ_PREFIX, SCHEDULE_TOPIC, delay_ms, pa
 
 _NAME_SEPARATOR: Final = ","
 _TAG_MARK: Final = "T#"
-_LARGEST_OFFSET: Final = (1 << 63) - 1
 
 
 class HasColumns(Protocol):
@@ -210,8 +208,8 @@ class _LmqQueues:
         for name, text in zip(queues, offsets, strict=True):
             if self._how.skips(name):
                 continue
-            offset = int(text) if re.fullmatch(r"\+?[0-9]{1,19}", text) else -1
-            if not 0 <= offset <= _LARGEST_OFFSET:
+            offset = queue_offset_of(text)
+            if offset is None:
                 self.undispatchable.append(row)
             elif self._has_queue(name):
                 topic_id = self._ids.setdefault(name, len(self._ids))
@@ -343,7 +341,10 @@ def split_keys(keys: Ragged) -> tuple[Ints, Ragged]:
     return row, Ragged(packed.buffer, begin, end - begin)
 
 
-_LONG_MAX = 2**63 - 1
+def queue_offset_of(text: str) -> int | None:
+    """The queue offset of a light queue that a broker reads there; None where it throws (spec 2.9)."""
+    number = java_integer(text, 64)
+    return None if number is None or number < 0 else number
 
 
 def unannounceable(columns: Columns) -> int | None:
@@ -357,13 +358,7 @@ def unannounceable(columns: Columns) -> int | None:
     offsets = find(properties, names.INNER_MULTI_QUEUE_OFFSET)
     for row in np.flatnonzero((queues.length > 0) & (offsets.length > 0)).tolist():
         numbers = java_split(offsets[row])
-        if len(numbers) == len(java_split(queues[row])) and not all(map(_is_long, numbers)):
+        unreadable = any(java_integer(text, 64) is None for text in numbers)
+        if unreadable and len(numbers) == len(java_split(queues[row])):
             return int(row)
     return None
-
-
-def _is_long(text: str) -> bool:
-    """`Long.parseLong` takes it."""
-    if not re.fullmatch(r"[+-]?[0-9]{1,30}", text):
-        return False
-    return -_LONG_MAX - 1 <= int(text) <= _LONG_MAX

@@ -7,8 +7,8 @@ else differs between versions and is data in `profiles`.
 
 The check of a record as a broker makes it: `checkMessageAndReturnSize` (spec 7.2).
 
-It differs from ours: neither the physical offset nor the queue, the store time or the content of
-topic and properties are looked at, a negative body or properties length counts as none, and 4.3
+It differs from ours: neither the physical offset nor the queue, the store time or the topic are looked at,
+of the properties only numbers that it needs, a negative body or properties length counts as none, and 4.3
 does not know 16-byte hosts. Whole columns of records are checked at once.
 """
 
@@ -29,17 +29,19 @@ from construct import this as _record
 from ...formats.blank import BLANK, BLANK_BYTES, MAGIC_BLANK
 from ...formats.commit_log import PLAIN
 from ...formats.derive import Columns, decode, dtype_of
-from ...formats.derive.ragged import Bytes, Flags, Ints, overlapping
+from ...formats.derive.ragged import Bytes, Flags, Ints, Ragged, overlapping
+from ...formats.hashing import java_integer, java_string
 from ...formats.hashing_columns import crc31_column
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
-from ...formats.message_properties import DUP_INFO, crc_ok
+from ...formats.message_properties import DELAY, DUP_INFO, INNER_BASE, INNER_NUM, crc_ok
 from ...formats.primitives import HOST_V4
-from ...formats.property_columns import find
+from ...formats.property_columns import PropertyItems, find
 from ..counted import counted
 from ..log.window import Window
 from ..log.window import walk as follow
 from .profiles import LoadRules, OnOddFile, RecordRules
 from .snapshot import DirectoryEntry, FileBytes, Snapshot
+from .system_topics import SCHEDULE_TOPIC
 
 _NOT_MATCHED = "length not matched message store config value"
 
@@ -85,7 +87,7 @@ def load_files(entries: Sequence[DirectoryEntry], file_bytes: int, rules: LoadRu
             if action is OnOddFile.DELETE:
                 deleted.append(entry)
             continue
-        start = _java_long(entry.name)
+        start = java_integer(entry.name, 64)
         if start is None:
             reason = f'NumberFormatException: For input string: "{entry.name}"'
             refusal = Refusal("foreign-name", reason, entry.path)
@@ -108,15 +110,6 @@ def _fault_of(entry: DirectoryEntry, file_bytes: int, rules: LoadRules, last: bo
         reason = f"{_NOT_MATCHED}: {counted(entry.size, 'byte')}, not {file_bytes}"
         return rules.wrong_length, Refusal("wrong-length", reason, entry.path)
     return None
-
-
-def _java_long(name: str) -> int | None:
-    """`Long.parseLong` of a file name."""
-    digits = name[1:] if name[:1] in ("+", "-") else name
-    if not digits.isascii() or not digits.isdigit():
-        return None
-    value = int(name)
-    return value if -(1 << 63) <= value < 1 << 63 else None
 
 
 def truncate(files: list[LoadedFile], end: int, file_bytes: int) -> list[LoadedFile]:
@@ -152,6 +145,7 @@ def _as_broker_reads(replaced: Mapping[str, Construct[Any, Any]]) -> Construct[A
 _SCHEMA = _as_broker_reads(_STRINGS)
 _SCHEMA_IPV4 = _as_broker_reads({**_STRINGS, **_HOSTS})
 _HEAD_DTYPE = dtype_of(BLANK)
+_WITH_NUMBERS = (DELAY, INNER_NUM, INNER_BASE)
 
 
 def size_at(snapshot: Snapshot, entry: DirectoryEntry, offset: int) -> int:
@@ -223,6 +217,7 @@ def check(
     if rules.dup_info:
         readable &= _have_dup_info(columns, readable)
     equal = columns.ends - columns.starts == total
+    readable[_unreadable_rows(columns, readable, equal, rules)] = False
     size = np.where(readable, total, -1)
     size[blank] = 0
     return CheckedPositions(blank | (readable & equal), size, columns)
@@ -265,6 +260,37 @@ def _have_dup_info(columns: Columns, readable: Flags) -> Flags:
     texts = (values[row] for row in range(len(asked)))
     have[asked] = [_TWO_PARTS.fullmatch(text) is not None for text in texts]
     return have
+
+
+def _unreadable_rows(columns: Columns, readable: Flags, equal: Flags, rules: RecordRules) -> Ints:
+    """Rows that look readable, and have a number in their properties that is none (row 7)."""
+    rows = np.flatnonzero(readable)
+    items = PropertyItems(columns.ragged("properties")[rows], _WITH_NUMBERS)
+    whole = equal[rows] if rules.inner_batches else None
+    return rows[unreadable_numbers(columns.ragged("topic")[rows], items, whole)]
+
+
+def unreadable_numbers(topics: Ragged, properties: PropertyItems, batches: Flags | None) -> Ints:
+    """Rows of records at which a broker's check throws, as Java cannot read a number in their properties.
+
+    These are the level of a scheduled message, and the two that a batch says of itself, of which a broker
+    reads both or none. batches: bool[n]: where it comes to these; None: nowhere. (spec 7.2, row 7)
+    """
+    found = [np.zeros(0, np.int64)]
+    if properties.has_name(DELAY):
+        found.append(_not_numbers(properties.find(DELAY), topics.equals(SCHEDULE_TOPIC.encode()), 32))
+    if batches is not None and properties.has_name(INNER_NUM):
+        number, base = properties.find(INNER_NUM), properties.find(INNER_BASE)
+        both = batches & (number.length > 0) & (base.length > 0)
+        found += [_not_numbers(number, both, 16), _not_numbers(base, both, 64)]
+    return np.concatenate(found)
+
+
+def _not_numbers(texts: Ragged, asked: Flags, bits: int) -> Ints:
+    """Rows of those asked for that have a text, but no number of so many bits."""
+    rows = np.flatnonzero(asked & (texts.length > 0))
+    wrong = [java_integer(java_string(text), bits) is None for text in texts[rows]]
+    return rows[np.array(wrong, np.bool_)]
 
 
 class LoadFailure(NamedTuple):

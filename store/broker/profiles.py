@@ -104,6 +104,8 @@ class RecordRules(NamedTuple):
     unequal_is_data: bool
     #: each record has DUP_INFO of two parts (`duplicationEnable`, by source)
     dup_info: bool = False
+    #: reads what a batch says of itself, and takes no number that Java cannot read (since 5.0, spec 1.10)
+    inner_batches: bool = False
     #: a total_size below 0 is refused before the magic is looked at, of a BLANK, too (since 5.5.1, by class files)
     signed: bool = False
 
@@ -273,7 +275,9 @@ PROFILES: dict[str, Profile] = {
             "5.1.4",
             (5, 0, 0),
             _TOLERANT,
-            RecordRules(v2=True, ipv6=True, bounded=False, property_crc=False, unequal_is_data=False),
+            RecordRules(
+                v2=True, ipv6=True, bounded=False, property_crc=False, unequal_is_data=False, inner_batches=True
+            ),
             StartRules(NormalStart.LAST_THREE, AbnormalStart.TIMES, None, _SLACK_MS),
             QueueRules(
                 True,
@@ -298,7 +302,7 @@ PROFILES: dict[str, Profile] = {
             "5.3.3",
             (5, 3, 2),
             _TOLERANT,
-            RecordRules(v2=True, ipv6=True, bounded=True, property_crc=True, unequal_is_data=False),
+            RecordRules(v2=True, ipv6=True, bounded=True, property_crc=True, unequal_is_data=False, inner_batches=True),
             StartRules(NormalStart.QUEUE_END, AbnormalStart.TIMES, None, _SLACK_MS, True),
             QueueRules(
                 True,
@@ -318,7 +322,7 @@ PROFILES: dict[str, Profile] = {
             "5.4.0",
             (5, 4, 0),
             _TOLERANT,
-            RecordRules(v2=True, ipv6=True, bounded=True, property_crc=True, unequal_is_data=False),
+            RecordRules(v2=True, ipv6=True, bounded=True, property_crc=True, unequal_is_data=False, inner_batches=True),
             StartRules(NormalStart.FIRST_RECORD, AbnormalStart.CHECKED_TIMES, _LOOK_BACK, _SLACK_MS, True),
             QueueRules(
                 True,
@@ -344,7 +348,7 @@ PROFILES: dict[str, Profile] = {
             "5.5.0",
             (5, 5, 0),
             _TOLERANT,
-            RecordRules(v2=True, ipv6=True, bounded=True, property_crc=True, unequal_is_data=False),
+            RecordRules(v2=True, ipv6=True, bounded=True, property_crc=True, unequal_is_data=False, inner_batches=True),
             StartRules(NormalStart.FIRST_RECORD, AbnormalStart.QUEUE_POSITION, _LOOK_BACK, 0, True),
             QueueRules(
                 True,

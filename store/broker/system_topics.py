@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from ...formats.hashing import java_integer
 from ...formats.message_properties import RETRY_PREFIX
 from ..errors import InvalidInput
 
@@ -95,13 +96,12 @@ def format_levels(levels: tuple[int, ...]) -> str:
 def delay_ms(delay: str, levels: tuple[int, ...]) -> int | None:
     """What a scheduled message with this DELAY waits, in ms; None if DELAY means no delay.
 
-    A level above the highest counts as the highest. Text that is no number, which a broker's
-    dispatch cannot pass, means no delay here.
+    A level above the highest counts as the highest. Text that is no number, at which a broker's log ends
+    (`load_rules`), means no delay here.
     """
-    match = re.fullmatch(rf"([+-]?)0*([0-9]{{1,{_DIGITS_MAX}}})", delay)
-    if match is None:
+    wanted = java_integer(delay, 32)
+    if wanted is None:
         return None
-    wanted = int(match[1] + match[2])
     level = min(wanted, len(levels))
     if level > 0:
         return levels[level - 1]

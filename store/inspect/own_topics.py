@@ -51,7 +51,7 @@ from ..log.batch import Batch, messages
 from ..log.message import Mark, Message
 from ..plan.observer import Progress, read_progress
 from ..queues.references import batches, of_queue
-from ..search.selection import equal, utf8
+from ..search.selection import utf8
 from ..search.store import Note, StoreReader
 from ..settings.options import options_of
 from ..settings.read import read_config_file
@@ -79,7 +79,7 @@ def topic_records(store: StoreReader, topic: str, note: Note, behind: int | None
             for window in of_queue(queue, start, ends.max_offset, log_end=end):
                 for places, batch in batches(store.log, window):
                     lost += len(places) - len(batch)
-                    yield batch.take(equal(batch.columns.ragged("topic"), utf8(topic)))
+                    yield batch.take(batch.columns.ragged("topic").equals(utf8(topic)))
     if lost:
         note(f"{topic}: {counted(lost, 'unit points', 'units point')} at no record")
 
@@ -96,7 +96,7 @@ def scanned(store: StoreReader, topic: str, behind: int | None = None) -> Iterat
     for item in store.log.scan(behind, crc=False, reuse=True):
         store.scanned(item.size if not isinstance(item, Batch) else item.end - int(item.position[0]))
         if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
-            own = equal(item.columns.ragged("topic"), utf8(topic))
+            own = item.columns.ragged("topic").equals(utf8(topic))
             if own.any():
                 yield item.take(np.flatnonzero(own).astype(np.int64))
 

@@ -28,7 +28,7 @@ from ..log.message import Mark
 from ..plan.observer import Progress, read_progress
 from ..queues.references import RecordPlaces, batches
 from ..queues.rocksdb import RocksDb, is_rocksdb
-from ..search.selection import equal, utf8
+from ..search.selection import utf8
 from ..search.store import Note, StoreReader
 from ..settings.read import read_config_file
 from ..settings.rocksdb import read_entries
@@ -91,7 +91,7 @@ def pop_records(store: StoreReader, note: Note, about: PoppedMessage | None = No
     for batch in _batches(store, note, None if about is None else about.position):
         topics, items = batch.columns.ragged("topic"), PropertyItems(batch.columns.ragged("properties"))
         revive = _begins(topics, pop_format.REVIVE_TOPIC)
-        waits = equal(topics, utf8(TIMER_TOPIC))
+        waits = topics.equals(utf8(TIMER_TOPIC))
         waits &= _begins(items.find(names.REAL_TOPIC), pop_format.REVIVE_TOPIC)
         tags = items.find(names.TAGS)
         for row in np.flatnonzero(revive | waits).tolist():
@@ -121,7 +121,7 @@ def _batches(store: StoreReader, note: Note, behind: int | None) -> Iterator[Bat
 def _begins(strings: Ragged, prefix: str) -> Flags:
     """bool[n]: the string begins with the prefix."""
     head = utf8(prefix)
-    return equal(Ragged(strings.buffer, strings.start, np.minimum(strings.length, len(head))), head)
+    return Ragged(strings.buffer, strings.start, np.minimum(strings.length, len(head))).equals(head)
 
 
 def _add(found: PopRecords, batch: Batch, row: int, tag: str, revived: bool, about: PoppedMessage | None) -> None:

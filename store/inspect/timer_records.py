@@ -33,7 +33,7 @@ from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..errors import UnreadableRange, Unsupported
 from ..log.batch import Batch, Extent, ExtentKind
 from ..log.message import Mark
-from ..search.selection import equal, utf8
+from ..search.selection import utf8
 from ..search.store import Note, StoreReader
 from ..timer.read import (
     CUT,
@@ -170,7 +170,7 @@ def _timed(batch: Batch) -> tuple[Flags, Flags, Flags]:
     What a consumer sent back is neither of the last: it keeps the properties of what it got.
     """
     items = PropertyItems(batch.columns.ragged("properties"))
-    inside = equal(batch.columns.ragged("topic"), utf8(TIMER_TOPIC))
+    inside = batch.columns.ragged("topic").equals(utf8(TIMER_TOPIC))
     timed = items.find(names.TIMER_OUT_MS).length > 0
     asked = np.zeros(len(batch), np.bool_)
     for name in (names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS):

@@ -61,10 +61,10 @@ class KeptLog(NamedTuple):
     exact_alone: bool = False
 
 
-def gap_finder(snapshot: Snapshot, *, verify: bool = False) -> GapFinder:
-    """What has to look at the whole log before `keep_log`; `verify` as of a `GapFinder`."""
+def gap_finder(snapshot: Snapshot, *, verify: bool, inner_batches: bool) -> GapFinder:
+    """What has to look at the whole log before `keep_log`; `verify` and `inner_batches` as of a `GapFinder`."""
     starts = frozenset(int(entry.name) for entry in snapshot.log)
-    return GapFinder(snapshot.log_file_bytes, starts, min(starts), verify)
+    return GapFinder(snapshot.log_file_bytes, starts, min(starts), verify, inner_batches)
 
 
 def keep_log(

@@ -21,7 +21,7 @@ from ...formats.dledger_index import FILE_BYTES, UNIT_BYTES
 from ...formats.message_properties import ends_with_crc
 from ..audit.messages import LogObserver, Messages
 from ..broker.dispatch import Dispatched
-from ..broker.load_rules import LoadedFile
+from ..broker.load_rules import LoadedFile, unreadable_numbers
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
@@ -117,13 +117,12 @@ class EntryFinder(LogObserver):
         expected = self._before.number + 1 if begin == self.end and self._damaged < 0 else -1
         numbers, terms = self._put_right(batch, _heads(batch), expected)
         self._close(begin, NeighbourEntry(int(numbers[0]), int(terms[0])), int(times[0]))
-        if batch.body_crc_ok is not None:
-            for row in np.flatnonzero(~batch.body_crc_ok).tolist():
-                self.torn.append(_torn(batch, row))
-                self.times.append(int(times[row]))
-        cut = torn_properties(columns)
-        if batch.body_crc_ok is not None:
-            cut &= batch.body_crc_ok
+        good = np.ones(len(batch), np.bool_) if batch.body_crc_ok is None else batch.body_crc_ok.copy()
+        good[unreadable_numbers(columns.ragged("topic"), dispatched.properties, good)] = False
+        for row in np.flatnonzero(~good).tolist():
+            self.torn.append(_torn(batch, row))
+            self.times.append(int(times[row]))
+        cut = torn_properties(columns) & good
         self.cut += [_torn(batch, row) for row in np.flatnonzero(cut).tolist()]
         self.crc_items |= ends_with_crc(columns.ragged("properties")[len(batch) - 1])
         self._before, self._time = NeighbourEntry(int(numbers[-1]), int(terms[-1])), int(times[-1])

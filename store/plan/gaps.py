@@ -9,7 +9,6 @@ services (spec 9.9).
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -37,7 +36,8 @@ from ...formats.property_columns import PropertyItems
 from ...formats.tombstone import FILLER_TOPIC, LOST_ITEM
 from ..audit.messages import Messages
 from ..audit.verified import VerifiedRun
-from ..broker.dispatch import Dispatched, java_split
+from ..broker.dispatch import Dispatched, java_split, queue_offset_of
+from ..broker.load_rules import unreadable_numbers
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import HALF_TOPIC, OFFSET_MOVED, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..log.batch import Batch, Extent, ExtentKind, torn_properties
@@ -157,9 +157,6 @@ def _for_topic(topic: str) -> bytes:
     return format_properties({REAL_TOPIC: topic, REAL_QID: "0"})
 
 
-_NUMBER = re.compile(r"\+?\d{1,19}")
-
-
 class Gap(NamedTuple):
     """Log positions [begin, end) of one file without a good record.
 
@@ -194,13 +191,15 @@ class GapFinder:
 
     file_bytes: of a log file. files: positions where files begin that are there. covered: behind
     the last good record or BLANK. end: where the log ends, as far as good records tell. verify:
-    the broker passes no record whose own checksum of the whole is wrong (forceVerifyPropCRC).
+    the broker passes no record whose own checksum of the whole is wrong (forceVerifyPropCRC). inner_batches: nor one
+    whose numbers of a batch it cannot read.
     """
 
     file_bytes: int
     files: frozenset[int]
     covered: int
     verify: bool = False
+    inner_batches: bool = True
     end: int = -1
     gaps: list[Gap] = field(default_factory=list)
     torn: list[TornRecord] = field(default_factory=list)
@@ -344,7 +343,8 @@ class GapFinder:
     def good(self, batch: Batch) -> Flags:
         """bool[n]: what is no part of a gap.
 
-        A record for one of the broker's own services is nothing without its properties.
+        A record for one of the broker's own services is nothing without its properties; at one with a number
+        that is none a broker's log ends.
         """
         good = ~torn_properties(batch.columns)
         for row in np.flatnonzero(~good).tolist():
@@ -353,6 +353,9 @@ class GapFinder:
             good &= batch.body_crc_ok
         if self.verify:
             good &= ~_damaged(batch)
+        batches = np.ones(len(batch), np.bool_) if self.inner_batches else None
+        items = PropertyItems(batch.columns.ragged("properties"))
+        good[unreadable_numbers(batch.columns.ragged("topic"), items, batches)] = False
         return good
 
     def _note_last(self, positions: Ints, ends: Ints, times: Ints, at: int) -> None:
@@ -378,7 +381,7 @@ class GapFinder:
 def is_undispatchable(queue_names: bytes, queue_offsets: bytes) -> bool:
     """A broker makes no units of these light queues, or throws at them (spec 2.9)."""
     wanted, given = java_split(queue_names), java_split(queue_offsets)
-    return len(wanted) != len(given) or not all(map(_NUMBER.fullmatch, given))
+    return len(wanted) != len(given) or None in map(queue_offset_of, given)
 
 
 def _undispatchable(properties: PropertyItems, good: Flags) -> Ints:

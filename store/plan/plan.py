@@ -420,7 +420,7 @@ def _keep(
 
         brought, queue = with_replica(snapshot, queue, options.replica, verify=verifies, look=look, observers=observers)
         observers, verified = (), None
-    finder = gap_finder(snapshot, verify=verifies)
+    finder = gap_finder(snapshot, verify=verifies, inner_batches=profile.record.inner_batches)
     finder.files |= {file.start for file in queue.files}
     as_it_is = LogPlan(outcome.log_start, outcome.log_end, False, [], 0)
     commit_log = commit_log_of(snapshot.layout, queue)

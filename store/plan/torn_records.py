@@ -66,9 +66,11 @@ from ...formats.message_properties import (
     crc_ok,
     parse,
 )
+from ...formats.property_columns import PropertyItems
 from ..audit.queues import QueueAudit
 from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import OWN_QUEUES
+from ..broker.load_rules import unreadable_numbers
 from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
 from ..disk.file_queue import MappedFileQueue
@@ -330,7 +332,11 @@ def put_right(log: MappedFileQueue, units: LostUnits, row: int, near_ms: int, de
     record: bytes = MESSAGE.build({**fields, "properties": raw[size - text_bytes :]})
     if crc_ok(record) is False or not _has_tag(record, int(units.tags_code[row]), delay_levels):
         return None
-    if torn_properties(_decoded(record))[0]:
+    columns = _decoded(record)
+    topics, items = columns.ragged("topic"), PropertyItems(columns.ragged("properties"))
+    if len(unreadable_numbers(topics, items, np.ones(1, np.bool_))):
+        return None
+    if torn_properties(columns)[0]:
         # a header that is right does not bring them back: for a service the message is nothing
         if is_for_service(topic):
             return None

@@ -24,6 +24,7 @@ from ...formats import message_properties as names
 from ...formats.batch_consume_queue import UNIT, UNIT_BYTES
 from ...formats.derive import Columns, Ragged, dtype_of
 from ...formats.derive.ragged import Flags, Ints
+from ...formats.hashing import java_integer, java_string
 from ...formats.property_columns import find
 from ...formats.sparse_consume_queue import UNIT as SPARSE_UNIT
 from ...formats.sparse_consume_queue import UNIT_BYTES as SPARSE_UNIT_BYTES
@@ -390,15 +391,15 @@ def batch_units(columns: Columns, rows: Ints, units: Units) -> Units:
     base, number = (find(properties, name) for name in (names.INNER_BASE, names.INNER_NUM))
     inner = (base.length > 0) & (number.length > 0)
     own = columns.ints("queue_offset")[rows]
-    found["msg_base_offset"] = np.where(inner, _numbers(base, inner), own)
-    found["batch_size"] = np.where(inner, _numbers(number, inner), 1)
+    found["msg_base_offset"] = np.where(inner, _numbers(base, inner, 64), own)
+    found["batch_size"] = np.where(inner, _numbers(number, inner, 16), 1)
     return found
 
 
-def _numbers(texts: Ragged, there: Flags) -> Ints:
-    """The numbers that some texts are; -1 for what is none."""
+def _numbers(texts: Ragged, there: Flags, bits: int) -> Ints:
+    """The numbers of so many bits that some texts are; -1 for what is none."""
     found = np.full(len(texts), -1, np.int64)
     for row in np.flatnonzero(there).tolist():
-        text = texts[row]
-        found[row] = int(text) if text.isdigit() and len(text) < 19 else -1
+        value = java_integer(java_string(texts[row]), bits)
+        found[row] = -1 if value is None else value
     return found

@@ -30,7 +30,7 @@ from ..queues.read import ConsumeQueue, first_at, offset_at
 from ..queues.references import RecordPlaces, batches, merged, of_queue
 from ..queues.units import is_valid
 from .log_search import CLOCK_SLACK_MS, found_in, wanted_offsets
-from .selection import Selection, equal, utf8
+from .selection import Selection, utf8
 from .store import FoundMessage, Note, StoreReader, Via
 
 _POLICY, _COMPACTION = "cleanup.policy", "COMPACTION"
@@ -132,7 +132,7 @@ def records_at(
 def of_topic(batch: Batch, topic: str) -> Flags:
     """bool[n]: the record is of the topic, or was dispatched to it besides (spec 2.9)."""
     columns = batch.columns
-    own = equal(columns.ragged("topic"), utf8(topic))
+    own = columns.ragged("topic").equals(utf8(topic))
     others = np.flatnonzero(~own)
     if len(others):
         texts = find_property(columns.ragged("properties")[others], names.INNER_MULTI_DISPATCH)

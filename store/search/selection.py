@@ -327,7 +327,7 @@ class Selection(NamedTuple):
             mask |= self._keys_mask(of_records, len(records))[batch.inner.row]
         if self.tags:
             found = items.find(names.TAGS)
-            mask &= np.logical_or.reduce([equal(found, utf8(tag)) for tag in self.tags])
+            mask &= np.logical_or.reduce([found.equals(utf8(tag)) for tag in self.tags])
         return mask
 
     def _keys_mask(self, items: PropertyItems, count: int) -> Flags:
@@ -335,10 +335,10 @@ class Selection(NamedTuple):
 
         mask: Flags = np.ones(count, np.bool_)
         if self.unique_key is not None:
-            mask &= equal(items.find(names.UNIQ_KEY), utf8(self.unique_key))
+            mask &= items.find(names.UNIQ_KEY).equals(utf8(self.unique_key))
         if self.key is not None:
             key = utf8(self.key)
-            mask &= equal(items.find(names.UNIQ_KEY), key) | _has_part(items.find(names.KEYS), key)
+            mask &= items.find(names.UNIQ_KEY).equals(key) | _has_part(items.find(names.KEYS), key)
         return mask
 
     def _grep_mask(self, batch: Batch) -> Flags:
@@ -374,7 +374,7 @@ def matches(name: str, topic: str) -> bool:
 def _topics(stored: Ragged, topic: str) -> Flags:
     """bool[n]: the topic is the one, or one of those that the pattern means."""
     if not is_pattern(topic):
-        return equal(stored, utf8(topic))
+        return stored.equals(utf8(topic))
     import numpy as np
 
     from ..columns import dictionary
@@ -385,23 +385,11 @@ def _topics(stored: Ragged, topic: str) -> Flags:
     return mask
 
 
-def equal(strings: Ragged, text: bytes) -> Flags:
-    """bool[n]: the string is `text`. Absent strings are equal to none."""
-    import numpy as np
-
-    rows = np.flatnonzero(strings.length == len(text))
-    for k, byte in enumerate(text):
-        rows = rows[strings.buffer[strings.start[rows] + k] == byte]
-    mask = np.zeros(len(strings), np.bool_)
-    mask[rows] = True
-    return mask
-
-
 def _has_part(keys: Ragged, key: bytes) -> Flags:
     """bool[n]: `key` is one of the parts that single spaces separate."""
     import numpy as np
 
-    mask = equal(keys, key)
+    mask = keys.equals(key)
     several = np.flatnonzero((keys.length > len(key)) & ~mask)
     separator = names.KEY_SEPARATOR.encode()
     for row in several.tolist():

@@ -26,7 +26,7 @@ from ...formats.message_properties import INNER_NUM
 from ...formats.property_columns import crc_values, ends_with_crc_item
 from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
 from ...formats.tombstone import FILLER_TOPIC
-from ..broker.dispatch import java_split
+from ..broker.dispatch import java_split, queue_offset_of
 from ..broker.dispatch_record import Dispatching
 from ..counted import counted
 from ..errors import UnreadableRange
@@ -361,7 +361,7 @@ def lmq_queues(context: VerifyContext, records: Records) -> None:
     how = Dispatching(slash_names=in_database or context.profile.dispatch.slash_names)
     for row in rows.tolist():
         wanted, given = java_split(queues[row]), java_split(offsets[row])
-        wrong = [not re.fullmatch(r"\+?\d{1,19}", text) for text in given]
+        wrong = [queue_offset_of(text) is None for text in given]
         if len(wanted) == len(given) and not any(wrong):
             continue
         throws = (bad and not how.skips(name) for name, bad in zip(wanted, wrong, strict=False))

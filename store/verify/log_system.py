@@ -14,6 +14,7 @@ from ...formats.derive import decode
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.sys_flag import SysFlag
 from ...formats.tombstone import LOST
+from ..broker.load_rules import unreadable_numbers
 from ..broker.system_topics import (
     HALF_TOPIC,
     OP_TOPIC,
@@ -56,11 +57,16 @@ def compressed_bodies(context: VerifyContext, records: Records) -> None:
 def inner_batches(context: VerifyContext, records: Records) -> None:
     """The body of an inner batch has as many messages as its record says."""
     flags = records.columns.ints("sys_flag")
-    rows = np.flatnonzero(flags & SysFlag.INNER_BATCH)
+    counts, bases = (records.properties.find(n) for n in (names.INNER_NUM, names.INNER_BASE))
+    strange = _no_numbers(context, records) & (counts.length > 0) & (bases.length > 0)
+    for row in np.flatnonzero(strange).tolist():
+        number, base = (texts[row].decode("latin-1") for texts in (counts, bases))
+        text = f"INNER_NUM is {number!r}, INNER_BASE {base!r}: where one is no number, a broker's log ends"
+        _one(context, records, "I-044", row, text)
+    rows = np.flatnonzero((flags & SysFlag.INNER_BATCH != 0) & ~strange)
     if not len(rows):
         return
     bodies = records.columns.ragged("body")
-    counts, bases = (records.properties.find(n) for n in (names.INNER_NUM, names.INNER_BASE))
     offset = records.columns.ints("queue_offset")
     for row in rows.tolist():
         found = _inner_count(unpack(bodies[row], int(flags[row])).data)
@@ -71,6 +77,14 @@ def inner_batches(context: VerifyContext, records: Records) -> None:
             base = bases[row].decode("latin-1")
             text = f"INNER_BASE is {base!r}, the queue offset {offset[row]}"
             _one(context, records, "I-044", row, text)
+
+
+def _no_numbers(context: VerifyContext, records: Records) -> Flags:
+    """bool[n]: a broker cannot read a number in the properties, and takes the record for none."""
+    batches = np.ones(len(records), np.bool_) if context.profile.record.inner_batches else None
+    found: Flags = np.zeros(len(records), np.bool_)
+    found[unreadable_numbers(records.columns.ragged("topic"), records.properties, batches)] = True
+    return found
 
 
 def _inner_count(body: bytes) -> int | None:

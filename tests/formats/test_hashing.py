@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mqstore.formats.hashing import java_hash, java_string
+from mqstore.formats.hashing import java_hash, java_integer, java_string
 
 
 def slow_hash(text: str) -> int:
@@ -52,3 +52,21 @@ def test_malformed_utf_8_as_java_reads_it(data: str, value: int, length: int) ->
     """One U+FFFD for each malformed sequence; where a sequence ends, Java and Python differ."""
     text = java_string(bytes.fromhex(data))
     assert (java_hash(text), len(text)) == (value, length)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *(("7", 7), ("+7", 7), ("-7", -7), ("-0", 0), ("0" * 5000 + "7", 7), ("\u0663", 3), ("\uff17", 7)),
+        *((text, None) for text in ("", "+", "-", "7 ", " 7", "7_0", "0x7", "7.0", "--7", "\U0001d7d7", "9" * 5000)),
+    ],
+)
+def test_an_integer_as_java_reads_it(text: str, value: int | None) -> None:
+    assert [java_integer(text, bits) for bits in (16, 32, 64)] == [value] * 3
+
+
+@given(st.integers(-(1 << 64), 1 << 64), st.sampled_from([16, 32, 64]))
+def test_an_integer_has_its_bounds(value: int, bits: int) -> None:
+    fits = -(1 << bits - 1) <= value < 1 << bits - 1
+    assert java_integer(str(value), bits) == (value if fits else None)
+    assert java_integer(str(1 << bits - 1), bits) is None and java_integer(str(-(1 << bits - 1)), bits) is not None

@@ -90,6 +90,37 @@ def test_a_walk_ends_at_the_first_record_that_is_not_whole(cut: int, tmp_path: P
 
 
 @pytest.mark.parametrize(
+    ("topic", "properties", "passes_4", "passes_5"),
+    [
+        (b"SCHEDULE_TOPIC_XXXX", b"DELAY\x01x\x02", False, False),
+        (b"SCHEDULE_TOPIC_XXXX", b"DELAY\x013\x02", True, True),
+        (b"T", b"DELAY\x01x\x02", True, True),
+        (b"T", b"INNER_NUM\x012\x02INNER_BASE\x01x\x02", True, False),
+        (b"T", b"INNER_NUM\x01\x03n\x02INNER_BASE\x015\x02", True, False),
+        (b"T", b"INNER_NUM\x01x\x02", True, True),
+        (b"T", b"INNER_NUM\x01x\x02INNER_BASE\x01\x02", True, True),
+        (b"T", b"INNER_NUM\x01x\x02INNER_NUM\x012\x02INNER_BASE\x015\x02", True, True),
+    ],
+)
+def test_a_number_that_is_none_ends_the_log(
+    topic: bytes, properties: bytes, passes_4: bool, passes_5: bool, tmp_path: Path
+) -> None:
+    """The same for one record alone and for one among many, where native code looks for the names."""
+    log = MadeLog(1 << 16)
+    for _ in range(200):
+        log.append(b"x", topic=b"SCHEDULE_TOPIC_XXXX", properties=b"DELAY\x012\x02")
+    strange = log.append(b"x", topic=topic, properties=properties)
+    log.append(b"y")
+    (path,) = log.write(tmp_path).iterdir()
+    for version, good in (("4.9", passes_4), ("5.1", passes_5), ("5.5.1", passes_5)):
+        for begin in (0, strange):
+            *_, failure = walk(FileBytes(str(path)), begin, profile_of(version).record, BodyCheck.BODY_CRC)
+            assert isinstance(failure, LoadFailure)
+            assert (failure.offset == strange) is not good
+            assert good or failure.size == -1
+
+
+@pytest.mark.parametrize(
     ("text", "passes"),
     [
         (b"1_2", True),

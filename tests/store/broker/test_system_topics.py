@@ -20,7 +20,8 @@ from mqstore.store.errors import InvalidInput
 def test_delay_levels_of_a_configuration() -> None:
     assert parse_levels("1s 2m 3h 4d") == (1_000, 120_000, 10_800_000, 345_600_000)
     assert delay_ms("2", (5,)) == 5
-    assert delay_ms("٣", parse_levels()) is None
+    assert delay_ms("٣", parse_levels()) == 10_000, "digits of any script, as Java"
+    assert delay_ms("3 ", parse_levels()) is None
 
 
 @pytest.mark.parametrize("text", ["1", "1x", "s", "-1s", "1.5s", "1s,5s", "1S", "1s5s", "9" * 11 + "s"])

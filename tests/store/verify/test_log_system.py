@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.formats.message_properties import format_properties
 from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.search.store import StoreReader
@@ -49,3 +50,14 @@ def test_a_sample_tells_of_a_half_message_in_front_of_the_log(tmp_path: Path, na
     root = written(tmp_path / "s", [*APART, commit])
     for scope in (dict[str, float](), {"sample_percent": 50}):
         assert len(told(root, "I-047", **scope)) == 1
+
+
+def test_a_batch_that_ends_the_log_of_a_broker_is_told(tmp_path: Path) -> None:
+    """Whatever its flags say; where one of the two is missing a broker reads neither."""
+    texts = ({"INNER_NUX": "\x03n", "INNER_BASE": "5"}, {"INNER_NUX": "x"}, {"INNER_NUX": "2", "INNER_BASE": "5"})
+    strange = [NewMessage(b"orders", b"b", properties=format_properties(text)) for text in texts]
+    root = written(tmp_path / "s", [*APART, *strange])
+    log = root / "commitlog" / f"{0:020d}"
+    log.write_bytes(log.read_bytes().replace(b"INNER_NUX", b"INNER_NUM"))
+    (found,) = told(root, "I-044")
+    assert "'\\x03n'" in found.message and "a broker's log ends" in found.message
