@@ -20,12 +20,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ...formats.blank import MAGIC_BLANK
-from ...formats.derive import dtype_of
+from ...formats.derive import decode, dtype_of
 from ...formats.derive.ragged import Bytes, Ints, Structs
 from ...formats.timer_log import BLANK, BLANK_BYTES, MAGIC_BLANK_SIGNED, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
-from ..broker.load_rules import LoadedFile, LoadedFiles, Refusal, load_files, truncate
-from ..broker.profiles import Profile, TimerRules
+from ..broker.load_rules import LoadedFile, LoadedFiles, Refusal, knows, load_files, schema_of, truncate
+from ..broker.profiles import Profile, RecordRules, TimerRules
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..broker.system_topics import TIMER_TOPIC
 from ..columns import begins
@@ -105,7 +105,7 @@ def recover_timer(
         Ticks.of_store(layout),
         deleted=loaded.deleted,
     )
-    return _recover(snapshot, rules, state, log, queue, now_ms)
+    return _recover(snapshot, profile, rules, state, log, queue, now_ms)
 
 
 def load_timer(snapshot: Snapshot, profile: Profile) -> LoadedFiles | Refusal:
@@ -150,6 +150,7 @@ def _wheel(layout: Layout) -> Structs:
 
 def _recover(
     snapshot: Snapshot,
+    profile: Profile,
     rules: TimerRules,
     state: TimerState,
     log: tuple[int, int],
@@ -163,7 +164,7 @@ def _recover(
         wrong = f"< 0: ({place[1]} < 0)" if place[1] < 0 else f"> capacity: ({place[1]} > {_BUFFER_BYTES})"
         reason = f"IllegalArgumentException: newLimit {wrong}"
         return Refusal("timer-log-end", reason, str(snapshot.layout.timer_log))
-    state.queue_offset = _queue_offset(snapshot, rules, state, place, log, queue)
+    state.queue_offset = _queue_offset(snapshot, profile, state, place, log, queue)
     ticks = state.ticks
     state.read_time_ms = max(state.check.last_read_time_ms, ticks.oldest_ms(now_ms))
     used = state.wheel[state.used(state.read_time_ms)]
@@ -259,37 +260,43 @@ def _last_place(snapshot: Snapshot, state: TimerState) -> tuple[int, int] | None
 
 def _queue_offset(
     snapshot: Snapshot,
-    rules: TimerRules,
+    profile: Profile,
     state: TimerState,
     place: tuple[int, int] | None,
     log: tuple[int, int],
     queue: StartedQueue | None,
 ) -> int:
     """The next unit of the queue to be read: behind that of the last entry's message."""
-    offset = _offset_in_record(snapshot, place, log)
+    offset = _offset_in_record(snapshot, profile.record, place, log)
     if offset is None:
         found = state.check.last_timer_queue_offset
     else:
         assert place is not None
         found = 1 + (_offset_in_queue(queue, offset, place) if queue else offset)
     found = min(found, state.check.master_timer_queue_offset)
-    if rules.clamps and queue is not None:
+    if profile.timer is not None and profile.timer.clamps and queue is not None:
         low, high = queue.min_offset, queue.max_offset
         found = low if found < low else min(found, high)
     return found
 
 
-def _offset_in_record(snapshot: Snapshot, place: tuple[int, int] | None, log: tuple[int, int]) -> int | None:
-    """Queue offset that the message at a place tells; None where there is none."""
+def _offset_in_record(
+    snapshot: Snapshot, rules: RecordRules, place: tuple[int, int] | None, log: tuple[int, int]
+) -> int | None:
+    """Queue offset that the message at a place tells; None where there is none.
+
+    A broker takes the place and the size from the entry: it looks at neither checksum nor size of the record.
+    """
     if place is None:
         return None
     position, size = place
     if not log[0] <= position or position + size > log[1] or size <= 0:
         return None
-    found = commit_log_of(snapshot.layout).records(np.array([position], np.int64))
-    if not len(found) or int(found.columns.ints("total_size")[0]) > size:
+    data = np.frombuffer(commit_log_of(snapshot.layout).queue.read(position, size), np.uint8)
+    found = decode(schema_of(rules), data, np.zeros(1, np.int64))
+    if len(data) < size or not found.ok[0] or not knows(rules, found.ints("magic_code"))[0]:
         return None
-    return int(found.columns.ints("queue_offset")[0])
+    return int(found.ints("queue_offset")[0])
 
 
 def _offset_in_queue(queue: StartedQueue, offset: int, place: tuple[int, int]) -> int:

@@ -8,13 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mqstore.formats.derive import dtype_of
+from mqstore.formats.derive import dtype_of, offset_of
+from mqstore.formats.message import MESSAGE
+from mqstore.formats.timer_check import PAGE_BYTES
 from mqstore.formats.timer_log import UNIT, UNIT_BYTES
 from mqstore.formats.timer_wheel import FILE_BYTES, SLOT
 from mqstore.store.broker.load_rules import Refusal
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.checkpoint import TimerCheck
 from mqstore.store.disk.layout import Layout
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.repair.parts import RepairPart, chosen
@@ -116,3 +119,28 @@ def test_a_size_that_no_buffer_has_is_refused_in_the_words_of_java(size: int, wo
     assert isinstance(refused, Refusal) and refused.case == "timer-log-end"
     assert refused.reason == f"IllegalArgumentException: newLimit {words}"
     assert isinstance(recover_timer(snapshot, profile_of("5.4"), (0, 0), None, 0), TimerState)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "is_read"), [("total_size", 1, True), ("body_crc", 7, True), ("magic_code", 7, False)]
+)
+def test_the_record_of_the_last_entry_need_not_be_whole(field: str, value: int, is_read: bool, tmp_path: Path) -> None:
+    """A broker takes place and size from the entry: its queue offset counts, unless the magic is none."""
+    root = stores.unpack("5.3.3-timer-clean", tmp_path)
+    snapshot = Snapshot.of(Layout.open(root))
+    log_end = 1 << 20
+    whole = recover_timer(snapshot, profile_of("5.5"), (0, log_end), None, 0)
+    assert isinstance(whole, TimerState)
+    data = np.frombuffer(max((root / "timerlog").iterdir()).read_bytes(), np.uint8)
+    last = data[: entries_end(data)].view(dtype_of(UNIT))[-1]
+    path = root / "commitlog" / f"{0:020d}"
+    damaged = bytearray(path.read_bytes())
+    at = int(last["offset_py"]) + offset_of(MESSAGE, field)
+    damaged[at : at + 4] = value.to_bytes(4, "big")
+    path.write_bytes(damaged)
+    check = root / "config" / "timercheck"  # what counts where the record says nothing
+    fields = TimerCheck.from_bytes(check.read_bytes())._replace(last_timer_queue_offset=7)
+    check.write_bytes(fields.to_bytes().ljust(PAGE_BYTES, b"\0"))
+    found = recover_timer(Snapshot.of(Layout.open(root)), profile_of("5.5"), (0, log_end), None, 0)
+    assert isinstance(found, TimerState)
+    assert found.queue_offset == (whole.queue_offset if is_read else 7) and whole.queue_offset > 7
