@@ -91,7 +91,7 @@ def _guess(layout: Layout, look: Callable[[Sign, _Evidence], str] = _look) -> Ge
             reasons.append(text)
     if not found:
         return Generation(NEWEST, "nothing in the store shows it", VERSIONS)
-    if VERSIONS[lowest] < _FIRST_5 and evidence.has_messages:
+    if VERSIONS[lowest] < _FIRST_5 and evidence.has_messages and evidence.has_files_of_brokers:
         candidates = tuple(v for v in candidates if v < _FIRST_5) or candidates
         reasons.append("no trace of a 5.x broker")
     return Generation(_likeliest(candidates), "; ".join(dict.fromkeys(reasons)), candidates)
@@ -154,26 +154,36 @@ class _Evidence:
         return sorted(files, reverse=True)
 
     @cached_property
-    def records(self) -> Columns | None:
-        """Some of the newest records: the first ones of the last used log file."""
+    def parts(self) -> list[Columns]:
+        """Some of the newest records, in log order: the first ones of the last used log file, and of those before
+        it where these are few.
+        """
+        found = list[Columns]()
         for entry in islice(self.log_files, _LOG_FILES_LOOKED_AT):
             start = int(plain_name(entry.name))
             records = walk(_content(entry.path), 0, _RECORD_RULES, BodyCheck.NONE, start)
-            for item in islice(records, 1):
-                if not isinstance(item, LoadFailure):
-                    return item
-        return None
+            found += [item for item in islice(records, 1) if not isinstance(item, LoadFailure)]
+            if sum(map(len, found)) >= _RECORDS_LOOKED_AT:
+                break
+        return found[::-1]
 
     @property
     def has_messages(self) -> bool:
-        return self.records is not None
+        return bool(self.parts)
+
+    @property
+    def has_files_of_brokers(self) -> bool:
+        """There is more than a log: what is missing tells something, too."""
+        return bool(self.is_there("checkpoint", "abort", "lock", "config", "consumequeue", "index"))
+
+    def has_flags(self, flags: SysFlag) -> bool:
+        """Some of those records have one of these flags."""
+        return any((part.ints("sys_flag") & int(flags)).any() for part in self.parts)
 
     @cached_property
     def properties(self) -> list[bytes]:
         """Property texts of those records, empty and torn ones left out."""
-        if self.records is None:
-            return []
-        texts = self.records.ragged("properties").tolist()
+        texts = [text for part in self.parts for text in part.ragged("properties").tolist()]
         return [text for text in texts if text and b"\0" not in text]
 
     @cached_property
@@ -261,7 +271,7 @@ def _queue_position(evidence: _Evidence) -> str:
 def _no_rocksdb(evidence: _Evidence) -> str:
     """Every start of a broker since 5.4 makes one."""
     written = evidence.log_files or _dledger(evidence)
-    missing = written and not evidence.is_there(_ROCKSDB)
+    missing = written and evidence.has_files_of_brokers and not evidence.is_there(_ROCKSDB)
     return f"there is no {_ROCKSDB}" if missing else ""
 
 
@@ -310,22 +320,18 @@ def _size(path: Path) -> int:
 
 
 def _version_2(evidence: _Evidence) -> str:
-    records = evidence.records
-    found = records is not None and (records.ints("magic_code") == MAGIC_V2).any()
+    found = any((part.ints("magic_code") == MAGIC_V2).any() for part in evidence.parts)
     return "there are version 2 records" if found else ""
 
 
 def _ipv6(evidence: _Evidence) -> str:
-    records = evidence.records
-    bits = int(SysFlag.BORN_V6 | SysFlag.STORE_V6)
-    found = records is not None and (records.ints("sys_flag") & bits).any()
+    found = evidence.has_flags(SysFlag.BORN_V6 | SysFlag.STORE_V6)
     return "there are IPv6 hosts" if found else ""
 
 
 def _inner_batch(evidence: _Evidence) -> str:
     """Only 5.x keeps the messages of a batch together (spec 02, 2.7)."""
-    records = evidence.records
-    found = records is not None and (records.ints("sys_flag") & SysFlag.INNER_BATCH).any()
+    found = evidence.has_flags(SysFlag.INNER_BATCH)
     return "there are batches in one record" if found else ""
 
 
@@ -390,13 +396,13 @@ def _counts_puts(evidence: _Evidence) -> str:
 
 def _tag_items(evidence: _Evidence) -> str:
     """Since 5.4 tags are indexed: look for the tags of the newest records."""
-    file, records = evidence.newest_index, evidence.records
-    if file is None or records is None:
+    file, parts = evidence.newest_index, evidence.parts
+    if file is None or not parts:
         return ""
     file.read_header()  # one that cannot be read is no sign
     newest = file.columns(max(1, file.last + 1 - _INDEX_ITEMS_LOOKED_AT))
     hashes = {key_hash for _, items in newest for key_hash in items["key_hash"].tolist()}
-    found = any(tag_hash in hashes for tag_hash in _tag_hashes(records))
+    found = any(tag_hash in hashes for tag_hash in _tag_hashes(parts[-1]))
     return "tags are in the index" if found else ""
 
 
