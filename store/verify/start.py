@@ -148,7 +148,7 @@ def findings_of_start(found: Recovery) -> Iterator[Finding]:
     yield from cut_off(root, found.interrupted, found.barrier)
     if found.refusal is not None and not found.interrupted:
         yield Finding.of("I-187", root, f"no recovery is possible yet: {found.refusal}")
-    yield from _of_prediction(root, worst)
+    yield from _of_prediction(root, worst, by_files=not found.not_by_files)
     if plan is not None and plan.lost.messages and not worst.lost.messages:
         count = plan.lost.messages
         are = "is" if count == 1 else "are"
@@ -166,7 +166,8 @@ def cut_off(root: str, session: str, barrier: bool) -> Iterator[Finding]:
         yield Finding.of("I-185", root, "a start barrier is left, which keeps brokers from loading")
 
 
-def _of_prediction(root: str, worst: Prediction) -> Iterator[Finding]:
+def _of_prediction(root: str, worst: Prediction, *, by_files: bool) -> Iterator[Finding]:
+    """by_files: what is lost can be kept by a change of files."""
     broker = f"a broker {worst.broker_version}"
     if worst.outcome == "refuses":
         yield Finding.of("I-180", root, f"{broker} would not start: {worst.reason}")
@@ -175,7 +176,7 @@ def _of_prediction(root: str, worst: Prediction) -> Iterator[Finding]:
     if lost := worst.lost.messages:
         topics = counted(worst.lost.topics, "topic")
         text = f"{broker} would lose {counted(lost, 'message', form=',')} of {topics}"
-        yield Finding.of("I-181", root, text, count=lost)
+        yield Finding.of("I-181", root, text, count=lost, repair=None if by_files else "")
     if hidden := worst.hidden:
         text = f"{broker} would leave {counted(hidden, 'message', form=',')} unread"
         yield Finding.of("I-182", root, text, count=hidden)
@@ -269,6 +270,6 @@ def a_start_does_no_harm(context: VerifyContext) -> None:
     reason = context.stopped()
     found = context.predicted = Predicted([], reason) if reason else context.start()
     for one in found.findings:
-        context.findings.add(one.code, one.path, one.message, count=one.count, severity=one.severity)
+        context.findings.add(one.code, one.path, one.message, count=one.count, severity=one.severity, repair=one.repair)
     if found.why_not:
         context.unread.append(f"what a broker's start does: {found.why_not}")
