@@ -8,7 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from .declared import App, Argument, Option, Options
+from .declared import App, Argument, Format, Option, Options, bad_parameter
 from .kind_option import Kind
 from .options import PASSED_OVER, Common, countable, shared
 from .selection_options import MAX_BODY_BYTES, Conditions, MaxBody
@@ -81,6 +81,8 @@ def dump(
     """
     from ..store.inspect.recognise import recognise
 
+    if view.hex and (common.format is not Format.TEXT or common.fields):
+        raise bad_parameter("--hex is a text for people: --format and --fields do not go with it")
     what = recognise(path, kind, common.config())
     common.explain(f"{path} is of kind {what.kind} ({what.reason})")
     selection = conditions.selection(view.max_body)._replace(whole=view.raw or view.hex)

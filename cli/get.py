@@ -140,6 +140,9 @@ def get(
     """
     from .get_answer import GetQuestion, answer, answer_offset_at
 
+    form = common.format.value
+    if common.fields and form in (GetFormat.BODY.value, GetFormat.HEX.value):
+        raise bad_parameter(f"--fields names fields of records: --format {form} prints none")
     raw = printing.raw
     question = GetQuestion(
         topic=conditions.topic,
@@ -158,7 +161,7 @@ def get(
         limit=countable(printing.limit),
         reverse=printing.reverse,
         max_body_bytes=printing.max_body,
-        whole=raw or common.format.value == GetFormat.HEX.value,
+        whole=raw or form == GetFormat.HEX.value,
     )
     if addresses is not None:
         if follow or offset_at is not None:

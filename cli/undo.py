@@ -58,6 +58,8 @@ def undo(
     if journal is not None:
         keep_journal_in(layout, journal)
     if list_:
+        if session is not None:
+            raise bad_parameter("--list shows every session: it takes no SESSION")
         _list(layout, common)
         return
     if purge and session is None:

@@ -155,3 +155,12 @@ def test_what_is_refused(store: Path) -> None:
     result = run_here(["dump", str(store / "index"), "--tag", "BB"])
     assert (result.code, result.stdout) == (2, "")
     assert "conditions are for messages" in result.stderr
+
+
+@pytest.mark.parametrize("other", [["--format", "json"], ["--fields", "topic"]])
+def test_hex_is_for_people_alone(store: Path, other: list[str], tmp_path: Path) -> None:
+    """Refused before anything is read or written."""
+    file = tmp_path / "out"
+    result = run_here(["dump", str(store), "--hex", *other, "--output", str(file)])
+    assert (result.code, result.stdout, file.exists()) == (2, "", False)
+    assert "--hex is a text for people" in result.stderr

@@ -226,6 +226,8 @@ def test_formats(root: Path) -> None:
         ("--at -1", "--at"),
         ("--topic orders --fields nope --format csv", "nope"),
         ("--topic orders --set mappedFileSizeCommitLog=x", "mappedFileSizeCommitLog"),
+        ("--at 0 --format hex --fields topic", "--format hex prints none"),
+        ("--at 0 --format body --fields topic", "--format body prints none"),
     ],
 )
 def test_wrong_usage_is_one_line_and_2(root: Path, options: str, says: str) -> None:

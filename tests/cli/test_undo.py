@@ -124,3 +124,9 @@ def test_sessions_that_are_none(recovered: tuple[Path, list[str]]) -> None:
 def test_no_store(tmp_path: Path) -> None:
     result = run_here(["undo", str(tmp_path / "none"), "--yes"])
     assert result.code == 5 and result.stderr.count("\n") == 1
+
+
+def test_a_list_is_of_all_sessions(recovered: tuple[Path, list[str]]) -> None:
+    root, options = recovered
+    result = run_here(["undo", str(root), "some-session", "--list", *options])
+    assert (result.code, result.stdout) == (2, "") and "takes no SESSION" in result.stderr
