@@ -289,6 +289,12 @@ def unreadable_numbers(topics: Ragged, properties: PropertyItems, batches: Flags
 def _not_numbers(texts: Ragged, asked: Flags, bits: int) -> Ints:
     """Rows of those asked for that have a text, but no number of so many bits."""
     rows = np.flatnonzero(asked & (texts.length > 0))
+    if not len(rows):
+        return rows
+    packed = texts[rows].packed()
+    are_digits = np.logical_and.reduceat((packed.buffer >= ord("0")) & (packed.buffer <= ord("9")), packed.start)
+    fits = packed.length < len(str(1 << bits - 1))
+    rows = rows[~(are_digits & fits)]  # hardly any: these one by one
     wrong = [java_integer(java_string(text), bits) is None for text in texts[rows]]
     return rows[np.array(wrong, np.bool_)]
 
