@@ -31,13 +31,12 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize("format", ["text", "json", "ndjson", "csv"])
-@pytest.mark.parametrize("options", ["", "--hex"])
-def test_a_reader_that_stops_early(format: str, options: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", ["--hex", *(f"--format {name}" for name in ("text", "json", "ndjson", "csv"))])
+def test_a_reader_that_stops_early(options: str, tmp_path: Path) -> None:
     """Exit code 0, nothing on stderr."""
     stores.unpack("5.3.3-clean", tmp_path)
     done = shell(
-        f"mqstore dump 5.3.3-clean --format {format} {options} | head -n 2; echo ${{PIPESTATUS[0]}}",
+        f"mqstore dump 5.3.3-clean {options} | head -n 2; echo ${{PIPESTATUS[0]}}",
         tmp_path,
     )
     assert done.stdout.splitlines()[-1] == "0"
