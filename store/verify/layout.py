@@ -316,12 +316,18 @@ def kind_of_queues(context: VerifyContext) -> None:
     store_type = context.store.config.get("storeType") or ""
     if store_type in _FILE_STORES and store_type and layout.rocksdb_queues:
         context.findings.add("I-010", path, f"a RocksDB, but storeType is {store_type}")
-    elif store_type not in _FILE_STORES and layout.queue_database is None:
+    elif store_type not in _FILE_STORES and not any(map(context.store.config.get_bool, _BOTH)):
         topics = [e.name for e in list_entries(layout.consume_queue) if _has_queues(e)]
         if topics:
             text = f"{counted(len(topics), 'topic')}, but storeType is {store_type}"
-            context.findings.add("I-010", path, text)
+            # beside the RocksDB that it looks into they do no harm
+            severity = None if layout.queue_database is None else Severity.WARNING
+            context.findings.add("I-010", path, text, severity=severity)
     _place_of_database(context)
+
+
+_BOTH = ("rocksdbCQDoubleWriteEnable", "rocksdbCQSelectiveDoubleWriteEnable")
+"""Options with which a broker has queues in files and in a RocksDB."""
 
 
 def _place_of_database(context: VerifyContext) -> None:

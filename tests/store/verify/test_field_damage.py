@@ -52,15 +52,17 @@ def _bytes_of(place: Place, name: str) -> list[int]:
 
 
 def _in_properties(text: bytes, name: str) -> Iterator[int]:
-    at = 0
-    for item in text.split(ITEM_SEPARATOR):
+    at, items = 0, text.split(ITEM_SEPARATOR)
+    # of a name that stands there twice, as UNIQ_KEY of a batch (B13), the last value counts
+    last = {item.partition(NAME_VALUE_SEPARATOR)[0]: number for number, item in enumerate(items)}
+    for number, item in enumerate(items):
         key, separator, _ = item.partition(NAME_VALUE_SEPARATOR)
         values = range(at + len(key) + 1, at + len(item))
         if name == "separators":
             yield from [at + len(key)] * bool(separator)
         elif name == "property names":
             yield from range(at, at + len(key))
-        elif name == (key.decode() if key in _NAMED else "other values"):
+        elif name == (key.decode() if key in _NAMED and number == last[key] else "other values"):
             yield from values
         at += len(item) + 1
 
