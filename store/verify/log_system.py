@@ -56,6 +56,9 @@ def compressed_bodies(context: VerifyContext, records: Records) -> None:
 @of_records("I-044")
 def inner_batches(context: VerifyContext, records: Records) -> None:
     """The body of an inner batch has as many messages as its record says."""
+    inner = records.columns.ints("sys_flag") & SysFlag.INNER_BATCH != 0
+    if not (inner.any() or records.properties.has_name(names.INNER_NUM)):
+        return
     flags = records.columns.ints("sys_flag")
     counts, bases = (records.properties.find(n) for n in (names.INNER_NUM, names.INNER_BASE))
     strange = _no_numbers(context, records) & (counts.length > 0) & (bases.length > 0)
@@ -63,7 +66,7 @@ def inner_batches(context: VerifyContext, records: Records) -> None:
         number, base = (texts[row].decode("latin-1") for texts in (counts, bases))
         text = f"INNER_NUM is {number!r}, INNER_BASE {base!r}: where one is no number, a broker's log ends"
         _one(context, records, "I-044", row, text)
-    rows = np.flatnonzero((flags & SysFlag.INNER_BATCH != 0) & ~strange)
+    rows = np.flatnonzero(inner & ~strange)
     if not len(rows):
         return
     bodies = records.columns.ragged("body")
