@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from .declared import App, Argument, Option, Options
+from .declared import App, Argument, Option, Options, bad_parameter
 from .exit_codes import ExitCode, exit_code_of_status
 from .kind_option import Kind
 from .options import PASSED_OVER, Common, shared
@@ -44,6 +44,11 @@ class Views(Options):
         flags = (name for name in type(self).__annotations__ if name != "now")
         return [name for name in flags if getattr(self, name)]
 
+    def check(self) -> None:
+        """Refuse a time that nothing would be told of.."""
+        if self.now is not None and not self.names:
+            raise bad_parameter("--now goes with --delays, --timers, --retries, --pop or --transactions")
+
 
 @app.command()
 @shared(unread=PASSED_OVER)
@@ -74,6 +79,7 @@ def inspect(
     """
     from ..store.inspect.recognise import STORE, recognise
 
+    views.check()
     what = recognise(path, kind, common.config())
     if views.names:
         _views(what, views.names, views.now, common)

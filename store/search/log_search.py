@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import reduce
 from itertools import dropwhile
@@ -187,26 +188,35 @@ def log_offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int, n
 def time_bounds(store: StoreReader, times: TimeRange) -> Range:
     """The part of the log in which messages of these times lie, in whole files.
 
-    Goes by the first record of each file, with some slack for clocks that stepped back: left out are files in front of
-    all that begin later, and behind all that begin earlier. So a first record with a damaged time leaves out no others.
+    Goes by the first two records of each file, with some slack for clocks that stepped back: left out are files in front
+    of all that begin later, and behind all that begin earlier. So a first record with a damaged time leaves out no others.
     Times that only damaged records have are looked for in all.
     """
     start, stop = store.log_files.start, store.log_files.end
     if not times.bounded or times.until_ms <= _EARLIEST_MS or times.since_ms >= LATEST_MS:
         return start, stop
-    found = [
-        (file.start, store.store_time(file.start + store.payload_at(file.start))) for file in store.log_files.files
-    ]
-    firsts = [(begin, first_ms) for begin, first_ms in found if first_ms is not None and first_ms < LATEST_MS]
-    for begin, first_ms in firsts:
-        if first_ms >= times.since_ms - CLOCK_SLACK_MS:
+    found = [(file.start, _first_times(store, file.start)) for file in store.log_files.files]
+    begins = [(begin, first_ms) for begin, first_ms in found if first_ms]
+    for begin, first_ms in begins:
+        if max(first_ms) >= times.since_ms - CLOCK_SLACK_MS:
             break
         start = begin
-    for begin, first_ms in reversed(firsts):
-        if first_ms < times.until_ms + CLOCK_SLACK_MS:
+    for begin, first_ms in reversed(begins):
+        if min(first_ms) < times.until_ms + CLOCK_SLACK_MS:
             break
         stop = begin
     return start, max(start, stop)
+
+
+def _first_times(store: StoreReader, begin: int) -> list[int]:
+    """Store timestamps (ms) of the first two records of the file that begins here, as far as they make sense."""
+    found = list[int]()
+    with suppress(NotFound):
+        for _ in range(2):
+            first = store.message_at(begin + store.payload_at(begin))
+            found.append(first.store_timestamp)
+            begin = first.position + first.total_size
+    return [time_ms for time_ms in found if time_ms < LATEST_MS]
 
 
 Time = str | int | datetime | None

@@ -315,8 +315,8 @@ def test_a_topic_that_lost_its_queues_is_scanned_for(store: Callable[[str], Path
         find(opened, Selection(topic="orders"), note=notes)
 
 
-@pytest.mark.parametrize("time", [-5, 1, (1 << 63) - 1])
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("time", [-5, 1, 1 << 41, (1 << 63) - 1])
+@pytest.mark.parametrize("number", [0, 1, -1])
 def test_a_first_record_with_a_damaged_time_leaves_out_no_others(
     known: list[Record], tmp_path: Path, number: int, time: int
 ) -> None:
