@@ -16,12 +16,12 @@ from ..store.findings.next_commands import (
     renumbering,
     repair_command,
 )
-from ..store.verify.verdict import Status, first_sentence
+from ..store.verify.verdict import Status, first_sentence, harmless
 from .config_text import back_unsettled, bare_lines, config_lines, left_lost
 from .loss_text import cut_lines, lost_lines, replica_lines, timer_lines
 from .plan_text import ROWS, folded, steps_text
 from .terminal import page_of, time_text
-from .verdict_text import error_lines
+from .verdict_text import beyond_lines, error_lines
 
 if TYPE_CHECKING:
     from ..store.audit.messages import Share, Tally
@@ -65,18 +65,22 @@ def recovery_text(
     lines += cut_lines(found, rows)
     lines += replica_lines(found, rows)
     title = "What is wrong, and what a broker does with it:"
-    lines += _wrong(title if applied is None else "What was wrong:", before, rows)
+    lines += _wrong(title if applied is None else "What was wrong:", before, rows, given)
     lines += _plan(found, applied, rows, asking)
     lines += bare_lines(found)
     if after is not None:
-        lines += _wrong("What is still wrong:", after, rows)
+        lines += _wrong("What is still wrong:", after, rows, given)
     if not asking:
         lines += ["", *_next(after or before, given)]
     return page_of(lines)
 
 
-def _wrong(title: str, seen: JudgedRecovery, rows: int | None) -> list[str]:
-    """Errors that `verify` finds, by code."""
+def _wrong(title: str, seen: JudgedRecovery, rows: int | None, given: Given) -> list[str]:
+    """Errors that `verify` finds, by code; where nothing is left to do, why no repair mends them."""
+    if _is_mended(seen.recovery):
+        from ..store.repair.recheck import EVERYTHING, unrepairable_of
+
+        return list(beyond_lines(unrepairable_of(seen.verdict, seen.recovery.layout, EVERYTHING, given)))
     lines = list(error_lines(seen.verdict, seen.recovery.layout.root))
     return ["", title, *folded(lines, len(lines), rows)] if lines else []
 
@@ -127,7 +131,8 @@ def _cure(before: JudgedRecovery, given: Given) -> str:
         return "No file is to be repaired: the broker's configuration does not suit this store."
     steps = next_steps(before, given)
     if not steps:
-        return "Nothing to do."
+        left = before.verdict.status is Status.DAMAGED
+        return "No repair mends it." if left else "Nothing to do."
     if before.verdict.status is Status.CLEAN:
         return f"{counted(len(found.plan.edits), 'change', form=',')} would tidy up: `{steps[0]}`."
     loses = f" loses {_messages(found.plan.lost.messages)}" if found.plan.edits else " is next"
@@ -140,10 +145,18 @@ def next_steps(seen: JudgedRecovery, given: Given) -> list[NextCommand]:
     if found.not_by_files or (found.refusal is not None and not found.interrupted):
         return []
     root, to_do = found.layout.root, not found.nothing_to_do
-    steps = next_commands(seen.verdict.findings, root, given, recovered=not to_do)
+    steps = next_commands(seen.verdict.findings, root, given)
+    by_hand = [step for step in steps if step.by_hand]
     if to_do:  # what is left behind it is told when it was carried out
-        return [_command(found, given), *(step for step in steps if step.by_hand)]
-    return renumbering(root, steps, found.plan.shifted if found.plan else (), given)
+        return [_command(found, given), *by_hand]
+    if found.plan and found.plan.shifted:
+        return renumbering(root, steps, found.plan.shifted, given)
+    return by_hand if _is_mended(found) else steps
+
+
+def _is_mended(found: Recovery) -> bool:
+    """All that any repair can mend is mended: a plan that keeps everything is one of repairs, too."""
+    return found.nothing_to_do and found.options.policy == "keep"
 
 
 def _command(found: Recovery, given: Given) -> NextCommand:
@@ -269,6 +282,9 @@ def _next(seen: JudgedRecovery, given: Given) -> list[str]:
     if told:
         renumber = repair_command(found.layout.root, ("queue",), shifted, given)
         return [*told, f"Next: start the broker, or give them the numbers of the log: {renumber}"]
+    if seen.verdict.status is Status.DAMAGED:
+        does = "start the broker: it makes nothing worse" if harmless(seen.verdict) else "see what a start does"
+        return [f"Next: {does}."]
     return ["Next: start the broker."]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..store.broker.profiles import LMQ_OPTIONS
@@ -12,11 +12,11 @@ from ..store.search.selection import queue_text
 from ..store.verify.verdict import CUT_OFF, Status, first_sentence
 from .plan_text import ROWS, folded, steps_text
 from .terminal import page_of
-from .verdict_text import error_lines
+from .verdict_text import beyond_lines, error_lines
 
 if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
-    from ..store.repair.recheck import Beyond, JudgedRepair
+    from ..store.repair.recheck import JudgedRepair
     from ..store.repair.repair import Repair
     from ..store.session.apply import Applied
     from .options import Common
@@ -52,7 +52,7 @@ def repair_text(
         if found.request.kind:
             lines += _after_the_move(found)
     beyond = last.beyond(given)
-    lines += _beyond(beyond)
+    lines += beyond_lines(beyond)
     if not beyond and (wrong := list(error_lines(last.verdict, found.layout.root))):
         title = "What is wrong:" if after is None else "What is still wrong:"
         lines += ["", title, *folded(wrong, len(wrong), rows)]
@@ -133,21 +133,6 @@ def _offsets(found: Repair, rows: int | None) -> Iterator[str]:
 
 def _after(offset: int | None) -> str:
     return f"{offset:<12,}" if offset is not None else f"{'taken out':<12}"
-
-
-def _beyond(beyond: Sequence[Beyond]) -> Iterator[str]:
-    """What no repair mends, each with its reason and what is left to do."""
-    if not beyond:
-        return
-    yield ""
-    yield "Beyond repair:"
-    for row in beyond:
-        more = f" ({row.findings:,} times)" if row.findings > 1 else ""
-        yield f"  {row.code}  {row.path}: {row.message}{more}"
-        yield f"         {row.why}"
-        yield f"         what now: {row.now}"
-        if row.command:
-            yield f"         {row.command}{f'  # {row.does}' if row.does else ''}"
 
 
 def next_steps(seen: JudgedRepair, given: Given) -> list[NextCommand]:

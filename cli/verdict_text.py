@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..store.findings.findings import Finding
+    from ..store.repair.recheck import Beyond
     from ..store.verify.verdict import Verdict
 
 
@@ -56,3 +57,18 @@ def error_lines(verdict: Verdict, root: PathLike[str] | str) -> Iterator[str]:
         more = f" (and {others:,} more)" if others else ""
         yield f"  {code}  {first.place(root)}: {first.message}{more}"
         yield f"         A broker {told.broker}."
+
+
+def beyond_lines(beyond: Sequence[Beyond]) -> Iterator[str]:
+    """What no repair mends, each with its reason and what is left to do."""
+    if not beyond:
+        return
+    yield ""
+    yield "Beyond repair:"
+    for row in beyond:
+        more = f" ({row.findings:,} times)" if row.findings > 1 else ""
+        yield f"  {row.code}  {row.path}: {row.message}{more}"
+        yield f"         {row.why}"
+        yield f"         what now: {row.now}"
+        if row.command:
+            yield f"         {row.command}{f'  # {row.does}' if row.does else ''}"

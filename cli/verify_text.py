@@ -119,17 +119,27 @@ def _what_now(path: Path | str, verdict: Verdict, given: Given, verbose: bool) -
         refused,
         tidying_commands,
     )
+    from ..store.verify.verdict import harmless
 
     about = [f for f in verdict.findings if calls_for_something(f)]
     if not about:
         tidy = [] if verdict.live else tidying_commands(verdict.findings, path, given)
         yield from _nothing_urgent(verdict, [] if verdict.unmendable else tidy, verbose)
         return
-    commands = next_commands(about, path, given, whole=not verdict.unread, unmendable=verdict.unmendable)
+    commands = next_commands(
+        about,
+        path,
+        given,
+        whole=not verdict.unread,
+        recovered=verdict.recovered,
+        unmendable=verdict.unmendable,
+    )
     plan = any("--apply" in each.words for each in commands)
     now = "a start recovers it; so does this."
     if any(f.severity >= Severity.ERROR for f in about):
         now = "do not start a broker on it yet."
+        if harmless(verdict) and not any(each.changes for each in commands):
+            now = "no repair mends it, and a broker's start makes it no worse."
     elif not plan:
         now = "a start recovers it."
     yield f"What now: {now}{_SHOWN_BEFORE if plan else ''}"

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .tasks import Task
     from .watch import Tell
 
-_OF_VERDICT = ("records", "bytes", "seconds", "unread", "live", "unmendable")
+_OF_VERDICT = ("records", "bytes", "seconds", "unread", "live", "unmendable", "recovered")
 PART_BYTES = 1 << 30
 """A log of several times that may be looked at in parts of this size or more."""
 SHARES = 2

@@ -175,10 +175,10 @@ def next_commands(
     least: Severity = Severity.ERROR,
 ) -> list[NextCommand]:
     """What mends a store, in this order. whole: all of it was looked at; a repair of one part is refused
-    where the log is damaged, too. recovered: `recover` has nothing to do any more, so what it would
-    mend is for `repair` to mend, or to tell why not. unmendable:
-    why neither takes this store; then its messages can be saved, no more. least: findings below are
-    passed over, those of a shutdown that was none excepted. None is for a store in object storage.
+    where the log is damaged, too. recovered: `recover` has nothing to do any more: what it would mend
+    no repair mends. unmendable: why neither takes this store; then its messages can be saved, no more.
+    least: findings below are passed over, those of a shutdown that was none excepted. None is for a
+    store in object storage.
 
     What has to be moved or unpacked by hand comes first, for it is in the way; then the one command
     of mqstore that mends all it can; then what shows what is left, once for each code.
@@ -193,8 +193,9 @@ def next_commands(
     by_hand: dict[tuple[str, ...], list[Finding]] = {}
     for finding in about:
         cure = cure_of(finding)
+        if recovered and cure == RECOVER:
+            continue
         if cure in MENDS:
-            cure = ALL if recovered and cure == RECOVER else cure
             mended.setdefault(cure, []).append(finding)
         elif cure:
             by_hand.setdefault(_by_hand(cure, finding, root, given), []).append(finding)
@@ -242,13 +243,14 @@ def command_for(
     commands: Sequence[NextCommand] = (),
     given: Given = NOTHING_GIVEN,
     *,
+    recovered: bool = False,
     unmendable: str = "",
 ) -> NextCommand | None:
     """The next command for one finding, None for none. commands: those for all findings of the store;
-    the one of them that mends this finding, too, is its next one. unmendable: as in `next_commands`.
+    the one of them that mends this finding, too, is its next one. recovered, unmendable: as in `next_commands`.
     """
     cure = cure_of(finding)
-    if not cure or is_uri(fspath(root)):
+    if not cure or is_uri(fspath(root)) or (recovered and cure == RECOVER):
         return None
     if cure not in MENDS:
         return NextCommand(_by_hand(cure, finding, root, given), (finding.code,), True)

@@ -137,8 +137,9 @@ def _commands(verdict: Verdict, root: str, given: Given) -> tuple[list[NextComma
     about = [finding for finding in verdict.findings if calls_for_something(finding)]
     if not about:
         return ([] if verdict.live else tidying(verdict.findings, root, given)), True
-    whole, unmendable = not verdict.unread, verdict.unmendable
-    return next_commands(about, root, given, whole=whole, unmendable=unmendable), False
+    whole, recovered = not verdict.unread, verdict.recovered
+    commands = next_commands(about, root, given, whole=whole, recovered=recovered, unmendable=verdict.unmendable)
+    return commands, False
 
 
 def _facts(store: StoreReader, verdict: Verdict, picture: LogPicture) -> Iterator[tuple[str, str]]:

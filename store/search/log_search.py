@@ -188,8 +188,9 @@ def log_offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int, n
 def time_bounds(store: StoreReader, times: TimeRange) -> Range:
     """The part of the log in which messages of these times lie, in whole files.
 
-    Goes by the first two records of each file, with some slack for clocks that stepped back: left out are files in front
-    of all that begin later, and behind all that begin earlier. So a first record with a damaged time leaves out no others.
+    Goes by the first two records of each file, with some slack for clocks that stepped back: left out are
+    files in front of all that begin later, and behind all that begin earlier. So a first record with a
+    damaged time leaves out no others.
     Times that only damaged records have are looked for in all.
     """
     start, stop = store.log_files.start, store.log_files.end

@@ -126,7 +126,7 @@ def with_start(verdict: Verdict, found: Recovery) -> Verdict:
 
     findings = sorted([*verdict.findings, *findings_of_start(found)], key=order)
     unread = [text for text in verdict.unread if text not in not_asked_for(_others())]
-    return replace(verdict, status=status_of(findings), findings=findings, unread=unread)
+    return replace(verdict, status=status_of(findings), findings=findings, unread=unread, recovered=found.nothing_to_do)
 
 
 def _others() -> frozenset[str]:

@@ -108,6 +108,7 @@ def verify(
         context.live,
         context.log,
         str(unmendable(store.layout) or ""),
+        context.predicted.recovered,
         proved_of(context) if scope.proof else None,
         context.predicted.facts,
         None if scope.watch is None else context.states().get(scope.watch),

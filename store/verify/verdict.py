@@ -20,6 +20,7 @@ from ..findings.catalogue import Severity, catalogue
 from ..findings.findings import Finding
 from ..findings.next_commands import (
     NOTHING_GIVEN,
+    UNREADABLE,
     Given,
     NextCommand,
     command_for,
@@ -60,6 +61,8 @@ class Verdict:
     facts: LogFacts = field(default_factory=LogFacts)
     #: Why neither `recover` nor `repair` takes a store of this kind.
     unmendable: str = ""
+    #: `recover` has nothing to do: what it would mend no repair mends.
+    recovered: bool = False
     #: What of the log is in order for a start, where it was asked for.
     verified: VerifiedLog | None = field(default=None, compare=False, repr=False)
     #: What the next start does, line by line, each with a label; nothing where it was not predicted.
@@ -87,6 +90,8 @@ class Verdict:
 CUT_OFF, NO_PLAN, NO_START, LOSES, HIDES, UNFIRED, FORGETS = (
     *("I-185", "I-187", "I-180", "I-181", "I-182", "I-183", "I-188"),
 )
+_START = "start"
+"""The group of findings that tell what a start does."""
 OF_THE_START = (CUT_OFF, NO_PLAN, NO_START, LOSES, HIDES, UNFIRED, FORGETS)
 """Codes that say what a start does, the most urgent first: the sentence is that of the first one."""
 
@@ -124,6 +129,13 @@ def first_sentence(verdict: Verdict, root: str | PathLike[str]) -> str:
     return "Safe to start"
 
 
+def harmless(verdict: Verdict) -> bool:
+    """Whatever is wrong, a start does no harm, and no recovery would do better."""
+    found = verdict.serious
+    start = any(catalogue()[finding.code].group == _START for finding in found)
+    return verdict.recovered and not start and all(finding.code != UNREADABLE for finding in found)
+
+
 def _more(serious: Sequence[Finding]) -> str:
     others = len({finding.code for finding in serious}) - 1
     if not others:
@@ -140,9 +152,9 @@ def findings_json(verdict: Verdict, store: Path | str, given: Given = NOTHING_GI
     """All findings of a store as JSON objects. given: options that a next command needs."""
     found, unmendable = verdict.findings, verdict.unmendable or refused(verdict.findings)
     whole = not verdict.unread
-    commands = next_commands(found, store, given, whole=whole, unmendable=unmendable)
+    commands = next_commands(found, store, given, whole=whole, recovered=verdict.recovered, unmendable=unmendable)
     for finding in found:
-        command = command_for(finding, store, commands, given, unmendable=unmendable)
+        command = command_for(finding, store, commands, given, recovered=verdict.recovered, unmendable=unmendable)
         yield _finding_json(finding, command)
 
 

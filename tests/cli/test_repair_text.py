@@ -8,8 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from mqstore.cli.repair_text import _after_the_move, _beyond, _offsets, _parts
+from mqstore.cli.repair_text import _after_the_move, _offsets, _parts
 from mqstore.cli.terminal import page_of
+from mqstore.cli.verdict_text import beyond_lines
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.repair.recheck import Beyond
@@ -43,12 +44,12 @@ def test_offsets_that_move_are_a_line_each() -> None:
 
 def test_what_is_beyond_repair_has_its_reason_and_what_is_left_to_do() -> None:
     one = Beyond("I-022", Severity.FATAL, 3, BREAK, 7, BREAK, "why", "look at it", f"mqstore dump {BREAK}", "shows it")
-    lines = page_of(_beyond([one, one._replace(findings=1, command="", does="")])).split("\n")
+    lines = page_of(beyond_lines([one, one._replace(findings=1, command="", does="")])).split("\n")
     assert lines[1] == "Beyond repair:"
     assert lines[2] == f"  I-022  {ONE_LINE}: {ONE_LINE} (3 times)"
     assert lines[5] == f"         mqstore dump {ONE_LINE}  # shows it"
     assert lines[6].endswith("all is well") and len(lines) == 9
-    assert list(_beyond([])) == []
+    assert list(beyond_lines([])) == []
 
 
 @pytest.mark.parametrize(

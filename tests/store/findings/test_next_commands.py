@@ -52,9 +52,10 @@ def test_one_command_for_all_that_one_mends() -> None:
     assert lines(*queues[:1], found("I-101")) == ["mqstore repair s --all --apply"]
 
 
-def test_what_a_recovery_has_left_is_for_repair() -> None:
-    assert lines(found("I-022"), recovered=True) == ["mqstore repair s --all --apply"]
-    assert lines(recovered=True) == []
+def test_what_a_recovery_would_mend_has_no_command_where_it_has_nothing_to_do() -> None:
+    assert lines(found("I-022"), recovered=True) == []
+    assert lines(found("I-022"), found("I-101"), recovered=True) == ["mqstore repair s --index --apply"]
+    assert command_for(found("I-022"), "s", recovered=True) is None
 
 
 def test_a_part_is_not_named_where_the_log_was_not_looked_at() -> None:
