@@ -17,9 +17,10 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.errors import NotFound
 from mqstore.store.findings.catalogue import Severity, catalogue
+from mqstore.store.repair.recheck import why_unrepairable
 from mqstore.store.search.store import StoreReader
 
-from .. import slices, stores
+from .. import recovery_cases, slices, stores
 from ..store.verify.mutations import copied, mutations, original
 from .advice import followed, told
 from .datadriven import run_here
@@ -182,6 +183,18 @@ def test_what_no_repair_mends_has_its_reason(work: Path) -> None:
     page = run_here(["verify", str(root)]).stdout
     assert catalogue()["I-039"].severity is Severity.ERROR
     assert "I-039 is beyond repair: the body has its CRC" in page
+
+
+def test_where_nothing_can_be_mended_no_command_leads_around(work: Path) -> None:
+    """The only damage is the time of a message, and a start does no harm: two commands say the same."""
+    case = next(case for case in recovery_cases.cases() if case["kind"] == "first_time_zero_last")
+    root = recovery_cases.damaged(case, work)
+    run_here(["recover", str(root), "--apply", "--yes", "--broker-version", case["version"]])
+    pages = [run_here([command, str(root)]).stdout for command in ("verify", "recover")]
+    reason = why_unrepairable("I-027")
+    assert all("--apply" not in page and reason in page for page in pages), pages
+    assert "What now: no repair mends it, and a broker's start makes it no worse." in pages[0]
+    assert pages[1].rstrip().endswith("Next: start the broker: it makes nothing worse.")
 
 
 @pytest.mark.slow
