@@ -37,6 +37,22 @@ def _body_places() -> tuple[int, int]:
     return offset_of(MESSAGE, "body_length"), offset_of(MESSAGE, "body")
 
 
+def count_of(body: bytes) -> int | None:
+    """How many messages a batch holds, None where it is none or its sizes do not fit."""
+    import numpy as np
+
+    from .derive import decode
+
+    try:
+        starts = np.array(starts_of(body), np.int64)
+    except ValueError:
+        return None
+    found = decode(MESSAGE, np.frombuffer(body, np.uint8), starts)
+    fits = found.ints("total_size") == found.ends - starts
+    fits &= (found.ints("magic_code") == 0) & (found.ints("body_crc") == 0)
+    return len(starts) if fits.all() else None
+
+
 def starts_of(body: bytes) -> list[int]:
     """Where the messages of a batch begin in its body, which must be theirs to the last byte.
 

@@ -217,7 +217,7 @@ def check(
     if rules.dup_info:
         readable &= _have_dup_info(columns, readable)
     equal = columns.ends - columns.starts == total
-    readable[_unreadable_rows(columns, readable, equal, rules)] = False
+    readable[_rows_with_no_number(columns, readable, equal, rules)] = False
     size = np.where(readable, total, -1)
     size[blank] = 0
     return CheckedPositions(blank | (readable & equal), size, columns)
@@ -262,7 +262,7 @@ def _have_dup_info(columns: Columns, readable: Flags) -> Flags:
     return have
 
 
-def _unreadable_rows(columns: Columns, readable: Flags, equal: Flags, rules: RecordRules) -> Ints:
+def _rows_with_no_number(columns: Columns, readable: Flags, equal: Flags, rules: RecordRules) -> Ints:
     """Rows that look readable, and have a number in their properties that is none (row 7)."""
     rows = np.flatnonzero(readable)
     items = PropertyItems(columns.ragged("properties")[rows], _WITH_NUMBERS)
@@ -270,24 +270,39 @@ def _unreadable_rows(columns: Columns, readable: Flags, equal: Flags, rules: Rec
     return rows[unreadable_numbers(columns.ragged("topic")[rows], items, whole)]
 
 
+NUMBER_BITS = {DELAY: 32, INNER_NUM: 16, INNER_BASE: 64}
+"""Numbers in properties that a broker's check of a record reads."""
+
+
 def unreadable_numbers(topics: Ragged, properties: PropertyItems, batches: Flags | None) -> Ints:
     """Rows of records at which a broker's check throws, as Java cannot read a number in their properties.
 
-    These are the level of a scheduled message, and the two that a batch says of itself, of which a broker
-    reads both or none. batches: bool[n]: where it comes to these; None: nowhere. (spec 7.2, row 7)
+    These are the level of a scheduled message, and the two that a batch says of itself. batches: bool[n]:
+    records whose numbers of a batch are read, too; None: of none. (spec 7.2, row 7)
     """
-    found = [np.zeros(0, np.int64)]
-    if properties.has_name(DELAY):
-        found.append(_not_numbers(properties.find(DELAY), topics.equals(SCHEDULE_TOPIC.encode()), 32))
-    if batches is not None and properties.has_name(INNER_NUM):
-        number, base = properties.find(INNER_NUM), properties.find(INNER_BASE)
-        both = batches & (number.length > 0) & (base.length > 0)
-        found += [_not_numbers(number, both, 16), _not_numbers(base, both, 64)]
-    return np.concatenate(found)
+    levels = unreadable_levels(topics, properties)
+    return levels if batches is None else np.concatenate([levels, unreadable_batches(properties, batches)])
 
 
-def _not_numbers(texts: Ragged, asked: Flags, bits: int) -> Ints:
-    """Rows of those asked for that have a text, but no number of so many bits."""
+def unreadable_levels(topics: Ragged, properties: PropertyItems) -> Ints:
+    """Rows of scheduled messages whose level is no number."""
+    if not properties.has_name(DELAY):
+        return np.zeros(0, np.int64)
+    return _not_numbers(DELAY, properties, topics.equals(SCHEDULE_TOPIC.encode()))
+
+
+def unreadable_batches(properties: PropertyItems, batches: Flags) -> Ints:
+    """Rows of these records whose two numbers of a batch are not both some: a broker reads both or none."""
+    if not properties.has_name(INNER_NUM):
+        return np.zeros(0, np.int64)
+    both = batches & (properties.find(INNER_NUM).length > 0) & (properties.find(INNER_BASE).length > 0)
+    wrong = (_not_numbers(name, properties, both) for name in (INNER_NUM, INNER_BASE))
+    return np.unique(np.concatenate(list(wrong)))
+
+
+def _not_numbers(name: str, properties: PropertyItems, asked: Flags) -> Ints:
+    """Rows of those asked for that have this property, but no number there."""
+    texts, bits = properties.find(name), NUMBER_BITS[name]
     rows = np.flatnonzero(asked & (texts.length > 0))
     if not len(rows):
         return rows

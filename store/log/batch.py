@@ -27,6 +27,7 @@ import numpy as np
 from ...formats import message_properties as names
 from ...formats.derive import Columns, Ragged, decode
 from ...formats.derive.ragged import Flags, Ints
+from ...formats.hashing import java_integer, java_string
 from ...formats.message import MESSAGE, SMALLEST, TRANSACTION_MASK, SysFlag
 from ...formats.property_columns import find as find_property
 from ..columns import Key, Rows
@@ -428,11 +429,14 @@ def messages_in(batch: Batch) -> Ints:
         whole &= batch.inner.number < 0
     rows = np.flatnonzero(whole)
     if len(rows):
-        texts = find_property(batch.columns.ragged("properties")[rows], names.INNER_NUM).tolist()
-        for row, text in zip(rows.tolist(), texts, strict=True):
-            if text.isdigit() and len(text) < 10:
-                number[row] = max(1, int(text))
+        number[rows] = inner_numbers(find_property(batch.columns.ragged("properties")[rows], names.INNER_NUM))
     return number
+
+
+def inner_numbers(texts: Ragged) -> Ints:
+    """Messages of n batches, int64[n], as a broker reads their INNER_NUM; 1 where that is none or below."""
+    values = [java_integer(java_string(text), 16) for text in texts.tolist()]
+    return np.array([max(1, value or 1) for value in values], np.int64)
 
 
 def backwards(batch: Batch) -> Batch:

@@ -321,17 +321,18 @@ def with_replica(
     name: str,
     *,
     verify: bool,
+    inner_batches: bool,
     look: Look,
     observers: tuple[LogObserver, ...],
 ) -> tuple[Brought, MappedFileQueue]:
     """What the replica `name` gives, and the log's files with that over them.
 
-    look: makes a pass over a log; `observers` see the log as it lies there. Raises Refused, Missing,
-    NotAStore, Unreadable, Unsupported, InvalidInput.
+    verify, inner_batches: as of a `GapFinder`. look: makes a pass over a log; `observers` see the log as it
+    lies there. Raises Refused, Missing, NotAStore, Unreadable, Unsupported, InvalidInput.
     """
-    replica = Replica.open(name, snapshot.layout, snapshot.log_file_bytes)
+    replica = Replica.open(name, snapshot.layout, snapshot.log_file_bytes, inner_batches=inner_batches)
     starts = frozenset(int(entry.name) for entry in snapshot.log)
-    finder = DamageFinder(snapshot.log_file_bytes, starts, min(starts), verify)
+    finder = DamageFinder(snapshot.log_file_bytes, starts, min(starts), verify, inner_batches)
     look(commit_log_of(snapshot.layout, queue), [finder, *observers])
     brought = bring_back(snapshot, commit_log_of(snapshot.layout, queue), finder, replica)
     while brought.parts:

@@ -32,6 +32,7 @@ from .lost_messages import LostUnits, lost_units
 from .normalize import renamed
 from .torn_records import (
     CutProperties,
+    PutRightRules,
     all_put_right,
     cut_properties,
     further_queues,
@@ -44,8 +45,8 @@ from .unreferenced import Unplaced, op_bodies, places, with_unreferenced
 class KeptLog(NamedTuple):
     """The log as it will be. queue: its files with what is written over them.
 
-    restored: number of records whose header is put right. written: the ranges that are. unplaced:
-    lost messages without a tombstone.
+    restored: number of records whose header, or a number in their properties, is put right. written: the
+    ranges that are. unplaced: lost messages without a tombstone.
     """
 
     plan: LogPlan
@@ -97,10 +98,10 @@ def keep_log(
     gaps = finder.all_gaps(end)
     forms = forms._replace(append_crc=forms.append_crc or finder.crc_items)
     lost = lost_units(snapshot, gaps, finder.torn, dead, finder.queue_ends, verified)
-    levels = options_of(snapshot.layout).delay_waits()
-    gaps, lost, saved, restored = _put_right(queue, gaps, lost, levels)
+    rules = PutRightRules(options_of(snapshot.layout).delay_waits(), finder.inner_batches)
+    gaps, lost, saved, restored = _put_right(queue, gaps, lost, rules)
     for row in np.flatnonzero(elsewhere.position < end).tolist():
-        piece = put_right(queue, elsewhere, row, 0, levels)
+        piece = put_right(queue, elsewhere, row, 0, rules)
         if piece is not None and not _is_there(queue, piece):
             restored.append(piece)
     closed = [fill for fill in fills(gaps, lost, forms) if not _is_closed(fill, queue)]
@@ -174,17 +175,16 @@ def _is_there(queue: MappedFileQueue, piece: Piece) -> bool:
 
 
 def _put_right(
-    queue: MappedFileQueue, gaps: Sequence[Gap], lost: LostUnits, levels: tuple[int, ...] | None
+    queue: MappedFileQueue, gaps: Sequence[Gap], lost: LostUnits, rules: PutRightRules
 ) -> tuple[list[Gap], LostUnits, LostUnits, list[Piece]]:
     """Records in gaps that are whole but for their header are not lost: less is left of the gaps.
 
-    levels: ms of delay levels 1, 2, …; None for the usual ones. Returns the gaps, the lost, the saved, and the bytes of
-    these.
+    Returns the gaps, the lost, the saved, and the bytes of these.
     """
     left, pieces = list[Gap](), list[Piece]()
     number, rows = rows_in(gaps, lost.position)
     times = np.array([gap.store_timestamp for gap in gaps], np.int64)
-    proved = all_put_right(queue, lost.take(rows), number, times[number], levels)
+    proved = all_put_right(queue, lost.take(rows), number, times[number], rules)
     for at, gap in enumerate(gaps):
         found = proved.get(at, {})
         parts = _between(gap, found)
@@ -210,7 +210,7 @@ def _headers(entries: dict[int, DirectoryEntry], size: int, restored: Sequence[P
     """Edits of the records that are put right."""
     for position, record in sorted(restored):
         start = position // size * size
-        reason = "a header put right from the queue's unit"
+        reason = "a record put right from the queue's unit"
         path, at = entries[start].path, position - start
         yield Edit("write", path, reason, ("I-020",), at, len(record), record)
 

@@ -21,7 +21,7 @@ from ...formats.dledger_index import FILE_BYTES, UNIT_BYTES
 from ...formats.message_properties import ends_with_crc
 from ..audit.messages import LogObserver, Messages
 from ..broker.dispatch import Dispatched
-from ..broker.load_rules import LoadedFile, unreadable_numbers
+from ..broker.load_rules import LoadedFile
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
@@ -34,7 +34,7 @@ from ..start.dledger import DledgerIndexFile, entries_that_follow, index_directo
 from ..start.outcome import Outcome
 from .close import KeptLog, edits_of_cut, lengths_of, patched_queue, writes_of
 from .fill import SMALLEST_FILLER, Fill, Piece, encoded
-from .gaps import Forms, Gap, TornRecord
+from .gaps import Forms, Gap, TornRecord, readable_numbers
 from .log import LogPlan, tail_edits, written
 from .lost_messages import LostUnits, lost_units
 from .torn_records import cut_properties, further_queues
@@ -92,9 +92,10 @@ class Tile(NamedTuple):
 class EntryFinder(LogObserver):
     """Looks at the whole log: where entries are missing, and which have a damaged record.
 
-    end: behind the last good entry, or the BLANK behind it.
+    inner_batches: as of a `GapFinder`. end: behind the last good entry, or the BLANK behind it.
     """
 
+    inner_batches: bool
     end: int = 0
     gaps: list[EntryGap] = field(default_factory=list)
     torn: list[TornRecord] = field(default_factory=list)
@@ -118,7 +119,7 @@ class EntryFinder(LogObserver):
         numbers, terms = self._put_right(batch, _heads(batch), expected)
         self._close(begin, NeighbourEntry(int(numbers[0]), int(terms[0])), int(times[0]))
         good = np.ones(len(batch), np.bool_) if batch.body_crc_ok is None else batch.body_crc_ok.copy()
-        good[unreadable_numbers(columns.ragged("topic"), dispatched.properties, good)] = False
+        good &= readable_numbers(batch, inner_batches=self.inner_batches)
         for row in np.flatnonzero(~good).tolist():
             self.torn.append(_torn(batch, row))
             self.times.append(int(times[row]))

@@ -198,8 +198,8 @@ class GapFinder:
     file_bytes: int
     files: frozenset[int]
     covered: int
-    verify: bool = False
-    inner_batches: bool = True
+    verify: bool
+    inner_batches: bool
     end: int = -1
     gaps: list[Gap] = field(default_factory=list)
     torn: list[TornRecord] = field(default_factory=list)
@@ -353,10 +353,7 @@ class GapFinder:
             good &= batch.body_crc_ok
         if self.verify:
             good &= ~_damaged(batch)
-        batches = np.ones(len(batch), np.bool_) if self.inner_batches else None
-        items = PropertyItems(batch.columns.ragged("properties"))
-        good[unreadable_numbers(batch.columns.ragged("topic"), items, batches)] = False
-        return good
+        return good & readable_numbers(batch, inner_batches=self.inner_batches)
 
     def _note_last(self, positions: Ints, ends: Ints, times: Ints, at: int) -> None:
         self.covered = int(ends[at])
@@ -376,6 +373,14 @@ class GapFinder:
                     int(columns.ints("sys_flag")[row]),
                 )
             )
+
+
+def readable_numbers(batch: Batch, *, inner_batches: bool) -> Flags:
+    """bool[n]: a broker's log does not end at a number in the properties. inner_batches: it reads those of a batch."""
+    readable, items = np.ones(len(batch), np.bool_), PropertyItems(batch.columns.ragged("properties"))
+    batches = readable.copy() if inner_batches else None
+    readable[unreadable_numbers(batch.columns.ragged("topic"), items, batches)] = False
+    return readable
 
 
 def is_undispatchable(queue_names: bytes, queue_offsets: bytes) -> bool:

@@ -414,13 +414,14 @@ def _keep(
         return _keep_entries(snapshot, queue, profile, options, look, observers, groups)
     body_check = outcome.switches.body_check
     verifies = body_check is BodyCheck.PROPERTY_CRC and profile.record.property_crc
+    rules = {"verify": verifies, "inner_batches": profile.record.inner_batches}
     brought = None
     if options.replica:
         from .bring_back import with_replica
 
-        brought, queue = with_replica(snapshot, queue, options.replica, verify=verifies, look=look, observers=observers)
+        brought, queue = with_replica(snapshot, queue, options.replica, look=look, observers=observers, **rules)
         observers, verified = (), None
-    finder = gap_finder(snapshot, verify=verifies, inner_batches=profile.record.inner_batches)
+    finder = gap_finder(snapshot, **rules)
     finder.files |= {file.start for file in queue.files}
     as_it_is = LogPlan(outcome.log_start, outcome.log_end, False, [], 0)
     commit_log = commit_log_of(snapshot.layout, queue)
@@ -456,7 +457,7 @@ def _keep_entries(
     """The same of a DLedger log. Raises Refused, Unreadable."""
     if options.replica:
         raise Refused("a DLedger log takes nothing from a replica", path=snapshot.layout.dledger)
-    log, finder = commit_log_of(snapshot.layout, queue), EntryFinder()
+    log, finder = commit_log_of(snapshot.layout, queue), EntryFinder(profile.record.inner_batches)
     look(log, [finder, *observers])
     as_it_is = LogPlan(queue.start, finder.end, False, [], 0)
     guess = PlanBuilder(snapshot, as_it_is, groups, profile, options, None)

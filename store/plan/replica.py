@@ -35,7 +35,7 @@ from ..log.batch import Batch, Extent, ExtentKind, torn_properties
 from ..log.commit_log import CommitLog
 from ..log.message import Mark, tombstones
 from .fill import Piece
-from .gaps import Gap, GapFinder
+from .gaps import Gap, GapFinder, readable_numbers
 from .lost_messages import LostUnits
 
 _WINDOW_BYTES = 1 << 20
@@ -48,14 +48,16 @@ class Replica:
 
     name: as it was asked for. confirmed: behind this position nothing counts, None: all does. Where
     a controller elects masters, what not all replicas in sync have confirmed may be cut again.
+    inner_batches: as of a `GapFinder`, that of the store which is to be recovered.
     """
 
     name: str
     log: CommitLog
+    inner_batches: bool
     confirmed: int | None = None
 
     @classmethod
-    def open(cls, name: str, own: Layout, file_bytes: int) -> Replica:
+    def open(cls, name: str, own: Layout, file_bytes: int, *, inner_batches: bool) -> Replica:
         """Open a store, a directory of log files, or several, `a:b`, that hold one log.
 
         own: the store that is to be recovered, with log files of `file_bytes`. Raises Missing,
@@ -81,7 +83,7 @@ class Replica:
                     path=file.path,
                     hint="give the log of this broker's slave or master",
                 )
-        return cls(name, CommitLog(queue), confirmed)
+        return cls(name, CommitLog(queue), inner_batches, confirmed)
 
     @property
     def end(self) -> int:
@@ -245,7 +247,8 @@ def find_runs(
         if isinstance(item, Extent):
             rows = [(item.position, item.end, 0)] if _closes(item, replica) else []
         else:
-            rows = list(_stretches(item, min(end, replica.end), units if chained else None))
+            known = units if chained else None
+            rows = list(_stretches(item, min(end, replica.end), known, inner_batches=replica.inner_batches))
         for first, behind, count in rows:
             if first != run.end:
                 if run.end > run.begin:
@@ -266,14 +269,16 @@ def _closes(extent: Extent, replica: Replica) -> bool:
     return extent.kind is ExtentKind.BLANK and not extent.reason and whole
 
 
-def _stretches(batch: Batch, end: int, units: LostUnits | None) -> Iterator[tuple[int, int, int]]:
+def _stretches(
+    batch: Batch, end: int, units: LostUnits | None, *, inner_batches: bool
+) -> Iterator[tuple[int, int, int]]:
     """(begin, end, records) of what follows one another in a batch and is good."""
     if batch.mark > Mark.AFTER_DAMAGE:
         return
     columns = batch.columns
     behind = batch.position + columns.ints("total_size")
     good = is_original(batch) & (columns.ints("physical_offset") == batch.position)
-    good &= behind <= end
+    good &= (behind <= end) & readable_numbers(batch, inner_batches=inner_batches)
     if batch.body_crc_ok is not None:
         good &= batch.body_crc_ok
     if units is not None:

@@ -40,10 +40,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ...formats.client_batch import count_of
 from ...formats.consume_queue import EXT_ADDRESS_MAX
 from ...formats.derive import Columns, decode
 from ...formats.derive.ragged import Ints
-from ...formats.hashing import crc31
+from ...formats.hashing import crc31, java_integer, java_string
 from ...formats.message import (
     COMPRESSION_MASK,
     MAGIC_V1,
@@ -58,8 +59,11 @@ from ...formats.message import (
 from ...formats.message_properties import (
     CRC32,
     CRC_ITEM_BYTES,
+    DELAY,
+    INNER_BASE,
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
+    INNER_NUM,
     ITEM_SEPARATOR,
     NAME_VALUE_SEPARATOR,
     crc_item,
@@ -70,13 +74,13 @@ from ...formats.property_columns import PropertyItems
 from ..audit.queues import QueueAudit
 from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import OWN_QUEUES
-from ..broker.load_rules import unreadable_numbers
+from ..broker.load_rules import NUMBER_BITS, unreadable_numbers
 from ..broker.snapshot import QueueId, Snapshot
-from ..broker.system_topics import LMQ_PREFIX
+from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC
 from ..disk.file_queue import MappedFileQueue
 from ..log.batch import Batch, torn_properties
 from ..log.commit_log import CommitLog
-from ..log.message import Mark
+from ..log.message import Mark, unpack
 from ..queues.units import is_used, is_valid
 from ..settings.options import options_of
 from .fill import Piece
@@ -235,7 +239,15 @@ def _items_are_ended(queue: MappedFileQueue) -> bool:
     return any(text.endswith(ITEM_SEPARATOR) for text in texts)
 
 
-Levels = tuple[int, ...] | None
+class PutRightRules(NamedTuple):
+    """delay_levels: ms of levels 1, 2, …; None for the usual ones. inner_batches: brokers read the numbers that a
+    batch says of itself.
+    """
+
+    delay_levels: tuple[int, ...] | None
+    inner_batches: bool
+
+
 _KNOWN_FLAGS = COMPRESSION_MASK | sum(SysFlag)
 _CLOCK_MS = 30 * 24 * 3600 * 1000
 """How far the time of a record may lie from that of its neighbour."""
@@ -245,12 +257,12 @@ _PREPARED = "prepared_transaction_offset"
 
 
 def all_put_right(
-    log: MappedFileQueue, units: LostUnits, gap: Ints, near_ms: Ints, delay_levels: Levels
+    log: MappedFileQueue, units: LostUnits, gap: Ints, near_ms: Ints, rules: PutRightRules
 ) -> dict[int, dict[int, bytes]]:
     """By number of their gap and by position, the records of gaps that their bytes prove. Raises Unreadable.
 
     gap: the number of the gap of each unit, int64[n], those of one together. near_ms: store time of the
-    record before that, 0: not known. delay_levels: ms of levels 1, 2, …; None for the usual ones.
+    record before that, 0: not known.
     """
     found: dict[int, dict[int, bytes]] = {}
     for data, rows, starts in _read_together(log, units, gap):
@@ -265,7 +277,7 @@ def all_put_right(
             row = int(rows[at])
             if not _is_whole(bodies[at], int(lengths[at]), int(crcs[at])):
                 continue
-            piece = put_right(log, units, row, int(near_ms[row]), delay_levels)
+            piece = put_right(log, units, row, int(near_ms[row]), rules)
             if piece is not None:
                 found.setdefault(int(gap[row]), {})[piece[0]] = bytes(piece[1])
     return found
@@ -307,10 +319,10 @@ def _read_together(
             )
 
 
-def put_right(log: MappedFileQueue, units: LostUnits, row: int, near_ms: int, delay_levels: Levels) -> Piece | None:
+def put_right(log: MappedFileQueue, units: LostUnits, row: int, near_ms: int, rules: PutRightRules) -> Piece | None:
     """The record that unit `row` names as it was, None where its bytes do not prove it.
 
-    near_ms: store time of a neighbour, 0: not known. delay_levels: as in `all_put_right`. Raises Unreadable.
+    near_ms: store time of a neighbour, 0: not known. Raises Unreadable.
     """
     position, size = int(units.position[row]), int(units.size[row])
     queue = units.queues[int(units.queue[row])]
@@ -329,12 +341,17 @@ def put_right(log: MappedFileQueue, units: LostUnits, row: int, near_ms: int, de
     text_bytes = size - len(MESSAGE.build({**fields, "properties": b""}))
     if not 0 <= text_bytes <= PROPERTIES_BYTES_MAX:
         return None
-    record: bytes = MESSAGE.build({**fields, "properties": raw[size - text_bytes :]})
-    if crc_ok(record) is False or not _has_tag(record, int(units.tags_code[row]), delay_levels):
+    messages = int(units.batch_sizes[row]) if rules.inner_batches else 0
+    record = _with_numbers(fields, raw[size - text_bytes :], messages)
+    # where only numbers differ the header is right, and nobody knows the tag where no unit is left
+    numbers = record != raw and record.startswith(raw[: size - text_bytes])
+    if crc_ok(record) is False:
+        return None
+    if not numbers and not _has_tag(record, int(units.tags_code[row]), rules.delay_levels):
         return None
     columns = _decoded(record)
     topics, items = columns.ragged("topic"), PropertyItems(columns.ragged("properties"))
-    if len(unreadable_numbers(topics, items, np.ones(1, np.bool_))):
+    if len(unreadable_numbers(topics, items, np.ones(1, np.bool_) if rules.inner_batches else None)):
         return None
     if torn_properties(columns)[0]:
         # a header that is right does not bring them back: for a service the message is nothing
@@ -342,6 +359,32 @@ def put_right(log: MappedFileQueue, units: LostUnits, row: int, near_ms: int, de
             return None
         record = mended(record, with_crc=False, ended=False)[1]
     return position, record
+
+
+def _with_numbers(fields: dict[str, Any], text: bytes, messages: int) -> bytes:
+    """A record of these fields and this property text, as it is but for numbers that no broker can read: the
+    queue and the body tell what they were. One with more digits than its place has stays as it is.
+
+    messages: in the record, as its unit says; 0: brokers do not read the numbers of a batch. Where the record's
+    own checksum is of such a number, it is made anew.
+    """
+    record: bytes = MESSAGE.build({**fields, "properties": text})
+    values = {DELAY: fields["queue_id"] + 1} if fields["topic"] == SCHEDULE_TOPIC.encode() else {}
+    if messages and INNER_NUM.encode() + NAME_VALUE_SEPARATOR in text:
+        if fields["sys_flag"] & SysFlag.INNER_BATCH:
+            messages = count_of(unpack(fields["body"], fields["sys_flag"]).data) or messages
+        values |= {INNER_NUM: messages, INNER_BASE: fields["queue_offset"]}
+    items = text.split(ITEM_SEPARATOR)
+    for at, item in enumerate(items):
+        name, _, old = item.partition(NAME_VALUE_SEPARATOR)
+        value = values.get(java_string(name))
+        if value is None or not old or java_integer(java_string(old), NUMBER_BITS[java_string(name)]) is not None:
+            continue
+        items[at] = name + NAME_VALUE_SEPARATOR + (b"%d" % value).rjust(len(old), b"0")
+    made: bytes = MESSAGE.build({**fields, "properties": ITEM_SEPARATOR.join(items)})
+    if len(made) != len(record) or made == record:
+        return record
+    return made[:-CRC_ITEM_BYTES] + crc_item(made[:-CRC_ITEM_BYTES]) if crc_ok(record) else made
 
 
 def _fields(raw: bytes, topic: bytes) -> dict[str, Any] | None:
@@ -377,7 +420,7 @@ def _is_plausible(fields: dict[str, Any], near_ms: int) -> bool:
     return stored > 0 and born > 0 and near and not fields["sys_flag"] & ~_KNOWN_FLAGS
 
 
-def _has_tag(record: bytes, tags_code: int, delay_levels: Levels) -> bool:
+def _has_tag(record: bytes, tags_code: int, delay_levels: tuple[int, ...] | None) -> bool:
     """The record would get a unit with this tags code, which may be an address in the ext file."""
     columns = _decoded(record)
     batch = Batch(columns, columns.ints("physical_offset").astype(np.int64), Mark.NONE, None)

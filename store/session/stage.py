@@ -417,6 +417,8 @@ class _Indexer:
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         items = dispatched.items
+        # where the record stands, whatever its header says: an item that names another place leads nowhere
+        items = items.replace(physical_offset=batch.position[items.record])
         inside = (items.physical_offset >= self.fix.indexed_to) & (items.physical_offset < self.log_end)
         at_border = inside & (items.physical_offset == self.fix.indexed_to)
         border = at_border.nonzero()[0][: self._skip]

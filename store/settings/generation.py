@@ -183,8 +183,12 @@ class _Evidence:
     @cached_property
     def properties(self) -> list[bytes]:
         """Property texts of those records, empty and torn ones left out."""
-        texts = [text for part in self.parts for text in part.ragged("properties").tolist()]
-        return [text for text in texts if text and b"\0" not in text]
+        return [text for part in self.parts for text in _whole_texts(part)]
+
+    @property
+    def newest_properties(self) -> list[bytes]:
+        """The same of the last used log file alone: only what was written last sets a newest broker."""
+        return [text for part in self.parts[-1:] for text in _whole_texts(part)]
 
     @cached_property
     def newest_index(self) -> IndexFile | None:
@@ -221,6 +225,10 @@ class _Evidence:
     def is_there(self, *names: str) -> str:
         """The first of some paths in the store that exists, else ""."""
         return next((name for name in names if (self.layout.root / name).exists()), "")
+
+
+def _whole_texts(records: Columns) -> list[bytes]:
+    return [text for text in records.ragged("properties").tolist() if text and b"\0" not in text]
 
 
 def _is_number(name: str) -> bool:
@@ -379,8 +387,16 @@ def _cluster(evidence: _Evidence) -> str:
 
 def _batch_keys(evidence: _Evidence) -> str:
     """Batches of 5.1 and 5.3 carry the name twice (B13)."""
+    return _keys_twice(evidence.properties)
+
+
+def _newest_batch_keys(evidence: _Evidence) -> str:
+    return _keys_twice(evidence.newest_properties)
+
+
+def _keys_twice(texts: list[bytes]) -> str:
     name = ITEM_SEPARATOR + UNIQ_KEY.encode()
-    found = any((ITEM_SEPARATOR + text).count(name) > 1 for text in evidence.properties)
+    found = any((ITEM_SEPARATOR + text).count(name) > 1 for text in texts)
     return f"records have {UNIQ_KEY} twice" if found else ""
 
 
@@ -443,7 +459,8 @@ SIGNS = (
     Sign("4.9", NEWEST, _dledger),
     Sign("4.9", NEWEST, _lmq_queues),
     Sign("4.9", "5.1", _ends_open),
-    Sign("5.1", "5.4", _batch_keys),
+    Sign("5.1", NEWEST, _batch_keys),
+    Sign("5.1", "5.4", _newest_batch_keys),
     Sign("4.3", "4.9", _empty_abort),
     Sign("4.3", "4.9", _counts_puts),
     Sign("4.3", "4.9", _no_state_version),

@@ -21,11 +21,12 @@ from ...formats.sys_flag import SysFlag
 from ..columns import begins
 from ..counted import counted
 from ..findings.catalogue import Severity
+from ..log.batch import inner_numbers
 from .context import Mergeable, Records, VerifyContext
 from .log_chain import chain_of
+from .queue_state import queues_of
 from .register import after, of_records
 
-_DIGITS_MAX = 9
 _QUEUES = 1 << 16
 """Queues of a topic that are looked at; a damaged number must not ask for memory."""
 _UNKNOWN = -1
@@ -137,11 +138,11 @@ def queue_offsets(context: VerifyContext, records: Records) -> None:
     rows = np.flatnonzero((flags & SysFlag.PREPARED == 0) & (queue_id >= 0) & (queue_id < _QUEUES))
     if not len(rows):
         return
-    if not order.open and _go_on(order, records, rows):
+    if not order.open and _go_on(context, order, records, rows):
         return
     rows, group = _by_queue(records, rows)
     offset = records.columns.ints("queue_offset")[rows]
-    count = _messages_in(records, flags, rows)
+    count = _messages_in(context, records, rows)
     first = np.flatnonzero(begins(group))
     last = np.append(first[1:], len(rows)) - 1
     queues = queue_id[rows[first]]
@@ -163,7 +164,7 @@ def queue_offsets(context: VerifyContext, records: Records) -> None:
         _report_jumps(context, records, rows, wrong, offset, expected, ends)
 
 
-def _go_on(order: _LogOrder, records: Records, rows: Ints) -> bool:
+def _go_on(context: VerifyContext, order: _LogOrder, records: Records, rows: Ints) -> bool:
     """All go on where their queues were, and that is noted. False: some do not, or there is no kernel; whoever
     asks looks at them row by row.
     """
@@ -173,7 +174,7 @@ def _go_on(order: _LogOrder, records: Records, rows: Ints) -> bool:
     topics = order.room(records, int(queue_id.max()) + 1)[records.topics.ids[rows]]
     group = topics * order.next_offset.shape[1] + queue_id
     offset = records.columns.ints("queue_offset")[rows]
-    count = _messages_in(records, records.columns.ints("sys_flag"), rows)
+    count = _messages_in(context, records, rows)
     arrays = (group, offset, count, order.next_offset, order.first_offset, np.empty_like(group))
     return kernel.run(kernel.Operation.GO_ON, arrays) == len(rows)
 
@@ -191,15 +192,18 @@ def _by_queue(records: Records, rows: Ints) -> tuple[Ints, Ints]:
     return rows[by_group], group[by_group]
 
 
-def _messages_in(records: Records, flags: Ints, rows: Ints) -> Ints:
-    """How many queue offsets each row takes: one, or those of an inner batch."""
+def _messages_in(context: VerifyContext, records: Records, rows: Ints) -> Ints:
+    """How many queue offsets each row takes: one, or those of an inner batch. In a queue of batches that is
+    any record with the number, as the tombstone of a batch is.
+    """
     count = np.ones(len(rows), np.int64)
-    batches = np.flatnonzero(flags[rows] & SysFlag.INNER_BATCH)
-    if len(batches):
-        numbers = records.properties.find(INNER_NUM)
-        for at in batches.tolist():
-            text = numbers[int(rows[at])]
-            count[at] = int(text) if text.isdigit() and len(text) <= _DIGITS_MAX else 1
+    inner = records.columns.ints("sys_flag")[rows] & SysFlag.INNER_BATCH != 0
+    if not inner.any() and not records.properties.has_name(INNER_NUM):
+        return count
+    topics = queues_of(context).batch_topics
+    known = [number for number, topic in enumerate(records.topic_texts) if topic in topics]
+    batches = np.flatnonzero(inner | np.isin(records.topics.ids[rows], known))
+    count[batches] = inner_numbers(records.properties.find(INNER_NUM)[rows[batches]])
     return count
 
 

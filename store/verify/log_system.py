@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...formats import message_properties as names
-from ...formats.client_batch import MESSAGE as INNER
-from ...formats.client_batch import starts_of
-from ...formats.derive import decode
+from ...formats.client_batch import count_of
 from ...formats.derive.ragged import Flags, Ints
+from ...formats.hashing import java_integer, java_string
 from ...formats.sys_flag import SysFlag
 from ...formats.tombstone import LOST
-from ..broker.load_rules import unreadable_numbers
+from ..broker.load_rules import NUMBER_BITS, unreadable_batches
 from ..broker.system_topics import (
     HALF_TOPIC,
     OP_TOPIC,
@@ -30,7 +29,6 @@ from .context import Mergeable, Records, VerifyContext, add_rows
 from .register import of_records
 
 _NUMBERS = re.compile(rb"-?\d{1,19}(,\d{1,19})*,?")
-_NUMBER = re.compile(rb"\d{1,18}")
 _CHECKS = "TRANSACTION_CHECK_TIMES"
 
 
@@ -61,45 +59,31 @@ def inner_batches(context: VerifyContext, records: Records) -> None:
         return
     flags = records.columns.ints("sys_flag")
     counts, bases = (records.properties.find(n) for n in (names.INNER_NUM, names.INNER_BASE))
-    strange = _no_numbers(context, records) & (counts.length > 0) & (bases.length > 0)
-    for row in np.flatnonzero(strange).tolist():
-        number, base = (texts[row].decode("latin-1") for texts in (counts, bases))
-        text = f"INNER_NUM is {number!r}, INNER_BASE {base!r}: where one is no number, a broker's log ends"
-        _one(context, records, "I-044", row, text)
-    rows = np.flatnonzero(inner & ~strange)
-    if not len(rows):
-        return
+    read = np.full(len(records), context.profile.record.inner_batches)
+    for row in unreadable_batches(records.properties, read).tolist():
+        texts = {names.INNER_NUM: counts[row], names.INNER_BASE: bases[row]}
+        wrong = (_no_number(name, text) for name, text in texts.items() if _number(name, text) is None)
+        _one(context, records, "I-044", row, f"{', '.join(wrong)}: a broker's log ends here")
+        inner[row] = False
     bodies = records.columns.ragged("body")
     offset = records.columns.ints("queue_offset")
-    for row in rows.tolist():
-        found = _inner_count(unpack(bodies[row], int(flags[row])).data)
-        if str(found).encode() != counts[row]:
-            said = counts[row].decode("latin-1")
-            _one(context, records, "I-044", row, f"INNER_NUM is {said!r}, the body has {found}")
-        elif str(int(offset[row])).encode() != bases[row]:
-            base = bases[row].decode("latin-1")
-            text = f"INNER_BASE is {base!r}, the queue offset {offset[row]}"
+    for row in np.flatnonzero(inner).tolist():
+        found = count_of(unpack(bodies[row], int(flags[row])).data)
+        if found is None or found != _number(names.INNER_NUM, counts[row]):
+            text = f"INNER_NUM is {java_string(counts[row])!r}, the body has {found}"
+            _one(context, records, "I-044", row, text)
+        elif offset[row] != _number(names.INNER_BASE, bases[row]):
+            text = f"INNER_BASE is {java_string(bases[row])!r}, the queue offset {offset[row]}"
             _one(context, records, "I-044", row, text)
 
 
-def _no_numbers(context: VerifyContext, records: Records) -> Flags:
-    """bool[n]: a broker cannot read a number in the properties, and takes the record for none."""
-    batches = np.ones(len(records), np.bool_) if context.profile.record.inner_batches else None
-    found: Flags = np.zeros(len(records), np.bool_)
-    found[unreadable_numbers(records.columns.ragged("topic"), records.properties, batches)] = True
-    return found
+def _number(name: str, text: bytes) -> int | None:
+    """The value of this property as a broker reads it, None where that is none."""
+    return java_integer(java_string(text), NUMBER_BITS[name])
 
 
-def _inner_count(body: bytes) -> int | None:
-    """How many messages an inner batch holds, None where it is none or its sizes do not fit."""
-    try:
-        starts = np.array(starts_of(body), np.int64)
-    except ValueError:
-        return None
-    found = decode(INNER, np.frombuffer(body, np.uint8), starts)
-    can_merge = found.ints("total_size") == found.ends - starts
-    can_merge &= (found.ints("magic_code") == 0) & (found.ints("body_crc") == 0)
-    return len(starts) if can_merge.all() else None
+def _no_number(name: str, text: bytes) -> str:
+    return f"{name} {java_string(text)!r} is no {NUMBER_BITS[name]}-bit number"
 
 
 @of_records("I-045")
@@ -113,10 +97,12 @@ def scheduled(context: VerifyContext, records: Records) -> None:
     queue_id = records.columns.ints("queue_id")
     complete = _real_place(records)
     for row in rows.tolist():
-        text = delays[row]
-        level = min(int(text), levels) if _NUMBER.fullmatch(text) else 0
-        if level != int(queue_id[row]) + 1:
-            what = f"DELAY {text.decode('latin-1')!r} in queue {queue_id[row]}"
+        level = _number(names.DELAY, delays[row])
+        if level is None and delays.length[row] > 0:
+            what = f"{_no_number(names.DELAY, delays[row])}: a broker's log ends here"
+            _one(context, records, "I-045", row, what)
+        elif min(level or 0, levels) != int(queue_id[row]) + 1:
+            what = f"DELAY {java_string(delays[row])!r} in queue {queue_id[row]}"
             _one(context, records, "I-045", row, what)
         elif not complete[row]:
             _one(context, records, "I-045", row, "scheduled without REAL_TOPIC and REAL_QID")
@@ -237,11 +223,12 @@ def timed(context: VerifyContext, records: Records) -> None:
     times, complete = records.properties.find(names.TIMER_OUT_MS), _real_place(records)
     for row in rows.tolist():
         text = times[row]
-        if not _NUMBER.fullmatch(text):
-            what = f"TIMER_OUT_MS {text.decode('latin-1')!r} is no number: the timer waits here"
+        time_ms = java_integer(java_string(text), 64)
+        if time_ms is None:
+            what = f"TIMER_OUT_MS {java_string(text)!r} is no number: the timer waits here"
             _one(context, records, "I-049", row, what)
-        elif int(text) % precision.value:
-            what = f"TIMER_OUT_MS {int(text)} is no multiple of {precision.value}"
+        elif time_ms % precision.value:
+            what = f"TIMER_OUT_MS {time_ms} is no multiple of {precision.value}"
             if precision.is_guess:
                 what += f", the default of {precision.name}, which the store does not show"
             severity = Severity.WARNING if precision.is_guess else None

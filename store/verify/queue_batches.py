@@ -17,6 +17,7 @@ from ...formats.derive.ragged import Ints
 from ..audit.messages import Messages
 from ..counted import counted
 from ..findings.catalogue import Severity
+from ..log.batch import inner_numbers
 from ..queues.units import Units, is_valid
 from .context import Records, VerifyContext, covered_of
 from .queue_state import BatchCheck, MissingUnits, QueueStates, queues_of
@@ -63,12 +64,7 @@ def batch_sizes(context: VerifyContext, records: Records) -> None:
     values = records.properties.find(names.INNER_NUM)
     rows = np.flatnonzero(values.length > 0)
     if len(rows):
-        counts = [_number(text) for text in values[rows].tolist()]
-        _counts(context).add(records.position[rows], np.array(counts, np.int64))
-
-
-def _number(text: bytes) -> int:
-    return int(text) if text.isdigit() and len(text) < 10 else 1
+        _counts(context).add(records.position[rows], inner_numbers(values[rows]))
 
 
 def _counts(context: VerifyContext) -> _Counts:

@@ -5,6 +5,7 @@ A message is put whose property has another name of the same length; then its na
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -77,15 +78,16 @@ def test_the_log_ends_at_a_number_that_is_none(judge: Judge, name: str, exit: st
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize("name", [name for name, (_, _, _, ends) in NUMBERS.items() if ends])
-def test_what_stands_behind_it_is_kept(judge: Judge, name: str, tmp_path: Path) -> None:
-    """By `recover`: the broker finds nothing left to do, and serves all other messages."""
-    own, properties, *ends = NUMBERS[name]
+def test_the_number_is_put_right(judge: Judge, name: str, tmp_path: Path) -> None:
+    """By `recover`, as the queue tells it: the broker finds nothing left to do, and serves every message."""
+    own, properties, *_ = NUMBERS[name]
     root = tmp_path / "store"
     written(judge, root, own, properties, "halt")
-    gone = ends[not judge.version.startswith("4")]
-    mqstore("recover", root, "--apply", "--yes", "--broker-version", judge.version, *settings(CONFIG), codes=[gone])
+    shutil.rmtree(root / "consumequeue" / SCHEDULE_TOPIC, ignore_errors=True)  # its unit was made of another DELAY
+    mqstore("recover", root, "--apply", "--yes", "--broker-version", judge.version, *settings(CONFIG))
     mqstore("verify", root, "--broker-version", judge.version, *settings(CONFIG))
     answer = loaded(judge, root, CONFIG, {"do": "get"})
-    bodies = {m["sha1"] for m in answer["steps"][0] if m.get("topic") == "orders" and "sha1" in m}
-    wanted = {f"m{n}" for n in range(5)} - ({f"m{STRANGE}"} if gone else set())
-    assert bodies >= {body_sha1({"body": text}) for text in wanted}
+    bodies = {m["sha1"] for m in answer["steps"][0] if m.get("topic") == own.get("topic", "orders") and "sha1" in m}
+    assert body_sha1({"body": f"m{STRANGE}"}) in bodies
+    bodies = {m["sha1"] for m in answer["steps"][0] if "sha1" in m}
+    assert bodies >= {body_sha1({"body": f"m{n}"}) for n in range(5)}

@@ -92,6 +92,12 @@ def test_a_queue_with_wrong_numbers_keeps_its_units_behind_a_file_that_is_gone(
     assert not wrong
 
 
+def test_an_index_made_anew_names_the_place_where_a_record_stands(tmp_path: Path) -> None:
+    """A record names another place, and the index is damaged, too: the new one is right."""
+    _, wrong = one(tmp_path, 1942643793, carry_out=True)
+    assert not wrong
+
+
 def test_some_mutations(tmp_path: Path) -> None:
     assert not run(tmp_path, 10, "recovery mutations")
 

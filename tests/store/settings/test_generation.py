@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -68,3 +69,26 @@ def test_a_guess_from_less_than_all_is_not_kept(tmp_path: Path, monkeypatch: pyt
         with pytest.raises(UnreadableRange), refusing():
             generation_of(layout)
     assert generation_of(layout) is generation_of(layout)
+
+
+@pytest.mark.few(6)
+@pytest.mark.parametrize("name", stores.FEW)
+def test_a_log_alone_is_not_taken_for_older(name: str, tmp_path: Path) -> None:
+    """What is missing beside a log that was copied alone says nothing."""
+    root = stores.unpack(name, tmp_path)
+    wanted = profile_of(str(stores.truth(name)["broker_version"])).version
+    for entry in root.iterdir():
+        if entry.name != "commitlog":
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    assert wanted in generation_of(Layout.open(root)).candidates
+
+
+@pytest.mark.parametrize(("number", "newest"), [(0, NEWEST), (-1, "5.4")])
+def test_keys_twice_show_the_last_broker_only_in_the_last_file(number: int, newest: str, tmp_path: Path) -> None:
+    """What 5.3 wrote stays in a store that 5.5.1 goes on with."""
+    root = stores.unpack("5.5.1-clean", tmp_path)
+    file = sorted((root / "commitlog").iterdir())[number]
+    data = file.read_bytes()
+    assert b"TRACE_ON" in data
+    file.write_bytes(data.replace(b"TRACE_ON", b"UNIQ_KEY", 1))
+    assert generation_of(Layout.open(root)).candidates[-1] == newest
