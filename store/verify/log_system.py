@@ -23,6 +23,7 @@ from ..broker.system_topics import (
 )
 from ..columns import Ranges, rows_of
 from ..findings.catalogue import Severity
+from ..findings.next_commands import RECOVER
 from ..log.message import unpack
 from ..settings.options import options_of
 from .context import Mergeable, Records, VerifyContext, add_rows
@@ -30,6 +31,7 @@ from .register import of_records
 
 _NUMBERS = re.compile(rb"-?\d{1,19}(,\d{1,19})*,?")
 _CHECKS = "TRANSACTION_CHECK_TIMES"
+_ENDS = "a broker's log ends here"
 
 
 @of_records("I-039")
@@ -63,7 +65,7 @@ def inner_batches(context: VerifyContext, records: Records) -> None:
     for row in unreadable_batches(records.properties, read).tolist():
         texts = {names.INNER_NUM: counts[row], names.INNER_BASE: bases[row]}
         wrong = (_no_number(name, text) for name, text in texts.items() if _number(name, text) is None)
-        _one(context, records, "I-044", row, f"{', '.join(wrong)}: a broker's log ends here")
+        _one(context, records, "I-044", row, f"{', '.join(wrong)}: {_ENDS}", repair=RECOVER)
         inner[row] = False
     bodies = records.columns.ragged("body")
     offset = records.columns.ints("queue_offset")
@@ -99,8 +101,8 @@ def scheduled(context: VerifyContext, records: Records) -> None:
     for row in rows.tolist():
         level = _number(names.DELAY, delays[row])
         if level is None and delays.length[row] > 0:
-            what = f"{_no_number(names.DELAY, delays[row])}: a broker's log ends here"
-            _one(context, records, "I-045", row, what)
+            what = f"{_no_number(names.DELAY, delays[row])}: {_ENDS}"
+            _one(context, records, "I-045", row, what, repair=RECOVER)
         elif min(level or 0, levels) != int(queue_id[row]) + 1:
             what = f"DELAY {java_string(delays[row])!r} in queue {queue_id[row]}"
             _one(context, records, "I-045", row, what)
@@ -256,8 +258,9 @@ def _one(
     row: int,
     text: str,
     severity: Severity | None = None,
+    repair: str | None = None,
 ) -> None:
     position = int(records.position[row])
     size = int(records.ends[row]) - position
     told = f"record at {position}: {text}"
-    context.log_finding(code, position, size, told, severity=severity)
+    context.log_finding(code, position, size, told, severity=severity, repair=repair)
