@@ -45,7 +45,7 @@ class Views(Options):
         return [name for name in flags if getattr(self, name)]
 
     def check(self) -> None:
-        """Refuse a time that nothing would be told of.."""
+        """Refuse a time that nothing would be told of."""
         if self.now is not None and not self.names:
             raise bad_parameter("--now goes with --delays, --timers, --retries, --pop or --transactions")
 

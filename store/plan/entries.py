@@ -119,7 +119,7 @@ class EntryFinder(LogObserver):
         numbers, terms = self._put_right(batch, _heads(batch), expected)
         self._close(begin, NeighbourEntry(int(numbers[0]), int(terms[0])), int(times[0]))
         good = np.ones(len(batch), np.bool_) if batch.body_crc_ok is None else batch.body_crc_ok.copy()
-        good &= readable_numbers(batch, inner_batches=self.inner_batches)
+        good &= readable_numbers(batch, dispatched.properties, inner_batches=self.inner_batches)
         for row in np.flatnonzero(~good).tolist():
             self.torn.append(_torn(batch, row))
             self.times.append(int(times[row]))

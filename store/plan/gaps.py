@@ -310,7 +310,7 @@ class GapFinder:
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         """Good records of this log; those with a damaged body are part of a gap."""
-        good = self.good(batch)
+        good = self.good(batch, dispatched.properties)
         if not good.all():
             self._note(self.torn, batch, np.flatnonzero(~good))
         elsewhere = good & (batch.columns.ints("physical_offset") != batch.position)
@@ -340,7 +340,7 @@ class GapFinder:
         self.end = self.covered
         self.crc_items |= ends_with_crc(batch.columns.ragged("properties")[len(batch) - 1])
 
-    def good(self, batch: Batch) -> Flags:
+    def good(self, batch: Batch, properties: PropertyItems) -> Flags:
         """bool[n]: what is no part of a gap.
 
         A record for one of the broker's own services is nothing without its properties; at one with a number
@@ -353,7 +353,7 @@ class GapFinder:
             good &= batch.body_crc_ok
         if self.verify:
             good &= ~_damaged(batch)
-        return good & readable_numbers(batch, inner_batches=self.inner_batches)
+        return good & readable_numbers(batch, properties, inner_batches=self.inner_batches)
 
     def _note_last(self, positions: Ints, ends: Ints, times: Ints, at: int) -> None:
         self.covered = int(ends[at])
@@ -375,11 +375,11 @@ class GapFinder:
             )
 
 
-def readable_numbers(batch: Batch, *, inner_batches: bool) -> Flags:
+def readable_numbers(batch: Batch, properties: PropertyItems, *, inner_batches: bool) -> Flags:
     """bool[n]: a broker's log does not end at a number in the properties. inner_batches: it reads those of a batch."""
-    readable, items = np.ones(len(batch), np.bool_), PropertyItems(batch.columns.ragged("properties"))
+    readable = np.ones(len(batch), np.bool_)
     batches = readable.copy() if inner_batches else None
-    readable[unreadable_numbers(batch.columns.ragged("topic"), items, batches)] = False
+    readable[unreadable_numbers(batch.columns.ragged("topic"), properties, batches)] = False
     return readable
 
 

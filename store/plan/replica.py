@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...formats.derive.ragged import Flags, Ints
+from ...formats.property_columns import PropertyItems
 from ...formats.tombstone import FILLER_TOPIC, is_filler
 from ..broker.dispatch import Dispatched
 from ..broker.system_topics import LMQ_PREFIX
@@ -162,14 +163,14 @@ class DamageFinder(GapFinder):
 
     samples: list[int] = field(default_factory=list)
 
-    def good(self, batch: Batch) -> Flags:
+    def good(self, batch: Batch, properties: PropertyItems) -> Flags:
         """bool[n]: whole, and what the producer sent."""
-        return super().good(batch) & is_original(batch)
+        return super().good(batch, properties) & is_original(batch)
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         """Note a record of each batch, fewer of a large log."""
         super().records(batch, dispatched)
-        good = np.flatnonzero(self.good(batch))
+        good = np.flatnonzero(self.good(batch, dispatched.properties))
         if len(good):
             self.samples.append(int(batch.position[good[0]]))
         if len(self.samples) > _SAMPLES:
@@ -278,7 +279,8 @@ def _stretches(
     columns = batch.columns
     behind = batch.position + columns.ints("total_size")
     good = is_original(batch) & (columns.ints("physical_offset") == batch.position)
-    good &= (behind <= end) & readable_numbers(batch, inner_batches=inner_batches)
+    properties = PropertyItems(columns.ragged("properties"))
+    good &= (behind <= end) & readable_numbers(batch, properties, inner_batches=inner_batches)
     if batch.body_crc_ok is not None:
         good &= batch.body_crc_ok
     if units is not None:
