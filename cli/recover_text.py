@@ -130,7 +130,7 @@ def _cure(before: JudgedRecovery, given: Given) -> str:
     if found.not_by_files:
         return "No file is to be repaired: the broker's configuration does not suit this store."
     steps = next_steps(before, given)
-    if not steps:
+    if not any(step.changes for step in steps):
         left = before.verdict.status is Status.DAMAGED
         return "No repair mends it." if left else "Nothing to do."
     if before.verdict.status is Status.CLEAN:
@@ -145,7 +145,7 @@ def next_steps(seen: JudgedRecovery, given: Given) -> list[NextCommand]:
     if found.not_by_files or (found.refusal is not None and not found.interrupted):
         return []
     root, to_do = found.layout.root, not found.nothing_to_do
-    steps = next_commands(seen.verdict.findings, root, given)
+    steps = next_commands(seen.verdict.findings, root, given, recovered=seen.verdict.recovered or None)
     by_hand = [step for step in steps if step.by_hand]
     if to_do:  # what is left behind it is told when it was carried out
         return [_command(found, given), *by_hand]
@@ -276,16 +276,18 @@ def _next(seen: JudgedRecovery, given: Given) -> list[str]:
     if seen.verdict.live:
         what = "stop the process that has the store, then run this again"
         return [f"Next: {what if steps else 'nothing: a process has the store'}."]
-    if steps:
+    if any(step.changes for step in steps):
         words = ("Next", *("Then" for _ in steps[1:]))
         return [*told, *(f"{word}: {step}" for word, step in zip(words, steps, strict=True))]
     if told:
         renumber = repair_command(found.layout.root, ("queue",), shifted, given)
         return [*told, f"Next: start the broker, or give them the numbers of the log: {renumber}"]
-    if seen.verdict.status is Status.DAMAGED:
-        does = "start the broker: it makes nothing worse" if harmless(seen.verdict) else "see what a start does"
-        return [f"Next: {does}."]
-    return ["Next: start the broker."]
+    if seen.verdict.status is not Status.DAMAGED:
+        return ["Next: start the broker."]
+    looks = [f"To see it: {step}" for step in steps]
+    if harmless(seen.verdict):
+        return ["Next: start the broker: it makes nothing worse.", *looks]
+    return [f"Next: mqstore explain {seen.verdict.serious[0].code}", *looks]
 
 
 _OTHER_NUMBERS = "Units of queues are not numbered as their messages are, and consumers know their numbers."

@@ -144,7 +144,7 @@ def next_steps(seen: JudgedRepair, given: Given) -> list[NextCommand]:
         queues = [queue_text(queue) for queue in choice.queues]
         kind = found.request.kind or ""
         return [repair_command(found.layout.root, parts, queues, given, kind)]
-    steps = next_commands(seen.verdict.findings, found.layout.root, given)
+    steps = next_commands(seen.verdict.findings, found.layout.root, given, recovered=seen.verdict.recovered or None)
     repaired = found.request.choice.everything  # what that could do is done, a recovery has more
     if repaired and found.plan.shifted:
         return renumbering(found.layout.root, steps, found.plan.shifted, given)

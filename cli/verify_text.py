@@ -112,18 +112,18 @@ _CODES = 6
 def _what_now(path: Path | str, verdict: Verdict, given: Given, verbose: bool) -> Iterator[str]:
     """The commands that mend it all, in order; then why some of it is beyond repair."""
     from ..store.disk.layout import is_uri
-    from ..store.findings.catalogue import Severity
     from ..store.findings.next_commands import (
         calls_for_something,
         next_commands,
         refused,
         tidying_commands,
     )
-    from ..store.verify.verdict import harmless
+    from ..store.verify.verdict import what_now
 
     about = [f for f in verdict.findings if calls_for_something(f)]
     if not about:
-        tidy = [] if verdict.live else tidying_commands(verdict.findings, path, given)
+        tidy = tidying_commands(verdict.findings, path, given, recovered=verdict.recovered)
+        tidy = [] if verdict.live else tidy
         yield from _nothing_urgent(verdict, [] if verdict.unmendable else tidy, verbose)
         return
     commands = next_commands(
@@ -135,14 +135,7 @@ def _what_now(path: Path | str, verdict: Verdict, given: Given, verbose: bool) -
         unmendable=verdict.unmendable,
     )
     plan = any("--apply" in each.words for each in commands)
-    now = "a start recovers it; so does this."
-    if any(f.severity >= Severity.ERROR for f in about):
-        now = "do not start a broker on it yet."
-        if harmless(verdict) and not any(each.changes for each in commands):
-            now = "no repair mends it, and a broker's start makes it no worse."
-    elif not plan:
-        now = "a start recovers it."
-    yield f"What now: {now}{_SHOWN_BEFORE if plan else ''}"
+    yield f"What now: {what_now(verdict, commands)}.{_SHOWN_BEFORE if plan else ''}"
     yield from _commands(commands)
     if is_uri(str(path)):
         yield f"  {_ELSEWHERE}"

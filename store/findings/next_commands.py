@@ -16,7 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..disk.byte_reader import COPY_FIRST
-from ..disk.layout import COMPACTION, Layout, is_uri
+from ..disk.layout import (
+    BATCH_CONSUME_QUEUE,
+    COMPACTION,
+    CONSUME_QUEUE,
+    CONSUME_QUEUE_EXT,
+    INDEX,
+    TIMER_LOG,
+    Layout,
+    is_uri,
+)
 from ..errors import StoreError
 from .catalogue import Severity, catalogue
 
@@ -36,6 +45,8 @@ UNREADABLE = "I-015"
 """Its command goes before all others, alone."""
 _IN_PLACE = frozenset({"mv", "cp", "touch", "chmod", "chown", "gunzip", "zstd"})
 """Commands by hand that mend something."""
+_BESIDE_THE_LOG = frozenset({CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, TIMER_LOG, COMPACTION})
+"""Directories of other files that have numbers as names."""
 _QUEUES_NAMED = 3
 """More queues than these are not named one by one."""
 _KNOW_VERSION = frozenset({"recover", "repair", "verify"})
@@ -170,15 +181,15 @@ def next_commands(
     given: Given = NOTHING_GIVEN,
     *,
     whole: bool = True,
-    recovered: bool = False,
+    recovered: bool | None = None,
     unmendable: str = "",
     least: Severity = Severity.ERROR,
 ) -> list[NextCommand]:
     """What mends a store, in this order. whole: all of it was looked at; a repair of one part is refused
     where the log is damaged, too. recovered: `recover` has nothing to do any more: what it would mend
-    no repair mends. unmendable: why neither takes this store; then its messages can be saved, no more.
-    least: findings below are passed over, those of a shutdown that was none excepted. None is for a
-    store in object storage.
+    no repair mends; False: it has, whether a finding names it or not. unmendable: why neither takes this
+    store; then its messages can be saved, no more. least: findings below are passed over, those of a
+    shutdown that was none excepted. None is for a store in object storage.
 
     What has to be moved or unpacked by hand comes first, for it is in the way; then the one command
     of mqstore that mends all it can; then what shows what is left, once for each code.
@@ -206,6 +217,8 @@ def next_commands(
         commands = [_saving(lost, root, given)] if any(lost.values()) else []
     else:
         commands = [_mending(mended, root, given, whole=whole)] if mended else []
+        if about and not (commands or unread) and recovered is False:
+            commands = [command("recover", root, "--apply", given=given)]
     hands = [NextCommand(words, _codes(found), True) for words, found in by_hand.items()]
     looks = {each.codes: each for each in reversed(hands) if each.words[0] == "mqstore"}
     in_the_way = [each for each in hands if each.words[0] != "mqstore"]
@@ -224,10 +237,16 @@ def calls_for_something(finding: Finding, least: Severity = Severity.ERROR) -> b
 
 
 def tidying_commands(
-    findings: Iterable[Finding], root: PathLike[str] | str, given: Given = NOTHING_GIVEN
+    findings: Iterable[Finding],
+    root: PathLike[str] | str,
+    given: Given = NOTHING_GIVEN,
+    *,
+    recovered: bool | None = None,
 ) -> list[NextCommand]:
-    """What mends the warnings of a store that is in order. What only shows them is left out."""
-    commands = next_commands(findings, root, given, least=Severity.WARNING)
+    """What mends the warnings of a store that is in order. What only shows them is left out. recovered: as in
+    `next_commands`.
+    """
+    commands = next_commands(findings, root, given, recovered=recovered or None, least=Severity.WARNING)
     return [each for each in commands if each.changes]
 
 
@@ -243,7 +262,7 @@ def command_for(
     commands: Sequence[NextCommand] = (),
     given: Given = NOTHING_GIVEN,
     *,
-    recovered: bool = False,
+    recovered: bool | None = None,
     unmendable: str = "",
 ) -> NextCommand | None:
     """The next command for one finding, None for none. commands: those for all findings of the store;
@@ -358,8 +377,8 @@ def _beside(root: PathLike[str] | str, what: str) -> str:
 def _is_in_log(finding: Finding, root: PathLike[str] | str) -> bool:
     """Its place is that of a record in a file of the commit log."""
     path = Path(finding.path)
-    beside = path.is_relative_to(root) and COMPACTION in path.relative_to(root).parts
-    return path.name.isdigit() and not beside
+    inside = path.relative_to(root).parts if path.is_relative_to(root) else ()
+    return path.name.isdigit() and _BESIDE_THE_LOG.isdisjoint(inside)
 
 
 def _position(finding: Finding) -> int:

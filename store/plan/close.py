@@ -98,7 +98,7 @@ def keep_log(
     gaps = finder.all_gaps(end)
     forms = forms._replace(append_crc=forms.append_crc or finder.crc_items)
     lost = lost_units(snapshot, gaps, finder.torn, dead, finder.queue_ends, verified)
-    rules = PutRightRules(options_of(snapshot.layout).delay_waits(), finder.inner_batches)
+    rules = PutRightRules(options_of(snapshot.layout).delay_waits(), finder.verify, finder.inner_batches)
     gaps, lost, saved, restored = _put_right(queue, gaps, lost, rules)
     for row in np.flatnonzero(elsewhere.position < end).tolist():
         piece = put_right(queue, elsewhere, row, 0, rules)
@@ -114,7 +114,7 @@ def keep_log(
         *lengths_of(snapshot, entries, end, stale=stale),
         *writes_of(snapshot, entries, [*brought, *pieces], closed, frozenset(at for at, _ in brought)),
     ]
-    edits += _headers(entries, size, restored)
+    edits += edits_of_restored(entries, size, restored)
     taken = {at for at, _ in restored} | {fill.gap.previous for fill in closed if fill.padding}
     whole = [r for r in finder.cut if r.position < end and r.position not in taken]
     further = further_queues(snapshot, whole)
@@ -206,11 +206,11 @@ def _between(gap: Gap, records: Mapping[int, bytes]) -> list[Gap]:
     return [*parts, gap._replace(begin=begin)] if parts else [gap]
 
 
-def _headers(entries: dict[int, DirectoryEntry], size: int, restored: Sequence[Piece]) -> Iterator[Edit]:
+def edits_of_restored(entries: dict[int, DirectoryEntry], size: int, restored: Sequence[Piece]) -> Iterator[Edit]:
     """Edits of the records that are put right."""
     for position, record in sorted(restored):
         start = position // size * size
-        reason = "a record put right from the queue's unit"
+        reason = "a record put right: its queue and its body tell what it was"
         path, at = entries[start].path, position - start
         yield Edit("write", path, reason, ("I-020",), at, len(record), record)
 

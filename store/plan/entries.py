@@ -29,15 +29,16 @@ from ..disk.files import Edit
 from ..errors import Refused
 from ..log.batch import Batch, Extent, ExtentKind, torn_properties
 from ..log.commit_log import CommitLog
+from ..settings.options import options_of
 from ..settings.read import read_config_file
 from ..start.dledger import DledgerIndexFile, entries_that_follow, index_directory, units_of
 from ..start.outcome import Outcome
-from .close import KeptLog, edits_of_cut, lengths_of, patched_queue, writes_of
+from .close import KeptLog, edits_of_cut, edits_of_restored, lengths_of, patched_queue, writes_of
 from .fill import SMALLEST_FILLER, Fill, Piece, encoded
 from .gaps import Forms, Gap, TornRecord, readable_numbers
 from .log import LogPlan, tail_edits, written
 from .lost_messages import LostUnits, lost_units
-from .torn_records import cut_properties, further_queues
+from .torn_records import PutRightRules, all_put_right, cut_properties, further_queues
 from .unreferenced import LostMessagePlace
 
 _HEAD = dtype_of(HEAD)
@@ -256,6 +257,9 @@ def keep_entries(
     lost.sort(key=lambda gap: gap.begin)
     nothing = np.zeros(0, np.int64)
     named = lost_units(snapshot, lost, finder.torn, nothing, finder.queue_ends)
+    restored = _restored(snapshot, queue, finder, named)
+    lost = [gap for gap in lost if gap.begin not in restored]
+    named = named.take(~np.isin(named.position, list(restored)))
     fills = list(_fills(lost, named, unreferenced, forms))
     tiles += finder.heads
     pieces = [*encoded(fills, forms, {}), *((t.position, t.head) for t in tiles), *blanks]
@@ -267,13 +271,23 @@ def keep_entries(
     further = further_queues(snapshot, finder.cut)
     cut = cut_properties(queue, finder.cut, further, with_crc=finder.crc_items)
     edits += edits_of_cut(entries, size, cut)
-    pieces += [(record.position, record.data) for record in cut]
+    edits += edits_of_restored(entries, size, list(restored.items()))
+    pieces += [*((record.position, record.data) for record in cut), *restored.items()]
     files = [LoadedFile(start, size, entries[start]) for start in sorted(entries)]
     tail = list(tail_edits(snapshot, files, finder.end, stale=False))
     plan = LogPlan(min(entries), finder.end, False, [*edits, *tail], written(tail))
     patched = patched_queue(snapshot, queue, entries, pieces, finder.end)
     ranges = [(at, at + len(data)) for at, data in pieces]
-    return KeptLog(plan, patched, fills, len(saved) + len(finder.heads), cut, ranges)
+    return KeptLog(plan, patched, fills, len(saved) + len(finder.heads) + len(restored), cut, ranges)
+
+
+def _restored(snapshot: Snapshot, queue: MappedFileQueue, finder: EntryFinder, named: LostUnits) -> dict[int, bytes]:
+    """By position, records of whole entries that are put right. Raises Unreadable."""
+    rules = PutRightRules(options_of(snapshot.layout).delay_waits(), verify=False, inner_batches=finder.inner_batches)
+    mine = named.take(np.isin(named.position, [torn.position for torn in finder.torn]))
+    rows = np.arange(len(mine))
+    found = all_put_right(queue, mine, rows, np.zeros_like(rows), rules)
+    return {position: record for records in found.values() for position, record in records.items()}
 
 
 def _place(piece: Piece) -> int:

@@ -240,11 +240,10 @@ def _items_are_ended(queue: MappedFileQueue) -> bool:
 
 
 class PutRightRules(NamedTuple):
-    """delay_levels: ms of levels 1, 2, …; None for the usual ones. inner_batches: brokers read the numbers that a
-    batch says of itself.
-    """
+    """delay_levels: ms of levels 1, 2, …; None for the usual ones. verify, inner_batches: as of a `GapFinder`."""
 
     delay_levels: tuple[int, ...] | None
+    verify: bool
     inner_batches: bool
 
 
@@ -345,7 +344,7 @@ def put_right(log: MappedFileQueue, units: LostUnits, row: int, near_ms: int, ru
     record = _with_numbers(fields, raw[size - text_bytes :], messages)
     # where only numbers differ the header is right, and nobody knows the tag where no unit is left
     numbers = record != raw and record.startswith(raw[: size - text_bytes])
-    if crc_ok(record) is False:
+    if (rules.verify or not numbers) and crc_ok(record) is False:
         return None
     if not numbers and not _has_tag(record, int(units.tags_code[row]), rules.delay_levels):
         return None

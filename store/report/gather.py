@@ -136,7 +136,8 @@ def _commands(verdict: Verdict, root: str, given: Given) -> tuple[list[NextComma
     """What mends a store; where nothing has to be mended what tidies it up."""
     about = [finding for finding in verdict.findings if calls_for_something(finding)]
     if not about:
-        return ([] if verdict.live else tidying(verdict.findings, root, given)), True
+        tidy = tidying(verdict.findings, root, given, recovered=verdict.recovered)
+        return ([] if verdict.live else tidy), True
     whole, recovered = not verdict.unread, verdict.recovered
     commands = next_commands(about, root, given, whole=whole, recovered=recovered, unmendable=verdict.unmendable)
     return commands, False

@@ -15,7 +15,7 @@ from ..counted import bytes_text, counted
 from ..findings.catalogue import Severity, catalogue
 from ..findings.findings import Finding, how_many_more
 from ..output.escaped import templates
-from ..verify.verdict import Status
+from ..verify.verdict import Status, what_now
 from .figures import TimeText, pictures_of
 from .gather import STATUS, Seen
 
@@ -120,9 +120,9 @@ def _what_now(seen: Seen) -> str:
         if verdict.unread:
             return "Check the rest."
         return "Nothing has to be done; this removes the warnings." if seen.commands else "Nothing."
-    if verdict.serious:
-        return "Do not start a broker on it yet. Without --apply you see the plan."
-    return "A start recovers it; so does this." if seen.commands else "A start recovers it."
+    now = what_now(verdict, seen.commands)
+    plan = verdict.serious and any("--apply" in each.words for each in seen.commands)
+    return f"{now[:1].upper()}{now[1:]}.{' Without --apply you see the plan.' if plan else ''}"
 
 
 def _command(command: Any) -> tuple[str, str]:

@@ -190,7 +190,7 @@ def time_bounds(store: StoreReader, times: TimeRange) -> Range:
 
     Goes by the first two records of each file, with some slack for clocks that stepped back: left out are
     files in front of all that begin later, and behind all that begin earlier. So a first record with a
-    damaged time leaves out no others.
+    damaged time leaves out no others, where a second one follows.
     Times that only damaged records have are looked for in all.
     """
     start, stop = store.log_files.start, store.log_files.end
@@ -217,7 +217,7 @@ def _first_times(store: StoreReader, begin: int) -> list[int]:
             first = store.message_at(begin + store.payload_at(begin))
             found.append(first.store_timestamp)
             begin = first.position + first.total_size
-    return [time_ms for time_ms in found if time_ms < LATEST_MS]
+    return [time_ms for time_ms in found if _EARLIEST_MS <= time_ms < LATEST_MS]
 
 
 Time = str | int | datetime | None

@@ -187,7 +187,7 @@ class _Evidence:
 
     @property
     def newest_properties(self) -> list[bytes]:
-        """The same of the last used log file alone: only what was written last sets a newest broker."""
+        """The same of the last used log file alone: what an earlier broker wrote does not tell the newest one."""
         return [text for part in self.parts[-1:] for text in _whole_texts(part)]
 
     @cached_property

@@ -123,13 +123,13 @@ _OWN = ("first_offset", "next_offset", "missing")
 class Predicted(NamedTuple):
     """Findings about the next start, and why there are none: "" where it was predicted.
 
-    facts: what it does, line by line, each with a label. recovered: `recover` has nothing to do.
+    facts: what it does, line by line, each with a label. recovered: `recover` has nothing to do; None: not known.
     """
 
     findings: list[Finding]
     why_not: str = ""
     facts: Sequence[tuple[str, str]] = ()
-    recovered: bool = False
+    recovered: bool | None = None
 
 
 class Scope(NamedTuple):

@@ -210,7 +210,8 @@ def predict(layout: Layout, version: str | None, verified: VerifiedLog | None) -
         found = analyze(layout, version, options=RecoveryOptions(Policy.KEEP, applicable=False), proved=proved)
     except StoreError as error:
         return Predicted(list(refused_by_config(layout, version)), error.message)
-    return Predicted(list(findings_of_start(found)), "", tuple(facts_of(found)), found.nothing_to_do)
+    recovered = None if found.plan is None else found.nothing_to_do
+    return Predicted(list(findings_of_start(found)), "", tuple(facts_of(found)), recovered)
 
 
 def refused_by_config(layout: Layout, version: str | None) -> Iterator[Finding]:

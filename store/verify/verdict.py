@@ -20,7 +20,6 @@ from ..findings.catalogue import Severity, catalogue
 from ..findings.findings import Finding
 from ..findings.next_commands import (
     NOTHING_GIVEN,
-    UNREADABLE,
     Given,
     NextCommand,
     command_for,
@@ -61,8 +60,8 @@ class Verdict:
     facts: LogFacts = field(default_factory=LogFacts)
     #: Why neither `recover` nor `repair` takes a store of this kind.
     unmendable: str = ""
-    #: `recover` has nothing to do: what it would mend no repair mends.
-    recovered: bool = False
+    #: `recover` has nothing to do: what it would mend no repair mends. None: not known.
+    recovered: bool | None = None
     #: What of the log is in order for a start, where it was asked for.
     verified: VerifiedLog | None = field(default=None, compare=False, repr=False)
     #: What the next start does, line by line, each with a label; nothing where it was not predicted.
@@ -90,8 +89,8 @@ class Verdict:
 CUT_OFF, NO_PLAN, NO_START, LOSES, HIDES, UNFIRED, FORGETS = (
     *("I-185", "I-187", "I-180", "I-181", "I-182", "I-183", "I-188"),
 )
-_START = "start"
-"""The group of findings that tell what a start does."""
+_PREDICTED = frozenset({"commit_log", "consume_queue", "index", "checkpoint"})
+"""Groups of findings that a predicted start knows of."""
 OF_THE_START = (CUT_OFF, NO_PLAN, NO_START, LOSES, HIDES, UNFIRED, FORGETS)
 """Codes that say what a start does, the most urgent first: the sentence is that of the first one."""
 
@@ -130,10 +129,21 @@ def first_sentence(verdict: Verdict, root: str | PathLike[str]) -> str:
 
 
 def harmless(verdict: Verdict) -> bool:
-    """Whatever is wrong, a start does no harm, and no recovery would do better."""
-    found = verdict.serious
-    start = any(catalogue()[finding.code].group == _START for finding in found)
-    return verdict.recovered and not start and all(finding.code != UNREADABLE for finding in found)
+    """All that is wrong is in files that a predicted start knows of. It loses nothing, and no recovery does better."""
+    groups = {catalogue()[finding.code].group for finding in verdict.serious}
+    return bool(verdict.recovered) and groups <= _PREDICTED
+
+
+def what_now(verdict: Verdict, commands: Sequence[NextCommand]) -> str:
+    """A sentence before the next commands, where something calls for them: without a capital and a full stop."""
+    if verdict.serious:
+        nothing = harmless(verdict) and not any(each.changes for each in commands)
+        return NO_WORSE if nothing else "do not start a broker on it yet"
+    plan = any("--apply" in each.words for each in commands)
+    return "a start recovers it; so does this" if plan else "a start recovers it"
+
+
+NO_WORSE = "no repair mends it, and a broker's start makes it no worse"
 
 
 def _more(serious: Sequence[Finding]) -> str:
