@@ -70,8 +70,8 @@ MESSAGE = Struct(
 SMALLEST: int = quick.SMALLEST
 #: Longest topic of version 1 and longest property text, by the width of their length fields.
 TOPIC_BYTES_MAX_V1 = 127
-LATEST_MS = 1 << 43
-"""A store time behind it, in the year 2248, is no time of a broker."""
+EARLIEST_MS, LATEST_MS = 1 << 40, 1 << 43
+"""A store time before the first, in the year 2004, or behind the second, in 2248, is no time of a broker."""
 PROPERTIES_BYTES_MAX = 32767
 #: Most bytes of a record around its body: two IPv6 hosts, the longest topic of version 2.
 BYTES_AROUND_BODY_MAX = (

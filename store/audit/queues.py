@@ -15,7 +15,7 @@ import numpy as np
 
 from ...formats.consume_queue import UNIT_BYTES as PLAIN_UNIT_BYTES
 from ...formats.derive.ragged import Flags, Ints
-from ...formats.message import SMALLEST
+from ...formats.message import EARLIEST_MS, LATEST_MS, SMALLEST
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import SCHEDULE_TOPIC
 from ..disk.temporary import Spill
@@ -39,6 +39,11 @@ from .verified import QueueRange, VerifiedQueue
 _LOOKED_UP_AT_ONCE = 1000
 _WINDOW = 4096
 _FEW = 64
+
+
+def _is_time(tags_codes: Ints) -> Flags:
+    """bool[n]: a unit of a delayed message may say so when it is due."""
+    return (tags_codes >= EARLIEST_MS) & (tags_codes < LATEST_MS)
 
 
 @dataclass
@@ -120,8 +125,10 @@ class QueueAudit:
         wrong, tags = kinds > DifferenceKind.ADDRESS, np.zeros(0, np.bool_)
         if self.retag:
             wrong |= messages.lost & (kinds != DifferenceKind.NONE)
-        if self.exact and self.queue.topic != SCHEDULE_TOPIC:  # there it is a configured time
+        if self.exact:
             tags = ~wrong & (kinds == DifferenceKind.TAGS)
+            if self.queue.topic == SCHEDULE_TOPIC:  # there it is a configured time, if it is a time at all
+                tags &= ~_is_time(there["tags_code"]) & _is_time(messages.tags_code)
             wrong |= tags
         if not wrong.any():
             return

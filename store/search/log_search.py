@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from ...formats.message import LATEST_MS
+from ...formats.message import EARLIEST_MS, LATEST_MS
 from ..broker.filter import Where
 from ..counted import counted
 from ..disk.byte_reader import UnreadRanges, each_noting, noting
@@ -33,8 +33,6 @@ from .store import FoundMessage, Note, StoreReader, Via
 LAST_OFFSET = (1 << 63) - 1
 CLOCK_SLACK_MS = 3_600_000
 """How far a broker's clock may have stepped back before a search by time misses messages."""
-_EARLIEST_MS = 1 << 40
-"""Store times before it, in the year 2004, are damaged, as those from `LATEST_MS` on are."""
 
 Range = tuple[int, int]
 
@@ -194,7 +192,7 @@ def time_bounds(store: StoreReader, times: TimeRange) -> Range:
     Times that only damaged records have are looked for in all.
     """
     start, stop = store.log_files.start, store.log_files.end
-    if not times.bounded or times.until_ms <= _EARLIEST_MS or times.since_ms >= LATEST_MS:
+    if not times.bounded or times.until_ms <= EARLIEST_MS or times.since_ms >= LATEST_MS:
         return start, stop
     found = [(file.start, _first_times(store, file.start)) for file in store.log_files.files]
     begins = [(begin, first_ms) for begin, first_ms in found if first_ms]
@@ -217,7 +215,7 @@ def _first_times(store: StoreReader, begin: int) -> list[int]:
             first = store.message_at(begin + store.payload_at(begin))
             found.append(first.store_timestamp)
             begin = first.position + first.total_size
-    return [time_ms for time_ms in found if _EARLIEST_MS <= time_ms < LATEST_MS]
+    return [time_ms for time_ms in found if EARLIEST_MS <= time_ms < LATEST_MS]
 
 
 Time = str | int | datetime | None
