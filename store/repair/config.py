@@ -36,6 +36,7 @@ from ..disk.layout import Layout, queue_directories
 from ..errors import InvalidInput, one_line
 from ..settings.options import options_of
 from ..settings.read import BACKUP, FILES
+from ..settings.rocksdb import stand_ins
 from ..start.config import ConfigStart, config_start
 from ..start.config_load import (
     LoadAction,
@@ -45,6 +46,7 @@ from ..start.config_load import (
     config_rules,
     judge,
     load_config,
+    load_table,
     misfits,
 )
 from ..verify.config_entries import MODES, PERM_MOST
@@ -331,6 +333,7 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
     """Plan it. ranges: (min, max) offset of each queue once it is mended. Raises Unreadable."""
     made, layout, rules = ConfigRepair(), snapshot.layout, config_rules(profile)
     tables = ConfigTables.read(layout.config, layout.broker_config)
+    databases = stand_ins(layout.config, layout.broker_config)
     start = config_start(layout, profile, ranges)
     proven = _proven(snapshot, tables, start, ranges, writer, profile.dispatch)
     gone = frozenset() if start.bare else start.forgotten
@@ -340,6 +343,8 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
         path = layout.config / name
         if KINDS[kind].syntax is not Syntax.JSON or path.is_dir():
             continue
+        if name in databases and load_table(layout, name, rules).start is LoadAction.REFUSES:
+            continue  # the broker reads the RocksDB, or does not start
         content, reason = _content(load_config(layout.config, name, rules), path, gone, proven)
         if content is None:
             continue
