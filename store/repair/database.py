@@ -105,15 +105,22 @@ class Wrong(NamedTuple):
 
 
 class UnitsOfLog(LogObserver):
-    """Puts the units of all messages of a log into a spool. Raises Refused where the log is not in order."""
+    """Puts the units of all messages of a log into a spool. Raises Refused where the log is not in order.
+
+    end: behind the last record. behind: what is not in order there, which is no part of the log unless units
+    name records in it; None: nothing.
+    """
 
     def __init__(self, layout: Layout, wanted: Callable[[str], bool]) -> None:
         self.spool, self.end = UnitSpool(), 0
+        self.behind: Refused | None = None
         self.holes = Holes()
         self._layout, self._wanted = layout, wanted
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         """How far the log goes."""
+        if self.behind is not None:
+            raise self.behind
         self.end = batch.end
 
     def messages(self, messages: Messages) -> None:
@@ -131,11 +138,11 @@ class UnitsOfLog(LogObserver):
     def extent(self, extent: Extent) -> None:
         """What lies between records."""
         if extent.kind not in _IN_ORDER:
-            raise self._refused(extent.reason or extent.kind.value, extent.position)
+            self.behind = self.behind or self._refused(extent.reason or extent.kind.value, extent.position)
 
     def stale(self, batch: Batch) -> None:
         """Records that are none of this log."""
-        raise self._refused("records of an earlier life", int(batch.position[0]))
+        self.behind = self.behind or self._refused("records of an earlier life", int(batch.position[0]))
 
     def _refused(self, what: str, position: int) -> Refused:
         return Refused(
@@ -202,6 +209,8 @@ def database_fix(
     if layout.queue_database is not None:
         try:
             with RocksDb.open(layout.queue_database) as database:
+                if found.behind and any(bound.physical_offset >= end for _, bound in last_units(database)):
+                    raise found.behind
                 _complete(found, database)
                 kept = expired_ends(last_units(database), spool, log_start)
                 if layout.queue_database == path:

@@ -167,9 +167,9 @@ def left_behind(after: Said) -> Iterator[str]:
     """What a recovery or repair has left without a word: neither in order, nor with its reason."""
     if after.status is Status.UNCLEAN:
         yield f"not clean behind an --apply: {after}"
-    if after.status is Status.CLEAN and after.found is not None and not after.found.nothing_to_do:
-        edits = after.found.plan.edits if after.found.plan else []
-        yield f"clean, and still to do: {[(e.path, e.reason) for e in edits[:2]]}"
+    if after.found is not None and after.found.plan is not None and not after.found.nothing_to_do:
+        edits = after.found.plan.edits
+        yield f"{after.status.value}, and still to do: {[(e.path, e.reason) for e in edits[:2]]}"
     unsaid = [code for code in after.codes if code not in after.beyond]
     if unsaid:
         yield f"left without a reason: {', '.join(unsaid)}"

@@ -14,6 +14,7 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import NotFound, Refused
 from mqstore.store.findings.catalogue import Severity
+from mqstore.store.queues.references import commit_log_of
 from mqstore.store.queues.rocksdb import RocksDb
 from mqstore.store.queues.rocksdb_write import database_files, rewritten
 from mqstore.store.repair import database
@@ -338,3 +339,14 @@ def test_a_store_in_use_is_told_first(tmp_path: Path) -> None:
     with other_process(layout.lock):
         done = run_here(["repair", str(layout.root), "--queues", "--as", "files", "--apply", "--yes"])
     assert "in use" in done.stderr
+
+
+def test_garbage_behind_the_log_is_no_part_of_it(tmp_path: Path) -> None:
+    """A start cuts it off, and no unit names anything in it."""
+    layout = opened("5.3.3-rocksdb", tmp_path)
+    end = commit_log_of(layout).end().position
+    file = max(layout.commit_log_directories[0].iterdir())
+    with file.open("r+b") as log:
+        log.seek(end - int(file.name) + 1000)
+        log.write(b"garbage" * 40)
+    assert examined(layout).nothing_to_do
