@@ -12,7 +12,7 @@ files. The other way needs nothing: a broker with storeType=defaultRocksDB takes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -144,6 +144,11 @@ class UnitsOfLog(LogObserver):
         """Records that are none of this log."""
         self.behind = self.behind or self._refused("records of an earlier life", int(batch.position[0]))
 
+    def check_behind(self, last: Iterable[tuple[QueueId, QueueBound]]) -> None:
+        """Raises Refused where units name records behind the last good one. last: that of each queue."""
+        if self.behind is not None and any(bound.physical_offset >= self.end for _, bound in last):
+            raise self.behind
+
     def _refused(self, what: str, position: int) -> Refused:
         return Refused(
             f"the log itself is not in order: {what}",
@@ -209,8 +214,7 @@ def database_fix(
     if layout.queue_database is not None:
         try:
             with RocksDb.open(layout.queue_database) as database:
-                if found.behind and any(bound.physical_offset >= end for _, bound in last_units(database)):
-                    raise found.behind
+                found.check_behind(last_units(database))
                 _complete(found, database)
                 kept = expired_ends(last_units(database), spool, log_start)
                 if layout.queue_database == path:
@@ -218,7 +222,9 @@ def database_fix(
         except Unreadable as error:
             wrong = Wrong(unreadable=f"it cannot be read ({error.message})")
     _complete(found, None)
-    for queue, bound in expired_ends(_file_ends(layout), spool, log_start).items():
+    in_files = list(_file_ends(layout))
+    found.check_behind(in_files)
+    for queue, bound in expired_ends(in_files, spool, log_start).items():
         kept.setdefault(queue, bound)
     return DatabaseFix(path, spool, end, kept), wrong
 

@@ -350,3 +350,15 @@ def test_garbage_behind_the_log_is_no_part_of_it(tmp_path: Path) -> None:
         log.seek(end - int(file.name) + 1000)
         log.write(b"garbage" * 40)
     assert examined(layout).nothing_to_do
+
+
+def test_a_lost_record_that_a_queue_names_comes_first(tmp_path: Path) -> None:
+    """The last one is torn: `recover` puts a tombstone in its place, which a move to a RocksDB would not."""
+    layout = opened("5.5.1-clean", tmp_path)
+    last = max(row["physical_offset"] for row in stores.messages("5.5.1-clean"))
+    file = max(layout.commit_log_directories[0].iterdir())
+    with file.open("r+b") as log:
+        log.seek(last - int(file.name))
+        log.write(bytes(8))
+    with pytest.raises(Refused, match="log itself is not in order"):
+        examined(layout, QueueStoreKind.ROCKSDB)
