@@ -28,12 +28,14 @@ from ...formats.index_file import (
     slots_offset,
 )
 from ..counted import counted
+from ..disk.compressed import is_compressed_name
 from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero
 from ..errors import Missing, StoreError
 from ..findings.catalogue import Severity
 from ..index.compare import stored_as_told
 from ..index.read import IndexFile, cannot_follow, is_outside
 from .context import VerifyContext
+from .layout import COMPRESSED, unpacking
 from .register import after, before
 
 _NAME_DIGITS = 17
@@ -76,7 +78,9 @@ def names_and_lengths(context: VerifyContext) -> None:
     usual = max(set(lengths), key=lengths.count, default=0)
     for number, file in enumerate(index.files):
         name = os.path.basename(file.path)  # noqa: PTH119
-        if len(name) != _NAME_DIGITS:
+        if is_compressed_name(name):
+            add(context, "I-091", file, COMPRESSED, severity=Severity.ERROR, repair=unpacking(name))
+        elif len(name) != _NAME_DIGITS:
             add(context, "I-091", file, f"its name has not the {_NAME_DIGITS} digits of a time")
         if not file.size:
             newest = number == len(index.files) - 1 and context.crashed

@@ -151,9 +151,16 @@ def _check_entries(context: VerifyContext, directory: Directory) -> None:
 def _mend(directory: Directory, entry: DirectoryEntry) -> str | None:
     """What mends an entry where that is not as in the catalogue: no plan is made beside such a file."""
     if is_compressed_name(entry.name):
-        unpack = "gunzip" if entry.name.endswith(".gz") else "zstd --decompress --rm"
-        return f"{unpack} {{path}}"
+        return unpacking(entry.name)
     return "recover" if directory.is_log else None
+
+
+COMPRESSED = "compressed: mqstore reads it, a broker does not"
+
+
+def unpacking(name: str) -> str:
+    """The command by hand for a compressed file of this name."""
+    return f"{'gunzip' if name.endswith('.gz') else 'zstd --decompress --rm'} {{path}}"
 
 
 def _fault(
@@ -168,7 +175,7 @@ def _fault(
     if start is None:
         return "I-005", f"{entry.name!r} is no file of a broker", None
     if is_compressed_name(entry.name):
-        return "I-005", "compressed: mqstore reads it, a broker does not", None
+        return "I-005", COMPRESSED, None
     if len(entry.name) != NAME_DIGITS or (size and start % size and not directory.gaps):
         return "I-001", f"its name is no multiple of {size} in {NAME_DIGITS} digits", None
     if context.live and last:

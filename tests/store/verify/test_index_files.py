@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
+from mqstore.store.findings.next_commands import command_for
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.index_files import _remainder, links_of
 from mqstore.store.verify.run import verify
 
+from ...packing import pack
 from ...slices import examples
 from ...stores import config
 from .mutations import NOW_MS, copied, original
@@ -118,3 +120,13 @@ def test_the_item_before_each_one_in_its_slot(windows: list[list[int]], slots: i
 def test_the_slot_of_a_hash(hashes: list[int], slots: int) -> None:
     found = _remainder(np.array(hashes, np.int32), slots)
     assert found.tolist() == [value % slots for value in hashes]
+
+
+@pytest.mark.parametrize(("how", "command"), [("gzip", "gunzip"), ("zstd", "zstd --decompress --rm")])
+def test_a_compressed_file_is_to_be_unpacked(how: str, command: str, work: Path) -> None:
+    """A broker passes it over, and no plan is made beside it."""
+    root = copied(original(CLEAN, work), work)
+    packed = pack(min((root / "index").iterdir()), how)
+    (found,) = (f for f in _findings(CLEAN, root) if f.code == "I-091")
+    assert found.severity is Severity.ERROR
+    assert str(command_for(found, root)) == f"{command} {packed}"
