@@ -53,7 +53,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("cli/plan_text.py", "len(paths)"): "a change of one file names it",
     ("cli/put.py", "record['total_size']"): "a whole record",
     ("cli/record_text.py", "len(text)"): "more than _BODY_CHARS",
-    ("cli/repair_text.py", "row.findings"): "told of two or more",
+    ("cli/verdict_text.py", "row.findings"): "told of two or more",
     ("cli/store_text.py", "len(group)"): "a topic of one queue is told otherwise",
 }
 
