@@ -341,11 +341,12 @@ def print_verdicts(
         return
     with common.open_output() as out:
         if common.format.value == VerifyFormat.TEXT and common.fields is None:
+            from .terminal import page_of
             from .verify_text import folded, page, verdict_line
 
             for path, verdict in verdicts:
                 if brief and not common.verbose:
-                    text = verdict_line(path, verdict)
+                    text = page_of([verdict_line(path, verdict)])
                 else:
                     text = page(path, verdict, given, verbose=common.verbose)
                 if out.on_terminal:

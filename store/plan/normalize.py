@@ -84,12 +84,8 @@ def normalize(snapshot: Snapshot, *, any_length: bool = False, empty_log: bool =
             kept.append(entry)
     if not kept and not empty_log and any(_begins_with_record(snapshot, e) for e in snapshot.log):
         raise renamed(snapshot)
-    if not kept and not empty_log and (rest := what_a_log_left(snapshot)):
-        raise Refused(
-            f"no commit log beside {rest}: a wrong path, or a disk that is not mounted?",
-            path=snapshot.layout.commit_log_directories[0],
-            hint="a broker started here would delete the queues; if the log is gone for good: --force-empty-log",
-        )
+    if not kept and not empty_log:
+        refuse_lost_log(snapshot)
     if any_length and kept:
         kept, astray = _near(snapshot, kept)
         edits += astray
@@ -99,6 +95,16 @@ def normalize(snapshot: Snapshot, *, any_length: bool = False, empty_log: bool =
         for name, entries in snapshot.queues.items()
     }
     return replace(snapshot, log=tuple(kept), queues=queues), edits
+
+
+def refuse_lost_log(snapshot: Snapshot) -> None:
+    """A store without a log has something that a log left. Raises Refused."""
+    if rest := what_a_log_left(snapshot):
+        raise Refused(
+            f"no commit log beside {rest}: a wrong path, or a disk that is not mounted?",
+            path=snapshot.layout.commit_log_directories[0],
+            hint="a broker started here would delete the queues; if the log is gone for good: --force-empty-log",
+        )
 
 
 def check_kinds(edits: Iterable[Edit]) -> None:

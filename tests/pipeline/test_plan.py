@@ -10,7 +10,7 @@ import pytest
 
 from mqstore.pipeline.plan import JobPlan, plan_of
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.errors import InvalidInput, Missing, StoreError, Unsupported
+from mqstore.store.errors import InvalidInput, Missing, Refused, StoreError, Unsupported
 
 from ..stores import config, unpack
 
@@ -27,6 +27,17 @@ def test_a_store_that_cannot_be_read_is_told_and_the_others_are_rebuilt(tmp_path
     assert told == [missing]
     with pytest.raises(Missing):
         plan_of([missing, tmp_path / "neither"], BrokerConfig(), tell=lambda path, _: None)
+
+
+def test_a_log_that_is_gone_is_no_empty_one(tmp_path: Path) -> None:
+    """Its disk is not mounted: beside full queues nothing is "complete"."""
+    root = unpack("5.3.3-clean", tmp_path)
+    (root / "commitlog").rename(tmp_path / "elsewhere")
+    for link in (False, True):
+        if link:
+            (root / "commitlog").symlink_to(tmp_path / "not-mounted")
+        with pytest.raises(Refused, match="no commit log beside full queues"):
+            plan_of([root], BrokerConfig())
 
 
 def test_bad_input_is_told_before_spark_starts(tmp_path: Path) -> None:
