@@ -119,7 +119,8 @@ class LogReader:
 
     def _dispatch(self, batch: Batch) -> Dispatched:
         items = bool(self._store.index_items)
-        return dispatch(batch, self._rules.how(items=items, delay_levels=self._levels))
+        light = self._store.light_queues
+        return dispatch(batch, self._rules.how(items=items, multi_dispatch=light, delay_levels=self._levels))
 
     def _placed(self, made: Dispatched, found: FoundInPart) -> Units:
         """Units that have a place in a file; the others are damage."""

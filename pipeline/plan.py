@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from ..formats.consume_queue import UNIT_BYTES
 from ..store.arrow.stores import folders_of
-from ..store.broker.profiles import profile_of
+from ..store.broker.profiles import LMQ_OPTIONS, profile_of
 from ..store.broker.snapshot import Snapshot, list_queues, topics_with_batches, usual_file_bytes
 from ..store.disk.broker_conf import BrokerConfig
 from ..store.disk.layout import Layout
@@ -19,6 +19,7 @@ from ..store.index.read import sizes_of
 from ..store.plan.normalize import refuse_lost_log
 from ..store.search.store import StoreReader
 from ..store.settings.generation import generation_of
+from ..store.start.queue_stores import queue_stores
 
 _BATCH_SIZE = "mapperFileSizeBatchConsumeQueue"
 _EXT_SIZE = "mappedFileSizeConsumeQueueExt"
@@ -33,7 +34,8 @@ class StorePlan:
     whose rules of dispatch hold. options: of the broker's configuration. batch_topics: those with
     batch queues, whose files have batch_file_bytes. ext_file_bytes: of consumequeue_ext, 0 where
     the broker writes none. index_slots, index_items: of an index file, 0 where it writes none. missing:
-    position and size of what no file holds behind `stop`, as where a broker's next file is there.
+    position and size of what no file holds behind `stop`, as where a broker's next file is there. light_queues:
+    the broker has light queues, and has them in files.
     """
 
     root: str
@@ -49,6 +51,7 @@ class StorePlan:
     index_slots: int = 0
     index_items: int = 0
     missing: tuple[tuple[int, int], ...] = ()
+    light_queues: bool = True
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Self:
@@ -161,7 +164,14 @@ def _store_plan(root: Path, folder: str, config: BrokerConfig, broker_version: s
         index_slots=sizes_of(layout).index_slots.value if indexed else 0,
         index_items=sizes_of(layout).index_items.value if indexed else 0,
         missing=missing,
+        light_queues=_has_light_queues(layout, version),
     )
+
+
+def _has_light_queues(layout: Layout, version: str) -> bool:
+    """Unless an option says otherwise; a hybrid store may have those in its RocksDB alone. Raises InvalidInput."""
+    wanted = all(layout.broker_config.get_bool(option, True) for option in LMQ_OPTIONS)
+    return wanted and not queue_stores(layout, profile_of(version)).lmq_in_database
 
 
 def _ext_file_bytes(layout: Layout) -> int:

@@ -71,3 +71,14 @@ def test_a_plan_is_the_same_behind_its_way_through_json(name: str, tmp_path: Pat
 def test_where_no_index_is_wanted_none_is_made(tmp_path: Path) -> None:
     (store,) = plan_of([unpack("5.3.3-v2", tmp_path)], BrokerConfig({"messageIndexEnable": "false"})).stores
     assert (store.index_slots, store.index_items) == (0, 0) and store.bytes > 0
+
+
+COMBINED = {"rocksdbCQDoubleWriteEnable": "true", "combineCQUseRocksdbForLmq": "true"}
+
+
+@pytest.mark.parametrize(("options", "in_files"), [({}, True), ({"enableLmq": "false"}, False), (COMBINED, False)])
+def test_light_queues_are_made_where_the_broker_has_them_in_files(
+    options: dict[str, str], in_files: bool, tmp_path: Path
+) -> None:
+    (store,) = plan_of([unpack("5.3.3-lmq", tmp_path)], BrokerConfig(options), "5.5.1").stores
+    assert store.light_queues is in_files
