@@ -46,7 +46,10 @@ def entry_starts(files: list[Path]) -> list[int]:
         data, at = path.read_bytes(), 0
         while int.from_bytes(data[at : at + 4], "big") == 1:
             found.append(number * FILE_BYTES + at)
-            at += int.from_bytes(data[at + 4 : at + 8], "big")
+            size = int.from_bytes(data[at + 4 : at + 8], "big")
+            if size < HEADER_BYTES:  # of an earlier mishap
+                break
+            at += size
     return found
 
 
