@@ -77,7 +77,7 @@ def recovery_text(
 
 def _wrong(title: str, seen: JudgedRecovery, rows: int | None, given: Given) -> list[str]:
     """Errors that `verify` finds, by code; where nothing is left to do, why no repair mends them."""
-    if _is_mended(seen.recovery):
+    if seen.recovery.recovered:
         from ..store.repair.recheck import EVERYTHING, unrepairable_of
 
         return list(beyond_lines(unrepairable_of(seen.verdict, seen.recovery.layout, EVERYTHING, given)))
@@ -145,18 +145,13 @@ def next_steps(seen: JudgedRecovery, given: Given) -> list[NextCommand]:
     if found.not_by_files or (found.refusal is not None and not found.interrupted):
         return []
     root, to_do = found.layout.root, not found.nothing_to_do
-    steps = next_commands(seen.verdict.findings, root, given, recovered=seen.verdict.recovered or None)
+    steps = next_commands(seen.verdict.findings, root, given, recovered=found.recovered or None)
     by_hand = [step for step in steps if step.by_hand]
     if to_do:  # what is left behind it is told when it was carried out
         return [_command(found, given), *by_hand]
     if found.plan and found.plan.shifted:
         return renumbering(root, steps, found.plan.shifted, given)
-    return by_hand if _is_mended(found) else steps
-
-
-def _is_mended(found: Recovery) -> bool:
-    """All that any repair can mend is mended: a plan that keeps everything is one of repairs, too."""
-    return found.nothing_to_do and found.options.policy == "keep"
+    return by_hand if found.recovered else steps
 
 
 def _command(found: Recovery, given: Given) -> NextCommand:

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from ..formats.consume_queue import UNIT_BYTES
 from ..store.arrow.stores import folders_of
-from ..store.broker.profiles import LMQ_OPTIONS, profile_of
+from ..store.broker.profiles import profile_of
 from ..store.broker.snapshot import Snapshot, list_queues, topics_with_batches, usual_file_bytes
 from ..store.disk.broker_conf import BrokerConfig
 from ..store.disk.layout import Layout
@@ -19,6 +19,7 @@ from ..store.index.read import sizes_of
 from ..store.plan.normalize import refuse_lost_log
 from ..store.search.store import StoreReader
 from ..store.settings.generation import generation_of
+from ..store.settings.options import options_of
 from ..store.start.queue_stores import queue_stores
 
 _BATCH_SIZE = "mapperFileSizeBatchConsumeQueue"
@@ -169,9 +170,9 @@ def _store_plan(root: Path, folder: str, config: BrokerConfig, broker_version: s
 
 
 def _has_light_queues(layout: Layout, version: str) -> bool:
-    """Unless an option says otherwise; a hybrid store may have those in its RocksDB alone. Raises InvalidInput."""
-    wanted = all(layout.broker_config.get_bool(option, True) for option in LMQ_OPTIONS)
-    return wanted and not queue_stores(layout, profile_of(version)).lmq_in_database
+    """Where nothing tells, too; a hybrid store may have those in its RocksDB alone. Raises InvalidInput."""
+    option = options_of(layout).multi_dispatch
+    return (option.value or option.is_guess) and not queue_stores(layout, profile_of(version)).lmq_in_database
 
 
 def _ext_file_bytes(layout: Layout) -> int:

@@ -109,6 +109,12 @@ class Recovery:
         return planned and not self.interrupted and not self.barrier
 
     @property
+    def recovered(self) -> bool | None:
+        """A recovery that keeps everything has nothing to do; None: not known, as another one, or none, was planned."""
+        known = self.plan is not None and self.options.policy is Policy.KEEP
+        return self.nothing_to_do if known else None
+
+    @property
     def not_by_files(self) -> bool:
         """A start loses what no plan can keep: the files are in order by all but this configuration."""
         return self.nothing_to_do and bool(self.prediction.lost.messages)

@@ -126,8 +126,7 @@ def with_start(verdict: Verdict, found: Recovery) -> Verdict:
 
     findings = sorted([*verdict.findings, *findings_of_start(found)], key=order)
     unread = [text for text in verdict.unread if text not in not_asked_for(_others())]
-    recovered = found.nothing_to_do if found.plan is not None and found.options.policy == "keep" else None
-    return replace(verdict, status=status_of(findings), findings=findings, unread=unread, recovered=recovered)
+    return replace(verdict, status=status_of(findings), findings=findings, unread=unread, recovered=found.recovered)
 
 
 def _others() -> frozenset[str]:

@@ -210,8 +210,7 @@ def predict(layout: Layout, version: str | None, verified: VerifiedLog | None) -
         found = analyze(layout, version, options=RecoveryOptions(Policy.KEEP, applicable=False), proved=proved)
     except StoreError as error:
         return Predicted(list(refused_by_config(layout, version)), error.message)
-    recovered = None if found.plan is None else found.nothing_to_do
-    return Predicted(list(findings_of_start(found)), "", tuple(facts_of(found)), recovered)
+    return Predicted(list(findings_of_start(found)), "", tuple(facts_of(found)), found.recovered)
 
 
 def refused_by_config(layout: Layout, version: str | None) -> Iterator[Finding]:

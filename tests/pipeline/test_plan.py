@@ -76,7 +76,9 @@ def test_where_no_index_is_wanted_none_is_made(tmp_path: Path) -> None:
 COMBINED = {"rocksdbCQDoubleWriteEnable": "true", "combineCQUseRocksdbForLmq": "true"}
 
 
-@pytest.mark.parametrize(("options", "in_files"), [({}, True), ({"enableLmq": "false"}, False), (COMBINED, False)])
+@pytest.mark.parametrize(
+    ("options", "in_files"), [({}, True), ({"enableMultiDispatch": "false"}, False), (COMBINED, False)]
+)
 def test_light_queues_are_made_where_the_broker_has_them_in_files(
     options: dict[str, str], in_files: bool, tmp_path: Path
 ) -> None:
