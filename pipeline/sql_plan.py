@@ -28,6 +28,7 @@ _UNION = "Union"
 _COLUMN = re.compile(r"(\w+)#(\d+)")
 _USED = re.compile(r"#(\d+)")
 _TREE = re.compile(r"[ :+|-]*")
+_LINE = re.compile(r"(?<=\bline )[0-9]+(?=,? pos )")
 _ROWS = 2
 """Nothing is sorted, grouped or limited where there is one row, or none, to begin with."""
 _NO_SUCH_TABLE = "TABLE_OR_VIEW_NOT_FOUND"
@@ -164,4 +165,6 @@ def _words(line: str) -> str:
 
 
 def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), text)
+    """What is wrong, with lines counted as in the query: there is one before it."""
+    found = next((line.strip() for line in text.splitlines() if line.strip()), text)
+    return _LINE.sub(lambda line: str(max(1, int(line[0]) - 1)), found)

@@ -48,7 +48,8 @@ _Reader: TypeAlias = pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamRead
 def files_of(places: Sequence[Path]) -> list[Path]:
     """The files of rows that some files and directories are; those of a directory by their paths.
 
-    A directory may be called like a file, too, as what Spark writes is: the files in it count.
+    A directory may be called like a file, too, as what Spark writes is: the files in it count. One
+    that is named twice, or lies in a directory that is named as well, counts once.
     Raises InvalidInput for none, Missing.
     """
     found = [file for place in places for file in (_inside(place) if place.is_dir() else [place])]
@@ -56,7 +57,7 @@ def files_of(places: Sequence[Path]) -> list[Path]:
         raise InvalidInput("no Parquet or Arrow file there", path=places[0])
     for file in found:
         form_of(file)
-    return found
+    return list({file.resolve(): file for file in found}.values())
 
 
 def _inside(folder: Path) -> list[Path]:
@@ -500,7 +501,7 @@ def _append(writer: StoreWriter, reader: MessageReader, rows: pa.RecordBatch, fi
     rows, numbers = rows.filter(there), numbers.filter(there)
     if BODY_CRC_OK in rows.schema.names:
         bad = corrupted_rows(rows.column(BODY_CRC_OK))
-        where = f"row {numbers[int(bad[0])]}" if len(bad) else ""
+        where = _where(rows, numbers, int(bad[0])) if len(bad) else ""
         if not made.corrupted.take(len(bad), where) and len(bad):
             sound = rows.column(BODY_CRC_OK).fill_null(True)
             rows, numbers = rows.filter(sound), numbers.filter(sound)
@@ -519,6 +520,13 @@ def _append(writer: StoreWriter, reader: MessageReader, rows: pa.RecordBatch, fi
         writer.append_ahead(columns)
     except (InvalidInput, LimitExceeded) as error:
         raise type(error)(f"rows {numbers[0]} to {numbers[-1]}: {error}") from None
+
+
+def _where(rows: pa.RecordBatch, numbers: pa.Array, index: int) -> str:
+    """What to call a row: by the store that it was read from, if it tells it."""
+    if not {STORE, POSITION}.issubset(rows.schema.names):
+        return f"row {numbers[index]}"
+    return f"row {numbers[index]}, at {rows.column(POSITION)[index]} of {rows.column(STORE)[index]}"
 
 
 def _message(reader: MessageReader, record: Mapping[str, object], number: int) -> NewMessage:

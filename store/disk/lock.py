@@ -94,6 +94,7 @@ def note_released(key: tuple[int, int]) -> None:
 
 _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.05
+_HINT = "stop the broker, or wait longer with --wait SECONDS"
 _LARGEST_KEPT = 1 << 16
 
 
@@ -114,11 +115,11 @@ class StoreLock:
         self.leave: LockWas | None = None
 
     @classmethod
-    def take(cls, path: Path, files: Files, *, wait_seconds: float = 0) -> StoreLock:
+    def take(cls, path: Path, files: Files, *, wait_seconds: float = 0, hint: str = _HINT) -> StoreLock:
         """Take the lock file at `path`, created where it is missing.
 
-        Waits up to `wait_seconds` for another holder. Raises InUse, Unreadable, NoSpace; then
-        nothing was changed but the lock file created.
+        Waits up to `wait_seconds` for another holder. Raises InUse with `hint`, Unreadable, NoSpace;
+        then nothing was changed but the lock file created.
         """
         end = time.monotonic() + wait_seconds
         pause = _FIRST_PAUSE_S
@@ -128,7 +129,7 @@ class StoreLock:
                 return lock
             left = end - time.monotonic()
             if not left > 0:  # of no number, too
-                raise _in_use(path, wait_seconds)
+                raise _in_use(path, wait_seconds, hint)
             time.sleep(min(pause, left))
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
@@ -219,12 +220,12 @@ def _lock(file: OpenFile) -> tuple[int, int] | None:
             return None
 
 
-def _in_use(path: Path, wait_seconds: float) -> InUse:
+def _in_use(path: Path, wait_seconds: float, hint: str) -> InUse:
     pid = holder(path)
     who = f"process {pid}" if pid else "another process"
     waited = f" for {wait_seconds:g} s" if wait_seconds else ""
     return InUse(
         f"in use by {who}{waited}: a broker, or another mqstore",
         path=path.parent,
-        hint="stop the broker, or wait longer with --wait SECONDS",
+        hint=hint,
     )

@@ -41,6 +41,7 @@ DRAFT = ".draft"
 _PREFIX = "rebuild-"
 _ROWS = "rows-"
 _LOCK = "rebuild.lock"
+_BUSY_HINT = "wait until the other job has ended"
 _MEANWHILE = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
 
 
@@ -166,7 +167,7 @@ def one_job(target: Path, files: Files, *, existed: bool = True) -> Iterator[Non
     lock = journal / _LOCK
     try:
         files.make_directory(journal)
-        with StoreLock.take(lock, files) as held:
+        with StoreLock.take(lock, files, hint=_BUSY_HINT) as held:
             try:
                 yield
             finally:

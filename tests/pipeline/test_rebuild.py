@@ -252,7 +252,7 @@ def test_one_job_at_a_time(tmp_path: Path) -> None:
     target = tmp_path / "new"
 
     def second(plan: Any, stage: Stage) -> RebuiltFiles:
-        with pytest.raises(InUse):
+        with pytest.raises(InUse, match="wait until the other job has ended"):
             run(root, target)
         return plain_job()(plan, stage)
 

@@ -111,6 +111,15 @@ def test_what_is_no_file_of_rows(tmp_path: Path) -> None:
         list(sorted_batches([tmp_path / "c.parquet", tmp_path / "d.parquet"]))
 
 
+def test_a_file_that_is_named_twice_counts_once(tmp_path: Path) -> None:
+    for name in ("a.parquet", "b.arrow", "below/c.parquet"):
+        write(pa.table({"topic": ["a"]}), tmp_path / name)
+    (tmp_path / "link").symlink_to(tmp_path / "below")
+    first = tmp_path / "b.arrow"
+    named = [first, tmp_path, tmp_path / "below" / ".." / "a.parquet", tmp_path / "link", first]
+    assert [path.name for path in files_of(named)] == ["b.arrow", "a.parquet", "c.parquet"]
+
+
 def test_put_from_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(append_rows, "_PIECE_BYTES", 20_000)
     root, new = unpack("4.9.7-clean", tmp_path), tmp_path / "new"

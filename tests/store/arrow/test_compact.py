@@ -73,7 +73,8 @@ def test_corrupted_bodies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     words = ["pipeline", "compact", str(root), *(word for t in topics for word in ("-t", t))]
     sizes = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
     assert run([*words, *sizes, "--to", str(tmp_path / "fail")]) == 1
-    assert "the body failed its checksum" in capsys.readouterr().err
+    told = f"row {len(kept)}, at {victim.position} of {root}: the body failed its checksum"
+    assert told in capsys.readouterr().err
     assert not (tmp_path / "fail").exists()
     for how, count in (("skip", len(kept) - 1), ("mark", len(kept))):
         new = tmp_path / how
