@@ -218,7 +218,7 @@ def _print(
 ) -> None:
     """What was found, and of a plan that was carried out what the next start does."""
     from .config_text import left_lost
-    from .recover_text import next_steps, recovery_text
+    from .recover_text import beyond_repair, next_steps, recovery_text
     from .verdict_text import verdict_json
 
     record = before.recovery.to_json()
@@ -237,6 +237,8 @@ def _print(
             "verdict": verdict_json(after.verdict, after.recovery.layout.root),
             "config": left.to_json() if left is not None else None,
         }
+    if beyond := beyond_repair(after or before, given):
+        record["beyond_repair"] = [row.to_json() for row in beyond]
     with out:
         out.record(
             record,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..store.audit.messages import Share, Tally
     from ..store.recover.predict import FileChange
     from ..store.recover.recovery import Recovery
+    from ..store.repair.recheck import Beyond
     from ..store.session.apply import Applied
     from ..store.verify.judged import JudgedRecovery
     from .options import Common
@@ -78,11 +79,18 @@ def recovery_text(
 def _wrong(title: str, seen: JudgedRecovery, rows: int | None, given: Given) -> list[str]:
     """Errors that `verify` finds, by code; where nothing is left to do, why no repair mends them."""
     if seen.recovery.recovered:
-        from ..store.repair.recheck import EVERYTHING, unrepairable_of
-
-        return list(beyond_lines(unrepairable_of(seen.verdict, seen.recovery.layout, EVERYTHING, given)))
+        return list(beyond_lines(beyond_repair(seen, given)))
     lines = list(error_lines(seen.verdict, seen.recovery.layout.root))
     return ["", title, *folded(lines, len(lines), rows)] if lines else []
+
+
+def beyond_repair(seen: JudgedRecovery, given: Given) -> list[Beyond]:
+    """What stays wrong where nothing is left to do."""
+    from ..store.repair.recheck import EVERYTHING, unrepairable_of
+
+    if not seen.recovery.recovered:
+        return []
+    return unrepairable_of(seen.verdict, seen.recovery.layout, EVERYTHING, given)
 
 
 def verdict(

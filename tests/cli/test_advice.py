@@ -189,7 +189,11 @@ def test_where_nothing_can_be_mended_no_command_leads_around(work: Path) -> None
     """The only damage is the time of a message, and a start does no harm: two commands say the same."""
     case = next(case for case in recovery_cases.cases() if case["kind"] == "first_time_zero_last")
     root = recovery_cases.damaged(case, work)
-    run_here(["recover", str(root), "--apply", "--yes", "--broker-version", case["version"]])
+    json_too = ["--format", "json", "--broker-version", case["version"]]
+    applied = run_here(["recover", str(root), "--apply", "--yes", *json_too])
+    asked = run_here(["recover", str(root), *json_too])
+    assert [row["code"] for row in json.loads(applied.stdout)["beyond_repair"]] == ["I-027"]
+    assert [row["why"] for row in json.loads(asked.stdout)["beyond_repair"]] == [why_unrepairable("I-027")]
     pages = [run_here([command, str(root)]).stdout for command in ("verify", "recover")]
     reason = why_unrepairable("I-027")
     assert all("--apply" not in page and reason in page for page in pages), pages
