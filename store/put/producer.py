@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...formats import message_properties as names
-from ...formats.hashing import java_string
+from ...formats.hashing import java_integer, java_string
 from ...formats.message import TOPIC_BYTES_MAX_V1
 from ...formats.message_properties import RETRY_PREFIX
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
@@ -266,9 +266,6 @@ def _no_note(text: str) -> None:
     """What is told of units without a record is for `inspect`."""
 
 
-_LEVEL = re.compile(r"[0-9]{1,9}")
-
-
 class ProducerOptions(NamedTuple):
     """delay_level: 1 …. deliver_ms: ms since 1970. compress: zlib, lz4 or zstd, of bodies of at
     least `over_bytes`. half: a transaction begins with it.
@@ -293,8 +290,8 @@ def as_stored(message: NewMessage, options: ProducerOptions, writer: StoreWriter
     found = names.parse(message.properties)
     now_ms = writer.clock()
     level = options.delay_level
-    if level is None and _LEVEL.fullmatch(found.get(names.DELAY, "")):
-        level = int(found[names.DELAY]) or None
+    if level is None:
+        level = _asked_level(found)
     deliver_ms = options.deliver_ms if options.deliver_ms is not None else _asked_ms(found, now_ms)
     if level is not None and deliver_ms is not None:
         raise InvalidInput("a message has a delay level or a time, not both")
@@ -326,6 +323,17 @@ def as_stored(message: NewMessage, options: ProducerOptions, writer: StoreWriter
         precision_ms=precision_ms,
         max_delay_seconds=limit,
     )
+
+
+def _asked_level(properties: dict[str, str]) -> int | None:
+    """The delay level that the properties ask for, None where they ask for none: below 1, too."""
+    text = properties.get(names.DELAY)
+    if text is None:
+        return None
+    level = java_integer(text, 32)
+    if level is None:
+        raise InvalidInput(f"{names.DELAY} is not a number: {text}")
+    return level if level > 0 else None
 
 
 def _asked_ms(properties: dict[str, str], now_ms: int) -> int | None:

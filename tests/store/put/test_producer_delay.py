@@ -166,6 +166,11 @@ def test_properties_ask_as_options_do(tmp_path: Path) -> None:
         both = replace(MESSAGE, properties=format_properties(asked[0]))
         with pytest.raises(InvalidInput, match="not both"):
             as_stored(both, ProducerOptions(deliver_ms=NOW_MS + 1), writer)
-        odd = replace(MESSAGE, properties=format_properties({"TIMER_DELAY_SEC": "soon"}))
-        with pytest.raises(InvalidInput, match="not a number"):
-            as_stored(odd, ProducerOptions(), writer)
+        for name, text in (("TIMER_DELAY_SEC", "soon"), ("DELAY", "x"), ("DELAY", "99999999999")):
+            odd = replace(MESSAGE, properties=format_properties({name: text}))
+            with pytest.raises(InvalidInput, match=f"{name} is not a number: {text}"):
+                as_stored(odd, ProducerOptions(), writer)
+        for text, level in (("+3", 3), ("03", 3), ("0", None), ("-1", None)):  # as Java reads them
+            message = replace(MESSAGE, properties=format_properties({"DELAY": text}))
+            queue = as_stored(message, ProducerOptions(), writer).queue_id
+            assert queue == (MESSAGE.queue_id if level is None else level - 1)
