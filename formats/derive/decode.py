@@ -105,17 +105,22 @@ def _any(branch: Branch, columns: Columns) -> bool:
 
 def group_by_shape(early: tuple[Early, ...], look_up: Callable[[str], Any], count: int) -> list[tuple[Ints, Outcomes]]:
     """Records by the outcomes of the early conditions: (index of the records, outcomes)."""
-    shape = np.zeros(count, np.int64)
+    common, differing = 0, []
     for bit, one in enumerate(early):
-        value = np.asarray(one.branch.condition(ExpressionScope(look_up, one.branch.scope)))
-        shape |= (value != 0).astype(np.int64) << bit
-    kinds = [int(shape[0])] if (shape == shape[0]).all() else np.unique(shape).tolist()
+        holds = np.asarray(one.branch.condition(ExpressionScope(look_up, one.branch.scope))) != 0
+        if holds.all():
+            common |= 1 << bit
+        elif holds.any():
+            differing.append((bit, holds))
+    shape = np.full(count if differing else 1, common, np.int64)
+    for bit, holds in differing:
+        shape |= holds.astype(np.int64) << bit
     return [
         (
-            np.flatnonzero(shape == kind),
+            np.flatnonzero(shape == kind) if differing else np.arange(count),
             frozenset((one.branch, bool(kind >> bit & 1)) for bit, one in enumerate(early)),
         )
-        for kind in kinds
+        for kind in np.unique(shape).tolist()
     ]
 
 

@@ -168,20 +168,24 @@ def _straight(nodes: tuple[Node, ...], outcomes: Outcomes) -> tuple[Node, ...]:
 
 
 def _sizes(line: tuple[Node, ...], table: _RecordColumns) -> Ints:
-    total = np.zeros(table.count, np.int64)
+    fixed, lengths = 0, []
     for node in line:
         if isinstance(node, Blob):
-            total += _lengths(node, table)
-            total += node.prefix.size if node.prefix else 0
+            lengths.append(_lengths(node, table))
+            fixed += node.prefix.size if node.prefix else 0
         else:
             assert isinstance(node, Number | PaddingBytes)
-            total += node.size
+            fixed += node.size
+    total = np.full(table.count, fixed, np.int64)
+    for length in lengths:
+        total += length
     return total
 
 
-def _lengths(blob: Blob, table: _RecordColumns) -> Ints:
-    lengths: Ints = table[blob.path].length
-    if isinstance(blob.length, int) and (lengths != blob.length).any():
+def _lengths(blob: Blob, table: _RecordColumns) -> int | Ints:
+    constant = table.constant(blob.path)
+    lengths: int | Ints = table[blob.path].length if constant is None else len(constant)
+    if isinstance(blob.length, int) and np.any(lengths != blob.length):
         raise ValueError(f"{blob.path}: needs {blob.length} bytes each")
     return lengths
 

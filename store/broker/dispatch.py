@@ -102,16 +102,21 @@ def dispatch(batch: HasColumns, how: Dispatching) -> Dispatched:
     return dispatch_columns(batch.columns, how)
 
 
-def dispatch_columns(columns: Columns, how: Dispatching, topics: Dictionary | None = None) -> Dispatched:
+def dispatch_columns(
+    columns: Columns,
+    how: Dispatching,
+    topics: Dictionary | None = None,
+    properties: PropertyItems | None = None,
+) -> Dispatched:
     """Units and index items of n records.
 
     columns: at least topic, properties, queue_id, queue_offset, physical_offset, total_size,
-    sys_flag and store_timestamp of MESSAGE. topics: the dictionary of the topics, where it is
-    known already.
+    sys_flag and store_timestamp of MESSAGE. topics, properties: the dictionary of the topics and the
+    items of the properties, where they are known already.
     """
     topics = topics or dictionary(columns.ragged("topic"))
     texts = [java_string(value) for value in topics.values]
-    properties = PropertyItems(columns.ragged("properties"))
+    properties = properties or PropertyItems(columns.ragged("properties"))
     tags = properties.find(names.TAGS)
     hashes = java_hash_column(tags).astype(np.int64)
     transaction = columns.ints("sys_flag") & TRANSACTION_MASK

@@ -13,6 +13,7 @@ from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_string
 from ...formats.hashing_columns import crc31_column
 from ...formats.message import MESSAGE, SysFlag
+from ...formats.property_columns import PropertyItems
 from ..broker.dispatch import Dispatched, Units, dispatch_columns
 from ..broker.system_topics import LMQ_PREFIX
 from ..columns import Dictionary, begins
@@ -112,7 +113,9 @@ class Steps:
         topics = prepare(columns, len(columns["body"]), writer.rules, writer.clock())
         texts = [java_string(topic) for topic in topics.values]
         groups = _Groups.by_queue(topics.ids, columns["queue_id"])
-        counts = writer.kinds.counts(columns, topics, texts)
+        given = columns["properties"]
+        properties = PropertyItems(given)
+        counts = writer.kinds.counts(columns, topics, texts, properties)
         if counts is not None and writer.database is not None:
             raise writer.database.no_batches()
         for topic_id, queue_id in groups.queues:
@@ -125,7 +128,7 @@ class Steps:
         advances = columns["sys_flag"] & SysFlag.PREPARED == 0
         steps = advances if counts is None else np.where(advances, counts, 0)
         columns["queue_offset"] = groups.offsets(steps, texts, writer.queues.next_offsets)
-        named = _with_offsets(writer, columns, topics, texts, counts)
+        named = _with_offsets(writer, columns, topics, texts, counts, properties)
         lay = place_whole if whole else place_columns
         placement = lay(writer.log.position, columns["total_size"], writer.log.file_size)
         columns["physical_offset"] = placement.positions
@@ -138,7 +141,8 @@ class Steps:
                 writer.lmq_offsets.update(named.counters)
             self._index()
             taken = None if writer.database is None else writer.database.taken(topics)
-            self._found = _Found(_dispatch(writer, columns, topics), counts, taken)
+            known = properties if columns["properties"] is given else None
+            self._found = _Found(_dispatch(writer, columns, topics, known), counts, taken)
         highest: dict[str, int] = {}
         for topic_id, queue_id in groups.queues:
             highest[texts[topic_id]] = max(queue_id, highest.get(texts[topic_id], 0))
@@ -202,6 +206,7 @@ def _with_offsets(
     topics: Dictionary,
     texts: list[str],
     counts: Ints | None,
+    properties: PropertyItems,
 ) -> LightQueueRows | None:
     """Complete the properties that tell queue offsets, in place: INNER_BASE, those of light queues.
 
@@ -212,7 +217,7 @@ def _with_offsets(
     named = None
     if writer.names_lmq_queues:
         known = writer.queues.next_offsets
-        named = name_offsets(columns, topics, texts, writer.rules, known, writer.lmq_offsets)
+        named = name_offsets(columns, topics, texts, writer.rules, known, writer.lmq_offsets, properties)
         if named is not None:
             set_texts(columns, named, writer.rules)
     if counts is not None or named is not None:
@@ -271,7 +276,9 @@ class _Groups(NamedTuple):
         return offsets
 
 
-def _dispatch(writer: OpenStore, columns: dict[str, Any], topics: Dictionary) -> Dispatched:
+def _dispatch(
+    writer: OpenStore, columns: dict[str, Any], topics: Dictionary, properties: PropertyItems | None
+) -> Dispatched:
     records = Columns(np.zeros(len(topics.ids), np.int64))
     for name in ("topic", "properties", "queue_id", "queue_offset", "physical_offset"):
         records.set(name, columns[name])
@@ -287,7 +294,7 @@ def _dispatch(writer: OpenStore, columns: dict[str, Any], topics: Dictionary) ->
     )
     if writer.database is not None:
         how = writer.database.stores.making(how)
-    return dispatch_columns(records, how, topics)
+    return dispatch_columns(records, how, topics, properties)
 
 
 def _write_units(writer: OpenStore, what: _Found) -> None:

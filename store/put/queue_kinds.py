@@ -25,8 +25,8 @@ from ..errors import InvalidInput, LimitExceeded, Refused
 from .new_message import NewMessage, WriterRules
 
 if TYPE_CHECKING:
-    from ...formats.derive import Ragged
     from ...formats.derive.ragged import Ints
+    from ...formats.property_columns import PropertyItems
     from ..broker.profiles import LmqRules
     from ..columns import Dictionary
 
@@ -83,18 +83,20 @@ class QueueKinds:
         marked = inner or _NUMBER_MARK in message.properties
         return not self._plain and (marked or self.is_batch(topic))
 
-    def counts(self, columns: dict[str, Any], topics: Dictionary, texts: list[str]) -> Ints | None:
+    def counts(
+        self, columns: dict[str, Any], topics: Dictionary, texts: list[str], properties: PropertyItems
+    ) -> Ints | None:
         """Messages in each record, int64[n]; None where no topic has batch queues.
 
-        Raises InvalidInput for what brokers of 5.x refuse: an inner batch for a topic without batch
-        queues, INNER_NUM in what is no inner batch.
+        properties: the items of that column. Raises InvalidInput for what brokers of 5.x refuse: an
+        inner batch for a topic without batch queues, INNER_NUM in what is no inner batch.
         """
         import numpy as np
 
         if self._plain:
             return None
         inner = columns["sys_flag"] & SysFlag.INNER_BATCH != 0
-        marked = occurs(_NUMBER_MARK, columns["properties"])
+        marked = properties.has_name(names.INNER_NUM)
         with_inner = set(topics.ids[inner].tolist()) if inner.any() else set[int]()
         kinds = [self.is_batch(text, inner=i in with_inner) for i, text in enumerate(texts)]
         if not marked and not with_inner and not any(kinds):
@@ -106,9 +108,7 @@ class QueueKinds:
                     hint="its entry in topics.json needs queue.type=BatchCQ among its attributes",
                 )
         counts = np.ones(len(topics.ids), np.int64)
-        from ...formats.property_columns import find
-
-        numbers = find(columns["properties"], names.INNER_NUM)
+        numbers = properties.find(names.INNER_NUM)
         for row in np.flatnonzero(numbers.length > 0).tolist():
             if not inner[row]:
                 raise InvalidInput(f"{names.INNER_NUM} in a message that is no inner batch")
@@ -140,16 +140,6 @@ def _count(text: bytes) -> int:
     return number
 
 
-def occurs(mark: bytes, texts: Ragged) -> bool:
-    """Whether some bytes are in any of the texts, or between them."""
-    if not len(texts):
-        return False
-    begin = int(texts.start.min())
-    end = int((texts.start + texts.length).max())
-    return texts.buffer[begin:end].tobytes().find(mark) >= 0
-
-
-_MARK = names.INNER_MULTI_DISPATCH.encode() + names.NAME_VALUE_SEPARATOR
 _UNDECIDED = (SysFlag.PREPARED, SysFlag.ROLLBACK)
 Queue = tuple[str, int]
 Offsets = dict[Queue, int]
@@ -172,20 +162,20 @@ def name_offsets(
     rules: WriterRules,
     next_offsets: Offsets,
     counters: Offsets,
+    properties: PropertyItems,
 ) -> LightQueueRows | None:
     """The offsets for messages that name light queues; None where there are none.
 
-    counters: where they stand, if not at `next_offsets`. Raises InvalidInput for a name at which the
-    brokers of the generation would stop to dispatch for ever (B11).
+    properties: the items of that column, to which others may have been added. counters: where they
+    stand, if not at `next_offsets`. Raises InvalidInput for a name at which the brokers of the
+    generation would stop to dispatch for ever (B11).
     """
     lmq = rules.profile.lmq_queues
-    if lmq is None or not occurs(_MARK, columns["properties"]):
+    if lmq is None or not properties.has_name(names.INNER_MULTI_DISPATCH):
         return None
     import numpy as np
 
-    from ...formats.property_columns import find
-
-    queues = find(columns["properties"], names.INNER_MULTI_DISPATCH)
+    queues = properties.find(names.INNER_MULTI_DISPATCH)
     found = LightQueueRows([], [], {})
     for row in np.flatnonzero(queues.length > 0).tolist():
         state = int(columns["sys_flag"][row]) & TRANSACTION_MASK
