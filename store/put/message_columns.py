@@ -13,6 +13,7 @@ transaction), so they are counted: the first n of them are left out.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import repeat
@@ -181,7 +182,9 @@ def _closed(text: bytes) -> bytes:
 
 
 BUFFER_BYTES = 4 << 20
-"""Size of each of two buffers; one grows to the size of the largest record."""
+"""Size of each buffer; one grows to the size of the largest record."""
+_WRITES = 2
+"""Buffers that are on their way to the log while another one is filled: with one less the two wait for each other."""
 
 
 class RecordWriter:
@@ -189,9 +192,9 @@ class RecordWriter:
 
     def __init__(self, log: LogWriter) -> None:
         self._log = log
-        self._buffers = [np.empty(0, np.uint8), np.empty(0, np.uint8)]
+        self._buffers = [np.empty(0, np.uint8) for _ in range(_WRITES + 1)]
         self._encoder = _Aside("records")
-        self._writer = _Aside("log")
+        self._writer = _Aside("log", _WRITES)
 
     def write_aside(self, columns: dict[str, Any], placement: Placement) -> None:
         """`write` by another thread; `drain` waits for it. Log and columns are not to be changed."""
@@ -208,13 +211,12 @@ class RecordWriter:
         ends = positions + columns["total_size"]
         blanks = {blank.position: blank for blank in placement.blanks}
         crc_rows = rows_with_crc(columns["properties"])
-        first = 0
+        first, position = 0, self._log.position  # that of the log is behind, as long as something is on its way
         while first < len(positions):
             begin = int(positions[first])
-            if self._log.position in blanks and begin != self._log.position:
+            if position in blanks and begin != position:
                 self._writer.wait()
-                self._log.write_blank(blanks[self._log.position])
-                self._log.position = begin
+                self._log.write_blank(blanks[position])
             file_end = begin - begin % self._log.file_size + self._log.file_size
             buffer = self._next_buffer(int(columns["total_size"][first]))
             limit = min(file_end, begin + len(buffer))
@@ -225,28 +227,25 @@ class RecordWriter:
             encode(MESSAGE, part, at, buffer)
             for row in crc_rows[(crc_rows >= first) & (crc_rows < last)].tolist():
                 _set_crc(buffer, int(positions[row]) - begin, int(columns["total_size"][row]))
-            data = buffer[: int(ends[last - 1]) - begin]
-            self._send(begin, data, more=last < len(positions))
+            position = int(ends[last - 1])
+            data = buffer[: position - begin]
+            if last < len(positions):
+                self._writer.begin(self._log.write, begin, data.data)
+            else:
+                self._writer.wait()
+                self._log.write(begin, data.data)
             if self._log.remembers:
                 _remember(self._log, data, at, columns["total_size"][rows])
             first = last
         self._writer.wait()
 
     def _next_buffer(self, least_bytes: int) -> Bytes:
-        """The buffer that is not on its way."""
-        self._buffers.reverse()
-        if len(self._buffers[0]) < max(least_bytes, BUFFER_BYTES):
-            self._buffers[0] = np.empty(max(least_bytes, BUFFER_BYTES), np.uint8)
-        return self._buffers[0]
-
-    def _send(self, position: int, data: Bytes, *, more: bool) -> None:
-        """Write a buffer: while the next is filled, or at once where there is none."""
-        self._writer.wait()
-        if more:
-            self._writer.begin(self._log.write, position, data.data)
-            self._log.position = position + len(data)
-        else:
-            self._log.write(position, data.data)
+        """The buffer that is not on its way: the one that was sent first."""
+        buffer = self._buffers.pop(0)
+        if len(buffer) < max(least_bytes, BUFFER_BYTES):
+            buffer = np.empty(max(least_bytes, BUFFER_BYTES), np.uint8)
+        self._buffers.append(buffer)
+        return buffer
 
     def close(self) -> None:
         """Let the threads go, whatever became of their work."""
@@ -255,24 +254,39 @@ class RecordWriter:
 
 
 class _Aside:
-    """A thread, made when it is needed, that does one thing at a time."""
+    """A thread, made when it is needed, that does one thing after the other.
 
-    def __init__(self, name: str) -> None:
+    room: so many of them may be begun and not done. Behind one that fails nothing else is done.
+    """
+
+    def __init__(self, name: str, room: int = 1) -> None:
         self._name = name
+        self._room = room
         self._pool: ThreadPoolExecutor | None = None
-        self._work: Future[None] | None = None
+        self._begun = deque[Future[None]]()
+        self._failure: BaseException | None = None
 
     def begin(self, work: Callable[..., None], *arguments: Any) -> None:
-        """Let it do something."""
+        """Let it do something, once there is room. Raises what work before it has raised."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, self._name)
-        self._work = self._pool.submit(work, *arguments)
+        if len(self._begun) == self._room:
+            self._begun.popleft().result()
+        self._begun.append(self._pool.submit(self._do, work, arguments))
+
+    def _do(self, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            work(*arguments)
+        except BaseException as error:
+            self._failure = error
+            raise
 
     def wait(self) -> None:
-        """Wait until it is done. Raises what the work has raised."""
-        work, self._work = self._work, None
-        if work is not None:
-            work.result()
+        """Wait until all is done. Raises what the work has raised."""
+        while self._begun:
+            self._begun.popleft().result()
 
     def close(self) -> None:
         """Wait for the work without asking what became of it, and end the thread."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import sleep
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from mqstore.formats.derive import Ragged
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput
+from mqstore.store.log.write import LogWriter
 from mqstore.store.put import bulk
+from mqstore.store.put import message_columns as record_writer
 from mqstore.store.put.message_columns import columns_of as message_columns
 from mqstore.store.put.new_message import NewMessage
 
@@ -43,6 +46,26 @@ def test_any_way_of_appending_gives_the_same_store(version: str, tmp_path: Path)
         if version != "4.3" or not name.startswith("commitlog"):
             assert sessions[name] == expected[name], name
     assert_whole(tmp_path / "sessions")
+
+
+@pytest.mark.parametrize("buffer_bytes", [1, 700, 2000])
+def test_a_log_that_is_slow(buffer_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records are encoded far ahead of what is written, over the ends of many files."""
+    found = messages(60)
+    put(tmp_path / "single", found, "5.3")
+    monkeypatch.setattr(bulk, "STEP_ROWS", 25)
+    monkeypatch.setattr(record_writer, "BUFFER_BYTES", buffer_bytes)
+    write = LogWriter.write
+
+    def late(log: LogWriter, position: int, data: memoryview) -> None:
+        sleep(0.002)
+        write(log, position, data)
+
+    monkeypatch.setattr(LogWriter, "write", late)
+    with writer(tmp_path / "slow", "5.3") as store:
+        store.append_columns(message_columns(found))
+    assert len(list((tmp_path / "slow/commitlog").iterdir())) > 3
+    assert store_contents(tmp_path / "slow") == store_contents(tmp_path / "single")
 
 
 @pytest.mark.slow

@@ -22,12 +22,10 @@ from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import Stored, StoreWriter, WriterOptions
 from mqstore.store.queues.hybrid import open_queues
 from mqstore.store.queues.rocksdb import RocksdbConsumeQueues
-from mqstore.store.recover.recovery import analyze, replan
-from mqstore.store.session.apply import apply
 
 from ... import slices
 from ...stores import config, unpack
-from ...verdict import said_of
+from ...verdict import apply_recovery, said_of
 from .faults import CountingFiles, FailingFiles, Killed, KilledFiles, PowerLossFiles
 
 ALONE, BESIDE, ASIDE = "5.3.3-rocksdb", "5.5.1-combine-same", "5.5.1-combine-lmq"
@@ -183,10 +181,7 @@ def assert_nothing_lost(root: Path, options: BrokerConfig, done: list[Stored], v
     try:
         opened(root, options).close()
     except Unclean:
-        layout = Layout.open(root, options)
-        found = analyze(layout, version)
-        assert found.plan is not None, found.refusal
-        apply(layout, found.plan, lambda: replan(layout, found.main_version, found.options), Files())
+        apply_recovery(said_of(root, options, version), options)
     assert_there(root, options, done)
     with opened(root, options) as store:
         after = store.append(some(1)[0])
