@@ -43,12 +43,12 @@ def last_ms(name: str) -> int:
     return int(max(message["store_timestamp"] for message in stores.messages(name)))
 
 
-def traced(name: str, root: Path, keys: list[str]) -> Iterator[tuple[str, list[Trace]]]:
+def traced(name: str, root: Path, keys: list[str], by: By | None = By.UNIQUE_KEY) -> Iterator[tuple[str, list[Trace]]]:
     """What is told of each key."""
     now_ms = last_ms(name)
     with StoreReader(root) as store:
         for key in keys:
-            yield key, asked(store, key, By.UNIQUE_KEY, now_ms=now_ms)
+            yield key, asked(store, key, by, now_ms=now_ms)
 
 
 def check(name: str, root: Path, keys: list[str]) -> None:
@@ -104,12 +104,15 @@ REFUSED = ("4.3.1-clean", "4.9.7-clean", "5.1.4-clean", "5.3.3-clean", "5.5.0-cl
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_consumers_refused(name: str, tmp_path: Path) -> None:
-    """A message that a consumer took is passed; one that it refused last is a retry or a dead letter."""
+    """A message that a consumer took is passed; one that it refused last is a retry or a dead letter.
+
+    A consumer names one without a unique key by its message id.
+    """
     root = stores.unpack(name, tmp_path)
     for group, keys in stores.received(name).items():
         odd = [key for key, oks in keys.items() if not all(oks)]
         plain = [key for key, oks in keys.items() if all(oks)][:5]
-        for key, found in traced(name, root, [*odd, *plain]):
+        for key, found in traced(name, root, [*odd, *plain], by=None):
             verdicts = {verdict(trace, group) for trace in found}
             assert verdicts == {DeliveryVerdict.PASSED if keys[key][-1] else DeliveryVerdict.RETRY}, (group, key)
 
