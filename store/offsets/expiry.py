@@ -301,7 +301,7 @@ def _rate(store: StoreReader, last_ms: int) -> tuple[float, int | None]:
 def _place_then(store: StoreReader, queue: QueueSummary, time_ms: int) -> tuple[int, int] | None:
     """Position and time of the first record of a queue that was stored then or later."""
     with store.queues.open(queue.topic, queue.queue_id) as opened:
-        unit = opened.unit(first_at(opened, queue, time_ms, store.store_time))
+        unit = opened.unit(first_at(opened, queue, time_ms, store.store_time)[1])
     if unit is None or not unit.valid:
         return None
     stored_ms = store.store_time(unit.physical_offset)

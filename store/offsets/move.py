@@ -386,7 +386,7 @@ def _offset_of(store: StoreReader, reset: Reset, queue: QueueSummary, now_ms: in
         with BatchConsumeQueue(queue.topic, queue.queue_id, MappedFileQueue.open(path)) as batches:
             return batches.offset_at(time_ms)
     with store.queues.open(queue.topic, queue.queue_id) as opened:
-        return first_at(opened, queue, time_ms, store.store_time)
+        return first_at(opened, queue, time_ms, store.store_time)[0]  # nothing is left out
 
 
 def _merged(own: Mapping[_Key, int], merge: Merge, only: Only) -> Iterator[tuple[_Key, int]]:

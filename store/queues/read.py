@@ -358,23 +358,41 @@ def offset_at(
     """Queue offset for a time, as a broker of 5.x or of 4.x answers. Raises Unreadable."""
     if broker_4:
         return _nearest(queue, summary, time_ms, store_time, log_start)
-    return first_at(queue, summary, time_ms, store_time)
+
+    def earlier(offset: int) -> bool:
+        stored_ms = _stored(queue, offset, store_time)
+        return stored_ms is None or stored_ms < time_ms
+
+    return _partition(summary.min_offset, summary.max_offset, earlier)
 
 
-def first_at(queue: ConsumeQueue, summary: QueueSummary, time_ms: int, store_time: StoreTime) -> int:
-    """First offset of the queue stored at `time_ms` or later, by bisection; else its end.
+def first_at(queue: ConsumeQueue, summary: QueueSummary, time_ms: int, store_time: StoreTime) -> tuple[int, int]:
+    """Least and greatest offset that the first message stored at `time_ms` or later can have; else the queue's end.
 
-    Units without a record count as earlier.
+    They are the same, unless units between them have no record that tells a time.
     """
     low, high = summary.min_offset, summary.max_offset
     while low < high:
-        middle = (low + high) // 2
-        stored_ms = _stored(queue, middle, store_time)
-        if stored_ms is None or stored_ms < time_ms:
-            low = middle + 1
+        found = _timed_near((low + high) // 2, low, high, lambda offset: _stored(queue, offset, store_time))
+        if found is None:
+            break
+        offset, stored_ms = found
+        if stored_ms < time_ms:
+            low = offset + 1
         else:
-            high = middle
-    return low
+            high = offset
+    return low, high
+
+
+def _timed_near(middle: int, low: int, high: int, stored: Callable[[int], int | None]) -> tuple[int, int] | None:
+    """An offset of low ≤ k < high whose record tells its time, and that: around `middle`, ever further away."""
+    away = 0
+    while middle - away >= low or middle + away < high:
+        for offset in (middle - away, middle + away):
+            if low <= offset < high and (stored_ms := stored(offset)) is not None:
+                return offset, stored_ms
+        away = 2 * away or 1
+    return None
 
 
 def _stored(queue: ConsumeQueue, offset: int, store_time: StoreTime) -> int | None:

@@ -85,8 +85,8 @@ def _places(
     times = selection.times
     if times.bounded:
         since_ms, until_ms = times.since_ms - CLOCK_SLACK_MS, times.until_ms + CLOCK_SLACK_MS
-        start = max(start, first_at(queue, summary, since_ms, store.store_time))
-        stop = min(stop, first_at(queue, summary, until_ms, store.store_time))
+        start = max(start, first_at(queue, summary, since_ms, store.store_time)[0])
+        stop = min(stop, first_at(queue, summary, until_ms, store.store_time)[1])
     codes = [tags_code(tag) for tag in selection.tags if queue.topic != SCHEDULE_TOPIC]
     end = store.log_end.position
     store.searched.units += max(0, stop - start)

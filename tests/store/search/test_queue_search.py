@@ -1,0 +1,78 @@
+"""Searches in queues that have holes: what can be read is found, whatever lies around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mqstore.formats.consume_queue import UNIT
+from mqstore.store.queues.read import first_at
+from mqstore.store.search.find import find
+from mqstore.store.search.selection import Selection, TimeRange
+from mqstore.store.search.store import StoreReader
+
+from ... import stores
+from .searched import positions
+
+UNIT_BYTES = UNIT.sizeof()
+TOPIC, QUEUE = "logs", 0
+
+
+def at(folder: Path, position: int) -> tuple[Path, int]:
+    """The file of a folder that holds a position, and the byte in it."""
+    file = max((path for path in folder.iterdir() if int(path.name) <= position), key=lambda path: int(path.name))
+    return file, position - int(file.name)
+
+
+def zero(folder: Path, position: int, size: int) -> None:
+    file, offset = at(folder, position)
+    with file.open("r+b") as out:
+        out.seek(offset)
+        out.write(bytes(size))
+
+
+def lose_units(root: Path, numbers: list[int]) -> None:
+    """Zero some units of the queue."""
+    for number in numbers:
+        zero(root / "consumequeue" / TOPIC / str(QUEUE), number * UNIT_BYTES, UNIT_BYTES)
+
+
+def lose_records(root: Path, numbers: list[int]) -> None:
+    """Zero the records that some units name."""
+    for number in numbers:
+        file, offset = at(root / "consumequeue" / TOPIC / str(QUEUE), number * UNIT_BYTES)
+        unit = UNIT.parse(file.read_bytes()[offset:])
+        zero(root / "commitlog", unit.physical_offset, unit.size)
+
+
+@pytest.mark.parametrize("lose", [lose_units, lose_records])
+@pytest.mark.parametrize("lost", [[45], [44, 45, 46], [0, 22, 45, 67], list(range(10, 80)), list(range(91))])
+def test_times_of_a_queue_with_holes(lose: Callable[[Path, list[int]], None], lost: list[int], tmp_path: Path) -> None:
+    """Every message that can be read is found by its time, as by a filter over all of them."""
+    root = stores.unpack("4.9.7-clean", tmp_path)
+    lose(root, lost)
+    with StoreReader(root) as store:
+        every = list(find(store, Selection(TOPIC, QUEUE)))
+        assert len(every) == 91 - len(lost)
+        times = sorted({one.message.store_timestamp for one in every})
+        for time_ms in [0, *times[::7], *(each + 1 for each in times[-2:])]:
+            since = find(store, Selection(TOPIC, QUEUE, times=TimeRange(since_ms=time_ms)))
+            assert positions(since) == [o.message.position for o in every if o.message.store_timestamp >= time_ms]
+            until = find(store, Selection(TOPIC, QUEUE, times=TimeRange(until_ms=time_ms)))
+            assert positions(until) == [o.message.position for o in every if o.message.store_timestamp < time_ms]
+
+
+def test_a_long_hole_is_not_read_unit_by_unit(tmp_path: Path) -> None:
+    """How often a record is asked for its time goes with the logarithm of the queue."""
+    root = stores.unpack("4.9.7-clean", tmp_path)
+    asked: list[int] = []
+
+    def never(position: int) -> None:
+        asked.append(position)
+
+    with StoreReader(root) as store, store.queues.open(TOPIC, QUEUE) as queue:
+        summary = store.queue_summary(queue)
+        assert first_at(queue, summary, 1, never) == (summary.min_offset, summary.max_offset)
+    assert len(asked) < 20
