@@ -188,7 +188,7 @@ def _claim(path: str | os.PathLike[str]) -> tuple[str, int | None]:
     if compression == "gzip":
         end = _identity(path).size
         tail = read_at(path, GZIP_SIZE_BYTES, max(0, end - GZIP_SIZE_BYTES))
-        return compression, int(GZIP_SIZE.parse(tail))
+        return compression, int(GZIP_SIZE.parse(tail)) if len(tail) == GZIP_SIZE_BYTES else None
     return compression, _frame_size(head) if compression else None
 
 

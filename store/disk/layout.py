@@ -405,7 +405,7 @@ def _continues(log: list[MappedFile], files: list[MappedFile]) -> bool:
 
 def _log_files(directory: Path) -> list[MappedFile]:
     """The files of a directory that holds nothing but a log with whole files, else none."""
-    names = _names(directory)
+    names = [name for name in _names(directory) if not name.startswith(BARRIER_PREFIX)]
     if not names or len(names) > _LARGEST_DIRECTORY:
         return []
     plain = map(plain_name, names)

@@ -340,7 +340,7 @@ def _file(files: MappedFileQueue, file: MappedFile, first: int) -> Iterator[Inde
     window = WINDOW_UNITS * UNIT_BYTES
     for offset, data in files.windows(file, first * UNIT_BYTES, file.size, window, UNIT_BYTES):
         count = len(data) // UNIT_BYTES
-        written = np.frombuffer(data, np.uint8, count * UNIT_BYTES).reshape(count, -1).any(axis=1)
+        written = np.frombuffer(data, np.uint8, count * UNIT_BYTES).reshape(count, UNIT_BYTES).any(axis=1)
         if written.any():
             numbers = (file.start + offset) // UNIT_BYTES + np.flatnonzero(written)
             yield IndexUnits(numbers, np.frombuffer(data, dtype_of(UNIT), count)[written])

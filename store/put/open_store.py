@@ -37,7 +37,7 @@ from ..queues.write import BatchQueuesWriter, QueuesWriter
 from ..settings.options import options_of
 from .new_message import DEFAULT_HOST, WriterOptions, WriterRules
 from .queue_kinds import QueueKinds
-from .tail import Tail, check_clean, check_layout, find_layout, find_tail, generation
+from .tail import Tail, check_clean, check_layout, find_layout, find_tail, generation, unclean
 
 if TYPE_CHECKING:
     from .database import DatabaseWriter, TopicsInDatabase
@@ -103,6 +103,7 @@ class OpenStore:
         self._lock = lock
         self._checkpoint = read_checkpoint(layout.checkpoint) or Checkpoint()
         self._new = tail.last is None and not layout.checkpoint.exists()
+        self._lost_queues = tail.lost_queues
         self._begun = False
         self._broken = False
 
@@ -165,7 +166,13 @@ class OpenStore:
         return self.kinds.is_batch(java_string(topic))
 
     def check_queue(self, queue: tuple[str, int]) -> None:
-        """Raises InvalidInput for a queue that cannot have a directory, Refused for one elsewhere."""
+        """Raises InvalidInput for a queue that cannot have a directory, Refused for one elsewhere, Unclean for one that
+        the log has messages of, and that is not there.
+        """
+        if queue in self._lost_queues and (self.topics is None or queue[0] in self.topics):
+            raise unclean(
+                self.layout, f"the log has messages of {queue[0]}/{queue[1]}, and there is no such queue", None
+            )
         if self._topics_in_database is not None:
             self._topics_in_database.check(queue[0])
         (self.batch_queues if self.kinds.is_batch(queue[0]) else self.queues).check(queue)

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...formats.blank import BLANK, BLANK_BYTES, MAGIC_BLANK
+from ...formats.hashing import java_string
 from ...formats.message import TRANSACTION_MASK, SysFlag
 from ..broker.profiles import NEWEST, WriterProfile, writer_profile
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.checkpoint import read_checkpoint
 from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..disk.layout import Layout, queue_directories
+from ..disk.layout import BARRIER_PREFIX, Layout, queue_directories
 from ..errors import NotAStore, NotFound, Refused, Unclean, Unsupported, from_os_error
 from ..index.read import sizes_of
 from ..log.message import Message, read_message
@@ -45,20 +46,26 @@ class Tail(NamedTuple):
     log_end: position behind the last record. last: that record; None in an empty log.
     next_offsets: queue offset that a message gets next, by topic and queue id; queues without a
     unit are not in it. unit_end: end of the last record in the last file that must have a unit, 0 without.
+    lost_queues: where records of the last file must have a unit, and there is no such queue: it is lost, or
+    the topic was deleted.
     """
 
     log_end: int
     last: Message | None
     next_offsets: dict[tuple[str, int], int]
     unit_end: int = 0
+    lost_queues: frozenset[tuple[str, int]] = frozenset()
 
 
 class _Walked(NamedTuple):
-    """End of the log, its last record, and the end of the last record that must have a unit."""
+    """End of the log, its last record, and the end of the last record that must have a unit; of each queue the position
+    of the last one.
+    """
 
     end: int
     last: Message | None
     unit_end: int
+    latest: dict[tuple[str, int], int]
 
 
 def find_tail(layout: Layout) -> Tail:
@@ -78,8 +85,13 @@ def find_tail(layout: Layout) -> Tail:
         raise unclean(layout, "a queue points behind the log's end", walked.end)
     if reached < walked.unit_end:
         raise unclean(layout, "the queues are behind the log", reached)
+    ends = {(queue.topic, queue.queue_id): queue.end_position or 0 for queue in queues}
+    for (topic, queue_id), position in walked.latest.items():
+        if position >= ends.get((topic, queue_id), walked.end):
+            raise unclean(layout, f"the queue {topic}/{queue_id} is behind the log", position)
     next_offsets = {(queue.topic, queue.queue_id): queue.max_offset for queue in queues}
-    return Tail(walked.end, walked.last, next_offsets, walked.unit_end)
+    lost = frozenset(walked.latest.keys() - ends.keys())
+    return Tail(walked.end, walked.last, next_offsets, walked.unit_end, lost)
 
 
 def _summaries(layout: Layout, log_start: int = 0, log_end: int | None = None) -> list[QueueSummary]:
@@ -101,7 +113,7 @@ def _summaries(layout: Layout, log_start: int = 0, log_end: int | None = None) -
         database.close()
 
 
-def unclean(layout: Layout, what: str, offset: int, command: str = "recover") -> Unclean:
+def unclean(layout: Layout, what: str, offset: int | None, command: str = "recover") -> Unclean:
     """A store that a command has to mend before."""
     from ..findings.next_commands import proposed  # the catalogue, which a write can do without
 
@@ -145,15 +157,17 @@ def _is_zero(log: MappedFileQueue, file: MappedFile) -> bool:
 def _walk(layout: Layout, log: MappedFileQueue, file: MappedFile) -> _Walked:
     """Walk a file, one by one if it is short and its end is plain. Raises Unclean."""
     end, last, unit_end = file.start, None, 0
+    latest: dict[tuple[str, int], int] = {}
     for _ in range(_ONE_BY_ONE):
         message = _next(layout, log, end)
         if message is None:
             plain = _plain_end(log, file, end)
-            return _walk_columns(layout, file) if plain is None else _Walked(plain, last, unit_end)
+            return _walk_columns(layout, file) if plain is None else _Walked(plain, last, unit_end, latest)
+        if _has_unit(message.sys_flag):
+            unit_end = end + message.total_size
+            latest[message.topic, message.queue_id] = end
         end += message.total_size
         last = message
-        if _has_unit(message.sys_flag):
-            unit_end = end
     return _walk_columns(layout, file)
 
 
@@ -190,6 +204,7 @@ def _walk_columns(layout: Layout, file: MappedFile) -> _Walked:
 
     log = commit_log_of(layout)
     end, last, unit_end = file.start, -1, 0
+    latest: dict[tuple[str, int], int] = {}
     walking = True
     for item in log.scan(file.start, reuse=True):
         if isinstance(item, Batch):
@@ -206,13 +221,34 @@ def _walk_columns(layout: Layout, file: MappedFile) -> _Walked:
                 raise unclean(layout, _WRONG_CHECKSUM, bad)
             end, last = item.end, int(item.position[-1])
             unit_end = end_with_unit(item) or unit_end
+            latest |= _latest(item)
         elif item.kind == ExtentKind.TORN_TAIL:
             raise unclean(layout, "the last record is torn", item.position)
         elif item.kind == ExtentKind.BLANK and walking:
             end = item.end if log.queue.file_at(item.end) else item.position
         else:
             walking = False
-    return _Walked(end, read_message(log.queue, last) if last >= 0 else None, unit_end)
+    return _Walked(end, read_message(log.queue, last) if last >= 0 else None, unit_end, latest)
+
+
+def _latest(batch: Batch) -> dict[tuple[str, int], int]:
+    """Position of the last record of each queue that must have a unit."""
+    import numpy as np
+
+    from ..columns import dictionary
+
+    state = batch.columns.ints("sys_flag") & TRANSACTION_MASK
+    kept = batch.take((state != SysFlag.PREPARED) & (state != SysFlag.ROLLBACK))
+    topics = dictionary(kept.columns.ragged("topic"))
+    queue_ids = kept.columns.ints("queue_id").astype(np.int64)
+    width = int(queue_ids.max(initial=0)) + 1
+    # unique tells the first of each: so the last come first
+    keys, first = np.unique((topics.ids * width + queue_ids)[::-1], return_index=True)
+    positions = kept.position[::-1][first]
+    return {
+        (java_string(topics.values[key // width]), key % width): position
+        for key, position in zip(keys.tolist(), positions.tolist(), strict=True)
+    }
 
 
 def end_with_unit(batch: Batch) -> int:
@@ -278,11 +314,11 @@ def check_layout(layout: Layout) -> None:
 
 
 def check_clean(layout: Layout) -> None:
-    """Raises Unclean where `abort` tells of a crash, or a recovery was cut off.
+    """Raises Unclean where `abort` tells of a crash, or a recovery was cut off: no broker starts where its barrier is.
 
     With the lock held nobody else is there who could be the reason.
     """
-    what, command = "", "recover"
+    what, command, more = "", "recover", list[str]()
     if os.path.lexists(layout.abort):
         what = "not shut down cleanly: abort is there"
     if layout.journal.is_dir():
@@ -293,10 +329,21 @@ def check_clean(layout: Layout) -> None:
             undoing = journal.state is SessionState.UNDO_CUT_OFF
             what = f"{'taking back a recovery' if undoing else 'a recovery'} was cut off"
             command = "undo" if undoing else "recover"
+    if not what and _has_barrier(layout):
+        from ..session.journal import barriers, place_of_journal
+
+        what = "a recovery was cut off: its start barrier is there"
+        place = place_of_journal(barriers(layout)[0])
+        more = [] if place is None else ["--journal", os.fspath(place)]
     if what:
         from ..findings.next_commands import proposed  # the catalogue, which a write can do without
 
-        raise Unclean(what, path=layout.root, hint=f"run: {proposed(layout, command)}")
+        raise Unclean(what, path=layout.root, hint=f"run: {proposed(layout, command, *more)}")
+
+
+def _has_barrier(layout: Layout) -> bool:
+    directories = [directory for directory in layout.commit_log_directories if directory.is_dir()]
+    return any(path.name.startswith(BARRIER_PREFIX) for directory in directories for path in directory.iterdir())
 
 
 def generation(layout: Layout, tail: Tail, wanted: str | None) -> WriterProfile:

@@ -64,7 +64,7 @@ class StoreWriter(OpenStore):
         if odd or ends_with_crc(message.properties):
             return self._append_columns_of([message])[0]
         queue = (found.topic, message.queue_id)
-        self.queues.check(queue)
+        self.check_queue(queue)
         if found.has_unit:
             fields["queue_offset"] = self.queues.next_offsets.get(queue, 0)
         size = len(MESSAGE.build(fields))

@@ -34,7 +34,7 @@ from .journal import (
     barriers,
     find_note,
     is_needed,
-    read_note,
+    place_of_journal,
     sessions,
     unfinished,
     write_note,
@@ -203,9 +203,8 @@ def alone(layout: Layout, files: Files, wait_seconds: float, *, made: Iterable[P
 def check_journal_place(layout: Layout) -> None:
     """Whoever goes on must name the journal of who began. Raises Refused."""
     for path in barriers(layout):
-        named = read_note(path)
-        if named and layout.journal.resolve() != Path(os.fsdecode(named)):
-            place = Path(os.fsdecode(named)).parent.parent
+        place = place_of_journal(path)
+        if place is not None and layout.journal.resolve().parent.parent != place:
             raise Refused(
                 "a recovery was begun with its journal elsewhere, and was cut off",
                 path=layout.root,

@@ -376,6 +376,12 @@ def barriers(layout: Layout) -> list[Path]:
     ]
 
 
+def place_of_journal(barrier: Path) -> Path | None:
+    """The --journal of the session that a start barrier belongs to, None where that is the store's own."""
+    named = read_note(barrier)
+    return Path(os.fsdecode(named)).parent.parent if named else None
+
+
 def unfinished(store: Path, journal: Path) -> Journal | None:
     """The session that was cut off, by `apply` or `undo`; None if there is none.
 

@@ -66,6 +66,17 @@ def check_answers(name: str, root: Path, *options: str) -> None:
 # -- several directories --------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("command", ["recover", "repair"])
+def test_directories_that_nobody_names_are_recovered(command: str, tmp_path: Path) -> None:
+    """The start barrier, which lies beside the log, does not hide it."""
+    root = unpack("4.9.7-multipath", tmp_path)
+    shutil.rmtree(root / "index")
+    done = run_here([command, str(root), *(["--all"] if command == "repair" else []), "--apply", "--yes"])
+    assert done.code == 0, done.stderr
+    assert run_here(["verify", str(root)]).code == 0
+    assert run_here(["undo", str(root), "--yes"]).code == 0
+
+
 @pytest.mark.few(2)
 @pytest.mark.parametrize("separator", [",", ":", ";"])
 @pytest.mark.parametrize("name", MULTIPLE)

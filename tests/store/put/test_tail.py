@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from mqstore.formats.consume_queue import UNIT
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import BARRIER_PREFIX
 from mqstore.store.errors import NotAStore, Refused, Unclean, Unreadable, Unsupported
+from mqstore.store.put import tail
+from mqstore.store.put.message_columns import columns_of
+from mqstore.store.put.new_message import NewMessage
+from mqstore.store.session.journal import write_note
 
 from ...stores import NAMES, config, truth
 from .writing import assert_refused, messages, put, writer
 
+UNIT_BYTES = UNIT.sizeof()
 UNCLEAN = [
     name
     for name in NAMES
@@ -35,6 +47,68 @@ def test_queues_behind_the_log(name: str, store: Callable[[str], Path]) -> None:
     root = store(name)
     options = BrokerConfig(config(name, root))
     assert_refused(root, Unclean, "queues are behind the log.*mqstore recover", options)
+
+
+QUEUE = ("T%a|b_c-D", 0)
+"""Its last message is in the last file of the log, and not the last one there."""
+
+
+@pytest.mark.parametrize("one_by_one", [0, 10_000])
+@pytest.mark.parametrize("lost", ["unit", "file", "queue"])
+def test_one_queue_that_is_behind(
+    lost: str, one_by_one: int, store: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message would get a queue offset that another one has: nothing tells them apart again."""
+    monkeypatch.setattr(tail, "_ONE_BY_ONE", one_by_one)
+    root = store("5.3.3-clean")
+    options = BrokerConfig(config("5.3.3-clean", root))
+    with writer(root, config=options) as opened:
+        end = opened.queues.next_offsets[QUEUE]
+    folder = root / "consumequeue" / QUEUE[0] / str(QUEUE[1])
+    *_, last = sorted(folder.iterdir())
+    match lost:
+        case "unit":
+            data = bytearray(last.read_bytes())
+            at = (end - 1) * UNIT_BYTES - int(last.name)
+            data[at : at + UNIT_BYTES] = bytes(UNIT_BYTES)
+            last.write_bytes(data)
+        case "file":
+            last.unlink()
+        case _:
+            shutil.rmtree(folder)
+    if lost != "queue":
+        assert_refused(root, Unclean, f"the queue {re.escape(QUEUE[0])}/0 is behind the log.*mqstore recover", options)
+        return
+    with writer(root, config=options) as opened:
+        opened.append(NewMessage(b"orders", b"x"))
+        for append in (lambda m: opened.append(m), lambda m: opened.append_columns(columns_of([m]))):
+            with pytest.raises(Unclean, match=r"there is no such queue.*mqstore recover"):
+                append(NewMessage(QUEUE[0].encode(), b"x"))
+
+
+def test_a_topic_that_was_deleted_begins_again(store: Callable[[str], Path]) -> None:
+    root = store("5.3.3-clean")
+    options = BrokerConfig(config("5.3.3-clean", root))
+    shutil.rmtree(root / "consumequeue" / QUEUE[0])
+    topics = root / "config" / "topics.json"
+    found = json.loads(topics.read_text())
+    del found["topicConfigTable"][QUEUE[0]]
+    topics.write_text(json.dumps(found))
+    with writer(root, config=options) as opened:
+        assert opened.append(NewMessage(QUEUE[0].encode(), b"x")).queue_offset == 0
+
+
+def test_a_start_barrier(store: Callable[[str], Path], tmp_path: Path) -> None:
+    """No broker loads such a store."""
+    root = store("5.3.3-clean")
+    options = BrokerConfig(config("5.3.3-clean", root))
+    barrier = root / "commitlog" / f"{BARRIER_PREFIX}1-abcdef01"
+    barrier.write_bytes(bytes(100))
+    assert_refused(root, Unclean, f"start barrier is there.*mqstore recover {root}", options)
+    barrier.unlink()
+    journal = tmp_path / "elsewhere" / "store-1" / ".mqstore"
+    write_note(Files(), barrier, os.fsencode(journal), 200)
+    assert_refused(root, Unclean, f"start barrier is there.*--journal {tmp_path / 'elsewhere'}", options)
 
 
 def test_damage_in_the_last_file(store: Callable[[str], Path]) -> None:
