@@ -105,14 +105,14 @@ class Moved:
 _TO_BODY: int = MESSAGE.prepared_transaction_offset.sizeof() + MESSAGE.body_length.sizeof()
 #: A hole takes at least that: a tombstone with the longest topic that is usual.
 _LEAST_ROOM = 512
-_DAMAGED = (ExtentKind.DAMAGE, ExtentKind.MISSING)
+_DAMAGED = (ExtentKind.DAMAGE, ExtentKind.MISSING, ExtentKind.TORN_TAIL)
 
 
 @dataclass
 class Copied:
-    """What was written. damaged: ranges between good records. wrong: records with a wrong checksum.
+    """What was written. damaged: ranges between good records, and a torn last one.
 
-    dead: records of an earlier life of the log, which are left out.
+    wrong: records with a wrong checksum. dead: records of an earlier life of the log, which are left out.
     """
 
     records: int = 0
@@ -395,8 +395,8 @@ def _complete(
 
 
 def _ends(layout: Layout) -> dict[tuple[str, int], tuple[int, int]]:
-    """(min, max) offset of each queue that has had a message."""
+    """(min, max) offset of each queue that has had a message; units of records that are gone count."""
     with layout.commit_log_files() as queue:
-        start, end = queue.start, commit_log_of(layout, queue).end().position
-    rows: list[QueueSummary] = ConsumeQueues(layout).summaries(start, end) + batch_summaries(layout)
+        start = queue.start
+    rows: list[QueueSummary] = ConsumeQueues(layout).summaries(start) + batch_summaries(layout)
     return {(row.topic, row.queue_id): (row.min_offset, row.max_offset) for row in rows if row.max_offset}

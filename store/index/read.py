@@ -341,7 +341,8 @@ class IndexFile:
             fits = (
                 (first["physical_offset"] == header.begin_physical_offset)
                 & (last["physical_offset"] == header.end_physical_offset)
-                & (last["key_hash"] > 0)
+                & (last["key_hash"] >= 0)
+                & ((last["key_hash"] > 0) | (last["physical_offset"] != 0))  # zeros are no item
             )
             yield from (least + (place + i) * step for i in np.flatnonzero(fits).tolist())
             place += WINDOW_ITEMS
@@ -485,13 +486,25 @@ def _follow(file: IndexFile, key_hash: int, begin_ms: int, end_ms: int, limit: i
 
 
 def open_index_file(path: str | os.PathLike[str], config: BrokerConfig | None = None) -> IndexFile:
-    """One index file, wherever it lies. Raises Missing, Unreadable."""
+    """One index file, wherever it lies; one that does not tell its geometry has that of those beside it.
+
+    Raises Missing, Unreadable.
+    """
     config = config or BrokerConfig()
     slots, items = (config.size(name) for name in ("maxHashSlotNum", "maxIndexNum"))
     usual = Geometry(slots[0], items[0])
     if slots[1] == items[1] == "default":
-        usual = _own_geometry(os.fspath(path), usual) or usual
+        usual = _own_geometry(os.fspath(path), usual) or _geometry_beside(path, config) or usual
     return IndexFile(path, usual)
+
+
+def _geometry_beside(path: str | os.PathLike[str], config: BrokerConfig) -> Geometry | None:
+    """That of the index files in the same directory, if this one has their length."""
+    paths, _ = _list(os.path.dirname(os.path.abspath(path)))  # noqa: PTH100, PTH120
+    slots, items = _geometry(paths, config)
+    found = Geometry(slots.value, items.value)
+    with IndexFile(path, found) as file:
+        return found if file.size == file_size(*found) else None
 
 
 def _list(directory: str) -> tuple[list[str], list[Foreign]]:

@@ -401,7 +401,7 @@ def offsets_of(store: StoreReader, name: str, wanted: LagQuery, bar: Bar = no_ba
         made = [_row(lag, name, wanted.now_ms, version) for lag in lags]
         return LagRows(made, notes, bool(named))
     rows = list(_sums(lags, name, wanted))
-    rows.sort(key=lambda row: (-row["lag"], row["group"] or "", row.get("topic") or ""))
+    rows.sort(key=lambda row: (-(row["lag"] or 0), row["group"] or "", row.get("topic") or ""))
     return LagRows(rows, notes, bool(named))
 
 
@@ -472,18 +472,19 @@ def _names(key: tuple[str | None, ...], lags: list[Lag], store: str) -> dict[str
 
 
 def _counts(lags: list[Lag], wanted: LagQuery) -> dict[str, Any]:
-    """Sums over queues where the group has a position; states count all."""
+    """Sums over queues where the group has a position, None where not all of them are known; states count all."""
     measured = [lag for lag in lags if lag.committed and lag.position.table != "pull"]
     unread = [lag.unread for lag in measured if lag.unread is not None]
     oldest = min((one.oldest_ms for one in unread if one.oldest_ms is not None), default=None)
+    unknown = any(lag.messages is None and not lag.ends_known for lag in measured)
     states: dict[str, int] = {}
     for lag in lags:
         states[str(lag.state)] = states.get(str(lag.state), 0) + 1
     subscribed = {lag.subscribed for lag in lags}
     return {
         "queues": len({(lag.position.topic, lag.position.queue_id) for lag in measured}),
-        "lag": sum(max(0, lag.messages or 0) for lag in measured),
-        "lag_bytes": None if wanted.quick else sum(one.size_bytes for one in unread),
+        "lag": None if unknown else sum(max(0, lag.messages or 0) for lag in measured),
+        "lag_bytes": None if wanted.quick or unknown else sum(one.size_bytes for one in unread),
         "oldest_unread_timestamp": oldest,
         "lag_ms": None if oldest is None else wanted.now_ms - oldest,
         "expired": sum(lag.expired for lag in measured),

@@ -28,7 +28,10 @@ from ..disk.files import Content, Edit
 from ..disk.layout import BATCH_CONSUME_QUEUE, CONFIG, Layout
 from ..errors import InvalidInput, NotFound, Refused, Unclean, Unreadable
 from ..findings.next_commands import proposed
+from ..log.batch import Batch
+from ..log.message import Mark
 from ..plan.plan import Plan
+from ..put.tail import latest_with_unit
 from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary, first_at
 from ..queues.rocksdb import DEFAULT, is_rocksdb
@@ -59,6 +62,8 @@ from .positions import (
 EARLIEST, LATEST = "earliest", "latest"
 _SYNTAX = "TOPIC[/QUEUE]@GROUP=OFFSET, =earliest, =latest or =TIME"
 _MOVED = (CONSUMED, LMQ)
+_LOOK_BACK_BYTES = 8 << 30
+"""So much of a log at most is asked for messages of a queue that a group is ahead of."""
 _Key = tuple[str, str, int]
 """Group, topic, queue id."""
 
@@ -319,6 +324,7 @@ def plan_moves(
     wanted = {key: offset for key, offset in wanted.items() if only.has(key)}
     moves = [_move(key, offset, own.get(key), ends[key[1:]]) for key, offset in wanted.items()]
     moves = sorted(move for move in moves if move.before != move.after)
+    _check_ahead(store, moves, ends)
     edits, database = _edits(store.layout, moves, found.rows, version)
     log = (store.log_files.start, store.log_files.end) if store.has_log else (0, 0)
     return Moves(tuple(moves), Plan("offsets", *log, edits), left_out, database)
@@ -338,6 +344,26 @@ def _known_ends(store: StoreReader) -> Ends:
     if store.queues_unread and not ends:
         raise Unreadable(store.queues_unread, path=layout.root)
     return ends
+
+
+def _check_ahead(store: StoreReader, moves: Iterable[Move], ends: Ends) -> None:
+    """Of a queue that a group is ahead of the log tells whether it has lost units. Raises Unclean, Unreadable."""
+    ahead = {move.key[1:] for move in moves if (move.before or 0) > move.max_offset}
+    if not ahead or not store.has_log:
+        return
+    reached = {queue: ends[queue].end_position or 0 for queue in ahead}
+    end = store.log_end.position
+    for item in store.log.scan(max(min(reached.values()), end - _LOOK_BACK_BYTES), end, crc=False, reuse=True):
+        if not isinstance(item, Batch) or item.mark != Mark.NONE:
+            continue
+        for queue, position in latest_with_unit(item).items():
+            if position >= reached.get(queue, end):
+                raise Unclean(
+                    f"the queue {queue[0]}/{queue[1]} is behind the log: where it ends is not known",
+                    path=store.layout.root,
+                    offset=position,
+                    hint=f"run: {proposed(store.layout, 'recover')}",
+                )
 
 
 def _check_group(reset: Reset, own: Mapping[_Key, int], subscribed: frozenset[str]) -> None:

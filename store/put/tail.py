@@ -221,7 +221,7 @@ def _walk_columns(layout: Layout, file: MappedFile) -> _Walked:
                 raise unclean(layout, _WRONG_CHECKSUM, bad)
             end, last = item.end, int(item.position[-1])
             unit_end = end_with_unit(item) or unit_end
-            latest |= _latest(item)
+            latest |= latest_with_unit(item)
         elif item.kind == ExtentKind.TORN_TAIL:
             raise unclean(layout, "the last record is torn", item.position)
         elif item.kind == ExtentKind.BLANK and walking:
@@ -231,7 +231,7 @@ def _walk_columns(layout: Layout, file: MappedFile) -> _Walked:
     return _Walked(end, read_message(log.queue, last) if last >= 0 else None, unit_end, latest)
 
 
-def _latest(batch: Batch) -> dict[tuple[str, int], int]:
+def latest_with_unit(batch: Batch) -> dict[tuple[str, int], int]:
     """Position of the last record of each queue that must have a unit."""
     import numpy as np
 

@@ -6,8 +6,9 @@ A place of the map shows the worst that it holds, so that a damaged record of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -125,29 +126,33 @@ def queue_spans(seen: Seen, topics: TopicRanking) -> Picture:
     return Picture("queues", title, says, height, boxes, labels, legend, table, note)
 
 
+def _lag_text(row: Mapping[str, Any]) -> str:
+    return "unknown" if row["lag"] is None else f"{row['lag']:,}"
+
+
 def lags(seen: Seen, time: TimeText) -> Iterator[Picture]:
     """How far groups are behind."""
     rows = seen.lags
     if not rows:
         return
     shown = rows[:_QUEUES]
-    most = max(1, *(row["lag"] for row in shown))
+    most = max(1, *(row["lag"] or 0 for row in shown))
     boxes, labels = list[Box](), list[Label]()
     for number, row in enumerate(shown):
         y = number * _ROW_PX
         name = f"{row['group'] or 'delay levels'} of {row['topic'] or 'no topic'}"
         labels.append(Label(0, y, GUTTER - 1, name, anchor="end"))
-        x, width = across(0, max(0, row["lag"]) / most)
-        if row["lag"] > 0:
+        x, width = across(0, (row["lag"] or 0) / most)
+        if row["lag"]:
             boxes.append(Box(x, y, max(width * 0.8, 0.3), _BAR_PX, "bar", name))
         at = GUTTER + max(width, 0.0) * 0.8 + 0.5
-        labels.append(Label(at, y, 100 - at, f"{row['lag']:,}"))
+        labels.append(Label(at, y, 100 - at, _lag_text(row)))
     lines = [
         (
             row["group"] or "delay levels",
             row["topic"] or "",
             f"{row['queues']:,}",
-            f"{row['lag']:,}",
+            _lag_text(row),
             "" if row["lag_bytes"] is None else f"{row['lag_bytes']:,}",
             time(row["oldest_unread_timestamp"]) if row["oldest_unread_timestamp"] else "",
             f"{row['expired']:,}",
@@ -159,7 +164,7 @@ def lags(seen: Seen, time: TimeText) -> Iterator[Picture]:
         *("group", "topic", "#queues", "#messages behind", "#bytes", "oldest unread"),
         *("#expired unread", "#moved back"),
     )
-    behind = sum(row["lag"] > 0 for row in rows)
+    behind = sum(bool(row["lag"]) for row in rows)
     are = "is behind" if behind == 1 else "are behind"
     says = (
         f"Messages before each group in the queues of a topic: {behind:,} of"

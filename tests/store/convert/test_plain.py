@@ -100,6 +100,17 @@ def test_what_is_damaged_has_a_tombstone_and_is_told(tmp_path: Path) -> None:
     assert_left_alone(target)
 
 
+def test_a_log_that_is_cut_short_is_told(tmp_path: Path) -> None:
+    """The last record is torn, and units name records that are gone."""
+    root = stores.unpack("4.9.7-dledger", tmp_path)
+    last = max((root / DATA).iterdir())
+    with last.open("r+b") as file:
+        file.truncate(30_000)
+    done = converted(root, tmp_path / "plain", "4.9.7-dledger")
+    assert (done.copied.records, done.copied.damaged) == (200, 1)
+    assert [(q.topic, q.queue_id, q.after) for q in done.changed] == [("TopicA", 0, (0, 45))]
+
+
 def test_queues_that_were_lost_are_there_again(tmp_path: Path) -> None:
     name = "5.3.3-dledger"
     root, target = stores.unpack(name, tmp_path), tmp_path / "plain"

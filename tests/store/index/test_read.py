@@ -16,7 +16,7 @@ from mqstore.formats.index_file import HEADER, ITEM, SLOT, file_size, items_offs
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Unreadable
-from mqstore.store.index.read import Answer, Geometry, Index, IndexFile, sizes_of
+from mqstore.store.index.read import Answer, Geometry, Index, IndexFile, open_index_file, sizes_of
 
 from ...stores import truth
 from ..choices import clean_where
@@ -203,3 +203,24 @@ def test_few_slots_are_not_taken_for_fewer(tmp_path: Path) -> None:
         path = write_index(tmp_path, keys, 7, 5000)
         with IndexFile(path, Geometry(1, 1)) as file:
             assert file.find_geometry() == Geometry(7, 5000), salt
+
+
+def test_the_last_item_may_have_the_hash_0(tmp_path: Path) -> None:
+    path = write_index(tmp_path, [(5, 100), (8, 200), (0, 300)], SLOTS, ITEMS)
+    with IndexFile(path, Geometry(1, 1)) as file:
+        assert file.find_geometry() == (SLOTS, ITEMS)
+
+
+def test_a_file_that_does_not_tell_is_as_those_beside_it(tmp_path: Path) -> None:
+    """All of its slots are lost; a file of another length has its own geometry."""
+    path = write_index(tmp_path, [(5, 100), (8, 200)], SLOTS, ITEMS)
+    other = path.rename(path.with_name("20260101000000001"))
+    broken = write_index(tmp_path, [(5, 300), (8, 400)], SLOTS, ITEMS)
+    with broken.open("r+b") as file:
+        file.seek(slots_offset())
+        file.write(bytes(SLOTS * SLOT.sizeof()))
+    with open_index_file(broken) as opened:
+        assert (opened.slots, opened.items) == (SLOTS, ITEMS)
+    other.unlink()
+    with open_index_file(broken) as opened:
+        assert opened.slots != SLOTS

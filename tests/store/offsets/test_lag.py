@@ -176,3 +176,11 @@ def test_a_topic_without_messages_is_no_loss(tmp_path: Path) -> None:
     for offset, state in ((0, LagState.CURRENT), (7, LagState.NO_QUEUE)):
         (lag,) = lags_of([consumer(offset)], {})
         assert (lag.state, lag.goes_on("5.3")[0]) == (state, 0)
+
+
+def test_what_no_queue_tells_is_no_sum(tmp_path: Path) -> None:
+    """Where a queue ends is not known: neither is how much a group has before it."""
+    with StoreReader(stores.unpack("5.5.0-rocksdb-killed", tmp_path)) as store:
+        (row, *_) = offsets_of(store, "s", LagQuery(1795300000000, "group")).rows
+    assert row["states"] == {"unknown": row["queues"]}
+    assert (row["lag"], row["lag_bytes"]) == (None, None)

@@ -241,3 +241,13 @@ def test_a_database_names_only_what_is_there() -> None:
         "MANIFEST-000009",
         "CURRENT",
     ]
+
+
+def test_a_queue_that_has_lost_its_units(tmp_path: Path) -> None:
+    """The end of the queue would be 0, and the group would get all again once it is mended."""
+    root = stores.unpack("4.9.7-clean", tmp_path)
+    for file in (root / "consumequeue/orders/0").iterdir():
+        file.write_bytes(bytes(file.stat().st_size))
+    with pytest.raises(Unclean, match=r"the queue orders/0 is behind the log.*mqstore recover"):
+        planned(root, "orders@group-a-retry=latest")
+    assert planned(root, "orders/1@group-a-retry=earliest").moves
