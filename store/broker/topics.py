@@ -109,6 +109,7 @@ _QUEUES_OF_A_NEW_TOPIC = 4
 _ONE_QUEUE = (RETRY_PREFIX, DEAD_LETTER_PREFIX, *SYSTEM_PREFIXES)
 _READ, _WRITE = 4, 2
 QUEUE_TYPE, BATCH_QUEUES = "queue.type", "BatchCQ"
+CLEANUP_POLICY, COMPACTED = "cleanup.policy", "COMPACTION"
 """The attribute of a topic with batch queues (spec 02, 2.7)."""
 
 

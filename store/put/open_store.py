@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ...formats.hashing import java_string
 from ..broker.profiles import WriterProfile, writer_profile
 from ..broker.system_topics import TIMER_TOPIC
-from ..broker.topics import Topics, now_ms
+from ..broker.topics import CLEANUP_POLICY, COMPACTED, Topics, now_ms
 from ..disk.broker_conf import BrokerConfig
 from ..disk.checkpoint import (
     Checkpoint,
@@ -29,7 +29,7 @@ from ..disk.checkpoint import (
 from ..disk.files import Files, check_log_end, confine
 from ..disk.layout import Layout
 from ..disk.lock import StoreLock
-from ..errors import StoreError
+from ..errors import StoreError, Unsupported
 from ..index.read import sizes_of
 from ..index.write import IndexWriter
 from ..log.write import LogWriter
@@ -167,15 +167,26 @@ class OpenStore:
 
     def check_queue(self, queue: tuple[str, int]) -> None:
         """Raises InvalidInput for a queue that cannot have a directory, Refused for one elsewhere, Unclean for one that
-        the log has messages of, and that is not there.
+        the log has messages of, and that is not there, Unsupported for one of a compaction topic.
         """
         if queue in self._lost_queues and (self.topics is None or queue[0] in self.topics):
             raise unclean(
                 self.layout, f"the log has messages of {queue[0]}/{queue[1]}, and there is no such queue", None
             )
+        if self._is_compacted(queue[0]):
+            raise Unsupported(
+                f"{queue[0]} is a compaction topic: brokers serve it from a log of its own, and put writes none",
+                path=self.layout.compaction_log,
+                hint="start the broker, and send the message to it",
+            )
         if self._topics_in_database is not None:
             self._topics_in_database.check(queue[0])
         (self.batch_queues if self.kinds.is_batch(queue[0]) else self.queues).check(queue)
+
+    def _is_compacted(self, topic: str) -> bool:
+        if self.topics is None or not self.layout.broker_config.get_bool("enableCompaction", default=True):
+            return False
+        return self.topics.attribute(topic, CLEANUP_POLICY) == COMPACTED
 
     def index_records(self) -> None:
         """Index the records that `append` has written: nobody waits for that before an answer."""

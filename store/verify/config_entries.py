@@ -24,6 +24,7 @@ from ...formats.consume_queue import UNIT_BYTES
 from ...formats.consumer_offset import OFFSET_TABLES
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, SYSTEM_GROUPS, is_system_topic
+from ..broker.topics import CLEANUP_POLICY, COMPACTED
 from ..counted import counted
 from ..disk.file_queue import start_of
 from ..disk.layout import queue_directories
@@ -146,10 +147,9 @@ def lmq_consumers_are_inside_their_queues(context: VerifyContext) -> None:
 
 
 PERM_MOST = 15
-_POLICY, _COMPACTION = "cleanup.policy", "COMPACTION"
 _ATTRIBUTES: dict[str, frozenset[str] | None] = {
     "queue.type": frozenset({"SimpleCQ", "BatchCQ", "RocksDBCQ"}),
-    _POLICY: frozenset({"DELETE", _COMPACTION}),
+    CLEANUP_POLICY: frozenset({"DELETE", COMPACTED}),
     "message.type": frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "PRIORITY", "LITE"}),
     "reserve.time": None,
 }
@@ -197,7 +197,7 @@ def attributes_are_known(context: VerifyContext) -> None:
     compacted = set()
     for row in tables.entries("topic_config", context.scope.topic):
         attributes = row.values.get("attributes", {})
-        if attributes.get(_POLICY) == _COMPACTION:
+        if attributes.get(CLEANUP_POLICY) == COMPACTED:
             compacted.add(row.values["topic"])
         for text in _odd_attributes(row.values["topic"], attributes):
             told.add(row.path, text)
@@ -225,7 +225,7 @@ def _compare_compaction(
         return
     for topic in sorted(there - compacted):
         if context.scope.topic in (None, topic):
-            text = f"topic {topic!r} has compaction files, and its {_POLICY} is not {_COMPACTION}"
+            text = f"topic {topic!r} has compaction files, and its {CLEANUP_POLICY} is not {COMPACTED}"
             told.add(os.fspath(layout.compaction_queues / topic), text)
     in_log = {queue.topic for queue in context.log.next_offset}
     enabled = context.store.config.get_bool("enableCompaction", default=True)

@@ -98,6 +98,19 @@ def test_a_topic_that_was_deleted_begins_again(store: Callable[[str], Path]) -> 
         assert opened.append(NewMessage(QUEUE[0].encode(), b"x")).queue_offset == 0
 
 
+def test_a_compaction_topic(store: Callable[[str], Path]) -> None:
+    """Nobody would get the message: the next start dispatches nothing that has a unit."""
+    root = store("5.3.3-compaction")
+    options = config("5.3.3-compaction", root)
+    with writer(root, config=BrokerConfig(options)) as opened:
+        for append in (opened.append, lambda m: opened.append_columns(columns_of([m]))):
+            with pytest.raises(Unsupported, match="state is a compaction topic"):
+                append(NewMessage(b"state", b"x"))
+        opened.append(NewMessage(b"other", b"x"))
+    with writer(root, config=BrokerConfig(options | {"enableCompaction": "false"})) as opened:
+        opened.append(NewMessage(b"state", b"x"))
+
+
 def test_a_start_barrier(store: Callable[[str], Path], tmp_path: Path) -> None:
     """No broker loads such a store."""
     root = store("5.3.3-clean")
