@@ -33,6 +33,11 @@ NEW_TOPICS: Final = "TBW102"
 """The topic whose entry new ones are made from."""
 LOWER_PREFIX: Final = "rmq_sys_"
 SYSTEM_PREFIXES: Final = ("RMQ_SYS_", LOWER_PREFIX)
+OWN_TOPICS: Final = (
+    *(SCHEDULE_TOPIC, TIMER_TOPIC, CHECKED_TOO_OFTEN),
+    *(HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC),
+)
+"""Those in which a broker keeps messages of others."""
 _TOPICS = frozenset({SCHEDULE_TOPIC, OFFSET_MOVED, CHECKED_TOO_OFTEN, NEW_TOPICS, "BenchmarkTest", SELF_TEST})
 _GROUPS = frozenset({"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP"})
 SYSTEM_GROUPS: Final = "CID_RMQ_SYS_"

@@ -2,8 +2,9 @@
 
 An index hit is only a candidate: the record itself must have the topic and the key. Ranges of the
 log that no sound index file covers are scanned; where all this finds nothing, the rest is, too. The
-index has the keys of a record, not those of the messages inside of it: the records of batch queues
-are read.
+index has a key only together with its topic: where nothing tells all topics, all of the log is
+scanned. It has the keys of a record, not those of the messages inside of it: the records of batch
+queues are read.
 
 Where the messages with many unique keys lie: by the index, and one scan for what it lacks.
 """
@@ -41,7 +42,11 @@ def search_key(
         raise ValueError("a search by key needs a key")
     answer = _ask(store, selection, key)
     start, end = store.log_files.start, store.log_end.position
-    gaps = uncovered(start, end, _covered(store, answer, end))
+    covered = _covered(store, answer, end)
+    if covered and selection.one_topic is None and (why := store.topics_unsure):
+        note(f"{why}, and the index has keys by topic: scanning the log")
+        covered = []
+    gaps = uncovered(start, end, covered)
     seen: set[tuple[int, int]] = set()
     positions = (hit.physical_offset for hit in answer.hits)
     places = RecordPlaces.of(p for p in positions if start <= p < end).sorted(reverse=reverse)
@@ -77,9 +82,9 @@ def _in_batches(store: StoreReader, selection: Selection, reverse: bool) -> Iter
 
 
 def _ask(store: StoreReader, selection: Selection, key: str) -> Answer:
-    """What the index says of a key in one topic, or in every topic that has a directory."""
+    """What the index says of a key in one topic, or in every topic that something names."""
     topic = selection.one_topic
-    topics = store.topics if topic is None else [topic]
+    topics = store.named_topics if topic is None else [topic]
     if topic is None and selection.topic is not None:
         topics = [name for name in topics if matches(name, selection.topic)]
     answer = Answer()
@@ -146,7 +151,8 @@ def places_of_keys(store: StoreReader, keys: Iterable[Key], note: Note) -> KeyPl
     rest = [key for key in wanted if key not in places]
     if rest:
         what = counted(len(rest), "unique key is", "unique keys are")
-        note(f"{what} not in the index: scanning the log")
+        unsure = any(topic is None for _, topic in rest) and store.topics_unsure
+        note(f"{what} not {'sure by' if unsure else 'in'} the index: scanning the log")
         places.update(_by_scan(store, rest))
     return places
 
@@ -154,7 +160,9 @@ def places_of_keys(store: StoreReader, keys: Iterable[Key], note: Note) -> KeyPl
 def _by_index(store: StoreReader, key: Key) -> int | None:
     """Position of the first message with a key that the index leads to."""
     unique_key, topic = key
-    topics = store.topics if topic is None else [topic]
+    if topic is None and store.topics_unsure:
+        return None  # the first one may be of a topic that nothing names
+    topics = store.named_topics if topic is None else [topic]
     hits = {hit.physical_offset for name in topics for hit in store.index.query(name, unique_key).hits}
     end = store.log_end.position
     for position in sorted(hit for hit in hits if store.log_files.start <= hit < end):

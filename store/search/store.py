@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from enum import StrEnum
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import MappedFileQueue
@@ -85,6 +86,10 @@ _CANDIDATES = 256
 _QUEUES_ASKED = 32
 """Queues whose last record is compared with a record that may be dead."""
 _FIRST_5 = "5"
+_TOPICS, _OFFSETS = "topics.json", "consumerOffset.json"
+_KINDS = {_TOPICS: "topics", _OFFSETS: "consumer-offset"}
+_NAMING = ("topic_config", "consumer_offset")
+"""Records of these files that name a topic."""
 
 
 def _nothing(_: int) -> None:
@@ -297,6 +302,22 @@ class StoreReader:
         return sorted(found)
 
     @cached_property
+    def named_topics(self) -> list[str]:
+        """Topics that may have messages: those with queues on disk, those that configuration and positions of
+        groups name, and a broker's own; sorted. Raises Unreadable.
+        """
+        from ..broker.system_topics import OWN_TOPICS
+
+        return sorted({*self.topics, *OWN_TOPICS, *self._configured, *self._topics_in(_OFFSETS)})
+
+    @property
+    def topics_unsure(self) -> str:
+        """Why the log may have messages of topics that nothing names, "" where none is known. Raises Unreadable."""
+        if self.queues_unread:
+            return self.queues_unread
+        return "" if self._configured else "no configuration tells which topics there are"
+
+    @cached_property
     def queues_unread(self) -> str:
         """Why there is no consume queue that can be read, "" if there is."""
         if problem := self.queues_problem:
@@ -336,18 +357,32 @@ class StoreReader:
             return self.queues_unread
         if self.has_batch_queues(topic):
             return f"{topic} has batch consume queues"
-        if not self.queues.has_topic(topic) and self._configured(topic):
+        if not self.queues.has_topic(topic) and topic in self._configured:
             return f"{topic} is in topics.json, but has no consume queues"
         return ""
 
-    def _configured(self, topic: str) -> bool:
-        """The broker's configuration has the topic, as far as it can be read."""
-        from ..broker.topics import Topics
+    @cached_property
+    def _configured(self) -> set[str]:
+        """The topics of the broker's configuration, as far as it can be read."""
+        return self._topics_in(_TOPICS)
 
-        try:
-            return topic in Topics.read(self.layout.config)
-        except StoreError:
-            return False
+    def _topics_in(self, name: str) -> set[str]:
+        """Those that a file of the configuration names, or its .bak, or the RocksDB in its place."""
+        from ..settings.read import read_config_file
+        from ..settings.rocksdb import rows_of, stand_ins
+
+        rows: list[dict[str, Any]] = []
+        for path in (self.layout.config / name, self.layout.config / f"{name}.bak"):
+            with suppress(StoreError):
+                file = read_config_file(path, _KINDS[name])
+                if file.problem is None:
+                    rows += file.records()
+                    break
+        database = stand_ins(self.layout.config, self.config).get(name)
+        if database is not None:
+            with suppress(StoreError):
+                rows += rows_of(database, name)
+        return {str(row["topic"]) for row in rows if row["type"] in _NAMING and row.get("topic")}
 
     def has_batch_queues(self, topic: str) -> bool:
         """The topic's queues are batch queues (spec 2.7)."""

@@ -211,7 +211,7 @@ def _records(store: StoreReader, key: str, by: By, note: Note) -> Iterator[tuple
 def _hits(store: StoreReader, asked: TraceTarget) -> Iterator[Gone]:
     """Places that the index names for a key, at which no record can be read any more."""
     seen = set()
-    for topic in store.topics:
+    for topic in store.named_topics:
         if asked.topic is not None and not matches(topic, asked.topic):
             continue
         for hit in store.index.query(topic, asked.text).hits:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mqstore.store.log.message import is_batch_record
-from mqstore.store.search.key_search import search_key, uncovered
+from mqstore.store.search.key_search import places_of_keys, search_key, uncovered
 from mqstore.store.search.log_search import search_log
 from mqstore.store.search.selection import Selection
 from mqstore.store.search.store import StoreReader, Via
 
-from ...stores import messages, truth
+from ...stores import messages, truth, unpack
 from ..choices import clean_where
 from .searched import NAME, Notes, Record, has_key, positions, wanted, with_key
 
@@ -84,6 +85,36 @@ def test_damaged_stores_answer_all_the_same(name: str, store: Callable[[str], Pa
             assert positions(search_key(opened, Selection(key=key), note=notes)) == expected
         expected = wanted(records, lambda r: r["topic"] == "orders")
         assert positions(search_log(opened, Selection(topic="orders"), note=notes)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "lost", "scanned"),
+    [
+        ("5.5.0-rocksdb-killed", (), True),
+        ("4.9.7-clean-no-queues", (), True),
+        ("4.9.7-clean", ("consumequeue/payments", "consumequeue/orders"), False),
+        ("4.9.7-clean", ("consumequeue/payments", "config"), True),
+    ],
+)
+def test_messages_of_topics_without_queues(name: str, lost: tuple[str, ...], scanned: bool, tmp_path: Path) -> None:
+    root = unpack(name, tmp_path)
+    for each in lost:
+        shutil.rmtree(root / each)
+    records = list(messages(name))
+    keys = {key for r in records for key in r["properties"].get("KEYS", "").split(" ") if key}
+    assert {"order", "tx-open"} & keys
+    for key in sorted(keys)[::5] + sorted({"order", "tx-open", "tx-commit-commit-0"} & keys):
+        notes = Notes()
+        with StoreReader(root) as opened:
+            found = list(search_key(opened, Selection(key=key), note=notes))
+            assert positions(iter(found)) == wanted(records, with_key(key)), key
+            assert any("scanning" in text for text in notes) is scanned
+            assert scanned or {one.via for one in found} == {Via.INDEX}
+    unique = [r["properties"]["UNIQ_KEY"] for r in records if "UNIQ_KEY" in r["properties"]][::20]
+    first = {key: wanted(records, with_key(key))[0] for key in unique}
+    with StoreReader(root) as opened:
+        places = places_of_keys(opened, [(key, None) for key in unique], Notes())
+    assert {key: place[0] for (key, _), place in places.items()} == first
 
 
 def test_uncovered_ranges() -> None:
