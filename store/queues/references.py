@@ -14,7 +14,7 @@ read once for each region that it has names of.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -257,13 +257,17 @@ def of_queue(
     log_end: int,
     tags_codes: Sequence[int] = (),
     reverse: bool = False,
+    missing: Callable[[int], None] | None = None,
 ) -> Iterator[RecordPlaces]:
     """Where the units start ≤ k < stop of a queue point, in windows in queue order.
 
     Pre-fill, invalid units and those at or behind log_end are left out. tags_codes leave out units
-    with another one; an address in consumequeue_ext may stand for any.
+    with another one; an address in consumequeue_ext may stand for any. missing: told at the end how
+    many are invalid or not there.
     """
+    left = stop - start
     for _, units in queue.units(start, stop, reverse=reverse):
+        left -= int(np.count_nonzero(is_valid(units)))
         position = units["physical_offset"].astype(np.int64)
         size = units["size"].astype(np.int64)
         wanted = is_used(units) & (position < log_end)
@@ -274,6 +278,8 @@ def of_queue(
         queue.close()  # a topic may have more queues than a process may have open files
         if len(places):
             yield places.take(slice(None, None, -1)) if reverse else places
+    if missing is not None and left > 0:
+        missing(left)
 
 
 def merged(streams: list[Iterator[RecordPlaces]], *, reverse: bool = False) -> Iterator[RecordPlaces]:

@@ -107,18 +107,81 @@ def _in_queues(
         return search_log_queue(store, selection, offset=offset, count=count, reverse=reverse, note=note)
     from .queue_search import search_queues
 
-    return search_queues(store, selection, offset=offset, count=count, reverse=reverse, note=note)
+    try:
+        return search_queues(store, selection, offset=offset, count=count, reverse=reverse, note=note)
+    except NotFound as error:
+        if selection.queue_id is None or not store.queues.has_topic(topic):
+            raise
+        return _without_units(store, selection, (offset, count), reverse, error, note)
 
 
 def _few(
     store: StoreReader, selection: Selection, offset: int, count: int, reverse: bool, note: Note
 ) -> Iterator[FoundMessage]:
-
+    """Messages of one queue, read one by one; where the queue has no unit `offset`, by a scan."""
     if selection.topic is None or selection.queue_id is None:
         raise ValueError("an offset needs a topic and a queue")
-    read = read_queue(store, selection.topic, selection.queue_id, offset, count, note)
-    wanted = (found for found in read if selection.takes(found.message, in_queue=True))
-    return iter([*wanted][::-1]) if reverse else wanted
+    try:
+        read = [*read_queue(store, selection.topic, selection.queue_id, offset, count, note)]
+    except NotFound as error:
+        if store.units_in_memory:
+            raise
+        yield from _without_units(store, selection, (offset, count), reverse, error, note)
+        return
+    if len(read) < count:
+        from .queue_search import note_behind
+
+        note_behind(store, selection, (offset + len(read), offset + count), note)
+    for found in reversed(read) if reverse else read:
+        if selection.takes(found.message, in_queue=True):
+            yield found
+
+
+def _without_units(
+    store: StoreReader,
+    selection: Selection,
+    place: tuple[int | None, int | None],
+    reverse: bool,
+    error: NotFound,
+    note: Note,
+) -> Iterator[FoundMessage]:
+    """Messages of one queue that has no unit of them, by a scan of where they may lie.
+
+    place: offset and count, as of `find`. Raises the error where there is none.
+    """
+    topic, queue_id = selection.topic, selection.queue_id
+    if topic is None or queue_id is None or not store.queues.has_topic(topic):
+        raise error
+    from .log_search import search_log, wanted_offsets
+
+    begin, end = _place_in_log(store, topic, queue_id, place[0])
+    ranges, offsets = [(begin, end)] if begin < end else [], wanted_offsets(*place)
+    found = search_log(store, selection, ranges=ranges, offsets=offsets, reverse=reverse, note=note)
+    first = next(found, None)
+    if first is None:
+        raise error
+    note(f"{error.message}: found by scanning the log")
+    yield first
+    yield from found
+
+
+def _place_in_log(store: StoreReader, topic: str, queue_id: int, offset: int | None) -> tuple[int, int]:
+    """The part of the log that may have what a queue has no unit for, as far as its other units tell."""
+    begin, end = store.log_files.start, store.log_end.position
+    try:
+        queue = store.queues.open(topic, queue_id)
+    except NotFound:
+        return begin, end
+    with queue:
+        summary = store.queue_summary(queue)
+        first = queue.unit(summary.min_offset) if summary.min_offset < summary.max_offset else None
+    if offset is None or first is None or summary.end_position is None:
+        return begin, end
+    if offset >= summary.max_offset:
+        begin = max(begin, summary.end_position)
+    elif offset < summary.min_offset and first.valid:
+        end = min(end, first.physical_offset)
+    return begin, end
 
 
 def _there(
@@ -412,7 +475,10 @@ def _messages(store: StoreReader, queue: ConsumeQueue, offset: int, count: int, 
         if unit is None or not unit.valid or unit.pre_fill:
             if number == offset:
                 raise _no_message(store, queue, offset)
-            return
+            if number >= store.queue_summary(queue).max_offset:
+                return
+            note(f"{name} has no unit {number}: left out")
+            continue
         try:
             message = store.message_at(unit.physical_offset)
         except NotFound as error:

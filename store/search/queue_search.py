@@ -9,7 +9,7 @@ last message of each key stays (spec 06, 6.1). Its records have positions of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -29,11 +29,14 @@ from ..queues.batches import BatchConsumeQueue, SparseRange, sparse_units, summa
 from ..queues.read import ConsumeQueue, first_at, offset_at
 from ..queues.references import RecordPlaces, batches, merged, of_queue
 from ..queues.units import is_valid
-from .log_search import CLOCK_SLACK_MS, found_in, wanted_offsets
+from .log_search import CLOCK_SLACK_MS, found_in, search_log, wanted_offsets
 from .selection import Selection, utf8
 from .store import FoundMessage, Note, StoreReader, Via
 
 _POLICY, _COMPACTION = "cleanup.policy", "COMPACTION"
+_MOST_NAMED = 8
+"""More lost queues are not named."""
+_LEFT_OUT = "their messages are left out, `mqstore dump` shows those that the log has"
 
 
 def search_queues(
@@ -48,19 +51,48 @@ def search_queues(
     """Messages of the queue, or of all queues of the topic, that the selection names.
 
     offset, count: queue offsets offset ≤ k < offset + count of each queue, all by default. In one
-    queue the order is that of the queue, else that of the log. Raises NotFound for an unknown topic
-    or queue.
+    queue the order is that of the queue, else that of the log. What the queues do not lead to is noted, as
+    far as it can be told without reading all of the log. Raises NotFound for an unknown topic or queue.
     """
     topic = selection.topic
     if topic is None:
         raise ValueError("a search in queues needs a topic")
     numbers = [selection.queue_id] if selection.queue_id is not None else _queues(store, topic)
+    missing: list[int] = []
     streams = [
-        _places(store, store.queues.open(topic, number), selection, offset, count, reverse) for number in numbers
+        _places(store, store.queues.open(topic, number), selection, (offset, count), reverse, missing.append)
+        for number in numbers
     ]
+    if selection.queue_id is None and (lost := store.lost_queues(topic)):
+        queues = ", ".join(map(str, lost[:_MOST_NAMED])) + (", …" if len(lost) > _MOST_NAMED else "")
+        note(f"{topic} has no queue {queues}, of which groups have consumed: {_LEFT_OUT}")
+    note_behind(store, selection, wanted_offsets(offset, count), note)
     places = streams[0] if selection.queue_id is not None else merged(streams, reverse=reverse)
     selection = selection._replace(topic=None, queue_id=None)
-    return records_at(store, topic, selection, places, note, last_first=reverse)
+    found = records_at(store, topic, selection, places, note, last_first=reverse)
+    return _and_missing(found, topic, missing, note)
+
+
+def _and_missing(found: Iterator[FoundMessage], topic: str, missing: list[int], note: Note) -> Iterator[FoundMessage]:
+    """What is found; then it is told how many units were missing."""
+    yield from found
+    if missing:
+        units = counted(sum(missing), f"unit of {topic} is", f"units of {topic} are")
+        note(f"{units} missing or damaged: {_LEFT_OUT}")
+
+
+def note_behind(store: StoreReader, selection: Selection, offsets: tuple[int, int] | None, note: Note) -> None:
+    """Tell of wanted messages that no queue names yet, for they lie behind all that do.
+
+    A broker that was killed leaves them; the next start dispatches them. Raises Unreadable.
+    """
+    reached = max((one.end_position or 0 for one in store.queue_summaries), default=0)
+    reached, end = max(reached, store.log_files.start), store.log_end.position
+    if reached >= end:
+        return
+    behind = search_log(store, selection, ranges=[(reached, end)], offsets=offsets, note=lambda _: None)
+    if next(behind, None) is not None:
+        note(f"the queues are behind the log from {reached} on: messages there are left out, `mqstore dump` shows them")
 
 
 def _queues(store: StoreReader, topic: str) -> list[int]:
@@ -74,11 +106,15 @@ def _places(
     store: StoreReader,
     queue: ConsumeQueue,
     selection: Selection,
-    offset: int | None,
-    count: int | None,
+    place: tuple[int | None, int | None],
     reverse: bool,
+    missing: Callable[[int], None],
 ) -> Iterator[RecordPlaces]:
-    """Where the units of a queue point that may be of wanted messages."""
+    """Where the units of a queue point that may be of wanted messages.
+
+    place: offset and count, as of `search_queues`. missing: as of `of_queue`.
+    """
+    offset, count = place
     summary = store.queue_summary(queue)
     start = summary.min_offset if offset is None else max(offset, queue.first_offset)
     stop = summary.max_offset if count is None else min(summary.max_offset, start + count)
@@ -90,7 +126,7 @@ def _places(
     codes = [tags_code(tag) for tag in selection.tags if queue.topic != SCHEDULE_TOPIC]
     end = store.log_end.position
     store.searched.units += max(0, stop - start)
-    return of_queue(queue, start, stop, log_end=end, tags_codes=codes, reverse=reverse)
+    return of_queue(queue, start, stop, log_end=end, tags_codes=codes, reverse=reverse, missing=missing)
 
 
 def records_at(

@@ -88,8 +88,7 @@ _QUEUES_ASKED = 32
 _FIRST_5 = "5"
 _TOPICS, _OFFSETS = "topics.json", "consumerOffset.json"
 _KINDS = {_TOPICS: "topics", _OFFSETS: "consumer-offset"}
-_NAMING = ("topic_config", "consumer_offset")
-"""Records of these files that name a topic."""
+_TOPIC, _OFFSET = "topic_config", "consumer_offset"
 
 
 def _nothing(_: int) -> None:
@@ -361,13 +360,29 @@ class StoreReader:
             return f"{topic} is in topics.json, but has no consume queues"
         return ""
 
+    def lost_queues(self, topic: str) -> list[int]:
+        """Numbers of its queues that are not there although groups have consumed of them. Raises Unreadable.
+
+        Those of which all messages have expired a broker deletes: for certain something is missing only
+        where the log is whole.
+        """
+        there = {queue.queue_id for queue in self.queues.of_topic(topic)}
+        rows = (row for row in self._rows(_OFFSETS) if row["type"] == _OFFSET and row.get("topic") == topic)
+        consumed = {row["queue_id"] for row in rows if isinstance(row["offset"], int) and row["offset"] > 0}
+        return sorted(number for number in consumed - there if isinstance(number, int) and number >= 0)
+
     @cached_property
     def _configured(self) -> set[str]:
         """The topics of the broker's configuration, as far as it can be read."""
         return self._topics_in(_TOPICS)
 
     def _topics_in(self, name: str) -> set[str]:
-        """Those that a file of the configuration names, or its .bak, or the RocksDB in its place."""
+        """Those that a file of the configuration names."""
+        rows = self._rows(name)
+        return {str(row["topic"]) for row in rows if row["type"] in (_TOPIC, _OFFSET) and row.get("topic")}
+
+    def _rows(self, name: str) -> list[dict[str, Any]]:
+        """The records of a file of the configuration, or its .bak, and of a RocksDB in its place."""
         from ..settings.read import read_config_file
         from ..settings.rocksdb import rows_of, stand_ins
 
@@ -382,7 +397,7 @@ class StoreReader:
         if database is not None:
             with suppress(StoreError):
                 rows += rows_of(database, name)
-        return {str(row["topic"]) for row in rows if row["type"] in _NAMING and row.get("topic")}
+        return rows
 
     def has_batch_queues(self, topic: str) -> bool:
         """The topic's queues are batch queues (spec 2.7)."""

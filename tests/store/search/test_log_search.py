@@ -331,3 +331,67 @@ def test_a_first_record_with_a_damaged_time_leaves_out_no_others(
     expected = wanted(known, lambda r: r["physical_offset"] != int(file.name) and r["store_timestamp"] in times)
     with StoreReader(root) as store:
         assert positions(search_log(store, Selection(times=times), note=Notes())) == expected
+
+
+@pytest.fixture
+def four(tmp_path: Path) -> Path:
+    return unpack("4.9.7-clean", tmp_path)
+
+
+def test_units_that_are_missing_or_damaged_are_counted(four: Path) -> None:
+    """What a unit does not name is left out, and said; by its offset it is found all the same."""
+    records = [r for r in messages("4.9.7-clean") if (r["topic"], r["queue_id"]) == ("orders", 1)]
+    with (four / "consumequeue" / "orders" / "1" / ("0" * 20)).open("r+b") as file:
+        file.seek(5 * 20)
+        file.write(bytes(2 * 20))
+    one = Selection(topic="orders", queue_id=1)
+    notes = Notes()
+    with StoreReader(four) as opened:
+        left = [r["physical_offset"] for r in records if r["queue_offset"] not in (5, 6)]
+        assert positions(find(opened, one, note=notes)) == left
+        assert len(notes) == 1 and notes[0].startswith("2 units of orders are missing or damaged")
+        notes.clear()
+        assert positions(find(opened, one, offset=3, count=6, note=notes)) == left[3:7]
+        assert [text for text in notes if "has no unit" in text] == [
+            "orders/1 has no unit 5: left out",
+            "orders/1 has no unit 6: left out",
+        ]
+        notes.clear()
+        assert positions(find(opened, one, offset=6, count=1, note=notes)) == [records[6]["physical_offset"]]
+        assert notes == ["orders/1 has no message 6: found by scanning the log"]
+
+
+def test_a_queue_of_a_topic_that_is_lost(four: Path) -> None:
+    records = [r for r in messages("4.9.7-clean") if r["topic"] == "orders"]
+    lost = [r["physical_offset"] for r in records if r["queue_id"] == 1]
+    shutil.rmtree(four / "consumequeue" / "orders" / "1")
+    notes = Notes()
+    with StoreReader(four) as opened:
+        rest = [r["physical_offset"] for r in records if r["queue_id"] != 1]
+        assert positions(find(opened, Selection(topic="orders"), note=notes)) == rest
+        assert len(notes) == 1 and notes[0].startswith("orders has no queue 1, of which groups have consumed")
+        one = Selection(topic="orders", queue_id=1)
+        for place, expected in (((None, None), lost), ((3, 1), lost[3:4]), ((3, None), lost[3:])):
+            notes.clear()
+            found = positions(find(opened, one, offset=place[0], count=place[1], note=notes))
+            assert (found, notes) == (expected, ["no queue 1 of topic orders: found by scanning the log"])
+        with pytest.raises(NotFound, match="no queue 1 of topic orders"):
+            list(find(opened, one, offset=1000, count=1, note=notes))
+
+
+@pytest.mark.parametrize("name", ["4.9.7-killed", "4.9.7-clean", "5.3.3-clean"])
+def test_what_lies_behind_the_queues(name: str, tmp_path: Path) -> None:
+    """A killed broker had not dispatched its last messages; a broker that was stopped had."""
+    records = list(messages(name))
+    last = max(records, key=lambda r: r["physical_offset"] if not r["topic"].startswith("RMQ_SYS") else 0)
+    one = Selection(topic=last["topic"], queue_id=last["queue_id"])
+    notes = Notes()
+    with StoreReader(unpack(name, tmp_path)) as opened:
+        for selection in (one, one._replace(queue_id=None)):
+            for offset, count in ((None, None), (max(0, last["queue_offset"] - 1), 5)):
+                if offset is None or selection is one:
+                    list(find(opened, selection, offset=offset, count=count, note=notes))
+        behind = [text for text in notes if "behind the log" in text]
+        assert (len(behind), len(notes)) == ((3, 3) if "killed" in name else (0, 0))
+        found = find(opened, one, offset=last["queue_offset"], count=1, note=notes)
+        assert positions(found) == [last["physical_offset"]]
