@@ -249,6 +249,27 @@ class RecordPlaces(Rows):
         return self.take(first[::-1] if reverse else first)
 
 
+_SEVERAL = -2
+
+
+class UnitPlaces(RecordPlaces):
+    """The same of units, each with its queue and its number in it; -2 where several units name a record."""
+
+    queue_id: Ints
+    number: Ints
+
+    def sorted(self, *, reverse: bool = False) -> UnitPlaces:
+        """By position, each position once."""
+        order = np.lexsort((self.number, self.queue_id, self.position))
+        by = self.take(order)
+        first = np.flatnonzero(np.append(True, np.diff(by.position) != 0)[: len(by)])
+        last = np.append(first[1:], len(by)) - 1
+        other = (by.number[first] != by.number[last]) | (by.queue_id[first] != by.queue_id[last])
+        once = by.take(first)
+        once = once.replace(number=np.where(other, _SEVERAL, once.number))
+        return once.take(slice(None, None, -1)) if reverse else once
+
+
 def of_queue(
     queue: ConsumeQueue,
     start: int,
@@ -258,7 +279,7 @@ def of_queue(
     tags_codes: Sequence[int] = (),
     reverse: bool = False,
     missing: Callable[[int], None] | None = None,
-) -> Iterator[RecordPlaces]:
+) -> Iterator[UnitPlaces]:
     """Where the units start ≤ k < stop of a queue point, in windows in queue order.
 
     Pre-fill, invalid units and those at or behind log_end are left out. tags_codes leave out units
@@ -266,7 +287,7 @@ def of_queue(
     many are invalid or not there.
     """
     left = stop - start
-    for _, units in queue.units(start, stop, reverse=reverse):
+    for begin, units in queue.units(start, stop, reverse=reverse):
         left -= int(np.count_nonzero(is_valid(units)))
         position = units["physical_offset"].astype(np.int64)
         size = units["size"].astype(np.int64)
@@ -274,7 +295,8 @@ def of_queue(
         if tags_codes:
             code = units["tags_code"]
             wanted &= np.isin(code, tags_codes) | (code <= EXT_ADDRESS_MAX)
-        places = RecordPlaces(position, size).take(wanted)
+        number = np.arange(begin, begin + len(units), dtype=np.int64)
+        places = UnitPlaces(position, size, np.full(len(units), queue.queue_id, np.int64), number).take(wanted)
         queue.close()  # a topic may have more queues than a process may have open files
         if len(places):
             yield places.take(slice(None, None, -1)) if reverse else places
@@ -303,7 +325,7 @@ def merged(streams: list[Iterator[RecordPlaces]], *, reverse: bool = False) -> I
             else:
                 rest.append((head.take(~inside), stream))
         heads = rest
-        yield RecordPlaces.concat(ready).sorted(reverse=reverse)
+        yield type(ready[0]).concat(ready).sorted(reverse=reverse)
 
 
 def _advance(heads: list[tuple[RecordPlaces, Iterator[RecordPlaces]]], stream: Iterator[RecordPlaces]) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -21,7 +22,7 @@ from ..errors import InvalidInput, NotFound
 from ..log.message import Message
 from ..queues.read import ConsumeQueue
 from .selection import Selection
-from .store import FoundMessage, Note, StoreReader, Via
+from .store import FoundMessage, Note, StoreReader, Via, other_place
 
 if TYPE_CHECKING:
     from .key_search import KeyPlaces
@@ -127,6 +128,11 @@ def _few(
         if store.units_in_memory:
             raise
         yield from _without_units(store, selection, (offset, count), reverse, error, note)
+        return
+    if not read:  # why is noted
+        why = NotFound(f"{selection.topic}/{selection.queue_id} has no message {offset} by its unit")
+        with suppress(NotFound):
+            yield from _without_units(store, selection, (offset, count), reverse, why, note)
         return
     if len(read) < count:
         from .queue_search import note_behind
@@ -452,7 +458,7 @@ def read_queue(
 ) -> Iterator[FoundMessage]:
     """Messages with queue offsets offset ≤ k < offset + count, those that there are.
 
-    A unit that points at no record, or at another topic's, is noted and passed over; one that
+    A unit that points at no record, or at another message's, is noted and passed over; one that
     points behind the end of the log counts as not there. Raises NotFound where the queue, or its
     unit `offset`, does not exist.
     """
@@ -484,11 +490,10 @@ def _messages(store: StoreReader, queue: ConsumeQueue, offset: int, count: int, 
         except NotFound as error:
             note(f"message {number} of {name} is not readable: {error}")
             continue
-        if message.is_of(queue.topic):
-            yield message
+        if other := other_place(message, queue, number):
+            note(f"unit {number} of {name} points at {other}: left out")
         else:
-            other = f"{message.topic}/{message.queue_id}"
-            note(f"unit {number} of {name} points at a message of {other}: left out")
+            yield message
 
 
 def _no_message(store: StoreReader, queue: ConsumeQueue, offset: int) -> NotFound:

@@ -24,10 +24,10 @@ from ..disk.layout import Layout, QueueDirectory, has_topic, no_topic, queue_dir
 from ..errors import Missing, NotFound
 from ..log.batch import messages, unwrapped
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
-from ..log.message import Message
+from ..log.message import Message, is_batch_record
 from ..queues.batches import BatchConsumeQueue, SparseRange, sparse_units, summary_of
 from ..queues.read import ConsumeQueue, first_at, offset_at
-from ..queues.references import RecordPlaces, batches, merged, of_queue
+from ..queues.references import RecordPlaces, UnitPlaces, batches, merged, of_queue
 from ..queues.units import is_valid
 from .log_search import CLOCK_SLACK_MS, found_in, search_log, wanted_offsets
 from .selection import Selection, utf8
@@ -69,7 +69,8 @@ def search_queues(
     note_behind(store, selection, wanted_offsets(offset, count), note)
     places = streams[0] if selection.queue_id is not None else merged(streams, reverse=reverse)
     selection = selection._replace(topic=None, queue_id=None)
-    found = records_at(store, topic, selection, places, note, last_first=reverse)
+    exact = offset is not None
+    found = records_at(store, topic, selection, places, note, last_first=reverse, exact=exact)
     return _and_missing(found, topic, missing, note)
 
 
@@ -138,12 +139,14 @@ def records_at(
     *,
     offsets: tuple[int, int] | None = None,
     last_first: bool = False,
+    exact: bool = False,
 ) -> Iterator[FoundMessage]:
     """The wanted ones of the records at the places that queues of `topic` name, in that order.
 
-    offsets, last_first: as for `Selection.wanted`.
+    offsets, last_first: as for `Selection.wanted`. exact: records of another number than that of their unit are
+    left out.
     """
-    lost = foreign = 0
+    lost = foreign = misplaced = 0
     first_lost = None
     for window in stream:
         for places, batch in batches(store.log, window):
@@ -153,6 +156,10 @@ def records_at(
                 first_lost = int(missing[0]) if first_lost is None else first_lost
             own = of_topic(batch, topic)
             foreign += int(np.count_nonzero(~own))
+            if isinstance(places, UnitPlaces):
+                elsewhere = own & ~_in_place(batch, topic, places)
+                misplaced += int(np.count_nonzero(elsewhere))
+                own &= ~(elsewhere & exact)
             kept = batch.take(own)
             store.searched.add_batch(Via.QUEUE, kept)
             wanted = selection.wanted(kept, offsets=offsets, last_first=last_first)
@@ -163,6 +170,19 @@ def records_at(
     if foreign:
         points = counted(foreign, f"unit of {topic} points", f"units of {topic} point")
         note(f"{points} at messages of other topics: left out")
+    if misplaced:
+        points = counted(misplaced, f"unit of {topic} points", f"units of {topic} point")
+        note(f"{points} at messages of other numbers{': left out' if exact else ''}")
+
+
+def _in_place(batch: Batch, topic: str, places: UnitPlaces) -> Flags:
+    """bool[n]: the record is what its unit should name, by queue and number, as `other_place` tells of one."""
+    if len(batch) < len(places):
+        places = places.take(np.isin(places.position, batch.position))
+    columns = batch.columns
+    here = (columns.ints("queue_offset") == places.number) & (columns.ints("queue_id") == places.queue_id)
+    free = ~columns.ragged("topic").equals(utf8(topic)) | is_batch_record(columns.ints("sys_flag"))
+    return np.asarray(here | free, np.bool_)
 
 
 def of_topic(batch: Batch, topic: str) -> Flags:

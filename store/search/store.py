@@ -16,7 +16,7 @@ from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout, has_topic, queue_directories
 from ..errors import InvalidInput, Missing, NotAStore, NotFound, StoreError
-from ..log.message import Mark, Message, read_message
+from ..log.message import Mark, Message, is_batch_record, read_message
 from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary
 
 if TYPE_CHECKING:
@@ -429,14 +429,14 @@ class StoreReader:
     def message_of_unit(self, queue: ConsumeQueue, queue_offset: int) -> Message:
         """The message that a unit of a queue points at.
 
-        Raises NotFound, also where that is one of another topic or behind the end of the log.
+        Raises NotFound, also where that is another one or behind the end of the log.
         """
         none = f"{queue.topic}/{queue.queue_id} has no message {queue_offset}"
         unit = queue.unit(queue_offset)
         if unit is None or not unit.valid or unit.pre_fill:
             raise NotFound(none)
         message = self.message_at(unit.physical_offset)
-        if unit.physical_offset >= self.log_end.position or not message.is_of(queue.topic):
+        if unit.physical_offset >= self.log_end.position or other_place(message, queue, queue_offset):
             raise NotFound(f"{none}: its unit points elsewhere")
         return message
 
@@ -464,6 +464,19 @@ class StoreReader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def other_place(message: Message, queue: ConsumeQueue, number: int) -> str:
+    """What a unit of this number points at, "" where it is the message that it should name.
+
+    In a light queue messages have other numbers than in their own, and a batch has several.
+    """
+    name = f"{message.topic}/{message.queue_id}"
+    if not message.is_of(queue.topic):
+        return f"a message of {name}"
+    own = message.raw_topic == queue.topic.encode("utf-8", "surrogateescape")
+    here = (message.queue_id, message.queue_offset) == (queue.queue_id, number)
+    return "" if here or not own or is_batch_record(message.sys_flag) else f"message {message.queue_offset} of {name}"
 
 
 def hold_still(layout: Layout) -> None:

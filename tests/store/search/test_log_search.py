@@ -17,7 +17,7 @@ from mqstore.store.log.batch import messages as messages_of
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.log.message import read_message
 from mqstore.store.queues.references import RecordPlaces, batches, merged
-from mqstore.store.search.find import find, read_queue
+from mqstore.store.search.find import Finder, find, parse_address, read_queue
 from mqstore.store.search.key_search import search_key
 from mqstore.store.search.log_search import log_offset_at, search_log, search_log_queue
 from mqstore.store.search.queue_search import search_queues
@@ -395,3 +395,34 @@ def test_what_lies_behind_the_queues(name: str, tmp_path: Path) -> None:
         assert (len(behind), len(notes)) == ((3, 3) if "killed" in name else (0, 0))
         found = find(opened, one, offset=last["queue_offset"], count=1, note=notes)
         assert positions(found) == [last["physical_offset"]]
+
+
+@pytest.mark.parametrize("other", ["0", "1"])
+def test_a_unit_that_points_at_another_message_of_its_topic(four: Path, other: str) -> None:
+    queues = four / "consumequeue" / "orders"
+    data = (queues / other / ("0" * 20)).read_bytes()[5 * 20 : 6 * 20]
+    with (queues / "0" / ("0" * 20)).open("r+b") as file:
+        file.seek(10 * 20)
+        file.write(data)
+    records = [r for r in messages("4.9.7-clean") if (r["topic"], r["queue_id"]) == ("orders", 0)]
+    mine = [r["physical_offset"] for r in records]
+    notes = Notes()
+    one = Selection(topic="orders", queue_id=0)
+    with StoreReader(four) as opened:
+        assert positions(find(opened, one, offset=10, count=1, note=notes)) == [mine[10]]
+        assert notes == [
+            f"unit 10 of orders/0 points at message 5 of orders/{other}: left out",
+            "orders/0 has no message 10 by its unit: found by scanning the log",
+        ]
+        assert positions(find(opened, one, offset=9, count=3)) == [mine[9], mine[11]]
+        notes.clear()
+        assert positions(find(opened, one, offset=2, count=100, note=notes)) == mine[2:10] + mine[11:]
+        assert notes == ["1 unit of orders points at messages of other numbers: left out"]
+        for selection in (one, Selection(topic="orders")):
+            notes.clear()
+            found = positions(find(opened, selection, note=notes))
+            assert set(mine) - set(found) == {mine[10]}
+            assert notes == ["1 unit of orders points at messages of other numbers"]
+        with Finder(opened, notes) as finder:
+            [answer] = finder.find([parse_address("orders/0/10")])
+            assert isinstance(answer, NotFound)
