@@ -206,6 +206,11 @@ def file_name(start: int) -> str:
     return f"{start:0{NAME_DIGITS}d}"
 
 
+def _is_usual(file: MappedFile) -> bool:
+    """Its name has as many digits as a broker gives it."""
+    return len(plain_name(os.path.basename(file.path))) == NAME_DIGITS  # noqa: PTH119
+
+
 def start_of(name: str) -> int | None:
     """Stream position that a file's name stands for, None where it is no decimal number."""
     if name.isascii() and name.isdigit() and len(name) <= NAME_DIGITS:
@@ -256,7 +261,7 @@ class MappedFileQueue(Windows):
         foreign: list[Foreign] = []
         for path in paths:
             _list(path, start_of, found, foreign)
-        found.sort(key=lambda file: (file.start, file.compressed, file.path))
+        found.sort(key=lambda file: (file.start, file.compressed, not _is_usual(file), file.path))
         if any(file.compressed for file in found):
             found = list(_with_sizes(found))
         size = file_size or size_of(found)

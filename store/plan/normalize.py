@@ -12,8 +12,9 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -30,8 +31,9 @@ from ...formats.consume_queue_ext import (
 from ...formats.derive import Columns, decode
 from ...formats.derive.ragged import Bytes, Ints
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
-from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
+from ..broker.snapshot import DirectoryEntry, FileBytes, QueueId, Snapshot
 from ..counted import counted
+from ..disk.file_queue import NAME_DIGITS, file_name, start_of
 from ..disk.files import Edit
 from ..errors import Refused, from_os_error
 from ..index.compare import stored_files
@@ -70,9 +72,12 @@ def normalize(snapshot: Snapshot, *, any_length: bool = False, empty_log: bool =
     any_length = any_length and 2 * wrong <= len(snapshot.log)  # else the size is not theirs
     kept: list[DirectoryEntry] = []
     edits: list[Edit] = []
+    names = {entry.name for entry in snapshot.log}
     for entry in snapshot.log:
         reason = _fault(entry._replace(size=size) if any_length and entry.size else entry, size)
         if reason:
+            _refuse_other_digits(entry, names, size)
+            reason += _missing(entry, names, size)
             edits.append(Edit("move", entry.path, reason, ("I-001", "I-005")))
         elif entry.size != size and not any_length:
             raise Refused(
@@ -82,7 +87,7 @@ def normalize(snapshot: Snapshot, *, any_length: bool = False, empty_log: bool =
             )
         else:
             kept.append(entry)
-    if not kept and not empty_log and any(_begins_with_record(snapshot, e) for e in snapshot.log):
+    if not kept and not empty_log and any(_begins_with_record(e) for e in snapshot.log):
         raise renamed(snapshot)
     if not kept and not empty_log:
         refuse_lost_log(snapshot)
@@ -95,6 +100,42 @@ def normalize(snapshot: Snapshot, *, any_length: bool = False, empty_log: bool =
         for name, entries in snapshot.queues.items()
     }
     return replace(snapshot, log=tuple(kept), queues=queues), edits
+
+
+def right_name(entry: DirectoryEntry, names: Container[str], size: int) -> str:
+    """The path that a file of the log should have: its name is the right number in other digits.
+
+    names: of all files of the log. "" for any other file, one whose records name other places, too. Raises
+    Unreadable.
+    """
+    start = None if entry.directory else start_of(entry.name)
+    if start is None or not size or start % size or file_name(start) in names:
+        return ""
+    if is_zero_from(entry, 0) or (_begins_with_record(entry) and not _is_in_place(entry)):
+        return ""
+    return os.fspath(Path(entry.path).with_name(file_name(start)))
+
+
+def _refuse_other_digits(entry: DirectoryEntry, names: Container[str], size: int) -> None:
+    """No file of the log is moved away where its name alone is to be put right. Raises Refused."""
+    if path := right_name(entry, names, size):
+        from ..findings.next_commands import NextCommand  # which looks at findings, and they at recoveries
+
+        raise Refused(
+            f"a file of the log whose name has not {NAME_DIGITS} digits",
+            path=entry.path,
+            hint=f"give it its name: {NextCommand(('mv', entry.path, path))}",
+        )
+
+
+def _missing(entry: DirectoryEntry, names: Container[str], size: int) -> str:
+    """What a file that is moved away has, if the log has no file at the place that its first record names."""
+    first = None if entry.directory or entry.size != size else _first_record(entry)
+    if first is None or int(first.ints("magic_code")[0]) not in (MAGIC_V1, MAGIC_V2):
+        return ""
+    start = int(first.ints("physical_offset")[0])
+    name = file_name(start)
+    return "" if start < 0 or start % size or name in names else f"; its records are those of {name}, which is missing"
 
 
 def refuse_lost_log(snapshot: Snapshot) -> None:
@@ -147,7 +188,7 @@ def _near(snapshot: Snapshot, entries: list[DirectoryEntry]) -> tuple[list[Direc
         groups[-1].append(entry)
     if len(groups) == 1:
         return entries, []
-    own = [group for group in groups if any(_is_in_place(snapshot, entry) for entry in group)]
+    own = [group for group in groups if any(_is_in_place(entry) for entry in group)]
     if len(own) != 1:
         missing = (int(groups[1][0].name) - int(groups[0][-1].name)) // size - 1
         raise Refused(
@@ -160,21 +201,21 @@ def _near(snapshot: Snapshot, entries: list[DirectoryEntry]) -> tuple[list[Direc
     return own[0], [Edit("move", entry.path, reason, ("I-001",)) for entry in gone]
 
 
-def _is_in_place(snapshot: Snapshot, entry: DirectoryEntry) -> bool:
+def _is_in_place(entry: DirectoryEntry) -> bool:
     """The first record of a file names the start of the file."""
-    first = _first_record(snapshot, entry)
+    first = _first_record(entry)
     return first is not None and int(first.ints("physical_offset")[0]) == int(entry.name)
 
 
-def _begins_with_record(snapshot: Snapshot, entry: DirectoryEntry) -> bool:
+def _begins_with_record(entry: DirectoryEntry) -> bool:
     """A file of another name would be one of the log."""
-    first = None if entry.directory else _first_record(snapshot, entry)
+    first = None if entry.directory else _first_record(entry)
     return first is not None and int(first.ints("magic_code")[0]) in (MAGIC_V1, MAGIC_V2)
 
 
-def _first_record(snapshot: Snapshot, entry: DirectoryEntry) -> Columns | None:
+def _first_record(entry: DirectoryEntry) -> Columns | None:
     """The head of what a file begins with, if it has the length of a record."""
-    head = snapshot.bytes_of(entry)[:SMALLEST]
+    head = FileBytes(entry.path, stop=entry.stop)[:SMALLEST]
     if len(head) < SMALLEST:
         return None
     columns = decode(MESSAGE, head, np.zeros(1, np.int64))

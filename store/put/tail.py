@@ -20,7 +20,7 @@ from ..broker.profiles import NEWEST, WriterProfile, writer_profile
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.checkpoint import read_checkpoint
-from ..disk.file_queue import MappedFile, MappedFileQueue
+from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..disk.layout import BARRIER_PREFIX, Layout, queue_directories
 from ..errors import NotAStore, NotFound, Refused, Unclean, Unsupported, from_os_error
 from ..index.read import sizes_of
@@ -75,6 +75,9 @@ def find_tail(layout: Layout) -> Tail:
     """
     log = layout.commit_log_files()
     with log:
+        for each in log.files:
+            if Path(each.path).name != file_name(each.start):  # a second one would be made for its place
+                raise unclean(layout, f"a log file is called {Path(each.path).name}", each.start)
         file = _last_used(layout, log)
         if file is None:
             return _empty(layout, log)

@@ -152,7 +152,14 @@ def _mend(directory: Directory, entry: DirectoryEntry) -> str | None:
     """What mends an entry where that is not as in the catalogue: no plan is made beside such a file."""
     if is_compressed_name(entry.name):
         return unpacking(entry.name)
-    return "recover" if directory.is_log else None
+    if not directory.is_log:
+        return None
+    from ..plan.normalize import right_name  # a run of few checks asks for no plan
+
+    names = {each.name for each in directory.entries}
+    if right_name(entry, names, directory.file_bytes):
+        return "mv {path} {numbered}"
+    return RECOVER
 
 
 COMPRESSED = "compressed: mqstore reads it, a broker does not"

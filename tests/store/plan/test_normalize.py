@@ -7,14 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
+from mqstore.store.findings.next_commands import next_commands
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import analyze, replan
+from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
+from mqstore.store.verify.run import verify
 
-from ... import recovery_cases
+from ... import recovery_cases, stores
 from ..recover.recovered import changes_of_starts
 
 
@@ -74,3 +78,35 @@ def test_an_empty_file_behind_the_units_of_consumequeue_ext(policy: Policy, tmp_
     apply(Layout.open(root, config), plan, again, Files())
     assert [edit.path for edit in plan.edits if edit.kind == "remove"] == [str(root / case["edits"][0]["file"])]
     assert not changes_of_starts(root, config, plan, ("5.3", "5.4", "5.5"))
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+@pytest.mark.parametrize("at", [0, -1])
+def test_a_log_file_whose_number_has_other_digits(at: int, policy: Policy, tmp_path: Path) -> None:
+    """Readers and brokers take it for what it is: it is not moved away, and the command that names it is told."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    named = sorted((root / "commitlog").iterdir())[at]
+    short = named.rename(named.with_name(f"00{int(named.name)}"))
+    options = RecoveryOptions(policy)
+    layout = Layout.open(root, BrokerConfig(stores.config("5.3.3-clean", root)))
+    found = analyze(layout, "5.3.3", options=options)
+    assert found.plan is None and found.refusal is not None and f"mv {short} {named}" in (found.refusal.hint or "")
+    with StoreReader(root, layout.broker_config) as store:
+        verdict = verify(store)
+    commands = next_commands(verdict.findings, root)
+    assert str(commands[0]) == f"mv {short} {named}" and "--apply" not in " ".join(map(str, commands))
+    shutil.copyfile(short, named)  # the place is taken: this one is a copy
+    plan = analyze(layout, "5.3.3", options=options).plan
+    assert plan is not None and [e.path for e in plan.edits if "commitlog" in e.path] == [str(short)]
+
+
+def test_a_file_with_the_records_of_a_missing_one(tmp_path: Path) -> None:
+    """The plan says what it moves away."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    first = min((root / "commitlog").iterdir())
+    first.rename(first.with_name(f"{first.name}.bak"))
+    layout = Layout.open(root, BrokerConfig(stores.config("5.3.3-clean", root)))
+    plan = analyze(layout, "5.3.3", options=RecoveryOptions(Policy.BROKER)).plan
+    assert plan is not None
+    (moved,) = (edit for edit in plan.edits if edit.path.endswith(".bak"))
+    assert f"those of {first.name}, which is missing" in moved.reason

@@ -140,6 +140,14 @@ def test_damage_in_the_last_file(store: Callable[[str], Path]) -> None:
     writer(root, config=options).close()
 
 
+def test_a_log_file_whose_number_has_other_digits(store: Callable[[str], Path]) -> None:
+    """No second file is made for its place."""
+    root = store("5.3.3-clean")
+    last = max((root / "commitlog").iterdir())
+    last.rename(last.with_name(str(int(last.name))))
+    assert_refused(root, Unclean, "a log file is called.*mqstore recover", BrokerConfig(config("5.3.3-clean", root)))
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
