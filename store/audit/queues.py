@@ -39,6 +39,8 @@ from .verified import QueueRange, VerifiedQueue
 _LOOKED_UP_AT_ONCE = 1000
 _WINDOW = 4096
 _FEW = 64
+_NONE, _OUT = -1, -2
+"""In place of a position: a unit names none, or one behind the log's end."""
 
 
 def _is_time(tags_codes: Ints) -> Flags:
@@ -381,7 +383,7 @@ class QueueAudit:
         for hole in self.holes:
             for begin in range(hole.begin, hole.end, UNITS_AT_ONCE):
                 there = self._read(begin, min(UNITS_AT_ONCE, hole.end - begin))
-                bad = ~is_valid(there) | (there["physical_offset"] >= self.log_end)
+                bad = ~is_valid(there) | self._reaches_out(there)
                 numbers = np.flatnonzero(bad).astype(np.int64) + begin
                 for run in np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1):
                     if len(run):
@@ -407,6 +409,8 @@ class QueueAudit:
         first_of_file = self.first - self.first % (self.stream.files.file_size // PLAIN_UNIT_BYTES)
         there = self._read(first_of_file, self.first - first_of_file)
         wrong = ~is_valid(there)
+        if not self.log_start:
+            wrong |= self._reaches_out(there)
         if self.exact and not self.log_start:
             filling = ~wrong & is_pre_fill(there)
             self.exact_alone |= bool(filling.any())
@@ -415,4 +419,57 @@ class QueueAudit:
         filled = pre_fill(len(bad))
         if not self.log_start and len(bad):
             filled[:] = self._unit_at(self.first, [offsets], [units])
-        return bad + first_of_file, filled
+        bad += first_of_file
+        if self.log_start:
+            dead, expired = self._expired_front()
+            rest = ~np.isin(bad, dead)
+            return np.concatenate([bad[rest], dead]), joined([filled[rest], expired])
+        return bad, filled
+
+    def _reaches_out(self, units: Units) -> Flags:
+        """bool[n]: units that name bytes behind the log's end."""
+        reaches: Flags = is_used(units) & (units["physical_offset"].astype(np.int64) > self.log_end - units["size"])
+        return reaches
+
+    def _expired_front(self) -> tuple[Ints, Units]:
+        """Units before the first message that name nothing, as if they named expired messages: a start ends the
+        queue before one that is invalid, or that reaches beyond the log's end.
+
+        They lie below the next unit, or the log's start, and above the one before: there was room for their
+        records. Invalid ones before all others are none.
+        """
+        offset, position = self._around_dead()
+        row, good = np.arange(len(offset)), position >= 0
+        before = np.maximum.accumulate(np.where(good, row, _NONE))
+        behind = np.minimum.accumulate(np.where(good, row, len(row))[::-1])[::-1]
+        place = position[behind] - (offset[behind] - offset) * SMALLEST
+        fits = (position < 0) & (place > np.where(before < 0, _NONE, position[before]))
+        fits &= (before >= 0) | np.logical_or.accumulate(position == _OUT)
+        units = np.zeros(int(fits.sum()), UNIT_DTYPE)
+        units["physical_offset"], units["size"] = place[fits], SMALLEST
+        return offset[fits], units
+
+    def _around_dead(self) -> tuple[Ints, Ints]:
+        """Queue offsets before the first message: those whose unit names nothing, and what is beside them.
+
+        With the places that they name, _NONE of invalid ones, _OUT of those that reach beyond the log's end; the
+        last row is the log's start.
+        """
+        offsets: list[Ints] = []
+        positions: list[Ints] = []
+        for first, count in self.stream.ranges(self.stream.first, self.first, UNITS_AT_ONCE):
+            units = self._read(first, count)
+            valid, out = is_valid(units), self._reaches_out(units)
+            place = units["physical_offset"].astype(np.int64)
+            place = np.where(out, _OUT, np.where(valid, place, _NONE))
+            row = np.flatnonzero(~valid | out | (is_used(units) & (place < self.log_start)))
+            dead = place[row] < 0
+            beside = dead.copy()
+            beside[1:] |= dead[:-1]
+            beside[:-1] |= dead[1:]
+            beside[:1] = beside[-1:] = True
+            offsets.append(first + row[beside])
+            positions.append(place[row[beside]])
+        offsets.append(np.array([self.first], np.int64))
+        positions.append(np.array([self.log_start], np.int64))
+        return np.concatenate(offsets), np.concatenate(positions)

@@ -17,7 +17,7 @@ from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.file_queue import MappedFileQueue, file_name
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.queues.edits import QueueFix
-from mqstore.store.queues.units import UNIT_DTYPE, FileUnits, Units
+from mqstore.store.queues.units import UNIT_DTYPE, FileUnits, Units, is_pre_fill, is_used, is_valid
 
 from ..made_log import MadeLog
 
@@ -36,13 +36,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[CommitLog, Units]:
     return log.log(tmp_path_factory.mktemp("log")), units
 
 
-def audited(folder: Path, there: Units, made: tuple[CommitLog, Units], seen: slice = slice(None)) -> QueueFix:
+def audited(
+    folder: Path, there: Units, made: tuple[CommitLog, Units], seen: slice = slice(None), log_start: int = 0
+) -> QueueFix:
     """What becomes of a queue with these units on disk, of a log that has some of the messages."""
     log, units = made
     (folder / file_name(0)).write_bytes(there.tobytes().ljust(ROOM * UNIT_BYTES, b"\0"))
     end = int(units["physical_offset"][-1] + units["size"][-1])
     stream = FileUnits(MappedFileQueue.open(folder, ROOM * UNIT_BYTES))
-    audit = QueueAudit(QUEUE, stream, 0, end)
+    audit = QueueAudit(QUEUE, stream, log_start, end)
     offset, unit = np.arange(COUNT, dtype=np.int64)[seen], units[seen]
     position, size = (unit[name].astype(np.int64) for name in ("physical_offset", "size"))
     zeros, good = np.zeros(len(unit), np.int64), np.ones(len(unit), np.bool_)
@@ -80,6 +82,31 @@ def test_whatever_units_are_damaged_the_queue_is_that_of_the_log(
     assert not fix.shifted and fix.end == COUNT
     assert set(fix.offsets.tolist()) == set(damage) and fix.missing == len(damage)
     assert (patched(there, fix)[:COUNT] == made[1]).all()
+
+
+EXPIRED = 6
+
+
+@given(
+    st.dictionaries(st.integers(0, EXPIRED - 1), st.sampled_from([kind for kind in WRONG if kind != "no record"])),
+)
+def test_units_of_expired_messages_name_places_below_the_log(
+    made: tuple[CommitLog, Units], damage: dict[int, str]
+) -> None:
+    """A start ends the queue before one that is invalid, or that reaches beyond the end of the log."""
+    start, there = int(made[1]["physical_offset"][EXPIRED]), made[1].copy()
+    for number, kind in damage.items():
+        there["physical_offset"][number], there["size"][number] = WRONG[kind]
+    with TemporaryDirectory() as folder:
+        fix = audited(Path(folder), there, made, slice(EXPIRED, None), start)
+    assert not fix.shifted and fix.end == COUNT and set(fix.offsets.tolist()) == set(damage)
+    found = patched(there, fix)[:COUNT]
+    assert is_valid(found).all()
+    used = found["physical_offset"][is_used(found)].astype(np.int64)
+    assert (np.diff(used) > 0).all()
+    assert (found["physical_offset"][:EXPIRED] < start).all()
+    filled = int(is_pre_fill(found).sum())
+    assert is_pre_fill(found[:filled]).all(), "nothing but the front is pre-filled"
 
 
 @pytest.mark.parametrize("lost", [1, 3])

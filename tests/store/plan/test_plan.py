@@ -7,19 +7,24 @@ from typing import Any
 
 import pytest
 
+from mqstore.formats.consume_queue import UNIT, UNIT_BYTES
 from mqstore.store.audit.messages import Readability, scan_messages
 from mqstore.store.broker.dispatch_record import Dispatching
 from mqstore.store.broker.profiles import VERSIONS
 from mqstore.store.broker.snapshot import can_have_files
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch
+from mqstore.store.plan.observer import RecoveryOptions
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.recover.recovery import Recovery, analyze, replan
+from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
 from mqstore.store.start.outcome import Outcome
+from mqstore.store.verify.run import verify
 
-from ... import recovery_cases
+from ... import recovery_cases, stores
 from ...slices import pick
 from ..recover.recovered import changes_of_starts, started
 
@@ -106,3 +111,25 @@ def test_all_measured_damage(tmp_path: Path) -> None:
         if found:
             failed[case["case"]] = found
     assert not failed
+
+
+@pytest.mark.parametrize("number", [0, 14])
+@pytest.mark.parametrize("unit", [(1 << 40, 100), (0, 0)])
+def test_a_unit_of_an_expired_message_that_would_end_its_queue(
+    unit: tuple[int, int], number: int, tmp_path: Path
+) -> None:
+    """Consumers read what lies behind it: the next start has nothing to do."""
+    root = stores.unpack("5.1.4-killed", tmp_path)
+    min((root / "commitlog").iterdir()).unlink()
+    [path] = (root / "consumequeue/orders/3").iterdir()
+    written = UNIT.build({"physical_offset": unit[0], "size": unit[1], "tags_code": 0})
+    data = bytearray(path.read_bytes())
+    data[number * UNIT_BYTES : (number + 1) * UNIT_BYTES] = written
+    path.write_bytes(data)
+    config = BrokerConfig(stores.config("5.1.4-killed", root))
+    layout = Layout.open(root, config)
+    plan = analyze(layout, "5.1.4").plan
+    assert plan is not None
+    apply(layout, plan, lambda: replan(Layout.open(root, config), "5.1.4", RecoveryOptions()), Files())
+    with StoreReader(root, config) as store:
+        assert not {"I-061", "I-067", "I-071", "I-182"} & {found.code for found in verify(store).findings}
