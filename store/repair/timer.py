@@ -36,7 +36,7 @@ from ..inspect.timer_records import numbers
 from ..log.commit_log import Batch, CommitLog, Extent
 from ..queues.units import UNIT_DTYPE, is_valid
 from ..search.store import StoreReader
-from ..timer.read import NOWHERE, ByTick, TimerEntries, is_in_place
+from ..timer.read import NOWHERE, ByTick, TimerEntries, TimerRange, is_in_place
 from ..timer.start import QUEUE
 from ..verify.context import Records, Scope, VerifyContext
 from ..verify.timer_log import TimerColumns, TimerFiles, timer_columns
@@ -248,7 +248,10 @@ def _repaired(files: TimerFiles, records: TimerColumns) -> RepairedEntries | Non
         return None
     repaired = repaired_entries(files, records)
     log.entries = repaired.entries
-    if len(repaired.position):
+    if len(repaired.torn):
+        log.end = int(repaired.torn[0])
+        log.ranges += [TimerRange("damage", at, UNIT_BYTES) for at in repaired.torn.tolist()]
+    elif len(repaired.position):
         log.end = max(log.end, int(repaired.position[-1]) + UNIT_BYTES)
     return repaired
 
@@ -383,14 +386,21 @@ def _write(
 
 
 def _tail(files: TimerFiles) -> Iterator[Edit]:
-    """What is neither entry nor zeros behind the last entry."""
-    for part in files.log.ranges:
-        file = files.log.file_of(part.position)
-        begin = max(part.position, files.log.end)
+    """What is neither entry nor zeros behind the last entry. A file that has no entry then goes: with it behind
+    another one a broker may not start.
+    """
+    log, empty = files.log, set[str]()
+    for part in sorted(log.ranges, key=lambda each: each.position):
+        file = log.file_of(part.position)
+        begin = max(part.position, log.end)
         size = part.position + part.size - begin
-        if part.kind == "damage" and size > 0 and file is not None:
-            reason = "no entry, behind the last one"
-            yield Edit("write", file.path, reason, ("I-126",), begin - file.start, size)
+        if part.kind != "damage" or size <= 0 or file is None or file.path in empty:
+            continue
+        if begin == file.start and file is not log.files[0]:
+            empty.add(file.path)
+            yield Edit("move", file.path, "no entry is in it: a broker may not start", ("I-126",))
+        else:
+            yield Edit("write", file.path, "no entry, behind the last one", ("I-126",), begin - file.start, size)
 
 
 def _read_to(files: TimerFiles, log: CommitLog, high: int) -> int:

@@ -46,11 +46,14 @@ _ENOUGH = 3
 
 
 class RepairedEntries(NamedTuple):
-    """n entries as they are to be, in log order. units: their bytes. changed: bool[n]."""
+    """n entries as they are to be, in log order. units: their bytes. changed: bool[n]. torn: positions of
+    those behind them that are cut off.
+    """
 
     position: Ints
     units: Structs
     changed: Flags
+    torn: Ints
 
     @property
     def entries(self) -> TimerEntries:
@@ -88,14 +91,30 @@ def repaired_entries(files: TimerFiles, records: TimerColumns) -> RepairedEntrie
     row = _rows(units, whole, records, files.log.start == 0)
     fresh = units.copy()
     _put_right(fresh, whole, row, files, records)
-    keep = whole | (row >= 0)
+    torn = _torn_at_end(units, whole, row, records)
+    keep = (whole | (row >= 0)) & ~torn
+    cut = position[torn]
     fresh["reserved"] = 0
     fresh["size"] = UNIT_BYTES
     position, units, fresh = position[keep], units[keep], fresh[keep]
     changed = _bytes_differ(units, fresh)
     _link(position, fresh, changed, files)
     changed |= _bytes_differ(units, fresh)
-    return RepairedEntries(position, fresh, changed)
+    return RepairedEntries(position, fresh, changed, cut)
+
+
+def _torn_at_end(units: Structs, whole: Flags, row: Ints, records: TimerColumns) -> Flags:
+    """bool[n]: entries behind all good ones that were written in part: the size that they name is none, or not
+    that of the record there. A broker takes them for good ones, and their message is lost (B36).
+    """
+    torn = units["size_py"] <= 0
+    if len(records.position):
+        there, known = records.at(units["offset_py"].astype(np.int64))
+        torn |= known & (records.size[there] != units["size_py"])
+    torn &= whole & (row < 0)
+    good = np.flatnonzero((whole | (row >= 0)) & ~torn)
+    torn[: good[-1] if len(good) else 0] = False
+    return torn
 
 
 def _places(files: TimerFiles) -> tuple[Ints, Structs]:

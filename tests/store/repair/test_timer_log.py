@@ -89,6 +89,25 @@ def test_the_last_entry_is_not_cut_off_for_its_magic(tmp_path: Path) -> None:
     assert files(root) == wanted
 
 
+@pytest.mark.parametrize("whole", [16, 24, 36])
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("name", [CLEAN, "5.1.4-timer-killed"])
+@pytest.mark.few(4)
+def test_a_last_entry_that_was_written_in_part_is_cut_off(name: str, first: bool, whole: int, tmp_path: Path) -> None:
+    """A broker checks no more of it than size and magic; its message is read again (B36)."""
+    root = stores.unpack(name, tmp_path)
+    config = BrokerConfig({key: str(value) for key, value in stores.config(name, root).items()})
+    log = log_of(root)
+    last = log.files[-1]
+    begin = last.start if first else log.end - UNIT_BYTES
+    put(log, begin + whole, bytes(last.end - begin - whole))
+    repaired(root, config, Choice())
+    assert log_of(root).entries.position.tolist() == [at for at in log.entries.position.tolist() if at < begin]
+    assert Path(last.path).exists() != first
+    assert not {"I-122", "I-126", "I-128", "I-130"} & set(told(name, root))
+    assert not examined(root, config, TIMER).plan.edits
+
+
 @pytest.mark.parametrize("data", [b"\0", b"x", bytes(512), bytes(3000)])
 def test_a_last_file_without_entry_goes_whatever_its_length(data: bytes, tmp_path: Path) -> None:
     """Made as long as the others it keeps a broker from starting (B32), and what is before it is no end."""
