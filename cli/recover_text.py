@@ -13,7 +13,6 @@ from ..store.findings.next_commands import (
     NextCommand,
     command,
     next_commands,
-    renumbering,
     repair_command,
 )
 from ..store.verify.verdict import Status, first_sentence, harmless
@@ -153,13 +152,17 @@ def next_steps(seen: JudgedRecovery, given: Given) -> list[NextCommand]:
     if found.not_by_files or (found.refusal is not None and not found.interrupted):
         return []
     root, to_do = found.layout.root, not found.nothing_to_do
-    steps = next_commands(seen.verdict.findings, root, given, recovered=found.recovered or None)
+    steps = next_commands(
+        seen.verdict.findings,
+        root,
+        given,
+        recovered=found.recovered or None,
+        to_renumber=seen.verdict.to_renumber,
+    )
     by_hand = [step for step in steps if step.by_hand]
     if to_do:  # what is left behind it is told when it was carried out
         return [_command(found, given), *by_hand]
-    if found.plan and found.plan.shifted:
-        return renumbering(root, steps, found.plan.shifted, given)
-    return by_hand if found.recovered else steps
+    return steps
 
 
 def _command(found: Recovery, given: Given) -> NextCommand:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -228,10 +229,22 @@ def _judged(
             judgement, proved = verified_before(
                 layout, version, anew=True, rate_bytes=common.rate, jobs=common.jobs, tell=tell
             )
-            return JudgedRepair(look(tell, proved), judgement)
+            return _with_repairs(JudgedRepair(look(tell, proved), judgement), version)
     beside = verified_beside(layout, version, rate_bytes=half_rate(common))
     with beside as verdict, reading_the_log(layout, common, half_rate(common)) as tell:
-        return JudgedRepair(look(tell, None), verdict())
+        return _with_repairs(JudgedRepair(look(tell, None), verdict()), version)
+
+
+def _with_repairs(seen: JudgedRepair, version: str | None) -> JudgedRepair:
+    """Where nothing of what was asked for is left to do: whether another repair has something."""
+    from ..store.repair.recheck import with_repairs
+
+    found = seen.repair
+    if not found.nothing_to_do:
+        return seen
+    if found.request.choice.everything:
+        return seen._replace(verdict=replace(seen.verdict, to_renumber=tuple(map(str, found.plan.shifted))))
+    return seen._replace(verdict=with_repairs(seen.verdict, seen.repair.layout, version))
 
 
 def _code(before: JudgedRepair, after: JudgedRepair | None) -> ExitCode:

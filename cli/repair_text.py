@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from ..store.broker.profiles import LMQ_OPTIONS
 from ..store.counted import counted
-from ..store.findings.next_commands import NextCommand, next_commands, renumbering, repair_command
+from ..store.findings.next_commands import NextCommand, next_commands, repair_command
 from ..store.search.selection import queue_text
-from ..store.verify.verdict import CUT_OFF, Status, first_sentence
+from ..store.verify.verdict import Status, first_sentence
 from .plan_text import ROWS, folded, steps_text
 from .terminal import page_of
 from .verdict_text import beyond_lines, error_lines
@@ -144,8 +144,10 @@ def next_steps(seen: JudgedRepair, given: Given) -> list[NextCommand]:
         queues = [queue_text(queue) for queue in choice.queues]
         kind = found.request.kind or ""
         return [repair_command(found.layout.root, parts, queues, given, kind)]
-    steps = next_commands(seen.verdict.findings, found.layout.root, given, recovered=seen.verdict.recovered or None)
-    repaired = found.request.choice.everything  # what that could do is done, a recovery has more
-    if repaired and found.plan.shifted:
-        return renumbering(found.layout.root, steps, found.plan.shifted, given)
-    return [step for step in steps if step.by_hand or not repaired or CUT_OFF in step.codes]
+    return next_commands(
+        seen.left(),
+        found.layout.root,
+        given,
+        recovered=seen.verdict.recovered or None,
+        to_renumber=seen.verdict.to_renumber,
+    )

@@ -110,6 +110,7 @@ def _sections(
 def _section(
     path: Path, number: int, now_ms: int, broker_version: str | None, common: Common
 ) -> tuple[Section, ExitCode]:
+    from ..store.repair.recheck import with_repairs
     from ..store.report.gather import look
     from ..store.report.page import section_of
     from ..store.search.store import StoreReader
@@ -120,7 +121,8 @@ def _section(
     scope, given = Scope(broker_version=broker_version), common.given(broker_version)
     with StoreReader(path, common.config(), rate_bytes=common.rate) as store:
         with log_progress(store, common) as tell:
-            seen = look(store, scope, given, now_ms=now_ms, progress=tell, jobs=common.jobs or 1)
+            judge = partial(with_repairs, layout=store.layout, version=broker_version, rate_bytes=common.rate)
+            seen = look(store, scope, given, now_ms=now_ms, progress=tell, jobs=common.jobs or 1, judge=judge)
         section = section_of(seen, number, partial(time_text, utc=common.utc))
     return section, exit_code_of_status(seen.verdict.status)
 

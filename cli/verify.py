@@ -296,11 +296,17 @@ def _verify(path: Path, asked: AskedScope, common: Common, stop: list[bool]) -> 
         for note in options_of(store.layout).notes():
             common.warn(f"{path}: {note}")
         from ..store.verify.context import Scope
-        from ..store.verify.run import verify  # numpy and all checks: behind what is plain to see
+        from ..store.verify.run import verify
+        from ..store.verify.verdict import Status  # numpy and all checks: behind what is plain to see
 
         with log_progress(store, common) as tell:
             scope = Scope(**asked._asdict())
-            return verify(store, scope, progress=tell, stop=lambda: bool(stop), jobs=common.jobs or 1)
+            verdict = verify(store, scope, progress=tell, stop=lambda: bool(stop), jobs=common.jobs or 1)
+        if verdict.status is not Status.DAMAGED:
+            return verdict
+        from ..store.repair.recheck import with_repairs  # all that plans
+
+        return with_repairs(verdict, store.layout, asked.broker_version, common.rate)
 
 
 @contextmanager

@@ -132,6 +132,7 @@ def _what_now(path: Path | str, verdict: Verdict, given: Given, verbose: bool) -
         given,
         whole=not verdict.unread,
         recovered=verdict.recovered,
+        to_renumber=verdict.to_renumber,
         unmendable=verdict.unmendable,
     )
     plan = any("--apply" in each.words for each in commands)

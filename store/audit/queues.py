@@ -249,7 +249,8 @@ class QueueAudit:
             units = joined([units, *self._behind_gap(log, end, last)])
             units = units[np.unique(units["physical_offset"], return_index=True)[1]]
             offsets = end + np.arange(len(units), dtype=np.int64)
-            return self._fix(offsets, units, end + len(units), missing, shifted=True)
+            renumbers = not self.irregular  # no unit can be made where two records have one number
+            return self._fix(offsets, units, end + len(units), missing, shifted=renumbers)
         begin = self.next if self.first >= 0 else self.stream.first
         end = self._tail_end(log, begin, checked=True)
         if self.first < 0 and end == begin:

@@ -42,6 +42,8 @@ _SAVED = frozenset({RECOVER, ALL, QUEUE})
 """Where a store cannot be mended: what of it is rebuilt with its messages."""
 _NO_PLAN = "I-187"
 """`recover` and `repair` refuse the store as it is."""
+CUT_OFF = "I-185"
+"""A change is not over: that is not a matter of any plan."""
 UNREADABLE = "I-015"
 """Its command goes before all others, alone."""
 _IN_PLACE = frozenset({"mv", "cp", "touch", "chmod", "chown", "gunzip", "zstd"})
@@ -162,20 +164,6 @@ def _store_above(directory: str) -> str | None:
     return None
 
 
-def renumbering(
-    root: PathLike[str] | str, steps: Sequence[NextCommand], shifted: Iterable[object], given: Given
-) -> list[NextCommand]:
-    """Next commands of a store where no plan is left to carry out. shifted: queues whose units are not
-    numbered as their messages are. Only a repair that names them changes what consumers know.
-    """
-    queues = [str(queue) for queue in shifted]
-    if not queues or all(step.by_hand for step in steps):
-        return list(steps)
-    by_hand = [step for step in steps if step.by_hand]
-    codes = tuple(code for step in steps if not step.by_hand for code in step.codes)
-    return [repair_command(root, (QUEUE,), queues, given)._replace(codes=codes), *by_hand]
-
-
 def next_commands(
     findings: Iterable[Finding],
     root: PathLike[str] | str,
@@ -183,14 +171,17 @@ def next_commands(
     *,
     whole: bool = True,
     recovered: bool | None = None,
+    to_renumber: Sequence[str] | None = None,
     unmendable: str = "",
     least: Severity = Severity.ERROR,
 ) -> list[NextCommand]:
     """What mends a store, in this order. whole: all of it was looked at; a repair of one part is refused
     where the log is damaged, too. recovered: `recover` has nothing to do any more: what it would mend
-    no repair mends; False: it has, whether a finding names it or not. unmendable: why neither takes this
-    store; then its messages can be saved, no more. least: findings below are passed over, those of a
-    shutdown that was none excepted. None is for a store in object storage.
+    no repair mends; False: it has, whether a finding names it or not. to_renumber: repairs of parts have
+    nothing to do either, but for these queues: only a repair that names them changes numbers that consumers
+    know; None: not known. unmendable: why neither takes this store; then its messages can be saved, no
+    more. least: findings below are passed over, those of a shutdown that was none excepted. None is for
+    a store in object storage.
 
     What has to be moved or unpacked by hand comes first, for it is in the way; then the one command
     of mqstore that mends all it can; then what shows what is left, once for each code.
@@ -203,11 +194,13 @@ def next_commands(
     about = unread or about
     mended: dict[str, list[Finding]] = {}
     by_hand: dict[tuple[str, ...], list[Finding]] = {}
+    renumbered: list[Finding] = []
     for finding in about:
         cure = cure_of(finding)
-        if recovered and cure == RECOVER:
-            continue
-        if cure in MENDS:
+        if is_past_repair(finding, recovered, to_renumber):
+            if _is_renumbered(finding, to_renumber):
+                renumbered.append(finding)
+        elif cure in MENDS:
             mended.setdefault(cure, []).append(finding)
         elif cure:
             by_hand.setdefault(_by_hand(cure, finding, root, given), []).append(finding)
@@ -218,6 +211,9 @@ def next_commands(
         commands = [_saving(lost, root, given)] if any(lost.values()) else []
     else:
         commands = [_mending(mended, root, given, whole=whole)] if mended else []
+        if renumbered and to_renumber:
+            again = repair_command(root, (QUEUE,), to_renumber, given)
+            commands.append(again._replace(codes=_codes(renumbered)))
         if about and not (commands or unread) and recovered is False:
             commands = [command("recover", root, "--apply", given=given)]
     hands = [NextCommand(words, _codes(found), True) for words, found in by_hand.items()]
@@ -235,6 +231,25 @@ def refused(findings: Iterable[Finding]) -> str:
 def calls_for_something(finding: Finding, least: Severity = Severity.ERROR) -> bool:
     """It is an error, or as serious as `least`, or the shutdown was none."""
     return finding.severity >= least or finding.unclean
+
+
+def is_past_repair(finding: Finding, recovered: bool | None, to_renumber: Sequence[str] | None) -> bool:
+    """No repair mends it where it lies, whatever its cure is. recovered, to_renumber: as in `next_commands`.
+
+    A warning alone is no reason for `recover` to look at a part: a repair of that may have something to do.
+    """
+    cure = cure_of(finding)
+    if finding.code == CUT_OFF:
+        return False
+    if to_renumber is not None and cure in MENDS and calls_for_something(finding):
+        return True
+    return bool(recovered) and cure == RECOVER
+
+
+def _is_renumbered(finding: Finding, to_renumber: Sequence[str] | None) -> bool:
+    """A repair that names the queue mends it."""
+    of_queue = cure_of(finding) == QUEUE
+    return of_queue and (finding.topic is None or _queue(finding) in (to_renumber or ()))
 
 
 def tidying_commands(
@@ -264,14 +279,19 @@ def command_for(
     given: Given = NOTHING_GIVEN,
     *,
     recovered: bool | None = None,
+    to_renumber: Sequence[str] | None = None,
     unmendable: str = "",
 ) -> NextCommand | None:
     """The next command for one finding, None for none. commands: those for all findings of the store;
-    the one of them that mends this finding, too, is its next one. recovered, unmendable: as in `next_commands`.
+    the one of them that mends this finding, too, is its next one. recovered, to_renumber, unmendable: as in
+    `next_commands`.
     """
     cure = cure_of(finding)
-    if not cure or is_uri(fspath(root)) or (recovered and cure == RECOVER):
+    if not cure or is_uri(fspath(root)):
         return None
+    if is_past_repair(finding, recovered, to_renumber):
+        helps = (each for each in commands if finding.code in each.codes and _is_renumbered(finding, to_renumber))
+        return next(helps, None)
     if cure not in MENDS:
         return NextCommand(_by_hand(cure, finding, root, given), (finding.code,), True)
     if unmendable:

@@ -132,6 +132,7 @@ class Plan:
     counts_puts: bool = False
     #: Messages of the log that get a unit they did not have.
     completed: int = 0
+    #: Queues that keep other numbers than their records have; a repair that names them renumbers them.
     shifted: Sequence[QueueId] = ()
     #: Records of an earlier life lie behind the end; bytes behind the end of the log.
     stale: bool = False

@@ -36,8 +36,8 @@ class QueueFix(NamedTuple):
     """What becomes of a queue: `units` are written at queue `offsets` (sorted), it ends at `end`.
 
     missing: messages of the log that get a unit. shifted: the queue keeps numbers that differ from
-    those in the records. beyond: units behind its end that name records behind the log end. spill: where the
-    content of its edits is kept, None: in memory.
+    those in the records, which a repair that names it gives. beyond: units behind its end that name
+    records behind the log end. spill: where the content of its edits is kept, None: in memory.
     """
 
     queue: QueueId

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -18,15 +18,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..broker.snapshot import QueueId, Snapshot
-from ..disk.byte_reader import opened, read
+from ..disk.byte_reader import at_rate, opened, read
 from ..disk.checkpoint import read_checkpoint
 from ..disk.files import Edit
 from ..disk.layout import Layout
+from ..errors import StoreError
 from ..findings.catalogue import Severity, catalogue
 from ..findings.findings import Finding
-from ..findings.next_commands import Given, NextCommand, by_hand_for, cure_of
+from ..findings.next_commands import ALL, CUT_OFF, MENDS, PARTS, Given, NextCommand, by_hand_for, cure_of
 from ..index.compare import stored_files
+from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan
+from ..recover import recovery
 from ..search.store import StoreReader
 from ..verify.context import Scope
 from ..verify.run import verify
@@ -34,7 +37,7 @@ from ..verify.start import GROUP
 from ..verify.verdict import Verdict
 from .database import is_built
 from .parts import Choice, RepairPart, covers, part_of
-from .repair import Repair, analyze
+from .repair import Repair, analyze, needs_log, widened
 
 _MADE = {RepairPart.QUEUE, RepairPart.INDEX, RepairPart.CHECKPOINT}
 """What is made of a log, besides files of config/ that were not there."""
@@ -88,6 +91,28 @@ def _is_done(edit: Edit, layout: Layout, plan: Plan) -> bool:
         return whole and all(read(descriptor, len(data), offset, str(path)) == data for offset, data in pieces)
 
 
+def with_repairs(
+    verdict: Verdict, layout: Layout, version: str | None = None, rate_bytes: int | None = None
+) -> Verdict:
+    """The verdict of a `verify`, which now knows whether repairs of parts have anything to do, too (`to_renumber`).
+
+    The plan of `recover` is made once more, of these parts as well, where a start needs no recovery and an error asks
+    for a repair. version: the broker's, None: the guess. Writes nothing.
+    """
+    asking = any(cure_of(error) in PARTS | {ALL} for error in verdict.serious)
+    if not (verdict.recovered and asking) or verdict.to_renumber is not None:
+        return verdict
+    options = RecoveryOptions(Policy.KEEP, applicable=False)
+    try:
+        with at_rate(rate_bytes):
+            found = recovery.analyze(layout, version, options=options, exact=needs_log(verdict.findings))
+            found = widened(found, verdict.findings)
+    except StoreError:  # of one who only looks; a repair tells it
+        return verdict
+    shifted = tuple(map(str, found.plan.shifted)) if found.plan is not None and found.recovered else None
+    return replace(verdict, recovered=found.recovered, to_renumber=shifted)
+
+
 _OTHER = "OTHER"
 EVERYTHING = Choice()
 
@@ -138,6 +163,18 @@ class JudgedRepair(NamedTuple):
             return []
         return unrepairable_of(self.verdict, found.layout, found.request.choice, given)
 
+    def left(self) -> list[Finding]:
+        """Findings, where nothing is left to do, but those that the repair was asked to mend and that no plan mends."""
+        choice, shifted = self.repair.request.choice, self.verdict.to_renumber or ()
+
+        def in_vain(finding: Finding) -> bool:
+            if finding.code == CUT_OFF or cure_of(finding) not in MENDS:
+                return False
+            queue = QueueId(finding.topic or "", finding.queue_id or 0)
+            return asked_for(finding, choice) and str(queue) not in shifted
+
+        return [finding for finding in self.verdict.findings if not in_vain(finding)]
+
 
 def find_unrepairable(layout: Layout, version: str, tell: Callable[[int], None] | None = None) -> list[Beyond]:
     """Errors of a store that has nothing left to repair. Reads all of it. Raises Unreadable.
@@ -145,7 +182,8 @@ def find_unrepairable(layout: Layout, version: str, tell: Callable[[int], None] 
     version: the generation of brokers. tell: called with the log position reached.
     """
     with StoreReader(layout) as store:
-        return unrepairable_of(verify(store, Scope(broker_version=version), progress=tell), layout)
+        verdict = verify(store, Scope(broker_version=version), progress=tell)
+    return unrepairable_of(with_repairs(verdict, layout, version), layout)
 
 
 def unrepairable_of(
@@ -157,13 +195,13 @@ def unrepairable_of(
     """
     given = Given(layout.broker_config.words) if given is None else given
     errors = [f for f in verdict.serious if catalogue()[f.code].group != GROUP]
-    errors = [finding for finding in errors if _asked_for(finding, choice)]
+    errors = [finding for finding in errors if asked_for(finding, choice)]
     told: dict[str, Beyond] = {}
     for first in errors:
         if first.code in told:
             continue
         texts = unrepairable_texts().get(first.code) or unrepairable_texts()[_OTHER]
-        command = _by_hand(first, errors, layout, given)
+        command = _by_hand(first, errors, verdict.to_renumber or (), layout, given)
         told[first.code] = Beyond(
             first.code,
             first.severity,
@@ -179,16 +217,24 @@ def unrepairable_of(
     return list(told.values())
 
 
-def _by_hand(first: Finding, errors: list[Finding], layout: Layout, given: Given) -> NextCommand | None:
-    """The command that is told of the first finding of a code. Of a queue: one that an error names."""
+def _by_hand(
+    first: Finding, errors: list[Finding], shifted: Sequence[str], layout: Layout, given: Given
+) -> NextCommand | None:
+    """The command that is told of the first finding of a code. Of a queue: one of those that are shifted, which an
+    error of this code names, or, where none of these has a queue, any error.
+    """
     template = (unrepairable_texts().get(first.code) or unrepairable_texts()[_OTHER]).get("command", "")
-    queues = (finding for finding in errors if finding.topic is not None)
-    if "{queue}" in template and first.topic is None and (named := next(queues, None)) is not None:
-        first = replace(first, topic=named.topic, queue_id=named.queue_id)
+    if "{queue}" in template:
+        mine = [error for error in errors if first.topic is None or error.code == first.code]
+        named = (f for f in mine if f.topic is not None and str(QueueId(f.topic, f.queue_id or 0)) in shifted)
+        queue = next(named, None)
+        if queue is None:
+            return None
+        first = replace(first, topic=queue.topic, queue_id=queue.queue_id)
     return by_hand_for(first, layout.root, given, template)
 
 
-def _asked_for(finding: Finding, choice: Choice) -> bool:
+def asked_for(finding: Finding, choice: Choice) -> bool:
     """The repair would have mended it, could it be mended."""
     if choice.everything:
         return True

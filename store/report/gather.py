@@ -100,10 +100,12 @@ def look(
     progress: Callable[[int], None] | None = None,
     stop: Callable[[], bool] | None = None,
     jobs: int = 1,
+    judge: Callable[[Verdict], Verdict] | None = None,
 ) -> Seen:
     """Verify a store and count what is in it, in one pass over its log. Raises Unreadable.
 
-    given: options that next commands need. The other parameters are those of `verify`.
+    given: options that next commands need. judge: adds to the verdict what repairs would do. The other
+    parameters are those of `verify`.
     """
     verdict = verify(
         store,
@@ -114,6 +116,7 @@ def look(
         jobs=jobs,
     )
     picture = verdict.watched
+    verdict = judge(verdict) if judge is not None else verdict
     assert isinstance(picture, LogPicture)
     notes: list[str] = []
     commands, tidy = _commands(verdict, fspath(store.layout.root), given)
@@ -138,8 +141,15 @@ def _commands(verdict: Verdict, root: str, given: Given) -> tuple[list[NextComma
     if not about:
         tidy = tidying(verdict.findings, root, given, recovered=verdict.recovered)
         return ([] if verdict.live else tidy), True
-    whole, recovered = not verdict.unread, verdict.recovered
-    commands = next_commands(about, root, given, whole=whole, recovered=recovered, unmendable=verdict.unmendable)
+    commands = next_commands(
+        about,
+        root,
+        given,
+        whole=not verdict.unread,
+        recovered=verdict.recovered,
+        to_renumber=verdict.to_renumber,
+        unmendable=verdict.unmendable,
+    )
     return commands, False
 
 

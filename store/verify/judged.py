@@ -118,7 +118,7 @@ def _verified(
 
 
 def with_start(verdict: Verdict, found: Recovery) -> Verdict:
-    """The verdict of all other groups, with what a start would do."""
+    """The verdict of all other groups, with what a start would do. found: its plan repairs parts, too."""
     from ..findings.findings import order
     from .log_pass import not_asked_for
     from .start import findings_of_start
@@ -126,7 +126,15 @@ def with_start(verdict: Verdict, found: Recovery) -> Verdict:
 
     findings = sorted([*verdict.findings, *findings_of_start(found)], key=order)
     unread = [text for text in verdict.unread if text not in not_asked_for(_others())]
-    return replace(verdict, status=status_of(findings), findings=findings, unread=unread, recovered=found.recovered)
+    shifted = tuple(map(str, found.plan.shifted)) if found.plan is not None and found.recovered else None
+    return replace(
+        verdict,
+        status=status_of(findings),
+        findings=findings,
+        unread=unread,
+        recovered=found.recovered,
+        to_renumber=shifted,
+    )
 
 
 def _others() -> frozenset[str]:

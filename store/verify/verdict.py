@@ -19,6 +19,7 @@ from ..counted import counted
 from ..findings.catalogue import Severity, catalogue
 from ..findings.findings import Finding
 from ..findings.next_commands import (
+    CUT_OFF,
     NOTHING_GIVEN,
     Given,
     NextCommand,
@@ -68,6 +69,8 @@ class Verdict:
     start: Sequence[tuple[str, str]] = field(default=(), compare=False, repr=False)
     #: What `Scope.watch` has seen.
     watched: LogWatcher | None = field(default=None, compare=False, repr=False)
+    #: Repairs of parts have nothing to do either, but to renumber these queues. None: not known.
+    to_renumber: Sequence[str] | None = None
 
     @property
     def serious(self) -> list[Finding]:
@@ -86,9 +89,7 @@ class Verdict:
         return table_html(repr(self), ("severity", "code", "path", "finding"), rows)
 
 
-CUT_OFF, NO_PLAN, NO_START, LOSES, HIDES, UNFIRED, FORGETS = (
-    *("I-185", "I-187", "I-180", "I-181", "I-182", "I-183", "I-188"),
-)
+NO_PLAN, NO_START, LOSES, HIDES, UNFIRED, FORGETS = (*("I-187", "I-180", "I-181", "I-182", "I-183", "I-188"),)
 _PREDICTED = frozenset({"commit_log", "consume_queue", "index", "checkpoint"})
 """Groups of findings that a predicted start knows of."""
 OF_THE_START = (CUT_OFF, NO_PLAN, NO_START, LOSES, HIDES, UNFIRED, FORGETS)
@@ -162,9 +163,25 @@ def findings_json(verdict: Verdict, store: Path | str, given: Given = NOTHING_GI
     """All findings of a store as JSON objects. given: options that a next command needs."""
     found, unmendable = verdict.findings, verdict.unmendable or refused(verdict.findings)
     whole = not verdict.unread
-    commands = next_commands(found, store, given, whole=whole, recovered=verdict.recovered, unmendable=unmendable)
+    commands = next_commands(
+        found,
+        store,
+        given,
+        whole=whole,
+        recovered=verdict.recovered,
+        to_renumber=verdict.to_renumber,
+        unmendable=unmendable,
+    )
     for finding in found:
-        command = command_for(finding, store, commands, given, recovered=verdict.recovered, unmendable=unmendable)
+        command = command_for(
+            finding,
+            store,
+            commands,
+            given,
+            recovered=verdict.recovered,
+            to_renumber=verdict.to_renumber,
+            unmendable=unmendable,
+        )
         yield _finding_json(finding, command)
 
 

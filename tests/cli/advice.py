@@ -11,7 +11,7 @@ from typing import Any
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity, catalogue
 from mqstore.store.findings.next_commands import Given, refused, settings
-from mqstore.store.repair.recheck import why_unrepairable
+from mqstore.store.repair.recheck import why_unrepairable, with_repairs
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict, findings_json
@@ -27,7 +27,7 @@ WRONG = {severity.label for severity in (Severity.ERROR, Severity.FATAL)}
 def verified(root: Path, config: dict[str, str]) -> Verdict:
     """What `verify` says of a store."""
     with StoreReader(root, BrokerConfig(config)) as store:
-        return verify(store, now_ms=NOW_MS)
+        return with_repairs(verify(store, now_ms=NOW_MS), store.layout)
 
 
 def told(root: Path, config: dict[str, str]) -> list[dict[str, Any]]:
@@ -54,6 +54,8 @@ def followed(root: Path, config: dict[str, str]) -> tuple[list[dict[str, Any]], 
     if verdict.unmendable or refused(verdict.findings):
         return [], ran
     rows = told(root, config)
+    again = [row["repair"] for row in rows if row["repair"] in ran and "--apply" in row["repair"]]
+    assert not again, f"proposed for ever: {again}"
     if any(_named(row, beyond) for row in rows):
         rows = [row for row in rows if catalogue()[row["code"]].group != "start"]
     return [row for row in rows if not _named(row, beyond)], ran

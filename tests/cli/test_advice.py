@@ -107,6 +107,7 @@ CASES = [
 ]
 FAST = [
     Case("5.3.3-timer-clean", "no-wheel", gone("timerwheel")),
+    Case("5.3.3-timer-clean", "no-log", gone("timerlog/*")),
     Case(DEFAULT, "stray-file", scenario("stray-file")),
     Case(DEFAULT, "I-091", mutation("I-091")),
 ]
@@ -118,7 +119,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("advice")
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", FAST, ids=str)
 def test_the_first_command_mends(case: Case, work: Path) -> None:
     check(case, work)

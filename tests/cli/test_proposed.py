@@ -14,6 +14,7 @@ import pytest
 
 from mqstore.cli.app import program
 from mqstore.cli.verify_text import page
+from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import NotFound
@@ -26,7 +27,7 @@ from .. import slices, stores
 from ..store.verify.mutations import copied, mutations, original
 from .advice import verified
 from .datadriven import run_here
-from .test_advice import CASES, DEFAULT, Case, mutation, scenario
+from .test_advice import CASES, DEFAULT, Case, gone, mutation, scenario
 
 PLACEHOLDER = re.compile(r"[{}]|\b[A-Z]{4,}(_[A-Z]+)*\b")
 """A name that somebody would have to fill in; options and their values have their own letters."""
@@ -173,6 +174,52 @@ def test_a_store_in_object_storage_is_not_mended_there() -> None:
     assert list(commands_in(text)) == ["mqstore explain I-101"]
     (row,) = findings_json(verdict, "s3://bucket/store")
     assert row["repair"] == ""
+
+
+def number_again(name: str, whole: Path, root: Path) -> str:
+    """The last unit of a queue is lost, and a message is put that gets its number."""
+    del name, whole
+    (path,) = (root / "consumequeue" / "orders" / "0").iterdir()
+    data = path.read_bytes()
+    end = len(data.rstrip(b"\0")) // UNIT_BYTES * UNIT_BYTES
+    path.write_bytes(data[:end] + bytes(len(data) - end))
+    assert run_here(["put", str(root), "orders", "again"]).code == 0
+    return f"queue offset {end // UNIT_BYTES} twice"
+
+
+def followed_from(words: list[str]) -> None:
+    """From a command on, what each says is next is run, until no change is proposed."""
+    ran: list[str] = []
+    while words:
+        line = shlex.join(words)
+        assert line not in ran, f"proposed again: {[*ran, line]}"
+        ran.append(line)
+        told = json.loads(run_here([*words[1:], "--yes", "--format", "json"]).stdout)["next"]
+        words = next((shlex.split(step) for step in told if "--apply" in step), [])
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("5.3.3-timer-clean", "no-log", gone("timerlog/*")),
+        Case(DEFAULT, "again", number_again),
+        Case("5.3.3-timer-clean", "queue-order", scenario("queue-order")),
+    ],
+    ids=str,
+)
+def test_nothing_is_proposed_that_was_run_in_vain(case: Case, work: Path) -> None:
+    """Of a recovered store, whose damage is beyond repair, as well: each part is asked to mend it."""
+    whole = original(case.store, work)
+    root = copied(whole, work)
+    case.damage(case.store, whole, root)
+    followed_from(["mqstore", "recover", str(root), "--apply"])
+    for part in ("--queue=*", "--timer", "--index", "--all"):
+        followed_from(["mqstore", "repair", str(root), part, "--apply"])
+    rows = json.loads(run_here(["verify", str(root), "--format", "json"]).stdout)
+    commands = [row["repair"] for row in rows if "--apply" in row.get("repair", "")]
+    page = run_here(["verify", str(root)]).stdout
+    assert not commands and "--apply" not in page, (commands, page)
 
 
 def test_of_a_shifted_queue_the_command_that_helps_is_the_next_one(work: Path) -> None:

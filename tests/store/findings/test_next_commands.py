@@ -58,6 +58,20 @@ def test_what_a_recovery_would_mend_has_no_command_where_it_has_nothing_to_do() 
     assert command_for(found("I-022"), "s", recovered=True) is None
 
 
+def test_of_parts_that_no_repair_has_anything_to_do_for_only_shifted_queues_have_a_command() -> None:
+    queues = [found("I-064", "orders", 1), found("I-064", "orders", 2)]
+    findings = [found("I-022"), found("I-133"), *queues, found("I-034")]
+    none = next_commands(findings, "s", recovered=True, to_renumber=())
+    assert [str(c) for c in none] == ["mqstore get s --at 7 --format json"]
+    shifted = ("orders/2",)
+    commands = next_commands(findings, "s", recovered=True, to_renumber=shifted)
+    assert str(commands[0]) == "mqstore repair s --queue orders/2 --apply" and commands[0].codes == ("I-064",)
+    helps = [command_for(f, "s", commands, recovered=True, to_renumber=shifted) for f in findings]
+    assert helps == [None, None, None, commands[0], commands[1]]
+    warning = replace(found("I-133"), severity=Severity.WARNING)
+    assert [str(c) for c in tidying_commands([warning], "s", recovered=True)] == ["mqstore repair s --timer --apply"]
+
+
 def test_a_part_is_not_named_where_the_log_was_not_looked_at() -> None:
     assert lines(found("I-101"), whole=False) == ["mqstore repair s --all --apply"]
     assert lines(found("I-022"), whole=False) == ["mqstore recover s --apply"]
