@@ -18,6 +18,7 @@ from ...formats.derive.ragged import Flags
 from ...formats.hashing import tags_code
 from ...formats.property_columns import find as find_property
 from ..broker.system_topics import SCHEDULE_TOPIC
+from ..broker.topics import CLEANUP_POLICY, COMPACTED
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout, QueueDirectory, has_topic, no_topic, queue_directories
@@ -33,7 +34,6 @@ from .log_search import CLOCK_SLACK_MS, found_in, search_log, wanted_offsets
 from .selection import Selection, utf8
 from .store import FoundMessage, Note, StoreReader, Via
 
-_POLICY, _COMPACTION = "cleanup.policy", "COMPACTION"
 _MOST_NAMED = 8
 """More lost queues are not named."""
 _LEFT_OUT = "their messages are left out, `mqstore dump` shows those that the log has"
@@ -329,7 +329,7 @@ def is_compaction_topic(store: StoreReader, topic: str) -> bool:
     layout = store.layout
     if not store.config.get_bool("enableCompaction", default=True):
         return False
-    return _policy(layout, topic) == _COMPACTION
+    return _policy(layout, topic) == COMPACTED
 
 
 def _policy(layout: Layout, topic: str) -> str | None:
@@ -345,9 +345,9 @@ def _policy(layout: Layout, topic: str) -> str | None:
             table = file.value.get("topicConfigTable")
             entry = table.get(topic) if isinstance(table, dict) else None
             attributes = entry.get("attributes") if isinstance(entry, dict) else None
-            value = attributes.get(_POLICY) if isinstance(attributes, dict) else None
+            value = attributes.get(CLEANUP_POLICY) if isinstance(attributes, dict) else None
             return value if isinstance(value, str) else None
-    return _COMPACTION if has_topic(layout.compaction_queues, topic) else None
+    return COMPACTED if has_topic(layout.compaction_queues, topic) else None
 
 
 def compaction_queues(store: StoreReader, topic: str) -> list[QueueDirectory]:

@@ -152,7 +152,9 @@ def test_a_first_timer_file_stays_until_the_queue_is_mended(tmp_path: Path) -> N
     assert "move" not in {edit.kind for edit in plan.edits}
 
 
-@pytest.mark.parametrize(("kind", "told"), [("last_offset_py_other", "up to 5"), ("log_torn_last", ""), ("log_zero_last", "")])
+@pytest.mark.parametrize(
+    ("kind", "told"), [("last_offset_py_other", "up to 5"), ("log_torn_last", ""), ("log_zero_last", "")]
+)
 def test_what_is_delivered_once_more_is_told(kind: str, told: str, tmp_path: Path) -> None:
     """Messages that were due as they were read have no entry: they are read again with the others."""
     case = next(c for c in feature_cases() if c["base"].startswith("timer") and c["kind"] == kind)
