@@ -290,8 +290,12 @@ def _rate(store: StoreReader, last_ms: int) -> tuple[float, int | None]:
     end = store.log_end
     if end.store_timestamp is None:
         return 0.0, None
+    since_ms = end.store_timestamp - last_ms
     queues = sorted(store.queue_summaries, key=lambda q: q.min_offset - q.max_offset)[:_QUEUES_ASKED]
-    places = [_place_then(store, queue, end.store_timestamp - last_ms) for queue in queues]
+    places = [_place_then(store, queue, since_ms) for queue in queues]
+    if not any(places):  # the first records of files tell it, too
+        starts = [(file.start, store.store_time(file.start)) for file in store.log_files.files]
+        places = [(start, stored_ms) for start, stored_ms in starts if stored_ms is not None and stored_ms >= since_ms]
     found = min((place for place in places if place is not None), default=None)
     if found is None or end.store_timestamp <= found[1] or end.position <= found[0]:
         return 0.0, None

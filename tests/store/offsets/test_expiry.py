@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,18 @@ def test_of_a_store(tmp_path: Path) -> None:
         assert found.rate * 92_388 == pytest.approx(log, rel=0.01)
     assert [one.why for one in found.going] == [Why.TIME] * 4
     assert disk_of(Layout.open(root)).total_bytes > 0
+
+
+def test_a_log_without_queues_tells_its_rate(tmp_path: Path) -> None:
+    """By the first records of its files."""
+    root = unpack("4.9.7-clean", tmp_path)
+    rates = []
+    for _ in range(2):
+        with StoreReader(root) as store:
+            found = forecast(store, Disk(1 << 40, 1 << 30), NOW, NOW + HOUR_MS, 24 * HOUR_MS)
+        rates.append(found.rate)
+        shutil.rmtree(root / "consumequeue", ignore_errors=True)
+    assert rates[1] == pytest.approx(rates[0], rel=0.2) and rates[0] > 0
 
 
 @pytest.mark.parametrize("text", ["deleteWhen=²", "deleteWhen=99", "fileReservedTime=x"])
