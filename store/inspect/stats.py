@@ -22,6 +22,7 @@ import numpy as np
 from ...formats import kernel
 from ...formats.derive.ragged import Ints
 from ...formats.message import SysFlag
+from ..broker.system_topics import LMQ_PREFIX
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import queue_directories
 from ..errors import InvalidInput, LimitExceeded
@@ -458,9 +459,9 @@ def check_units_tell(by: Sequence[str]) -> None:
 
 
 def stats_of_queues(store: StoreReader, by: Sequence[str], advance: Advance) -> Stats:
-    """Count the units of all queues. by: of `OF_UNITS`. advance: is told of units that are done.
+    """Count the units of all queues, but of light ones (LMQ), which name records that others name, too.
 
-    Raises InvalidInput, LimitExceeded, Unreadable.
+    by: of `OF_UNITS`. advance: is told of units that are done. Raises InvalidInput, LimitExceeded, Unreadable.
     """
     check_units_tell(by)
     with_log = store.has_log
@@ -472,6 +473,8 @@ def stats_of_queues(store: StoreReader, by: Sequence[str], advance: Advance) -> 
     queues = store.queue_summaries if with_log else store.queues.summaries()
     within = (store.log_files.start, store.log_end.position) if with_log else (0, _ANYWHERE)
     for queue in queues:
+        if queue.topic.startswith(LMQ_PREFIX):
+            continue
         _add_queue(stats, store, queue, within, advance, timed=timed)
     for topic, queue_id, path in queue_directories(store.layout.batch_consume_queue):
         with BatchConsumeQueue(topic, queue_id, MappedFileQueue.open(path)) as batches:

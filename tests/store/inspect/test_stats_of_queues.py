@@ -18,7 +18,7 @@ from ...stores import unpack
 OF_BOTH = ("records", "messages", "bytes", "p50_bytes", "p99_bytes", "largest_bytes")
 
 
-@pytest.mark.parametrize("name", ["5.3.3-clean", "5.3.3-batchcq", "5.3.3-rocksdb"])
+@pytest.mark.parametrize("name", ["5.3.3-clean", "5.3.3-batchcq", "5.3.3-rocksdb", "5.3.3-lmq"])
 @pytest.mark.parametrize("by", [("topic",), ("topic", "queue_id"), ("kind",), ("size", "file")])
 def test_units_tell_what_the_log_does(name: str, by: tuple[str, ...], tmp_path: Path) -> None:
     """All of whose records some queue names."""
