@@ -19,7 +19,7 @@ unique key.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -44,14 +44,18 @@ from ..broker.system_topics import (
     SCHEDULE_TOPIC,
     delay_ms,
 )
+from ..columns import dictionary
 from ..counted import counted
 from ..disk.lock import holder
 from ..errors import Missing
 from ..log.batch import Batch, messages
 from ..log.message import Mark, Message
 from ..plan.observer import Progress, read_progress
+from ..queues.read import ConsumeQueue
 from ..queues.references import batches, of_queue
-from ..search.selection import utf8
+from ..queues.units import is_valid
+from ..search.queue_search import behind_queues
+from ..search.selection import Selection, utf8
 from ..search.store import Note, StoreReader
 from ..settings.options import options_of
 from ..settings.read import read_config_file
@@ -64,24 +68,74 @@ def topic_records(store: StoreReader, topic: str, note: Note, behind: int | None
     next one is asked for. note: told once where the log is scanned, and how many units point at no
     record. Raises Unreadable.
     """
-    why = unreliable(store)
+    why = unreliable(store) or lacking(store, topic, behind)
     if why:
         note(f"{topic}: {why}: scanning the log")
         yield from scanned(store, topic, behind)
-        return
+    else:
+        yield from queue_records(store, topic, note, behind)
+
+
+def queue_records(store: StoreReader, topic: str, note: Note, behind: int | None = None) -> Iterator[Batch]:
+    """The records that the queues of a topic name."""
     end, lost = store.log_end.position, 0
     for directory in store.queues.of_topic(topic):
         with store.queues.open(topic, directory.queue_id) as queue:
-            ends = store.queue_summary(queue)
-            start = ends.min_offset
-            if behind is not None:
-                start = queue.at_or_behind(behind, start, ends.max_offset)
-            for window in of_queue(queue, start, ends.max_offset, log_end=end):
+            start, stop = _span(store, queue, behind)
+            for window in of_queue(queue, start, stop, log_end=end):
                 for places, batch in batches(store.log, window):
                     lost += len(places) - len(batch)
                     yield batch.take(batch.columns.ragged("topic").equals(utf8(topic)))
     if lost:
         note(f"{topic}: {counted(lost, 'unit points', 'units point')} at no record")
+
+
+def _span(store: StoreReader, queue: ConsumeQueue, behind: int | None) -> tuple[int, int]:
+    """The units start ≤ k < stop of a queue, from that of the record at `behind` on."""
+    ends = store.queue_summary(queue)
+    start = max(ends.min_offset, queue.first_offset)
+    return start if behind is None else queue.at_or_behind(behind, start, ends.max_offset), ends.max_offset
+
+
+def lacking(store: StoreReader, topic: str, behind: int | None = None) -> str:
+    """What tells that the queues of a topic do not name all that the log has of it, "" where nothing does.
+
+    Units that are no units, what was consumed or delivered of a queue, and the end of the log are looked at. A queue
+    that is gone, or ends early, is not told where nobody has got so far. Raises Unreadable.
+    """
+    stops: dict[int, int] = {}
+    for directory in store.queues.of_topic(topic):
+        with store.queues.open(topic, directory.queue_id) as queue:
+            start, stop = _span(store, queue, behind)
+            empty = stop == queue.first_offset and bool(queue.files.files)
+            left = stop - start - sum(int(is_valid(units).sum()) for _, units in queue.units(start, stop))
+        if empty:
+            return f"queue {directory.queue_id} has files, but no unit"
+        if left > 0:
+            units = counted(left, "unit is", "units are")
+            return f"{units} missing or damaged in queue {directory.queue_id}"
+        stops[directory.queue_id] = stop
+    for queue_id, offset in sorted(_known_of(store, topic).items()):
+        if offset > stops.get(queue_id, 0):
+            there = (
+                f"queue {queue_id} ends at {stops[queue_id]}" if queue_id in stops else f"there is no queue {queue_id}"
+            )
+            return f"{there}, but {offset} is reached"
+    on_demand = topic == CHECKED_TOO_OFTEN or topic.startswith(DEAD_LETTER_PREFIX)
+    if on_demand and topic in store.configured and not stops:
+        return "there is no queue, but a broker made the topic for a message"
+    if (at := behind_queues(store, Selection(topic=topic))) is not None:
+        return f"queues are behind the log from {at} on"
+    return ""
+
+
+def _known_of(store: StoreReader, topic: str) -> dict[int, int]:
+    """Queue → how far consumers have got in it, or the delivery of delay levels."""
+    found = dict(store.consumed.get(topic, {}))
+    if topic == SCHEDULE_TOPIC:
+        for level, offset in (delay_progress(store) or {}).items():
+            found[level - 1] = max(offset, found.get(level - 1, 0))
+    return found
 
 
 def unreliable(store: StoreReader) -> str:
@@ -93,12 +147,18 @@ def unreliable(store: StoreReader) -> str:
 
 def scanned(store: StoreReader, topic: str, behind: int | None = None) -> Iterator[Batch]:
     """Records of a topic by a scan of the log, stale ones left out; behind: as `topic_records`."""
+    for batch in every_record(store, behind):
+        own = batch.columns.ragged("topic").equals(utf8(topic))
+        if own.any():
+            yield batch.take(np.flatnonzero(own).astype(np.int64))
+
+
+def every_record(store: StoreReader, behind: int | None = None) -> Iterator[Batch]:
+    """The records of the log, stale ones left out; behind: as `topic_records`."""
     for item in store.log.scan(behind, crc=False, reuse=True):
         store.scanned(item.size if not isinstance(item, Batch) else item.end - int(item.position[0]))
         if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
-            own = item.columns.ragged("topic").equals(utf8(topic))
-            if own.any():
-                yield item.take(np.flatnonzero(own).astype(np.int64))
+            yield item
 
 
 DELAY_FILE = "delayOffset.json"
@@ -264,21 +324,42 @@ def retries(store: StoreReader, note: Note) -> Retries:
     progress = read_progress(store.layout.config, store.layout.broker_config)
     groups = {group for known in progress.values() for group in known}
     found = Retries()
-    for topic in _topics(store):
+    for topic, batch in _retry_records(store, note):
         kind, prefix = (
             ("retry", RETRY_PREFIX) if topic.startswith(RETRY_PREFIX) else ("dead_letter", DEAD_LETTER_PREFIX)
         )
         group = topic.removeprefix(prefix)
-        popped = _of_pop(topic, store.topics, groups) if kind == "retry" else None
-        for batch in topic_records(store, topic, note):
-            if popped is None:
-                _count(found, CountKey(kind, group, ""), batch, topic, progress)
-                continue
-            times = PropertyItems(batch.columns.ragged("properties")).find(pop.FIRST_POP_TIME)
-            again = times.length > 0
-            _count(found, popped, batch.take(again), topic, progress)
-            _count(found, CountKey(kind, group, ""), batch.take(~again), topic, progress)
+        popped = _of_pop(topic, store.named_topics, groups) if kind == "retry" else None
+        if popped is None:
+            _count(found, CountKey(kind, group, ""), batch, topic, progress)
+            continue
+        times = PropertyItems(batch.columns.ragged("properties")).find(pop.FIRST_POP_TIME)
+        again = times.length > 0
+        _count(found, popped, batch.take(again), topic, progress)
+        _count(found, CountKey(kind, group, ""), batch.take(~again), topic, progress)
     return found
+
+
+def _retry_records(store: StoreReader, note: Note) -> Iterator[tuple[str, Batch]]:
+    """The records of all retry and dead letter topics, each with its topic; in one scan where there is one."""
+    prefixes = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
+    topics = [topic for topic in store.named_topics if topic.startswith(prefixes)]
+    if why := unreliable(store) or any_lacking(store, topics):
+        note(f"retries: {why}: scanning the log")
+        for batch in every_record(store):
+            names_of = dictionary(batch.columns.ragged("topic"))
+            for number, name in enumerate(names_of.values):
+                if (topic := name.decode("utf-8", "surrogateescape")).startswith(prefixes):
+                    yield topic, batch.take(np.flatnonzero(names_of.ids == number).astype(np.int64))
+        return
+    for topic in topics:
+        for batch in queue_records(store, topic, note):
+            yield topic, batch
+
+
+def any_lacking(store: StoreReader, topics: Iterable[str]) -> str:
+    """The same of several topics, for the first of which it is so."""
+    return next((f"{topic}: {why}" for topic in topics if (why := lacking(store, topic))), "")
 
 
 def _count(found: Retries, key: CountKey, batch: Batch, topic: str, progress: Progress) -> None:
@@ -305,12 +386,6 @@ def _of_pop(retry_topic: str, topics: Collection[str], groups: Collection[str]) 
             pairs.append(CountKey("retry", group, topic))
     known = [pair for pair in pairs if pair.group in groups] or pairs
     return known[0] if len(known) == 1 else None
-
-
-def _topics(store: StoreReader) -> Iterator[str]:
-    for topic in store.topics:
-        if topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
-            yield topic
 
 
 def _waiting(batch: Batch, topic: str, group: str, progress: Progress) -> Flags | None:

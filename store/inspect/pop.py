@@ -24,7 +24,6 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import TIMER_TOPIC
 from ..errors import Missing, StoreError
 from ..log.batch import Batch
-from ..log.message import Mark
 from ..plan.observer import Progress, read_progress
 from ..queues.references import RecordPlaces, batches
 from ..queues.rocksdb import RocksDb, is_rocksdb
@@ -32,7 +31,7 @@ from ..search.selection import utf8
 from ..search.store import Note, StoreReader
 from ..settings.read import read_config_file
 from ..settings.rocksdb import read_entries
-from .own_topics import topic_records, unreliable
+from .own_topics import any_lacking, every_record, queue_records, unreliable
 
 Key = tuple[Any, ...]
 
@@ -107,15 +106,14 @@ def _batches(store: StoreReader, note: Note, behind: int | None) -> Iterator[Bat
 
     behind: as of `topic_records`.
     """
-    if why := unreliable(store):
+    prefixes = (pop_format.REVIVE_TOPIC, names.RETRY_PREFIX)
+    topics = [topic for topic in store.named_topics if topic == TIMER_TOPIC or topic.startswith(prefixes)]
+    if why := unreliable(store) or any_lacking(store, topics):
         note(f"pop: {why}: scanning the log")
-        for item in store.log.scan(behind, crc=False, reuse=True):
-            if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
-                yield item
+        yield from every_record(store, behind)
         return
-    for topic in store.topics:
-        if topic == TIMER_TOPIC or topic.startswith((pop_format.REVIVE_TOPIC, names.RETRY_PREFIX)):
-            yield from topic_records(store, topic, note, behind)
+    for topic in topics:
+        yield from queue_records(store, topic, note, behind)
 
 
 def _begins(strings: Ragged, prefix: str) -> Flags:

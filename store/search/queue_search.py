@@ -83,17 +83,22 @@ def _and_missing(found: Iterator[FoundMessage], topic: str, missing: list[int], 
 
 
 def note_behind(store: StoreReader, selection: Selection, offsets: tuple[int, int] | None, note: Note) -> None:
-    """Tell of wanted messages that no queue names yet, for they lie behind all that do.
+    """Tell of wanted messages that no queue names yet, for they lie behind all that do. Raises Unreadable."""
+    if (reached := behind_queues(store, selection, offsets)) is not None:
+        note(f"the queues are behind the log from {reached} on: messages there are left out, `mqstore dump` shows them")
+
+
+def behind_queues(store: StoreReader, selection: Selection, offsets: tuple[int, int] | None = None) -> int | None:
+    """Where in the log all queues end, if wanted messages lie behind; else None.
 
     A broker that was killed leaves them; the next start dispatches them. Raises Unreadable.
     """
     reached = max((one.end_position or 0 for one in store.queue_summaries), default=0)
     reached, end = max(reached, store.log_files.start), store.log_end.position
     if reached >= end:
-        return
+        return None
     behind = search_log(store, selection, ranges=[(reached, end)], offsets=offsets, note=lambda _: None)
-    if next(behind, None) is not None:
-        note(f"the queues are behind the log from {reached} on: messages there are left out, `mqstore dump` shows them")
+    return None if next(behind, None) is None else reached
 
 
 def _queues(store: StoreReader, topic: str) -> list[int]:

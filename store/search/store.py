@@ -307,14 +307,14 @@ class StoreReader:
         """
         from ..broker.system_topics import OWN_TOPICS
 
-        return sorted({*self.topics, *OWN_TOPICS, *self._configured, *self._topics_in(_OFFSETS)})
+        return sorted({*self.topics, *OWN_TOPICS, *self.configured, *self.consumed})
 
     @property
     def topics_unsure(self) -> str:
         """Why the log may have messages of topics that nothing names, "" where none is known. Raises Unreadable."""
         if self.queues_unread:
             return self.queues_unread
-        return "" if self._configured else "no configuration tells which topics there are"
+        return "" if self.configured else "no configuration tells which topics there are"
 
     @cached_property
     def queues_unread(self) -> str:
@@ -356,30 +356,37 @@ class StoreReader:
             return self.queues_unread
         if self.has_batch_queues(topic):
             return f"{topic} has batch consume queues"
-        if not self.queues.has_topic(topic) and topic in self._configured:
+        if not self.queues.has_topic(topic) and topic in self.configured:
             return f"{topic} is in topics.json, but has no consume queues"
         return ""
 
     def lost_queues(self, topic: str) -> list[int]:
         """Numbers of its queues that are not there although groups have consumed of them. Raises Unreadable.
 
-        Those of which all messages have expired a broker deletes: for certain something is missing only
-        where the log is whole.
+        Those of which all messages have expired a broker deletes when it is told to: for certain something is
+        missing only where the log is whole.
         """
         there = {queue.queue_id for queue in self.queues.of_topic(topic)}
-        rows = (row for row in self._rows(_OFFSETS) if row["type"] == _OFFSET and row.get("topic") == topic)
-        consumed = {row["queue_id"] for row in rows if isinstance(row["offset"], int) and row["offset"] > 0}
-        return sorted(number for number in consumed - there if isinstance(number, int) and number >= 0)
+        return sorted(
+            number for number, offset in self.consumed.get(topic, {}).items() if offset and number not in there
+        )
 
     @cached_property
-    def _configured(self) -> set[str]:
-        """The topics of the broker's configuration, as far as it can be read."""
-        return self._topics_in(_TOPICS)
+    def consumed(self) -> dict[str, dict[int, int]]:
+        """Topic → queue → the highest offset that a group has reached, by the positions of the configuration."""
+        found: dict[str, dict[int, int]] = {}
+        for row in self._rows(_OFFSETS):
+            number, offset = row.get("queue_id"), row.get("offset")
+            if row["type"] == _OFFSET and row.get("topic") and isinstance(number, int) and isinstance(offset, int):
+                queues = found.setdefault(str(row["topic"]), {})
+                queues[number] = max(offset, queues.get(number, 0))
+        return found
 
-    def _topics_in(self, name: str) -> set[str]:
-        """Those that a file of the configuration names."""
-        rows = self._rows(name)
-        return {str(row["topic"]) for row in rows if row["type"] in (_TOPIC, _OFFSET) and row.get("topic")}
+    @cached_property
+    def configured(self) -> set[str]:
+        """The topics of the broker's configuration, as far as it can be read."""
+        rows = self._rows(_TOPICS)
+        return {str(row["topic"]) for row in rows if row["type"] == _TOPIC and row.get("topic")}
 
     def _rows(self, name: str) -> list[dict[str, Any]]:
         """The records of a file of the configuration, or its .bak, and of a RocksDB in its place."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, delay_ms, parse_l
 from mqstore.store.errors import InvalidInput
 from mqstore.store.inspect import own_topics as retries_module
 from mqstore.store.inspect.own_topics import CountKey, TransactionState, delays, retries, transactions
+from mqstore.store.inspect.pop import pop
 from mqstore.store.search.find import silent
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.run import verify
@@ -169,6 +172,83 @@ def test_without_queues_the_log_is_scanned(tmp_path: Path) -> None:
     with StoreReader(unpack("4.9.7-clean-no-queues", tmp_path)) as store:
         assert len(transactions(store, notes.append).rows) == 13
     assert notes and all("scanning the log" in note for note in notes)
+
+
+def _views(root: Path, notes: list[str]) -> list[Any]:
+    """What is told of a store: delays, transactions, retries, POP."""
+    now_ms = 1_795_300_000_000
+    with StoreReader(root) as store:
+        note = notes.append
+        views = (delays(store, now_ms, note), transactions(store, note), retries(store, note), pop(store, now_ms, note))
+        return [view.to_json() for view in views]
+
+
+def _gone(queue: Path) -> None:
+    shutil.rmtree(queue)
+
+
+def _zeros(queue: Path) -> None:
+    for path in queue.iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+
+
+def _hole(queue: Path) -> None:
+    """Its first unit is zeros."""
+    for path in queue.iterdir():
+        path.write_bytes(bytes(20) + path.read_bytes()[20:])
+
+
+def _cut(queue: Path) -> None:
+    """It ends behind its first unit."""
+    for path in queue.iterdir():
+        size = path.stat().st_size
+        path.write_bytes(path.read_bytes()[:20] + bytes(size - 20))
+
+
+_DELIVERED = ("SCHEDULE_TOPIC_XXXX/0", "SCHEDULE_TOPIC_XXXX/2")
+_CONSUMED = (
+    *("RMQ_SYS_TRANS_HALF_TOPIC/0", "RMQ_SYS_TRANS_OP_HALF_TOPIC/0"),
+    *("%RETRY%group-a_tags/0", "%RETRY%group-a-retry/0"),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "queue"),
+    [
+        *(("4.9.7-clean", queue) for queue in (*_DELIVERED, *_CONSUMED)),
+        *(("4.9.7-clean", queue) for queue in ("%DLQ%group-a-retry/0", "TRANS_CHECK_MAX_TIME_TOPIC/0")),
+        *(("5.3.3-pop", queue) for queue in ("rmq_sys_REVIVE_LOG_TestCluster/0", "%RETRY%pop_a_work/0")),
+    ],
+)
+def test_a_queue_of_a_stopped_broker_that_lacks_units(name: str, queue: str, tmp_path: Path) -> None:
+    """Whatever became of one queue, what is told stays the same: the log is scanned."""
+    root = unpack(name, tmp_path / "store")
+    expected = _views(root, [])
+    path = root / "consumequeue" / queue
+    kept = tmp_path / "kept"
+    shutil.copytree(path, kept)
+    for damage in (_gone, _zeros, _hole, _cut):
+        notes: list[str] = []
+        damage(path)
+        many = sum(len(file.read_bytes().rstrip(b"\0")) for file in kept.iterdir()) > 40
+        if damage is not _cut or (many and queue in _DELIVERED + _CONSUMED):
+            assert _views(root, notes) == expected, (damage.__name__, notes)
+            assert any("scanning the log" in note for note in notes), damage.__name__
+        shutil.rmtree(path, ignore_errors=True)
+        shutil.copytree(kept, path)
+    notes = []
+    assert (_views(root, notes), notes) == (expected, [])
+
+
+def test_retries_without_queues(tmp_path: Path) -> None:
+    with StoreReader(unpack("4.9.7-clean-no-queues", tmp_path)) as store:
+        counts = retries(store, ignore).counts
+    expected = Counter(m["topic"] for m in messages("4.9.7-clean") if m["topic"].startswith(("%RETRY%", "%DLQ%")))
+    prefix = {"retry": "%RETRY%", "dead_letter": "%DLQ%"}
+    found = Counter[str]()
+    for key, row in counts.items():
+        found[prefix[key.kind] + key.group] += row.messages
+    assert found == expected
 
 
 def test_transactions_in_a_rocksdb_are_those_that_were_sent(tmp_path: Path) -> None:
