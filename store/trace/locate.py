@@ -11,6 +11,7 @@ there (behind its end), nothing begins there, or the bytes are damaged, as a sca
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from enum import StrEnum
 from itertools import islice
 from typing import NamedTuple
@@ -23,7 +24,7 @@ from ..search.find import Address, Finder, parse_address
 from ..search.key_search import search_key
 from ..search.log_search import search_log
 from ..search.selection import Selection, matches
-from ..search.store import FoundMessage, Note, StoreReader
+from ..search.store import FoundMessage, Note, StoreReader, Via
 from .answer import DeliveryVerdict, Evidence, Judgement
 from .family import Family, families, identity, naming, only
 
@@ -100,12 +101,16 @@ def locate(store: StoreReader, asked: TraceTarget, note: Note) -> Located:
 
 
 def _without_unit(store: StoreReader, address: Address, note: Note) -> tuple[Message, str] | None:
-    """A message by its place in a queue whose unit does not lead to it: the log is scanned."""
-    offset = address.queue_offset
-    if offset is None:
+    """A message by its place in a queue where consumers do not get it: compaction has left it out, or no unit leads
+    to it, and the log is scanned.
+    """
+    topic, queue_id, offset = address.topic, address.queue_id, address.queue_offset
+    if topic is None or queue_id is None or offset is None:
         return None
-    wanted = Selection(topic=address.topic, queue_id=address.queue_id)
-    note(f"{address.topic}/{address.queue_id} has no unit {offset}: scanning the log")
+    with suppress(NotFound), store.queues.open(topic, queue_id) as queue:
+        return store.message_of_unit(queue, offset), Via.QUEUE.value
+    wanted = Selection(topic=topic, queue_id=queue_id)
+    note(f"no unit of {topic}/{queue_id} leads to message {offset}: scanning the log")
     found = next(search_log(store, wanted, offsets=(offset, offset + 1), note=note), None)
     return None if found is None else (found.message, found.via.value)
 

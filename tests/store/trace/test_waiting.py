@@ -128,3 +128,8 @@ def test_a_message_that_compaction_left_out(tmp_path: Path) -> None:
         trace = one(root, str(at), by=By.POSITION)
         newer = [e.position for e in trace.events if e.event is EventKind.SUPERSEDED]
         assert newer == ([] if last[key] == at else [last[key]])
+        if last[key] != at:  # its unit is still there: nothing has to be scanned
+            notes: list[str] = []
+            trace = one(root, f"{topic}/0/{message['queue_offset']}", notes=notes)
+            assert (trace.position, trace.found_by, trace.via, notes) == (at, "queue", "queue", [])
+            assert EventKind.NAMED in {e.event for e in trace.events}
