@@ -377,7 +377,9 @@ class StoreReader:
         found: dict[str, dict[int, int]] = {}
         for row in self._rows(_OFFSETS):
             number, offset = row.get("queue_id"), row.get("offset")
-            if row["type"] == _OFFSET and row.get("topic") and isinstance(number, int) and isinstance(offset, int):
+            if row["type"] != _OFFSET or not row.get("topic"):
+                continue
+            if isinstance(number, int) and isinstance(offset, int) and number >= 0:
                 queues = found.setdefault(str(row["topic"]), {})
                 queues[number] = max(offset, queues.get(number, 0))
         return found

@@ -379,6 +379,16 @@ def test_a_queue_of_a_topic_that_is_lost(four: Path) -> None:
             list(find(opened, one, offset=1000, count=1, note=notes))
 
 
+def test_positions_that_name_no_queue(four: Path) -> None:
+    text = '{"offsetTable":{"orders@g":{"-1":4,"0":0,"9":0},"\\ud800@g":{0:5},"@g":{1:2},"later@g":{7:2}}}'
+    (four / "config" / "consumerOffset.json").write_text(text)
+    with StoreReader(four) as opened:
+        assert (opened.lost_queues("orders"), opened.lost_queues("later")) == ([], [7])
+        notes = Notes()
+        list(find(opened, Selection(topic="orders"), note=notes))
+        assert notes == []
+
+
 @pytest.mark.parametrize("name", ["4.9.7-killed", "4.9.7-clean", "5.3.3-clean"])
 def test_what_lies_behind_the_queues(name: str, tmp_path: Path) -> None:
     """A killed broker had not dispatched its last messages; a broker that was stopped had."""
