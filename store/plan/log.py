@@ -293,4 +293,4 @@ def _messages(queue: QueueId, offsets: Ints, units: Structs) -> Messages:
     positions, sizes, tags = (units[name].astype(np.int64) for name in ("physical_offset", "size", "tags_code"))
     nothing = np.zeros(len(offsets), np.bool_)
     times = np.zeros(len(offsets), np.int64)
-    return Messages(queue, offsets, positions, sizes, tags, times, ~nothing, nothing)
+    return Messages(queue, offsets, positions, sizes, tags, times, good=nothing, lost=nothing)

@@ -73,8 +73,13 @@ def test_what_it_costs_is_told(root: Path) -> None:
         if path.is_file()
         for at in range(0, path.stat().st_size, 20)
     )
-    plan = found(root).plan
-    assert plan is not None and plan.lost.messages == units > 100
+    recovery = found(root)
+    assert recovery.plan is not None and recovery.plan.lost.messages == units > 100
+    recovery.name_lost()
+    rows = recovery.named["plan"]
+    assert len(rows) == units and {row["known_from"] for row in rows} == {"queue_unit"}
+    times = ("store_timestamp", "not_before", "not_after")
+    assert all(row[name] is None for row in rows for name in times)
 
 
 def test_all_of_it_is_put_away_and_comes_back(root: Path) -> None:
