@@ -47,12 +47,15 @@ LARGEST_FILE_BYTES = (1 << 31) - 1
 """mappedFileSizeCommitLog is an int, and so is the size of a filler."""
 
 
-def normalize(snapshot: Snapshot, *, any_length: bool = False, empty_log: bool = False) -> tuple[Snapshot, list[Edit]]:
+def normalize(
+    snapshot: Snapshot, *, any_length: bool = False, empty_log: bool = False, replica: str = ""
+) -> tuple[Snapshot, list[Edit]]:
     """The snapshot without entries that no version should meet, and the edits that remove them.
 
     Directories, names that are no position of a file, empty files. any_length: files of a wrong
-    length stay. empty_log: it is meant that there is none. Raises Refused for what cannot be put
-    right by moving it: files of a wrong length, or of one that no broker has, a log that is not there.
+    length stay. empty_log: it is meant that there is none. replica: a copy of the log that was named, ""
+    for none. Raises Refused for what cannot be put right by moving it: files of a wrong length, or of one that
+    no broker has, a log file whose name has other digits, a log that is not there.
     """
     size = snapshot.log_file_bytes
     if size > LARGEST_FILE_BYTES:
@@ -90,7 +93,7 @@ def normalize(snapshot: Snapshot, *, any_length: bool = False, empty_log: bool =
     if not kept and not empty_log and any(_begins_with_record(e) for e in snapshot.log):
         raise renamed(snapshot)
     if not kept and not empty_log:
-        refuse_lost_log(snapshot)
+        refuse_lost_log(snapshot, replica)
     if any_length and kept:
         kept, astray = _near(snapshot, kept)
         edits += astray
@@ -138,14 +141,28 @@ def _missing(entry: DirectoryEntry, names: Container[str], size: int) -> str:
     return "" if start < 0 or start % size or name in names else f"; its records are those of {name}, which is missing"
 
 
-def refuse_lost_log(snapshot: Snapshot) -> None:
-    """A store without a log has something that a log left. Raises Refused."""
+def refuse_lost_log(snapshot: Snapshot, replica: str = "") -> None:
+    """A store without a log has something that a log left. replica: a copy of the log, "" for none. Raises Refused,
+    and for a replica that is none Missing, NotAStore, Unsupported.
+    """
     if rest := what_a_log_left(snapshot):
+        hint = "if the log is gone for good: --force-empty-log"
+        if replica and snapshot.layout.dledger is None:
+            hint = f"copy the files of the replica's log there first: {_copying(snapshot, replica)}"
         raise Refused(
             f"no commit log beside {rest}: a wrong path, or a disk that is not mounted?",
             path=snapshot.layout.commit_log_directories[0],
-            hint="a broker started here would delete the queues; if the log is gone for good: --force-empty-log",
+            hint=f"a broker started here would delete the queues; {hint}",
         )
+
+
+def _copying(snapshot: Snapshot, replica: str) -> str:
+    """The command that copies the log of a replica to where that of this store was."""
+    from ..findings.next_commands import NextCommand  # which looks at findings, and they at recoveries
+    from .replica import log_of
+
+    sources = [f"{path}/." for path in log_of(replica)[0]]
+    return str(NextCommand(("cp", "-a", *sources, os.fspath(snapshot.layout.commit_log_directories[0]))))
 
 
 def check_kinds(edits: Iterable[Edit]) -> None:

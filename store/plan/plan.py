@@ -256,7 +256,8 @@ def _plan(
     observers, tell, verified = reading
     switches, verified = _kept_lmq(snapshot, outcome, verified) if keep else (outcome.switches, verified)
     typed, wrong_type = of_right_type(snapshot, profile.queues)
-    normalized, edits = normalize(typed, any_length=keep, empty_log=options.force_empty_log)
+    empty, replica = options.force_empty_log, options.replica
+    normalized, edits = normalize(typed, any_length=keep, empty_log=empty, replica=replica)
     edits += wrong_type
     if not normalized.log:
         if edits and database.source is not None:

@@ -65,18 +65,11 @@ class Replica:
         NotAStore, Unreadable, Unsupported, InvalidInput for the store itself, Refused for files of
         another size.
         """
-        directories: list[Path] = []
-        confirmed: int | None = None
-        for place in _places(name):
-            found, end = _log_of(place)
-            directories += found
-            confirmed = end if confirmed is None else confirmed
+        directories, confirmed = log_of(name)
         taken = {_identity(path) for path in own.commit_log_directories if path.exists()}
         if any(_identity(path) in taken for path in directories if path.exists()):
             raise InvalidInput("the replica is the store itself", path=name)
         queue = MappedFileQueue.open(directories, file_bytes)
-        if not queue.files:
-            raise NotAStore("no commit log to bring anything back from", path=name)
         for file in queue.files:
             if file.size > file_bytes or file.start % file_bytes:
                 raise Refused(
@@ -109,6 +102,21 @@ class Replica:
             if len(data) < min(end, at + _WINDOW_BYTES) - at:
                 raise Unreadable("the replica has changed while it was read", path=self.name)
             yield data
+
+
+def log_of(name: str) -> tuple[list[Path], int | None]:
+    """Log directories of a replica as it was asked for, and how far it is confirmed. Raises Missing, NotAStore,
+    Unsupported, Unreadable.
+    """
+    directories: list[Path] = []
+    confirmed: int | None = None
+    for place in _places(name):
+        found, end = _log_of(place)
+        directories += found
+        confirmed = end if confirmed is None else confirmed
+    if not MappedFileQueue.open(directories).files:
+        raise NotAStore("no commit log to bring anything back from", path=name)
+    return directories, confirmed
 
 
 def _places(name: str) -> Iterator[Path]:

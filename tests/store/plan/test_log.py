@@ -11,7 +11,7 @@ import pytest
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.errors import Refused
+from mqstore.store.errors import NotAStore, Refused
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import Recovery, analyze, replan
@@ -55,6 +55,22 @@ def test_it_is_refused_unless_it_is_meant(root: Path, policy: Policy) -> None:
     assert "a wrong path, or a disk that is not mounted" in str(refused.refusal)
     assert refused.prediction.case.label == "no-commit-log"
     assert found(root, policy).plan is not None
+
+
+def test_a_copy_of_the_log_is_not_passed_over(root: Path, tmp_path: Path) -> None:
+    """It is to be copied; without a log nothing tells where it belongs, and --force-empty-log would lose all of it."""
+    peer = recovery_cases.base("5.3.3-halt-1", tmp_path)
+    named = [str(peer), str(peer / "commitlog")]
+    for name in named:
+        options = RecoveryOptions(Policy.KEEP, replica=name)
+        refused = analyze(Layout.open(root, CONFIG), VERSION, options=options).refusal
+        assert refused is not None and refused.hint is not None and "force" not in refused.hint
+        assert refused.hint.endswith(f"cp -a {peer}/commitlog/. {root}/commitlog")
+    (tmp_path / "empty" / "commitlog").mkdir(parents=True)
+    with pytest.raises(NotAStore, match="no commit log to bring anything back from"):
+        analyze(Layout.open(root, CONFIG), VERSION, options=options._replace(replica=str(tmp_path / "empty")))
+    shutil.copytree(peer / "commitlog", root / "commitlog", dirs_exist_ok=True)
+    assert analyze(Layout.open(root, CONFIG), VERSION, options=options).plan is not None
 
 
 def test_a_full_index_tells_of_a_log_as_queues_do(root: Path) -> None:
