@@ -12,6 +12,7 @@ from ..store.findings.next_commands import (
     Given,
     NextCommand,
     command,
+    going_on,
     next_commands,
     repair_command,
 )
@@ -130,8 +131,9 @@ def question(found: Recovery) -> str:
 
 def _cure(before: JudgedRecovery, given: Given) -> str:
     found = before.recovery
-    if found.interrupted:
-        return f"`{_command(found, given)}` goes on with it."
+    left = going_on(before.verdict.findings, found.layout.root, given)
+    if found.interrupted or left is not None:
+        return f"`{left or _command(found, given)}` goes on with it."
     if found.plan is None:
         return ""
     if found.not_by_files:
@@ -149,6 +151,8 @@ def _cure(before: JudgedRecovery, given: Given) -> str:
 def next_steps(seen: JudgedRecovery, given: Given) -> list[NextCommand]:
     """The commands that mend the store, in order; those of its options where they ask for more."""
     found = seen.recovery
+    if (left := going_on(seen.verdict.findings, found.layout.root, given)) is not None:
+        return [left]
     if found.not_by_files or (found.refusal is not None and not found.interrupted):
         return []
     root, to_do = found.layout.root, not found.nothing_to_do
@@ -272,6 +276,8 @@ def _plan(found: Recovery, applied: Applied | None, rows: int | None, asking: bo
 
 def _next(seen: JudgedRecovery, given: Given) -> list[str]:
     found = seen.recovery
+    if (left := going_on(seen.verdict.findings, found.layout.root, given)) is not None:
+        return [f"Next: {left}"]
     if found.refusal is not None and not found.interrupted:
         return ["Next: put right what is named above, then run this again."]
     if found.not_by_files:

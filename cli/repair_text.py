@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..store.broker.profiles import LMQ_OPTIONS
 from ..store.counted import counted
-from ..store.findings.next_commands import NextCommand, next_commands, repair_command
+from ..store.findings.next_commands import NextCommand, going_on, next_commands, repair_command
 from ..store.search.selection import queue_text
 from ..store.verify.verdict import Status, first_sentence
 from .plan_text import ROWS, folded, steps_text
@@ -42,7 +42,7 @@ def repair_text(
     """
     found, last, rows = before.repair, after or before, None if common.verbose else ROWS
     lines = [
-        _verdict(before, applied, after, asking),
+        _verdict(before, applied, after, given, asking),
         *_edits(found, applied, rows),
         *_offsets(found, rows),
     ]
@@ -70,7 +70,9 @@ def _after_the_move(found: Repair) -> Iterator[str]:
     yield _OPTIONS[kind] + also
 
 
-def _verdict(before: JudgedRepair, applied: Applied | None, after: JudgedRepair | None, asking: bool) -> str:
+def _verdict(
+    before: JudgedRepair, applied: Applied | None, after: JudgedRepair | None, given: Given, asking: bool
+) -> str:
     """The sentence that `verify` has, and what a repair does about it."""
     found = before.repair
     lost = found.plan.lost.messages
@@ -80,8 +82,10 @@ def _verdict(before: JudgedRepair, applied: Applied | None, after: JudgedRepair 
         done = "went on with what was cut off" if applied.resumed else "repaired"
         return f"Done: {done}.{loses} {_now(after)}"
     sentence = first_sentence(before.verdict, found.layout.root)
-    if found.interrupted:
-        return f"{sentence}. A change was cut off: run it again with --apply before any start."
+    left = going_on(before.verdict.findings, found.layout.root, given)
+    if found.interrupted or left is not None:
+        what = f"run {left}" if left is not None else "run it again with --apply"
+        return f"{sentence}. A change was cut off: {what} before any start."
     if found.nothing_to_do:
         return f"{sentence}. Nothing to repair in {_parts(found)}."
     files = len({edit.path for edit in found.plan.edits})
@@ -138,6 +142,8 @@ def _after(offset: int | None) -> str:
 def next_steps(seen: JudgedRepair, given: Given) -> list[NextCommand]:
     """The commands that mend the store, in order: first that of the plan, if there is one."""
     found = seen.repair
+    if (left := going_on(seen.verdict.findings, found.layout.root, given)) is not None:
+        return [left]
     if not found.nothing_to_do:
         choice = found.request.choice
         parts = () if choice.everything else choice.parts

@@ -92,7 +92,7 @@ class NextCommand(NamedTuple):
     @property
     def changes(self) -> bool:
         """It mends something in its place, or shows how; others show or save what is there."""
-        return "--apply" in self.words or self.words[0] in _IN_PLACE
+        return "--apply" in self.words or self.words[0] in _IN_PLACE or self.words[:2] == ("mqstore", "undo")
 
     def __str__(self) -> str:
         return " ".join(map(_quoted, self.words))
@@ -191,6 +191,8 @@ def next_commands(
     about = [finding for finding in findings if calls_for_something(finding, least)]
     # nothing is planned over bytes that nobody has read: whatever else is wrong, that comes first
     unread = [finding for finding in about if finding.code == UNREADABLE]
+    if (left := going_on(about, root, given)) is not None and not unread:
+        return [left]
     about = unread or about
     mended: dict[str, list[Finding]] = {}
     by_hand: dict[tuple[str, ...], list[Finding]] = {}
@@ -220,6 +222,19 @@ def next_commands(
     looks = {each.codes: each for each in reversed(hands) if each.words[0] == "mqstore"}
     in_the_way = [each for each in hands if each.words[0] != "mqstore"]
     return [*in_the_way, *commands, *reversed(looks.values())]
+
+
+def going_on(findings: Iterable[Finding], root: PathLike[str] | str, given: Given) -> NextCommand | None:
+    """What ends a change that was cut off, where that is not `recover` as it is called for any other reason: it goes
+    before all else.
+    """
+    for finding in findings:
+        if finding.code == CUT_OFF and (cure := cure_of(finding)) not in MENDS:
+            if "--journal" in cure and "--journal" in (writing := given.writing):
+                at = writing.index("--journal")
+                given = given._replace(writing=(*writing[:at], *writing[at + 2 :]))
+            return NextCommand(_by_hand(cure, finding, root, given), (CUT_OFF,))
+    return None
 
 
 def refused(findings: Iterable[Finding]) -> str:
@@ -292,6 +307,8 @@ def command_for(
     if is_past_repair(finding, recovered, to_renumber):
         helps = (each for each in commands if finding.code in each.codes and _is_renumbered(finding, to_renumber))
         return next(helps, None)
+    if (left := going_on([finding], root, given)) is not None:
+        return left
     if cure not in MENDS:
         return NextCommand(_by_hand(cure, finding, root, given), (finding.code,), True)
     if unmendable:
@@ -316,8 +333,8 @@ def by_hand_for(finding: Finding, root: PathLike[str] | str, given: Given, templ
 
 
 def _mends_all(command: NextCommand) -> bool:
-    """What `recover` plans to keep is all that a repair mends."""
-    return command.words[1] == RECOVER or "--all" in command.words
+    """What `recover` plans to keep is all that a repair mends. What was cut off is to be over before any repair."""
+    return command.words[1] == RECOVER or "--all" in command.words or command.codes == (CUT_OFF,)
 
 
 def command_in_general(code: str) -> str:

@@ -324,20 +324,14 @@ def check_clean(layout: Layout) -> None:
     what, command, more = "", "recover", list[str]()
     if os.path.lexists(layout.abort):
         what = "not shut down cleanly: abort is there"
-    if layout.journal.is_dir():
-        from ..session.journal import SessionState, unfinished
+    if layout.journal.is_dir() or _has_barrier(layout):
+        from ..session.journal import left_over
 
-        journal = unfinished(layout.root, layout.journal)
-        if journal is not None:
-            undoing = journal.state is SessionState.UNDO_CUT_OFF
-            what = f"{'taking back a recovery' if undoing else 'a recovery'} was cut off"
-            command = "undo" if undoing else "recover"
-    if not what and _has_barrier(layout):
-        from ..session.journal import barriers, place_of_journal
-
-        what = "a recovery was cut off: its start barrier is there"
-        place = place_of_journal(barriers(layout)[0])
-        more = [] if place is None else ["--journal", os.fspath(place)]
+        left = left_over(layout)
+        if left is not None:
+            what = f"{'taking back a recovery' if left.undoing else 'a recovery'} was cut off"
+            command = "undo" if left.undoing else "recover"
+            more = [] if left.journal is None else ["--journal", os.fspath(left.journal)]
     if what:
         from ..findings.next_commands import proposed  # the catalogue, which a write can do without
 

@@ -403,7 +403,7 @@ def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None
     if (pid := holder(layout.lock)) is not None:
         yield f"process {pid} has the store: what is shown here changes while it runs"
     if barriers(layout):
-        yield "a start barrier keeps brokers from loading: --apply carries on and removes it"
+        yield "a start barrier keeps brokers from loading until the change that was cut off is over"
     yield from options_of(layout).notes()
     if layout.dledger is not None:
         yield "a DLedger log: predicted for one node alone; a follower takes what its leader has"

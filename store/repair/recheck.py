@@ -193,6 +193,8 @@ def unrepairable_of(
     follows from the rest, and is not told again. given: options that a command needs as well, None
     for those that the layout was opened with.
     """
+    if any(finding.code == CUT_OFF for finding in verdict.findings):
+        return []  # what is wrong may be the half of a change
     given = Given(layout.broker_config.words) if given is None else given
     errors = [f for f in verdict.serious if catalogue()[f.code].group != GROUP]
     errors = [finding for finding in errors if asked_for(finding, choice)]

@@ -34,7 +34,8 @@ from .journal import (
     barriers,
     find_note,
     is_needed,
-    place_of_journal,
+    journal_elsewhere,
+    journal_option,
     sessions,
     unfinished,
     write_note,
@@ -203,12 +204,11 @@ def alone(layout: Layout, files: Files, wait_seconds: float, *, made: Iterable[P
 def check_journal_place(layout: Layout) -> None:
     """Whoever goes on must name the journal of who began. Raises Refused."""
     for path in barriers(layout):
-        place = place_of_journal(path)
-        if place is not None and layout.journal.resolve().parent.parent != place:
+        if elsewhere := journal_elsewhere(layout, path):
             raise Refused(
                 "a recovery was begun with its journal elsewhere, and was cut off",
                 path=layout.root,
-                hint=f"name it: --journal {place}",
+                hint=f"name it: --journal {journal_option(elsewhere)}",
             )
 
 

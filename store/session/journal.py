@@ -34,7 +34,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -376,12 +376,6 @@ def barriers(layout: Layout) -> list[Path]:
     ]
 
 
-def place_of_journal(barrier: Path) -> Path | None:
-    """The --journal of the session that a start barrier belongs to, None where that is the store's own."""
-    named = read_note(barrier)
-    return Path(os.fsdecode(named)).parent.parent if named else None
-
-
 def unfinished(store: Path, journal: Path) -> Journal | None:
     """The session that was cut off, by `apply` or `undo`; None if there is none.
 
@@ -391,6 +385,52 @@ def unfinished(store: Path, journal: Path) -> Journal | None:
         if Journal(store, folder, "").state.half_way:
             return Journal.load(store, folder)
     return None
+
+
+class LeftOver(NamedTuple):
+    """A change of the store that is not over. session: "" where only its start barrier is known. undoing: it was being
+    taken back. journal: the directory to name with --journal, where the session is not kept where it was looked for.
+    """
+
+    session: str
+    undoing: bool
+    journal: Path | None = None
+
+
+def left_over(layout: Layout) -> LeftOver | None:
+    """The change that was cut off; None if there is none. Raises Unreadable."""
+    found = unfinished(layout.root, layout.journal)
+    if found is not None:
+        return LeftOver(found.session, found.state is SessionState.UNDO_CUT_OFF)
+    there = barriers(layout)
+    for barrier in there:
+        with suppress(StoreError):  # it has just been removed
+            if elsewhere := journal_elsewhere(layout, barrier):
+                return _left_in(elsewhere)
+    return LeftOver("", undoing=False) if there else None
+
+
+def journal_elsewhere(layout: Layout, barrier: Path) -> Path | None:
+    """The journal that a start barrier names, None where it is that of the layout. Raises Missing, Unreadable."""
+    named = read_note(barrier)
+    if not named or layout.journal.resolve() == Path(os.fsdecode(named)):
+        return None
+    return Path(os.fsdecode(named))
+
+
+def journal_option(journal: Path) -> Path:
+    """What --journal takes for that journal (`Layout.keep_journal_in`)."""
+    return journal.parent.parent
+
+
+def _left_in(journal: Path) -> LeftOver:
+    """What a journal says that a start barrier names; whatever is there, it is not opened."""
+    with suppress(StoreError):
+        for folder in sessions(journal):
+            state = Journal(journal, folder, "").state
+            if state.half_way:
+                return LeftOver(folder.name, state is SessionState.UNDO_CUT_OFF, journal_option(journal))
+    return LeftOver("", undoing=False, journal=journal_option(journal))
 
 
 _MARKS = (

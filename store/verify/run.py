@@ -39,7 +39,7 @@ from ..findings.findings import Finding, order
 from ..search.find import find
 from ..search.selection import Selection, is_pattern
 from ..search.store import StoreReader
-from ..session.journal import barriers, unfinished
+from ..session.journal import left_over
 from .context import NOT_CHECKED, Scope, VerifyContext, ended, going_on, never, of_unread
 from .log_pass import LogPass, ReadRange, items_of, parts_of, read, wants_crc
 from .register import CHECKS, Once, checks_of, last
@@ -294,8 +294,7 @@ def at_first_sight(seen: Description) -> Verdict:
 def _of_description(seen: Description) -> Iterator[Finding]:
     """What the walk over the log and the load of its files have shown."""
     log, root = seen.log, os.fspath(seen.layout.root)
-    journal = unfinished(seen.layout.root, seen.layout.journal)
-    yield from cut_off(root, journal.session if journal else "", bool(barriers(seen.layout)))
+    yield from cut_off(root, left_over(seen.layout))
     if log.damaged_ranges:
         ranges = counted(log.damaged_ranges, "range", form=",")
         size = counted(log.damaged_bytes, f"byte in {ranges} is", f"bytes in {ranges} are", form=",")

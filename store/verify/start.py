@@ -12,6 +12,7 @@ of a recovery reads the log once more.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -22,6 +23,7 @@ from ..disk.workers import beside
 from ..errors import StoreError
 from ..findings.findings import Finding
 from ..log.commit_log import Batch, Extent
+from ..session.journal import LeftOver, left_over
 from ..settings.generation import generation_of
 from .context import Mergeable, Predicted, Scope, VerifyContext
 from .register import after
@@ -145,7 +147,7 @@ _SMALL_BYTES = 4 << 20
 def findings_of_start(found: Recovery) -> Iterator[Finding]:
     """What a start would do to a store that `analyze` has looked at."""
     root, worst, plan = os.fspath(found.layout.root), found.prediction, found.plan
-    yield from cut_off(root, found.interrupted, found.barrier)
+    yield from cut_off(root, left_over(found.layout))
     if found.refusal is not None and not found.interrupted:
         yield Finding.of("I-187", root, f"no recovery is possible yet: {found.refusal}")
     yield from _of_prediction(root, worst, by_files=not found.not_by_files)
@@ -156,14 +158,20 @@ def findings_of_start(found: Recovery) -> Iterator[Finding]:
         yield Finding.of("I-186", root, f"{text} gone", count=plan.lost.messages)
 
 
-def cut_off(root: str, session: str, barrier: bool) -> Iterator[Finding]:
-    """A change of mqstore that is not over. session: that was cut off, "" for none. barrier: its start
-    barrier is in the log.
-    """
-    if session:
-        yield Finding.of("I-185", root, f"session {session} was cut off")
-    elif barrier:
-        yield Finding.of("I-185", root, "a start barrier is left, which keeps brokers from loading")
+def cut_off(root: str, left: LeftOver | None) -> Iterator[Finding]:
+    """A change of mqstore that is not over. left: of it."""
+    if left is None:
+        return
+    text = "a start barrier is left, which keeps brokers from loading"
+    if left.session:
+        text = f"{'taking back ' if left.undoing else ''}session {left.session} was cut off"
+    words = ["mqstore", "undo", "{store}"] if left.undoing else ["mqstore", "recover", "{store}", "--apply"]
+    if left.journal is not None:
+        text += f"; its journal is in {left.journal}"
+        quoted = shlex.quote(os.fspath(left.journal))
+        words += ["--journal", quoted.replace("{", "{{").replace("}", "}}")]
+    own = left.undoing or left.journal is not None
+    yield Finding.of("I-185", root, text, repair=" ".join(words) if own else None)
 
 
 def _of_prediction(root: str, worst: Prediction, *, by_files: bool) -> Iterator[Finding]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from os import fspath
 from pathlib import Path
 from random import Random
@@ -16,14 +17,21 @@ from mqstore.cli.app import program
 from mqstore.cli.verify_text import page
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import NotFound
 from mqstore.store.findings.findings import Finding
 from mqstore.store.findings.next_commands import Given, settings
+from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.recheck import unrepairable_of
+from mqstore.store.repair.repair import Request, replan
+from mqstore.store.session.apply import apply
+from mqstore.store.session.journal import SessionState, unfinished
+from mqstore.store.session.undo import session_to_undo, undo
 from mqstore.store.verify.verdict import Status, Verdict, findings_json
 
 from .. import slices, stores
+from ..store.put.faults import Killed, KilledFiles
 from ..store.verify.mutations import copied, mutations, original
 from .advice import verified
 from .datadriven import run_here
@@ -142,6 +150,66 @@ def test_a_barrier_is_told_by_all_with_the_command_that_removes_it(work: Path) -
         assert f"mqstore recover {root} --apply" in told, command
     assert run_here(["recover", str(root), "--apply", "--yes"]).code == 0
     assert run_here(["verify", str(root)]).code == 0
+
+
+def test_a_barrier_alone_makes_nothing_beyond_repair(work: Path) -> None:
+    """What has only to be ended is no damage that stays."""
+    root = copied(original(DEFAULT, work), work)
+    mutations()["I-185"].mutate(root, Random("page"))
+    for options in ([], ["--all"]):
+        told = run_here(["repair", str(root), *options]).stdout
+        assert "Beyond repair" not in told and told.rstrip().endswith(f"Next: mqstore recover {root} --apply")
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("elsewhere", [True, False])
+@pytest.mark.parametrize("undone", [True, False])
+def test_the_command_that_ends_what_was_cut_off_is_the_first_one(undone: bool, elsewhere: bool, work: Path) -> None:
+    """Of `recover` and of `undo`, with the journal in the store or in a directory with an odd name."""
+    root = copied(original(DEFAULT, work), work)
+    gone("consumequeue")(DEFAULT, root, root)
+    place = work / f"journals {{of}} '{undone}"
+    place.mkdir(exist_ok=True)
+    cut_off(root, place if elsewhere else None, undone=undone)
+    words = ["mqstore", "undo" if undone else "recover", str(root), *([] if undone else ["--apply"])]
+    line = shlex.join([*words, *(["--journal", str(place)] if elsewhere else [])])
+    for command in ("verify", "recover", "repair", "inspect"):
+        page = run_here([command, str(root)]).stdout
+        told = [each for each in commands_in(page) if "explain" not in each]
+        if elsewhere or undone or command != "repair":
+            assert told and set(told) == {line}, (command, page)
+    rows = json.loads(run_here(["verify", str(root), "--format", "json"]).stdout)
+    assert {row["repair"] for row in rows if row.get("repair", "").startswith("mqstore re")} <= {line}
+    assert [row["repair"] for row in rows if row.get("code") == "I-185"] == [line]
+    for command in ("recover", "repair"):
+        answer = json.loads(run_here([command, str(root), "--format", "json"]).stdout)
+        assert (command == "repair" and not (elsewhere or undone)) or answer["next"] == [line]
+    assert run_here([*shlex.split(line)[1:], "--yes"]).code == 0
+    assert "I-185" not in run_here(["verify", str(root)]).stdout
+
+
+def cut_off(root: Path, place: Path | None, *, undone: bool) -> None:
+    """A recovery is killed half way, or taking it back is. place: of its journal, None: the store."""
+    layout = Layout.open(root)
+    if place is not None:
+        layout.keep_journal_in(place)
+    plan = replan(layout, Request(Choice(), "5.3.3", 0))
+
+    def killed(change: Callable[[Files], object]) -> None:
+        """At the first step behind which it has begun."""
+        for at in range(0, 400, 3):
+            with suppress(Killed):
+                change(KilledFiles(at))
+            left = unfinished(root, layout.journal)
+            if left is not None and (left.state is SessionState.UNDO_CUT_OFF) == undone:
+                return
+        raise AssertionError(root)
+
+    if undone:
+        apply(layout, plan, lambda: plan, Files())
+        killed(lambda files: undo(layout, session_to_undo(layout), files))
+    else:
+        killed(lambda files: apply(layout, plan, lambda: plan, files))
 
 
 def test_warnings_have_their_command_on_the_page(work: Path) -> None:

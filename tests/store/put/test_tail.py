@@ -117,11 +117,11 @@ def test_a_start_barrier(store: Callable[[str], Path], tmp_path: Path) -> None:
     options = BrokerConfig(config("5.3.3-clean", root))
     barrier = root / "commitlog" / f"{BARRIER_PREFIX}1-abcdef01"
     barrier.write_bytes(bytes(100))
-    assert_refused(root, Unclean, f"start barrier is there.*mqstore recover {root}", options)
+    assert_refused(root, Unclean, f"a recovery was cut off.*mqstore recover {root}", options)
     barrier.unlink()
     journal = tmp_path / "elsewhere" / "store-1" / ".mqstore"
     write_note(Files(), barrier, os.fsencode(journal), 200)
-    assert_refused(root, Unclean, f"start barrier is there.*--journal {tmp_path / 'elsewhere'}", options)
+    assert_refused(root, Unclean, f"a recovery was cut off.*--journal {tmp_path / 'elsewhere'}", options)
 
 
 def test_damage_in_the_last_file(store: Callable[[str], Path]) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.disk.layout import Layout
+from mqstore.store.findings.next_commands import cure_of
 from mqstore.store.search.store import StoreReader
+from mqstore.store.session.journal import LeftOver
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.start import GROUP, cut_off, predict, refused_by_config, start_beside, why_not
 
@@ -21,17 +23,23 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("session", "barrier", "told"),
+    ("left", "told", "cure"),
     [
-        ("", False, []),
-        ("s1", False, ["session s1 was cut off"]),
-        ("s1", True, ["session s1 was cut off"]),
-        ("", True, ["a start barrier is left, which keeps brokers from loading"]),
+        (None, [], []),
+        (LeftOver("s1", undoing=False), ["session s1 was cut off"], ["recover"]),
+        (LeftOver("s1", undoing=True), ["taking back session s1 was cut off"], ["mqstore undo {store}"]),
+        (LeftOver("", undoing=False), ["a start barrier is left, which keeps brokers from loading"], ["recover"]),
+        (
+            LeftOver("s1", undoing=False, journal=Path("/a {b}")),
+            ["session s1 was cut off; its journal is in /a {b}"],
+            ["mqstore recover {store} --apply --journal '/a {{b}}'"],
+        ),
     ],
 )
-def test_a_change_that_is_not_over_is_told_once(session: str, barrier: bool, told: list[str]) -> None:
-    found = list(cut_off("/s", session, barrier))
+def test_a_change_that_is_not_over_is_told_once(left: LeftOver | None, told: list[str], cure: list[str]) -> None:
+    found = list(cut_off("/s", left))
     assert [finding.message for finding in found] == told
+    assert [cure_of(finding) for finding in found] == cure
     assert {finding.code for finding in found} <= {"I-185"}
 
 
