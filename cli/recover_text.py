@@ -140,8 +140,8 @@ def _cure(before: JudgedRecovery, given: Given) -> str:
         return "No file is to be repaired: the broker's configuration does not suit this store."
     steps = next_steps(before, given)
     if not any(step.changes for step in steps):
-        left = before.verdict.status is Status.DAMAGED
-        return "No repair mends it." if left else "Nothing to do."
+        damaged = before.verdict.status is Status.DAMAGED
+        return "No repair mends it." if damaged else "Nothing to do."
     if before.verdict.status is Status.CLEAN:
         return f"{counted(len(found.plan.edits), 'change', form=',')} would tidy up: `{steps[0]}`."
     loses = f" loses {_messages(found.plan.lost.messages)}" if found.plan.edits else " is next"

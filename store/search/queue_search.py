@@ -361,6 +361,12 @@ def compaction_queues(store: StoreReader, topic: str) -> list[QueueDirectory]:
     return [queue for queue in found if queue.topic == topic]
 
 
+def compaction_end(store: StoreReader, topic: str, queue_id: int) -> int:
+    """The queue offset behind the last one that has come to the compaction log. Raises Unreadable."""
+    with MappedFileQueue.open(store.layout.compaction_queues / topic / str(queue_id)) as files:
+        return summary_of(files).max_offset
+
+
 def open_log(layout: Layout, topic: str, queue_id: int) -> CommitLog:
     """The compaction log of a queue; empty where there is none. Raises Unreadable."""
     return CommitLog(MappedFileQueue.open(layout.compaction_log / topic / str(queue_id)))

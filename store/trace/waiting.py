@@ -6,6 +6,7 @@ The same for every group. Each answer is None where that is not what the message
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -255,15 +256,15 @@ class Compacted:
     """
 
     def __init__(self, store: StoreReader, message: Message, note: Note) -> None:
-        from ..search.queue_search import compaction_queues, is_compaction_topic
+        from ..search.queue_search import compaction_end, compaction_queues, is_compaction_topic
 
         self.events: list[Event] = []
         self.judgement: Judgement | None = None
-        if not message.keys or not is_compaction_topic(store, message.topic):
+        if not is_compaction_topic(store, message.topic):
             return
-        newer = _newer(store, message, note)
-        if newer is not None:
-            self.events.append(_superseded(newer))
+        newer = list(_newer(store, message, note))
+        if newer:
+            self.events.append(_superseded(newer[-1]))
         queues = compaction_queues(store, message.topic)
         if not any(queue.queue_id == message.queue_id for queue in queues):
             return
@@ -273,10 +274,34 @@ class Compacted:
             text = f"in the log of the compaction topic, at {there.position} of it"
             place = (message.topic, message.queue_id, message.queue_offset)
             self.events.append(Event(EventKind.COMPACTED, text, None, None, *place, path=path))
-        elif newer is not None:
-            fact = Evidence("a newer message with its key", f"commitlog at {newer.position}")
-            reason = "compaction has left it out: a newer message has its key"
-            self.judgement = Judgement(DeliveryVerdict.GONE, reason, (fact,))
+        else:
+            end = compaction_end(store, message.topic, message.queue_id)
+            self.judgement = left_out(message, newer, end)
+
+
+def left_out(message: Message, newer: list[Message], end: int) -> Judgement | None:
+    """Why compaction has left a message out (spec 6.1); None where it has not seen the message, and where nothing
+    tells. newer: messages with its key. end: queue offset behind the last message that it has seen.
+    """
+    seen = [each for each in newer if each.queue_offset < end]
+    if message.queue_offset >= end:
+        return None
+    if not _compaction_key(message):
+        reason, fact = "it has no KEYS", _record("no KEYS", message)
+    elif seen:
+        reason = "a newer message has its key"
+        fact = Evidence("a newer message with its key", f"commitlog at {seen[-1].position}")
+    elif not message.stored_body:
+        reason, fact = "its body is empty, which deletes its key", _record("an empty body", message)
+    else:
+        return None
+    return Judgement(DeliveryVerdict.GONE, f"compaction has left it out: {reason}", (fact,))
+
+
+def _compaction_key(message: Message) -> str:
+    """All of KEYS is the key of compaction; "" for none."""
+    text = message.properties.get(names.KEYS, "")
+    return text if text.strip() else ""
 
 
 def _superseded(newer: Message) -> Event:
@@ -291,14 +316,15 @@ def _superseded(newer: Message) -> Event:
     )
 
 
-def _newer(store: StoreReader, message: Message, note: Note) -> Message | None:
-    """The last message of the queue with the same key, if that is behind this one."""
+def _newer(store: StoreReader, message: Message, note: Note) -> Iterator[Message]:
+    """Messages of the queue with the same key behind this one; the index has each word of it."""
+    key = _compaction_key(message)
+    if not key:
+        return
     wanted = Selection(topic=message.topic, queue_id=message.queue_id, key=message.keys[0])
-    last = None
     for found in search_key(store, wanted, note=note):
-        if found.message.queue_offset > message.queue_offset:
-            last = found.message
-    return last
+        if found.message.queue_offset > message.queue_offset and _compaction_key(found.message) == key:
+            yield found.message
 
 
 def _in_compaction_log(store: StoreReader, message: Message, note: Note) -> Message | None:

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.broker.system_topics import TIMER_TOPIC
+from mqstore.store.search.store import StoreReader
 from mqstore.store.trace.answer import DeliveryVerdict, EventKind
 from mqstore.store.trace.locate import By
+from mqstore.store.trace.waiting import left_out
 
 from ... import stores
+from ...cli.datadriven import run_here
 from ...stores import messages, unpack
 from .asked import config, end_transaction, one, put, verdict
 
@@ -133,3 +136,43 @@ def test_a_message_that_compaction_left_out(tmp_path: Path) -> None:
             trace = one(root, f"{topic}/0/{message['queue_offset']}", notes=notes)
             assert (trace.position, trace.found_by, trace.via, notes) == (at, "queue", "queue", [])
             assert EventKind.NAMED in {e.event for e in trace.events}
+
+
+def test_what_compaction_has_not_seen_it_has_not_left_out(tmp_path: Path) -> None:
+    """The key is all of KEYS. Of messages behind its log nothing is said, a newer one with their key or not."""
+    root = stores.unpack("5.3.3-compaction", tmp_path)
+    keys = (["--keys", "alpha beta"], ["--keys", "alpha gamma"], ["--keys", "alpha"], [], ["--keys", "alpha beta"])
+    for words in keys:
+        assert run_here(["put", str(root), "state", "a body", *words, "--set", "enableCompaction=false"]).code == 0
+    behind = 1 + max(m["queue_offset"] for m in stores.messages("5.3.3-compaction") if m["queue_id"] == 0)
+    made = [one(root, f"state/0/{behind + number}") for number in range(len(keys))]
+    assert [trace.for_all for trace in made] == [None] * len(keys)
+    newer = [[e.position for e in trace.events if e.event is EventKind.SUPERSEDED] for trace in made]
+    stored = [next(e.position for e in trace.events if e.event is EventKind.STORED) for trace in made]
+    assert newer == [[stored[-1]], [], [], [], []]
+
+
+@pytest.mark.parametrize(
+    ("keys", "body", "newer", "end", "reason"),
+    [
+        ("", b"b", [], 8, "it has no KEYS"),
+        (" ", b"b", [], 8, "it has no KEYS"),
+        ("a", b"b", [7], 8, "a newer message has its key"),
+        ("a", b"", [], 8, "its body is empty, which deletes its key"),
+        ("a", b"b", [8], 8, ""),
+        ("a", b"b", [], 8, ""),
+        ("", b"b", [], 5, ""),
+        ("a", b"b", [7], 5, ""),
+    ],
+)
+def test_why_compaction_leaves_a_message_out(
+    keys: str, body: bytes, newer: list[int], end: int, reason: str, tmp_path: Path
+) -> None:
+    """Of the message with queue offset 5, whose compaction log has all before `end` (spec 6.1)."""
+    root = tmp_path / "store"
+    put(root, "state")
+    with StoreReader(root) as store:
+        made = store.message_at(0)
+    mine = made._replace(queue_offset=5, raw_properties=f"KEYS\x01{keys}\x02".encode(), stored_body=body)
+    found = left_out(mine, [mine._replace(queue_offset=offset) for offset in newer], end)
+    assert (found.reason if found else "") == (f"compaction has left it out: {reason}" if reason else "")
