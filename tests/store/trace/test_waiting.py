@@ -141,7 +141,13 @@ def test_a_message_that_compaction_left_out(tmp_path: Path) -> None:
 def test_what_compaction_has_not_seen_it_has_not_left_out(tmp_path: Path) -> None:
     """The key is all of KEYS. Of messages behind its log nothing is said, a newer one with their key or not."""
     root = stores.unpack("5.3.3-compaction", tmp_path)
-    keys = (["--keys", "alpha beta"], ["--keys", "alpha gamma"], ["--keys", "alpha"], [], ["--keys", "alpha beta"])
+    keys: tuple[list[str], ...] = (
+        ["--keys", "alpha beta"],
+        ["--keys", "alpha gamma"],
+        ["--keys", "alpha"],
+        [],
+        ["--keys", "alpha beta"],
+    )
     for words in keys:
         assert run_here(["put", str(root), "state", "a body", *words, "--set", "enableCompaction=false"]).code == 0
     behind = 1 + max(m["queue_offset"] for m in stores.messages("5.3.3-compaction") if m["queue_id"] == 0)
