@@ -185,9 +185,6 @@ def _begin(log: CommitLog, at: int | None) -> int | None:
     return at - _around(log, at)
 
 
-_REASONS = {"torn_tail": "torn tail", "stale_bytes": "stale bytes", "missing": "missing"}
-
-
 def _range(extent: Extent) -> Record:
     """The record for what is no message; the preallocated zeros at the end are none."""
     kind = extent.kind.value
@@ -195,6 +192,4 @@ def _range(extent: Extent) -> Record:
         return {"type": "blank", "physical_offset": extent.position, "size": extent.size}
     if kind == "zeros":
         return {"type": "zeros"}
-    name = _REASONS.get(kind)
-    reason = ": ".join(part for part in (name, extent.reason) if part)
-    return {"type": "damage", "position": extent.position, "size": extent.size, "reason": reason}
+    return {"type": "damage", "position": extent.position, "size": extent.size, "reason": extent.told}

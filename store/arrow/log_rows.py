@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import reduce
@@ -49,6 +49,8 @@ from .log_columns import CHECKED, COLUMNS, SCHEMA, STORE, USUAL, rows_of_batch
 from .stores import ALWAYS, BODY, NO_BODY, PLAIN_BODY, STORED_BODY, Ask, open_log, with_notes
 
 _DAMAGE_KINDS = (ExtentKind.DAMAGE, ExtentKind.MISSING)
+_TOLD_KINDS = (*_DAMAGE_KINDS, ExtentKind.TORN_TAIL)
+"""What is a row where damage itself is asked for; beside messages a torn end is no damage, as for a broker."""
 
 
 @dataclass(frozen=True)
@@ -205,11 +207,18 @@ def messages_of(
 
 def damage_of(ask: Ask, part: LogSplit) -> Iterator[Damage]:
     """What of one split cannot be read. Raises as `rows_of`."""
-    return (item for item in items_of(ask, part, crc=False) if isinstance(item, Damage))
+    return (item for item in items_of(ask, part, kinds=_TOLD_KINDS) if isinstance(item, Damage))
 
 
-def items_of(ask: Ask, part: LogSplit, *, crc: bool = False, noting: Noting | None = None) -> Iterator[Batch | Damage]:
-    """Messages that a broker would find, and damage, of one split. Raises as `rows_of`."""
+def items_of(
+    ask: Ask,
+    part: LogSplit,
+    *,
+    crc: bool = False,
+    noting: Noting | None = None,
+    kinds: Container[ExtentKind] = _DAMAGE_KINDS,
+) -> Iterator[Batch | Damage]:
+    """Messages that a broker would find, and what of one split is damage. Raises as `rows_of`. kinds: that are told."""
     if part.split is not None and part.split.start >= part.split.stop:
         return
     log = open_log(part.store, ask.broker_config)
@@ -217,10 +226,10 @@ def items_of(ask: Ask, part: LogSplit, *, crc: bool = False, noting: Noting | No
     with log.queue:
         for item in each_noting(_scan(log, part.split, crc, noting), noted):
             if not isinstance(item, Batch):
-                if item.kind in _DAMAGE_KINDS:
-                    if ask.fails:
-                        raise Unreadable(item.reason, path=part.store, offset=item.position)
-                    yield Damage(part.store, item.position, item.size, item.reason)
+                if ask.fails and item.kind in _DAMAGE_KINDS:
+                    raise Unreadable(item.reason, path=part.store, offset=item.position)
+                if item.kind in kinds:
+                    yield Damage(part.store, item.position, item.size, item.told)
             elif not part.behind and item.mark <= Mark.AFTER_DAMAGE:
                 yield item
     for unread in noted:  # each is damage, too

@@ -82,6 +82,14 @@ class Extent:
         """Log position behind the last byte."""
         return self.position + self.size
 
+    @property
+    def told(self) -> str:
+        """Its reason in the answers, with the kind before it where it is no damage between records."""
+        return ": ".join(part for part in (_TOLD.get(self.kind), self.reason) if part)
+
+
+_TOLD = {ExtentKind.TORN_TAIL: "torn tail", ExtentKind.STALE_BYTES: "stale bytes", ExtentKind.MISSING: "missing"}
+
 
 class Inner(Rows):
     """Which rows of a batch are messages inside of records (`inner_batch.unwrapped`).

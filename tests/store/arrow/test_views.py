@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 from mqstore.store.arrow.stores import Ask
-from mqstore.store.arrow.views import VIEWS, columns_of, damage_parts, mask_of
+from mqstore.store.arrow.views import VIEWS, columns_of, damage_parts, damage_rows, mask_of
 
+from ...cli.datadriven import run_here
 from ...stores import unpack
 
 
@@ -29,6 +33,25 @@ def test_views_name_what_there_is() -> None:
 
 def test_views_are_told_apart_by_their_columns() -> None:
     assert len({tuple(view.columns) for view in VIEWS.values()}) == len(VIEWS)
+
+
+@pytest.mark.parametrize("split", ["", "70000"])
+@pytest.mark.parametrize("name", ["4.9.7-killed-torn", "4.9.7-killed-page", "4.9.7-killed-gap"])
+def test_ranges_and_reasons_are_those_of_dump(name: str, split: str, tmp_path: Path) -> None:
+    """A torn end and a file that is missing, too."""
+    root = unpack(name.replace("-gap", ""), tmp_path)
+    if name.endswith("-gap"):
+        first = min((root / "commitlog").iterdir())
+        shutil.copyfile(first, first.with_name(f"{4 * first.stat().st_size:020d}"))
+    ask = Ask.of({"path": str(root), **({"split_bytes": split} if split else {})})
+    wanted = ("position", "size", "reason")
+    found = [row for part in damage_parts(ask) for batch in damage_rows(ask, wanted, part) for row in batch.to_pylist()]
+    lines = run_here(["dump", str(root), "--format", "ndjson"]).stdout.splitlines()
+    dumped = [row for row in map(json.loads, lines) if row["type"] == "damage"]
+    told = [row for row in dumped if not row["reason"].startswith("stale bytes")]
+    kinds = {"4.9.7-killed-torn": "torn tail: ", "4.9.7-killed-gap": "missing: "}
+    assert any(row["reason"].startswith(kinds.get(name, "")) for row in told)
+    assert found == [{field: row[field] for field in wanted} for row in told]
 
 
 def test_hundreds_of_stores(tmp_path: Path) -> None:

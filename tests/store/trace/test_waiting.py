@@ -141,15 +141,11 @@ def test_a_message_that_compaction_left_out(tmp_path: Path) -> None:
 def test_what_compaction_has_not_seen_it_has_not_left_out(tmp_path: Path) -> None:
     """The key is all of KEYS. Of messages behind its log nothing is said, a newer one with their key or not."""
     root = stores.unpack("5.3.3-compaction", tmp_path)
-    keys: tuple[list[str], ...] = (
-        ["--keys", "alpha beta"],
-        ["--keys", "alpha gamma"],
-        ["--keys", "alpha"],
-        [],
-        ["--keys", "alpha beta"],
-    )
-    for words in keys:
-        assert run_here(["put", str(root), "state", "a body", *words, "--set", "enableCompaction=false"]).code == 0
+    keys = ("alpha beta", "alpha gamma", "alpha", "", "alpha beta")
+    anyway = ("--set", "enableCompaction=false")
+    for text in keys:
+        words = ["--keys", text] if text else []
+        assert run_here(["put", str(root), "state", "a body", *words, *anyway]).code == 0
     behind = 1 + max(m["queue_offset"] for m in stores.messages("5.3.3-compaction") if m["queue_id"] == 0)
     made = [one(root, f"state/0/{behind + number}") for number in range(len(keys))]
     assert [trace.for_all for trace in made] == [None] * len(keys)
