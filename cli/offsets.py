@@ -128,7 +128,8 @@ def offsets(
     did not acknowledge come back as well: mqstore inspect --pop.
 
     Exit code: 0 shown, moved, or nothing to move; 1 --compare found a difference, or there is no such
-    group or queue; 3 without --apply: positions would move, or queues are behind the log.
+    group or queue; 3 with --reset or --merge: positions would move (without --apply), or queues are behind
+    the log. Where positions are only shown, queues behind the log are a warning.
 
     \b
     Examples:

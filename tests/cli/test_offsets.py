@@ -5,6 +5,7 @@ too.
 from __future__ import annotations
 
 import json
+import shutil
 from functools import cache
 from pathlib import Path
 
@@ -89,3 +90,15 @@ def test_a_group_that_is_not_there_and_one_without_a_name(tmp_path: Path) -> Non
     path.write_text('{"offsetTable":{"orders@":{0:5}}}')
     found = records("offsets", store, "--by", "queue", "--topic", "orders")
     assert [row["group"] for row in found if row["offset"] == 5] == [""]
+
+
+def test_only_a_plan_needs_queues_that_are_not_behind_the_log(tmp_path: Path) -> None:
+    """As the help has it: exit code 3 of --reset and --merge, with and without --apply."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    shutil.rmtree(root / "consumequeue")
+    shown = run_here(["offsets", str(root)])
+    assert shown.code == 0 and "where queues end is not known" in shown.stderr
+    for plan in (["--reset", "*@group-a-retry=earliest"], ["--merge", str(root), "--take", "max"]):
+        for apply in ([], ["--apply", "--yes"]):
+            refused = run_here(["offsets", str(root), *plan, *apply])
+            assert refused.code == 3 and "the queues are behind the log" in refused.stderr
