@@ -179,9 +179,11 @@ def _commands(commands: list[NextCommand]) -> Iterator[str]:
 
 def _beyond(about: list[Finding], commands: list[NextCommand], *, no_plan: bool) -> Iterator[str]:
     """Why no command mends what is left. no_plan: of this store, whatever is wrong with it."""
-    from ..store.findings.next_commands import MENDS, cure_of, refused
+    from ..store.findings.next_commands import CUT_OFF, MENDS, cure_of, refused
     from ..store.repair.recheck import why_unrepairable
 
+    if any(finding.code == CUT_OFF for finding in about):
+        return  # what is wrong may be the half of a change
     mended = {code for each in commands if each.changes for code in each.codes}
     left = {finding.code: finding for finding in reversed(about) if finding.code not in mended}
     for code, finding in sorted(left.items()):

@@ -176,6 +176,7 @@ def test_the_command_that_ends_what_was_cut_off_is_the_first_one(undone: bool, e
     for command in ("verify", "recover", "repair", "inspect"):
         page = run_here([command, str(root)]).stdout
         told = [each for each in commands_in(page) if "explain" not in each]
+        assert "beyond repair" not in page.lower(), (command, page)
         if elsewhere or undone or command != "repair":
             assert told and set(told) == {line}, (command, page)
     rows = json.loads(run_here(["verify", str(root), "--format", "json"]).stdout)
