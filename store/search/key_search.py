@@ -43,7 +43,7 @@ def search_key(
     answer = _ask(store, selection, key)
     start, end = store.log_files.start, store.log_end.position
     covered = _covered(store, answer, end)
-    if covered and selection.one_topic is None and (why := store.topics_unsure):
+    if covered and selection.one_topic is None and (why := store.queues_unread):
         note(f"{why}, and the index has keys by topic: scanning the log")
         covered = []
     gaps = uncovered(start, end, covered)
@@ -151,7 +151,7 @@ def places_of_keys(store: StoreReader, keys: Iterable[Key], note: Note) -> KeyPl
     rest = [key for key in wanted if key not in places]
     if rest:
         what = counted(len(rest), "unique key is", "unique keys are")
-        unsure = any(topic is None for _, topic in rest) and store.topics_unsure
+        unsure = any(topic is None for _, topic in rest) and store.queues_unread
         note(f"{what} not {'sure by' if unsure else 'in'} the index: scanning the log")
         places.update(_by_scan(store, rest))
     return places
@@ -160,7 +160,7 @@ def places_of_keys(store: StoreReader, keys: Iterable[Key], note: Note) -> KeyPl
 def _by_index(store: StoreReader, key: Key) -> int | None:
     """Position of the first message with a key that the index leads to."""
     unique_key, topic = key
-    if topic is None and store.topics_unsure:
+    if topic is None and store.queues_unread:
         return None  # the first one may be of a topic that nothing names
     topics = store.named_topics if topic is None else [topic]
     hits = {hit.physical_offset for name in topics for hit in store.index.query(name, unique_key).hits}

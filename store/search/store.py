@@ -309,13 +309,6 @@ class StoreReader:
 
         return sorted({*self.topics, *OWN_TOPICS, *self.configured, *self.consumed})
 
-    @property
-    def topics_unsure(self) -> str:
-        """Why the log may have messages of topics that nothing names, "" where none is known. Raises Unreadable."""
-        if self.queues_unread:
-            return self.queues_unread
-        return "" if self.configured else "no configuration tells which topics there are"
-
     @cached_property
     def queues_unread(self) -> str:
         """Why there is no consume queue that can be read, "" if there is."""

@@ -93,7 +93,6 @@ def test_damaged_stores_answer_all_the_same(name: str, store: Callable[[str], Pa
         ("5.5.0-rocksdb-killed", (), True),
         ("4.9.7-clean-no-queues", (), True),
         ("4.9.7-clean", ("consumequeue/payments", "consumequeue/orders"), False),
-        ("4.9.7-clean", ("consumequeue/payments", "config"), True),
     ],
 )
 def test_messages_of_topics_without_queues(name: str, lost: tuple[str, ...], scanned: bool, tmp_path: Path) -> None:
