@@ -296,8 +296,8 @@ def _verify(path: Path, asked: AskedScope, common: Common, stop: list[bool]) -> 
         for note in options_of(store.layout).notes():
             common.warn(f"{path}: {note}")
         from ..store.verify.context import Scope
-        from ..store.verify.run import verify
-        from ..store.verify.verdict import Status  # numpy and all checks: behind what is plain to see
+        from ..store.verify.run import verify  # numpy and all checks: behind what is plain to see
+        from ..store.verify.verdict import Status
 
         with log_progress(store, common) as tell:
             scope = Scope(**asked._asdict())

@@ -114,11 +114,10 @@ def _what_now(path: Path | str, verdict: Verdict, given: Given, verbose: bool) -
     from ..store.disk.layout import is_uri
     from ..store.findings.next_commands import (
         calls_for_something,
-        next_commands,
         refused,
         tidying_commands,
     )
-    from ..store.verify.verdict import what_now
+    from ..store.verify.verdict import commands_of, what_now
 
     about = [f for f in verdict.findings if calls_for_something(f)]
     if not about:
@@ -126,15 +125,7 @@ def _what_now(path: Path | str, verdict: Verdict, given: Given, verbose: bool) -
         tidy = [] if verdict.live else tidy
         yield from _nothing_urgent(verdict, [] if verdict.unmendable else tidy, verbose)
         return
-    commands = next_commands(
-        about,
-        path,
-        given,
-        whole=not verdict.unread,
-        recovered=verdict.recovered,
-        to_renumber=verdict.to_renumber,
-        unmendable=verdict.unmendable,
-    )
+    commands = commands_of(verdict, about, path, given)
     plan = any("--apply" in each.words for each in commands)
     yield f"What now: {what_now(verdict, commands)}.{_SHOWN_BEFORE if plan else ''}"
     yield from _commands(commands)

@@ -50,7 +50,6 @@ from ..disk.lock import holder
 from ..errors import Missing
 from ..log.batch import Batch, messages
 from ..log.message import Mark, Message
-from ..plan.observer import Progress, read_progress
 from ..queues.read import ConsumeQueue
 from ..queues.references import batches, of_queue
 from ..queues.units import is_valid
@@ -58,7 +57,7 @@ from ..search.queue_search import behind_queues
 from ..search.selection import Selection, utf8
 from ..search.store import Note, StoreReader
 from ..settings.options import options_of
-from ..settings.read import read_config_file
+from ..settings.read import Progress, read_config_file, read_progress
 
 
 def topic_records(store: StoreReader, topic: str, note: Note, behind: int | None = None) -> Iterator[Batch]:

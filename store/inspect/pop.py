@@ -24,12 +24,11 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import TIMER_TOPIC
 from ..errors import Missing, StoreError
 from ..log.batch import Batch
-from ..plan.observer import Progress, read_progress
 from ..queues.references import RecordPlaces, batches
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..search.selection import utf8
 from ..search.store import Note, StoreReader
-from ..settings.read import read_config_file
+from ..settings.read import Progress, read_config_file, read_progress
 from ..settings.rocksdb import read_entries
 from .own_topics import any_lacking, every_record, queue_records, unreliable
 

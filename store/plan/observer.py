@@ -4,19 +4,15 @@ What a recovery is asked for.
 
 Which queues count: the messages of a topic that was deleted do not.
 
-Consumer groups and their progress: `config/consumerOffset.json` and what stands in its place.
-
-A broker with `enableLmq` keeps `lmqConsumerOffset.json` instead, with the groups of light queues beside
-the others; one whose configuration is a RocksDB keeps it there (spec 05, 5.3, 5.4).
+What consumer groups lose.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,108 +26,17 @@ from ..broker.dispatch import Dispatched
 from ..broker.profiles import Profile
 from ..broker.snapshot import QueueId, Snapshot, can_have_files
 from ..broker.system_topics import LMQ_PREFIX, is_system_topic
-from ..broker.topics import loads
-from ..disk.compressed import read_regular
 from ..disk.temporary import Spill
-from ..errors import InvalidInput, StoreError, Unreadable
+from ..errors import InvalidInput
 from ..index.compare import IndexAudit, IndexFiles
 from ..log.commit_log import Batch, Extent
 from ..queues.units import FileUnits
+from ..settings.read import Progress
 from ..start.config_load import TOPICS, ConfigRules, load_table
 from .gaps import Forms
 from .log import LogPlan
 from .lost_messages import LostMessages
 from .unreferenced import Unplaced
-
-_LARGEST_BYTES = 256 << 20
-_PLAIN = "consumerOffset.json"
-_LMQ = "lmqConsumerOffset.json"
-
-Progress = Mapping[QueueId, Mapping[str, int]]
-"""Per queue and group the next queue offset to consume."""
-
-
-class _OffsetTable(NamedTuple):
-    """What one file says, and when it was written (ms, 0: not known)."""
-
-    progress: dict[QueueId, dict[str, int]]
-    written_ms: int = 0
-
-
-def read_progress(config: Path, options: Mapping[str, str] | None = None) -> Progress:
-    """The progress of all groups; of a file that cannot be read its `.bak`; empty without.
-
-    Of two files that name the same group the one written later counts. options: of the broker.
-    """
-    tables = [table for name in (_PLAIN, _LMQ) if (table := _read(config, name)) is not None]
-    tables.sort(key=lambda table: table.written_ms)
-    tables += _of_rocksdb(config, options)
-    progress: dict[QueueId, dict[str, int]] = {}
-    for table in tables:
-        for queue, offsets in table.progress.items():
-            progress.setdefault(queue, {}).update(offsets)
-    return progress
-
-
-def _read(config: Path, file_name: str) -> _OffsetTable | None:
-    """A file, or its `.bak`, as a broker takes it; None where neither can be read."""
-    for name in (file_name, f"{file_name}.bak"):
-        try:
-            data = read_regular(config / name, _LARGEST_BYTES)
-        except StoreError:
-            continue
-        found = _parse(data)
-        if found is not None:
-            return found
-    return None
-
-
-def _parse(data: bytes) -> _OffsetTable | None:
-    try:
-        table = loads(data.decode("utf-8", "replace"))
-        rows = [*_rows(table["offsetTable"]), *_lmq_rows(table.get("lmqOffsetTable") or {})]
-        version = table.get("dataVersion")
-        written_ms = int(version["timestamp"]) if isinstance(version, dict) else 0
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
-        return None
-    found = _OffsetTable({}, written_ms)
-    for queue, group, offset in rows:
-        found.progress.setdefault(queue, {})[group] = offset
-    return found
-
-
-def _rows(table: Mapping[str, Any]) -> Iterator[tuple[QueueId, str, int]]:
-    for name, offsets in table.items():
-        topic, _, group = name.rpartition("@")
-        for queue_id, offset in offsets.items():
-            yield QueueId(topic, int(queue_id)), group, int(offset)
-
-
-def _lmq_rows(table: Mapping[str, Any]) -> Iterator[tuple[QueueId, str, int]]:
-    """A light queue has one queue, number 0."""
-    for name, offset in table.items():
-        topic, _, group = name.rpartition("@")
-        yield QueueId(topic, 0), group, int(offset)
-
-
-def _of_rocksdb(config: Path, options: Mapping[str, str] | None) -> Iterator[_OffsetTable]:
-    """The same of a RocksDB, where there is one that can be read."""
-    from ..queues.rocksdb import readable
-    from ..settings.rocksdb import rows_of, stand_ins
-
-    path = stand_ins(config, options).get(_PLAIN)
-    if path is None or not readable():
-        return
-    found = _OffsetTable({})
-    try:
-        rows = rows_of(path, _PLAIN)
-    except Unreadable:
-        return  # what the files say is better than nothing
-    for row in rows:
-        if row.get("type") == "consumer_offset" and row["table"] == "offsetTable":
-            queue = QueueId(str(row["topic"]), int(row["queue_id"]))
-            found.progress.setdefault(queue, {})[str(row["group"])] = int(row["offset"])
-    yield found
 
 
 @dataclass

@@ -37,6 +37,7 @@ from ..queues.edits import QueueFix, queue_edits
 from ..queues.references import commit_log_of
 from ..queues.rocksdb import RocksDb
 from ..settings.options import options_of
+from ..settings.read import Progress
 from ..start.log import Switches
 from ..start.outcome import Outcome
 from ..start.queue_stores import QueueStores, queue_stores
@@ -49,7 +50,7 @@ from .fill import Fill, tombstoned
 from .gaps import GapFinder
 from .log import DeadTail, LogPlan, named_messages, plan_log, put_away
 from .normalize import check_kinds, ext_edits, normalize, what_a_log_left
-from .observer import GroupLoss, PlanBuilder, Policy, Progress, RecoveryOptions
+from .observer import GroupLoss, PlanBuilder, Policy, RecoveryOptions
 from .torn_records import CutProperties, wrong_offsets
 from .unreferenced import places
 

@@ -30,6 +30,7 @@ from ..queues.read import ConsumeQueues, QueueSummary
 from ..queues.rocksdb import RocksdbConsumeQueues
 
 if TYPE_CHECKING:
+    from ...formats.derive.ragged import Flags
     from ..log.batch import Batch
 
 
@@ -178,6 +179,13 @@ def _has_unit(sys_flag: int) -> bool:
     return sys_flag & TRANSACTION_MASK not in (SysFlag.PREPARED, SysFlag.ROLLBACK)
 
 
+def _have_units(batch: Batch) -> Flags:
+    """The same of all records of a batch, bool[n]."""
+    state = batch.columns.ints("sys_flag") & TRANSACTION_MASK
+    found: Flags = (state != SysFlag.PREPARED) & (state != SysFlag.ROLLBACK)
+    return found
+
+
 def _next(layout: Layout, log: MappedFileQueue, position: int) -> Message | None:
     """The record at a position of the walk, None where it ends."""
     try:
@@ -240,8 +248,7 @@ def latest_with_unit(batch: Batch) -> dict[tuple[str, int], int]:
 
     from ..columns import dictionary
 
-    state = batch.columns.ints("sys_flag") & TRANSACTION_MASK
-    kept = batch.take((state != SysFlag.PREPARED) & (state != SysFlag.ROLLBACK))
+    kept = batch.take(_have_units(batch))
     topics = dictionary(kept.columns.ragged("topic"))
     queue_ids = kept.columns.ints("queue_id").astype(np.int64)
     width = int(queue_ids.max(initial=0)) + 1
@@ -256,8 +263,7 @@ def latest_with_unit(batch: Batch) -> dict[tuple[str, int], int]:
 
 def end_with_unit(batch: Batch) -> int:
     """End of the last record of a batch that must have a unit, 0 without one."""
-    state = batch.columns.ints("sys_flag") & TRANSACTION_MASK
-    rows = ((state != SysFlag.PREPARED) & (state != SysFlag.ROLLBACK)).nonzero()[0]
+    rows = _have_units(batch).nonzero()[0]
     if not len(rows):
         return 0
     return int(batch.position[rows[-1]]) + int(batch.columns.ints("total_size")[rows[-1]])

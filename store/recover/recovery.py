@@ -30,11 +30,9 @@ from ..plan.lost_messages import MOST, LostMessages, name_all
 from ..plan.observer import (
     GroupLoss,
     Policy,
-    Progress,
     RecoveryOptions,
     check_lost_tag,
     expected_queues,
-    read_progress,
 )
 from ..plan.plan import Plan, Reading, make_plan
 from ..queues.references import commit_log_of
@@ -42,6 +40,7 @@ from ..queues.rocksdb_copy import CopiedQueues
 from ..session.journal import Fingerprint, barriers, unfinished
 from ..settings.generation import Generation, generation_of
 from ..settings.options import options_of
+from ..settings.read import Progress, read_progress
 from ..start.config import ConfigStart, config_start
 from ..start.config_load import config_rules
 from ..start.log import Switches, as_configured, by_source, proof_in, switches_of

@@ -20,7 +20,7 @@ from ...formats.hashing import java_string
 from ..counted import bytes_text, counted
 from ..disk.lock import holder
 from ..errors import Missing, StoreError
-from ..findings.next_commands import Given, NextCommand, calls_for_something, next_commands
+from ..findings.next_commands import Given, NextCommand, calls_for_something
 from ..findings.next_commands import tidying_commands as tidying
 from ..inspect.description import last_exit
 from ..inspect.stats import BIN_BITS, size_bin
@@ -33,7 +33,7 @@ from ..timer.read import timer_wheel
 from ..timer.wheel import Ticks
 from ..verify.context import LogWatcher, Records, Scope, VerifyContext
 from ..verify.run import verify
-from ..verify.verdict import Status, Verdict, first_sentence
+from ..verify.verdict import Status, Verdict, commands_of, first_sentence
 
 _HOUR_MS = 3_600_000
 HOURS_MAX = 24 * 15
@@ -141,16 +141,7 @@ def _commands(verdict: Verdict, root: str, given: Given) -> tuple[list[NextComma
     if not about:
         tidy = tidying(verdict.findings, root, given, recovered=verdict.recovered)
         return ([] if verdict.live else tidy), True
-    commands = next_commands(
-        about,
-        root,
-        given,
-        whole=not verdict.unread,
-        recovered=verdict.recovered,
-        to_renumber=verdict.to_renumber,
-        unmendable=verdict.unmendable,
-    )
-    return commands, False
+    return commands_of(verdict, about, root, given), False
 
 
 def _facts(store: StoreReader, verdict: Verdict, picture: LogPicture) -> Iterator[tuple[str, str]]:

@@ -86,9 +86,7 @@ _CANDIDATES = 256
 _QUEUES_ASKED = 32
 """Queues whose last record is compared with a record that may be dead."""
 _FIRST_5 = "5"
-_TOPICS, _OFFSETS = "topics.json", "consumerOffset.json"
-_KINDS = {_TOPICS: "topics", _OFFSETS: "consumer-offset"}
-_TOPIC, _OFFSET = "topic_config", "consumer_offset"
+_TOPICS = "topics.json"
 
 
 def _nothing(_: int) -> None:
@@ -367,39 +365,34 @@ class StoreReader:
     @cached_property
     def consumed(self) -> dict[str, dict[int, int]]:
         """Topic → queue → the highest offset that a group has reached, by the positions of the configuration."""
+        from ..settings.read import read_progress
+
         found: dict[str, dict[int, int]] = {}
-        for row in self._rows(_OFFSETS):
-            number, offset = row.get("queue_id"), row.get("offset")
-            if row["type"] != _OFFSET or not row.get("topic"):
-                continue
-            if isinstance(number, int) and isinstance(offset, int) and number >= 0:
-                queues = found.setdefault(str(row["topic"]), {})
-                queues[number] = max(offset, queues.get(number, 0))
+        for queue, offsets in read_progress(self.layout.config, self.config).items():
+            if queue.queue_id >= 0:
+                found.setdefault(queue.topic, {})[queue.queue_id] = max(offsets.values(), default=0)
         return found
 
     @cached_property
     def configured(self) -> set[str]:
-        """The topics of the broker's configuration, as far as it can be read."""
-        rows = self._rows(_TOPICS)
-        return {str(row["topic"]) for row in rows if row["type"] == _TOPIC and row.get("topic")}
-
-    def _rows(self, name: str) -> list[dict[str, Any]]:
-        """The records of a file of the configuration, or its .bak, and of a RocksDB in its place."""
+        """The topics of the broker's configuration, or its .bak, and of a RocksDB in its place, as far as they can be
+        read.
+        """
         from ..settings.read import read_config_file
         from ..settings.rocksdb import rows_of, stand_ins
 
         rows: list[dict[str, Any]] = []
-        for path in (self.layout.config / name, self.layout.config / f"{name}.bak"):
+        for path in (self.layout.config / _TOPICS, self.layout.config / f"{_TOPICS}.bak"):
             with suppress(StoreError):
-                file = read_config_file(path, _KINDS[name])
+                file = read_config_file(path, "topics")
                 if file.problem is None:
                     rows += file.records()
                     break
-        database = stand_ins(self.layout.config, self.config).get(name)
+        database = stand_ins(self.layout.config, self.config).get(_TOPICS)
         if database is not None:
             with suppress(StoreError):
-                rows += rows_of(database, name)
-        return rows
+                rows += rows_of(database, _TOPICS)
+        return {str(row["topic"]) for row in rows if row["type"] == "topic_config" and row.get("topic")}
 
     def has_batch_queues(self, topic: str) -> bool:
         """The topic's queues are batch queues (spec 2.7)."""

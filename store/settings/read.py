@@ -8,6 +8,10 @@ where, is told beside what can be read. Of what is no number a broker does not r
 look at the .bak then.
 
 `inspect` has one line for each file (`summaries_of`).
+
+Consumer groups and their progress: `config/consumerOffset.json` and what stands in its place. A broker with
+`enableLmq` keeps `lmqConsumerOffset.json` instead, with the groups of light queues beside the others; one whose
+configuration is a RocksDB keeps it there (spec 05, 5.3, 5.4).
 """
 
 from __future__ import annotations
@@ -18,20 +22,24 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...formats.broker_identity import FIELDS, IDENTITY, SEPARATOR
 from ...formats.epoch_file import CRC_UNCHECKED, EPOCHS, HEADER, LINE_END
 from ...formats.epoch_file import SEPARATOR as EPOCH_SEPARATOR
 from ...formats.hashing import crc31
 from ...formats.kinds import KINDS, Syntax
+from ..broker.topics import loads
 from ..counted import counted
 from ..disk.broker_conf import parse_properties
 from ..disk.byte_reader import note, unread_of
 from ..disk.compressed import read_regular
 from ..disk.file_queue import is_file
-from ..errors import Missing, StoreError, UnreadableRange, from_os_error
+from ..errors import Missing, StoreError, Unreadable, UnreadableRange, from_os_error
 from .parse import CONFIG_VALUE, ParsedConfig, entries, parse
+
+if TYPE_CHECKING:
+    from ..broker.snapshot import QueueId
 
 LARGEST_BYTES = 64 << 20
 """Of a larger file the rest is not read."""
@@ -393,3 +401,99 @@ _PARSERS: Mapping[Syntax, Callable[[bytes], ParsedConfig]] = {
     Syntax.EPOCHS: parse_epochs,
     Syntax.IDENTITY: parse_identity,
 }
+
+
+_LARGEST_OFFSETS_BYTES = 256 << 20
+_PLAIN = "consumerOffset.json"
+_LMQ = "lmqConsumerOffset.json"
+
+Progress = Mapping["QueueId", Mapping[str, int]]
+"""Per queue and group the next queue offset to consume."""
+
+
+class _OffsetTable(NamedTuple):
+    """What one file says, and when it was written (ms, 0: not known)."""
+
+    progress: dict[QueueId, dict[str, int]]
+    written_ms: int = 0
+
+
+def read_progress(config: Path, options: Mapping[str, str] | None = None) -> Progress:
+    """The progress of all groups; of a file that cannot be read its `.bak`; empty without.
+
+    Of two files that name the same group the one written later counts. options: of the broker.
+    """
+    tables = [table for name in (_PLAIN, _LMQ) if (table := _read(config, name)) is not None]
+    tables.sort(key=lambda table: table.written_ms)
+    tables += _of_rocksdb(config, options)
+    progress: dict[QueueId, dict[str, int]] = {}
+    for table in tables:
+        for queue, offsets in table.progress.items():
+            progress.setdefault(queue, {}).update(offsets)
+    return progress
+
+
+def _read(config: Path, file_name: str) -> _OffsetTable | None:
+    """A file, or its `.bak`, as a broker takes it; None where neither can be read."""
+    for name in (file_name, f"{file_name}.bak"):
+        try:
+            data = read_regular(config / name, _LARGEST_OFFSETS_BYTES)
+        except StoreError:
+            continue
+        found = _parse(data)
+        if found is not None:
+            return found
+    return None
+
+
+def _parse(data: bytes) -> _OffsetTable | None:
+    try:
+        table = loads(data.decode("utf-8", "replace"))
+        rows = [*_rows(table["offsetTable"]), *_lmq_rows(table.get("lmqOffsetTable") or {})]
+        version = table.get("dataVersion")
+        written_ms = int(version["timestamp"]) if isinstance(version, dict) else 0
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        return None
+    found = _OffsetTable({}, written_ms)
+    for queue, group, offset in rows:
+        found.progress.setdefault(queue, {})[group] = offset
+    return found
+
+
+def _rows(table: Mapping[str, Any]) -> Iterator[tuple[QueueId, str, int]]:
+    from ..broker.snapshot import QueueId  # with numpy, which few readers of config/ need
+
+    for name, offsets in table.items():
+        topic, _, group = name.rpartition("@")
+        for queue_id, offset in offsets.items():
+            yield QueueId(topic, int(queue_id)), group, int(offset)
+
+
+def _lmq_rows(table: Mapping[str, Any]) -> Iterator[tuple[QueueId, str, int]]:
+    """A light queue has one queue, number 0."""
+    from ..broker.snapshot import QueueId
+
+    for name, offset in table.items():
+        topic, _, group = name.rpartition("@")
+        yield QueueId(topic, 0), group, int(offset)
+
+
+def _of_rocksdb(config: Path, options: Mapping[str, str] | None) -> Iterator[_OffsetTable]:
+    """The same of a RocksDB, where there is one that can be read."""
+    from ..broker.snapshot import QueueId
+    from ..queues.rocksdb import readable
+    from .rocksdb import rows_of, stand_ins
+
+    path = stand_ins(config, options).get(_PLAIN)
+    if path is None or not readable():
+        return
+    found = _OffsetTable({})
+    try:
+        rows = rows_of(path, _PLAIN)
+    except Unreadable:
+        return  # what the files say is better than nothing
+    for row in rows:
+        if row.get("type") == "consumer_offset" and row["table"] == "offsetTable":
+            queue = QueueId(str(row["topic"]), int(row["queue_id"]))
+            found.progress.setdefault(queue, {})[str(row["group"])] = int(row["offset"])
+    yield found

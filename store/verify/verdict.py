@@ -159,19 +159,25 @@ def _as_far(verdict: Verdict) -> str:
     return ", as far as it was looked at" if verdict.unread else ""
 
 
+def commands_of(
+    verdict: Verdict, findings: Iterable[Finding], store: PathLike[str] | str, given: Given
+) -> list[NextCommand]:
+    """`next_commands` of some findings of a verdict, by all that it knows of repairs."""
+    return next_commands(
+        findings,
+        store,
+        given,
+        whole=not verdict.unread,
+        recovered=verdict.recovered,
+        to_renumber=verdict.to_renumber,
+        unmendable=verdict.unmendable,
+    )
+
+
 def findings_json(verdict: Verdict, store: Path | str, given: Given = NOTHING_GIVEN) -> Iterator[dict[str, Any]]:
     """All findings of a store as JSON objects. given: options that a next command needs."""
     found, unmendable = verdict.findings, verdict.unmendable or refused(verdict.findings)
-    whole = not verdict.unread
-    commands = next_commands(
-        found,
-        store,
-        given,
-        whole=whole,
-        recovered=verdict.recovered,
-        to_renumber=verdict.to_renumber,
-        unmendable=unmendable,
-    )
+    commands = commands_of(verdict, found, store, given)
     for finding in found:
         command = command_for(
             finding,

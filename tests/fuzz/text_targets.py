@@ -14,13 +14,13 @@ from mqstore.store.broker.topics import Topics
 from mqstore.store.disk.broker_conf import BrokerConfig, parse_properties
 from mqstore.store.disk.files import Files, confine
 from mqstore.store.disk.layout import Layout
-from mqstore.store.plan.observer import read_progress
 from mqstore.store.put.message_columns import columns_of
 from mqstore.store.put.message_json import MessageReader, parse_host
 from mqstore.store.put.new_message import UniqueKeys
 from mqstore.store.search.selection import matches, parse_range, parse_time
 from mqstore.store.session.journal import JOURNAL, SEALED, Journal
 from mqstore.store.session.undo import list_sessions, purge, undo
+from mqstore.store.settings.read import read_progress
 
 from .target import cut, files, target
 
