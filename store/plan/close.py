@@ -36,6 +36,7 @@ from .torn_records import (
     all_put_right,
     cut_properties,
     further_queues,
+    lacks_numbers,
     lmq_items,
     put_right,
 )
@@ -114,15 +115,15 @@ def keep_log(
         *lengths_of(snapshot, entries, end, stale=stale),
         *writes_of(snapshot, entries, [*brought, *pieces], closed, frozenset(at for at, _ in brought)),
     ]
-    edits += edits_of_restored(entries, size, restored)
     taken = {at for at, _ in restored} | {fill.gap.previous for fill in closed if fill.padding}
     whole = [r for r in finder.cut if r.position < end and r.position not in taken]
     further = further_queues(snapshot, whole)
     cut = cut_properties(queue, whole, further, with_crc=forms.append_crc)
-    edits += edits_of_cut(entries, size, cut)
     taken |= {record.position for record in cut}
     whole = [r for r in finder.undispatchable if r.position < end and r.position not in taken]
-    lmq = list(lmq_items(queue, whole, audits))
+    restored, lmq = _with_numbers(restored, [(r.position, queue.read(r.position, r.size)) for r in whole], audits)
+    edits += edits_of_restored(entries, size, restored)
+    edits += edits_of_cut(entries, size, cut)
     edits += _numbered(entries, size, lmq)
     twins = [e for e in snapshot.log if e is not entries[int(e.name)] and int(e.name) > end]
     files = [*_loaded(entries, size), *(LoadedFile(int(e.name), size, e) for e in twins)]
@@ -195,6 +196,15 @@ def _put_right(
         pieces += found.items()
     saved = np.isin(lost.position, np.array([position for position, _ in pieces], np.int64))
     return left, lost.take(~saved), lost.take(saved), pieces
+
+
+def _with_numbers(
+    restored: Sequence[Piece], others: Sequence[Piece], audits: Mapping[QueueId, QueueAudit]
+) -> tuple[list[Piece], list[Piece]]:
+    """The records that are put right, and others, with a number for each light queue that they name."""
+    lacking = [piece for piece in restored if lacks_numbers(bytes(piece[1]))]
+    made = dict(lmq_items([*lacking, *others], audits))
+    return [(at, made.pop(at, data)) for at, data in restored], list(made.items())
 
 
 def _between(gap: Gap, records: Mapping[int, bytes]) -> list[Gap]:

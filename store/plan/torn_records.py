@@ -439,14 +439,12 @@ _NUMBER = re.compile(rb"\+?[0-9]{1,18}")
 _COMMA = b","
 
 
-def lmq_items(
-    queue: MappedFileQueue, records: Sequence[TornRecord], audits: Mapping[QueueId, QueueAudit]
-) -> Iterator[Piece]:
+def lmq_items(records: Iterable[Piece], audits: Mapping[QueueId, QueueAudit]) -> Iterator[Piece]:
     """The records as they will be. audits: of the queues, which have seen the log. Raises Unreadable."""
     given = set[tuple[bytes, int]]()
-    for record in records:
+    for position, data in records:
 
-        def number(name: bytes, position: int = record.position) -> int | None:
+        def number(name: bytes, position: int = position) -> int | None:
             topic = name.decode("utf-8", "surrogateescape")
             audit = audits.get(QueueId(topic, 0))
             found = _number_in(audit, position) if audit is not None else None
@@ -455,10 +453,16 @@ def lmq_items(
             given.add((name, found))
             return found
 
-        data = queue.read(record.position, record.size)
-        made = with_numbers(data, number)
+        made = with_numbers(bytes(data), number)
         if made is not None:
-            yield record.position, made
+            yield position, made
+
+
+def lacks_numbers(record: bytes) -> bool:
+    """It names light queues, and no broker can read the numbers that it has in them."""
+    items = without_crc(MESSAGE.parse(record).properties)[0].split(ITEM_SEPARATOR)
+    names, offsets = (_value(items, _of(items, part)) for part in (_NAMES, _OFFSETS))
+    return bool(names and offsets) and is_undispatchable(names, offsets)
 
 
 def _number_in(audit: QueueAudit, position: int) -> int | None:

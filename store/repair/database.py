@@ -402,8 +402,6 @@ def _refuse_batches(layout: Layout) -> None:
 
 def with_database(layout: Layout, profile: Profile, plan: Plan, tell: Callable[[int], None] | None) -> Plan:
     """A plan for queues in files with what becomes of the database beside them."""
-    if plan.fills or plan.cut:  # the log is another one afterwards
-        return plan
     return _with_fix(plan, *database_fix(layout, profile, tell))
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -195,13 +196,18 @@ def _plan(
     switches = switches_of(snapshot)
     verified = proved_for_rebuild(snapshot, profile, switches, jobs, tell, proved)
     outcome = _as_it_lies(snapshot, profile, switches, verified)
-    whole = make_plan(snapshot, profile, outcome, options=options, reading=Reading((), tell, verified))
+    planned = partial(make_plan, snapshot, profile, outcome, reading=Reading((), tell, verified))
+    whole = planned(options=options)
+    # what a database is to have of a log that changes nobody reads yet: a recovery tells
+    with_log = choice.everything and has_database(layout) and bool(_of_log(layout, whole))
+    if with_log:
+        whole = planned(options=options._replace(queues_in_database=True))
     _check_named(layout, choice, whole)
     plan, config = repair_parts(snapshot, profile, switches, whole, request)
     if request.kind is QueueStoreKind.FILES:
         settings = config_in_files(layout, request.made_ms)
         plan = replace(plan, edits=[*database_gone(layout), *settings, *plan.edits])
-    elif has_database(layout) and RepairPart.QUEUE in choice.parts:
+    elif has_database(layout) and RepairPart.QUEUE in choice.parts and not with_log:
         plan = with_database(layout, profile, plan, tell)
     return plan, config
 
@@ -348,9 +354,7 @@ def _with_index(snapshot: Snapshot, plan: Plan, version: str, findings: Iterable
 def _confined(layout: Layout, choice: Choice, whole: Plan, config: ConfigRepair) -> Plan:
     """What was chosen of the whole plan. Raises Refused where the log is to be recovered first."""
     needs_log = choice.parts & {RepairPart.QUEUE, RepairPart.INDEX, RepairPart.CHECKPOINT, RepairPart.EXT}
-    of_log = [e for e in whole.edits if part_of(layout, Path(e.path)) is RepairPart.LOG]
-    of_log = [e for e in of_log if e.kind != "remove"]  # made in advance: a start removes it, too
-    if needs_log and of_log:
+    if needs_log and (of_log := _of_log(layout, whole)):
         raise Refused(
             f"the log itself is not in order: {of_log[0].reason}",
             path=of_log[0].path,
@@ -365,6 +369,11 @@ def _confined(layout: Layout, choice: Choice, whole: Plan, config: ConfigRepair)
         index=whole.index if with_index else None,
         checkpoint=whole.checkpoint if RepairPart.CHECKPOINT in choice.parts else None,
     )
+
+
+def _of_log(layout: Layout, whole: Plan) -> list[Edit]:
+    """What a plan changes in the log itself; a file that was made in advance a start removes, too."""
+    return [e for e in whole.edits if e.kind != "remove" and part_of(layout, Path(e.path)) is RepairPart.LOG]
 
 
 def widened(found: Recovery, findings: Sequence[Finding]) -> Recovery:

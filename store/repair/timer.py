@@ -478,11 +478,13 @@ def _check(files: TimerFiles, again: int) -> Iterator[Edit]:
 def _read_time_ms(files: TimerFiles, store: StoreReader, now_ms: int) -> int:
     """Up to when the timer has delivered: as timercheck says, or behind the newest delivered one.
 
-    Without any, nothing that was ever put into the wheel is passed over.
+    A time that is none of the timer's ticks may be any. Without any delivered, nothing that was ever put
+    into the wheel is passed over.
     """
     told, ticks, entries = files.check.last_read_time_ms, files.ticks, files.log.entries
-    if 0 < told <= now_ms + ticks.precision_ms or not (told or len(entries.position)):
-        return ticks.start_ms(told)
+    has_come_to = 0 < told <= now_ms + ticks.precision_ms and told == ticks.start_ms(told)
+    if has_come_to or not (told or len(entries.position)):
+        return told
     newest = max((_delivered_ms(item, now_ms) for item in store.log.scan(crc=False, reuse=True)), default=0)
     if newest:
         return ticks.start_ms(newest) + ticks.precision_ms

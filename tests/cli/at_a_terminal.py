@@ -19,6 +19,7 @@ from typing import Self
 SOURCE = Path(__file__).parents[2] / "src"
 _CONTROL = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])|\x1b\].*?\x07|[\r\n]|[^\x1b\r\n]+|\x1b", re.DOTALL)
 _PATIENCE_SECONDS = 60.0
+_BETWEEN_KEYS_SECONDS = 5.0
 _OWN_TERMINAL = "import os; os.close(os.open(os.ttyname(0), os.O_RDWR))\n"
 """The first of a session to open a terminal gets its Ctrl-C."""
 _MQSTORE = "from mqstore.cli.app import main; main()"
@@ -61,6 +62,19 @@ class Terminal:
     def type(self, text: str) -> None:
         """Keys that somebody presses; `\\x03` is Ctrl-C."""
         os.write(self._ours, text.encode())
+
+    def interrupt(self) -> int:
+        """Press Ctrl-C until it ends, as a person does, and give the exit code.
+
+        A first one may come before the program reads: C's library notes it, and goes on to wait for a line.
+        """
+        for _ in range(int(_PATIENCE_SECONDS / _BETWEEN_KEYS_SECONDS)):
+            self.type("\x03")
+            try:
+                return self._process.wait(_BETWEEN_KEYS_SECONDS)
+            except subprocess.TimeoutExpired:
+                pass
+        raise AssertionError("Ctrl-C does not end it")
 
     def wait_for(self, text: str) -> None:
         """Until that is shown, behind what was waited for before."""

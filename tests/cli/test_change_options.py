@@ -155,8 +155,7 @@ def test_ctrl_c_at_the_question_is_an_interrupt(damaged: tuple[Path, list[str]])
     before = _all_of(root)
     with Terminal("recover", str(root), *options, "--apply") as terminal:
         terminal.wait_for("Carry them out?")
-        terminal.type("\x03")
-        assert terminal.end() == 130
+        assert terminal.interrupt() == 130
     assert _all_of(root) == before
 
 

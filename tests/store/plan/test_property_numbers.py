@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.formats.message import MESSAGE
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
@@ -126,3 +127,22 @@ def test_a_replica_with_the_same_number_gives_nothing(tmp_path: Path) -> None:
     assert not found.plan.brought.parts and not found.plan.lost.messages
     apply(layout, found.plan, lambda: replan(Layout.open(root), found.main_version, options), Files())
     assert analyze(Layout.open(root), options=options).nothing_to_do
+
+
+def test_a_record_put_right_has_a_number_in_each_light_queue(tmp_path: Path) -> None:
+    """Those that the crash left without are numbered in the same recovery, its own among them."""
+    name = "5.5.0-lmq-poison"
+    root = stores.unpack(name, tmp_path)
+    first = min((root / "commitlog").iterdir())
+    data = bytearray(first.read_bytes())
+    size = MESSAGE.parse(bytes(data)).total_size
+    data[:4] = (size + 8).to_bytes(4, "big")
+    first.write_bytes(data)
+    config = BrokerConfig(stores.config(name, root))
+    before = said_of(root, config)
+    assert before.found is not None and before.found.plan is not None
+    apply_recovery(before, config)
+    reasons = [edit.reason for edit in before.found.plan.edits if edit.offset == 0 and edit.path == str(first)]
+    assert reasons == ["a record put right: its queue and its body tell what it was"]
+    after = said_of(root, config)
+    assert list(left_behind(after)) == [] and after.status is Status.CLEAN, str(after)

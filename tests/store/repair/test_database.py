@@ -233,6 +233,24 @@ def test_a_damaged_log_comes_first(tmp_path: Path) -> None:
         examined(layout)
 
 
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", ["5.5.0-rocksdb-killed", HYBRID])
+def test_one_repair_of_everything_mends_log_and_database(name: str, tmp_path: Path) -> None:
+    """A second one, and a recovery, find nothing left."""
+    layout = opened(name, tmp_path)
+    path = min((layout.root / "commitlog").iterdir())
+    data = bytearray(path.read_bytes())
+    data[5000:5100] = bytes(100)
+    path.write_bytes(data)
+    request = chosen((), ())
+    found = analyze(again(layout), request, None, NOW_MS)
+    apply(again(layout), found.plan, lambda: replan(again(layout), found.request), Files())
+    assert analyze(again(layout), request, None, NOW_MS).nothing_to_do
+    after = said_of(layout.root, layout.broker_config, "5.5.1")
+    assert after.found is not None and after.found.plan is not None
+    assert not after.found.plan.edits and not errors(layout)
+
+
 @pytest.mark.parametrize("name", [ROCKS, FILES])
 def test_without_the_extra_one_line_says_what_to_install(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
