@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..disk.byte_reader import COPY_FIRST
-from ..disk.file_queue import file_name, start_of
 from ..disk.layout import (
     BATCH_CONSUME_QUEUE,
     COMPACTION,
@@ -390,19 +389,13 @@ def _by_hand(cure: str, finding: Finding, root: PathLike[str] | str, given: Give
         "queue_id": finding.queue_id,
         "queue": _queue(finding),
         "path": finding.path,
-        "numbered": _numbered(finding.path),
+        "directory": fspath(Path(finding.path).parent),
         "position": _position(finding),
         "aside": _aside(root, finding.path),
         "salvaged": _beside(root, "salvaged"),
     }
     words = [word.format(**places) for word in shlex.split(cure)]
     return (*words, *given.words(words[1])) if words[0] == "mqstore" else tuple(words)
-
-
-def _numbered(path: str) -> str:
-    """A file of a log under its number in as many digits as a broker gives it, any other one as it is."""
-    start = start_of(Path(path).name)
-    return path if start is None else fspath(Path(path).with_name(file_name(start)))
 
 
 def _aside(root: PathLike[str] | str, path: str) -> str:

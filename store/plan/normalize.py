@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,7 +55,7 @@ def normalize(
     Directories, names that are no position of a file, empty files. any_length: files of a wrong
     length stay. empty_log: it is meant that there is none. replica: a copy of the log that was named, ""
     for none. Raises Refused for what cannot be put right by moving it: files of a wrong length, or of one that
-    no broker has, a log file whose name has other digits, a log that is not there.
+    no broker has, a log file whose name alone is wrong, a log that is not there.
     """
     size = snapshot.log_file_bytes
     if size > LARGEST_FILE_BYTES:
@@ -79,7 +79,7 @@ def normalize(
     for entry in snapshot.log:
         reason = _fault(entry._replace(size=size) if any_length and entry.size else entry, size)
         if reason:
-            _refuse_other_digits(entry, names, size)
+            _refuse_other_name(entry, names, size)
             reason += _missing(entry, names, size)
             edits.append(Edit("move", entry.path, reason, ("I-001", "I-005")))
         elif entry.size != size and not any_length:
@@ -105,40 +105,59 @@ def normalize(
     return replace(snapshot, log=tuple(kept), queues=queues), edits
 
 
-def right_name(entry: DirectoryEntry, names: Container[str], size: int) -> str:
-    """The path that a file of the log should have: its name is the right number in other digits.
+def right_name(entry: DirectoryEntry, names: Collection[str], size: int) -> str:
+    """The path that a file of the log should have: its name is the right number in other digits, or no number, and
+    its records are those of a file that the log lacks.
 
     names: of all files of the log. "" for any other file, one whose records name other places, too. Raises
     Unreadable.
     """
-    start = None if entry.directory else start_of(entry.name)
-    if start is None or not size or start % size or file_name(start) in names:
+    start = None if entry.directory or not size else start_of(entry.name)
+    if start is None or start % size:
+        start = _start_in_log(entry, names, size)
+    elif file_name(start) in names or is_zero_from(entry, 0) or _names_another_place(entry):
         return ""
-    if is_zero_from(entry, 0) or (_begins_with_record(entry) and not _is_in_place(entry)):
+    if start is None or file_name(start) in names:
         return ""
     return os.fspath(Path(entry.path).with_name(file_name(start)))
 
 
-def _refuse_other_digits(entry: DirectoryEntry, names: Container[str], size: int) -> None:
+def _start_in_log(entry: DirectoryEntry, names: Iterable[str], size: int) -> int | None:
+    """Where a file with another name begins by its first record: between the other files, or next to them."""
+    start = _start_by_record(entry, size)
+    others = [at for at in map(start_of, names) if at is not None and not at % size]
+    if start is None or not others or not min(others) - size <= start <= max(others) + size:
+        return None
+    return start
+
+
+def _start_by_record(entry: DirectoryEntry, size: int) -> int | None:
+    """The start of a file of the log that its first record names."""
+    first = None if entry.directory or not size or entry.size != size else _first_record(entry)
+    if first is None or int(first.ints("magic_code")[0]) not in (MAGIC_V1, MAGIC_V2):
+        return None
+    start = int(first.ints("physical_offset")[0])
+    return None if start < 0 or start % size else start
+
+
+def _refuse_other_name(entry: DirectoryEntry, names: Collection[str], size: int) -> None:
     """No file of the log is moved away where its name alone is to be put right. Raises Refused."""
     if path := right_name(entry, names, size):
         from ..findings.next_commands import NextCommand  # which looks at findings, and they at recoveries
 
-        raise Refused(
-            f"a file of the log whose name has not {NAME_DIGITS} digits",
-            path=entry.path,
-            hint=f"give it its name: {NextCommand(('mv', entry.path, path))}",
-        )
+        start = start_of(entry.name)
+        what = f"a file of the log whose name has not {NAME_DIGITS} digits"
+        if start is None or start % size:
+            what = "a file of the log whose name is no position"
+        raise Refused(what, path=entry.path, hint=f"give it its name: {NextCommand(('mv', entry.path, path))}")
 
 
 def _missing(entry: DirectoryEntry, names: Container[str], size: int) -> str:
     """What a file that is moved away has, if the log has no file at the place that its first record names."""
-    first = None if entry.directory or entry.size != size else _first_record(entry)
-    if first is None or int(first.ints("magic_code")[0]) not in (MAGIC_V1, MAGIC_V2):
+    start = _start_by_record(entry, size)
+    if start is None or (name := file_name(start)) in names:
         return ""
-    start = int(first.ints("physical_offset")[0])
-    name = file_name(start)
-    return "" if start < 0 or start % size or name in names else f"; its records are those of {name}, which is missing"
+    return f"; its records are those of {name}, which is missing"
 
 
 def refuse_lost_log(snapshot: Snapshot, replica: str = "") -> None:
@@ -222,6 +241,11 @@ def _is_in_place(entry: DirectoryEntry) -> bool:
     """The first record of a file names the start of the file."""
     first = _first_record(entry)
     return first is not None and int(first.ints("physical_offset")[0]) == int(entry.name)
+
+
+def _names_another_place(entry: DirectoryEntry) -> bool:
+    """The first record of a file names another place than the name of the file."""
+    return _begins_with_record(entry) and not _is_in_place(entry)
 
 
 def _begins_with_record(entry: DirectoryEntry) -> bool:

@@ -157,8 +157,8 @@ def _mend(directory: Directory, entry: DirectoryEntry) -> str | None:
     from ..plan.normalize import right_name  # a run of few checks asks for no plan
 
     names = {each.name for each in directory.entries}
-    if right_name(entry, names, directory.file_bytes):
-        return "mv {path} {numbered}"
+    if path := right_name(entry, names, directory.file_bytes):
+        return f"mv {{path}} {{directory}}/{Path(path).name}"
     return RECOVER
 
 

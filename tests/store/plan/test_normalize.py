@@ -100,12 +100,29 @@ def test_a_log_file_whose_number_has_other_digits(at: int, policy: Policy, tmp_p
     assert plan is not None and [e.path for e in plan.edits if "commitlog" in e.path] == [str(short)]
 
 
-def test_a_file_with_the_records_of_a_missing_one(tmp_path: Path) -> None:
-    """The plan says what it moves away."""
-    root = stores.unpack("5.3.3-clean", tmp_path)
-    first = min((root / "commitlog").iterdir())
+@pytest.mark.parametrize("policy", list(Policy))
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_file_with_the_records_of_a_missing_one(at: int, policy: Policy, tmp_path: Path) -> None:
+    """It is not moved away: the command that gives it its name is told, by `verify`, too."""
+    root = stores.unpack("5.3.3-killed", tmp_path)
+    named = sorted((root / "commitlog").iterdir())[at]
+    other = named.rename(named.with_name(f"{named.name} (1).bak"))
+    layout = Layout.open(root, BrokerConfig(stores.config("5.3.3-killed", root)))
+    found = analyze(layout, "5.3.3", options=RecoveryOptions(policy))
+    command = f"mv '{other}' {named}"
+    assert found.plan is None and found.refusal is not None and command in (found.refusal.hint or "")
+    with StoreReader(root, layout.broker_config) as store:
+        commands = next_commands(verify(store).findings, root)
+    assert str(commands[0]) == command and "--apply" not in " ".join(map(str, commands))
+
+
+def test_a_file_with_records_far_from_the_log(tmp_path: Path) -> None:
+    """One that has expired long ago stands in the way alone; the plan says what it moves away."""
+    root = stores.unpack("5.3.3-killed", tmp_path)
+    first, *others = sorted((root / "commitlog").iterdir())
     first.rename(first.with_name(f"{first.name}.bak"))
-    layout = Layout.open(root, BrokerConfig(stores.config("5.3.3-clean", root)))
+    others[0].unlink()
+    layout = Layout.open(root, BrokerConfig(stores.config("5.3.3-killed", root)))
     plan = analyze(layout, "5.3.3", options=RecoveryOptions(Policy.BROKER)).plan
     assert plan is not None
     (moved,) = (edit for edit in plan.edits if edit.path.endswith(".bak"))
