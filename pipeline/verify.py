@@ -25,11 +25,12 @@ from ..store.disk.layout import is_uri
 from ..store.errors import StoreError
 from ..store.findings.catalogue import GROUPS, Severity
 from ..store.findings.findings import Finding, order
+from ..store.repair.recheck import with_repairs
 from ..store.search.store import StoreReader
 from ..store.verify.context import Scope
 from ..store.verify.parallel import GROUPS_BESIDE, has_parts
 from ..store.verify.run import LookedAt, look_at, together, verify
-from ..store.verify.verdict import Verdict, status_of
+from ..store.verify.verdict import Status, Verdict, status_of
 from .failures import failures
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from .tasks import Task
     from .watch import Tell
 
-_OF_VERDICT = ("records", "bytes", "seconds", "unread", "live", "unmendable", "recovered")
+_OF_VERDICT = ("records", "bytes", "seconds", "unread", "live", "unmendable", "recovered", "to_renumber")
 PART_BYTES = 1 << 30
 """A log of several times that may be looked at in parts of this size or more."""
 SHARES = 2
@@ -109,6 +110,8 @@ def check(task: Task, looked_at: LookedAt | None = None) -> dict[str, Any]:
     with in_directory(task["root"]) as place:
         with StoreReader(place.folder, BrokerConfig(task["config"])) as store:
             verdict = verify(store, _scope(task), now_ms=task["now_ms"], looked_at=looked_at)
+            if verdict.status is Status.DAMAGED:
+                verdict = with_repairs(verdict, store.layout, task["broker_version"])
         found = {name: getattr(verdict, name) for name in _OF_VERDICT}
         found["findings"] = [asdict(finding) for finding in verdict.findings]
         named: dict[str, Any] = place.named(found)
@@ -221,6 +224,8 @@ def _verdict_of(answer: Any) -> Verdict | StoreError:
         return answer
     findings = sorted(map(_finding, answer["findings"]), key=order)
     told = {name: answer[name] for name in _OF_VERDICT}
+    if told["to_renumber"] is not None:
+        told["to_renumber"] = tuple(told["to_renumber"])
     return Verdict(status_of(findings), findings, **told)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -37,12 +38,14 @@ from mqstore.store.arrow.stores import log_sizes
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import Missing, StoreError
 from mqstore.store.findings.catalogue import GROUPS
+from mqstore.store.repair.recheck import with_repairs
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify import log_pass
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.parallel import Beside, PartResult
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.verdict import Verdict
+from mqstore.store.verify.verdict import Status, Verdict
+from tests.cli.datadriven import run_here
 
 from .. import stores
 from ..recovery_cases import cases, config_of, damaged
@@ -90,6 +93,20 @@ def test_the_verdict_is_that_of_the_local_command(name: str, tmp_path: Path) -> 
     ((path, found),) = in_tasks([str(root)])
     assert path == str(root)
     same(found, local(root))
+
+
+def test_a_repair_with_nothing_to_do_is_not_proposed(tmp_path: Path) -> None:
+    """As the local command, it asks what repairs would do behind a recovery."""
+    root = stores.unpack("5.3.3-timer-clean", tmp_path)
+    config = BrokerConfig(stores.config("5.3.3-timer-clean", root))
+    shutil.rmtree(root / "timerlog")
+    settings = [f"--set={name}={value}" for name, value in config.items()]
+    assert run_here(["recover", str(root), "--apply", "--yes", *settings]).code == 1
+    ((_, found),) = in_tasks([str(root)], config)
+    with StoreReader(root, config) as store:
+        wanted = with_repairs(verify(store, now_ms=NOW_MS), store.layout)
+    same(found, wanted)
+    assert wanted.status is Status.DAMAGED and wanted.to_renumber == ()
 
 
 def rows_of(function: str, tasks: list[dict[str, Any]]) -> list[pa.Table]:
