@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -306,7 +307,17 @@ def _verify(path: Path, asked: AskedScope, common: Common, stop: list[bool]) -> 
             return verdict
         from ..store.repair.recheck import with_repairs  # all that plans
 
-        return with_repairs(verdict, store.layout, asked.broker_version, common.rate)
+        with log_progress(store, common) as tell, suppress(KeyboardInterrupt):
+            on = partial(_go_on, tell, stop)
+            return with_repairs(verdict, store.layout, asked.broker_version, common.rate, on)
+        return verdict
+
+
+def _go_on(tell: Callable[[int], None], stop: list[bool], position: int) -> None:
+    """Tell the position, unless Ctrl-C was pressed: what was found counts then. Raises KeyboardInterrupt."""
+    if stop:
+        raise KeyboardInterrupt
+    tell(position)
 
 
 @contextmanager

@@ -92,12 +92,16 @@ def _is_done(edit: Edit, layout: Layout, plan: Plan) -> bool:
 
 
 def with_repairs(
-    verdict: Verdict, layout: Layout, version: str | None = None, rate_bytes: int | None = None
+    verdict: Verdict,
+    layout: Layout,
+    version: str | None = None,
+    rate_bytes: int | None = None,
+    tell: Callable[[int], None] | None = None,
 ) -> Verdict:
     """The verdict of a `verify`, which now knows whether repairs of parts have anything to do, too (`to_renumber`).
 
     The plan of `recover` is made once more, of these parts as well, where a start needs no recovery and an error asks
-    for a repair. version: the broker's, None: the guess. Writes nothing.
+    for a repair. version: the broker's, None: the guess. tell: called with the log position reached. Writes nothing.
     """
     asking = any(cure_of(error) in PARTS | {ALL} for error in verdict.serious)
     if not (verdict.recovered and asking) or verdict.to_renumber is not None:
@@ -105,7 +109,8 @@ def with_repairs(
     options = RecoveryOptions(Policy.KEEP, applicable=False)
     try:
         with at_rate(rate_bytes):
-            found = recovery.analyze(layout, version, options=options, exact=needs_log(verdict.findings))
+            exact = needs_log(verdict.findings)
+            found = recovery.analyze(layout, version, options=options, tell=tell, exact=exact)
             found = widened(found, verdict.findings)
     except StoreError:  # of one who only looks; a repair tells it
         return verdict

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,8 @@ import pytest
 
 from mqstore.cli.app import run
 from mqstore.store.findings.catalogue import catalogue
+from mqstore.store.repair import recheck
+from mqstore.store.verify.verdict import Verdict
 
 from .. import stores
 from .datadriven import run_here
@@ -139,6 +142,20 @@ def test_ctrl_c_gives_the_findings_so_far(world: Path, tmp_path: Path, jobs: str
     assert any("interrupted" in text for text in summary["unread"])
     assert json.loads(state.read_text())["position"] < 524288
     assert "run the same command again" in errors
+
+
+def test_ctrl_c_while_repairs_are_planned_keeps_the_findings(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log has been read by then: what was found is told."""
+    store = world / "5.3.3-killed-page"
+
+    def planned(verdict: Verdict, *others: Any) -> Verdict:
+        os.kill(os.getpid(), signal.SIGINT)
+        others[-1](0)
+        raise AssertionError("it went on")
+
+    monkeypatch.setattr(recheck, "with_repairs", planned)
+    found = run_here(["verify", str(store), "--format", "ndjson"])
+    assert found.code == 130 and json.loads(found.stdout.splitlines()[-1])["complete"], found
 
 
 def _main() -> None:
