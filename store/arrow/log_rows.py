@@ -49,8 +49,10 @@ from .log_columns import CHECKED, COLUMNS, SCHEMA, STORE, USUAL, rows_of_batch
 from .stores import ALWAYS, BODY, NO_BODY, PLAIN_BODY, STORED_BODY, Ask, open_log, with_notes
 
 _DAMAGE_KINDS = (ExtentKind.DAMAGE, ExtentKind.MISSING)
-_TOLD_KINDS = (*_DAMAGE_KINDS, ExtentKind.TORN_TAIL)
-"""What is a row where damage itself is asked for; beside messages a torn end is no damage, as for a broker."""
+_TOLD_KINDS = (*_DAMAGE_KINDS, ExtentKind.TORN_TAIL, ExtentKind.STALE_BYTES)
+"""What is a row where damage itself is asked for; beside messages what lies behind the last one is no damage, as for a
+broker.
+"""
 
 
 @dataclass(frozen=True)

@@ -294,10 +294,12 @@ class LogScan:
         self._has_record: dict[str, bool] = {}
 
     def run(self) -> Iterator[Batch | Extent]:
-        files = [f for f in self._log.files if self._begins_before(f) and self._is_asked_for(f)]
+        files = self._log.files
         previous: MappedFile | None = None
         for number, whole in enumerate(files):
-            later = files[number + 1 :]
+            if not (self._begins_before(whole) and self._is_asked_for(whole)):
+                continue
+            later = files[number + 1 :]  # behind the end of the scan, too: they tell what a break is
             # a file that is too long reaches into the next one's place; the next one counts
             room = later[0].start - whole.start if later else None
             content = self._log.queue.content(whole)

@@ -48,13 +48,14 @@ def rows(ask: Ask, parts: list[LogSplit] | None = None) -> list[dict[str, Any]]:
 
 
 def damage(ask: Ask, parts: list[LogSplit] | None = None) -> list[Damage]:
-    """All that cannot be read, in log order; a read of messages is told the same but of a torn end."""
+    """All that cannot be read, in log order; a read of messages is told the same but of what lies behind the last one."""
     found, told = list[Damage](), list[Damage]()
     for part in parts or parts_of(ask):
         found += damage_of(ask, part)
         for _ in rows_of(ask, part, told.append):
             pass
-    assert [one for one in found if not one.reason.startswith("torn tail: ")] == told
+    behind = ("torn tail: ", "stale bytes: ")
+    assert [one for one in found if not one.reason.startswith(behind)] == told
     return sorted(found, key=lambda one: one.position or 0)
 
 

@@ -66,6 +66,25 @@ def test_planned_splits_are_the_whole_walk(name: str, tmp_path: Path) -> None:
     planned(unpack(name, tmp_path))
 
 
+@pytest.mark.parametrize("noise", [True, False], ids=["noise", "zeros"])
+@pytest.mark.parametrize("lost", ["end", "next"])
+def test_a_part_that_ends_with_a_damaged_file(lost: str, noise: bool, tmp_path: Path) -> None:
+    """Records go on in a file of the next part: it is no end of the log, and no part is silent about it."""
+    root = unpack("5.3.3-killed-restarted", tmp_path)
+    first, second, *_ = sorted((root / "commitlog").iterdir())
+    data = bytearray(first.read_bytes())
+    data[-40_000:] = random.Random(38).randbytes(40_000) if noise else bytes(40_000)
+    first.write_bytes(data)
+    if lost == "next":
+        second.unlink()
+    ask = ask_of(root, fields="position")
+    whole = damage(ask)
+    assert sum(one.size or 0 for one in whole) >= 40_000
+    for size in (len(data), len(data) // 4, 20_000):
+        parts = replace(ask, split_bytes=size)
+        assert damage(parts, parts_of(parts)) == whole, size
+
+
 def test_times_topics_and_queues(tmp_path: Path) -> None:
     root = unpack("4.9.7-multipath", tmp_path)
     whole = rows(ask_of(root))
