@@ -11,7 +11,7 @@ For the plan of the log its queues are files for a moment: those name what a dam
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -123,6 +123,8 @@ class DatabaseAudit(LogObserver):
     dispatched: int = 0
     #: Where the log begins; None: not all queues of its messages are known.
     log_start: int | None = None
+    #: Positions of records that the plan writes: their units get the tags code that these have then.
+    rewritten: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     #: The database has units that cannot be read.
     broken: bool = False
 
@@ -150,7 +152,10 @@ class DatabaseAudit(LogObserver):
         if not len(messages.offset) or not self.stores.in_database(messages.queue.topic):
             return
         self.holes.note(messages.queue, _columns(messages), messages.lost)
-        wrong = compare(self._there(messages.queue, messages.offset), messages) > DifferenceKind.ADDRESS
+        kinds = compare(self._there(messages.queue, messages.offset), messages)
+        wrong = kinds > DifferenceKind.ADDRESS
+        if len(self.rewritten):
+            wrong |= (kinds == DifferenceKind.TAGS) & np.isin(messages.position, self.rewritten)
         for at in np.flatnonzero(messages.lost & ~wrong).tolist():
             wrong[at] = self._is_other(messages, at)
         ends = [QueueBound(int(messages.position[at]), int(messages.offset[at])) for at in (0, -1)]
@@ -307,16 +312,17 @@ def database_edits(
     log_end: int,
     how: Dispatching,
     verified: VerifiedLog | None = None,
+    rewritten: Sequence[int] = (),
 ) -> tuple[list[Edit], DatabaseFix | None]:
     """The edits that bring the database in line with the messages of a log that ends at `log_end`; none
     where it is. The database that is built, where it is lost, or more of it has to go than memory should hold.
 
-    verified: what is in order. Raises Unsupported, Unreadable.
+    verified: what is in order. rewritten: positions of records that the plan writes. Raises Unsupported, Unreadable.
     """
     place = stores.database
     assert place is not None
     how = how._replace(slash_names=True)
-    audit = _audited(stores, database, log, log_end, how, verified)
+    audit = _audited(stores, database, log, log_end, how, verified, rewritten)
     if database is not None:
         changes = after = None
         with suppress(Unreadable):
@@ -341,6 +347,7 @@ def database_touched(
     log_end: int,
     how: Dispatching,
     verified: VerifiedLog | None = None,
+    rewritten: Sequence[int] = (),
 ) -> list[Edit]:
     """One edit that stands for those of `database_edits`, none where there are none.
 
@@ -352,7 +359,7 @@ def database_touched(
     if database is not None:
         with suppress(Unreadable):
             how = how._replace(slash_names=True)
-            audit = _audited(stores, database, log, log_end, how, verified)
+            audit = _audited(stores, database, log, log_end, how, verified, rewritten)
             changes = None if audit.broken else audit.changes()
             if changes is not None and not any(changes):
                 return []
@@ -366,8 +373,9 @@ def _audited(
     log_end: int,
     how: Dispatching,
     verified: VerifiedLog | None,
+    rewritten: Sequence[int] = (),
 ) -> DatabaseAudit:
-    audit = DatabaseAudit(database, stores, log_end)
+    audit = DatabaseAudit(database, stores, log_end, rewritten=np.array(rewritten, np.int64))
     audit.log_start = log.min_offset if how.multi_dispatch else None
     scan_messages(log, [audit], how, crc=False, verified=verified)
     audit.fill_holes()

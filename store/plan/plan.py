@@ -216,12 +216,13 @@ def make_plan(
 class _Database(NamedTuple):
     """Where a broker has its queues, and its RocksDB of them, if there is one that can be opened.
 
-    verified: what is in order in the log.
+    verified: what is in order in the log. rewritten: positions of records that the plan writes.
     """
 
     stores: QueueStores
     source: RocksDb | None
     verified: VerifiedLog | None = None
+    rewritten: Sequence[int] = ()
 
     def edits(
         self,
@@ -237,8 +238,8 @@ class _Database(NamedTuple):
         if self.stores.database is None:
             return [], None
         if applicable:
-            return database_edits(self.stores, self.source, log, log_end, how, self.verified)
-        return database_touched(self.stores, self.source, log, log_end, how, self.verified), None
+            return database_edits(self.stores, self.source, log, log_end, how, self.verified, self.rewritten)
+        return database_touched(self.stores, self.source, log, log_end, how, self.verified, self.rewritten), None
 
 
 def _plan(
@@ -299,7 +300,7 @@ def _plan(
     beyond = sum(int((fill.lost.position >= outcome.log_end).sum()) for fill in kept.fills)
     plan = Plan(policy, kept.plan.start, kept.plan.end, edits, brought=brought, beyond=beyond)
     completed = partial(_completed, plan, snapshot, profile, switches)
-    database = database._replace(verified=untouched)
+    database = database._replace(verified=untouched, rewritten=[begin for begin, _ in kept.written])
     found = completed(options, kept, builder, database)
     if not (twin and found.exact_alone) or kept.exact_alone or builder.batches.queues:
         return found

@@ -48,7 +48,7 @@ def rows(ask: Ask, parts: list[LogSplit] | None = None) -> list[dict[str, Any]]:
 
 
 def damage(ask: Ask, parts: list[LogSplit] | None = None) -> list[Damage]:
-    """All that cannot be read, in log order; a read of messages is told the same but of what lies behind the last one."""
+    """All that cannot be read, in log order; a read of messages is told the same but of what lies behind the end."""
     found, told = list[Damage](), list[Damage]()
     for part in parts or parts_of(ask):
         found += damage_of(ask, part)

@@ -18,7 +18,7 @@ from mqstore.store.verify.verdict import Status
 
 from ... import stores
 from ...rocks_cases import case_of, damaged
-from ...verdict import said_of
+from ...verdict import apply_recovery, said_of
 
 
 def recovered(root: Path, config: BrokerConfig) -> None:
@@ -123,3 +123,16 @@ def test_a_blank_that_a_recovery_put_is_no_warning(tmp_path: Path) -> None:
     recovered(root, config)
     found = said_of(root, config, "5.5.1").verdict.findings
     assert [each.severity for each in found if each.code == "I-041"] == [Severity.INFO]
+
+
+def test_the_unit_of_a_record_that_lost_its_tag_says_so_in_the_database_as_in_files(tmp_path: Path) -> None:
+    name = "5.5.1-combine-same"
+    root = stores.unpack(name, tmp_path)
+    config = BrokerConfig(stores.config(name, root))
+    log = root / "commitlog" / "00000000000000000000"
+    data = bytearray(log.read_bytes())
+    data[5 * 4096 : 6 * 4096] = bytes(4096)
+    log.write_bytes(data)
+    apply_recovery(said_of(root, config, None), config)
+    found = said_of(root, config, None).verdict
+    assert found.status is Status.CLEAN and [f for f in found.findings if f.severity > Severity.INFO] == []
