@@ -145,7 +145,13 @@ def _cure(before: JudgedRecovery, given: Given) -> str:
     if before.verdict.status is Status.CLEAN:
         return f"{counted(len(found.plan.edits), 'change', form=',')} would tidy up: `{steps[0]}`."
     loses = f" loses {_messages(found.plan.lost.messages)}" if found.plan.edits else " is next"
-    return f"`{steps[0]}`{loses}."
+    return f"`{steps[0]}`{loses}{_behind_the_log(before)}."
+
+
+def _behind_the_log(before: JudgedRecovery) -> str:
+    """What queues name and no file of the log has: a start has cut it off, or the file has gone since."""
+    behind = sum(each.count for each in before.verdict.findings if each.code == "I-067")
+    return f"; queues name {counted(behind, 'record', form=',')} behind the end of the log" if behind else ""
 
 
 def next_steps(seen: JudgedRecovery, given: Given) -> list[NextCommand]:

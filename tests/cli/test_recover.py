@@ -277,3 +277,12 @@ def test_a_healthy_store_is_nothing_to_recover(tmp_path: Path) -> None:
     result = run_here(["recover", str(root), "--apply", "--yes"])
     assert (result.code, "Nothing to do" in result.stdout) == (0, True)
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+
+
+def test_what_only_queues_name_is_in_the_first_sentence(tmp_path: Path) -> None:
+    """The newest log file has gone, or a start has cut it off: an operator should know of it."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    max((root / "commitlog").iterdir()).unlink()
+    settings = [f"--set={name}={value}" for name, value in stores.config("5.3.3-clean", root).items()]
+    first = run_here(["recover", str(root), *settings]).stdout.partition("\n")[0]
+    assert first.endswith("loses no message; queues name 132 records behind the end of the log."), first
