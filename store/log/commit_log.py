@@ -279,7 +279,8 @@ def scan_split(
     until the next one is asked for. Memory is that of `CommitLog.scan`. Raises Unreadable.
     """
     for gap in log.queue.gaps:
-        if split.start <= gap.position < split.stop:
+        followed = gap.position + gap.size < log.max_file_end  # by more than an empty file
+        if followed and split.start <= gap.position < split.stop:
             yield Extent(ExtentKind.MISSING, gap.position, gap.size, NO_FILE)
     file = log.queue.file_at(split.start)
     begin = max(file.start, split.start - look_back_bytes) if file else split.start

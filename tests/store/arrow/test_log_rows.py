@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +20,9 @@ from mqstore.store.log.commit_log import Split
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.search.selection import TimeRange
 
-from ...slices import pick
+from ...damage import ALL_KINDS, Victim
+from ...mishaps import Mishap
+from ...slices import pick, rng
 from ...stores import NAMES, unpack
 from .rows import FAST, ask_of, damage, rows
 
@@ -44,8 +47,10 @@ def cut_anywhere(root: Path, seed: str) -> None:
 def planned(root: Path) -> None:
     """Splits as a job makes them, small ones, give the rows of all of a log, damage at its end too."""
     ask = ask_of(root, fields="position,topic,queue_id,queue_offset")
-    parts = parts_of(replace(ask, split_bytes=20_000))
-    assert rows(ask, parts) == rows(ask) and damage(ask, parts) == damage(ask)
+    whole = rows(ask), damage(ask)
+    for size in (20_000, 1 << 16, 1 << 18):  # the last is a file's, of most stores
+        parts = parts_of(replace(ask, split_bytes=size))
+        assert (rows(ask, parts), damage(ask, parts)) == whole, f"{root}, parts of {size}"
 
 
 @pytest.mark.parametrize("name", FAST)
@@ -64,6 +69,21 @@ def test_random_splits_of_any_store(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["4.9.7-killed-page", "4.9.7-killed-hole"])
 def test_planned_splits_are_the_whole_walk(name: str, tmp_path: Path) -> None:
     planned(unpack(name, tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", pick(NAMES, "damaged split points"))
+def test_planned_splits_of_any_damaged_store(name: str, tmp_path: Path) -> None:
+    """Some mishaps of a log, and parts that end where its files do."""
+    for number in range(4):
+        chance, root = rng(f"damaged split points {name} {number}"), tmp_path / str(number)
+        victim = Victim.of(name, unpack(name, root))
+        for _ in range(8):
+            mishap = Mishap.of(victim, chance)
+            if mishap.where == "log" and (mishap.what in ALL_KINDS or mishap.what in ("resize", "torn_tail")):
+                mishap.befall(victim, chance)
+        planned(victim.root)
+        shutil.rmtree(root)
 
 
 @pytest.mark.parametrize("noise", [True, False], ids=["noise", "zeros"])
