@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _APART_MAX = 1000
 """Findings of one code in one file that stay apart; more are told as one wide range."""
 
+Message = str | Callable[[int], str]
+"""What is wrong: a text, or one that tells how many items it is about, made again of their sum for like findings."""
+
 
 class Details(TypedDict, total=False):
     """What of a `Finding` may be given, by name. severity: None is that of the catalogue."""
@@ -124,10 +127,12 @@ class Findings:
     def __init__(self) -> None:
         self._found: dict[tuple[Any, ...], list[Finding]] = {}
         self._wide: dict[tuple[Any, ...], _Wide] = {}
+        #: Of the last one of each kind: its message, where that tells how many items it is about.
+        self._tell: dict[tuple[Any, ...], Message] = {}
 
-    def add(self, code: str, path: str, message: str, **details: Unpack[Details]) -> None:
+    def add(self, code: str, path: str, message: Message, **details: Unpack[Details]) -> None:
         """One finding. Adjacent like ones are merged."""
-        new = Finding.of(code, path, message, **details)
+        new = Finding.of(code, path, _text(message, details.get("count", 1)), **details)
         key = (code, new.severity, path, new.topic, new.queue_id, new.unclean, new.repair)
         wide = self._wide.get(key)
         if wide is not None:
@@ -140,9 +145,13 @@ class Findings:
             self._wide[key].take(new)
             return
         if last is not None and new.offset is not None and last.end == new.offset:
-            same[-1] = _merged(last, new)
-        else:
-            same.append(new)
+            both = _merged(last, new)
+            same[-1] = replace(both, message=_text(self._tell.get(key, last.message), both.count))
+            return
+        same.append(new)
+        self._tell.pop(key, None)
+        if not isinstance(message, str):
+            self._tell[key] = message
 
     def add_rows(
         self,
@@ -181,7 +190,10 @@ class Findings:
 
     def _of(self, key: tuple[Any, ...]) -> list[Finding]:
         found, wide = self._found[key], self._wide.get(key)
-        return found if wide is None else [*found[:-1], wide.as_one()]
+        if wide is None:
+            return found
+        one = wide.as_one()
+        return [*found[:-1], replace(one, message=_text(self._tell.get(key, one.message), one.count))]
 
     @property
     def worst(self) -> Severity | None:
@@ -192,6 +204,10 @@ class Findings:
     def unclean(self) -> bool:
         """Some finding says that the store was not shut down."""
         return any(key[5] for key in self._found)
+
+
+def _text(message: Message, count: int) -> str:
+    return message if isinstance(message, str) else message(count)
 
 
 def _merged(one: Finding, other: Finding) -> Finding:

@@ -37,7 +37,7 @@ from ..disk.byte_reader import note, noted, noted_of, unread_of
 from ..disk.lock import holder
 from ..errors import UnreadableRange
 from ..findings.catalogue import GROUPS, Severity
-from ..findings.findings import Finding, Findings
+from ..findings.findings import Finding, Findings, Message
 from ..log.batch import last_of
 from ..search.store import StoreReader
 
@@ -267,7 +267,7 @@ class VerifyContext:
             return os.fspath(self.store.layout.commit_log_directories[0]), position
         return file.path, position - file.start
 
-    def log_finding(self, code: str, position: int, size: int, message: str, **more: Any) -> None:
+    def log_finding(self, code: str, position: int, size: int, message: Message, **more: Any) -> None:
         """A finding about bytes of the log. more: as in `Findings.add`."""
         path, offset = self.place(position)
         self.findings.add(code, path, message, offset=offset, length=size, **more)

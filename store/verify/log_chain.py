@@ -219,13 +219,13 @@ def behind_the_end(context: VerifyContext, records: Records) -> None:
     chain = chain_of(context)
     _close(context, chain)
     if chain.damage is not None:
-        first, end = int(records.position[0]), records.batch.end
-        count, them = len(records), "it" if len(records) == 1 else "them"
-        text = (
-            f"{counted(count, 'good record')} from {first} on, behind the damage at"
-            f" {chain.damage.position}: a start that meets it gives {them} up"
-        )
-        context.log_finding("I-042", first, end - first, text, count=len(records))
+        first, end, damage = int(records.position[0]), records.batch.end, chain.damage.position
+
+        def lost(count: int) -> str:
+            good, them = counted(count, "good record"), "it" if count == 1 else "them"
+            return f"{good} from {first} on, behind the damage at {damage}: a start that meets it gives {them} up"
+
+        context.log_finding("I-042", first, end - first, lost, count=len(records))
     chain.end, chain.blank = records.batch.end, None
     chain.mended = _is_tombstone(records, -1)
 
@@ -242,19 +242,31 @@ def not_of_this_log(context: VerifyContext, records: Records) -> None:
     elif mark is not Mark.EMBEDDED:
         _close(context, chain)
     if mark is Mark.DEAD_TAIL:
-        whole = counted(len(records), "whole record")
-        text = f"{whole} from {first} on that a broker's start has given up"
-        context.log_finding("I-042", first, end - first, text, count=len(records), severity=Severity.INFO)
+        _given_up(context, first, end, len(records))
     elif mark is Mark.EARLIER_LIFE:
-        own = int(records.columns.ints("physical_offset")[0])
-        text = counted(
-            len(records),
+        _new_again(context, first, end, len(records), int(records.columns.ints("physical_offset")[0]))
+    if mark is not Mark.EMBEDDED:
+        chain.end, chain.blank = end, None
+
+
+def _given_up(context: VerifyContext, first: int, end: int, count: int) -> None:
+    def text(count: int) -> str:
+        return f"{counted(count, 'whole record')} from {first} on that a broker's start has given up"
+
+    context.log_finding("I-042", first, end - first, text, count=count, severity=Severity.INFO)
+
+
+def _new_again(context: VerifyContext, first: int, end: int, count: int, own: int) -> None:
+    """own: the position that the first of them names."""
+
+    def text(count: int) -> str:
+        return counted(
+            count,
             f"record from {first} on that names another position ({own} …): the next start takes it for a new message",
             f"records from {first} on that name other positions ({own} …): the next start takes them for new messages",
         )
-        context.log_finding("I-054", first, end - first, text, count=len(records))
-    if mark is not Mark.EMBEDDED:
-        chain.end, chain.blank = end, None
+
+    context.log_finding("I-054", first, end - first, text, count=count)
 
 
 @after("I-041")

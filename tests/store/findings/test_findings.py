@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -51,3 +53,19 @@ def test_what_a_message_counts_is_not_counted_again(number: str) -> None:
     one = Finding.of("I-114", "f", f"{number} messages have no queue unit", count=1234)
     assert how_many_more(one, [one]) == ""
     assert how_many_more(one, [one, Finding.of("I-114", "f", "1 message", count=1)]) == (" (and 1 more, in 2 places)")
+
+
+def _many_from(place: int, many: int) -> str:
+    return f"{many} from {place} on"
+
+
+def test_a_message_that_tells_how_many_tells_all_that_are_one_finding() -> None:
+    findings = Findings()
+    for offset, count in ((0, 1), (10, 2), (50, 4)):
+        findings.add("I-042", "f", partial(_many_from, offset), offset=offset, length=10, count=count)
+    for row in range(3000):
+        findings.add("I-023", "f", partial(_many_from, row), offset=row * 100, length=1)
+    found = list(findings)
+    assert [(f.offset, f.message) for f in found if f.code == "I-042"] == [(0, "3 from 0 on"), (50, "4 from 50 on")]
+    wide = next(f for f in found if f.count > 1 and f.code == "I-023")
+    assert (wide.count, wide.message) == (2001, "2001 from 999 on")

@@ -8,6 +8,7 @@ import pytest
 
 from mqstore.formats.blank import MAGIC_BLANK
 from mqstore.store.findings.findings import Finding
+from mqstore.store.log import scan
 from mqstore.store.log.commit_log import Extent, ExtentKind
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope, VerifyContext
@@ -58,6 +59,21 @@ def test_a_blank_with_records_behind_it_in_its_file(root: Path) -> None:
     assert found.keys() == {"I-041", "I-042"}
     blank = found["I-041"]
     assert (blank.path, blank.offset, blank.length) == (str(place.path), place.offset, place.size)
+
+
+@pytest.mark.parametrize("name", ["5.3.3-clean", "4.9.7-killed-bit-restarted"])
+def test_records_behind_the_end_are_counted_over_all_windows(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those behind damage, and those that a start has given up: the text tells as many as `count`."""
+    monkeypatch.setattr(scan, "WINDOW_BYTES", 1 << 13)
+    monkeypatch.setattr(scan, "NARROW_BYTES", 1 << 12)
+    root = unpack(name, tmp_path)
+    if name == "5.3.3-clean":
+        places(root)[5].set("magic_code", 0x12345678)
+    found = [f for f in said(root) if f.code == "I-042"]
+    assert max(f.count for f in found) > 100
+    assert [int(f.message.split()[0]) for f in found] == [f.count for f in found]
 
 
 def test_bytes_behind_the_end(root: Path) -> None:
