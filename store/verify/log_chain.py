@@ -117,8 +117,10 @@ def _close(context: VerifyContext, chain: Chain) -> None:
 
 @after("I-020", "I-021", "I-022", "I-040")
 def damage_at_the_end(context: VerifyContext) -> None:
-    """Nothing has followed."""
-    _close(context, chain_of(context))
+    """Nothing has followed; a run that goes on there sees it once more."""
+    chain, stopped_at = chain_of(context), context.log.stopped_at
+    if chain.open is not None and (stopped_at is None or chain.open.position < stopped_at):
+        _close(context, chain)
 
 
 def _damage(context: VerifyContext, extent: Extent) -> None:
@@ -271,9 +273,9 @@ def _new_again(context: VerifyContext, first: int, end: int, count: int, own: in
 
 @after("I-041")
 def blank_at_the_end(context: VerifyContext) -> None:
-    """The last used file has no BLANK."""
+    """The last used file has no BLANK. A run that ends early does not know whether it is the last one."""
     blank = chain_of(context).blank
-    if blank is not None and not context.live and not blank.reason:
+    if blank is not None and context.log.stopped_at is None and not context.live and not blank.reason:
         text = f"the log ends with a BLANK, at {blank.position}: the next file has no record"
         context.log_finding("I-041", blank.position, blank.size, text, severity=Severity.INFO)
 

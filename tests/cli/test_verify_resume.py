@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from mqstore.cli.verify_resume import Resume
 from mqstore.store.errors import InvalidInput
 from mqstore.store.search.store import StoreReader
-from mqstore.store.verify.context import Scope
+from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict
 
@@ -95,6 +96,25 @@ def test_a_part_of_a_store_raises_no_alarm(name: str, tmp_path: Path) -> None:
         cut = random.randrange(store.log_files.start, store.log_files.end)
     part = _up_to(root, Scope(), cut)
     assert {(f.code, f.path, f.severity) for f in part.findings} - whole == set(), cut
+
+
+@pytest.mark.parametrize("name", ["5.3.3-dledger", "4.9.7-killed-bit-restarted"])
+def test_a_run_that_ends_at_any_item_of_the_log_says_nothing_of_what_follows(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a BLANK the next file may have records, behind a range without some those that a start has cut off."""
+    root = unpack(name, tmp_path)
+    scope = Scope(groups=frozenset({"commit_log"}))
+    with StoreReader(root) as store:
+        whole = _found(verify(store, scope))
+        for number in range(20):
+            answers = chain([""] * number, repeat("interrupted"))
+            monkeypatch.setattr(VerifyContext, "stopped", lambda _, answers=answers: next(answers))
+            ended = verify(store, scope)
+            assert _found(ended) - whole == set(), number
+            if ended.stopped_at is None:
+                return
+    pytest.fail("20 answers do not reach the end of the log")
 
 
 def test_other_options_are_refused(tmp_path: Path) -> None:
