@@ -9,6 +9,7 @@ What a broker reads of a record when it tells waiting consumers that it has come
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Protocol
@@ -25,7 +26,7 @@ from ...formats.message import TRANSACTION_MASK, SysFlag
 from ...formats.property_columns import PropertyItems, find
 from ..columns import Dictionary, Rows, dictionary
 from .dispatch_record import Dispatching
-from .system_topics import LITE_PREFIX, LMQ_PREFIX, SCHEDULE_TOPIC, delay_ms, parse_levels
+from .system_topics import SCHEDULE_TOPIC, delay_ms, parse_levels
 
 _NAME_SEPARATOR: Final = ","
 _TAG_MARK: Final = "T#"
@@ -131,7 +132,7 @@ def dispatch_columns(
     if how.multi_dispatch:
         lmq = _LmqQueues(texts, how)
         closed = how.lmq_closed
-        for row, queues, offsets in _named_queues(properties, own, topics.ids, texts, closed):
+        for row, queues, offsets in named_queues(properties, own, topics.ids, texts, closed):
             lmq.add(row, queues, offsets, int(columns.ints("queue_id")[row]))
         units = lmq.merge(units, columns, hashes)
         texts, undispatchable = lmq.topics, np.array(lmq.undispatchable, np.int64)
@@ -180,7 +181,7 @@ def _deliver_times(
     return codes
 
 
-def _named_queues(
+def named_queues(
     properties: PropertyItems, rows: Ints, topic_ids: Ints, texts: list[str], closed: tuple[str, ...]
 ) -> list[tuple[int, bytes, bytes]]:
     """Records that go to further queues by name (spec 2.9), usually none: row, names, offsets."""
@@ -207,29 +208,18 @@ class _LmqQueues:
 
     def add(self, row: int, queue_names: bytes, queue_offsets: bytes, queue_id: int) -> None:
         """Note the units of one record: (row, topic id, queue id, queue offset)."""
-        queues, offsets = java_split(queue_names), java_split(queue_offsets)
-        if len(queues) != len(offsets):
-            return
-        for name, text in zip(queues, offsets, strict=True):
-            if self._how.skips(name):
-                continue
-            offset = queue_offset_of(text)
+        for _, name, offset in numbered_names(java_split(queue_names), java_split(queue_offsets), self._how):
             if offset is None:
                 self.undispatchable.append(row)
-            elif self._has_queue(name):
-                topic_id = self._ids.setdefault(name, len(self._ids))
-                if topic_id == len(self.topics):
-                    self.topics.append(name)
-                own_queue = 0 if self._how.lmq_zero and name.startswith(LMQ_PREFIX) else queue_id
-                if (row, topic_id, own_queue) not in self._seen:
-                    # named twice: a broker takes the second unit of a record for done (spec 2.2)
-                    self._seen.add((row, topic_id, own_queue))
-                    self._rows.append((row, topic_id, own_queue, offset))
-
-    def _has_queue(self, name: str) -> bool:
-        """A broker makes a unit for this name, if it does not skip it."""
-        lmq = name.startswith(LMQ_PREFIX) and not name.startswith(LITE_PREFIX)
-        return bool(name) and not (lmq and self._how.lite_alone)
+                continue
+            topic_id = self._ids.setdefault(name, len(self._ids))
+            if topic_id == len(self.topics):
+                self.topics.append(name)
+            own_queue = self._how.queue_id_of(name, queue_id)
+            if (row, topic_id, own_queue) not in self._seen:
+                # named twice: a broker takes the second unit of a record for done (spec 2.2)
+                self._seen.add((row, topic_id, own_queue))
+                self._rows.append((row, topic_id, own_queue, offset))
 
     def merge(self, units: Units, columns: Columns, hashes: Ints) -> Units:
         """The own units and these, record by record, each record's own unit first."""
@@ -249,6 +239,20 @@ class _LmqQueues:
         order = np.argsort(np.concatenate([units.record, record]), kind="stable")
         both = (np.concatenate([getattr(units, field), getattr(named, field)])[order] for field in Units.FIELDS)
         return Units(*both)
+
+
+def numbered_names(queues: list[str], offsets: list[str], how: Dispatching) -> Iterator[tuple[int, str, int | None]]:
+    """Which of the names in a record get a unit: the number of the item, the name, and its queue offset. None: a
+    broker cannot read it. Nothing where there are not as many offsets as names.
+    """
+    if len(queues) != len(offsets):
+        return
+    for number, (name, text) in enumerate(zip(queues, offsets, strict=True)):
+        if how.skips(name):
+            continue
+        offset = queue_offset_of(text)
+        if offset is None or how.has_queue(name):
+            yield number, name, offset
 
 
 def java_split(text: bytes) -> list[str]:

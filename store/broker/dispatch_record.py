@@ -11,7 +11,7 @@ from ...formats import message_properties as names
 from ...formats.hashing import index_hash, java_string, tags_code
 from ...formats.message_properties import RETRY_PREFIX
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
-from .system_topics import LOWER_PREFIX, SCHEDULE_TOPIC, delay_ms
+from .system_topics import LITE_PREFIX, LMQ_PREFIX, LOWER_PREFIX, SCHEDULE_TOPIC, delay_ms
 
 LMQ_CLOSED = (RETRY_PREFIX, LOWER_PREFIX, SCHEDULE_TOPIC)
 """How topics begin whose messages go to no light queues, since 5.3 (spec 2.9)."""
@@ -40,6 +40,15 @@ class Dispatching(NamedTuple):
     def skips(self, name: str) -> bool:
         """A broker makes no queue of this name, and does not look at the number for it (spec 2.9)."""
         return "/" in name and not self.slash_names
+
+    def has_queue(self, name: str) -> bool:
+        """A broker makes a unit for this name, if it does not skip it."""
+        lmq = name.startswith(LMQ_PREFIX) and not name.startswith(LITE_PREFIX)
+        return bool(name) and not (lmq and self.lite_alone)
+
+    def queue_id_of(self, name: str, queue_id: int) -> int:
+        """Number of the queue of this name, for a message that has `queue_id` itself."""
+        return 0 if self.lmq_zero and name.startswith(LMQ_PREFIX) else queue_id
 
 
 OWN_QUEUES = Dispatching(items=False, multi_dispatch=False)

@@ -15,6 +15,7 @@ from ...formats.hashing_columns import crc31_column
 from ...formats.message import MESSAGE, SysFlag
 from ...formats.property_columns import PropertyItems
 from ..broker.dispatch import Dispatched, Units, dispatch_columns
+from ..broker.dispatch_record import Dispatching
 from ..broker.system_topics import LMQ_PREFIX
 from ..columns import Dictionary, begins
 from ..errors import InvalidInput, LimitExceeded
@@ -22,7 +23,7 @@ from ..log.write import place_columns, place_whole
 from .message_columns import NO_CRC, count_of, prepare, rows_of
 from .new_message import Host, Stored, check_record, check_sizes
 from .open_store import OpenStore
-from .queue_kinds import LightQueueRows, name_offsets, set_texts, with_bases
+from .queue_kinds import LightQueueRows, name_offsets, numbered_anew, set_texts, with_bases
 
 STEP_ROWS = 1 << 16
 """Messages that are prepared, placed and dispatched together: steps of 16,384 take a fifth longer."""
@@ -220,6 +221,10 @@ def _with_offsets(
         named = name_offsets(columns, topics, texts, writer.rules, known, writer.lmq_offsets, properties)
         if named is not None:
             set_texts(columns, named, writer.rules)
+    elif writer.numbers_anew:
+        named = numbered_anew(columns, topics, texts, _dispatching(writer), writer.queues.next_offsets, properties)
+        if named is not None:
+            set_texts(columns, named)
     if counts is not None or named is not None:
         check_sizes(0, int(columns["properties"].length.max(initial=0)), writer.rules)
         columns["total_size"] = sizes(MESSAGE, columns)
@@ -286,15 +291,16 @@ def _dispatch(
         records.set(name, columns[name])
     if writer.queues.ext is not None:
         writer.queues.ext.look_at(records, topics)
-    rules = writer.profile.start.dispatch
-    how = rules.how(
+    return dispatch_columns(records, _dispatching(writer), topics, properties)
+
+
+def _dispatching(writer: OpenStore) -> Dispatching:
+    how = writer.profile.start.dispatch.how(
         items=writer.index is not None,
         multi_dispatch=writer.lmq_units,
         delay_levels=writer.delay_levels,
     )
-    if writer.database is not None:
-        how = writer.database.stores.making(how)
-    return dispatch_columns(records, how, topics, properties)
+    return how if writer.database is None else writer.database.stores.making(how)
 
 
 def _write_units(writer: OpenStore, what: _Found) -> None:

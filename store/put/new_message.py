@@ -201,7 +201,8 @@ class Stored(NamedTuple):
 class WriterOptions:
     """as_broker: generation of a new store, or of one whose own cannot be told. store_host: None
     takes that of the last record. topic_config: add topics to config/topics.json. follow_links: the
-    store's own directories may be links to other disks.
+    store's own directories may be links to other disks. numbers_anew: numbers in light queues that messages
+    bring along are those of another store: where they get units, they get numbers of this one.
     """
 
     as_broker: str | None = None
@@ -209,6 +210,7 @@ class WriterOptions:
     topic_config: bool = True
     wait_seconds: float = DEFAULT_WAIT_SECONDS
     follow_links: bool = False
+    numbers_anew: bool = False
 
 
 class NewBatch(NamedTuple):

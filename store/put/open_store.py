@@ -91,8 +91,9 @@ class OpenStore:
         lmq = profile.lmq_queues
         #: the broker names the offsets of light queues; where it does, it may leave out their units
         self.names_lmq_queues = lmq is not None and all(map(config.get_bool, lmq.options))
-        self.lmq_units = not self.names_lmq_queues or config.get_bool("enableMultiDispatch")
+        self.lmq_units = config.get_bool("enableMultiDispatch", not self.names_lmq_queues)
         self.lmq_units |= database is not None
+        self.numbers_anew = options.numbers_anew and self.lmq_units and not self.names_lmq_queues
         #: next offsets of light queues, as far as they are not those of their units
         self.lmq_offsets: dict[tuple[str, int], int] = {}
         self._records: RecordWriter | None = None

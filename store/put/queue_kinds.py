@@ -6,7 +6,8 @@ directory is; a new one gets batch queues with the first inner batch.
 Light queues (LMQ): the offsets that a broker gives a message for the queues it names (spec 02, 2.9).
 
 INNER_MULTI_DISPATCH names further queues; a broker with the options switched on adds
-INNER_MULTI_QUEUE_OFFSET with the next offset of each. Copies in a store without them stay as they are.
+INNER_MULTI_QUEUE_OFFSET with the next offset of each. Copies in a store without them stay as they are, but for
+a store that is made of them: there their units are numbered from 0 on, and they have to name these numbers.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from .new_message import NewMessage, WriterRules
 if TYPE_CHECKING:
     from ...formats.derive.ragged import Ints
     from ...formats.property_columns import PropertyItems
+    from ..broker.dispatch_record import Dispatching
     from ..broker.profiles import LmqRules
     from ..columns import Dictionary
 
@@ -203,16 +205,59 @@ def name_offsets(
     return found if found.rows else None
 
 
-def set_texts(columns: dict[str, Any], found: LightQueueRows, rules: WriterRules) -> None:
-    """Put the new texts in the place of the old ones. Raises LimitExceeded for a record too long."""
+def numbered_anew(
+    columns: dict[str, Any],
+    topics: Dictionary,
+    texts: list[str],
+    how: Dispatching,
+    next_offsets: Offsets,
+    properties: PropertyItems,
+) -> LightQueueRows | None:
+    """The numbers in light queues of messages that bring such along from another store; None where there are none.
+
+    Its queues may have had others between them, or others before them: those that get units follow each other.
+    """
+    if not how.multi_dispatch or not properties.has_name(names.INNER_MULTI_QUEUE_OFFSET):
+        return None
+    import numpy as np
+
+    from ..broker.dispatch import java_split, named_queues, numbered_names
+
+    found, counts = LightQueueRows([], [], {}), Offsets()
+    with_units = np.flatnonzero(columns["sys_flag"] & SysFlag.PREPARED == 0)
+    for row, named, numbers in named_queues(properties, with_units, topics.ids, texts, how.lmq_closed):
+        queue_id, items, own = int(columns["queue_id"][row]), java_split(numbers), Offsets()
+        for number, name, offset in numbered_names(java_split(named), items, how):
+            queue = (name, how.queue_id_of(name, queue_id))
+            if offset is not None:
+                own[queue] = counts.get(queue, next_offsets.get(queue, 0))
+                items[number] = str(own[queue])
+        if not own:
+            continue
+        counts.update({queue: offset + 1 for queue, offset in own.items()})
+        text = names.with_value(
+            columns["properties"][row],
+            names.INNER_MULTI_QUEUE_OFFSET,
+            ",".join(items),
+            final_separator=columns["properties"][row].endswith(names.ITEM_SEPARATOR),
+        )
+        found.rows.append(row)
+        found.texts.append(text)
+    return found if found.rows else None
+
+
+def set_texts(columns: dict[str, Any], found: LightQueueRows, rules: WriterRules | None = None) -> None:
+    """Put the new texts in the place of the old ones. rules: of a broker that names the queues' numbers. Raises
+    LimitExceeded for a record too long.
+    """
     from ...formats.derive import Ragged
 
     texts = columns["properties"].tolist()
-    lmq = rules.profile.lmq_queues
+    lmq = None if rules is None else rules.profile.lmq_queues
     for row, text in zip(found.rows, found.texts, strict=True):
         grown = len(text) - len(texts[row])
         size = int(columns["total_size"][row]) + grown
-        if lmq is not None and lmq.whole_records and size > rules.max_body_bytes:
+        if rules and lmq and lmq.whole_records and size > rules.max_body_bytes:
             raise LimitExceeded(
                 f"a record of {counted(size, 'byte')} that names light queues,"
                 " more than maxMessageSize "

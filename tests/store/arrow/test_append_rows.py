@@ -9,9 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.arrow import append_rows
-from mqstore.store.arrow.append_rows import files_of, sorted_batches
+from mqstore.store.arrow.append_rows import NewStore, files_of, make_store, sorted_batches
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, Missing
+from mqstore.store.findings.catalogue import Severity
+from mqstore.store.search.store import StoreReader
+from mqstore.store.verify.run import verify
 
 from ...cli.datadriven import run_here
 from ...stores import unpack
@@ -129,3 +134,34 @@ def test_put_from_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     words = ["put", str(new), "--from", str(tmp_path / "in"), "--keep-times", "--no-answers"]
     assert run_here(words).code == 0
     assert given(table_of(new, body="plain")) == given(rows)
+
+
+def _in_light_queues(root: Path) -> dict[str, list[int]]:
+    """By light queue: the numbers that records with units have there, in log order."""
+    found: dict[str, list[int]] = {}
+    for row in table_of(root, body="none").to_pylist():
+        told = dict(row["properties"])
+        names, numbers = (told.get(f"INNER_MULTI_{name}", "") for name in ("DISPATCH", "QUEUE_OFFSET"))
+        for name, number in dict(zip(names.split(","), numbers.split(","), strict=True)).items():
+            if name.startswith("%LMQ%") and not row["sys_flag"] & SysFlag.PREPARED:
+                found.setdefault(name, []).append(int(number))
+    return found
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_units_of_light_queues_are_those_that_the_rows_name(kept: bool, tmp_path: Path) -> None:
+    """Rows with holes in these queues: a new store numbers them anew, or has none of them by its options."""
+    root, new = unpack("4.9.7-lmq", tmp_path), tmp_path / "new"
+    rows = table_of(root, body="plain")
+    some = rows.take(list(range(7, rows.num_rows, 2))).combine_chunks()
+    config = {"mappedFileSizeCommitLog": "262144", "maxHashSlotNum": "1000", "maxIndexNum": "4000"}
+    config |= {} if kept else {"enableMultiDispatch": "false"}
+    made = make_store(new, NewStore(config, "4.9"), some.to_batches(max_chunksize=20))
+    assert made.messages == some.num_rows
+    with StoreReader(new, BrokerConfig(config)) as store:
+        assert [f.code for f in verify(store).findings if f.severity > Severity.WARNING] == []
+    numbers = _in_light_queues(new)
+    if kept:
+        assert numbers == {name: list(range(len(given))) for name, given in numbers.items()}
+    assert sum(map(len, numbers.values())) > 50
+    assert bool(list((new / "consumequeue").glob("%LMQ%*"))) is kept
