@@ -542,12 +542,18 @@ def has_topic(consume_queue: str | os.PathLike[str], topic: str) -> bool:
     return os.path.isdir(os.path.join(consume_queue, topic))  # noqa: PTH112, PTH118
 
 
+def has_queues(consume_queue: str | os.PathLike[str], topic: str) -> bool:
+    """Whether it has queues in that. Raises Unreadable."""
+    return has_topic(consume_queue, topic) and any(queues_of_topic(topic, os.path.join(consume_queue, topic)))  # noqa: PTH118
+
+
 def no_topic(consume_queue: str | os.PathLike[str], topic: str) -> NotFound:
     """The error for a topic without queues, with the name that may have been meant."""
     from difflib import get_close_matches
 
     path = os.fspath(consume_queue)
-    names = get_close_matches(topic[:256], map(_base, _directories_in(path)), n=1)
+    others = (name for name in map(_base, _directories_in(path)) if name != topic)
+    names = get_close_matches(topic[:256], others, n=1)
     hint = f"did you mean {names[0]}?" if names else "mqstore inspect lists the topics"
     return NotFound(f"no such topic: {topic}", path=path, hint=hint)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import MappedFileQueue
-from ..disk.layout import Layout, has_topic, queue_directories
+from ..disk.layout import Layout, has_queues, queue_directories
 from ..errors import InvalidInput, Missing, NotAStore, NotFound, StoreError
 from ..log.message import Mark, Message, is_batch_record, read_message
 from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary
@@ -347,9 +347,11 @@ class StoreReader:
             return self.queues_unread
         if self.has_batch_queues(topic):
             return f"{topic} has batch consume queues"
-        if not self.queues.has_topic(topic) and topic in self.configured:
+        if self.queues.of_topic(topic):
+            return ""
+        if topic in self.configured:
             return f"{topic} is in topics.json, but has no consume queues"
-        return ""
+        return f"{topic} has a directory, but no consume queues in it" if self.queues.has_topic(topic) else ""
 
     def lost_queues(self, topic: str) -> list[int]:
         """Numbers of its queues that are not there although groups have consumed of them. Raises Unreadable.
@@ -396,11 +398,11 @@ class StoreReader:
 
     def has_batch_queues(self, topic: str) -> bool:
         """The topic's queues are batch queues (spec 2.7)."""
-        return has_topic(self.layout.batch_consume_queue, topic)
+        return has_queues(self.layout.batch_consume_queue, topic)
 
     def has_compaction_queues(self, topic: str) -> bool:
         """There is a compaction log of the topic (spec 06, 6.1)."""
-        return has_topic(self.layout.compaction_queues, topic)
+        return has_queues(self.layout.compaction_queues, topic)
 
     def message_at(self, position: int) -> Message:
         """The message whose record begins at a position of the log. Raises NotFound."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mqstore.formats.consume_queue import UNIT
+from mqstore.store.disk.layout import no_topic
+from mqstore.store.errors import NotFound
 from mqstore.store.queues.read import first_at
 from mqstore.store.search.find import find
 from mqstore.store.search.selection import Selection, TimeRange
 from mqstore.store.search.store import StoreReader
 
 from ... import stores
-from .searched import positions
+from .searched import Notes, positions
 
 UNIT_BYTES = UNIT.sizeof()
 TOPIC, QUEUE = "logs", 0
@@ -76,3 +79,46 @@ def test_a_long_hole_is_not_read_unit_by_unit(tmp_path: Path) -> None:
         summary = store.queue_summary(queue)
         assert first_at(queue, summary, 1, never) == (summary.min_offset, summary.max_offset)
     assert len(asked) < 20
+
+
+def places(name: str, topic: str, queue_id: int | None = None) -> list[int]:
+    """Where the messages of a topic, or of one queue of it, lie in the log of a store."""
+    own = (r for r in stores.messages(name) if r["topic"] == topic and queue_id in (None, r["queue_id"]))
+    return [record["physical_offset"] for record in own]
+
+
+@pytest.mark.parametrize("configured", [True, False])
+def test_a_topic_with_a_directory_but_no_queue_in_it(configured: bool, tmp_path: Path) -> None:
+    """It has no queues, as one without a directory: the log is scanned."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    shutil.rmtree(root / "consumequeue" / TOPIC / str(QUEUE))
+    for path in () if configured else (root / "config").glob("topics.json*"):
+        path.unlink()
+    why = (
+        "is in topics.json, but has no consume queues" if configured else "has a directory, but no consume queues in it"
+    )
+    notes = Notes()
+    with StoreReader(root) as store:
+        for queue_id in (None, QUEUE):
+            notes.clear()
+            found = find(store, Selection(TOPIC, queue_id), note=notes)
+            assert (positions(found), notes) == (places("5.3.3-clean", TOPIC), [f"{TOPIC} {why}: scanning the log"])
+
+
+def test_the_name_that_was_asked_for_is_never_suggested(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    (root / "consumequeue" / "order").mkdir()
+    with pytest.raises(NotFound, match="no such topic: order") as raised:
+        raise no_topic(root / "consumequeue", "order")
+    assert raised.value.hint == "did you mean orders?"
+
+
+def test_directories_of_batch_and_compaction_queues_without_a_queue(tmp_path: Path) -> None:
+    """The queues are elsewhere."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    for folder in ("batchconsumequeue", "compaction/compactionCq"):
+        (root / folder / TOPIC).mkdir(parents=True)
+    notes = Notes()
+    with StoreReader(root) as store:
+        assert store.layout.compaction_queues == root / "compaction/compactionCq"
+        assert (positions(find(store, Selection(TOPIC), note=notes)), notes) == (places("5.3.3-clean", TOPIC), [])
