@@ -101,7 +101,7 @@ def _in_queues(
         there = _there(store, selection, offset or 0, count or 0, reverse, note)
         if there is not None:
             return there
-    if why := why or store.units_in_memory:
+    if why := why or store.units_in_memory or _without_unit(store, topic, selection.queue_id):
         from .log_search import search_log_queue
 
         note(f"{why}: scanning the log")
@@ -114,6 +114,11 @@ def _in_queues(
         if selection.queue_id is None or not store.queues.has_topic(topic):
             raise
         return _without_units(store, selection, (offset, count), reverse, error, note)
+
+
+def _without_unit(store: StoreReader, topic: str, queue_id: int | None) -> str:
+    """Says of a queue that is there that it has no unit, "" where it has, or where there is none."""
+    return f"queue {queue_id} of {topic} has no unit" if queue_id in store.empty_queues(topic) else ""
 
 
 def _few(
@@ -216,11 +221,15 @@ def offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int, *, no
 
     if not store.queues_unread and store.has_batch_queues(topic):
         return queue_offset_at(store, topic, queue_id, time_ms)
-    if why := store.topic_unread(topic) or store.units_in_memory:
+    if why := store.topic_unread(topic) or store.units_in_memory or _without_unit(store, topic, queue_id):
         from .log_search import log_offset_at
 
         note(f"{why}: scanning the log")
-        return log_offset_at(store, topic, queue_id, time_ms, note)
+        try:
+            return log_offset_at(store, topic, queue_id, time_ms, note)
+        except NotFound:
+            if not _without_unit(store, topic, queue_id):
+                raise
     return queue_offset_at(store, topic, queue_id, time_ms)
 
 

@@ -63,15 +63,26 @@ def search_queues(
         _places(store, store.queues.open(topic, number), selection, (offset, count), reverse, missing.append)
         for number in numbers
     ]
-    if selection.queue_id is None and (lost := store.lost_queues(topic)):
-        queues = ", ".join(map(str, lost[:_MOST_NAMED])) + (", …" if len(lost) > _MOST_NAMED else "")
-        note(f"{topic} has no queue {queues}, of which groups have consumed: {_LEFT_OUT}")
+    if selection.queue_id is None:
+        _note_lost(store, topic, note)
     note_behind(store, selection, wanted_offsets(offset, count), note)
     places = streams[0] if selection.queue_id is not None else merged(streams, reverse=reverse)
     selection = selection._replace(topic=None, queue_id=None)
     exact = offset is not None
     found = records_at(store, topic, selection, places, note, last_first=reverse, exact=exact)
     return _and_missing(found, topic, missing, note)
+
+
+def _note_lost(store: StoreReader, topic: str, note: Note) -> None:
+    """Tell of queues that are not there, or have no unit. Raises Unreadable."""
+    if lost := store.lost_queues(topic):
+        note(f"{topic} has no queue {_numbers(lost)}, of which groups have consumed: {_LEFT_OUT}")
+    if empty := store.empty_queues(topic):
+        note(f"{topic} has no unit in queue {_numbers(empty)}: {_LEFT_OUT}")
+
+
+def _numbers(queues: list[int]) -> str:
+    return ", ".join(map(str, queues[:_MOST_NAMED])) + (", …" if len(queues) > _MOST_NAMED else "")
 
 
 def _and_missing(found: Iterator[FoundMessage], topic: str, missing: list[int], note: Note) -> Iterator[FoundMessage]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import MappedFileQueue
-from ..disk.layout import Layout, has_queues, queue_directories
+from ..disk.layout import Layout, QueueDirectory, has_queues, queue_directories
 from ..errors import InvalidInput, Missing, NotAStore, NotFound, StoreError
 from ..log.message import Mark, Message, is_batch_record, read_message
 from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary
@@ -114,6 +114,7 @@ class StoreReader:
         self.rate_bytes = rate_bytes
         self.scanned: Callable[[int], None] = _nothing
         """Told of so many more bytes whenever a search scans the log."""
+        self._with_units: set[str] = set()
         self.searched = Searched()
         """What searches have looked at."""
 
@@ -347,11 +348,32 @@ class StoreReader:
             return self.queues_unread
         if self.has_batch_queues(topic):
             return f"{topic} has batch consume queues"
-        if self.queues.of_topic(topic):
+        if topic in self._with_units or self._has_units(topic):
             return ""
+        if self.queues.of_topic(topic):
+            return f"no consume queue of {topic} has a unit"
         if topic in self.configured:
             return f"{topic} is in topics.json, but has no consume queues"
         return f"{topic} has a directory, but no consume queues in it" if self.queues.has_topic(topic) else ""
+
+    def _has_units(self, topic: str) -> bool:
+        """A queue of the topic has a unit; what has one keeps it, so that is asked once."""
+        found = any(not self._is_empty(queue) for queue in self.queues.of_topic(topic))
+        if found:
+            self._with_units.add(topic)
+        return found
+
+    def _is_empty(self, directory: QueueDirectory) -> bool:
+        """No unit names a record. Those of expired ones go on in files, and a RocksDB knows how many there were."""
+        with self.queues.open(directory.topic, directory.queue_id) as queue:
+            ends = queue.summary()
+            return ends.end_position is None and (bool(queue.files.files) or not ends.max_offset)
+
+    def empty_queues(self, topic: str) -> list[int]:
+        """Numbers of its queues that are there, but have no unit: it is lost, or the log lost its record. Raises
+        Unreadable.
+        """
+        return [queue.queue_id for queue in self.queues.of_topic(topic) if self._is_empty(queue)]
 
     def lost_queues(self, topic: str) -> list[int]:
         """Numbers of its queues that are not there although groups have consumed of them. Raises Unreadable.

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.formats import quick
 from mqstore.formats.consume_queue import UNIT
 from mqstore.store.disk.layout import no_topic
 from mqstore.store.errors import NotFound
 from mqstore.store.queues.read import first_at
-from mqstore.store.search.find import find
+from mqstore.store.search.find import find, offset_at
 from mqstore.store.search.selection import Selection, TimeRange
 from mqstore.store.search.store import StoreReader
 
@@ -20,6 +21,7 @@ from ... import stores
 from .searched import Notes, positions
 
 UNIT_BYTES = UNIT.sizeof()
+UNIT_OF_PRE_FILL = quick.UNIT.pack(*quick.PRE_FILL)
 TOPIC, QUEUE = "logs", 0
 
 
@@ -58,7 +60,8 @@ def test_times_of_a_queue_with_holes(lose: Callable[[Path, list[int]], None], lo
     lose(root, lost)
     with StoreReader(root) as store:
         every = list(find(store, Selection(TOPIC, QUEUE)))
-        assert len(every) == 91 - len(lost)
+        scanned = lose is lose_units and len(lost) == 91  # nothing is left to tell of the others
+        assert len(every) == (91 if scanned else 91 - len(lost))
         times = sorted({one.message.store_timestamp for one in every})
         for time_ms in [0, *times[::7], *(each + 1 for each in times[-2:])]:
             since = find(store, Selection(TOPIC, QUEUE, times=TimeRange(since_ms=time_ms)))
@@ -122,3 +125,42 @@ def test_directories_of_batch_and_compaction_queues_without_a_queue(tmp_path: Pa
     with StoreReader(root) as store:
         assert store.layout.compaction_queues == root / "compaction/compactionCq"
         assert (positions(find(store, Selection(TOPIC), note=notes)), notes) == (places("5.3.3-clean", TOPIC), [])
+
+
+@pytest.mark.parametrize("lose", ["files", "units", "prefilled"])
+def test_a_queue_without_a_unit(lose: str, tmp_path: Path) -> None:
+    """It counts as one that is missing: asked for alone it is scanned for, of the topic its messages are left out."""
+    name, root = "5.3.3-clean", stores.unpack("5.3.3-clean", tmp_path)
+    for path in (root / "consumequeue" / "orders" / "3").iterdir():
+        if lose == "files":
+            path.unlink()
+        else:
+            fill = bytes(UNIT_BYTES) if lose == "units" else UNIT_OF_PRE_FILL
+            path.write_bytes(fill * (path.stat().st_size // UNIT_BYTES))
+    rest = sorted({*places(name, "orders")} - {*places(name, "orders", 3)})
+    notes = Notes()
+    with StoreReader(root) as store:
+        assert positions(find(store, Selection("orders"), note=notes)) == rest
+        assert len(notes) == 1 and notes[0].startswith("orders has no unit in queue 3: their messages are left out")
+        scan = "queue 3 of orders has no unit: scanning the log"
+        notes.clear()
+        assert positions(find(store, Selection("orders", 3), note=notes)) == places(name, "orders", 3)
+        assert notes == [scan]
+        notes.clear()
+        late = max(r["store_timestamp"] for r in stores.messages(name) if (r["topic"], r["queue_id"]) == ("orders", 3))
+        assert offset_at(store, "orders", 3, late + 1, note=notes) == len(places(name, "orders", 3))
+        assert notes == [scan]
+
+
+def test_a_topic_without_a_unit(tmp_path: Path) -> None:
+    """All of its queues are so: the log is scanned. A queue that had no message yet begins at 0, as a broker says."""
+    name, root = "5.3.3-clean", stores.unpack("5.3.3-clean", tmp_path)
+    for path in (root / "consumequeue" / TOPIC / str(QUEUE)).iterdir():
+        path.unlink()
+    (root / "consumequeue" / TOPIC / "1").mkdir()
+    why = f"no consume queue of {TOPIC} has a unit: scanning the log"
+    notes = Notes()
+    with StoreReader(root) as store:
+        assert (positions(find(store, Selection(TOPIC), note=notes)), notes) == (places(name, TOPIC), [why])
+        notes.clear()
+        assert (offset_at(store, TOPIC, 1, 0, note=notes), notes) == (0, [why])
