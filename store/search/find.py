@@ -165,8 +165,9 @@ def _without_units(
         raise error
     from .log_search import search_log, wanted_offsets
 
-    begin, end = _place_in_log(store, topic, queue_id, place[0])
-    ranges, offsets = [(begin, end)] if begin < end else [], wanted_offsets(*place)
+    offsets = wanted_offsets(*place)
+    begin, end = _place_in_log(store, topic, queue_id, offsets)
+    ranges = [(begin, end)] if begin < end else []
     found = search_log(store, selection, ranges=ranges, offsets=offsets, reverse=reverse, note=note)
     first = next(found, None)
     if first is None:
@@ -176,8 +177,11 @@ def _without_units(
     yield from found
 
 
-def _place_in_log(store: StoreReader, topic: str, queue_id: int, offset: int | None) -> tuple[int, int]:
-    """The part of the log that may have what a queue has no unit for, as far as its other units tell."""
+def _place_in_log(store: StoreReader, topic: str, queue_id: int, offsets: tuple[int, int] | None) -> tuple[int, int]:
+    """The part of the log that may have what a queue has no unit for, as far as its other units tell.
+
+    offsets: queue offsets first ≤ k < stop that are wanted.
+    """
     begin, end = store.log_files.start, store.log_end.position
     try:
         queue = store.queues.open(topic, queue_id)
@@ -186,11 +190,11 @@ def _place_in_log(store: StoreReader, topic: str, queue_id: int, offset: int | N
     with queue:
         summary = store.queue_summary(queue)
         first = queue.unit(summary.min_offset) if summary.min_offset < summary.max_offset else None
-    if offset is None or first is None or summary.end_position is None:
+    if offsets is None or first is None or summary.end_position is None:
         return begin, end
-    if offset >= summary.max_offset:
+    if offsets[0] >= summary.max_offset:
         begin = max(begin, summary.end_position)
-    elif offset < summary.min_offset and first.valid:
+    elif offsets[1] <= summary.min_offset and first.valid:
         end = min(end, first.physical_offset)
     return begin, end
 

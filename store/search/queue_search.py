@@ -10,6 +10,7 @@ last message of each key stays (spec 06, 6.1). Its records have positions of the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from ..queues.batches import BatchConsumeQueue, SparseRange, sparse_units, summa
 from ..queues.read import ConsumeQueue, first_at, offset_at
 from ..queues.references import RecordPlaces, UnitPlaces, batches, merged, of_queue
 from ..queues.units import is_valid
-from .log_search import CLOCK_SLACK_MS, found_in, search_log, wanted_offsets
+from .log_search import CLOCK_SLACK_MS, LAST_OFFSET, Range, found_in, search_log, time_bounds, wanted_offsets
 from .selection import Selection, utf8
 from .store import FoundMessage, Note, StoreReader, Via
 
@@ -63,14 +64,93 @@ def search_queues(
         _places(store, store.queues.open(topic, number), selection, (offset, count), reverse, missing.append)
         for number in numbers
     ]
+    offsets = wanted_offsets(offset, count)
+    lacks = [lack for number in numbers for lack in lacks_of(store, topic, number, offsets)]
     if selection.queue_id is None:
         _note_lost(store, topic, note)
-    note_behind(store, selection, wanted_offsets(offset, count), note)
+        _note_lacks(store, selection, lacks, note)
+    note_behind(store, selection, offsets, note)
     places = streams[0] if selection.queue_id is not None else merged(streams, reverse=reverse)
-    selection = selection._replace(topic=None, queue_id=None)
+    any_queue = selection._replace(topic=None, queue_id=None)
     exact = offset is not None
-    found = records_at(store, topic, selection, places, note, last_first=reverse, exact=exact)
-    return _and_missing(found, topic, missing, note)
+    found = records_at(store, topic, any_queue, places, note, last_first=reverse, exact=exact)
+    found = _and_missing(found, topic, missing, note)
+    return found if selection.queue_id is None else with_lacks(store, selection, lacks, found, reverse, note)
+
+
+class QueueLack(NamedTuple):
+    """Messages that the log may have of a queue, but no unit: in the range `places` of the log, with `numbers`.
+
+    text: where the queue begins or ends, which is why. in_front: they are before its units.
+    """
+
+    queue_id: int
+    text: str
+    places: Range
+    numbers: Range
+    in_front: bool
+
+
+def lacks_of(store: StoreReader, topic: str, queue_id: int, offsets: Range | None = None) -> list[QueueLack]:
+    """What a queue may lack of wanted messages, as far as its ends tell; whether it does, the log knows.
+
+    Nothing of a log that begins at 0 has expired: the queue begins there, too. A queue without a unit is not told of
+    here (`StoreReader.empty_queues`). Raises NotFound, Unreadable.
+    """
+    with store.queues.open(topic, queue_id) as queue:
+        ends = queue.summary()
+        if ends.end_position is None:
+            return []
+        found = list[QueueLack]()
+        if ends.min_offset > 0 and store.log_files.start == 0:
+            first = queue.unit(ends.min_offset)
+            end = first.physical_offset if first is not None and first.valid else ends.end_position
+            text = f"{topic}: queue {queue_id} begins at {ends.min_offset}"
+            found.append(QueueLack(queue_id, text, (0, end), (0, ends.min_offset), in_front=True))
+    low, high = offsets or (0, LAST_OFFSET)
+    within = (one._replace(numbers=(max(low, one.numbers[0]), min(high, one.numbers[1]))) for one in found)
+    return [one for one in within if one.numbers[0] < one.numbers[1]]
+
+
+def _scanned(
+    store: StoreReader, selection: Selection, lack: QueueLack, reverse: bool, note: Note
+) -> Iterator[FoundMessage]:
+    """What the log has of it that is wanted."""
+    start, stop = time_bounds(store, selection.times)
+    start, stop = max(start, lack.places[0]), min(stop, lack.places[1])
+    own, ranges = selection._replace(queue_id=lack.queue_id), [(start, stop)] if start < stop else []
+    return search_log(store, own, ranges=ranges, offsets=lack.numbers, reverse=reverse, note=note)
+
+
+def _note_lacks(store: StoreReader, selection: Selection, lacks: list[QueueLack], note: Note) -> None:
+    """Tell of wanted messages that the queues of a topic lack."""
+    for lack in lacks:
+        if (first := next(_scanned(store, selection, lack, False, lambda _: None), None)) is not None:
+            position = first.message.position
+            note(f"{lack.text}, but the log has more of it, from {position} on: left out, `mqstore dump` shows that")
+
+
+def with_lacks(
+    store: StoreReader,
+    selection: Selection,
+    lacks: list[QueueLack],
+    found: Iterator[FoundMessage],
+    reverse: bool,
+    note: Note,
+) -> Iterator[FoundMessage]:
+    """What is found of one queue by its units, and around it what it lacks, by scanning the log."""
+
+    def scanned(lack: QueueLack) -> Iterator[FoundMessage]:
+        more = _scanned(store, selection, lack, reverse, note)
+        if (first := next(more, None)) is not None:
+            note(f"{lack.text}: the others are found by scanning the log")
+            yield first
+            yield from more
+
+    parts = [scanned(lack) for lack in lacks if lack.in_front]
+    parts += [found, *(scanned(lack) for lack in lacks if not lack.in_front)]
+    for part in reversed(parts) if reverse else parts:
+        yield from part
 
 
 def _note_lost(store: StoreReader, topic: str, note: Note) -> None:
@@ -134,7 +214,8 @@ def _places(
     offset, count = place
     summary = store.queue_summary(queue)
     start = summary.min_offset if offset is None else max(offset, queue.first_offset)
-    stop = summary.max_offset if count is None else min(summary.max_offset, start + count)
+    begin = start if offset is None or store.log_files.start > 0 else offset  # else nothing in front has expired
+    stop = summary.max_offset if count is None else min(summary.max_offset, begin + count)
     times = selection.times
     if times.bounded:
         since_ms, until_ms = times.since_ms - CLOCK_SLACK_MS, times.until_ms + CLOCK_SLACK_MS

@@ -164,3 +164,32 @@ def test_a_topic_without_a_unit(tmp_path: Path) -> None:
         assert (positions(find(store, Selection(TOPIC), note=notes)), notes) == (places(name, TOPIC), [why])
         notes.clear()
         assert (offset_at(store, TOPIC, 1, 0, note=notes), notes) == (0, [why])
+
+
+def found_with_notes(store: StoreReader, selection: Selection, reverse: bool = False) -> tuple[list[int], list[str]]:
+    notes = Notes()
+    found = positions(find(store, selection, reverse=reverse, note=notes))
+    return found[::-1] if reverse else found, notes
+
+
+def test_the_first_file_of_a_queue_is_lost(tmp_path: Path) -> None:
+    """The log begins at 0, so nothing has expired."""
+    name, root = "5.3.3-clean", stores.unpack("5.3.3-clean", tmp_path)
+    (root / "consumequeue" / TOPIC / str(QUEUE) / ("0" * 20)).unlink()
+    every, begin = places(name, TOPIC), f"{TOPIC}: queue {QUEUE} begins at 50"
+    times = sorted(r["store_timestamp"] for r in stores.messages(name) if r["topic"] == TOPIC)
+    with StoreReader(root) as store:
+        found, notes = found_with_notes(store, Selection(TOPIC))
+        more = f"but the log has more of it, from {every[0]} on: left out, `mqstore dump` shows that"
+        assert (found, notes) == (every[50:], [f"{begin}, {more}"])
+        one = Selection(TOPIC, QUEUE)
+        for reverse in (False, True):
+            found, notes = found_with_notes(store, one, reverse)
+            assert (found, notes) == (every, [f"{begin}: the others are found by scanning the log"])
+        found, notes = found_with_notes(store, one._replace(times=TimeRange(since_ms=times[-1])))
+        assert (found[-1], notes) == (every[-1], []), "what is left out is not wanted"
+        notes = Notes()
+        for offset, count in ((20, 70), (45, 10), (45, 5)):
+            notes.clear()
+            found = positions(find(store, one, offset=offset, count=count, note=notes))
+            assert (found, len(notes)) == (every[offset : offset + count], 1)
