@@ -53,7 +53,7 @@ from ..log.message import Mark, Message
 from ..queues.read import ConsumeQueue
 from ..queues.references import batches, of_queue
 from ..queues.units import is_valid
-from ..search.queue_search import behind_queues
+from ..search.log_search import behind_queues, lacks_of, told_of
 from ..search.selection import Selection, utf8
 from ..search.store import Note, StoreReader
 from ..settings.options import options_of
@@ -99,29 +99,28 @@ def _span(store: StoreReader, queue: ConsumeQueue, behind: int | None) -> tuple[
 def lacking(store: StoreReader, topic: str, behind: int | None = None) -> str:
     """What tells that the queues of a topic do not name all that the log has of it, "" where nothing does.
 
-    Units that are no units, what was consumed or delivered of a queue, and the end of the log are looked at. A queue
-    that is gone, or ends early, is not told where nobody has got so far. Raises Unreadable.
+    Units that are no units, where queues begin and end, what was consumed or delivered of them, and the end of the log
+    are looked at. A queue that is gone is not told where nobody has got so far. Raises Unreadable.
     """
-    stops: dict[int, int] = {}
+    reached, there = _known_of(store, topic), set[int]()
+    if empty := store.empty_queues(topic):
+        return f"queue {empty[0]} has no unit"
     for directory in store.queues.of_topic(topic):
         with store.queues.open(topic, directory.queue_id) as queue:
             start, stop = _span(store, queue, behind)
-            empty = stop == queue.first_offset and bool(queue.files.files)
             left = stop - start - sum(int(is_valid(units).sum()) for _, units in queue.units(start, stop))
-        if empty:
-            return f"queue {directory.queue_id} has files, but no unit"
         if left > 0:
             units = counted(left, "unit is", "units are")
             return f"{units} missing or damaged in queue {directory.queue_id}"
-        stops[directory.queue_id] = stop
-    for queue_id, offset in sorted(_known_of(store, topic).items()):
-        if offset > stops.get(queue_id, 0):
-            there = (
-                f"queue {queue_id} ends at {stops[queue_id]}" if queue_id in stops else f"there is no queue {queue_id}"
-            )
-            return f"{there}, but {offset} is reached"
+        for lack in lacks_of(store, topic, directory.queue_id, reached):
+            if lack.places[1] > (behind or 0) and (told := told_of(store, Selection(topic=topic), lack)):
+                return told
+        there.add(directory.queue_id)
+    for queue_id, offset in sorted(reached.items()):
+        if offset > 0 and queue_id not in there:
+            return f"there is no queue {queue_id}, but offset {offset} was reached"
     on_demand = topic == CHECKED_TOO_OFTEN or topic.startswith(DEAD_LETTER_PREFIX)
-    if on_demand and topic in store.configured and not stops:
+    if on_demand and topic in store.configured and not there:
         return "there is no queue, but a broker made the topic for a message"
     if (at := behind_queues(store, Selection(topic=topic))) is not None:
         return f"queues are behind the log from {at} on"

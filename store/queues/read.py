@@ -183,6 +183,17 @@ class ConsumeQueue:
                 return self.unit(first_dead - 1)
         return None
 
+    def may_go_on(self) -> bool:
+        """There is no room for a unit behind its last one, or bytes that are none: it may have had more. Raises
+        Unreadable.
+
+        A broker makes the next file for the next unit, so few sound queues end so.
+        """
+        if not self.files.files:
+            return False
+        last, end = self.files.files[-1], self.summary().max_offset * UNIT_BYTES
+        return last.end < end + UNIT_BYTES or self._end_of_content(last) > end
+
     def at_or_behind(self, position: int, begin: int, stop: int) -> int:
         """Number of the first unit begin ≤ k < stop of the record at `position` or of a later one.
 

@@ -139,13 +139,30 @@ def _few(
         with suppress(NotFound):
             yield from _without_units(store, selection, (offset, count), reverse, why, note)
         return
-    if len(read) < count:
-        from .queue_search import note_behind
+    found = (one for one in (reversed(read) if reverse else read) if selection.takes(one.message, in_queue=True))
+    yield from (
+        found
+        if len(read) == count
+        else _and_rest(store, selection, found, (offset + len(read), offset + count), reverse, note)
+    )
 
-        note_behind(store, selection, (offset + len(read), offset + count), note)
-    for found in reversed(read) if reverse else read:
-        if selection.takes(found.message, in_queue=True):
-            yield found
+
+def _and_rest(
+    store: StoreReader,
+    selection: Selection,
+    found: Iterator[FoundMessage],
+    rest: tuple[int, int],
+    reverse: bool,
+    note: Note,
+) -> Iterator[FoundMessage]:
+    """What is found of one queue, and of the offsets `rest` behind it what the queue lacks; or a note of it."""
+    from .log_search import lacks_of, note_behind, reached_offsets, with_lacks
+
+    topic, queue_id = selection.topic or "", selection.queue_id or 0
+    lacks = lacks_of(store, topic, queue_id, reached_offsets(store, topic, queue_id), rest)
+    if not lacks:
+        note_behind(store, selection, rest, note)
+    return with_lacks(store, selection, lacks, found, reverse, note)
 
 
 def _without_units(
@@ -234,7 +251,20 @@ def offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int, *, no
         except NotFound:
             if not _without_unit(store, topic, queue_id):
                 raise
-    return queue_offset_at(store, topic, queue_id, time_ms)
+    found = queue_offset_at(store, topic, queue_id, time_ms)
+    _note_at_end(store, topic, queue_id, found, note)
+    return found
+
+
+def _note_at_end(store: StoreReader, topic: str, queue_id: int, offset: int, note: Note) -> None:
+    """Tell of messages that a queue lacks next to the offset that it answers for a time."""
+    from .log_search import lacks_of, reached_offsets, told_of
+
+    asked = Selection(topic=topic, queue_id=queue_id)
+    for lack in lacks_of(store, topic, queue_id, reached_offsets(store, topic, queue_id)):
+        beside = offset <= lack.numbers[1] if lack.in_front else offset >= lack.numbers[0]
+        if beside and (told := told_of(store, asked, lack)):
+            note(f"{topic}: {told}: the times of the others do not count")
 
 
 OPEN_QUEUES = 16

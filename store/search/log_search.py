@@ -1,7 +1,7 @@
 """Messages found by scanning the commit log.
 
 The way to any message that no queue and no index names. Stale records are left out: they are no
-messages of this log. `dump` shows them.
+messages of this log. `dump` shows them. What a queue may lack at its ends is told here, too.
 
 Messages that are wanted, in log order: what `Store.messages` and `Store.to_arrow` read.
 """
@@ -9,12 +9,12 @@ Messages that are wanted, in log order: what `Store.messages` and `Store.to_arro
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import reduce
-from itertools import dropwhile
-from typing import Literal
+from itertools import dropwhile, islice
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from .store import FoundMessage, Note, StoreReader, Via
 LAST_OFFSET = (1 << 63) - 1
 CLOCK_SLACK_MS = 3_600_000
 """How far a broker's clock may have stepped back before a search by time misses messages."""
+
+_MOST_BEHIND = 1000
+"""More messages behind all queues are not asked what their queues lack."""
 
 Range = tuple[int, int]
 
@@ -216,6 +219,136 @@ def _first_times(store: StoreReader, begin: int) -> list[int]:
             found.append(first.store_timestamp)
             begin = first.position + first.total_size
     return [time_ms for time_ms in found if EARLIEST_MS <= time_ms < LATEST_MS]
+
+
+class QueueLack(NamedTuple):
+    """Messages that the log may have of a queue, but no unit: in the range `places` of the log, with `numbers`.
+
+    text: where the queue begins or ends, which is why. sure: there were some, whether the log has them or not.
+    in_front: they are before the units of the queue.
+    """
+
+    queue_id: int
+    text: str
+    places: Range
+    numbers: Range
+    sure: bool = False
+    in_front: bool = False
+
+
+def lacks_of(
+    store: StoreReader, topic: str, queue_id: int, reached: Mapping[int, int], offsets: Range | None = None
+) -> list[QueueLack]:
+    """What a queue may lack of wanted messages, as far as its ends tell.
+
+    reached: by queue, an offset up to which it had messages. A queue without a unit is not told of here
+    (`StoreReader.empty_queues`). Nothing of a log that begins at 0 has expired: the queue begins there, too.
+    Raises NotFound, Unreadable.
+    """
+    with store.queues.open(topic, queue_id) as queue:
+        ends, log_end, found = queue.summary(), store.log_end.position, list[QueueLack]()
+        if ends.end_position is None:
+            return []
+        first, stop = ends.min_offset, ends.max_offset
+        if first > 0 and store.log_files.start == 0:
+            unit = queue.unit(first)
+            end = unit.physical_offset if unit is not None and unit.valid else ends.end_position
+            found.append(
+                QueueLack(queue_id, f"queue {queue_id} begins at {first}", (0, end), (0, first), in_front=True)
+            )
+        sure = reached.get(queue_id, 0) > stop
+        if ends.end_position < log_end and (sure or queue.may_go_on()):
+            text = f"queue {queue_id} ends at {stop}" + (
+                f", but offset {reached[queue_id]} was reached" if sure else ""
+            )
+            found.append(QueueLack(queue_id, text, (ends.end_position, log_end), (stop, LAST_OFFSET), sure))
+    low, high = offsets or (0, LAST_OFFSET)
+    within = (one._replace(numbers=(max(low, one.numbers[0]), min(high, one.numbers[1]))) for one in found)
+    return [one for one in within if one.numbers[0] < one.numbers[1]]
+
+
+def reached_offsets(store: StoreReader, topic: str, queue_id: int | None) -> dict[int, int]:
+    """By queue, an offset up to which it had messages: by groups, and by the first one that lies behind all queues."""
+    firsts: dict[int, int] = {}
+    asked = Selection(topic=topic, queue_id=queue_id)
+    for one in islice(_behind_all(store, asked, None), _MOST_BEHIND):
+        firsts.setdefault(one.message.queue_id, one.message.queue_offset)
+    groups = store.consumed.get(topic, {})
+    return {number: max(firsts.get(number, 0), groups.get(number, 0)) for number in {*firsts, *groups}}
+
+
+def told_of(store: StoreReader, selection: Selection, lack: QueueLack) -> str:
+    """What tells that a queue lacks wanted messages, "" where nothing does: the log is asked unless it is sure."""
+    if lack.sure:
+        return lack.text
+    first = next(_scanned(store, selection, lack, False, _silent), None)
+    return "" if first is None else f"{lack.text}, but the log has more of it, from {first.message.position} on"
+
+
+def _scanned(
+    store: StoreReader, selection: Selection, lack: QueueLack, reverse: bool, note: Note
+) -> Iterator[FoundMessage]:
+    """What the log has of it that is wanted."""
+    start, stop = time_bounds(store, selection.times)
+    start, stop = max(start, lack.places[0]), min(stop, lack.places[1])
+    own, ranges = selection._replace(queue_id=lack.queue_id), [(start, stop)] if start < stop else []
+    return search_log(store, own, ranges=ranges, offsets=lack.numbers, reverse=reverse, note=note)
+
+
+def with_lacks(
+    store: StoreReader,
+    selection: Selection,
+    lacks: list[QueueLack],
+    found: Iterator[FoundMessage],
+    reverse: bool,
+    note: Note,
+) -> Iterator[FoundMessage]:
+    """What is found of one queue by its units, and around it what it lacks, by scanning the log."""
+
+    def scanned(lack: QueueLack) -> Iterator[FoundMessage]:
+        more = _scanned(store, selection, lack, reverse, note)
+        if (first := next(more, None)) is not None:
+            note(f"{selection.topic}: {lack.text}: the others are found by scanning the log")
+            yield first
+            yield from more
+        elif lack.sure:
+            note(f"{selection.topic}: {lack.text}: the log has no other that is asked for")
+
+    parts = [scanned(lack) for lack in lacks if lack.in_front]
+    parts += [found, *(scanned(lack) for lack in lacks if not lack.in_front)]
+    for part in reversed(parts) if reverse else parts:
+        yield from part
+
+
+def note_behind(store: StoreReader, selection: Selection, offsets: tuple[int, int] | None, note: Note) -> None:
+    """Tell of wanted messages that no queue names yet, for they lie behind all that do. Raises Unreadable."""
+    if (reached := behind_queues(store, selection, offsets)) is not None:
+        note(f"the queues are behind the log from {reached} on: messages there are left out, `mqstore dump` shows them")
+
+
+def behind_queues(store: StoreReader, selection: Selection, offsets: tuple[int, int] | None = None) -> int | None:
+    """Where in the log all queues end, if wanted messages lie behind; else None.
+
+    A broker that was killed leaves them; the next start dispatches them. Raises Unreadable.
+    """
+    behind = _behind_all(store, selection, offsets)
+    return None if next(behind, None) is None else _ends_of_queues(store)
+
+
+def _ends_of_queues(store: StoreReader) -> int:
+    """Where in the log all queues end. Raises Unreadable."""
+    return max(store.log_files.start, *(one.end_position or 0 for one in store.queue_summaries), 0)
+
+
+def _behind_all(store: StoreReader, selection: Selection, offsets: Range | None) -> Iterator[FoundMessage]:
+    """Wanted messages behind that. Raises Unreadable."""
+    begin, end = _ends_of_queues(store), store.log_end.position
+    ranges = [(begin, end)] if begin < end else []
+    return search_log(store, selection, ranges=ranges, offsets=offsets, note=_silent)
+
+
+def _silent(_: str) -> None:
+    """What is behind the queues is told once."""
 
 
 Time = str | int | datetime | None

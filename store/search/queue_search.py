@@ -10,7 +10,6 @@ last message of each key stays (spec 06, 6.1). Its records have positions of the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -31,7 +30,16 @@ from ..queues.batches import BatchConsumeQueue, SparseRange, sparse_units, summa
 from ..queues.read import ConsumeQueue, first_at, offset_at
 from ..queues.references import RecordPlaces, UnitPlaces, batches, merged, of_queue
 from ..queues.units import is_valid
-from .log_search import CLOCK_SLACK_MS, LAST_OFFSET, Range, found_in, search_log, time_bounds, wanted_offsets
+from .log_search import (
+    CLOCK_SLACK_MS,
+    found_in,
+    lacks_of,
+    note_behind,
+    reached_offsets,
+    told_of,
+    wanted_offsets,
+    with_lacks,
+)
 from .selection import Selection, utf8
 from .store import FoundMessage, Note, StoreReader, Via
 
@@ -65,92 +73,20 @@ def search_queues(
         for number in numbers
     ]
     offsets = wanted_offsets(offset, count)
-    lacks = [lack for number in numbers for lack in lacks_of(store, topic, number, offsets)]
+    reached = reached_offsets(store, topic, selection.queue_id)
+    lacks = [lack for number in numbers for lack in lacks_of(store, topic, number, reached, offsets)]
     if selection.queue_id is None:
         _note_lost(store, topic, note)
-        _note_lacks(store, selection, lacks, note)
-    note_behind(store, selection, offsets, note)
+        for told in filter(None, (told_of(store, selection, lack) for lack in lacks)):
+            note(f"{topic}: {told}: the others are left out, `mqstore dump` shows those that the log has")
+    if selection.queue_id is None or all(lack.in_front for lack in lacks):
+        note_behind(store, selection, offsets, note)
     places = streams[0] if selection.queue_id is not None else merged(streams, reverse=reverse)
     any_queue = selection._replace(topic=None, queue_id=None)
     exact = offset is not None
     found = records_at(store, topic, any_queue, places, note, last_first=reverse, exact=exact)
     found = _and_missing(found, topic, missing, note)
     return found if selection.queue_id is None else with_lacks(store, selection, lacks, found, reverse, note)
-
-
-class QueueLack(NamedTuple):
-    """Messages that the log may have of a queue, but no unit: in the range `places` of the log, with `numbers`.
-
-    text: where the queue begins or ends, which is why. in_front: they are before its units.
-    """
-
-    queue_id: int
-    text: str
-    places: Range
-    numbers: Range
-    in_front: bool
-
-
-def lacks_of(store: StoreReader, topic: str, queue_id: int, offsets: Range | None = None) -> list[QueueLack]:
-    """What a queue may lack of wanted messages, as far as its ends tell; whether it does, the log knows.
-
-    Nothing of a log that begins at 0 has expired: the queue begins there, too. A queue without a unit is not told of
-    here (`StoreReader.empty_queues`). Raises NotFound, Unreadable.
-    """
-    with store.queues.open(topic, queue_id) as queue:
-        ends = queue.summary()
-        if ends.end_position is None:
-            return []
-        found = list[QueueLack]()
-        if ends.min_offset > 0 and store.log_files.start == 0:
-            first = queue.unit(ends.min_offset)
-            end = first.physical_offset if first is not None and first.valid else ends.end_position
-            text = f"{topic}: queue {queue_id} begins at {ends.min_offset}"
-            found.append(QueueLack(queue_id, text, (0, end), (0, ends.min_offset), in_front=True))
-    low, high = offsets or (0, LAST_OFFSET)
-    within = (one._replace(numbers=(max(low, one.numbers[0]), min(high, one.numbers[1]))) for one in found)
-    return [one for one in within if one.numbers[0] < one.numbers[1]]
-
-
-def _scanned(
-    store: StoreReader, selection: Selection, lack: QueueLack, reverse: bool, note: Note
-) -> Iterator[FoundMessage]:
-    """What the log has of it that is wanted."""
-    start, stop = time_bounds(store, selection.times)
-    start, stop = max(start, lack.places[0]), min(stop, lack.places[1])
-    own, ranges = selection._replace(queue_id=lack.queue_id), [(start, stop)] if start < stop else []
-    return search_log(store, own, ranges=ranges, offsets=lack.numbers, reverse=reverse, note=note)
-
-
-def _note_lacks(store: StoreReader, selection: Selection, lacks: list[QueueLack], note: Note) -> None:
-    """Tell of wanted messages that the queues of a topic lack."""
-    for lack in lacks:
-        if (first := next(_scanned(store, selection, lack, False, lambda _: None), None)) is not None:
-            position = first.message.position
-            note(f"{lack.text}, but the log has more of it, from {position} on: left out, `mqstore dump` shows that")
-
-
-def with_lacks(
-    store: StoreReader,
-    selection: Selection,
-    lacks: list[QueueLack],
-    found: Iterator[FoundMessage],
-    reverse: bool,
-    note: Note,
-) -> Iterator[FoundMessage]:
-    """What is found of one queue by its units, and around it what it lacks, by scanning the log."""
-
-    def scanned(lack: QueueLack) -> Iterator[FoundMessage]:
-        more = _scanned(store, selection, lack, reverse, note)
-        if (first := next(more, None)) is not None:
-            note(f"{lack.text}: the others are found by scanning the log")
-            yield first
-            yield from more
-
-    parts = [scanned(lack) for lack in lacks if lack.in_front]
-    parts += [found, *(scanned(lack) for lack in lacks if not lack.in_front)]
-    for part in reversed(parts) if reverse else parts:
-        yield from part
 
 
 def _note_lost(store: StoreReader, topic: str, note: Note) -> None:
@@ -171,25 +107,6 @@ def _and_missing(found: Iterator[FoundMessage], topic: str, missing: list[int], 
     if missing:
         units = counted(sum(missing), f"unit of {topic} is", f"units of {topic} are")
         note(f"{units} missing or damaged: {_LEFT_OUT}")
-
-
-def note_behind(store: StoreReader, selection: Selection, offsets: tuple[int, int] | None, note: Note) -> None:
-    """Tell of wanted messages that no queue names yet, for they lie behind all that do. Raises Unreadable."""
-    if (reached := behind_queues(store, selection, offsets)) is not None:
-        note(f"the queues are behind the log from {reached} on: messages there are left out, `mqstore dump` shows them")
-
-
-def behind_queues(store: StoreReader, selection: Selection, offsets: tuple[int, int] | None = None) -> int | None:
-    """Where in the log all queues end, if wanted messages lie behind; else None.
-
-    A broker that was killed leaves them; the next start dispatches them. Raises Unreadable.
-    """
-    reached = max((one.end_position or 0 for one in store.queue_summaries), default=0)
-    reached, end = max(reached, store.log_files.start), store.log_end.position
-    if reached >= end:
-        return None
-    behind = search_log(store, selection, ranges=[(reached, end)], offsets=offsets, note=lambda _: None)
-    return None if next(behind, None) is None else reached
 
 
 def _queues(store: StoreReader, topic: str) -> list[int]:

@@ -264,3 +264,16 @@ def test_transactions_in_a_rocksdb_are_those_that_were_sent(tmp_path: Path) -> N
             TransactionState.ROLLED_BACK: states["ROLLBACK_MESSAGE"],
         }
         assert "I-047" not in {finding.code for finding in verify(store).findings}
+
+
+def test_a_queue_that_nobody_has_read_and_that_is_cut(tmp_path: Path) -> None:
+    """Its last file has no room for another unit: the log is asked whether it has more of the queue."""
+    root = unpack("4.9.7-clean", tmp_path)
+    for path in (root / "config").glob("consumerOffset*"):
+        path.unlink()
+    expected = _views(root, [])
+    (path,) = (root / "consumequeue" / "RMQ_SYS_TRANS_OP_HALF_TOPIC" / "0").iterdir()
+    path.write_bytes(path.read_bytes()[:20])
+    notes: list[str] = []
+    assert _views(root, notes) == expected
+    assert [note for note in notes if ": queue 0 ends at 1, but the log has more of it, from" in note]

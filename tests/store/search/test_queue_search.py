@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -180,8 +181,10 @@ def test_the_first_file_of_a_queue_is_lost(tmp_path: Path) -> None:
     times = sorted(r["store_timestamp"] for r in stores.messages(name) if r["topic"] == TOPIC)
     with StoreReader(root) as store:
         found, notes = found_with_notes(store, Selection(TOPIC))
-        more = f"but the log has more of it, from {every[0]} on: left out, `mqstore dump` shows that"
-        assert (found, notes) == (every[50:], [f"{begin}, {more}"])
+        assert (found, len(notes)) == (every[50:], 1)
+        assert notes[0].startswith(
+            f"{begin}, but the log has more of it, from {every[0]} on: the others are left out, "
+        )
         one = Selection(TOPIC, QUEUE)
         for reverse in (False, True):
             found, notes = found_with_notes(store, one, reverse)
@@ -189,7 +192,82 @@ def test_the_first_file_of_a_queue_is_lost(tmp_path: Path) -> None:
         found, notes = found_with_notes(store, one._replace(times=TimeRange(since_ms=times[-1])))
         assert (found[-1], notes) == (every[-1], []), "what is left out is not wanted"
         notes = Notes()
+        notes = Notes()
+        answers = [offset_at(store, TOPIC, QUEUE, time_ms, note=notes) for time_ms in (0, times[-1])]
+        assert answers[0] == 50 and len(notes) == 1 and notes[0].endswith("the times of the others do not count")
         for offset, count in ((20, 70), (45, 10), (45, 5)):
             notes.clear()
             found = positions(find(store, one, offset=offset, count=count, note=notes))
             assert (found, len(notes)) == (every[offset : offset + count], 1)
+
+
+def cut_file(last: Path) -> None:
+    last.write_bytes(last.read_bytes()[: 7 * UNIT_BYTES + 3])
+
+
+def cut_with_garbage(last: Path) -> None:
+    data = last.read_bytes()
+    last.write_bytes(data[: 7 * UNIT_BYTES] + b"\xff" * 30 + bytes(len(data) - 7 * UNIT_BYTES - 30))
+
+
+def cut_with_zeros(last: Path) -> None:
+    data = last.read_bytes()
+    last.write_bytes(data[: 7 * UNIT_BYTES] + bytes(len(data) - 7 * UNIT_BYTES))
+
+
+@pytest.mark.parametrize("cut", [Path.unlink, cut_file, cut_with_garbage, cut_with_zeros])
+@pytest.mark.parametrize("consumed", [True, False])
+def test_the_end_of_a_queue_is_lost(cut: Callable[[Path], None], consumed: bool, tmp_path: Path) -> None:
+    """What tells so: a group, a full file without a next one, bytes that are no unit."""
+    name, root = "5.3.3-clean", stores.unpack("5.3.3-clean", tmp_path)
+    cut(root / "consumequeue" / TOPIC / str(QUEUE) / f"{1000:020}")
+    for path in (root / "config").glob("consumerOffset*"):
+        path.write_text(json.dumps({"offsetTable": {f"{TOPIC}@g": {str(QUEUE): 91}} if consumed else {}}))
+    every, left = places(name, TOPIC), 50 if cut is Path.unlink else 57
+    told = f"{TOPIC}: queue {QUEUE} ends at {left}, but "
+    told += "offset 91 was reached" if consumed else f"the log has more of it, from {every[left]} on"
+    times = sorted(r["store_timestamp"] for r in stores.messages(name) if r["topic"] == TOPIC)
+    silent = cut is cut_with_zeros and not consumed  # as a queue that has no more
+    with StoreReader(root) as store:
+        found, notes = found_with_notes(store, Selection(TOPIC))
+        assert (found, len(notes)) == (every[:left], 0 if silent else 1)
+        assert silent or notes[0].startswith(f"{told}: the others are left out, ")
+        if silent:
+            return
+        late = TimeRange(since_ms=times[-5])
+        assert len(found_with_notes(store, Selection(TOPIC, times=late))[1]) == 1
+        notes = Notes()
+        assert [offset_at(store, TOPIC, QUEUE, time_ms, note=notes) for time_ms in (0, times[-1])] == [0, left]
+        assert len(notes) == 1 and notes[0].startswith(f"{told}: the times of the others")
+        one = Selection(TOPIC, QUEUE)
+        for reverse in (False, True):
+            found, notes = found_with_notes(store, one, reverse)
+            assert (found, len(notes)) == (every, 1) and notes[0].endswith(": the others are found by scanning the log")
+        assert found_with_notes(store, one._replace(times=late))[0] == every[-5:]
+        for offset, count in ((40, 20), (2, 80), (60, 5), (10, 5)):
+            for reverse in (False, True):
+                notes = Notes()
+                found = positions(find(store, one, offset=offset, count=count, reverse=reverse, note=notes))
+                assert (found[::-1] if reverse else found) == every[offset : offset + count]
+                assert len(notes) == (offset != 10)
+
+
+def test_a_queue_that_is_cut_before_the_others_are_behind(tmp_path: Path) -> None:
+    """The first message behind all queues is not the next one of the queue: more is missing."""
+    name, root = "5.3.3-clean", stores.unpack("5.3.3-clean", tmp_path)
+    end = max(r["physical_offset"] for r in stores.messages(name) if r["topic"] == TOPIC)
+    for path in (root / "config").glob("consumerOffset*"):
+        path.unlink()
+    for path in (root / "consumequeue").glob("*/*/*"):
+        data = path.read_bytes()
+        units = [data[at : at + UNIT_BYTES] for at in range(0, len(data), UNIT_BYTES)]
+        kept = [unit if quick.UNIT.unpack(unit)[0] < end else bytes(UNIT_BYTES) for unit in units]
+        path.write_bytes(b"".join(kept))
+    cut_with_zeros(root / "consumequeue" / TOPIC / str(QUEUE) / f"{1000:020}")
+    every = places(name, TOPIC)
+    with StoreReader(root) as store:
+        found, notes = found_with_notes(store, Selection(TOPIC, QUEUE))
+        told = f"{TOPIC}: queue {QUEUE} ends at 57, but offset 89 was reached"
+        assert (found, notes) == (every, [f"{told}: the others are found by scanning the log"])
+        found, notes = found_with_notes(store, Selection(TOPIC))
+        assert found == every[:57] and len(notes) == 2 and notes[0].startswith(told)
