@@ -160,6 +160,11 @@ class Plan:
         in_phases = sorted(self.edits, key=lambda edit: edit.phase)
         object.__setattr__(self, "edits", tuple(in_phases))
 
+    @property
+    def without_log(self) -> bool:
+        """There is no file of the log, or none that stays: queues begin at 0."""
+        return self.files is None
+
     def touches(self, part: str) -> bool:
         """Some edit changes a file below this folder of the store."""
         return any(part in Path(edit.path).parts for edit in self.edits)

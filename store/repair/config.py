@@ -330,14 +330,17 @@ class ConfigRepair:
 
 
 def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: WriterProfile) -> ConfigRepair:
-    """Plan it. ranges: (min, max) offset of each queue once it is mended. Raises Unreadable."""
+    """Plan it. ranges: (min, max) offset of each queue once it is mended. A log without files begins at 0.
+
+    Raises Unreadable.
+    """
     made, layout, rules = ConfigRepair(), snapshot.layout, config_rules(profile)
     tables = ConfigTables.read(layout.config, layout.broker_config)
     databases = stand_ins(layout.config, layout.broker_config)
     start = config_start(layout, profile, ranges)
     proven = _proven(snapshot, tables, start, ranges, writer, profile.dispatch)
     gone = frozenset() if start.bare else start.forgotten
-    from_zero = any(start_of(entry.name) == 0 for entry in snapshot.log)
+    from_zero = not snapshot.log or any(start_of(entry.name) == 0 for entry in snapshot.log)
     bounds = Bounds(ranges, proven.topics, _levels(layout, from_zero), from_zero)
     for name, kind in sorted(FILES.items()):
         path = layout.config / name

@@ -266,6 +266,9 @@ def repair_parts(
         whole = _with_index(snapshot, whole, request.version, findings)
     config = ConfigRepair()
     ranges = {row.queue: (row.min_offset, row.max_offset) for row in whole.queues}
+    if whole.without_log:
+        snapshot = replace(snapshot, log=())
+        ranges = dict.fromkeys((*snapshot.queues, *snapshot.batch_queues), (0, 0))
     if RepairPart.CONFIG in choice.parts:
         writer = writer_profile(request.version)
         config = config_repair(snapshot, ranges, profile, writer)
@@ -420,11 +423,14 @@ def _with_parts(
     findings: Sequence[Finding] | None = None,
 ) -> Plan:
     """The plan of a recovery and what is mended besides in the parts that the wish names."""
-    snapshot = Snapshot.of(layout)
-    if not options.parts or not snapshot.log:
+    parts = frozenset(RepairPart(name) for name in options.parts)
+    if plan.without_log:  # what names messages is put away; what counts them stays, and begins at 0
+        parts &= {RepairPart.CONFIG, RepairPart.COMPACTION}
+    if not parts:
         return plan
+    snapshot = Snapshot.of(layout)
     profile = as_configured(profile_of(version), layout.broker_config)
-    choice = Choice(frozenset(RepairPart(name) for name in options.parts) | {RepairPart.LOG, RepairPart.ABORT})
+    choice = Choice(parts | {RepairPart.LOG, RepairPart.ABORT})
     request = Request(choice, profile.version, options.made_ms)
     return repair_parts(snapshot, profile, switches_of(snapshot), plan, request, findings)[0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,17 @@ def test_offsets_of_delay_levels(root: Path) -> None:
     assert (moved.group, moved.queue.topic) == ("", SCHEDULE_TOPIC)
     assert moved.queue.queue_id == level - 1
     assert loads(path.read_text())["offsetTable"][level] == moved.after >= known[level]
+
+
+def test_offsets_of_a_store_without_a_log_begin_at_0(root: Path) -> None:
+    """The first message gets the queue offset 0, and no group is to pass it over."""
+    for part in ("commitlog", "consumequeue", "index"):
+        shutil.rmtree(root / part)
+    (root / "commitlog").mkdir()
+    mended(root)
+    groups = loads((root / "config" / "consumerOffset.json").read_text())["offsetTable"]
+    levels = loads((root / "config" / "delayOffset.json").read_text())["offsetTable"]
+    assert groups and levels and {offset for row in [*groups.values(), levels] for offset in row.values()} == {0}
 
 
 def test_what_is_no_table_is_taken_from_its_bak(root: Path) -> None:

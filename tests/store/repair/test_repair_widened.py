@@ -43,9 +43,10 @@ def errors_of(root: Path, config: BrokerConfig, version: str | None, worst: Seve
     return [finding for finding in found if finding.severity >= worst]
 
 
-def looked_at(root: Path, config: BrokerConfig, version: str | None) -> Recovery:
-    """The store as `recover` sees it."""
-    found = analyze(Layout.open(root, config), version, options=RecoveryOptions(Policy.KEEP))
+def looked_at(root: Path, config: BrokerConfig, version: str | None, *, force: bool = False) -> Recovery:
+    """The store as `recover` sees it. force: its log is gone for good."""
+    options = RecoveryOptions(Policy.KEEP, force_empty_log=force)
+    found = analyze(Layout.open(root, config), version, options=options)
     return widened(found, errors_of(root, config, version, Severity.INFO))
 
 
@@ -54,13 +55,15 @@ def recovered(
     config: BrokerConfig,
     version: str | None = None,
     between: Callable[[], None] = lambda: None,
+    *,
+    force: bool = False,
 ) -> Recovery:
     """Recover a store and take it back: nothing is left in between, and all is as it was behind it.
 
-    between: called when it is recovered. Returns what was planned.
+    between: called when it is recovered. force: its log is gone for good. Returns what was planned.
     """
     before = everything(root)
-    found = looked_at(root, config, version)
+    found = looked_at(root, config, version, force=force)
     assert found.plan is not None and not found.nothing_to_do
     layout = Layout.open(root, config)
 
@@ -75,6 +78,21 @@ def recovered(
     undo(layout, session_to_undo(layout, session), Files())
     assert everything(root) == before
     return found
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", ["4.9.7-clean", "5.3.3-compaction", "5.5.0-timer-killed"])
+def test_positions_begin_at_0_with_an_empty_log(name: str, tmp_path: Path) -> None:
+    """Those of groups, delay levels and compaction: what is stored next is not passed over."""
+    root = stores.unpack(name, tmp_path)
+    for path in (root / "commitlog").iterdir():
+        path.unlink()
+    config = BrokerConfig(stores.config(name, root))
+
+    def nothing_is_left() -> None:
+        assert errors_of(root, config, None, Severity.WARNING) == []
+
+    recovered(root, config, between=nothing_is_left, force=True)
 
 
 @pytest.mark.few(1)
