@@ -66,6 +66,8 @@ from .timer import planned_queue, timer_edits
 
 _AFTER_ANY_KILL = frozenset({"I-007", "I-009", "I-043", "I-070", "I-101", "I-111", "I-113", "I-118"})
 """Codes of edits that change neither records nor the ends of queues, but to complete them."""
+_TWICE = "I-184"
+"""The code of a start that delivers timed messages twice: a warning, as after every kill."""
 _BESIDE_THE_LOG = frozenset({RepairPart.CONFIG, RepairPart.CHECKPOINT, RepairPart.TIMER, RepairPart.COMPACTION})
 """What is mended without a look at the records: the plan that is there stays, and is added to."""
 
@@ -437,12 +439,15 @@ def _with_parts(
 
 def _parts(found: Recovery, findings: Iterable[Finding]) -> frozenset[RepairPart]:
     """The parts that hold an error; all of them where it is one of the log, or of none, or where a
-    part that needs the log has a warning beside it.
+    part that needs the log has a warning beside it. The timer, where a start would deliver messages twice.
     """
+    findings = list(findings)
     parts, warned = _parts_with(findings)
     if not STATISTICS.issuperset(found.config.backups):
         parts.add(RepairPart.CONFIG)
-    return frozenset(parts | warned) if parts else frozenset()
+    parts |= warned if parts else set()
+    twice = {RepairPart.TIMER} if any(finding.code == _TWICE for finding in findings) else set()
+    return frozenset(parts | twice)
 
 
 def needs_log(findings: Iterable[Finding]) -> bool:

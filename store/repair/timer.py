@@ -283,7 +283,7 @@ def _repair(scene: VerifyContext, ranges: Mapping[QueueId, tuple[int, int]], ahe
     yield from _tail(files)
     if files.check != check:
         again = _read_again(check, files.check, ahead.records, ranges.get(QUEUE, (0, 0))[1])
-        yield from _check(files, again)
+        yield from _check(files, check, again)
 
 
 def _wheel(files: TimerFiles, scene: VerifyContext, linked: dict[int, int]) -> Iterator[Edit]:
@@ -434,16 +434,26 @@ def _right_check(
         known = _read_to(files, store.log, high)
         read, master = (n if least <= n <= high else known for n in (read, master))
     read_ms = _read_time_ms(files, store, now_ms)
-    if waits and least <= (known := _read_to(files, store.log, high)) < read:
+    known = _read_to(files, store.log, high) if waits else 0
+    if waits and least <= known < read:
         # entries behind the newest one that are lost: a start reads their messages again, too
         behind = (records.queue_offset >= known) & (records.queue_offset < read)
         read = known if (behind & (records.out_ms > read_ms)).any() else read
+    filed = min(filed_to(log.entries, records, min(read, master)), known)  # a start goes by the newest entry, too
+    read, master = max(read, filed), max(master, filed)
     return check._replace(
         last_read_time_ms=read_ms,
         last_timer_log_flush_pos=flushed,
         last_timer_queue_offset=read,
         master_timer_queue_offset=master,
     )
+
+
+def filed_to(entries: TimerEntries, records: TimerColumns, begin: int) -> int:
+    """Queue offset from `begin` on up to which each message has its entry: read again, it would be delivered twice."""
+    mine = np.flatnonzero((records.queue_offset >= begin) & np.isin(records.position, entries.offset_py))
+    offsets = np.unique(records.queue_offset[mine])
+    return begin + int((offsets == begin + np.arange(len(offsets))).sum())
 
 
 def _read_again(old: TimerCheck, new: TimerCheck, records: TimerColumns, high: int) -> int:
@@ -458,21 +468,30 @@ def _read_again(old: TimerCheck, new: TimerCheck, records: TimerColumns, high: i
     return int((read & due).sum())
 
 
-def _check(files: TimerFiles, again: int) -> Iterator[Edit]:
+def _check(files: TimerFiles, old: TimerCheck, again: int) -> Iterator[Edit]:
     """The fields of timercheck; a file without room for them, and one that is missing, is rebuilt.
 
-    again: as `_read_again`.
+    old: what it says now. again: as `_read_again`.
     """
     path, data = files.check_path, files.check.to_bytes()
-    codes = ("I-130", "I-131", "I-132")
+    codes: tuple[str, ...] = ("I-130", "I-131", "I-132")
     twice = f"; up to {counted(again, 'message is', 'messages are')} delivered once more" if again else ""
     if files.has_check and path.stat().st_size >= len(data):
         reason = f"positions and times that cannot be{twice}"
+        if _only_goes_on(old, files.check):
+            reason, codes = "behind what its log has: a start would file messages twice", ("I-184",)
         yield Edit("write", os.fspath(path), reason, codes, 0, len(data), data)
     else:
         reason = f"how far the timer had come, as its log shows{twice}"
         pieces = ((0, data),)
         yield Edit("create", os.fspath(path), reason, codes, length=PAGE_BYTES, pieces=pieces)
+
+
+def _only_goes_on(old: TimerCheck, new: TimerCheck) -> bool:
+    """What a timercheck says is older than the timer log, as after every kill, and no more."""
+    read, master = new.last_timer_queue_offset, new.master_timer_queue_offset
+    same = old._replace(last_timer_queue_offset=read, master_timer_queue_offset=master) == new
+    return same and 0 < old.last_timer_queue_offset <= read and 0 < old.master_timer_queue_offset <= master
 
 
 def _read_time_ms(files: TimerFiles, store: StoreReader, now_ms: int) -> int:

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from mqstore.formats.derive import dtype_of
-from mqstore.formats.timer_check import FIELDS
+from mqstore.formats.timer_check import FIELDS, PAGE_BYTES
 from mqstore.formats.timer_log import UNIT, UNIT_BYTES
+from mqstore.store.disk.checkpoint import read_timer_check
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.timer.read import TimerRange, TimerUnits, timer_log, timer_wheel
+from tests.cli.datadriven import run_here
 from tests.slices import SEED, rng
 
 from .conftest import Judge
@@ -145,6 +147,28 @@ def test_the_broker_finds_nothing_left_to_do(five: Judge, tmp_path: Path) -> Non
     assert before[1].tolist() == after[1].tolist()
     keys = {e["message"] for slot in state["slots"] for e in slot["chain"]}
     assert keys == {row["properties"]["UNIQ_KEY"] for row in messages}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mended", [True, False])
+def test_what_was_filed_before_a_kill_is_not_filed_again(mended: bool, five: Judge, tmp_path: Path) -> None:
+    """timercheck of some moment before it; as it lies, a start files all behind it once more."""
+    root, messages, killed_at = tmp_path / "store", random_messages(five.version), 25
+    put(root, messages, CONFIG, *as_broker(five.version))
+    before, path = content(root)[0], root / "config" / "timercheck"
+    known = read_timer_check(path)
+    assert known is not None
+    old = known._replace(last_timer_queue_offset=killed_at, master_timer_queue_offset=killed_at)
+    path.write_bytes(old.to_bytes().ljust(PAGE_BYTES, b"\0"))
+    (root / "abort").touch()
+    if mended:
+        options = [f"--set={name}={value}" for name, value in CONFIG.items()]
+        done = run_here(["recover", str(root), *options, "--apply", "--yes"])
+        assert done.code == 0 and read_timer_check(path) == known, done.stdout + done.stderr
+    answer = loaded(five, root, CONFIG, FLUSHED, {"do": "timer"})
+    assert answer["steps"][1]["queue_offset"] == len(messages)
+    filed = len(before) if mended else 2 * len(before) - killed_at
+    assert len(content(root)[0]) == filed
 
 
 @pytest.mark.slow

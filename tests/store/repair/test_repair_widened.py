@@ -18,6 +18,7 @@ from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
+from mqstore.store.recover.broker_bugs import TimerLoss
 from mqstore.store.recover.recovery import Recovery, analyze
 from mqstore.store.recover.recovery import replan as replan_recovery
 from mqstore.store.repair.parts import RepairPart, chosen
@@ -122,6 +123,27 @@ def test_what_no_start_looks_at(kind: str, tmp_path: Path) -> None:
     case = recovery_cases.case_of(kind)
     root = recovery_cases.damaged(case, tmp_path)
     recovered(root, config_of(case, root), case["version"])
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("abort", [False, True])
+@pytest.mark.parametrize("name", ["5.3.3-timer-killed", "5.5.0-timer-killed", "5.1.4-timer-killed"])
+def test_timed_messages_are_not_delivered_twice(name: str, abort: bool, tmp_path: Path) -> None:
+    """What the timer has filed since it wrote down how far it was is not filed again (B34)."""
+    root = stores.unpack(name, tmp_path)
+    config = BrokerConfig(stores.config(name, root))
+    if not abort:
+        (root / "abort").unlink()
+    found = looked_at(root, config, None)
+    before = found.prediction.timers
+    assert before is not None and before.fired_twice
+
+    def again() -> Plan:
+        return replan_with_parts(Layout.open(root, config), found.main_version, found.options)
+
+    apply(Layout.open(root, config), found.plan, again, Files())
+    left = looked_at(root, config, None)
+    assert left.nothing_to_do and left.prediction.timers == TimerLoss(pending=before.pending)
 
 
 @pytest.mark.few(1)

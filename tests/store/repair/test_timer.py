@@ -13,6 +13,8 @@ from mqstore.formats.timer_wheel import SLOT, SLOT_BYTES
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import TimerCheck, read_timer_check
 from mqstore.store.repair.parts import RepairPart, chosen
+from mqstore.store.repair.timer import filed_to
+from mqstore.store.repair.timer_log import timer_messages
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.timer_log import timer_files
@@ -109,3 +111,23 @@ def test_timercheck_is_brought_back(name: str, root: Path) -> None:
         repaired(root, CONFIG, TIMER)
         assert 0 <= getattr(read_timer_check(path), name) <= getattr(known, name) + UNIT_BYTES
         path.write_bytes(whole)
+
+
+def test_a_message_without_an_entry_is_read_again(tmp_path: Path) -> None:
+    """The timer log is ahead of timercheck: a start reads on where a message is not in it."""
+    root = stores.unpack("5.3.3-timer-killed", tmp_path)
+    known = read_timer_check(root / "config" / "timercheck")
+    assert known is not None
+    begin = known.master_timer_queue_offset
+    with StoreReader(root) as store:
+        scene = VerifyContext(store, Scope())
+        entries = timer_files(scene).log.entries
+        records = timer_messages(store, scene, entries, np.zeros(0, np.int64))
+    end = int(records.queue_offset[np.isin(records.position, entries.offset_py)].max()) + 1
+    assert filed_to(entries, records, begin) == end > begin + 3
+    lost = records.position[records.queue_offset == begin + 2]
+    assert filed_to(entries.take(entries.offset_py != lost), records, begin) == begin + 2
+    assert filed_to(entries, records.take(records.position != lost), begin) == begin + 2
+    repaired(root, CONFIG, TIMER)
+    after = read_timer_check(root / "config" / "timercheck")
+    assert after == known._replace(last_timer_queue_offset=end, master_timer_queue_offset=end)
