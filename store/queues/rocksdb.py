@@ -13,6 +13,7 @@ import re
 import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -20,11 +21,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ...formats import rocksdb_consume_queue as formats
 from ...formats.fixed import numbers_of
+from ...formats.rocksdb import MANIFEST_BLOCK_BYTES, MANIFEST_PART, RECYCLED_TYPES
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX, UNIT_BYTES, UNITS
-from ..disk.byte_reader import Unread, failed, fill_any, opened
+from ..disk.byte_reader import Unread, failed, fill_any, opened, read, read_at
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout, QueueDirectory
-from ..errors import NotFound, Unreadable, Unsupported, from_os_error
+from ..errors import NotFound, StoreError, Unreadable, Unsupported, from_os_error
 from .read import ConsumeQueue, ConsumeQueues, QueueSummary, Unit
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from .units import Units, UnitStream
 
 
-CURRENT = "CURRENT"
+CURRENT, MANIFEST = "CURRENT", "MANIFEST-"
 HINT = "pip install 'mqstore[rocksdb]' and try again"
 DEFAULT = "default"
 _IO_ERROR = "IO error"
@@ -51,6 +53,8 @@ _STRETCH = 1 << 10
 _PARTS = 64
 _NOTES = "rocksdict-config.json"
 """What the library writes about a database, even where it only reads."""
+_PART = numbers_of(MANIFEST_PART)
+_NAME_BYTES_MAX = 256
 _MOST_FILES = 200_000
 """More files than so in one directory are no RocksDB of a broker."""
 
@@ -93,6 +97,7 @@ class RocksDb:
             import rocksdict
         except ImportError as error:
             raise Unsupported("cannot read a RocksDB without the extra rocksdb", path=path, hint=HINT) from error
+        _check_manifest(path)
         links = _links(path)
         try:
             names = tuple(sorted(rocksdict.Rdict.list_cf(links.name, _options(rocksdict))))
@@ -211,6 +216,38 @@ def _links(path: Path) -> TemporaryDirectory[str]:
     except OSError as error:
         raise from_os_error(error, path, "cannot link to the files of") from error
     return target
+
+
+def _check_manifest(path: Path) -> None:
+    """At a part of a recycled log in the MANIFEST the library goes round for ever. Raises Unreadable."""
+    name, wrong = "", None
+    with suppress(StoreError):  # of a file that is not there, or cannot be read, the library tells
+        name = read_at(path / CURRENT, _NAME_BYTES_MAX, 0).decode("ascii", "replace").strip()
+        if not name.startswith(MANIFEST) or "/" in name:
+            return
+        manifest = path / name
+        with opened(manifest) as descriptor:
+            size = os.fstat(descriptor).st_size
+            blocks = range(0, size, MANIFEST_BLOCK_BYTES)
+            parts = (
+                (at, kind)
+                for begin in blocks
+                for at, kind in _parts_of(read(descriptor, MANIFEST_BLOCK_BYTES, begin, os.fspath(manifest)), begin)
+            )
+            wrong = next((at for at, kind in parts if kind in RECYCLED_TYPES), None)
+    if wrong is not None:
+        raise Unreadable(f"cannot read the RocksDB: {name} is damaged at {wrong}", path=path)
+
+
+def _parts_of(block: bytes, begin: int) -> Iterator[tuple[int, int]]:
+    """The parts of records in one block: where each begins in the file, and its type."""
+    at = 0
+    while at + _PART.size <= len(block):
+        _, length, kind = _PART.unpack_from(block, at)
+        if not (length or kind):
+            return
+        yield begin + at, kind
+        at += _PART.size + length
 
 
 def _error(error: Exception, path: Path, links: str) -> Unreadable:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import rocksdict
 
+from mqstore.formats.rocksdb import MANIFEST_PART, RECYCLED_TYPES
 from mqstore.store.errors import Missing, NotFound, StoreError, Unreadable, Unsupported
 from mqstore.store.library import Store
 from mqstore.store.queues import rocksdb
@@ -209,3 +210,16 @@ def test_all_stores_that_have_one(name: str, tmp_path: Path) -> None:
                 got = list(find(opened, selection, offset=query["queue_offsets"][0], count=count))
                 positions = [one.message.physical_offset for one in got]
                 assert positions == query["physical_offsets"], query
+
+
+@pytest.mark.parametrize("kind", sorted(RECYCLED_TYPES))
+def test_a_manifest_that_the_library_would_read_for_ever(kind: int, tmp_path: Path) -> None:
+    """A part of a recycled log in it: the library goes round, and no signal ends it."""
+    root = unpack("5.5.1-rocksdb-lmq", tmp_path)
+    (manifest,) = (root / "consumequeue").glob("MANIFEST-*")
+    end = manifest.stat().st_size
+    part = {"crc": 1, "length": 20, "type": kind}
+    with manifest.open("ab") as file:
+        file.write(MANIFEST_PART.build(part) + bytes(20))
+    with pytest.raises(Unreadable, match=f"{manifest.name} is damaged at {end}"):
+        RocksDb.open(root / "consumequeue")
