@@ -310,6 +310,8 @@ def command_for(
         return left
     if cure not in MENDS:
         return NextCommand(_by_hand(cure, finding, root, given), (finding.code,), True)
+    if any(UNREADABLE in each.codes for each in commands):
+        return None  # nothing is planned over bytes that nobody has read
     if unmendable:
         return next((each for each in commands if finding.code in each.codes), None)
     whole = next((each for each in commands if not each.by_hand), None)
@@ -327,6 +329,8 @@ def by_hand_for(finding: Finding, root: PathLike[str] | str, given: Given, templ
     if not told or ("{queue}" in told and finding.topic is None):
         return None
     if "{position}" in told and not _is_in_log(finding, root):
+        return None
+    if "{path}" in told and not os.path.lexists(finding.path):
         return None
     return NextCommand(_by_hand(told, finding, root, given), (finding.code,), True)
 

@@ -172,3 +172,15 @@ def test_no_command_by_hand_where_a_finding_lacks_a_name_for_it() -> None:
     assert str(by_hand_for(record, "s", GIVEN, look)) == "mqstore get s --at 4103 --set 'a=b c'"
     compacted = replace(record, path="s/compaction/compactionLog/t/0/00000000000000000000")
     assert by_hand_for(compacted, "s", GIVEN, look) is None
+
+
+def test_no_command_by_hand_for_what_is_not_there(tmp_path: Path) -> None:
+    finding, look = replace(found("I-163"), path=str(tmp_path)), "mqstore dump {path}"
+    assert by_hand_for(finding, "s", GIVEN, look) is not None
+    assert by_hand_for(replace(finding, path=str(tmp_path / "gone")), "s", GIVEN, look) is None
+
+
+def test_nothing_else_has_a_command_beside_bytes_that_nobody_can_read() -> None:
+    findings = [found("I-100"), found("I-015")]
+    commands = next_commands(findings, "s")
+    assert [command_for(each, "s", commands) for each in findings] == [None, commands[0]]
