@@ -215,7 +215,7 @@ def test_all_stores_that_have_one(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", sorted(RECYCLED_TYPES))
 def test_a_manifest_that_the_library_would_read_for_ever(kind: int, tmp_path: Path) -> None:
     """A part of a recycled log in it: the library goes round, and no signal ends it."""
-    root = unpack("5.5.1-rocksdb-lmq", tmp_path)
+    root = unpack("5.3.3-rocksdb", tmp_path)
     (manifest,) = (root / "consumequeue").glob("MANIFEST-*")
     end = manifest.stat().st_size
     part = {"crc": 1, "length": 20, "type": kind}
