@@ -49,7 +49,7 @@ from .entries import EntryFinder, cut_log, entry_index_edits, keep_entries
 from .fill import Fill, tombstoned
 from .gaps import GapFinder
 from .log import DeadTail, LogPlan, named_messages, plan_log, put_away
-from .normalize import check_kinds, ext_edits, normalize, what_a_log_left
+from .normalize import check_kinds, ext_edits, has_queues, normalize, what_a_log_left
 from .observer import GroupLoss, PlanBuilder, Policy, RecoveryOptions
 from .torn_records import CutProperties, wrong_offsets
 from .unreferenced import places
@@ -267,11 +267,11 @@ def _plan(
     normalized, edits = normalize(typed, any_length=keep, empty_log=empty, replica=replica)
     edits += wrong_type
     if not normalized.log:
-        if edits and database.source is not None:
+        if database.source is not None and (edits or has_queues(snapshot)):
             raise Refused(
                 "the log is gone, and queues are in a RocksDB: there is nothing to bring it in line with",
                 path=database.source.path,
-                hint="move both aside",
+                hint="move that directory out of the store, then run this again",
             )
         return _without_log(snapshot, policy, profile, edits, GroupLoss(progress or {}))
     verified = None if edits else verified

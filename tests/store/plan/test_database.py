@@ -12,6 +12,7 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.plan import database
+from mqstore.store.plan.observer import RecoveryOptions
 from mqstore.store.recover.recovery import analyze, replan
 from mqstore.store.session.apply import apply
 from mqstore.store.verify.verdict import Status
@@ -136,3 +137,17 @@ def test_the_unit_of_a_record_that_lost_its_tag_says_so_in_the_database_as_in_fi
     apply_recovery(said_of(root, config, None), config)
     found = said_of(root, config, None).verdict
     assert found.status is Status.CLEAN and [f for f in found.findings if f.severity > Severity.INFO] == []
+
+
+def test_no_empty_log_beside_queues_in_a_database(tmp_path: Path) -> None:
+    """Nothing is planned for the copies of its queues; once it is put away a broker begins at 0."""
+    root = stores.unpack("5.3.3-rocksdb", tmp_path)
+    config = BrokerConfig(stores.config("5.3.3-rocksdb", root))
+    for file in (root / "commitlog").iterdir():
+        file.unlink()
+    options = RecoveryOptions(force_empty_log=True)
+    found = analyze(Layout.open(root, config), None, options=options)
+    assert found.plan is None and "queues are in a RocksDB" in str(found.refusal)
+    (root / "consumequeue").rename(tmp_path / "aside")
+    plan = analyze(Layout.open(root, config), None, options=options).plan
+    assert plan is not None and all(edit.path.startswith(str(root)) for edit in plan.edits)
