@@ -542,7 +542,7 @@ def has_topic(consume_queue: str | os.PathLike[str], topic: str) -> bool:
     return os.path.isdir(os.path.join(consume_queue, topic))  # noqa: PTH112, PTH118
 
 
-def has_queues(consume_queue: str | os.PathLike[str], topic: str) -> bool:
+def has_queues_of(consume_queue: str | os.PathLike[str], topic: str) -> bool:
     """Whether it has queues in that. Raises Unreadable."""
     return has_topic(consume_queue, topic) and any(queues_of_topic(topic, os.path.join(consume_queue, topic)))  # noqa: PTH118
 

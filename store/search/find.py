@@ -118,7 +118,9 @@ def _in_queues(
 
 def _without_unit(store: StoreReader, topic: str, queue_id: int | None) -> str:
     """Says of a queue that is there that it has no unit, "" where it has, or where there is none."""
-    return f"queue {queue_id} of {topic} has no unit" if queue_id in store.empty_queues(topic) else ""
+    if queue_id is None or queue_id not in store.empty_queues(topic, queue_id):
+        return ""
+    return f"queue {queue_id} of {topic} has no unit"
 
 
 def _few(
@@ -156,12 +158,13 @@ def _and_rest(
     note: Note,
 ) -> Iterator[FoundMessage]:
     """What is found of one queue, and of the offsets `rest` behind it what the queue lacks; or a note of it."""
-    from .log_search import lacks_of, note_behind, reached_offsets, with_lacks
+    from .log_search import behind_of, lacks_of, note_behind, with_lacks
 
     topic, queue_id = selection.topic or "", selection.queue_id or 0
-    lacks = lacks_of(store, topic, queue_id, reached_offsets(store, topic, queue_id), rest)
-    if not lacks:
-        note_behind(store, selection, rest, note)
+    behind = behind_of(store, selection, rest)
+    lacks = lacks_of(store, topic, queue_id, behind.reached(store, topic), rest)
+    if behind.wanted and not lacks:
+        note_behind(store, note)
     return with_lacks(store, selection, lacks, found, reverse, note)
 
 
@@ -258,10 +261,10 @@ def offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int, *, no
 
 def _note_at_end(store: StoreReader, topic: str, queue_id: int, offset: int, note: Note) -> None:
     """Tell of messages that a queue lacks next to the offset that it answers for a time."""
-    from .log_search import lacks_of, reached_offsets, told_of
+    from .log_search import behind_of, lacks_of, told_of
 
     asked = Selection(topic=topic, queue_id=queue_id)
-    for lack in lacks_of(store, topic, queue_id, reached_offsets(store, topic, queue_id)):
+    for lack in lacks_of(store, topic, queue_id, behind_of(store, asked).reached(store, topic)):
         beside = offset <= lack.numbers[1] if lack.in_front else offset >= lack.numbers[0]
         if beside and (told := told_of(store, asked, lack)):
             note(f"{topic}: {told}: the times of the others do not count")

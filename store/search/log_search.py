@@ -267,14 +267,32 @@ def lacks_of(
     return [one for one in within if one.numbers[0] < one.numbers[1]]
 
 
-def reached_offsets(store: StoreReader, topic: str, queue_id: int | None) -> dict[int, int]:
-    """By queue, an offset up to which it had messages: by groups, and by the first one that lies behind all queues."""
-    firsts: dict[int, int] = {}
-    asked = Selection(topic=topic, queue_id=queue_id)
-    for one in islice(_behind_all(store, asked, None), _MOST_BEHIND):
-        firsts.setdefault(one.message.queue_id, one.message.queue_offset)
-    groups = store.consumed.get(topic, {})
-    return {number: max(firsts.get(number, 0), groups.get(number, 0)) for number in {*firsts, *groups}}
+class Behind(NamedTuple):
+    """Messages of a topic that lie behind all queues, for a broker that was killed leaves them without units.
+
+    firsts: queue offset of the first one, by queue. wanted: some of them are asked for.
+    """
+
+    firsts: dict[int, int]
+    wanted: bool
+
+    def reached(self, store: StoreReader, topic: str) -> dict[int, int]:
+        """By queue, an offset up to which it had messages: that of the first one here, and what groups consumed."""
+        groups = store.consumed.get(topic, {})
+        return {one: max(self.firsts.get(one, 0), groups.get(one, 0)) for one in {*self.firsts, *groups}}
+
+
+def behind_of(store: StoreReader, selection: Selection, offsets: Range | None = None) -> Behind:
+    """Those of the topic, and queue, that is asked for, in one look at them. Raises Unreadable."""
+    firsts, wanted, count = dict[int, int](), False, 0
+    (low, high), whole = offsets or (0, LAST_OFFSET), Selection(topic=selection.topic, queue_id=selection.queue_id)
+    for one in islice(_behind_all(store, whole, None), _MOST_BEHIND):
+        count, number = count + 1, one.message.queue_offset
+        firsts.setdefault(one.message.queue_id, number)
+        wanted = wanted or (low <= number < high and selection.takes(one.message))
+    if not wanted and count == _MOST_BEHIND:
+        wanted = behind_queues(store, selection, offsets) is not None
+    return Behind(firsts, wanted)
 
 
 def told_of(store: StoreReader, selection: Selection, lack: QueueLack) -> str:
@@ -320,10 +338,10 @@ def with_lacks(
         yield from part
 
 
-def note_behind(store: StoreReader, selection: Selection, offsets: tuple[int, int] | None, note: Note) -> None:
+def note_behind(store: StoreReader, note: Note) -> None:
     """Tell of wanted messages that no queue names yet, for they lie behind all that do. Raises Unreadable."""
-    if (reached := behind_queues(store, selection, offsets)) is not None:
-        note(f"the queues are behind the log from {reached} on: messages there are left out, `mqstore dump` shows them")
+    reached = _ends_of_queues(store)
+    note(f"the queues are behind the log from {reached} on: messages there are left out, `mqstore dump` shows them")
 
 
 def behind_queues(store: StoreReader, selection: Selection, offsets: tuple[int, int] | None = None) -> int | None:

@@ -32,10 +32,10 @@ from ..queues.references import RecordPlaces, UnitPlaces, batches, merged, of_qu
 from ..queues.units import is_valid
 from .log_search import (
     CLOCK_SLACK_MS,
+    behind_of,
     found_in,
     lacks_of,
     note_behind,
-    reached_offsets,
     told_of,
     wanted_offsets,
     with_lacks,
@@ -73,14 +73,15 @@ def search_queues(
         for number in numbers
     ]
     offsets = wanted_offsets(offset, count)
-    reached = reached_offsets(store, topic, selection.queue_id)
+    behind = behind_of(store, selection, offsets)
+    reached = behind.reached(store, topic)
     lacks = [lack for number in numbers for lack in lacks_of(store, topic, number, reached, offsets)]
     if selection.queue_id is None:
         _note_lost(store, topic, note)
         for told in filter(None, (told_of(store, selection, lack) for lack in lacks)):
             note(f"{topic}: {told}: the others are left out, `mqstore dump` shows those that the log has")
-    if selection.queue_id is None or all(lack.in_front for lack in lacks):
-        note_behind(store, selection, offsets, note)
+    if behind.wanted and (selection.queue_id is None or all(lack.in_front for lack in lacks)):
+        note_behind(store, note)
     places = streams[0] if selection.queue_id is not None else merged(streams, reverse=reverse)
     any_queue = selection._replace(topic=None, queue_id=None)
     exact = offset is not None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import MappedFileQueue
-from ..disk.layout import Layout, QueueDirectory, has_queues, queue_directories
+from ..disk.layout import Layout, QueueDirectory, has_queues_of, queue_directories
 from ..errors import InvalidInput, Missing, NotAStore, NotFound, StoreError
 from ..log.message import Mark, Message, is_batch_record, read_message
 from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary
@@ -369,11 +369,12 @@ class StoreReader:
             ends = queue.summary()
             return ends.end_position is None and (bool(queue.files.files) or not ends.max_offset)
 
-    def empty_queues(self, topic: str) -> list[int]:
+    def empty_queues(self, topic: str, queue_id: int | None = None) -> list[int]:
         """Numbers of its queues that are there, but have no unit: it is lost, or the log lost its record. Raises
-        Unreadable.
+        Unreadable. queue_id: that one alone.
         """
-        return [queue.queue_id for queue in self.queues.of_topic(topic) if self._is_empty(queue)]
+        queues = (queue for queue in self.queues.of_topic(topic) if queue_id in (None, queue.queue_id))
+        return [queue.queue_id for queue in queues if self._is_empty(queue)]
 
     def lost_queues(self, topic: str) -> list[int]:
         """Numbers of its queues that are not there although groups have consumed of them. Raises Unreadable.
@@ -420,11 +421,11 @@ class StoreReader:
 
     def has_batch_queues(self, topic: str) -> bool:
         """The topic's queues are batch queues (spec 2.7)."""
-        return has_queues(self.layout.batch_consume_queue, topic)
+        return has_queues_of(self.layout.batch_consume_queue, topic)
 
     def has_compaction_queues(self, topic: str) -> bool:
         """There is a compaction log of the topic (spec 06, 6.1)."""
-        return has_queues(self.layout.compaction_queues, topic)
+        return has_queues_of(self.layout.compaction_queues, topic)
 
     def message_at(self, position: int) -> Message:
         """The message whose record begins at a position of the log. Raises NotFound."""
