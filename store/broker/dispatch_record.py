@@ -37,6 +37,10 @@ class Dispatching(NamedTuple):
     delay_levels: tuple[int, ...] | None = None
     lite_alone: bool = False
 
+    def same_units(self, other: Dispatching | None) -> bool:
+        """Queues get the same units by the other rules; index items may differ."""
+        return other is not None and self._replace(items=other.items, index_tags=other.index_tags) == other
+
     def skips(self, name: str) -> bool:
         """A broker makes no queue of this name, and does not look at the number for it (spec 2.9)."""
         return "/" in name and not self.slash_names

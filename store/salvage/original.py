@@ -19,6 +19,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import gcd
 from pathlib import Path
+from sys import maxsize
 from typing import NamedTuple
 
 import numpy as np
@@ -76,12 +77,13 @@ class Neighbour(NamedTuple):
 class MissingOffsets:
     """Looks at a scan of the log (an auditor of `scan_messages`).
 
-    hole_begins: sorted, int64[n]. neighbours: by where a hole begins. highest_queue: of each topic.
-    first_timestamp: when the first record was stored, 0 without records. lmq: records have a number
-    in a light queue, which only a broker that keeps these gives.
+    hole_begins: sorted, int64[n]. log_start: where the first file begins. neighbours: by where a hole begins.
+    highest_queue: of each topic. first_timestamp: when the first record was stored, 0 without records. lmq: records
+    have a number in a light queue, which only a broker that keeps these gives.
     """
 
     hole_begins: Ints
+    log_start: int = 0
     missing: list[MissingRange] = field(default_factory=list)
     neighbours: dict[int, Neighbour] = field(default_factory=dict)
     highest_queue: dict[str, int] = field(default_factory=dict)
@@ -90,11 +92,12 @@ class MissingOffsets:
     lmq: bool = False
     _last: dict[QueueId, tuple[int, int]] = field(default_factory=dict)
     _batches: set[bytes] = field(default_factory=set)
-    _begin_lost: bool = field(init=False)
+    _first_hole: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Whether the log begins with a hole, which is asked for every queue of every batch."""
-        self._begin_lost = bool((self.hole_begins[:1] == 0).any())
+        """The first hole of a log that has not expired, asked for by every queue of every batch."""
+        holes = self.hole_begins if not self.log_start else self.hole_begins[:0]
+        self._first_hole = int(holes[0]) if len(holes) else maxsize
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         """Which of them stand before a hole; topics with batches, whose offsets go in steps."""
@@ -120,8 +123,8 @@ class MissingOffsets:
         messages = messages.take(messages.offset <= later)
         offset, position = messages.offset, messages.position
         end = position + messages.size
-        # the first of a log that has lost its begin, and has not expired, began with offset 0
-        begin = (-1, 0) if self._begin_lost else (int(offset[0]) - 1, int(position[0]))
+        # every queue of a log that has not expired began with offset 0: what is missing lay in a hole
+        begin = (-1, 0) if self._first_hole < position[0] else (int(offset[0]) - 1, int(position[0]))
         known = self._last.get(queue, begin)
         before = np.append(known[0], offset[:-1])
         after = np.append(known[1], end[:-1])
@@ -281,7 +284,7 @@ def close_holes(
     layout = Layout.open(root)
     with layout.commit_log_files() as queue:
         log = CommitLog(queue)
-        offsets = MissingOffsets(begins)
+        offsets = MissingOffsets(begins, log.min_offset)
         scan_messages(log, [offsets], Dispatching(index_tags=True), crc=False)
         forms = Forms(now_ms(), (), "", offsets.crc_items)
         gaps = list(_gaps(holes, offsets, file_bytes))

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..disk.byte_reader import pieces
 from ..disk.files import Files, OpenFile, digest, remove_tree
 from ..disk.layout import BARRIER_PREFIX, Layout
-from ..disk.lock import StoreLock, holder
+from ..disk.lock import LockWas, StoreLock, holder
 from ..errors import InUse, Refused
 from ..index.read import sizes_of
 from .journal import (
@@ -80,7 +80,7 @@ def apply(
         journal = unfinished(layout.root, layout.journal)
         resumed = journal is not None
         if journal is None:
-            plan = _agreed(layout, shown, replan, seen)
+            plan = _agreed(layout, shown, replan, seen, lock.was)
             _drop_unsealed(layout, files)
             if not plan.edits:
                 lock.leave = lock.was
@@ -91,9 +91,11 @@ def apply(
     return Applied(journal.session, resumed, len(journal.steps))
 
 
-def _agreed(layout: Layout, shown: Plan | None, replan: Callable[[], Plan], seen: Fingerprint | None) -> Plan:
+def _agreed(
+    layout: Layout, shown: Plan | None, replan: Callable[[], Plan], seen: Fingerprint | None, lock_was: LockWas
+) -> Plan:
     """The plan that was agreed to, if it is still the one of this store. Raises Refused."""
-    if shown is not None and seen is not None and seen.still_holds(layout):
+    if shown is not None and seen is not None and seen.still_holds(layout, lock_was):
         return shown
     plan = replan()
     if shown is not None and digest(plan.edits) != digest(shown.edits):

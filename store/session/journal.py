@@ -473,12 +473,19 @@ class Fingerprint(NamedTuple):
         except (StoreError, OSError):
             return None
 
-    def still_holds(self, layout: Layout) -> bool:
-        """Nothing has changed; for whoever has the lock."""
+    def still_holds(self, layout: Layout, lock_was: LockWas | None = None) -> bool:
+        """Nothing has changed. lock_was: the lock file before the caller took it, who may have written into it."""
         try:
-            return self.files == dict(_files(layout))
+            before, now = dict(self.files), dict(_files(layout))
         except OSError:
             return False
+        if lock_was is not None:
+            path = os.fspath(layout.lock)
+            _ = now.pop(path, None)
+            modified_ns = before.pop(path)[-_TIMES] if path in before else None
+            if modified_ns != (None if lock_was.content is None else lock_was.modified_ns):
+                return False
+        return before == now
 
 
 def _files(layout: Layout) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -395,7 +395,7 @@ class DatabaseDispatch:
         database = self._database
         if self._stores.files or run.further_by not in ("", self._version):
             return False
-        if run.units and (self._tells or made_by != self._how):
+        if run.units and (self._tells or not self._how.same_units(made_by)):
             return False
         if not run.units and database.source is None:
             return False

@@ -284,7 +284,7 @@ def _made_by(outcome: Outcome, verified: VerifiedLog) -> tuple[Dispatching | Non
     """By which rules units were made where there were no queues, and whether they are this broker's."""
     rules = outcome.profile.dispatch
     made_by = None if rules.confirmed_only else verified.made_by
-    return made_by, made_by == outcome.switches.dispatching(rules)
+    return made_by, outcome.switches.dispatching(rules).same_units(made_by)
 
 
 def _cut_at(outcome: Outcome, end: int, verified: VerifiedLog | None) -> None:

@@ -11,6 +11,7 @@ import functools
 import gzip
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,14 @@ def unpack(name: str, target: Path) -> Path:
     """Unpack a store into `target` (made where missing) and return its root, mtimes kept."""
     extract(_file(name + _ARCHIVE), target)
     return target / name
+
+
+def bare(name: str, target: Path) -> Path:
+    """The same without queues and index."""
+    root = unpack(name, target)
+    for part in ("consumequeue", "index"):
+        shutil.rmtree(root / part, ignore_errors=True)
+    return root
 
 
 @functools.cache

@@ -13,6 +13,7 @@ import pytest
 
 from mqstore.store.audit import prove
 from mqstore.store.audit.verified import VerifiedLog
+from mqstore.store.broker import load_rules
 from mqstore.store.broker.profiles import VERSIONS, profile_of
 from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.broker.system_topics import LMQ_PREFIX
@@ -309,9 +310,7 @@ def test_all_real_stores(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["4.9.7-killed", "5.3.3-clean", "5.3.3-lmq"])
 def test_stores_without_queues(name: str, version: str, tmp_path: Path) -> None:
     """A start makes the queues anew: brokers up to 4.9 once the log is recovered."""
-    root = stores.unpack(name, tmp_path)
-    for part in ("consumequeue", "index"):
-        shutil.rmtree(root / part, ignore_errors=True)
+    root = stores.bare(name, tmp_path)
     for policy in Policy:
         same(root, BrokerConfig({}), version, policy)
 
@@ -326,14 +325,36 @@ def test_what_a_start_dispatches_at_last_is_not_walked(tmp_path: Path, monkeypat
 
     _reput_file = simulate._reput_file
     monkeypatch.setattr(simulate, "_reput_file", reput)
-    root = stores.unpack("4.9.7-clean", tmp_path)
-    shutil.rmtree(root / "consumequeue")
-    shutil.rmtree(root / "index")
+    root = stores.bare("4.9.7-clean", tmp_path)
     recovery.analyze(Layout.open(root), "4.9.7", options=RecoveryOptions(Policy.BROKER))
     proof = proof_of(Layout.open(root), "4.9.7")
     assert proof is not None
     begins = {run.begin for run in prove.prove_log(proof, 1).runs}
     assert 0 in begins and begins.isdisjoint(walked)
+
+
+def test_a_start_takes_units_made_for_an_index_with_tags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A guess is of several generations, some of which index tags: their queues are the same."""
+    root = stores.bare("5.3.3-clean", tmp_path)
+    snapshot, proof = Snapshot.of(Layout.open(root)), proof_of(Layout.open(root), "5.5.0")
+    assert proof is not None and proof.making is not None and proof.making.index_tags
+    verified = prove.prove_log(proof, 1)
+    walked = list[int]()
+
+    def walk(content: Any, offset: int, record: Any, check: Any, start: int) -> Any:
+        walked.append(start + offset)
+        return load_rules.walk(content, offset, record, check, start)
+
+    def ends(known: VerifiedLog | None) -> dict[Any, tuple[int, int]]:
+        walked.clear()
+        outcome = simulate.simulate(snapshot, profile_of("5.3.3"), switches_of(snapshot), verified=known)
+        return {name: (queue.max_physical, queue.max_offset) for name, queue in outcome.queues.items()}
+
+    monkeypatch.setattr("mqstore.store.start.log.walk", walk)
+    begins = {run.begin for run in verified.runs}
+    whole = ends(None)
+    assert whole and 0 in walked and 0 in begins
+    assert ends(verified) == whole and begins.isdisjoint(walked)
 
 
 def test_where_good_records_go_on_is_known_behind_damage(tmp_path: Path) -> None:

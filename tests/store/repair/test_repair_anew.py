@@ -43,14 +43,6 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-def bare(name: str, folder: Path) -> Path:
-    """A store without queues and index."""
-    root = stores.unpack(name, folder)
-    for part in ("consumequeue", "index"):
-        shutil.rmtree(root / part, ignore_errors=True)
-    return root
-
-
 def examined(root: Path) -> Repair:
     return repair.analyze(Layout.open(root), Choice(), None, NOW_MS, jobs=2)
 
@@ -108,7 +100,7 @@ def check_stores(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.few(2)
 @pytest.mark.parametrize("name", FAST)
 def test_the_log_is_not_read_again_for_the_plan(name: str, tmp_path: Path) -> None:
-    root = bare(name, tmp_path)
+    root = stores.bare(name, tmp_path)
     found, shared = examined(root), with_verify(root)
     assert digest(shared.plan.edits) == digest(found.plan.edits)
     assert [e.to_json() for e in shared.plan.edits] == [e.to_json() for e in found.plan.edits]
@@ -118,20 +110,20 @@ def test_the_log_is_not_read_again_for_the_plan(name: str, tmp_path: Path) -> No
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", FAST)
 def test_as_record_by_record(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_plans(bare(name, tmp_path), monkeypatch)
+    check_plans(stores.bare(name, tmp_path), monkeypatch)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", pick(CLEAN, "anew"))
 def test_every_store(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_stores(bare(name, tmp_path), monkeypatch)
+    check_stores(stores.bare(name, tmp_path), monkeypatch)
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("turn", range(3))
 def test_with_a_damaged_record(turn: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What lies before it is made at once, the rest record by record; no item is kept twice."""
-    root = bare("5.3.3-clean", tmp_path)
+    root = stores.bare("5.3.3-clean", tmp_path)
     path = min((root / "commitlog").iterdir())
     end = commit_log_of(Layout.open(root)).end().position
     data = bytearray(path.read_bytes())
@@ -142,7 +134,7 @@ def test_with_a_damaged_record(turn: int, tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_the_second_look_compares_what_was_written(tmp_path: Path) -> None:
     """Without planning again; a byte that is not what was planned is left to do."""
-    root = bare("4.9.7-clean", tmp_path)
+    root = stores.bare("4.9.7-clean", tmp_path)
     found = examined(root)
     apply(found.layout, None, lambda: found.plan, Files(), command="repair")
     after = reanalyze(found)
@@ -160,7 +152,7 @@ def test_the_second_look_compares_what_was_written(tmp_path: Path) -> None:
 
 
 def test_directories_without_files_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = bare("5.3.3-clean", tmp_path)
+    root = stores.bare("5.3.3-clean", tmp_path)
     for queue in ("orders/0", "orders/9", "gone/0"):
         (root / "consumequeue" / queue).mkdir(parents=True)
     assert check_plans(root, monkeypatch).plan.items
@@ -170,5 +162,5 @@ def test_stores_with_queues_or_index_are_compared_first(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-clean", tmp_path)
     shutil.rmtree(root / "index")
     assert examined(root).plan.items is None
-    bare_root = bare("5.3.3-clean", tmp_path / "bare")
+    bare_root = stores.bare("5.3.3-clean", tmp_path / "bare")
     assert examined(bare_root).plan.items

@@ -29,11 +29,21 @@ def _message(queue: QueueId, offset: int) -> Messages:
     return Messages(queue, at, position, size, zero, zero, good, lost)
 
 
-@pytest.mark.parametrize(("begins", "lost"), [([], False), ([0, _AT - 1], True), ([0], True), ([_AT - 1], False)])
-def test_a_log_without_its_begin_lacks_what_is_in_front(begins: list[int], lost: bool) -> None:
-    """Of every queue; the holes are not searched for each of them."""
+@pytest.mark.parametrize(
+    ("begins", "log_start", "lost"),
+    [
+        ([], 0, False),
+        ([0, _AT - 1], 0, True),
+        ([0], 0, True),
+        ([_AT - 1], 0, True),
+        ([_AT], 0, False),
+        ([1000], 1000, False),
+    ],
+)
+def test_a_log_with_a_hole_lacks_what_is_in_front(begins: list[int], log_start: int, lost: bool) -> None:
+    """Of every queue behind it, unless the log has expired; the holes are not searched for each of them."""
     _Holes.searched = 0
-    offsets = MissingOffsets(np.array(begins, np.int64).view(_Holes))
+    offsets = MissingOffsets(np.array(begins, np.int64).view(_Holes), log_start)
     queues = [QueueId("orders", number) for number in range(5)]
     for queue in queues:
         offsets.messages(_message(queue, 3))
