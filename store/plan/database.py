@@ -239,8 +239,9 @@ class DatabaseAudit(LogObserver):
                     return None
         row = database.get(BOUNDS, _CHECKPOINT_KEY)
         want = _CHECKPOINT.pack(self.log_end)
-        there = row is not None and len(row) >= _CHECKPOINT.size
-        reached = int(_CHECKPOINT.unpack(row[: _CHECKPOINT.size])[0]) if row and there else -1
+        reached = 0 if row is None else -1  # a start takes a row that is missing for 0, and throws at a short one
+        if row is not None and len(row) >= _CHECKPOINT.size:
+            reached = int(_CHECKPOINT.unpack(row[: _CHECKPOINT.size])[0])
         lags = self.stores.selected is None and reached < self.dispatched
         if lags or reached > self.log_end or (reached < self.log_end and (units or rows)):
             rows[_CHECKPOINT_KEY] = want

@@ -18,6 +18,8 @@ from ..disk.compressed import read_regular
 from ..errors import InvalidInput, Missing, Unsupported
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ...formats.derive.ragged import Bytes
     from ..broker.filter import Where
     from ..disk.broker_conf import BrokerConfig
@@ -110,18 +112,38 @@ class ConsumerFilter(NamedTuple):
 
 
 def read_filters(layout: Layout) -> dict[str, object]:
-    """config/consumerFilter.json, parsed; empty where there is none. Raises Unsupported."""
-    path = layout.config / "consumerFilter.json"
+    """config/consumerFilter.json, parsed, or its .bak where that is broken or missing; empty where there is neither.
+
+    Raises Unsupported where the .bak is broken: no broker starts then.
+    """
+    path, broken = layout.config / "consumerFilter.json", ""
+    for each in (path, path.with_name(f"{path.name}.bak")):
+        try:
+            found = _read_object(each)
+        except (ValueError, RecursionError) as error:
+            broken = f"not the JSON of a broker: {error}"
+            continue
+        if found is not None:
+            return found
+        broken = ""
+    if broken:
+        raise Unsupported(broken, path=path)
+    return {}
+
+
+def _read_object(path: Path) -> dict[str, object] | None:
+    """An object of JSON, as `null` and an empty list are for a broker; None where nothing is there.
+
+    Raises ValueError, RecursionError.
+    """
     try:
         text = read_regular(path, _CONFIG_BYTES).decode()
-        found = topics.loads(text)
     except Missing:
-        return {}
-    except (ValueError, RecursionError) as error:
-        raise Unsupported("not the JSON of a broker", path=path) from error
-    if not isinstance(found, dict):
-        raise Unsupported("not the JSON of a broker", path=path)
-    return found
+        return None
+    found = topics.loads(text) if text else None
+    if found and not isinstance(found, dict):
+        raise ValueError("not an object")
+    return found or {} if text else None
 
 
 def consumer_filters(config: Mapping[str, Any], bloom: BloomFilter | None) -> dict[str, list[ConsumerFilter]]:

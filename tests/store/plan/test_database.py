@@ -151,3 +151,17 @@ def test_no_empty_log_beside_queues_in_a_database(tmp_path: Path) -> None:
     (root / "consumequeue").rename(tmp_path / "aside")
     plan = analyze(Layout.open(root, config), None, options=options).plan
     assert plan is not None and all(edit.path.startswith(str(root)) for edit in plan.edits)
+
+
+def test_a_database_without_rows_is_in_order_beside_a_log_without_messages(tmp_path: Path) -> None:
+    """A start takes the row of what was dispatched, where it is missing, for 0."""
+    root = stores.unpack("5.5.0-rocksdb-killed", tmp_path)
+    config = BrokerConfig(stores.config("5.5.0-rocksdb-killed", root))
+    first, *later = sorted((root / "commitlog").iterdir())
+    first.unlink()
+    for path in later:
+        path.write_bytes(bytes(path.stat().st_size))
+    layout = Layout.open(root, config)
+    found = analyze(layout, None)
+    assert found.plan is not None
+    assert [edit for edit in found.plan.edits if str(layout.queue_database) in edit.path] == []

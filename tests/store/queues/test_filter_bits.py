@@ -14,9 +14,10 @@ from mqstore.formats.consume_queue_ext import UNIT, UNIT_BYTES_MIN
 from mqstore.store.broker import topics
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import MappedFileQueue
-from mqstore.store.errors import InvalidInput
+from mqstore.store.disk.layout import Layout
+from mqstore.store.errors import InvalidInput, Unsupported
 from mqstore.store.log.message import Message
-from mqstore.store.queues.filter_bits import BloomFilter, bit_map, bit_maps, consumer_filters
+from mqstore.store.queues.filter_bits import BloomFilter, bit_map, bit_maps, consumer_filters, read_filters
 from mqstore.store.search.store import StoreReader
 
 from ...stores import config_set, truth, unpack
@@ -156,3 +157,40 @@ def test_a_file_of_another_form(text: str) -> None:
 @pytest.mark.parametrize("text", ["{}", '{"filterDataByTopic": {"T": {"groupFilterData": {"G": null}}}}'])
 def test_a_file_without_filters(text: str) -> None:
     assert consumer_filters(json.loads(text), BloomFilter.of()) == {}
+
+
+_WHOLE, _TORN = '{"filterDataByTopic":{}}', '{"filterDataByTo'
+
+
+@pytest.mark.parametrize(
+    ("main", "backup", "found"),
+    [
+        (None, None, {}),
+        (_WHOLE, None, {"filterDataByTopic": {}}),
+        (_WHOLE, _TORN, {"filterDataByTopic": {}}),
+        (_TORN, _WHOLE, {"filterDataByTopic": {}}),
+        ("", _WHOLE, {"filterDataByTopic": {}}),
+        ("7", _WHOLE, {"filterDataByTopic": {}}),
+        (None, _WHOLE, {"filterDataByTopic": {}}),
+        ("null", _WHOLE, {}),
+        ("[" * 100_000, _WHOLE, {"filterDataByTopic": {}}),
+        (_TORN, None, {}),
+        (_TORN, _TORN, None),
+        (None, _TORN, None),
+        ("", _TORN, None),
+    ],
+)
+def test_the_backup_counts_where_a_broker_reads_it(
+    main: str | None, backup: str | None, found: dict[str, object] | None, tmp_path: Path
+) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "commitlog").mkdir()
+    layout = Layout.open(tmp_path)
+    for name, text in (("consumerFilter.json", main), ("consumerFilter.json.bak", backup)):
+        if text is not None:
+            (layout.config / name).write_text(text)
+    if found is not None:
+        assert read_filters(layout) == found
+        return
+    with pytest.raises(Unsupported, match="not the JSON of a broker"):
+        read_filters(layout)
