@@ -86,7 +86,8 @@ class Change(Options):
 def agree(question: str, plan: str, common: Common, code: ExitCode | None = None) -> None:
     """Show what would be done, then ask, both on stderr. Raises Exit where the answer is no.
 
-    code: the plan is a page that begins with a verdict, which this exit code goes with.
+    code: the plan is a page that begins with a verdict, which this exit code goes with: that of the command without
+    `--apply`, and with it where nothing is carried out. A script must not take that for success.
     """
     page = escape_lines(plan)
     if code is not None:
@@ -94,7 +95,7 @@ def agree(question: str, plan: str, common: Common, code: ExitCode | None = None
     print(page, file=sys.stderr, end="\n\n")
     if not _is_yes(escape(question)):
         say("nothing changed")
-        raise Exit(ExitCode.DONE)
+        raise Exit(ExitCode.NO if code is None else code)
 
 
 def _is_yes(question: str) -> bool:

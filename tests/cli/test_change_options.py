@@ -74,13 +74,13 @@ def test_a_field_that_this_answer_has_not(command: list[str], damaged: tuple[Pat
 @pytest.mark.few(1)
 @pytest.mark.parametrize("answer", ["n", "", "\x04"])
 def test_no_is_an_answer(damaged: tuple[Path, list[str]], answer: str) -> None:
-    """Exit code 0, nothing changed; the plan stood before the question."""
+    """Nothing changed, and the exit code is that of the plan, which stood before the question."""
     root, options = damaged
     before = _all_of(root)
     with Terminal("recover", str(root), *options, "--apply") as terminal:
         terminal.wait_for("Carry them out?")
         terminal.type(answer + ("" if answer == "\x04" else "\n"))
-        assert terminal.end() == 0
+        assert terminal.end() == 1
         shown = "\n".join(terminal.screen)
     plan = next(line for line in terminal.screen if line.startswith("The plan:"))
     assert shown.index(plan) < shown.index("Carry them out?") < shown.index("nothing changed")
@@ -101,7 +101,7 @@ def test_the_verdict_above_the_question_has_colour(
     with Terminal(*words, "--no-progress") as terminal:
         terminal.wait_for("Carry them out?")
         terminal.type("n\n")
-        assert terminal.end() == 0
+        assert terminal.end() == 1
     assert ("\x1b[31mDo not start a broker" in terminal.shown) == colour
     assert any(line.startswith("Do not start a broker") for line in terminal.screen)
 
@@ -131,7 +131,7 @@ def test_undo_says_what_it_would_take_back(damaged: tuple[Path, list[str]]) -> N
     with Terminal("undo", str(root), *options[:-2]) as terminal:
         terminal.wait_for("?")
         terminal.type("n\n")
-        assert terminal.end() == 0
+        assert terminal.end() == 1
     shown = "\n".join(terminal.screen)
     assert shown.index("commitlog/") < shown.index("Take back recover") < shown.index("nothing ch")
     assert _all_of(root) == before
@@ -145,7 +145,7 @@ def test_purge_says_what_it_would_delete(damaged: tuple[Path, list[str]]) -> Non
     with Terminal("undo", str(root), session.name, "--purge", *options[:-2]) as terminal:
         terminal.wait_for("?")
         terminal.type("n\n")
-        assert terminal.end() == 0
+        assert terminal.end() == 1
     assert "nothing changed" in terminal.shown
     assert _all_of(root) == before
 
