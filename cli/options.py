@@ -12,11 +12,13 @@ A command takes them by a parameter `common: Common` and the decorator `shared`:
 from __future__ import annotations
 
 import functools
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
@@ -229,6 +231,7 @@ def shared(
             }
             try:
                 with telling_unread(unread, given["common"], values.get("store")):
+                    check_log_of(_stores_in(values), given["common"])
                     function(**values, **given)
             except KeyboardInterrupt as interrupt:
                 raise Stopped from interrupt
@@ -249,6 +252,34 @@ def shared(
         return command
 
     return decorate
+
+
+def _stores_in(values: Mapping[str, Any]) -> list[str]:
+    """The stores that the arguments of a command name, patterns expanded."""
+    named = [values[name] for name in ("store", "stores", "path", "paths", "a", "b") if values.get(name)]
+    words = [os.fspath(word) for each in named for word in (each if isinstance(each, list) else [each])]
+    return [store for word in words for store in (glob(word) or [word])]  # noqa: PTH207
+
+
+def check_log_of(stores: Sequence[str], common: Common) -> None:
+    """`storePathCommitLog` names one commit log: warn where it is that of another store than the one named.
+
+    Raises BadParameter where it would be read as the log of each of several stores.
+    """
+    if common.broker_config is None and not common.set:
+        return
+    from ..store.disk.layout import Layout, is_uri
+
+    config = common.config()
+    if not config.get_paths("storePathCommitLog"):
+        return
+    layouts = {os.path.realpath(store): Layout.of(store, config) for store in stores if not is_uri(store)}
+    logs = {layout.commit_log_directories for layout in layouts.values()}
+    if len(logs) < len(layouts):
+        raise bad_parameter("storePathCommitLog names one commit log, and it would be that of each store: leave it out")
+    for root, layout in layouts.items():
+        if layout.log_of_another is not None:
+            common.warn(f"{root}: the configuration names the commit log of another store: {layout.log_of_another}")
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 from ..errors import Refused, StoreError, from_os_error
 from .byte_reader import check_regular, read
 from .file_queue import start_of
-from .layout import JOURNAL, Layout, refuse_compressed
+from .layout import COMMIT_LOG, JOURNAL, Layout, refuse_compressed
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -377,6 +377,10 @@ def confine(files: Files, layout: Layout, *, follow_links: bool = False) -> None
     been written then.
     """
     refuse_compressed(layout)
+    other = None if follow_links else layout.log_of_another
+    if other is not None:
+        hint = f"name its own: --set storePathCommitLog={layout.root / COMMIT_LOG}; with --follow-links it is changed"
+        raise Refused(f"the configuration gives {layout.root} the commit log of another store", path=other, hint=hint)
     root = _plain(layout.root)
     named = [d for d in layout.commit_log_directories if not _plain(d).is_relative_to(root)]
     own = [*layout.commit_log_directories, *_directories(layout)] if follow_links else []

@@ -58,6 +58,7 @@ _FILES = frozenset(
     }
     | {"epochFileCheckpoint", "epochFileCheckpoint.bak"}
 )
+_IN_A_ROOT = ("lock", "checkpoint")
 DLEDGER_PREFIX = "dledger-"
 ROCKSDB_CURRENT = "CURRENT"
 """A file that each RocksDB has."""
@@ -161,6 +162,20 @@ class Layout:
             self.checkpoint,
             self.batch_consume_queue,
         )
+
+    @cached_property
+    def log_of_another(self) -> Path | None:
+        """A commit log that the configuration names, and that lies in another store, beside its lock or checkpoint.
+
+        So it is with a copy of a store, and the broker.conf of the original. None without one.
+        """
+        root = self.root.resolve()
+        for directory in self.commit_log_directories:
+            above = directory.resolve().parent
+            related = above == root or root in above.parents or above in root.parents
+            if not related and any((above / name).exists() for name in _IN_A_ROOT):
+                return directory
+        return None
 
     @property
     def consume_queue(self) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Missing, NotFound, UnreadableRange
 
 from .. import stores
+from ..store.session.test_undo import everything
+from .datadriven import run_here
 
 
 @pytest.mark.parametrize(("text", "size"), [("4096", 4096), ("64K", 65536), ("10MB", 10 << 20), ("1gib/s", 1 << 30)])
@@ -71,3 +74,45 @@ def test_a_journal_is_kept_outside_of_its_store_in_a_directory(tmp_path: Path) -
             options.keep_journal_in(layout, inside)
     options.keep_journal_in(layout, tmp_path)
     assert layout.journal.is_relative_to(tmp_path) and not layout.journal.is_relative_to(layout.root)
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> tuple[Path, Path]:
+    """A store and a copy of it."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    return root, Path(shutil.copytree(root, tmp_path / "copy"))
+
+
+def test_the_log_of_another_store_is_not_written(copied: tuple[Path, Path]) -> None:
+    """The configuration of the original, for a copy; unless links and the like may lead elsewhere."""
+    root, copy = copied
+    (copy / "abort").touch()
+    held = everything(root)
+    named = ["--set", f"storePathCommitLog={root / 'commitlog'}"]
+    for command in (["put", str(copy), "orders", "x"], ["recover", str(copy), "--apply", "--yes"]):
+        answer = run_here([*command, *named])
+        assert answer.code == 5 and "the commit log of another store" in answer.stderr
+        assert f"--set storePathCommitLog={copy / 'commitlog'}" in answer.stderr
+    assert everything(root) == held
+    assert run_here(["recover", str(copy), "--apply", "--yes", *named, "--follow-links"]).code == 0
+
+
+def test_whose_log_is_read_is_said(copied: tuple[Path, Path]) -> None:
+    """Of a store, and of a file in one; not of the store that it belongs to, whatever its path is."""
+    root, copy = copied
+    (root.parent / "link").symlink_to(root)
+    named = ["--set", f"storePathCommitLog={root / 'commitlog'}"]
+    warning = f"mqstore: {copy}: the configuration names the commit log of another store: {root / 'commitlog'}\n"
+    for path, told in ((copy, warning), (root, ""), (root.parent / "link", ""), (root / "commitlog", "")):
+        assert run_here(["dump", str(path), "--count", "1", *named]).stderr == told, path
+
+
+def test_one_log_for_several_stores_is_wrong_usage(copied: tuple[Path, Path]) -> None:
+    """They would be the same to `diff`; a path that is taken from each of them is right."""
+    root, copy = copied
+    named = ["--set", f"storePathCommitLog={root / 'commitlog'}"]
+    lines = [["diff", str(root), str(copy)], ["stats", f"{root.parent}/*"], ["verify", str(root), str(copy)]]
+    for line in lines:
+        answer = run_here([*line, *named])
+        assert answer.code == 2 and "names one commit log" in answer.stderr
+        assert run_here([*line, "--set", "storePathCommitLog=commitlog"]).code == 0
