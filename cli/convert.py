@@ -55,8 +55,9 @@ def _text(record: Mapping[str, Any]) -> str:
         lines.append(f"Not complete: {record['left']}")
         return page_of(lines)
     changed = record["changed_queues"]
-    same = record["queues"] - len(changed)
-    lines.append(f"  {same:>9} of {counted(record['queues'], 'queue')} with all offsets they had")
+    gone = sum(not row["new_max_offset"] for row in changed)
+    queues = record["queues"] + gone
+    lines.append(f"  {queues - len(changed):>9} of {counted(queues, 'queue')} with all offsets they had")
     lines += [f"  {'':>9} {_queue(row)}" for row in changed[:_ROWS]]
     if len(changed) > _ROWS:
         lines.append(f"  {'':>9} … {len(changed) - _ROWS} more (--format json)")

@@ -471,7 +471,7 @@ def make_store(folder: Path, how: NewStore, batches: Iterable[pa.RecordBatch]) -
     made = AppendedRows(CorruptedBodies(how.on_damage))
     reader = MessageReader(UniqueKeys(NewMessage.born_host[0]), keep_times=how.keep_times)
     options = WriterOptions(as_broker=how.as_broker, numbers_anew=True)
-    with StoreWriter.open(folder, BrokerConfig(dict(how.config)), options) as writer:
+    with StoreWriter.open(folder, BrokerConfig(how.config).for_new_store(), options) as writer:
         reader.final_separator = writer.profile.final_separator
         first = 1
         for batch in batches:

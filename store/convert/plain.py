@@ -369,7 +369,7 @@ def _move_timers(directory: Path, files: Files, moved: Moved) -> None:
 
 def _config(layout: Layout) -> BrokerConfig:
     """The configuration of the new store: no DLedger, and files of the sizes that the old one has."""
-    sizes, config = sizes_of(layout), layout.broker_config
+    sizes, config = sizes_of(layout), layout.broker_config.for_new_store()
     told = [f"{_DLEDGER_OPTION}=false"]
     for option, size in (
         ("mappedFileSizeConsumeQueue", sizes.consume_queue),

@@ -33,6 +33,7 @@ DEFAULTS: Mapping[str, int] = {
 """Sizes that a broker takes where its configuration is silent: bytes, slots, items (spec README)."""
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_PLACES = re.compile(r"storePath[A-Z]|readOnlyCommitLogStorePaths$")
 _SEPARATOR = r"(?<!\\)(?:\\\\)*(?P<at>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)"
 
 
@@ -83,6 +84,10 @@ class BrokerConfig(Mapping[str, str]):
             options[_canonical(name.strip())] = value.strip()
             words += ("--set", setting)
         return BrokerConfig(options, words)
+
+    def for_new_store(self) -> BrokerConfig:
+        """These options for a store that is made elsewhere: without those that name places of a store."""
+        return BrokerConfig({name: value for name, value in self.items() if not _PLACES.match(name)})
 
     def get_int(self, name: str, default: int | None = None) -> int | None:
         """The option as a number, `default` where it is not set. Raises InvalidInput."""

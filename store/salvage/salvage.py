@@ -477,7 +477,7 @@ def write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: Files
 
 def _write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: Files, told: Told) -> None:
     log, sources = salvaged.log, salvaged.sources
-    selection, version = wanted.selection, wanted.version
+    selection, version, config = wanted.selection, wanted.version, wanted.config.for_new_store()
 
     def writing(size: int) -> None:
         told("writing", size)
@@ -485,14 +485,14 @@ def _write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: File
     if wanted.layout is LayoutKind.COMPACT:
         options = WriterOptions(as_broker=version)
         with Manifest(target, sources, files) as manifest:
-            with StoreWriter.open(target, wanted.config, options, files=files) as writer:
+            with StoreWriter.open(target, config, options, files=files) as writer:
                 salvaged.written = write_compact(log, sources, writer, selection, manifest, writing)
             _beside(salvaged, target, manifest, files)
         return
     if log.runs:
         write_log(log, sources, target / COMMIT_LOG, salvaged.file_bytes, files, writing)
         restored, offsets = close_holes(log, salvaged.found.blanks, target, salvaged.file_bytes, files)
-        salvaged.restored = complete(target, restored, offsets, wanted.config, version, files)
+        salvaged.restored = complete(target, restored, offsets, config, version, files)
     with Manifest(target, sources, files) as manifest:
         manifest.runs(log.runs, "kept")
         _beside(salvaged, target, manifest, files)

@@ -43,6 +43,17 @@ def test_a_log_of_a_dledger_becomes_a_plain_one(tmp_path: Path) -> None:
     assert (again.code, again.stdout) == (5, "") and not (tmp_path / "third").exists()
 
 
+def test_the_configuration_of_the_old_store_names_no_place_of_the_new_one(tmp_path: Path) -> None:
+    """broker.conf has storePathCommitLog: nothing there is read, or written, for the new store."""
+    root, new = stores.unpack("5.3.3-dledger", tmp_path), tmp_path / "new"
+    options = [word for text in stores.config_set("5.3.3-dledger", root) for word in ("--set", text)]
+    assert f"storePathCommitLog={root / 'commitlog'}" in options
+    done = run_here(["repair", str(root), "--convert", "plain", "--to", str(new), *options])
+    assert done.code == 0 and "3 of 3 queues with all offsets they had" in done.stdout, done
+    assert not (root / "commitlog").exists()
+    assert run_here(["verify", str(new), "--quick"]).code == 0
+
+
 DONE: dict[str, Any] = {
     "records": 1,
     "bytes": 100,
@@ -78,6 +89,11 @@ def test_queues_with_other_offsets_are_told_up_to_ten() -> None:
     assert "8 of 20 queues with all offsets they had" in page
     assert "t/9: 0 … 9, now 1 … 9" in page and "t/10" not in page
     assert "… 2 more (--format json)" in page and "Not taken along: a, b\n" in page
+
+
+def test_a_queue_that_is_gone_counts_as_one_it_had() -> None:
+    gone = queue(0) | {"new_min_offset": 0, "new_max_offset": 0}
+    assert "19 of 20 queues with all offsets" in _text(DONE | {"queues": 19, "changed_queues": [gone]})
 
 
 def test_names_make_no_lines_of_their_own() -> None:

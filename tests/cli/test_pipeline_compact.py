@@ -11,7 +11,7 @@ import pytest
 from mqstore.cli.app import run
 from mqstore.store.arrow import compact
 
-from ..stores import unpack
+from ..stores import config_set, unpack
 
 
 def _done(folders: dict[str, str]) -> dict[str, Any]:
@@ -36,6 +36,15 @@ def test_a_store_that_is_missing_moves_no_other(
     assert run([*words, "--to", str(new), "--format=ndjson"]) == 5
     assert told == [{str(root): root.name}]
     assert json.loads(capsys.readouterr().out)["to"] == str(new / root.name)
+
+
+def test_the_configuration_of_the_old_store_names_no_place_of_the_new_one(tmp_path: Path) -> None:
+    """broker.conf has storePathCommitLog."""
+    root, new = unpack("5.3.3-v2", tmp_path), tmp_path / "new"
+    options = [word for text in config_set("5.3.3-v2", root) for word in ("--set", text)]
+    assert f"storePathCommitLog={root / 'commitlog'}" in options
+    assert run(["pipeline", "compact", str(root), "-t", "*", "--to", str(new), *options]) == 0
+    assert (new / "commitlog").is_dir()
 
 
 def test_a_store_stays_on_its_line(

@@ -42,6 +42,15 @@ def test_there_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         assert verify(store).status is Status.CLEAN
 
 
+def test_the_configuration_names_no_place_of_the_new_store(tmp_path: Path) -> None:
+    """broker.conf has storePathCommitLog, of another store: nothing there is read, or written."""
+    root, log = unpack("5.3.3-v2", tmp_path), tmp_path / "log"
+    pq.write_table(table_of(root, body="plain"), tmp_path / "a.parquet")
+    place = f"storePathCommitLog={log}"
+    assert imported(tmp_path / "a.parquet", "--to", tmp_path / "new", "--set", place) == 0
+    assert not log.exists() and (tmp_path / "new/commitlog").is_dir()
+
+
 def test_corrupted_bodies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = unpack("5.3.3-killed-bit", tmp_path)
     rows = table_of(root, body="plain")

@@ -39,6 +39,20 @@ def test_a_compact_store_has_the_topic_that_is_asked_for(topic: str, tmp_path: P
     assert [row["topic"] for row in found if row["type"] == "message"] == [topic] * asked
 
 
+@pytest.mark.parametrize("layout", ["original", "compact"])
+def test_the_configuration_of_the_old_store_names_no_place_of_the_new_one(layout: str, tmp_path: Path) -> None:
+    """broker.conf has storePathCommitLog: nothing there is read, or written, for the new store."""
+    root, new = stores.unpack("5.3.3-killed-page", tmp_path), tmp_path / "new"
+    log = root / "commitlog"
+    before = {path.name: path.read_bytes() for path in log.iterdir()}
+    options = [word for text in stores.config_set("5.3.3-killed-page", root) for word in ("--set", text)]
+    assert f"storePathCommitLog={log}" in options
+    done = run_here(["salvage", str(log), "--to", str(new), "--layout", layout, *options])
+    assert done.code == 1 and "1 cut off" in done.stdout and "not complete" not in done.stdout, done
+    assert {path.name: path.read_bytes() for path in log.iterdir()} == before
+    assert run_here(["verify", str(new), "--quick"]).code == 0
+
+
 def test_times_that_end_before_they_begin(tmp_path: Path) -> None:
     root = stores.unpack("4.9.7-clean", tmp_path)
     late = ["--layout", "compact", "--since", "now", "--until", "-1h"]

@@ -67,6 +67,14 @@ def test_the_last_setting_wins_and_unknown_names_stay() -> None:
     assert dict(config) == {"a": "3", "b": "x=y"}
 
 
+def test_a_new_store_takes_no_place_of_the_old_one() -> None:
+    places = ["storePathCommitLog=/a", "storePathRootDir=/b", "readOnlyCommitLogStorePaths=/c"]
+    config = BrokerConfig({"useSeparateStorePathForRocksdbCQ": "true"}, ("--broker-config", "FILE")).with_set(places)
+    found = config.for_new_store()
+    assert dict(found) == {"useSeparateStorePathForRocksdbCQ": "true"}
+    assert found.words == ("--set", "useSeparateStorePathForRocksdbCQ=true")
+
+
 @pytest.mark.parametrize("setting", ["a", "=1", "", " =1"])
 def test_a_setting_needs_a_name_and_a_value(setting: str) -> None:
     with pytest.raises(InvalidInput, match="NAME=VALUE"):
