@@ -37,19 +37,19 @@ def follow_log(path: Path, question: GetQuestion, raw: bool, common: Common) -> 
         if store.layout.dledger is not None:
             raise Unsupported("--follow does not know DLedger logs", path=store.layout.dledger)
         out = common.open_output(growing=True)
-        found = _messages(store, selection, common, out)
+        found = _messages(store, selection, common, out, earlier=question.since is not None)
         print_found(store, islice(found, question.limit), question, raw, common, out)
 
 
-def _messages(store: StoreReader, selection: Selection, common: Common, out: Output) -> Iterator[FoundMessage]:
-    """The wanted ones of all new messages, for ever."""
+def _messages(
+    store: StoreReader, selection: Selection, common: Common, out: Output, *, earlier: bool
+) -> Iterator[FoundMessage]:
+    """The wanted ones of all new messages, for ever. earlier: also those in the log, from `--since` on."""
     from ..store.search.follow import Follower
     from ..store.search.log_search import found_in, time_bounds
     from ..store.search.store import Via
 
-    start = store.log_end.position
-    if selection.times.since_ms:
-        start, _ = time_bounds(store, selection.times)
+    start = time_bounds(store, selection.times)[0] if earlier else store.log_end.position
 
     def idle() -> None:
         out.flush()

@@ -92,6 +92,14 @@ def test_conditions_and_what_was_before(root: Path) -> None:
     assert [json.loads(line)["body"] for line in out.splitlines()] == ["4", "10", "16", "22", "28"]
 
 
+def test_from_the_beginning_of_time_on(root: Path) -> None:
+    """0 is a time like any other: 1970, and all that the log has is later."""
+    process = following(root, "--since", "0", "--limit", "12", "--format", "ndjson")
+    put(root, 10, 12)
+    out, _ = process.communicate(timeout=60)
+    assert [json.loads(line)["body"] for line in out.splitlines()] == [str(number) for number in range(12)]
+
+
 def test_ctrl_c(root: Path) -> None:
     process = following(root)
     process.send_signal(signal.SIGINT)
