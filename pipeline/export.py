@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from ..store.arrow.data_set import NOTE_FILE, DataSet, LogRange, Mode, Note, ranges_of, require_like
+from ..store.arrow.data_set import NOTE_FILE, DataSet, LogRange, Mode, Note, place_of, ranges_of, require_like
 from ..store.arrow.export_files import ExportHow, export_parts, schema_of, write_empty
 from ..store.arrow.export_formats import ExportFormat, holds_note
 from ..store.arrow.log_rows import LogSplit, parts_of
@@ -66,7 +66,7 @@ def export(
             require_like(found, Note.of(how, wanted, {}), stage.target)
         kept = found.note.ended if found.note else {}
         ranges = dict(ranges_of(ask, kept if mode is Mode.SINCE_LAST else {}))
-        ended = {**kept, **{root: one.ended for root, one in ranges.items()}}
+        ended = {**kept, **{place_of(root): one.ended for root, one in ranges.items()}}
         note = Note.of(how, wanted, ended).to_text()
         beside = bool(found.files) and not overwrites
         made = replace(how, series=found.newest + 1 if beside else 0, note=note)

@@ -15,6 +15,7 @@ may lie at the path now. So a checksum of the last bytes before it is kept besid
 from __future__ import annotations
 
 import json
+import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping
@@ -79,16 +80,21 @@ class LogRange:
     moved: bool = False
 
 
+def place_of(root: str) -> str:
+    """What a store is known by in a note: a link to it is the same store."""
+    return root if is_uri(root) else os.path.realpath(root)
+
+
 def ranges_of(ask: Ask, before: Mapping[str, LogEnded]) -> Iterator[tuple[str, LogRange]]:
     """By store what is to be exported: behind where the last export ended, else all of it.
 
-    Raises Refused where that cannot be told, StoreError for a log that cannot be read.
+    before: by `place_of`. Raises Refused where that cannot be told, StoreError for a log that cannot be read.
     """
     for root in ask.stores:
-        last = before.get(root)
+        last = before.get(place_of(root))
         if last is not None:
             _require_same(root, ask, last)
-        yield root, _remote(root, ask, last) if is_uri(root) else _local(root, ask, last)
+        yield root, _remote(root, ask, last) if is_uri(root) else _local(root, ask, last, before)
 
 
 def _require_same(root: str, ask: Ask, last: LogEnded) -> None:
@@ -111,12 +117,14 @@ def _remote(root: str, ask: Ask, last: LogEnded | None) -> LogRange:
     return LogRange(None, [], _ended(ask, None, why))
 
 
-def _local(root: str, ask: Ask, last: LogEnded | None) -> LogRange:
+def _local(root: str, ask: Ask, last: LogEnded | None, before: Mapping[str, LogEnded]) -> LogRange:
     end = end_of(Layout.open(root, ask.broker_config))
     log = open_log(root, ask.broker_config)
     with log.queue:
         begin = first = log.min_offset
         lost, moved = list[Damage](), False
+        if last is None:
+            _refuse_moved(root, log.queue, before)
         if last is not None and last.position is not None:
             _require_there(root, log.queue, last, end)
             begin = max(first, last.position)
@@ -149,6 +157,19 @@ def _require_there(root: str, queue: MappedFileQueue, last: LogEnded, end: int) 
             path=root,
             hint=_NEW,
         )
+
+
+def _refuse_moved(root: str, queue: MappedFileQueue, before: Mapping[str, LogEnded]) -> None:
+    """Raises Refused for the log of an earlier export whose store is not at its path any more."""
+    for place, last in before.items():
+        if not last.size or last.position is None or is_uri(place) or Path(place).exists():
+            continue
+        if _sum_of(queue, last.position, last.size) == (last.size, last.crc):
+            raise Refused(
+                f"its log was exported as that of {place}, which is not there any more",
+                path=root,
+                hint="make that path a link to it, and the export goes on; --append exports all of it",
+            )
 
 
 def _sum_of(queue: MappedFileQueue, position: int, size: int) -> tuple[int, int]:
@@ -218,7 +239,7 @@ _OTHER = "--to takes a new directory, or one that mqstore export made"
 
 @dataclass(frozen=True)
 class Note:
-    """What stands in the newest files. columns: names and types."""
+    """What stands in the newest files. columns: names and types. ended: by `place_of` a store."""
 
     form: str
     by_day: bool
@@ -244,7 +265,7 @@ class Note:
         if found["version"] != _VERSION:
             raise ValueError(f"of version {found['version']}")
         columns = [(name, kind) for name, kind in found["columns"]]
-        ended = {root: LogEnded.of_json(one) for root, one in found["ended"].items()}
+        ended = {place_of(root): LogEnded.of_json(one) for root, one in found["ended"].items()}
         return cls(found["format"], found["by_day"], columns, ended)
 
     def require_like(self, other: Note, target: Path) -> None:

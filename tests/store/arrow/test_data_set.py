@@ -154,6 +154,22 @@ def test_each_store_has_its_own_end(tmp_path: Path) -> None:
     assert bodies(out) == ["a", "b", "1", "2", "3", "4"]
 
 
+def test_a_store_is_known_by_where_it_lies(tmp_path: Path) -> None:
+    """Under a link it is the same one; one that was moved is told, and a link in its place will do."""
+    root, link, out = put(tmp_path / "store", "a"), tmp_path / "link", tmp_path / "out"
+    exported(root, out)
+    link.symlink_to(root)
+    assert exported(link, out, Mode.SINCE_LAST)["files"] == []
+    exported(put(root, "b"), out, Mode.SINCE_LAST)
+    moved = root.rename(tmp_path / "moved")
+    with pytest.raises(Refused, match=f"as that of {root}, which is not there any more"):
+        exported(put(moved, "c"), out, Mode.SINCE_LAST)
+    exported(put(tmp_path / "other", "1"), out, Mode.SINCE_LAST)
+    root.symlink_to(moved)
+    exported(root, out, Mode.SINCE_LAST)
+    assert sorted(bodies(out)) == ["1", "a", "b", "c"]
+
+
 def test_other_messages_are_refused(tmp_path: Path) -> None:
     """Behind an export of one topic nobody knows of the others."""
     root, out = put(tmp_path / "store", "a"), tmp_path / "out"
