@@ -30,7 +30,7 @@ from ..disk.compressed import read_regular
 from ..disk.file_queue import Foreign, MappedFileQueue, start_of
 from ..disk.layout import Layout, QueueDirectory, queue_directories
 from ..disk.lock import holder
-from ..errors import Missing, from_os_error
+from ..errors import Missing, StoreError, from_os_error
 from ..index.read import Header, Index, sizes_of
 from ..log.commit_log import Batch, LogEnd
 from ..queues.batches import BatchConsumeQueue
@@ -392,6 +392,8 @@ def last_exit(abort: Path, pid: int | None) -> tuple[str, str]:
         text = read_regular(abort, _ABORT_BYTES).decode("ascii", "replace").strip()
     except Missing:
         return "clean", "there is no abort file"
+    except StoreError as error:  # that it is there is all a broker asks
+        return "crashed", f"abort is there: {error.message}"
     return "crashed", f"abort is there, of process {text}" if text else "abort is there"
 
 

@@ -80,6 +80,14 @@ def test_a_store_in_use_is_told(tmp_path: Path) -> None:
     assert inspected(store)["exit"] == "crashed"
 
 
+def test_an_abort_that_cannot_be_read_is_there_all_the_same(tmp_path: Path) -> None:
+    """As for verify and recover."""
+    store = stores.unpack("5.3.3-clean", tmp_path)
+    (store / "abort").mkdir()  # what another user may not read is told the same way, but for a test as root
+    found = inspected(store)
+    assert found["exit"] == "crashed" and found["exit_reason"].startswith("abort is there: not a file")
+
+
 def test_damage_is_told(tmp_path: Path) -> None:
     """In the JSON and on the page."""
     store = stores.unpack("5.3.3-killed-page", tmp_path)
