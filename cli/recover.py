@@ -223,7 +223,8 @@ def _print(
 
     record = before.recovery.to_json()
     record["verdict"] = verdict_json(before.verdict, before.recovery.layout.root)
-    record["next"] = [str(step) for step in next_steps(after or before, given)]
+    last = after or before
+    record["next"] = [] if last.verdict.live else [str(step) for step in next_steps(last, given)]
     if applied is not None and after is not None:
         start, plan = after.recovery.prediction, after.recovery.plan
         left = left_lost(before.recovery, after.recovery)
@@ -237,7 +238,7 @@ def _print(
             "verdict": verdict_json(after.verdict, after.recovery.layout.root),
             "config": left.to_json() if left is not None else None,
         }
-    if beyond := beyond_repair(after or before, given):
+    if beyond := beyond_repair(last, given):
         record["beyond_repair"] = [row.to_json() for row in beyond]
     with out:
         out.record(

@@ -21,7 +21,7 @@ from .config_text import back_unsettled, bare_lines, config_lines, left_lost
 from .loss_text import cut_lines, lost_lines, replica_lines, timer_lines
 from .plan_text import ROWS, folded, steps_text
 from .terminal import page_of, time_text
-from .verdict_text import beyond_lines, error_lines
+from .verdict_text import NEXT_IN_USE, beyond_lines, error_lines
 
 if TYPE_CHECKING:
     from ..store.audit.messages import Share, Tally
@@ -142,8 +142,15 @@ def _cure(before: JudgedRecovery, given: Given) -> str:
     if not any(step.changes for step in steps):
         damaged = before.verdict.status is Status.DAMAGED
         return "No repair mends it." if damaged else "Nothing to do."
+    live = before.verdict.live
     if before.verdict.status is Status.CLEAN:
-        return f"{counted(len(found.plan.edits), 'change', form=',')} would tidy up: `{steps[0]}`."
+        then = ", once no process has the store" if live else f": `{steps[0]}`"
+        return f"{counted(len(found.plan.edits), 'change', form=',')} would tidy up{then}."
+    if live and not found.plan.edits:
+        return "No process may have the store for what is next."
+    if live:
+        loses = f"loses {_messages(found.plan.lost.messages)}{_behind_the_log(before)}"
+        return f"The plan, once no process has the store, {loses}."
     loses = f" loses {_messages(found.plan.lost.messages)}" if found.plan.edits else " is next"
     return f"`{steps[0]}`{loses}{_behind_the_log(before)}."
 
@@ -292,8 +299,7 @@ def _next(seen: JudgedRecovery, given: Given) -> list[str]:
     shifted = [str(queue) for queue in found.plan.shifted] if found.plan is not None else []
     told = [_OTHER_NUMBERS] if shifted and found.nothing_to_do else []
     if seen.verdict.live:
-        what = "stop the process that has the store, then run this again"
-        return [f"Next: {what if steps else 'nothing: a process has the store'}."]
+        return [NEXT_IN_USE if steps else "Next: nothing: a process has the store."]
     if any(step.changes for step in steps):
         words = ("Next", *("Then" for _ in steps[1:]))
         return [*told, *(f"{word}: {step}" for word, step in zip(words, steps, strict=True))]

@@ -127,9 +127,10 @@ def repair(
     message at its queue offset: the entries around the records go, so positions change, and message
     ids that are made of them. Exit code: 0 everything came along; 1 something was damaged or is left.
 
-    Exit code, without --apply: 0 nothing to do; 1 the store is damaged, or the plan loses messages;
-    3 not shut down cleanly, or there is something to do. With it: 0 the store is in order now; 1 not
-    all of it is, or messages are lost. What is wrong beside the parts that were asked for counts, too.
+    Exit code, without --apply: 0 nothing to do, or in use and in order; 1 the store is damaged, or the
+    plan loses messages; 3 not shut down cleanly, or there is something to do. With it: 0 the store is in
+    order now; 1 not all of it is, or messages are lost. What is wrong beside the parts that were asked
+    for counts, too.
 
     \b
     Examples:
@@ -255,7 +256,8 @@ def _code(before: JudgedRepair, after: JudgedRepair | None) -> ExitCode:
     code = exit_code_of_status(last.verdict.status)
     if after is not None and (code is not ExitCode.DONE or not after.repair.nothing_to_do):
         return ExitCode.NO
-    to_do = code is ExitCode.DONE and not last.repair.nothing_to_do
+    # what a running broker has not written yet is not wrong
+    to_do = code is ExitCode.DONE and not last.verdict.live and not last.repair.nothing_to_do
     return ExitCode.UNCLEAN if to_do else code
 
 
@@ -300,7 +302,7 @@ def _print(
     found, last = before.repair, after or before
     record, root = found.to_json(), found.layout.root
     record["verdict"] = verdict_json(before.verdict, root)
-    record["next"] = [str(step) for step in next_steps(last, given)]
+    record["next"] = [] if last.verdict.live else [str(step) for step in next_steps(last, given)]
     if applied is not None and after is not None:
         record["applied"] = {
             "session": applied.session,

@@ -12,7 +12,7 @@ from ..store.search.selection import queue_text
 from ..store.verify.verdict import Status, first_sentence
 from .plan_text import ROWS, folded, steps_text
 from .terminal import page_of
-from .verdict_text import beyond_lines, error_lines
+from .verdict_text import NEXT_IN_USE, beyond_lines, error_lines
 
 if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
@@ -57,7 +57,8 @@ def repair_text(
         title = "What is wrong:" if after is None else "What is still wrong:"
         lines += ["", title, *folded(wrong, len(wrong), rows)]
     if not asking and (steps := next_steps(last, given)):
-        lines += ["", f"Next: {steps[0]}", *(f"Then: {step}" for step in steps[1:])]
+        live = last.verdict.live
+        lines += ["", *([NEXT_IN_USE] if live else (f"Next: {steps[0]}", *(f"Then: {step}" for step in steps[1:])))]
     return page_of(lines)
 
 

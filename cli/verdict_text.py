@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from ..store.verify.verdict import Verdict
 
 
+NEXT_IN_USE = "Next: stop the process that has the store, then run this again."
+"""In place of a command with --apply: it would be refused."""
+
+
 def by_code(verdict: Verdict) -> dict[str, list[Finding]]:
     """The errors by code, the worst first."""
     found: dict[str, list[Finding]] = {}

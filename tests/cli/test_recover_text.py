@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -29,6 +30,25 @@ def test_nobody_is_told_to_start_a_second_broker(words: list[str], tmp_path: Pat
     with other_process(root / "lock"):
         said = run_here(["recover", str(root), *words]).stdout
     assert said.endswith("Next: nothing: a process has the store.\n"), said
+
+
+@pytest.mark.parametrize("words", [["recover"], ["repair", "--all"]])
+@pytest.mark.parametrize("damaged", [False, True])
+def test_what_would_be_refused_is_not_proposed(words: list[str], damaged: bool, tmp_path: Path) -> None:
+    """While a process has the store; and whatever looks, the exit code is the same."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    (root / "abort").touch()
+    if damaged:
+        with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
+            file.seek(50_000)
+            file.write(b"x" * 40)
+    command, *options = words
+    with other_process(root / "lock"):
+        said = run_here([command, str(root), *options])
+        next_ = json.loads(run_here([command, str(root), *options, "--format=json"]).stdout)["next"]
+    assert said.code == int(damaged) and next_ == []
+    assert "`" not in said.stdout and "--apply " not in said.stdout
+    assert said.stdout.endswith("Next: stop the process that has the store, then run this again.\n"), said
 
 
 def test_the_next_command_repeats_the_options(tmp_path: Path) -> None:
