@@ -1,6 +1,7 @@
 """CSV that comes in: rows under a line of field names, as `mqstore dump --format csv` prints them.
 
-A cell that a spreadsheet would run as a formula has a `'` before it, which is taken away again. An
+A cell that a spreadsheet would run as a formula has a `'` before it, which is taken away again. A text
+with control characters is shown escaped; `NAME_base64` beside it has it as it is, and counts. An
 empty cell is a field that is not there; an empty body is one.
 """
 

@@ -31,6 +31,8 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _JSON = (Format.JSON, Format.NDJSON)
 _TIMES = "_timestamp"
 """Fields whose name ends so are epoch milliseconds; text and CSV show them as times."""
+_BASE64 = "_base64"
+"""Of a field whose name ends so the bytes of the one without it, where that cannot be read back."""
 
 
 class Output:
@@ -245,7 +247,7 @@ class Output:
         writer = csv.writer(line, lineterminator="\n")
         writer.writerow(columns)
         for record in records:
-            values = ((name, _find(record, name)) for name in columns)
+            values = ((name, _csv_value(record, name)) for name in columns)
             writer.writerow(["" if v is None else self._csv_cell(name, v) for name, v in values])
             self._write(line.getvalue().encode())
             line.seek(0)
@@ -304,6 +306,18 @@ def _find(record: Record, name: str) -> Any:
     name, dot, rest = name.partition(".")
     inner = record.get(name)
     return _find(inner, rest) if dot and isinstance(inner, Mapping) else None
+
+
+def _csv_value(record: Record, name: str) -> Any:
+    """A field; of a text that a CSV has to show escaped its bytes as well, where the columns have room for them."""
+    if not name.endswith(_BASE64) or name in record:
+        return _find(record, name)
+    text = record.get(name.removesuffix(_BASE64))
+    if not isinstance(text, str) or escape_lines(text) == text:
+        return None
+    from base64 import b64encode
+
+    return b64encode(text.encode("utf-8", "surrogatepass")).decode()
 
 
 def _only(record: Record, fields: Sequence[str]) -> Record:
