@@ -17,6 +17,7 @@ from ..store.put.message_columns import columns_of, columns_where
 from ..store.put.message_json import BATCH, MessageReader, is_corrupted, is_message
 from ..store.put.new_message import NewBatch, NewMessage
 from ..store.put.on_damage import CorruptedBodies
+from ..store.put.producer import check_timed, check_timed_columns
 from ..store.put.writer import Stored, StoreWriter
 from .arrow_input import NumberedRows, read_directory, read_rows
 from .joined_batches import Portion, joined
@@ -148,7 +149,11 @@ def _check(reader: MessageReader, portion: Portion) -> None:
 def _what(reader: MessageReader, line: Line) -> NewMessage | NewBatch:
     try:
         whole = line.record.get(BATCH) is not None
-        return reader.batch(line.record) if whole else reader.message(line.record)
+        if whole:
+            return reader.batch(line.record)
+        message = reader.message(line.record)
+        check_timed(message.topic, message.properties)
+        return message
     except InvalidInput as error:
         raise _told(error, line) from None
 
@@ -232,6 +237,7 @@ class _Stream:
     def _append_columns(self, columns: dict[str, Any]) -> bool:
         """Append a batch; False where a row is refused, and nothing was written."""
         try:
+            check_timed_columns(columns)
             with held_interrupts():
                 stored = self._writer.append_ahead(columns)
                 self._wait(stored, columns["properties"], len(stored.topic_id))
@@ -277,6 +283,8 @@ class _Stream:
         """Append a batch; of one that was cut off, what the store lacks."""
         try:
             records = self._writer.records_of(batch)
+            for each in records:
+                check_timed(each.topic, each.properties)
             if present is not None:
                 records = [each for each in records if not self._known_to(present, each)]
             if records:

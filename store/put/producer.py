@@ -19,8 +19,9 @@ message is written, then an op record that names the half one; rollback: the op 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...formats import message_properties as names
 from ...formats.hashing import java_integer, java_string
@@ -146,6 +147,7 @@ def check_producer(message: NewMessage, writer: StoreWriter) -> None:
             f"{topic} is a topic of the broker's own: brokers of {writer.profile.version} let nobody send to it",
             hint="a copy of its records goes with --from",
         )
+    check_timed(message.topic, message.properties)
     if not message.body:
         raise InvalidInput("an empty body: clients refuse it", hint="a copy of such a record goes with --from")
     check_sizes(len(message.body), 0, writer.rules)
@@ -158,6 +160,34 @@ def check_producer(message: NewMessage, writer: StoreWriter) -> None:
             f"queue {message.queue_id}: {topic} has {counted(count, 'queue')} in topics.json",
             hint="a smaller --queue, or --no-topic-config",
         )
+
+
+def check_timed(topic: bytes, properties: bytes) -> None:
+    """Refuse a message of the timer's topic that lacks what a broker gives it there: brokers take it, and their timer
+    stops at it for ever. Raises InvalidInput.
+    """
+    if topic != TIMER_TOPIC.encode():
+        return
+    found = names.parse(properties)
+    good = {
+        names.TIMER_OUT_MS: java_integer(found.get(names.TIMER_OUT_MS, ""), 64) is not None,
+        names.REAL_TOPIC: bool(found.get(names.REAL_TOPIC)),
+        names.REAL_QID: java_integer(found.get(names.REAL_QID, ""), 32) is not None,
+    }
+    wrong = [name for name, is_good in good.items() if not is_good]
+    if wrong:
+        raise InvalidInput(
+            f"{TIMER_TOPIC} is the topic of the broker's timer, which stops for ever at a message"
+            f" without a good {' and '.join(wrong)}",
+            hint="put it to its own topic, with --deliver-at or the property TIMER_DELIVER_MS",
+        )
+
+
+def check_timed_columns(columns: Mapping[str, Any]) -> None:
+    """The same of many messages; their topics and properties are columns. Raises InvalidInput."""
+    timed_rows = columns["topic"].equals(TIMER_TOPIC.encode()).nonzero()[0]
+    for row in timed_rows.tolist():
+        check_timed(TIMER_TOPIC.encode(), columns["properties"][row])
 
 
 TRANSACTION_ID = "__transactionId__"

@@ -260,3 +260,25 @@ def test_bad_batches(row: str, message: str, tmp_path: Path) -> None:
     assert said.code == 2
     assert "line 2: " in said.stderr
     assert message in said.stderr
+
+
+_TIMED = {"TIMER_OUT_MS": "1795000000000", "REAL_TOPIC": "T", "REAL_QID": "0", "UNIQ_KEY": "k"}
+
+
+@pytest.mark.parametrize("lacks", ["TIMER_OUT_MS", "REAL_TOPIC", "REAL_QID"])
+@pytest.mark.parametrize("form", ["parquet", "ndjson", "batch"])
+def test_the_topic_of_the_timer(form: str, lacks: str, tmp_path: Path) -> None:
+    """A copy of what a broker stored there goes in; at what lacks a time or a place its timer would stop."""
+    good = messages(1)[0] | {"topic": "rmq_sys_wheel_timer", "queue_id": 0, "sys_flag": 0, "properties": _TIMED}
+    lacking = {name: value for name, value in _TIMED.items() if name != lacks}
+    poison = good | {"properties": lacking | ({lacks: "9x"} if lacks == "TIMER_OUT_MS" else {})}
+    source = tmp_path / f"in.{form}"
+    if form == "parquet":
+        write(table_of([good, poison]), source)
+    else:
+        last = poison if form == "ndjson" else {"topic": poison["topic"], "batch": [poison]}
+        source.write_text(json.dumps(good) + "\n" + json.dumps(last) + "\n")
+    result = run_here(["put", str(tmp_path / "store"), "--from", str(source), "--as-broker", "5.3"])
+    assert result.code == 2 and "line 2: rmq_sys_wheel_timer is the topic" in result.stderr, result.stderr
+    assert f"a good {lacks}" in result.stderr
+    assert [row["properties"] for row in stored(tmp_path / "store")] == [_TIMED]

@@ -27,6 +27,7 @@ LONG = b"%RETRY%" + b"g" * 200
         (NewMessage(b"t" * 128, b"x"), "128 characters", "4.3"),
         (NewMessage(b"SCHEDULE_TOPIC_XXXX", b"x"), "let nobody send", "4.9"),
         (NewMessage(b"RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", b"x"), "let nobody send", "5.4"),
+        (NewMessage(b"rmq_sys_wheel_timer", b"x"), "TIMER_OUT_MS and REAL_TOPIC and REAL_QID", "4.3"),
         (NewMessage(b"T", b"x", queue_id=4), "T has 4 queues in topics.json", "4.3"),
     ],
 )
