@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..store.errors import StoreError
 from .options import Common
 
 if TYPE_CHECKING:
@@ -35,10 +36,19 @@ class Target(NamedTuple):
         reader.final_separator = writer.profile.final_separator
         reader.is_batch_topic = writer.is_batch_topic
         try:
-            yield writer
-        finally:
-            with held_interrupts():
-                writer.close()
+            try:
+                yield writer
+            finally:
+                with held_interrupts():
+                    writer.close()
+        except StoreError as error:
+            if writer.left_unclean:
+                from ..store.findings.next_commands import proposed
+
+                command = proposed(writer.layout, "recover", "--apply")
+                left = f"the store is left unclean: put that right, then run: {command}"
+                error.hint = "; ".join(filter(None, (error.hint, left)))
+            raise
         for topic, queue_id, count in writer.unserved:
             self.common.warn(
                 f"{topic} has {counted(count, 'queue')} in topics.json: a broker does not serve queue {queue_id}"

@@ -287,6 +287,8 @@ class IndexWriter:
         self._image: IndexImage | None = None
         self._unsynced: set[Path] = set()
         self._created = False
+        #: a file has got items that count, or was made
+        self.changed = False
 
     @classmethod
     def of(cls, files: Files, layout: Layout, *, count_every_put: bool) -> IndexWriter:
@@ -383,6 +385,7 @@ class IndexWriter:
         self._close_file()
         if not self._newest:
             self._files.make_directory(self.directory)
+        self.changed = True
         self._newest = file_name(self._now(), self._newest or self._behind)
         self._file = self._files.create(self.directory / self._newest)
         self._file.truncate(file_size(*self._geometry))
@@ -398,8 +401,8 @@ class IndexWriter:
             return
         changed = False
         for first, data in self._image.slots.take_changes():
+            self.changed = changed = True
             self._file.pwrite(data, slots_offset() + first * SLOT_BYTES)
-            changed = True
         if changed:
             self._file.pwrite(self._image.header_bytes, 0)
         if self._image.full:

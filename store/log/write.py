@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from ...formats.derive.ragged import Ints
 
 
+_BLOCK_BYTES = 4096
+"""Of a disk: room is taken by so many bytes, or by more."""
+
+
 class Blank(NamedTuple):
     """The BLANK that closes a file: its place and its size, which reaches to the file's end."""
 
@@ -110,12 +114,17 @@ class LogWriter:
         self._file_start = -1
         self._unsynced: set[Path] = set()
         self._new_names: set[Path] = set()
+        #: what was written: by the start of a file its path, and the range in the log
+        self._written: dict[int, tuple[Path, int, int]] = {}
+        self._made: set[int] = set()
+        self._flushing = False
 
     def prepare(self) -> None:
         """Make the first file of a log that has none, on disk with its name."""
         if self.position % self.file_size == 0:
             self._at(self.position)
             self.sync()
+            self._made.clear()  # it stays, whatever becomes of the records
 
     def append(self, size: int) -> int:
         """Make room for one record of `size` bytes: its position. Closes the file if needed."""
@@ -128,8 +137,15 @@ class LogWriter:
     def write(self, position: int, data: Buffer) -> None:
         """Write whole records, back to back, that all lie in one file. Moves `position` behind."""
         size = len(memoryview(data).cast("B"))
-        self._at(position).pwrite(data, position - self._file_start)
+        self._put(position, data)
         self.position = position + size
+
+    def _put(self, position: int, data: Buffer) -> None:
+        file = self._at(position)
+        _, first, end = self._written.get(self._file_start, (file.path, position, position))
+        size = len(memoryview(data).cast("B"))
+        self._written[self._file_start] = file.path, min(first, position), max(end, position + size)
+        file.pwrite(data, position - self._file_start)
 
     def remember(self, record: bytes) -> None:
         """Keep the bytes of a record for the BLANK of an old broker, which writes its memory."""
@@ -152,7 +168,7 @@ class LogWriter:
         if self._memory is not None:
             self._memory[:BLANK_BYTES] = data
             data = bytes(self._memory[: blank.size]).ljust(blank.size, b"\0")
-        self._at(blank.position).pwrite(data, blank.position - self._file_start)
+        self._put(blank.position, data)
 
     def clear_head(self) -> None:
         """Clear the bytes at the end of the log if a record seems to begin there.
@@ -190,13 +206,34 @@ class LogWriter:
                 return file
         directory = self._writable[start // self.file_size % len(self._writable)]
         self._files.make_directory(directory)
-        file = self._files.create(directory / name)
-        file.truncate(self.file_size)
+        self._made.add(start)
         self._new_names.add(directory)
+        file = self._files.create(directory / name)
+        self._written[start] = file.path, start, start
+        file.truncate(self.file_size)
         return file
+
+    def take_back(self) -> bool:
+        """Clear all that was written, and remove the files that were made for it; False where a flush has failed:
+        nobody knows then what the disk holds. Raises NoSpace, Unreadable.
+        """
+        if self._flushing:
+            return False
+        self.close()
+        for start, (path, first, end) in sorted(self._written.items(), reverse=True):
+            if start in self._made:
+                self._files.unlink(path)
+                self._files.sync_directory(path.parent)
+            elif first < end:
+                with self._files.open(path) as file:
+                    _clear(file, first - start, end - start)
+                    file.sync()
+        self._written.clear()
+        return True
 
     def sync(self) -> None:
         """Bring what was written to the disk, names of new files included."""
+        self._flushing = True
         for path in sorted(self._unsynced):
             if self._file is not None and path == self._file.path:
                 self._file.sync()
@@ -207,9 +244,21 @@ class LogWriter:
             self._files.sync_directory(directory)
         self._unsynced.clear()
         self._new_names.clear()
+        self._flushing = False
 
     def close(self) -> None:
         """Close the file; what is not on disk is still to be flushed."""
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _clear(file: OpenFile, begin: int, end: int) -> None:
+    """Make a range of a file zeros. Blocks of the disk that have none stay so: a full disk would refuse them."""
+    while begin < end:
+        stop = min(begin - begin % _BLOCK_BYTES + _BLOCK_BYTES, end)
+        data = file.pread(stop - begin, begin).rstrip(b"\0")
+        used = data.lstrip(b"\0")
+        if used:
+            file.pwrite(bytes(len(used)), begin + len(data) - len(used))
+        begin = stop

@@ -2,7 +2,8 @@
 
 Order of effects: lock, `abort`, log, queues, RocksDB of queues, index, checkpoint, `abort` removed. A message counts as
 acknowledged when `sync` has returned. Whatever is cut off before `close` has removed `abort` leaves
-a store that `recover` brings back with every acknowledged message.
+a store that `recover` brings back with every acknowledged message. Where none is acknowledged, an error leaves the
+store as it was, as far as that is certain.
 """
 
 from __future__ import annotations
@@ -102,11 +103,16 @@ class OpenStore:
         self._last: tuple[int, int] | None = None
         self._files = files
         self._lock = lock
-        self._checkpoint = read_checkpoint(layout.checkpoint) or Checkpoint()
+        self._checkpoint_before = read_checkpoint(layout.checkpoint)
+        self._checkpoint = self._checkpoint_before or Checkpoint()
         self._new = tail.last is None and not layout.checkpoint.exists()
         self._lost_queues = tail.lost_queues
         self._begun = False
         self._broken = False
+        #: messages are acknowledged, or something else than the log has changed for them
+        self._stays = False
+        #: it was closed, and is to be recovered
+        self.left_unclean = False
 
     @classmethod
     def open(
@@ -216,6 +222,7 @@ class OpenStore:
     def relieve_database(self) -> None:
         """Bring the units that wait to the RocksDB of queues where they have become many."""
         if self.database is not None and self.database.full:
+            self._stays = True
             self.log.sync()
             self.database.write()
 
@@ -277,23 +284,48 @@ class OpenStore:
         self.settle()
         with self.writing():
             self.log.sync()
+        self._stays = True
 
     def close(self) -> None:
         """Complete queues and index, bring everything to the disk, remove `abort`, unlock.
 
-        After an error the store stays as it is, with `abort`, for `recover`.
+        After an error the store is what it was before, where no message is acknowledged and the log alone has changed;
+        else it stays as it is, with `abort`, for `recover`.
         """
         try:
             if self._begun and not self._broken:
                 self.settle()
                 self._finish()
         finally:
-            self._release()
+            try:
+                self.left_unclean = self._begun and self._broken and not self._taken_back()
+            finally:
+                self._release()
+
+    def _taken_back(self) -> bool:
+        """Bring the store back to what it was; False where that is not certain, or fails."""
+        changed = self.queues.changed or self.batch_queues.changed or (self.index is not None and self.index.changed)
+        if self._stays or changed or (self.queues.ext is not None and self._last is not None):
+            return False
+        try:
+            if self._records is not None:
+                self._records.close()  # what is on its way to the log comes first
+            if not self.log.take_back():
+                return False
+            if self._checkpoint_before is None and self.layout.checkpoint.exists():
+                self._files.unlink(self.layout.checkpoint)
+            elif self._checkpoint_before not in (None, self._checkpoint):
+                write_checkpoint(self._files, self.layout.checkpoint, self._checkpoint_before)
+            remove_abort(self._files, self.layout.abort)
+        except StoreError:
+            return False
+        return True
 
     def _finish(self) -> None:
         with self.writing():
             self.log.clear_head()
             self.log.sync()
+            self._stays = True
             self.queues.sync()
             self.batch_queues.sync()
             if self.database is not None and self._last is not None:

@@ -159,6 +159,8 @@ class QueuesWriter:
         self._checked: set[Queue] = set()
         self._pending: dict[Queue, bytearray] = {}
         self._pending_bytes = 0
+        #: files of queues have got units
+        self.changed = False
         self.ext: ExtWriter | None = None
 
     @classmethod
@@ -210,6 +212,7 @@ class QueuesWriter:
 
     def flush(self) -> None:
         """Write what has been collected."""
+        self.changed |= self._pending_bytes > 0
         for queue, units in self._pending.items():
             if units:
                 first = self.next_offsets[queue] - len(units) // UNIT_BYTES
@@ -238,6 +241,8 @@ class BatchQueuesWriter:
         self._next_offsets = next_offsets
         self._config = layout.broker_config
         self._ends: dict[Queue, tuple[int, int]] = {}
+        #: files have got units
+        self.changed = False
         self._touched: set[Path] = set()
         self._new_names: set[Path] = set()
 
@@ -290,6 +295,7 @@ class BatchQueuesWriter:
     def _append(self, queue: Queue, data: memoryview) -> None:
         directory = queue_directory(self._root, *queue)
         position, file_size = self._ends[queue]
+        self.changed = True
         while data:
             offset = position % file_size
             part = data[: file_size - offset]

@@ -39,6 +39,18 @@ def test_a_topic_with_too_few_queues_is_told(tmp_path: Path) -> None:
     assert "other" not in (tmp_path / "config" / "topics.json").read_text()
 
 
+def test_what_fails_behind_the_answer_is_told_with_what_to_do(tmp_path: Path) -> None:
+    """The message is in the log, and stays; no queue can name it yet."""
+    mqstore("put", tmp_path, "T", "x")
+    (tmp_path / "consumequeue" / "new").touch()
+    result = run_here(["put", str(tmp_path), "new", "y"])
+    assert (result.code, "new queue 0 offset 0" in result.stdout) == (5, True)
+    assert f"left unclean: put that right, then run: mqstore recover {tmp_path} --apply" in result.stderr
+    (tmp_path / "consumequeue" / "new").unlink()
+    assert run_here(["recover", str(tmp_path), "--apply", "--yes"]).code == 0
+    assert bodies(tmp_path) == ["x", "y"]
+
+
 def test_in_use(tmp_path: Path) -> None:
     mqstore("put", tmp_path, "T", "x")
     with other_process(tmp_path / "lock") as pid:

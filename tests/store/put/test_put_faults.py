@@ -23,7 +23,7 @@ from ... import slices
 from ..real_log import records_of
 from ..recover.recovered import recover
 from .faults import CountingFiles, FailingFiles, Killed, KilledFiles, PowerLossFiles, copy_tree
-from .writing import TINY, assert_whole, messages, put, writer
+from .writing import NOW, TINY, assert_whole, contents, messages, put, writer
 
 VERSION = "5.3"
 BEFORE = messages(20, seed=1)
@@ -145,6 +145,34 @@ def test_what_is_refused_before_anything_is_written_leaves_no_abort(tmp_path: Pa
         with pytest.raises(StoreError):
             append(root, FailingFiles(number, errno.ENOSPC), [])
         assert not (root / "abort").exists(), steps[number]
+
+
+def append_large(root: Path, files: Files) -> None:
+    """Three records, each in a log file of its own, that get their answer together."""
+    with writer(root, VERSION, files) as store:
+        store.append_columns(columns_of([NewMessage(b"T", bytes([n]) * 3000, store_timestamp=NOW) for n in (1, 2, 3)]))
+        store.sync()
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EACCES], ids=["ENOSPC", "EACCES"])
+def test_what_fails_before_an_answer_leaves_the_store_as_it_was(error: int, tmp_path: Path) -> None:
+    """Log, new files, checkpoint, `abort`; but for a flush that fails: who knows what the disk holds then?"""
+    put(tmp_path / "before", BEFORE, VERSION)
+    before = contents(tmp_path / "before")
+    counting = CountingFiles()
+    append_large(copy_tree(tmp_path / "before", tmp_path / "whole"), counting)
+    steps = counting.steps
+    first, end = steps.index(("create", "abort")), steps.index(("make_directory", "T"))
+    assert {"write", "create", "truncate", "open"} <= {change for change, _ in steps[first:end]}
+    for number in range(first, end):
+        root = copy_tree(tmp_path / "before", tmp_path / str(number))
+        with pytest.raises(StoreError):
+            append_large(root, FailingFiles(number, error))
+        change, name = steps[number]
+        unsure = change.startswith("sync") and (name.isdigit() or name == "commitlog")
+        assert (root / "abort").exists() == unsure, (number, change, name)
+        if not unsure:
+            assert contents(root) == before, (number, change, name)
 
 
 def test_the_order_of_effects(tmp_path: Path) -> None:
