@@ -223,8 +223,8 @@ def _check_manifest(path: Path) -> None:
     name, wrong = "", None
     with suppress(StoreError):  # of a file that is not there, or cannot be read, the library tells
         name = read_at(path / CURRENT, _NAME_BYTES_MAX, 0).decode("ascii", "replace").strip()
-        if not name.startswith(MANIFEST) or "/" in name:
-            return
+        if not name.startswith(MANIFEST) or "/" in name or "\0" in name:
+            return  # no name of a MANIFEST: the library tells this, too
         manifest = path / name
         with opened(manifest) as descriptor:
             size = os.fstat(descriptor).st_size

@@ -81,6 +81,8 @@ def broken(path: Path, damage: str) -> None:
             file.unlink()
     elif damage == "empty CURRENT":
         os.truncate(path / "CURRENT", 0)
+    elif damage == "CURRENT with a NUL":
+        (path / "CURRENT").write_bytes((path / "CURRENT").read_bytes().strip() + b"\0")
     elif damage == "tables cut":
         for file in path.glob("*.sst"):
             os.truncate(file, file.stat().st_size // 2)
@@ -92,7 +94,10 @@ def broken(path: Path, damage: str) -> None:
             file.write_bytes(b"\xff" * 4096)
 
 
-@pytest.mark.parametrize("damage", ["no manifest", "empty CURRENT", "tables cut", "tables zeroed", "manifest of noise"])
+OPENING = ("no manifest", "empty CURRENT", "CURRENT with a NUL", "manifest of noise")
+
+
+@pytest.mark.parametrize("damage", [*OPENING, "tables cut", "tables zeroed"])
 def test_damage_is_an_error_with_the_path(damage: str, tmp_path: Path) -> None:
     path = unpack(WITH_QUEUES[0], tmp_path) / "consumequeue"
     if damage.startswith("tables") and not list(path.glob("*.sst")):
