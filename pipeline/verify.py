@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Container, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from operator import itemgetter
@@ -99,15 +99,28 @@ def can_be_cut(sizes: Mapping[str, int], config: Mapping[str, str], cores: int) 
     for root, size in sizes.items():
         if is_uri(root) or size < least:
             continue
-        with suppress(StoreError), StoreReader(root, BrokerConfig(config)) as store:  # its task tells it
+        with suppress(Exception), StoreReader(root, BrokerConfig(config)) as store:  # its task tells it
             if has_parts(store):
                 found.add(root)
     return found
 
 
+@contextmanager
+def _defects_of(root: str) -> Iterator[None]:
+    """A defect of ours that one store brings to light is told as an error of it: it ends nothing for others."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as error:
+        text = f"internal error: {type(error).__name__}: {error}"
+        hint = "mqstore verify --verbose of this store shows where, please report"
+        raise StoreError(text, path=root, hint=hint) from error
+
+
 def check(task: Task, looked_at: LookedAt | None = None) -> dict[str, Any]:
     """One task, where it runs: the verdict as JSON. Raises StoreError."""
-    with in_directory(task["root"]) as place:
+    with _defects_of(task["root"]), in_directory(task["root"]) as place:
         with StoreReader(place.folder, BrokerConfig(task["config"])) as store:
             verdict = verify(store, _scope(task), now_ms=task["now_ms"], looked_at=looked_at)
             if verdict.status is Status.DAMAGED:
@@ -125,7 +138,7 @@ def look(task: Task) -> bytes:
     """
     import pyarrow as pa
 
-    with StoreReader(task["root"], BrokerConfig(task["config"])) as store:
+    with _defects_of(task["root"]), StoreReader(task["root"], BrokerConfig(task["config"])) as store:
         found = look_at(store, _scope(task), task["part"], task["parts"], now_ms=task["now_ms"])
     kept, room = list[tuple[int, bytes]](), LEFT_BYTES
     for left in found.left:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from mqstore.cli.exit_codes import ExitCode, exit_code_of
 from mqstore.pipeline import tasks as pipeline_tasks
 from mqstore.pipeline import verify as pipeline_verify
 from mqstore.pipeline.failures import JobFailed
@@ -353,6 +354,35 @@ def test_a_store_that_cannot_be_read_ends_nothing(tmp_path: Path) -> None:
     assert none == str(tmp_path / "none")
     assert isinstance(error, Missing) and str(error).startswith("no such directory")
     same(found, local(root))
+
+
+@pytest.mark.parametrize("parts", [0, 2])
+def test_a_defect_that_one_store_brings_to_light_ends_nothing(
+    parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether its log is looked at whole or in parts."""
+    (bad := tmp_path / "bad").mkdir()
+    good = stores.unpack("5.3.3-v2", tmp_path)
+    read = StoreReader.__init__
+
+    def fail(self: StoreReader, path: str, *rest: Any, **more: Any) -> None:
+        if str(path) == str(bad):
+            raise ValueError("embedded null byte")
+        read(self, path, *rest, **more)
+
+    monkeypatch.setattr(StoreReader, "__init__", fail)
+    sizes = {str(bad): PART_BYTES * parts}
+    assert can_be_cut({str(bad): PART_BYTES * 9}, {}, 1) == set()
+    answers = []
+    for task in tasks_of([str(bad), str(good)], {}, NOW_MS, sizes=sizes):
+        told_of = told(answer_of(look, task)) if "part" in task else None
+        assert told_of is None or isinstance(told_of, StoreError)
+        answers.append((task["root"], told(answer_of(partial(judge, left=[None]), task))))
+    (_, error), (_, found) = joined([str(bad), str(good)], answers)
+    assert isinstance(error, StoreError)
+    assert str(error).startswith(f"internal error: ValueError: embedded null byte: {bad}; mqstore verify")
+    assert exit_code_of(error) is ExitCode.FAILED
+    same(found, local(good))
 
 
 def test_groups_are_confined() -> None:
