@@ -94,5 +94,5 @@ def verify(
                 yield path, verdict
 
     brief = len(roots) > 1 and not findings
-    print_verdicts(verdicts(), common, common.given(broker_version), brief=brief)
+    print_verdicts(verdicts(), common, common.given(broker_version), quick=quick, brief=brief)
     raise Exit(max(codes, key=WORST.index))

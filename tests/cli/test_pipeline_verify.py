@@ -53,3 +53,13 @@ def test_the_worst_of_all_counts(
         root for root in found if root not in gone
     ]
     assert err.count("no such directory") == len(gone) and all(root in err for root in gone)
+
+
+@pytest.mark.parametrize(("words", "mode"), [([], "deep"), (["--quick"], "quick")])
+def test_metrics_say_how_it_was_looked(
+    words: list[str], mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = str(small_store(tmp_path / "s", {"topic": "t", "body": "x", "store_timestamp": 1}))
+    code, lines, _ = checked({root: verdict(Status.CLEAN)}, monkeypatch, *words, "--format", "prometheus")
+    assert code == 0
+    assert {line.partition('mode="')[2].partition('"')[0] for line in lines if line[0] != "#"} == {mode}
