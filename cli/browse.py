@@ -267,6 +267,7 @@ class BrowserApp(App[None]):
         self._browser: Browser | None = None
         self._views: list[BrowseView] = []
         self._message: Message | None = None
+        self._number = ""
         self._form = 0
         self._asked = ""
 
@@ -320,7 +321,7 @@ class BrowserApp(App[None]):
     def _where(self, more: str = "") -> None:
         names = [self._store, *(view.title for view in self._views[1:])]
         if self._message is not None:
-            names.append(str(self._message.queue_offset))
+            names.append(self._number)
         self.query_one("#where", Static).update(escape(" ▸ ".join(names) + more))
 
     async def _show(self, view: BrowseView) -> None:
@@ -356,12 +357,12 @@ class BrowserApp(App[None]):
             view.at = view.shown[event.cursor_row][0] if event.cursor_row else ""
 
     async def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        _, _, opened = self._views[-1].shown[event.cursor_row]
+        name, _, opened = self._views[-1].shown[event.cursor_row]
         found = opened()
         if isinstance(found, BrowseView):
             await self._show(found)
         elif found is not None:
-            self._message = found
+            self._message, self._number = found, name
             self._show_message()
 
     def _show_message(self) -> None:

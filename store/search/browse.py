@@ -17,7 +17,7 @@ from ..queues.units import record_bytes
 from .find import find, offset_at
 from .queue_search import open_batch_queue
 from .selection import Selection
-from .store import StoreReader
+from .store import FoundMessage, StoreReader
 
 PAGE = 200
 """Messages of a page."""
@@ -113,7 +113,7 @@ class Browser:
         notes: list[str] = []
         selection = Selection(topic=queue.topic, queue_id=queue.queue_id)
         found = find(self._store, selection, offset=first, count=count, note=notes.append)
-        messages = {each.message.queue_offset: each.message for each in found}
+        messages = dict(self._numbered(queue, found, first, first + count))
         why = "; ".join(notes) or "no message"
         return [
             BrowseRow(offset, messages.get(offset), "" if offset in messages else why)
@@ -133,18 +133,42 @@ class Browser:
             return [], first
         selection = Selection(topic=queue.topic, queue_id=queue.queue_id)
         found = find(self._store, selection, offset=first, count=count)
-        messages = (each.message for each in found)
-        rows = list(_matching(messages, text.casefold()))
+        rows = list(_matching(self._numbered(queue, found, first, first + count), text.casefold()))
         return rows, first + count if len(rows) < PAGE else rows[-1].queue_offset + 1
 
+    def _numbered(
+        self, queue: QueueSummary, found: Iterable[FoundMessage], first: int, stop: int
+    ) -> Iterator[tuple[int, Message]]:
+        """Messages with their offsets in this queue, of those first ≤ k < stop: a light queue, or one that got
+        copies, has messages of other topics, which only its units number.
+        """
+        own, numbers = queue.topic.encode("utf-8", "surrogateescape"), None
+        for message in (each.message for each in found):
+            if message.raw_topic == own:
+                yield message.queue_offset, message
+                continue
+            if numbers is None:
+                numbers = self._numbers(queue, first, stop)
+            for number in numbers.pop(message.position, ()):
+                yield number, message
 
-def _matching(messages: Iterable[Message], text: str) -> Iterator[BrowseRow]:
+    def _numbers(self, queue: QueueSummary, first: int, stop: int) -> dict[int, list[int]]:
+        """The queue offsets of the units that name a position."""
+        numbers: dict[int, list[int]] = {}
+        with self._store.queues.open(queue.topic, queue.queue_id) as opened:
+            for begin, units in opened.units(first, stop):
+                for number, position in enumerate(units["physical_offset"].tolist(), begin):
+                    numbers.setdefault(position, []).append(number)
+        return numbers
+
+
+def _matching(messages: Iterable[tuple[int, Message]], text: str) -> Iterator[BrowseRow]:
     most = PAGE
-    for message in messages:
+    for number, message in messages:
         properties = " ".join(message.properties.values())
         body = message.body().data.decode("utf-8", "replace")
         if text in properties.casefold() or text in body.casefold():
-            yield BrowseRow(message.queue_offset, message)
+            yield BrowseRow(number, message)
             most -= 1
             if not most:
                 return

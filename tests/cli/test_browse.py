@@ -130,6 +130,16 @@ def test_down_to_a_message_and_back(tmp_path: Path) -> None:
     look_at(root, look)
 
 
+def test_a_message_of_a_light_queue_has_its_number_there(tmp_path: Path) -> None:
+    async def look(screen: Screen) -> None:
+        await screen.ask("slash", "%LMQ%a")
+        await screen.press("enter", "enter", "down", "enter")
+        assert screen.where.endswith("▸ %LMQ%a/0 ▸ 1")
+        assert not re.search(r"^queue_offset +1$", screen.message, re.MULTILINE), "the record has its own"
+
+    look_at(unpack("5.3.3-lmq", tmp_path), look)
+
+
 def test_bytes_are_those_of_the_units(tmp_path: Path) -> None:
     root = unpack(CLEAN, tmp_path)
     with StoreReader(root) as store:

@@ -57,6 +57,22 @@ def test_pages_lie_behind_one_another(store: StoreReader, monkeypatch: pytest.Mo
         assert all(row.message is not None and not row.problem for row in found)
 
 
+@pytest.mark.parametrize("name", ["5.3.3-lmq", "4.9.7-lmq"])
+def test_messages_have_the_numbers_of_their_units(name: str, tmp_path: Path) -> None:
+    """Those of other topics, too, in light queues and where 4.9 has copied them: their own are of another queue."""
+    with StoreReader(unpack(name, tmp_path)) as store:
+        browser = Browser(store, {})
+        for queue in browser.queues.values():
+            with store.queues.open(queue.topic, queue.queue_id) as opened:
+                units = [opened.unit(number) for number in range(queue.min_offset, queue.max_offset)]
+            wanted = [(unit.queue_offset, unit.physical_offset) for unit in units if unit is not None]
+            page = browser.page(queue, queue.min_offset)
+            assert [(row.queue_offset, row.message and row.message.position) for row in page] == wanted
+            rows, stop = browser.having(queue, queue.min_offset + 3, "")
+            found = [(row.queue_offset, row.message and row.message.position) for row in rows]
+            assert (found, stop) == (wanted[3:], queue.max_offset)
+
+
 def test_a_message_that_cannot_be_read_is_a_row_that_says_why(tmp_path: Path) -> None:
     root = unpack(NAME, tmp_path)
     hit = next(m for m in messages(NAME) if (m["topic"], m["queue_id"], m["queue_offset"]) == ("orders", 1, 2))
