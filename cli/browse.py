@@ -23,10 +23,9 @@ from textual.widgets import DataTable, Footer, Input, Static
 
 from ..store.counted import bytes_text, counted
 from ..store.errors import InvalidInput, StoreError
-from ..store.offsets.lag import lags_of, queue_ends
-from ..store.offsets.positions import positions_of
+from ..store.offsets.lag import most_behind
 from ..store.queues.read import QueueSummary
-from ..store.search.browse import PAGE, Browser, BrowseRow, Queue, Usage
+from ..store.search.browse import PAGE, Browser, BrowseRow, Usage
 from ..store.search.selection import parse_time
 from ..store.search.store import StoreReader
 from .terminal import escape, escape_lines, time_text
@@ -462,13 +461,7 @@ class BrowserApp(App[None]):
 
 def browser_of(store: StoreReader) -> Browser:
     """A store to walk through, with how far groups are behind. Raises Unreadable, NotAStore."""
-    farthest: dict[Queue, int] = {}
-    if store.layout.config.is_dir():
-        positions = positions_of(store.layout, store.generation.version)
-        for lag in lags_of(positions.rows, queue_ends(store)):
-            key = (lag.position.topic, lag.position.queue_id)
-            farthest[key] = max(farthest.get(key, 0), lag.messages or 0)
-    return Browser(store, farthest)
+    return Browser(store, *most_behind(store))
 
 
 def walk(path: Path, config: BrokerConfig, utc: bool) -> None:

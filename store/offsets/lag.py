@@ -452,6 +452,42 @@ def _row(lag: Lag, store: str, now_ms: int, version: str) -> dict[str, Any]:
     }
 
 
+def _adds_up(lag: Lag) -> bool:
+    """It counts in sums over queues: it is a position, and of consumers."""
+    return lag.committed and lag.position.table != "pull"
+
+
+def _lacked(lags: Iterable[Lag]) -> int:
+    return sum(max(0, lag.messages or 0) for lag in lags)
+
+
+class MostBehind(NamedTuple):
+    """Messages that the group lacks which is farthest behind: by queue, and by topic, where what a group
+    lacks is the sum over its queues, as `offsets --by topic` tells it.
+    """
+
+    queues: Mapping[Queue, int]
+    topics: Mapping[str, int]
+
+
+def most_behind(store: StoreReader) -> MostBehind:
+    """Of all groups, and delay levels, of a store. Raises Unreadable."""
+    queues, topics = dict[Queue, int](), dict[str, int]()
+    layout, version = store.layout, store.generation.version
+    if not layout.config.is_dir():
+        return MostBehind(queues, topics)
+    summed: dict[tuple[str | None, str], list[Lag]] = {}
+    for lag in lags_of(positions_of(layout, version).rows, queue_ends(store), groups_of(layout, version)):
+        one = lag.position
+        key = (one.topic, one.queue_id)
+        queues[key] = max(queues.get(key, 0), lag.messages or 0)
+        if _adds_up(lag):
+            summed.setdefault((_group(one), one.topic), []).append(lag)
+    for (_, topic), lags in summed.items():
+        topics[topic] = max(topics.get(topic, 0), _lacked(lags))
+    return MostBehind(queues, topics)
+
+
 def _sums(lags: Iterable[Lag], store: str, wanted: LagQuery) -> Iterator[dict[str, Any]]:
     """One record for each group, or for each of its topics."""
     groups: dict[tuple[str | None, ...], list[Lag]] = {}
@@ -473,7 +509,7 @@ def _names(key: tuple[str | None, ...], lags: list[Lag], store: str) -> dict[str
 
 def _counts(lags: list[Lag], wanted: LagQuery) -> dict[str, Any]:
     """Sums over queues where the group has a position, None where not all of them are known; states count all."""
-    measured = [lag for lag in lags if lag.committed and lag.position.table != "pull"]
+    measured = [lag for lag in lags if _adds_up(lag)]
     unread = [lag.unread for lag in measured if lag.unread is not None]
     oldest = min((one.oldest_ms for one in unread if one.oldest_ms is not None), default=None)
     unknown = any(lag.messages is None and not lag.ends_known for lag in measured)
@@ -483,7 +519,7 @@ def _counts(lags: list[Lag], wanted: LagQuery) -> dict[str, Any]:
     subscribed = {lag.subscribed for lag in lags}
     return {
         "queues": len({(lag.position.topic, lag.position.queue_id) for lag in measured}),
-        "lag": None if unknown else sum(max(0, lag.messages or 0) for lag in measured),
+        "lag": None if unknown else _lacked(measured),
         "lag_bytes": None if wanted.quick or unknown else sum(one.size_bytes for one in unread),
         "oldest_unread_timestamp": oldest,
         "lag_ms": None if oldest is None else wanted.now_ms - oldest,

@@ -50,11 +50,15 @@ class BrowseRow(NamedTuple):
 
 
 class Browser:
-    """A store that somebody walks through. behind: by queue, how many messages some group lacks."""
+    """A store that somebody walks through. behind, topics_behind: how many messages the group lacks that is
+    farthest behind, by queue and by topic.
+    """
 
-    def __init__(self, store: StoreReader, behind: Mapping[Queue, int]) -> None:
+    def __init__(
+        self, store: StoreReader, behind: Mapping[Queue, int], topics_behind: Mapping[str, int] | None = None
+    ) -> None:
         self._store = store
-        self._behind = behind
+        self._behind, self._topics_behind = behind, topics_behind or {}
         self._bytes: dict[Queue, int] = {}
         self._unread: set[Queue] = set()
         found = [*store.queue_summaries, *batch_summaries(store.layout)]
@@ -65,23 +69,24 @@ class Browser:
         by_topic: dict[str, list[QueueSummary]] = {}
         for queue in self.queues.values():
             by_topic.setdefault(queue.topic, []).append(queue)
-        return [self._usage(name, queues) for name, queues in sorted(by_topic.items())]
+        behind = self._topics_behind
+        return [self._usage(name, queues, behind.get(name)) for name, queues in sorted(by_topic.items())]
 
     def queues_of(self, topic: str) -> list[tuple[QueueSummary, Usage]]:
         """The queues of a topic, by number."""
         found = (queue for queue in self.queues.values() if queue.topic == topic)
-        return [(q, self._usage(topic, [q])) for q in sorted(found, key=lambda q: q.queue_id)]
+        in_order = sorted(found, key=lambda queue: queue.queue_id)
+        return [(q, self._usage(topic, [q], self._behind.get((topic, q.queue_id)))) for q in in_order]
 
-    def _usage(self, topic: str, queues: list[QueueSummary]) -> Usage:
+    def _usage(self, topic: str, queues: list[QueueSummary], behind: int | None) -> Usage:
         keys = [(queue.topic, queue.queue_id) for queue in queues]
         known = [self._bytes[key] for key in keys if key in self._bytes]
-        behind = [self._behind[key] for key in keys if key in self._behind]
         return Usage(
             topic,
             len(queues),
             sum(queue.max_offset - queue.min_offset for queue in queues),
             sum(known) if len(known) == len(keys) else None,
-            max(behind, default=None),
+            behind,
             not self._unread.isdisjoint(keys),
         )
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mqstore.store.broker.topics import dumps, loads
-from mqstore.store.offsets.lag import Lag, LagQuery, LagState, lags_of, measure, offsets_of, queue_ends
+from mqstore.store.offsets.lag import Lag, LagQuery, LagState, lags_of, measure, most_behind, offsets_of, queue_ends
 from mqstore.store.offsets.positions import KnownGroups, Position
 from mqstore.store.queues.read import QueueSummary
 from mqstore.store.search.find import find
@@ -146,6 +146,29 @@ def test_a_store_as_records(tmp_path: Path) -> None:
     assert [found["stranger", number]["state"] for number in range(3)] == ["no_position"] * 3
     (mine,) = [row for row in sums if row["group"] == "group-a_tags"]
     assert (mine["lag"], mine["states"]) == (5, {"ahead": 1, "behind": 1, "current": 2})
+
+
+def test_how_far_some_group_is_behind_is_what_the_records_say(tmp_path: Path) -> None:
+    """In a queue, also where a group has no position; in a topic the sum over its queues."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+
+    def change(table: Any) -> None:
+        table["orders@group-a_tags"] = dict.fromkeys(range(4), 3)
+        table["orders@stranger"] = {3: 1}
+
+    write_offsets(root, change)
+    with StoreReader(root) as store:
+        queues, topics = most_behind(store)
+        ends = {queue_id: end.max_offset for (topic, queue_id), end in queue_ends(store).items() if topic == "orders"}
+        assert {number: queues["orders", number] for number in ends} == {**ends, 3: ends[3] - 1}
+        assert topics["orders"] == sum(ends.values()) - 3 * len(ends)
+        for by, told in (("queue", queues), ("topic", topics)):
+            wanted: dict[Any, int] = {}
+            for row in offsets_of(store, "s", LagQuery(0, by, quick=True)).rows:
+                key = (row["topic"], row["queue_id"]) if by == "queue" else row["topic"]
+                wanted[key] = max(wanted.get(key, 0), row["lag"] or 0)
+            behind = {key: lag for key, lag in wanted.items() if lag}
+            assert {key: lag for key, lag in told.items() if lag} == behind
 
 
 def test_names_that_are_no_utf_8(tmp_path: Path) -> None:

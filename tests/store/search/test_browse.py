@@ -29,13 +29,14 @@ def test_topics_hold_what_their_queues_hold(store: StoreReader) -> None:
     """Bytes are known once they are counted, and the group that is farthest behind tells how far that is."""
     queues = truth(store.layout.root.name)["queues"]
     some = next(iter(Browser(store, {}).queues))
-    browser = Browser(store, {some: 5, (some[0], 99): 7})
+    browser = Browser(store, {some: 5, (some[0], 99): 8}, {some[0]: 7})
     for usage in browser.topics():
         mine = {name: queue for name, queue in queues.items() if name.rpartition("/")[0] == usage.topic}
         ends = sum(queue["max_offset"] - queue["min_offset"] for queue in mine.values())
         assert (usage.messages, usage.size_bytes, usage.unread) == (ends, None, False)
-        assert usage.behind == (5 if usage.topic == some[0] else None)
-        for queue, _ in browser.queues_of(usage.topic):
+        assert usage.behind == (7 if usage.topic == some[0] else None)
+        for queue, of_queue in browser.queues_of(usage.topic):
+            assert of_queue.behind == (5 if (queue.topic, queue.queue_id) == some else None)
             browser.count_bytes(queue)
     sizes = {
         usage.topic: sum(m["total_size"] for m in messages(store.layout.root.name) if m["topic"] == usage.topic)
