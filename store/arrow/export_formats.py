@@ -116,8 +116,15 @@ class _Parquet(ExportSink):
     def write(self, rows: pa.Table) -> None:
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
 
+    def give_up(self) -> None:
+        self._writer.is_open = False  # it would write the end of the file when it goes away
+        super().give_up()
+
     def _end(self) -> None:
-        self._writer.close()
+        try:
+            self._writer.close()
+        finally:
+            self._writer.is_open = False
 
 
 class _Arrow(ExportSink):

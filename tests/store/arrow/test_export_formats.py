@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import csv
+import gc
 import json
+import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,24 @@ def test_times_that_no_calendar_has(form: str, tmp_path: Path) -> None:
     sink = open_sink(ExportFormat(form), tmp_path / "out", schema)
     sink.write(pa.Table.from_batches([shown]))
     sink.close()
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "json", "csv", "avro"])
+def test_a_file_that_is_given_up_says_nothing(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after Ctrl-C; nor where its end cannot be written, which is told once."""
+    said: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", said.append)
+    table = pa.table({"topic": ["t"] * 3})
+    sink = open_sink(ExportFormat(form), tmp_path / "out", table.schema)
+    sink.write(table)
+    sink.give_up()
+    full = open_sink(ExportFormat(form), Path("/dev/full"), table.schema)
+    full.write(table)
+    with pytest.raises(OSError, match="No space left"):
+        full.close()
+    del sink, full
+    gc.collect()
+    assert said == []
 
 
 def test_json_is_what_put_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
