@@ -82,17 +82,19 @@ def verify(
             in_parts=can_be_cut(sizes, common.config(), cores_of(session)),
         )
         found = verify_on(session, tasks, tell)
-    codes = [ExitCode.DONE]
+    codes, failed = [ExitCode.DONE], list[str]()
 
     def verdicts() -> Iterator[tuple[str, Verdict]]:
         for path, verdict in found:
             if isinstance(verdict, StoreError):
                 say(str(verdict))
                 codes.append(exit_code_of(verdict))
+                failed.append(path)
             else:
                 codes.append(exit_code_of_status(verdict.status))
                 yield path, verdict
 
     brief = len(roots) > 1 and not findings
-    print_verdicts(verdicts(), common, common.given(broker_version), quick=quick, brief=brief)
+    given = common.given(broker_version)
+    print_verdicts(verdicts(), common, given, quick=quick, brief=brief, failed=failed)
     raise Exit(max(codes, key=WORST.index))

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from ..store.verify.verdict import Verdict
     from .options import Common
 
+_Value = tuple[str, dict[str, str], float]
+"""Name, labels, number."""
 _PREFIX = "mqstore_verify_"
 _HELP = {
-    "status": "Whether the verdict over the store is this one.",
+    "status": "Whether the verdict over the store is this one; unreadable: there is none.",
     "findings": "Findings of the last run, by severity.",
     "finding_items": "Records, units or files that findings of a code are about.",
     "complete": "Whether the last run has looked at everything.",
@@ -33,25 +35,43 @@ _MODE = 0o644
 """The collector is another user."""
 
 
-def write_metrics(verdicts: Iterable[tuple[Path | str, Verdict]], common: Common, *, quick: bool) -> None:
-    """Print the metrics of all stores, or replace the file of `--output`."""
-    text = metrics(verdicts, time.time(), quick=quick)
+_UNREADABLE = "unreadable"
+
+
+def write_metrics(
+    verdicts: Iterable[tuple[Path | str, Verdict]], common: Common, *, quick: bool, failed: Iterable[Path | str]
+) -> None:
+    """Print the metrics of all stores, or replace the file of `--output`. failed: as of `metrics`."""
+    text = metrics(verdicts, time.time(), quick=quick, failed=failed)
     with common.open_output(mode=_MODE) as out:
         out.painted(text)
 
 
-def metrics(verdicts: Iterable[tuple[Path | str, Verdict]], now_s: float, *, quick: bool = False) -> str:
+def metrics(
+    verdicts: Iterable[tuple[Path | str, Verdict]],
+    now_s: float,
+    *,
+    quick: bool = False,
+    failed: Iterable[Path | str] = (),
+) -> str:
     """The page: each metric once, with HELP and TYPE, and a line for each store and label.
 
-    The mode is a label, so that quick and whole runs can have a file each, side by side.
+    The mode is a label, so that quick and whole runs can have a file each, side by side. failed: stores
+    that cannot be read, asked for behind the last verdict.
     """
     rows: dict[str, list[str]] = {name: [] for name in _HELP}
-    for path, verdict in verdicts:
-        for name, labels, value in _values(verdict, now_s):
+
+    def add(path: Path | str, values: Iterable[_Value]) -> None:
+        for name, labels, value in values:
             labels = {"store": str(path), "mode": "quick" if quick else "deep", **labels}
             told = ",".join(f'{key}="{_escape(text)}"' for key, text in labels.items())
             shown = str(int(value)) if value == int(value) else repr(value)
             rows[name].append(f"{_PREFIX}{name}{{{told}}} {shown}\n")
+
+    for path, verdict in verdicts:
+        add(path, _values(verdict, now_s))
+    for path in failed:
+        add(path, _statuses(_UNREADABLE))
     return "".join(
         f"# HELP {_PREFIX}{name} {text}\n# TYPE {_PREFIX}{name} gauge\n{''.join(rows[name])}"
         for name, text in _HELP.items()
@@ -59,12 +79,18 @@ def metrics(verdicts: Iterable[tuple[Path | str, Verdict]], now_s: float, *, qui
     )
 
 
-def _values(verdict: Verdict, now_s: float) -> Iterator[tuple[str, dict[str, str], float]]:
-    from ..store.findings.catalogue import Severity
+def _statuses(told: str) -> Iterator[_Value]:
+    """One for each status that there is; the one that is told is 1."""
     from ..store.verify.verdict import Status
 
-    for status in Status:
-        yield "status", {"status": status.value}, verdict.status is status
+    for status in (*(status.value for status in Status), _UNREADABLE):
+        yield "status", {"status": status}, status == told
+
+
+def _values(verdict: Verdict, now_s: float) -> Iterator[_Value]:
+    from ..store.findings.catalogue import Severity
+
+    yield from _statuses(verdict.status.value)
     for severity in Severity:
         count = sum(f.severity is severity for f in verdict.findings)
         yield "findings", {"severity": severity.label}, count

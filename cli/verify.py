@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from collections.abc import Callable, Iterable, Iterator
@@ -191,6 +192,7 @@ def verify(
     """
     if resume is not None and len(paths) > 1:
         raise bad_parameter("--resume: one store at a time")
+    paths = _each_once(paths)
     asked = limits.asked(broker_version)
     tell_nearest(broker_version, common)
     saved = None
@@ -201,6 +203,7 @@ def verify(
     if saved is not None:
         asked = asked._replace(start=saved.position, earlier=saved.facts)
     found: list[tuple[Path, Verdict]] = []
+    failed: list[Path] = []
     codes = [ExitCode.DONE]
     with _stopping() as stop:
 
@@ -213,6 +216,8 @@ def verify(
                         raise
                     say(str(error))
                     codes.append(exit_code_of(error))
+                    if codes[-1] is ExitCode.FAILED:
+                        failed.append(path)
                     continue
                 if saved is not None:
                     verdict = saved.joined(verdict)
@@ -223,9 +228,17 @@ def verify(
                 if stop:
                     return
 
-        print_verdicts(verdicts(), common, common.given(broker_version), quick=limits.quick)
+        print_verdicts(verdicts(), common, common.given(broker_version), quick=limits.quick, failed=failed)
     codes += [exit_code_of_status(verdict.status) for _, verdict in found]
     raise Exit(max(codes, key=WORST.index) if not stop else ExitCode.INTERRUPTED)
+
+
+def _each_once(paths: list[Path]) -> list[Path]:
+    """Paths as they were first named: patterns may overlap, and no store counts twice."""
+    found: dict[str, Path] = {}
+    for path in paths:
+        found.setdefault(os.path.abspath(path), path)  # noqa: PTH100 (a link's own name counts)
+    return list(found.values())
 
 
 WORST = (
@@ -347,14 +360,16 @@ def print_verdicts(
     *,
     quick: bool = False,
     brief: bool = False,
+    failed: Iterable[Path | str] = (),
 ) -> None:
     """In the format that is asked for. given: options that next commands need as well. quick: how the
-    stores were looked at. brief: as text, a line a store.
+    stores were looked at. brief: as text, a line a store. failed: stores that cannot be read, known behind
+    the last verdict, for metrics.
     """
     if common.format.value == VerifyFormat.PROMETHEUS:
         from .prometheus import write_metrics
 
-        write_metrics(verdicts, common, quick=quick)
+        write_metrics(verdicts, common, quick=quick, failed=failed)
         return
     with common.open_output() as out:
         if common.format.value == VerifyFormat.TEXT and common.fields is None:

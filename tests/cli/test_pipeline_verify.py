@@ -56,10 +56,14 @@ def test_the_worst_of_all_counts(
 
 
 @pytest.mark.parametrize(("words", "mode"), [([], "deep"), (["--quick"], "quick")])
-def test_metrics_say_how_it_was_looked(
+def test_metrics_say_how_it_was_looked_and_what_cannot_be_read(
     words: list[str], mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = str(small_store(tmp_path / "s", {"topic": "t", "body": "x", "store_timestamp": 1}))
-    code, lines, _ = checked({root: verdict(Status.CLEAN)}, monkeypatch, *words, "--format", "prometheus")
-    assert code == 0
+    none = str(tmp_path / "none")
+    found: Found = {root: verdict(Status.CLEAN), none: Missing("no such directory", path=none)}
+    code, lines, _ = checked(found, monkeypatch, *words, "--format", "prometheus")
+    assert code == 5
+    told = [line for line in lines if f'store="{none}"' in line]
+    assert len(told) == 4 and told[-1].endswith('status="unreadable"} 1')
     assert {line.partition('mode="')[2].partition('"')[0] for line in lines if line[0] != "#"} == {mode}

@@ -35,6 +35,19 @@ def test_metrics_parse(world: Path, tmp_path: Path) -> None:
     assert value("last_run_timestamp_seconds", both[1]) > 1e9
 
 
+def test_each_store_has_each_series_once_whether_it_can_be_read_or_not(tmp_path: Path) -> None:
+    """Patterns overlap, and stores go away."""
+    store, none = stores.unpack("5.3.3-clean", tmp_path), tmp_path / "none"
+    named = [str(store), str(none), f"{store.parent}/./{store.name}/", os.path.relpath(store)]
+    result = run_here(["verify", *named, "--quick", "--format", "prometheus"])
+    assert result.code == 5 and result.stderr.count("no such directory") == 1
+    samples = [s for f in text_string_to_metric_families(result.stdout) for s in f.samples]
+    series = [(s.name, *sorted(s.labels.items())) for s in samples]
+    assert len(series) == len(set(series))
+    told = {(s.labels["store"], s.labels["status"]) for s in samples if s.name.endswith("_status") and s.value}
+    assert told == {(str(store), "clean"), (str(none), "unreadable")}
+
+
 def test_metrics_go_where_a_link_leads(tmp_path: Path) -> None:
     """As each other --output: the link stays, and the collector's file is replaced."""
     store = stores.unpack("5.3.3-clean", tmp_path / "disk")
@@ -52,6 +65,7 @@ def test_a_strange_path_is_a_good_label(tmp_path: Path) -> None:
 
     path = Path(os.fsdecode(b'/a"b\\c\nd\xff'))
     text = metrics([(path, Verdict(Status.CLEAN, [], 0, 0, 0.0))], 1.5)
+    text += metrics([], 1.5, failed=[path])
     samples = [s for f in text_string_to_metric_families(text) for s in f.samples]
     assert {s.labels["store"] for s in samples} == {'/a"b\\c\nd\ufffd'}
     text.encode()
