@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from rich.text import Text
 from textual import work
+from textual.actions import SkipAction
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -236,6 +237,16 @@ def _value(name: str, value: Any, utc: bool) -> str:
     return escape(str(value))
 
 
+class BrowseTable(DataTable[Text]):
+    """A list whose key ← leads back, but where it was scrolled to the right."""
+
+    def action_cursor_left(self) -> None:
+        """Scroll to the left, or leave the key to the application."""
+        if self.scroll_x <= 0:
+            raise SkipAction
+        super().action_cursor_left()
+
+
 class BrowserApp(App[None]):
     """The views, one above the other. Reads only."""
 
@@ -272,7 +283,7 @@ class BrowserApp(App[None]):
 
     def compose(self) -> ComposeResult:
         yield Static(id="where", markup=False)
-        yield DataTable(cursor_type="row", zebra_stripes=False)
+        yield BrowseTable(cursor_type="row", zebra_stripes=False)
         with VerticalScroll(id="one"):
             yield Static(id="fields", markup=False)
         yield Input(id="ask")
@@ -313,9 +324,8 @@ class BrowserApp(App[None]):
             return None
 
     @property
-    def _table(self) -> DataTable[Text]:
-        table: DataTable[Text] = self.query_one(DataTable)
-        return table
+    def _table(self) -> BrowseTable:
+        return self.query_one(BrowseTable)
 
     def _where(self, more: str = "") -> None:
         names = [self._store, *(view.title for view in self._views[1:])]
@@ -340,8 +350,10 @@ class BrowserApp(App[None]):
         table, at = self._table, view.at
         view.shown = list(lines)
         table.clear(columns=True)
-        table.add_columns(*view.columns)
-        table.add_rows(cells for _, cells, _ in lines)
+        rows = [cells for _, cells, _ in lines]
+        for number, head in enumerate(view.columns):  # the table itself may measure too late, and show cells cut
+            table.add_column(head, width=max([len(head), *(cells[number].cell_len for cells in rows)]))
+        table.add_rows(rows)
         table.move_cursor(row=next((row for row, line in enumerate(lines) if line[0] == at), 0))
         table.focus()
         sort = f"  by {view.sort}" if isinstance(view, TopicsView) else ""

@@ -81,13 +81,13 @@ class Screen:
         return str(self.app.query_one("#fields", Static).render())
 
 
-def look_at(root: Path, look: Look) -> None:
-    """Browse a store, 80 columns and 24 lines; it is the same afterwards."""
+def look_at(root: Path, look: Look, columns: int = 80) -> None:
+    """Browse a store, on 24 lines; it is the same afterwards."""
 
     async def all_of_it() -> None:
         with StoreReader(root, BrokerConfig()) as store:
             app = BrowserApp("store", lambda: browser_of(store), utc=True)
-            async with app.run_test(size=(80, 24)) as pilot:
+            async with app.run_test(size=(columns, 24)) as pilot:
                 screen = Screen(app, pilot)
                 await screen.settle()
                 await look(screen)
@@ -128,6 +128,28 @@ def test_down_to_a_message_and_back(tmp_path: Path) -> None:
         assert {row[-1] for row in screen.rows} == set(topics), "the uppermost list stays"
 
     look_at(root, look)
+
+
+def test_left_goes_back_from_a_list_that_is_wider_than_the_terminal(tmp_path: Path) -> None:
+    """Once what was scrolled is back; what is shown then is not cut, even before the table has measured it."""
+
+    async def look(screen: Screen) -> None:
+        topics = screen.rows
+        await screen.press("enter", "enter")
+        assert screen.table.max_scroll_x > 0
+        await screen.press("left")
+        assert screen.where.count("▸") == 1 and screen.table.max_scroll_x > 0
+        await screen.press("right", "left")
+        assert screen.where.count("▸") == 1
+        await screen.press("left")
+        assert [row[-1] for row in screen.rows] == [row[-1] for row in topics]
+        view = screen.app._views[-1]
+        screen.app._fill(view, view.lines())
+        for column, cells in zip(screen.table.ordered_columns, zip(*screen.rows, strict=True), strict=True):
+            shown = column.get_render_width(screen.table) - 2 * screen.table.cell_padding
+            assert shown >= max(map(len, cells)), column.label
+
+    look_at(unpack(CLEAN, tmp_path), look, 40)
 
 
 def test_a_message_of_a_light_queue_has_its_number_there(tmp_path: Path) -> None:
