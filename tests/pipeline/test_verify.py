@@ -62,7 +62,7 @@ FAST = ("4.9.7-killed-page", "5.5.0-timer-killed")
 
 def local(root: Path, config: BrokerConfig | None = None) -> Verdict:
     with StoreReader(root, config) as store:
-        return verify(store, Scope(), now_ms=NOW_MS)
+        return with_repairs(verify(store, Scope(), now_ms=NOW_MS), store.layout)
 
 
 def in_tasks(roots: list[str], config: BrokerConfig | None = None) -> list[tuple[str, Verdict | StoreError]]:
@@ -104,9 +104,7 @@ def test_a_repair_with_nothing_to_do_is_not_proposed(tmp_path: Path) -> None:
     settings = [f"--set={name}={value}" for name, value in config.items()]
     assert run_here(["recover", str(root), "--apply", "--yes", *settings]).code == 1
     ((_, found),) = in_tasks([str(root)], config)
-    with StoreReader(root, config) as store:
-        wanted = with_repairs(verify(store, now_ms=NOW_MS), store.layout)
-    same(found, wanted)
+    same(found, wanted := local(root, config))
     assert wanted.status is Status.DAMAGED and wanted.to_renumber == ()
 
 
