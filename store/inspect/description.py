@@ -33,7 +33,7 @@ from ..disk.lock import holder
 from ..errors import Missing, StoreError, from_os_error
 from ..index.read import Header, Index, sizes_of
 from ..log.commit_log import Batch, LogEnd
-from ..queues.batches import BatchConsumeQueue
+from ..queues.batches import BatchConsumeQueue, batch_summaries
 from ..queues.batches import summary_of as sparse_summary
 from ..queues.hybrid import HybridConsumeQueues, open_queues
 from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary
@@ -262,6 +262,7 @@ def describe(layout: Layout) -> Description:
     found, storage = _queues(layout, foreign, notes)
     queues = sorted(found, key=lambda queue: queue.directory)
     log = _log(layout, queues, foreign)
+    summaries = [*_summaries(layout, queues, log, profile_of(generation.version)), *batch_summaries(layout)]
     pid = holder(layout.lock)
     exit_kind, exit_reason = last_exit(layout.abort, pid)
     return Description(
@@ -271,7 +272,7 @@ def describe(layout: Layout) -> Description:
         exit_reason=exit_reason,
         holder=pid,
         log=log,
-        queues=list(_summaries(layout, queues, log, profile_of(generation.version))),
+        queues=sorted(summaries, key=lambda one: (one.topic, one.queue_id)),
         storage=storage,
         checkpoint=read_checkpoint(layout.checkpoint),
         restart=_restart(layout, generation, queues, in_use=pid is not None),

@@ -16,7 +16,7 @@ CLEAN = tuple(
     name for name in stores.NAMES if stores.truth(name)["expected_verdict"] == "clean" and "-killed" not in name
 )
 GENERATION = {"4.3.1": "4.3", "4.9.7": "4.9", "5.1.4": "5.1", "5.3.3": "5.3", "5.5.0": "5.5"}
-QUEUES_ELSEWHERE = ("rocksdb", "batchcq", "compaction")
+QUEUES_ELSEWHERE = ("rocksdb", "compaction")
 """Stores of which some queues are no files of consumequeue/."""
 
 
@@ -69,6 +69,22 @@ def test_log_and_queues_of_clean_stores(name: str, tmp_path: Path) -> None:
         }
         expected = {q: o for q, o in truth["queues"].items() if q.count("/") == 1 or o["max_offset"]}
         assert queues == expected
+
+
+@pytest.mark.parametrize("name", ["5.1.4-batchcq", "5.3.3-batchcq"])
+def test_queues_of_batches_are_queues(name: str, tmp_path: Path) -> None:
+    """With the offsets of their messages; and what is lost with topics.json is what recover says."""
+    root = stores.unpack(name, tmp_path)
+    found = inspected(root)["queues"]
+    told = {
+        f"{q['topic']}/{q['queue_id']}": {"min_offset": q["min_offset"], "max_offset": q["max_offset"]} for q in found
+    }
+    assert told == stores.truth(name)["queues"]
+    assert [(q["topic"], q["queue_id"]) for q in found] == sorted((q["topic"], q["queue_id"]) for q in found)
+    for file in (root / "config").glob("topics.json*"):
+        file.unlink()
+    lines = [run_here([command, str(root)]).stdout.partition("Next:")[0] for command in ("inspect", "recover")]
+    assert all("would forget configuration: 2 topics are no longer served" in line for line in lines), lines
 
 
 def test_a_store_in_use_is_told(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,9 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_one_is_no_plural(root: Path) -> None:
+    shown = run_here(["inspect", str(root)]).stdout
+    assert "2 topics, 3 queues, 182 messages" in shown
+    shutil.rmtree(root / "batchconsumequeue")
     shown = run_here(["inspect", str(root)]).stdout
     assert "1 topic, 1 queue, 20 messages" in shown
 
