@@ -14,7 +14,7 @@ import time
 from threading import RLock
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from .terminal import is_terminal
+from .terminal import is_dumb, is_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,13 +78,13 @@ SCREEN = _Screen()
 
 
 class Progress:
-    """Count bytes done. Draws nothing where stderr is no terminal."""
+    """Count bytes done. Draws nothing where stderr is no terminal, or one that cannot erase a line."""
 
     def __init__(self, what: str, total_bytes: int, wanted: bool = True, *, colour: bool = False) -> None:
         self._what = what
         self._total_bytes = total_bytes
         self._done_bytes = 0
-        self._wanted = wanted and is_terminal(sys.stderr)
+        self._wanted = wanted and is_terminal(sys.stderr) and not is_dumb()
         self._draw_at = time.monotonic() + QUIET_SECONDS
         self._colour = colour
         self._note: str | None = None

@@ -54,9 +54,14 @@ def paint(text: str, style: str, colour: bool) -> str:
 
 def colour_wanted(stream: IO[str] | None, no_color: bool) -> bool:
     """Colours only on a terminal that knows them, and if neither option nor NO_COLOR forbids."""
-    if no_color or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+    if no_color or os.environ.get("NO_COLOR") or is_dumb():
         return False
     return is_terminal(stream)
+
+
+def is_dumb() -> bool:
+    """Whether the terminal knows no control sequences."""
+    return os.environ.get("TERM") == "dumb"
 
 
 def is_terminal(stream: IO[str] | None) -> bool:

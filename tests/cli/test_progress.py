@@ -32,10 +32,11 @@ def _shown(
     *,
     quiet_seconds: float = 0.0,
     data_on_terminal: bool = False,
+    terminal: str = "xterm",
 ) -> str:
     """What a bar writes to a terminal on stderr; data goes to a file, or there, too."""
     out, err = _Stream(data_on_terminal), _Stream(True)
-    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("TERM", terminal)
     monkeypatch.setattr(progress, "QUIET_SECONDS", quiet_seconds)
     monkeypatch.setattr(progress, "_REDRAW_SECONDS", 0.0)
     with monkeypatch.context() as patched:
@@ -60,6 +61,10 @@ def test_a_bar_with_bytes_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None
 def test_no_bar_where_it_is_not_wanted(common: Common, monkeypatch: pytest.MonkeyPatch) -> None:
     """By option."""
     assert _shown(monkeypatch, common) == ""
+
+
+def test_no_bar_on_a_terminal_that_cannot_erase_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _shown(monkeypatch, Common(), terminal="dumb") == ""
 
 
 def test_no_bar_for_short_work(monkeypatch: pytest.MonkeyPatch) -> None:
