@@ -76,7 +76,7 @@ class TopicsView(BrowseView):
     columns = ("share", "bytes", "messages", "queues", "behind", "topic")
 
     def lines(self) -> list[Line]:
-        text = self.filter.casefold()
+        text, self.note = self.filter.casefold(), self.browser.unread
         found = [usage for usage in self.browser.topics() if text in usage.topic.casefold()]
         all_bytes = sum(usage.size_bytes or 0 for usage in found)
         return [

@@ -64,6 +64,11 @@ class Browser:
         found = [*store.queue_summaries, *batch_summaries(store.layout)]
         self.queues: dict[Queue, QueueSummary] = {(q.topic, q.queue_id): q for q in found}
 
+    @property
+    def unread(self) -> str:
+        """Why there is nothing to walk through, or not all of it, "" where nothing is wrong."""
+        return self._store.queues_problem or ("" if self.queues else self._store.queues_unread)
+
     def topics(self) -> list[Usage]:
         """All topics that have queues, by name."""
         by_topic: dict[str, list[QueueSummary]] = {}

@@ -162,6 +162,21 @@ def test_a_message_of_a_light_queue_has_its_number_there(tmp_path: Path) -> None
     look_at(unpack("5.3.3-lmq", tmp_path), look)
 
 
+def test_why_nothing_is_shown_is_told(tmp_path: Path) -> None:
+    root = unpack("4.9.7-clean", tmp_path)
+
+    async def filtered(screen: Screen) -> None:
+        await screen.ask("slash", "no such topic")
+        assert screen.where.endswith("(nothing)") and "consume queues" not in screen.where
+
+    async def bare(screen: Screen) -> None:
+        assert screen.where.endswith("  there are no consume queues  (nothing)")
+
+    look_at(root, filtered)
+    shutil.rmtree(root / "consumequeue")
+    look_at(root, bare)
+
+
 def test_bytes_are_those_of_the_units(tmp_path: Path) -> None:
     root = unpack(CLEAN, tmp_path)
     with StoreReader(root) as store:
