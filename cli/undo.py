@@ -41,7 +41,7 @@ def undo(
     What is kept of a session is proven by its checksums before anything is touched, and the files
     are proven afterwards. A store that has changed since, because a broker ran or messages were put,
     is left alone unless --force says so: what came later is lost then where it lies in the same
-    files. Cut off at any point, it can be run again. Nothing is deleted before --purge.
+    files, or in the same RocksDB. Cut off at any point, it can be run again. Nothing is deleted before --purge.
 
     Exit code: 0 taken back; 1 nothing to undo; 4 in use; 5 the store has changed, or cannot be read.
 

@@ -151,7 +151,12 @@ def database_files(path: Path) -> list[Path]:
     """What belongs to a database in a directory that may hold topics, too; none where it is missing."""
     if not path.is_dir():
         return []
-    return [file for file in files_of(path) if _OF_DATABASE.fullmatch(file.name)]
+    return [file for file in files_of(path) if is_of_database(file.name)]
+
+
+def is_of_database(name: str) -> bool:
+    """Whether a file of this name belongs to a database."""
+    return _OF_DATABASE.fullmatch(name) is not None
 
 
 def files_of(path: Path) -> list[Path]:

@@ -15,10 +15,11 @@ from typing import NamedTuple
 from ..disk.byte_reader import pieces
 from ..disk.files import Files, remove_tree
 from ..disk.layout import JOURNAL as SESSIONS
-from ..disk.layout import Layout
+from ..disk.layout import ROCKSDB_CURRENT, Layout
 from ..errors import InvalidInput, Missing, NotFound, Refused, Unreadable
 from .apply import alone, check_journal_place, check_places, listing
 from .journal import (
+    DONE,
     JOURNAL_IS_IN,
     SEALED,
     Journal,
@@ -36,6 +37,8 @@ _COPY_BYTES = 1 << 20
 _PATH_BYTES = 4096
 _SHOWN = 3
 """Changed files that an error names."""
+_TABLES = (".sst", ".blob")
+"""Files of a RocksDB that are never changed, only merged into others."""
 
 
 class Session(NamedTuple):
@@ -166,10 +169,15 @@ def _carry_back(journal: Journal, files: Files) -> None:
     """Undo every step, the last one first, and prove the result."""
     check_places(journal, files)
     if journal.state is not SessionState.UNDO_CUT_OFF:
+        _check_databases(journal)
         _prove_kept(journal)
         journal.begin_undo(files)
     for step in reversed(journal.steps):
         _take_back(journal, step, files)
+    for database in _databases(journal):
+        for path in database.later:
+            kept = journal.folder_of(database.step) / f"{database.step.number:06d}.{path.name}.later"
+            _rename(path, kept, files)
     for name in reversed(journal.directories):
         directory = journal.store / name
         if directory.is_dir() and not any(directory.iterdir()):
@@ -177,6 +185,46 @@ def _carry_back(journal: Journal, files: Files) -> None:
     _flush_names(journal, files)
     _prove_restored(journal)
     journal.finish_undo(files)
+
+
+class _ChangedDatabase(NamedTuple):
+    """A RocksDB that a session has changed; its files belong together.
+
+    step: that of its CURRENT. later: its files that have come since. gone: its tables that the session left as
+    they were, and that are not there any more.
+    """
+
+    step: Step
+    later: list[Path]
+    gone: list[Path]
+
+
+def _databases(journal: Journal) -> Iterator[_ChangedDatabase]:
+    """Those of a session that came to its end; only with force they have changed since."""
+    current = [step for step in journal.steps if Path(step.path).name == ROCKSDB_CURRENT]
+    if not current or not (journal.folder / DONE).exists():
+        return
+    from ..queues.rocksdb_write import database_files, is_of_database
+
+    own = {journal.path_of(step) for step in journal.steps}
+    then = {journal.store / name for name in journal.listing()} - own
+    for step in {journal.path_of(step): step for step in current}.values():
+        folder = journal.path_of(step).parent
+        kept = {path for path in then if path.parent == folder and is_of_database(path.name)}
+        later = [path for path in database_files(folder) if path not in kept | own]
+        gone = sorted(path for path in kept if path.suffix in _TABLES and not path.exists())
+        yield _ChangedDatabase(step, later, gone)
+
+
+def _check_databases(journal: Journal) -> None:
+    """What a RocksDB would need is there. Raises Refused."""
+    for database in _databases(journal):
+        if database.gone:
+            raise Refused(
+                "the RocksDB was merged since, and cannot be what it was: this table is gone",
+                path=database.gone[0],
+                hint="the session kept no copy of it, since it had not changed it",
+            )
 
 
 def _flush_names(journal: Journal, files: Files) -> None:

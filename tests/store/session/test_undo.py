@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.disk.files import Files
+from mqstore.store.disk.files import Edit, Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.lock import StoreLock
 from mqstore.store.errors import InUse, InvalidInput, NotFound, Refused, StoreError, Unreadable
@@ -382,6 +382,51 @@ def test_a_store_that_changed_since(root: Path) -> None:
     assert not barriers(Layout.open(root, CONFIG))
     take_back(root, force=True)
     assert everything(root)["abort"] == before["abort"]
+
+
+@pytest.mark.parametrize("merged", [False, True])
+@pytest.mark.parametrize("made", [False, True])
+def test_a_rocksdb_that_was_written_to_since(made: bool, merged: bool, root: Path) -> None:
+    """It goes as a whole, and what came since is kept; what lacks a table would not open."""
+    folder = root / "consumequeue"
+
+    def write(manifest: int, *names: str) -> None:
+        (folder / "CURRENT").write_text(f"MANIFEST-{manifest:06}\n")
+        for name in (f"MANIFEST-{manifest:06}", *names):
+            (folder / name).write_text(name)
+
+    kept = {} if made else {"000003.sst": b"untouched", "OPTIONS-000004": b""}
+    for name, data in kept.items():
+        (folder / name).write_bytes(data)
+    if not made:
+        write(1, "000002.log")
+    before = everything(root)
+    gone = [] if made else ["CURRENT", "MANIFEST-000001", "000002.log"]
+    new = {"000008.sst": b"8", "MANIFEST-000007": b"7", "CURRENT": b"MANIFEST-000007\n"}
+    plan = Plan(
+        "keep",
+        0,
+        0,
+        [Edit("move", str(folder / name), "") for name in gone]
+        + [Edit("create", str(folder / name), "", (), 0, len(d), None, ((0, d),)) for name, d in new.items()],
+    )
+    apply(Layout.open(root, CONFIG), plan, lambda: plan, Files())
+    for name in ("000008.sst", "MANIFEST-000007", "OPTIONS-000004", *(["000003.sst"] if merged else [])):
+        (folder / name).unlink(missing_ok=True)
+    write(12, "000013.sst", "000014.log", "OPTIONS-000011")
+    written = everything(root)
+    with pytest.raises(Refused, match="changed since"):
+        take_back(root)
+    if merged and not made:
+        with pytest.raises(Refused, match=r"cannot be what it was: this table is gone: .*000003\.sst"):
+            take_back(root, force=True)
+        assert everything(root) == written
+        return
+    take_back(root, force=True)
+    after = everything(root)
+    assert {n: row for n, row in before.items() if "OPTIONS" not in n} == after
+    later = sorted(path.name.partition(".")[2] for path in (root / ".mqstore").glob("*/*.later"))
+    assert {f"{name}.later" for name in ("000013.sst", "000014.log", "MANIFEST-000012", "OPTIONS-000011")} <= set(later)
 
 
 @pytest.mark.parametrize("part", ["commitlog", "consumequeue", "checkpoint"])
