@@ -99,9 +99,10 @@ TOPICS = [
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.1.4", "5.3.3", "5.4.0", "5.5.0", "5.5.1"], scope="session")
 def test_topics_that_a_producer_may_send_to(judge: Judge, version: str, tmp_path: Path) -> None:
+    """But that of the timer, which brokers let a producer fill with what stops it for ever."""
     steps = [{"do": "may_send", "topic": topic} for topic in TOPICS]
     theirs = dict(zip(TOPICS, loaded(judge, tmp_path / "x", {}, *steps)["steps"], strict=True))
     ours = {}
     for topic in TOPICS:
         ours[topic] = taken("put", tmp_path / "ours", topic, "x", *as_broker(version))
-    assert ours == theirs
+    assert ours == theirs | {"rmq_sys_wheel_timer": False}

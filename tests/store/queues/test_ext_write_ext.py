@@ -124,6 +124,7 @@ def test_damage_is_refused(tmp_path: Path) -> None:
 def test_filters_that_are_no_json(tmp_path: Path) -> None:
     settings = config(enableCalcFilterBitMap="true")
     write(tmp_path / "s", [NewMessage(b"T", b"x")], settings)
-    (tmp_path / "s" / "config" / "consumerFilter.json").write_text("{[")
+    for name in ("consumerFilter.json", "consumerFilter.json.bak"):
+        (tmp_path / "s" / "config" / name).write_text("{[")
     with pytest.raises(Unsupported):
         write(tmp_path / "s", [NewMessage(b"T", b"y")], settings)
