@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from .declared import PROGRAM, App, Exit, Stopped
-from .exit_codes import ExitCode, exit_code_of
+from .exit_codes import ExitCode, exit_code_of, explanation
 from .options import say
 from .plain_line import values_of
 from .progress import SCREEN
@@ -103,7 +103,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
             say(usage_text(error, "".join(words[:1])))
             return int(error.exit_code)
-        say(_explanation(error))
+        say(explanation(error))
         return exit_code_of(error)
 
 
@@ -130,21 +130,6 @@ def _interrupted(stopped: BaseException) -> int:
     left = getattr(stopped.__cause__ or stopped, "__notes__", ())
     say("; ".join([", ".join(["interrupted", *how_far]), *left]))
     return ExitCode.INTERRUPTED
-
-
-def _explanation(error: Exception) -> str:
-    """One line: what, where, what to do."""
-    from ..store.errors import StoreError, from_os_error
-
-    if isinstance(error, StoreError):
-        return str(error)
-    if isinstance(error, OSError) and error.filename is not None:
-        return str(from_os_error(error, error.filename, "cannot read or write"))
-    if isinstance(error, OSError):
-        return f"cannot read or write ({error.strerror or error})"
-    if isinstance(error, MemoryError):
-        return "out of memory; take less at once (--count, --max-body, --jobs)"
-    return f"internal error: {type(error).__name__}: {error}; --verbose shows where, please report"
 
 
 def _flush_or_forget() -> None:

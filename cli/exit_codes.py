@@ -60,3 +60,18 @@ def exit_code_of(error: BaseException) -> ExitCode:
         if isinstance(error, kind):
             return code
     return ExitCode.FAILED
+
+
+def explanation(error: Exception) -> str:
+    """One line: what, where, what to do."""
+    from ..store.errors import StoreError, from_os_error
+
+    if isinstance(error, StoreError):
+        return str(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        return str(from_os_error(error, error.filename, "cannot read or write"))
+    if isinstance(error, OSError):
+        return f"cannot read or write ({error.strerror or error})"
+    if isinstance(error, MemoryError):
+        return "out of memory; take less at once (--count, --max-body, --jobs)"
+    return f"internal error: {type(error).__name__}: {error}; --verbose shows where, please report"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from .broker_version import BrokerVersion, tell_nearest
 from .declared import App, Argument, Exit, Option, Options, bad_parameter
-from .exit_codes import ExitCode, exit_code_of, exit_code_of_status
+from .exit_codes import ExitCode, exit_code_of, exit_code_of_status, explanation
 from .options import FOUND, Common, say, shared
 from .selection_options import Since
 
@@ -214,7 +214,8 @@ def verify(
                 except Exception as error:
                     if len(paths) == 1:
                         raise
-                    say(str(error))
+                    text = explanation(error)
+                    say(text if str(path) in text else f"{path}: {text}")
                     codes.append(exit_code_of(error))
                     if codes[-1] is ExitCode.FAILED:
                         failed.append(path)
@@ -237,7 +238,7 @@ def _each_once(paths: list[Path]) -> list[Path]:
     """Paths as they were first named: patterns may overlap, and no store counts twice."""
     found: dict[str, Path] = {}
     for path in paths:
-        found.setdefault(os.path.abspath(path), path)  # noqa: PTH100 (a link's own name counts)
+        found.setdefault(os.path.realpath(path), path)
     return list(found.values())
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from ..store.arrow.data_set import NOTE_FILE, DataSet, LogRange, Mode, Note, place_of, ranges_of, require_like
+from ..store.arrow.data_set import NOTE_FILE, DataSet, LogRange, Mode, Note, ranges_of, require_like
 from ..store.arrow.export_files import ExportHow, export_parts, schema_of, write_empty
 from ..store.arrow.export_formats import ExportFormat, holds_note
 from ..store.arrow.log_rows import LogSplit, parts_of
-from ..store.arrow.stores import Ask
+from ..store.arrow.stores import Ask, place_of
 from ..store.disk.files import Files, write_new
 from ..store.errors import StoreError
 from ..store.log.commit_log import split_bytes_for

@@ -15,7 +15,6 @@ may lie at the path now. So a checksum of the last bytes before it is kept besid
 from __future__ import annotations
 
 import json
-import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping
@@ -34,7 +33,7 @@ from ..search.follow import end_of
 from .export_files import ExportHow
 from .export_formats import NOTE, note_of
 from .log_rows import Damage
-from .stores import ALWAYS, Ask, open_log
+from .stores import ALWAYS, Ask, open_log, place_of
 
 _LAST_BYTES = 4096
 """Bytes before a position that tell which log it is: a record or more."""
@@ -78,11 +77,6 @@ class LogRange:
     lost: list[Damage]
     ended: LogEnded
     moved: bool = False
-
-
-def place_of(root: str) -> str:
-    """What a store is known by in a note: a link to it is the same store."""
-    return root if is_uri(root) else os.path.realpath(root)
 
 
 def ranges_of(ask: Ask, before: Mapping[str, LogEnded]) -> Iterator[tuple[str, LogRange]]:

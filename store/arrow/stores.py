@@ -60,18 +60,25 @@ def as_path(store: str) -> Path:
     return Path(_absolute("/" + store.replace("://", "/")) if is_uri(store) else store)
 
 
+def place_of(store: str) -> str:
+    """What a store is known by: a link to it is the same store."""
+    return store if is_uri(store) else os.path.realpath(store)
+
+
 def stores_of(words: Iterable[str]) -> list[str]:
-    """The stores that some words mean, in their order, each once; local ones as absolute paths.
+    """The stores that some words mean, in their order, each once, as it was named first; local ones as absolute paths.
 
     A word is a directory, a pattern as a shell's (`/data/*/store`), a URI, or `@FILE`: a word a
     line, where a line that is empty or begins with `#` means nothing. A directory need not be
     there: what is wrong with one is told where it is read. Raises Missing for a pattern that fits
     nothing and for a list that is not there, Unreadable, InvalidInput for no store at all.
     """
-    found = list(dict.fromkeys(store for word in words for store in _expanded(word)))
+    found: dict[str, str] = {}
+    for store in (store for word in words for store in _expanded(word)):
+        found.setdefault(place_of(store), store)
     if not found:
         raise InvalidInput("no store is named")
-    return found
+    return list(found.values())
 
 
 def names_of(roots: Sequence[Path]) -> list[str]:

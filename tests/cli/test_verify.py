@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from mqstore.cli import verify as verify_command
 from mqstore.cli.app import run
 from mqstore.store.findings.catalogue import catalogue
 from mqstore.store.repair import recheck
@@ -204,3 +205,20 @@ def test_a_topic_that_only_the_log_names_is_looked_at(tmp_path: Path) -> None:
         shutil.rmtree(root / part)
     assert run_here(["verify", str(root), "--topic", "orders"]).code == 1
     assert run_here(["verify", str(root), "--topic", "orderz"]).code == 2
+
+
+def test_a_defect_that_one_store_brings_to_light_is_told_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its path; the others are checked."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    other = tmp_path / "other"
+
+    def judged(path: Path, *rest: Any) -> Any:
+        if path == other:
+            raise ValueError("embedded null byte")
+        return _verdict(path, *rest)
+
+    _verdict = verify_command._verdict
+    monkeypatch.setattr(verify_command, "_verdict", judged)
+    answer = run_here(["verify", str(other), str(root)])
+    assert f"mqstore: {other}: internal error: ValueError: embedded null byte" in answer.stderr
+    assert answer.code == 5 and f"{root}: Safe to start" in answer.stdout

@@ -22,6 +22,9 @@ def test_directories_patterns_and_lists(tmp_path: Path) -> None:
         *(a, b, "s3://bucket/store", str(tmp_path / "none"))
     ]
     assert stores_of([f"{tmp_path}/*/store"]) == sorted([a, b, c])
+    link = tmp_path / "link"
+    link.symlink_to(a)
+    assert stores_of([str(link), a, c]) == [str(link), c], "a link to a store is the same one"
     assert stores_of([c]) == [c], "a directory of that name is no pattern"
 
 
