@@ -495,7 +495,9 @@ def _less(mine: Any, other: Any) -> bool:
 
 
 def _numbered(value: Any) -> Any:
-    """Keys that are numbers as numbers, as a broker writes them."""
+    """Keys that are numbers as numbers, and whole numbers without a point, as a broker writes them."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     if isinstance(value, list):
         return [_numbered(item) for item in value]
     if not isinstance(value, dict):

@@ -106,6 +106,16 @@ def test_a_file_that_is_no_object_is_made_anew(content: bytes, root: Path) -> No
     assert examined(root, BrokerConfig({}), CONFIG).nothing_to_do
 
 
+def test_an_offset_with_a_point_in_a_broken_file_is_a_whole_number(root: Path) -> None:
+    """Nobody clamps or checks another one, and the repair would leave it as damage."""
+    path = root / "config" / "delayOffset.json"
+    path.write_text('{"dataVersion":{"counter":0,"stateVersion":0,"timestamp":1},"offsetTable":{1:1.\n2:1}}')
+    path.with_name(path.name + ".bak").unlink(missing_ok=True)
+    mended(root)
+    assert "." not in path.read_text()
+    assert set(loads(path.read_text())["offsetTable"]) >= {1, 2}
+
+
 def test_offsets_outside_of_their_queue(root: Path) -> None:
     path = root / "config" / "consumerOffset.json"
     content = loads(path.read_text())
