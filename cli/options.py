@@ -16,7 +16,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from glob import glob
 from pathlib import Path
@@ -269,13 +269,17 @@ def check_log_of(stores: Sequence[str], common: Common) -> None:
     if common.broker_config is None and not common.set:
         return
     from ..store.disk.layout import Layout, is_uri
+    from ..store.errors import StoreError
 
-    config = common.config()
+    config, layouts = common.config(), dict[str, Layout]()
     if not config.get_paths("storePathCommitLog"):
         return
-    layouts = {os.path.realpath(store): Layout.of(store, config) for store in stores if not is_uri(store)}
+    for store in stores:
+        with suppress(StoreError):  # whoever reads it says so
+            if not is_uri(store):
+                layouts[os.path.realpath(store)] = Layout.of(store, config)
     logs = {layout.commit_log_directories for layout in layouts.values()}
-    if len(logs) < len(layouts):
+    if len(logs) < len(layouts) and any(layout.logs_elsewhere for layout in layouts.values()):
         raise bad_parameter("storePathCommitLog names one commit log, and it would be that of each store: leave it out")
     for root, layout in layouts.items():
         if layout.log_of_another is not None:

@@ -169,13 +169,17 @@ class Layout:
 
         So it is with a copy of a store, and the broker.conf of the original. None without one.
         """
-        root = self.root.resolve()
-        for directory in self.commit_log_directories:
-            above = directory.resolve().parent
-            related = above == root or root in above.parents or above in root.parents
-            if not related and any((above / name).exists() for name in _IN_A_ROOT):
+        for directory in self.logs_elsewhere:
+            if any((directory.resolve().parent / name).exists() for name in _IN_A_ROOT):
                 return directory
         return None
+
+    @cached_property
+    def logs_elsewhere(self) -> list[Path]:
+        """Commit log directories outside of the store, if the root is not a part of the store that they lie in."""
+        root = self.root.resolve()
+        places = ((path, path.resolve().parent) for path in self.commit_log_directories)
+        return [path for path, above in places if above not in (root, *root.parents) and root not in above.parents]
 
     @property
     def consume_queue(self) -> Path:

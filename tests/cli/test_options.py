@@ -116,3 +116,4 @@ def test_one_log_for_several_stores_is_wrong_usage(copied: tuple[Path, Path]) ->
         answer = run_here([*line, *named])
         assert answer.code == 2 and "names one commit log" in answer.stderr
         assert run_here([*line, "--set", "storePathCommitLog=commitlog"]).code == 0
+    assert run_here(["verify", str(root / "consumequeue"), str(root / "index"), *named]).code == 0, "parts of one store"
