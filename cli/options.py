@@ -18,7 +18,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
-from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
@@ -231,7 +230,7 @@ def shared(
             }
             try:
                 with telling_unread(unread, given["common"], values.get("store")):
-                    check_log_of(_stores_in(values), given["common"])
+                    check_log_of(values, given["common"])
                     function(**values, **given)
             except KeyboardInterrupt as interrupt:
                 raise Stopped from interrupt
@@ -255,16 +254,20 @@ def shared(
 
 
 def _stores_in(values: Mapping[str, Any]) -> list[str]:
-    """The stores that the arguments of a command name, patterns expanded."""
+    """The stores that the arguments of a command name. Raises StoreError for what `stores_of` does."""
     named = [values[name] for name in ("store", "stores", "path", "paths", "a", "b") if values.get(name)]
-    words = [os.fspath(word) for each in named for word in (each if isinstance(each, list) else [each])]
-    return [store for word in words for store in (glob(word) or [word])]  # noqa: PTH207
+    words = [word for each in named for word in (each if isinstance(each, list) else [each])]
+    if not any(isinstance(word, str) for word in words):
+        return [os.fspath(word) for word in words]
+    from ..store.arrow.stores import stores_of  # such words may be patterns and lists
+
+    return stores_of(words)
 
 
-def check_log_of(stores: Sequence[str], common: Common) -> None:
+def check_log_of(values: Mapping[str, Any], common: Common) -> None:
     """`storePathCommitLog` names one commit log: warn where it is that of another store than the one named.
 
-    Raises BadParameter where it would be read as the log of each of several stores.
+    values: of the arguments of a command. Raises BadParameter where it would be read as the log of several stores.
     """
     if common.broker_config is None and not common.set:
         return
@@ -274,13 +277,15 @@ def check_log_of(stores: Sequence[str], common: Common) -> None:
     config, layouts = common.config(), dict[str, Layout]()
     if not config.get_paths("storePathCommitLog"):
         return
-    for store in stores:
-        with suppress(StoreError):  # whoever reads it says so
-            if not is_uri(store):
-                layouts[os.path.realpath(store)] = Layout.of(store, config)
+    with suppress(StoreError):  # whoever reads it says so
+        for store in _stores_in(values):
+            layout = None if is_uri(store) else Layout.of(store, config)
+            if layout is not None and layout.is_root:
+                layouts[os.path.realpath(store)] = layout
     logs = {layout.commit_log_directories for layout in layouts.values()}
-    if len(logs) < len(layouts) and any(layout.logs_elsewhere for layout in layouts.values()):
-        raise bad_parameter("storePathCommitLog names one commit log, and it would be that of each store: leave it out")
+    if len(logs) < len(layouts):
+        text = "storePathCommitLog names one commit log, and it would be that of each store"
+        raise bad_parameter(f"{text}: --set storePathCommitLog= leaves it out")
     for root, layout in layouts.items():
         if layout.log_of_another is not None:
             common.warn(f"{root}: the configuration names the commit log of another store: {layout.log_of_another}")

@@ -45,7 +45,8 @@ class Target(NamedTuple):
             if writer.left_unclean:
                 from ..store.findings.next_commands import proposed
 
-                command = proposed(writer.layout, "recover", "--apply")
+                links = ["--follow-links"] if self.options.follow_links else []
+                command = proposed(writer.layout, "recover", "--apply", *links)
                 left = f"the store is left unclean: put that right, then run: {command}"
                 error.hint = "; ".join(filter(None, (error.hint, left)))
             raise

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ..store.arrow.stores import in_directory
 from ..store.disk.broker_conf import BrokerConfig
 from ..store.disk.layout import is_uri
-from ..store.errors import StoreError
+from ..store.errors import StoreError, from_os_error
 from ..store.findings.catalogue import GROUPS, Severity
 from ..store.findings.findings import Finding, order
 from ..store.repair.recheck import with_repairs
@@ -112,6 +112,10 @@ def _defects_of(root: str) -> Iterator[None]:
         yield
     except StoreError:
         raise
+    except OSError as error:
+        raise from_os_error(error, error.filename or root, "cannot read or write") from error
+    except MemoryError as error:
+        raise StoreError("out of memory", path=root, hint="take fewer tasks at once") from error
     except Exception as error:
         text = f"internal error: {type(error).__name__}: {error}"
         hint = "mqstore verify --verbose of this store shows where, please report"

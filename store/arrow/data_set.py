@@ -259,7 +259,11 @@ class Note:
         if found["version"] != _VERSION:
             raise ValueError(f"of version {found['version']}")
         columns = [(name, kind) for name, kind in found["columns"]]
-        ended = {place_of(root): LogEnded.of_json(one) for root, one in found["ended"].items()}
+        ended: dict[str, LogEnded] = {}
+        for root, one in found["ended"].items():  # older ones may have a store twice, by a link and without
+            last, known = LogEnded.of_json(one), ended.get(place_of(root))
+            if known is None or (last.position or -1) > (known.position or -1):
+                ended[place_of(root)] = last
         return cls(found["format"], found["by_day"], columns, ended)
 
     def require_like(self, other: Note, target: Path) -> None:

@@ -58,7 +58,6 @@ _FILES = frozenset(
     }
     | {"epochFileCheckpoint", "epochFileCheckpoint.bak"}
 )
-_IN_A_ROOT = ("lock", "checkpoint")
 DLEDGER_PREFIX = "dledger-"
 ROCKSDB_CURRENT = "CURRENT"
 """A file that each RocksDB has."""
@@ -165,21 +164,24 @@ class Layout:
 
     @cached_property
     def log_of_another(self) -> Path | None:
-        """A commit log that the configuration names, and that lies in another store, beside its lock or checkpoint.
-
-        So it is with a copy of a store, and the broker.conf of the original. None without one.
+        """A commit log that the configuration names, and that is another store's, as for a copy and the broker.conf of
+        the original: beside its queues and lock, or for another storePathRootDir. None without one.
         """
-        for directory in self.logs_elsewhere:
-            if any((directory.resolve().parent / name).exists() for name in _IN_A_ROOT):
+        if self.commit_log_origin != "configuration":
+            return None
+        root, plain = self.root.resolve(), os.path.abspath(self.root)  # noqa: PTH100 (a link inside is no other store)
+        other = Path(self.broker_config.get("storePathRootDir", "") or root)
+        for directory in self.commit_log_directories:
+            above = directory.resolve().parent
+            inside = Path(os.path.abspath(directory)).is_relative_to(plain) or above == root  # noqa: PTH100
+            if not inside and (_is_root(above) or (other.is_dir() and other.resolve() != root)):
                 return directory
         return None
 
-    @cached_property
-    def logs_elsewhere(self) -> list[Path]:
-        """Commit log directories outside of the store, if the root is not a part of the store that they lie in."""
-        root = self.root.resolve()
-        places = ((path, path.resolve().parent) for path in self.commit_log_directories)
-        return [path for path, above in places if above not in (root, *root.parents) and root not in above.parents]
+    @property
+    def is_root(self) -> bool:
+        """A store is at this path, not a part of one."""
+        return any(path.is_dir() for path in (self.root / COMMIT_LOG, self.consume_queue, self.batch_consume_queue))
 
     @property
     def consume_queue(self) -> Path:
@@ -368,6 +370,12 @@ def _commit_log(root: Path, config: BrokerConfig) -> tuple[tuple[Path, ...], str
     if not found or found == (default,):
         return (default,), "default", None
     return found, "found", None
+
+
+def _is_root(path: Path) -> bool:
+    """A directory has what makes a store, and what a broker puts beside it."""
+    parts, files = (path / CONSUME_QUEUE, path / CONFIG), (path / "lock", path / "checkpoint")
+    return any(part.is_dir() for part in parts) and any(file.is_file() for file in files)
 
 
 def _absolute(root: Path, path: str) -> Path:

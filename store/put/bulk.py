@@ -160,7 +160,7 @@ class Steps:
         )
 
     def append_all(self, columns: Mapping[str, Any]) -> StoredColumns:
-        """Append messages that are one step, and leave the store for `recover` where that fails."""
+        """Append messages that are one step; where that fails, no more is written (`StoreWriter.abandon`)."""
         total = count_of(columns)
         try:
             return self.append(rows_of(columns, total, slice(0, total)))

@@ -245,7 +245,7 @@ class OpenStore:
             self._files.make_directory(self.layout.rocksdb_store)
 
     def abandon(self) -> None:
-        """Leave a store that has been begun as it is, for `recover`."""
+        """No more is written: `close` takes it back where nothing is acknowledged, else it is left for `recover`."""
         self._broken |= self._begun
 
     def _hold_back_checkpoint(self, earliest: int) -> None:

@@ -116,18 +116,18 @@ def read_filters(layout: Layout) -> dict[str, object]:
 
     Raises Unsupported where the .bak is broken: no broker starts then.
     """
-    path, broken = layout.config / "consumerFilter.json", ""
+    path, broken = layout.config / "consumerFilter.json", None
     for each in (path, path.with_name(f"{path.name}.bak")):
         try:
             found = _read_object(each)
         except (ValueError, RecursionError) as error:
-            broken = f"not the JSON of a broker: {error}"
+            broken = Unsupported(f"not the JSON of a broker: {error}", path=each)
             continue
         if found is not None:
             return found
-        broken = ""
-    if broken:
-        raise Unsupported(broken, path=path)
+        broken = None
+    if broken is not None:
+        raise broken
     return {}
 
 

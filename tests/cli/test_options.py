@@ -97,6 +97,27 @@ def test_the_log_of_another_store_is_not_written(copied: tuple[Path, Path]) -> N
     assert run_here(["recover", str(copy), "--apply", "--yes", *named, "--follow-links"]).code == 0
 
 
+def test_nor_is_one_on_a_disk_of_its_own(tmp_path: Path) -> None:
+    """The configuration says whose it is: a copy, and a new store below the original, are others. Beside something that
+    is no store, for a link in the store, and without storePathRootDir, there is nothing to refuse.
+    """
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    (disk / "lock").mkdir()
+    log = shutil.move(root / "commitlog", disk / "commitlog")
+    copy = Path(shutil.copytree(root, tmp_path / "copy"))
+    named = ["--set", f"storePathCommitLog={log}", "--set", f"storePathRootDir={root}"]
+    held = everything(disk)
+    for store in (copy, root / "backup"):
+        assert "the commit log of another store" in run_here(["put", str(store), "orders", "x", *named]).stderr
+    assert everything(disk) == held
+    assert run_here(["put", str(root), "orders", "x", *named]).code == 0
+    assert run_here(["put", str(root), "orders", "x", *named[:2]]).code == 0
+    (root / "commitlog").symlink_to(log)
+    assert "another store" not in run_here(["put", str(root), "orders", "x"]).stderr
+
+
 def test_whose_log_is_read_is_said(copied: tuple[Path, Path]) -> None:
     """Of a store, and of a file in one; not of the store that it belongs to, whatever its path is."""
     root, copy = copied
@@ -111,7 +132,9 @@ def test_one_log_for_several_stores_is_wrong_usage(copied: tuple[Path, Path]) ->
     """They would be the same to `diff`; a path that is taken from each of them is right."""
     root, copy = copied
     named = ["--set", f"storePathCommitLog={root / 'commitlog'}"]
+    (listed := root.parent.with_suffix(".list")).write_text(f"{root}\n{copy}\n")
     lines = [["diff", str(root), str(copy)], ["stats", f"{root.parent}/*"], ["verify", str(root), str(copy)]]
+    lines.append(["stats", f"@{listed}"])
     for line in lines:
         answer = run_here([*line, *named])
         assert answer.code == 2 and "names one commit log" in answer.stderr
