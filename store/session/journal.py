@@ -481,7 +481,7 @@ class Fingerprint(NamedTuple):
             return False
         if lock_was is not None:
             path = os.fspath(layout.lock)
-            _ = now.pop(path, None)
+            now.pop(path, None)
             modified_ns = before.pop(path)[-_TIMES] if path in before else None
             if modified_ns != (None if lock_was.content is None else lock_was.modified_ns):
                 return False

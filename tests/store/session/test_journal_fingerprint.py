@@ -101,28 +101,28 @@ def test_a_holder_in_between_is_seen(root: Path) -> None:
     assert seen is not None and not seen.still_holds(layout)
 
 
-@pytest.mark.parametrize("content", [None, b"", b"lock"])
-def test_the_lock_file_that_is_taken_is_no_change(content: bytes | None, root: Path) -> None:
-    """Its holder makes it, and writes into it, as a broker does."""
+@pytest.fixture(params=[None, b"", b"lock"], ids=["no lock file", "an empty one", "a broker's"])
+def with_lock_file(root: Path, request: pytest.FixtureRequest) -> Layout:
+    """A store with a lock file that was written long ago, or none."""
     layout = Layout.open(root, CONFIG)
     layout.lock.unlink(missing_ok=True)
-    if content is not None:
-        layout.lock.write_bytes(content)
-    found = analyze(layout, VERSION)
-    assert apply(layout, found.plan, _never, Files(), seen=found.seen).steps
-
-
-@pytest.mark.parametrize("content", [None, b"", b"lock"])
-def test_a_lock_file_that_somebody_else_has_written_is_one(content: bytes | None, root: Path) -> None:
-    layout = Layout.open(root, CONFIG)
-    layout.lock.unlink(missing_ok=True)
-    if content is not None:
-        layout.lock.write_bytes(content)
+    if request.param is not None:
+        layout.lock.write_bytes(request.param)
         os.utime(layout.lock, ns=(10**18, 10**18))
-    seen = Fingerprint.of(layout)
-    layout.lock.write_bytes(b"lock")
-    with StoreLock.take(layout.lock, Files()) as lock:
-        assert seen is not None and not seen.still_holds(layout, lock.was)
+    return layout
+
+
+def test_the_lock_file_that_is_taken_is_no_change(with_lock_file: Layout) -> None:
+    """Its holder makes it, and writes into it, as a broker does."""
+    found = analyze(with_lock_file, VERSION)
+    assert apply(with_lock_file, found.plan, _never, Files(), seen=found.seen).steps
+
+
+def test_a_lock_file_that_somebody_else_has_written_is_one(with_lock_file: Layout) -> None:
+    seen = Fingerprint.of(with_lock_file)
+    with_lock_file.lock.write_bytes(b"lock")
+    with StoreLock.take(with_lock_file.lock, Files()) as lock:
+        assert seen is not None and not seen.still_holds(with_lock_file, lock.was)
 
 
 def test_none_of_a_store_changed_a_moment_ago(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
