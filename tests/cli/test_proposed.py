@@ -161,7 +161,7 @@ def test_a_barrier_alone_makes_nothing_beyond_repair(work: Path) -> None:
         assert "Beyond repair" not in told and told.rstrip().endswith(f"Next: mqstore recover {root} --apply")
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("elsewhere", [True, False])
 @pytest.mark.parametrize("undone", [True, False])
 def test_the_command_that_ends_what_was_cut_off_is_the_first_one(undone: bool, elsewhere: bool, work: Path) -> None:

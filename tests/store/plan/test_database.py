@@ -35,6 +35,7 @@ def errors(root: Path, config: BrokerConfig) -> set[str]:
     return {each.code for each in found if each.severity > Severity.WARNING}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["5.3.3-rocksdb", "5.5.1-combine-lmq"])
 def test_queues_end_at_their_last_message_where_the_log_lost_its_tail(name: str, tmp_path: Path) -> None:
     root = stores.unpack(name, tmp_path)
@@ -68,6 +69,7 @@ def test_nor_is_it_in_order_without_its_crash(tmp_path: Path) -> None:
     assert said.status is Status.DAMAGED
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["5.5.0-rocksdb-killed", "5.5.1-combine-lmq"])
 def test_a_database_that_lost_its_current_is_made_anew(name: str, tmp_path: Path) -> None:
     """What is left of it shows where the queues were, light ones too; no option tells it."""
