@@ -36,7 +36,6 @@ from ..disk.layout import Layout, queue_directories
 from ..errors import InvalidInput, one_line
 from ..settings.options import options_of
 from ..settings.read import BACKUP, FILES
-from ..settings.rocksdb import stand_ins
 from ..start.config import ConfigStart, config_start
 from ..start.config_load import (
     LoadAction,
@@ -46,7 +45,7 @@ from ..start.config_load import (
     config_rules,
     judge,
     load_config,
-    load_table,
+    load_databases,
     misfits,
 )
 from ..verify.config_entries import MODES, PERM_MOST
@@ -336,7 +335,7 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
     """
     made, layout, rules = ConfigRepair(), snapshot.layout, config_rules(profile)
     tables = ConfigTables.read(layout.config, layout.broker_config)
-    databases = stand_ins(layout.config, layout.broker_config)
+    databases = load_databases(layout.config, layout.broker_config)
     start = config_start(layout, profile, ranges)
     proven = _proven(snapshot, tables, start, ranges, writer, profile.dispatch)
     gone = frozenset() if start.bare else start.forgotten
@@ -346,7 +345,7 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
         path = layout.config / name
         if KINDS[kind].syntax is not Syntax.JSON or path.is_dir():
             continue
-        if name in databases and load_table(layout, name, rules).start is LoadAction.REFUSES:
+        if name in databases and databases[name].start is LoadAction.REFUSES:
             continue  # the broker reads the RocksDB, or does not start
         content, reason = _content(load_config(layout.config, name, rules), path, gone, proven)
         if content is None:
@@ -429,7 +428,7 @@ def _content(loaded: LoadedConfig, path: Path, gone: frozenset[str], proven: Pro
         content = read_json(path)
         if content is not None or loaded.main.value:
             return content, ""
-    if loaded.start is LoadAction.EMPTY and name not in gone and not path.exists():
+    if loaded.start is LoadAction.EMPTY and name not in gone and not (path.exists() or backup.exists()):
         return None, ""
     content = {}
     if loaded.start is LoadAction.BACKUP:

@@ -25,7 +25,7 @@ from ..errors import Missing, StoreError, Unsupported
 from ..queues.rocksdb import is_rocksdb
 from ..settings.parse import TOO_DEEP, Grammar, ParsedConfig, parse
 from ..settings.read import BACKUP, FILES, ConfigFile, read_content
-from ..settings.rocksdb import SECOND, in_force, rows_of, stand_ins
+from ..settings.rocksdb import SECOND, in_force, rows_of
 
 TOPICS, GROUPS = "topics.json", "subscriptionGroup.json"
 OFFSETS, LMQ_OFFSETS = "consumerOffset.json", "lmqConsumerOffset.json"
@@ -534,19 +534,28 @@ _UNSEEN = Text(there=True, unseen=True)
 def load_databases(config: Path, options: Mapping[str, str] | None = None) -> dict[str, LoadedConfig]:
     """The tables that are not in files, by the names of these. options: of the broker. Nothing is written."""
     directories = in_force(config, options).databases
-    loaded = {name: _load(name, path) for name, path in directories.items() if is_rocksdb(path)}
-    for name, path in directories.items():
-        if was_rocksdb(path):
-            loaded[name] = _refused(name, f"the RocksDB {path.name} has no file CURRENT")
-        elif loaded and path.is_file():
-            loaded[name] = _refused(name, f"{path.name} is a file in the place of a RocksDB")
-    return loaded
+    found = {name: _in_its_place(name, directories) for name in directories}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _in_its_place(name: str, directories: Mapping[str, Path]) -> LoadedConfig | None:
+    """What a start takes of a RocksDB in the place of a file, None where there is none."""
+    path = directories.get(name)
+    if path is None:
+        return None
+    if is_rocksdb(path):
+        return _load(name, path)
+    if was_rocksdb(path):
+        return _refused(name, f"the RocksDB {path.name} has no file CURRENT")
+    if path.is_file() and any(map(is_rocksdb, directories.values())):
+        return _refused(name, f"{path.name} is a file in the place of a RocksDB")
+    return None
 
 
 def load_table(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig:
     """What a start takes in the place of one file: its RocksDB, or the file with its .bak."""
-    directory = stand_ins(layout.config, layout.broker_config).get(name)
-    return _load(name, directory) if directory else load_config(layout.config, name, rules)
+    directories = in_force(layout.config, layout.broker_config).databases
+    return _in_its_place(name, directories) or load_config(layout.config, name, rules)
 
 
 def _refused(name: str, problem: str) -> LoadedConfig:

@@ -180,7 +180,7 @@ def a_file_can_be_read(context: VerifyContext) -> None:
         assert file is not None and file.problem is not None
         if file.path.is_dir():
             continue
-        instead = stand_in(main, tables.directory / name, FILES[name])
+        instead = stand_in(main, tables.directory / name, FILES[name]) if main else f"there is no {name}"
         text = f"cannot be read at byte {file.problem.position}: {file.problem.reason}; {instead}"
         context.findings.add("I-140", os.fspath(file.path), text, offset=file.problem.position)
 

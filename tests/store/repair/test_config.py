@@ -15,6 +15,7 @@ from mqstore.store.repair.repair import Repair
 from mqstore.store.settings.read import read_config_file
 
 from ... import stores
+from ...verdict import said_of
 from .mended import check_mended
 from .test_repair import examined, repaired
 
@@ -249,3 +250,22 @@ def test_a_log_file_whose_name_is_no_number(root: Path) -> None:
     """It sorts before all others, and says nothing of where the log begins."""
     (root / "commitlog" / "(copy)").write_bytes(bytes(100))
     assert examined(root, BrokerConfig({}), CONFIG).nothing_to_do
+
+
+def test_a_table_in_a_rocksdb_that_does_not_open_is_no_file_to_make(tmp_path: Path) -> None:
+    """A broker reads none in its place: such a file would be proposed again and again."""
+    name = "5.5.1-rocksdb"
+    root = stores.unpack(name, tmp_path)
+    (root / "config" / "consumerOffsets" / "CURRENT").unlink()
+    assert not examined(root, BrokerConfig(stores.config(name, root)), CONFIG).plan.edits
+
+
+def test_an_empty_bak_of_a_file_that_is_missing_is_repaired(root: Path) -> None:
+    path = root / "config" / "consumerOrderInfo.json"
+    path.unlink()
+    path.with_name(path.name + ".bak").write_bytes(b"")
+    (told,) = [each for each in said_of(root, BrokerConfig({}), None).verdict.findings if each.code == "I-140"]
+    assert told.path.endswith(".json.bak")
+    assert told.message == "cannot be read at byte 0: empty; there is no consumerOrderInfo.json"
+    mended(root)
+    assert not [each for each in said_of(root, BrokerConfig({}), None).verdict.findings if each.code == "I-140"]
