@@ -28,8 +28,8 @@ MEANINGS = {
     "messages, or the broker would not start; applied, with the loss named; sql, stats, export, diff: "
     "the answer lacks what is damaged or, with --partial, cannot be read.",
     ExitCode.USAGE: "Wrong usage, or --apply in a script without --yes.",
-    ExitCode.UNCLEAN: "Nothing lost, but not shut down cleanly: abort is there, a torn tail, queues "
-    "behind the log. 1 beats 3.",
+    ExitCode.UNCLEAN: "Nothing lost, but not shut down cleanly: abort is there, queues behind the log. "
+    "1 beats 3: a record at the end of the log that is not whole is a lost message.",
     ExitCode.IN_USE: "The store is in use by a broker or another mqstore; only for commands that write.",
     ExitCode.FAILED: "Cannot read or write: missing, no permission, disk full, I/O error, "
     "unsupported layout; or refused for safety.",

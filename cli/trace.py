@@ -129,7 +129,7 @@ def trace(
       mqstore trace /data/store C0000202057B4E0E2F2A668728E90004 --group billing
       mqstore trace /data/store order-9 --topic orders --group billing --tags 'paid || sent'
       mqstore trace /data/store orders/0/17 --next-start
-      mqstore trace /data/store 4711 --format json | jq '.groups[] | {group, verdict, reason}'
+      mqstore trace /data/store 4711 --format ndjson | jq '.groups[] | {group, verdict, reason}'
     """
     from .trace_answer import answer
 

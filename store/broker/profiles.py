@@ -386,11 +386,11 @@ def profile_of(version: str) -> Profile:
 
     Raises InvalidInput for what is no version number, and for one that no profile can stand for.
 
-    >>> profile_of("4.7.1").version, profile_of("5.3").version, profile_of("5.3.1").version
+    >>> profile_of("4.7.1").version, profile_of("v5.3").version, profile_of("5.3.1").version
     ('4.9', '5.3', '5.1')
     """
-    if version in PROFILES:
-        return PROFILES[version]
+    if named := PROFILES.get(_plain(version)):
+        return named
     wanted = _number(version)
     if not _is_near(wanted):
         raise InvalidInput(f"no profile is near a broker {version}", hint=f"use one of {', '.join(VERSIONS)}")
@@ -407,17 +407,23 @@ def _is_near(wanted: tuple[int, int, int]) -> bool:
 def is_exact(version: str) -> bool:
     """Whether a profile was measured for this very generation."""
     profile = profile_of(version)
-    return version in PROFILES or _number(version)[:2] == _number(profile.version)[:2]
+    return _plain(version) in PROFILES or _number(version)[:2] == _number(profile.version)[:2]
 
 
 def _number(version: str) -> tuple[int, int, int]:
+    major, minor, patch, *_ = (*map(int, _plain(version).split(".")), 0)
+    return major, minor, patch
+
+
+def _plain(version: str) -> str:
+    """Its two or three numbers alone: `v5.3`, `5.3.x` and `5.3-SNAPSHOT` are all `5.3`. Raises InvalidInput."""
     match = re.fullmatch(r"v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?(?:\.\w+)*(?:-\w+)?", version.strip())
     if match is None:
         raise InvalidInput(
             f"not a broker version: {version or 'an empty word'}",
             hint=f"use one of {', '.join(VERSIONS)}",
         )
-    return int(match[1]), int(match[2]), int(match[3] or 0)
+    return ".".join(str(int(number)) for number in match.groups() if number is not None)
 
 
 class LmqRules(NamedTuple):

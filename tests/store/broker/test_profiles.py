@@ -33,7 +33,7 @@ def test_the_newest_generation_that_is_not_newer_stands_for_a_version(line: tupl
     if text not in PROFILES:
         older = [each for each in PROFILES.values() if each.since <= wanted]
         assert found is (max(older, key=lambda each: each.since) if older else PROFILES[VERSIONS[0]])
-    assert found is profile_of(f"v{text}-SNAPSHOT") or text in PROFILES
+    assert found is profile_of(f"v{text}-SNAPSHOT") is profile_of(f" {text}")
     assert writer_profile(text).start is found
 
 
@@ -42,5 +42,7 @@ def test_each_generation_stands_for_itself() -> None:
     assert [profile.since for profile in PROFILES.values()] == sorted(profile.since for profile in PROFILES.values())
     for version in VERSIONS:
         assert profile_of(version).version == writer_profile(version).version == version
+        for spelled in (f"v{version}", f" {version}-SNAPSHOT", f"{version}.x"):
+            assert profile_of(spelled) is profile_of(version) and is_exact(spelled)
         assert is_exact(version)
     assert not is_exact("4.7.1") and not is_exact("5.6.0")
