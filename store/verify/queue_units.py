@@ -236,7 +236,7 @@ class QueuePass:
         if self._next is not None:
             behind = real & ~matched & ~beyond & (offsets >= self._next)
         live = real & ~beyond & ~behind
-        self._pre_fill(offsets, filled, real)
+        self._pre_fill(offsets, positions, filled, real)
         if valid.any():
             self.ends_pre_filled = bool(filled[np.flatnonzero(valid)[-1]])
         self.real += int(real.sum())
@@ -297,15 +297,18 @@ class QueuePass:
         for first, end in wrong.ranges():
             self._reader.report_range(self._context.findings, code, first, end, text)
 
-    def _pre_fill(self, offsets: Ints, filled: Flags, real: Flags) -> None:
-        """Pre-fill units stand only before the first real one, and only in the first file (I-071)."""
+    def _pre_fill(self, offsets: Ints, positions: Ints, filled: Flags, real: Flags) -> None:
+        """Pre-fill units stand only before the first real one, and only in the first file (I-071).
+
+        Behind units whose records are before the log they hide nothing: all that is before the queue's first message.
+        """
         if not filled.any():
             return
-        seen = np.cumsum(real) + self.real > 0
         files = self._reader.files.files
-        wrong = filled & seen
+        in_log = real & (positions >= self._log_start)
+        wrong = filled & (np.cumsum(in_log) + self._in_log > 0)
         if files:
-            wrong |= filled & (offsets * UNIT_BYTES >= files[0].end)
+            wrong |= filled & (np.cumsum(real) + self.real == 0) & (offsets * UNIT_BYTES >= files[0].end)
         rows = offsets[wrong]
         queue = self._check.queue
         self._reader.report(

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.store.broker.snapshot import QueueId
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.queues.read import ConsumeQueue
-from mqstore.store.queues.units import Units
+from mqstore.store.queues.units import Units, pre_fill
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify import queue_units
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.queue_state import MissingUnits, QueueReader, queues_of
 from mqstore.store.verify.queue_units import _lots, are_of_changed_records, is_late, resolve
+from mqstore.store.verify.run import verify
 
-from ...stores import unpack
+from ...stores import config, unpack
 
 LOGS = QueueId("logs", 0)
 
@@ -135,3 +139,21 @@ def test_what_was_not_dispatched_before_a_crash_is_late(context: VerifyContext) 
     context.crashed = True
     assert is_late(context, missing, 400) and is_late(context, missing, 500)
     assert not is_late(context, missing, 501)
+
+
+def test_a_front_is_filled_behind_units_of_expired_records(tmp_path: Path) -> None:
+    """As where a file is rebuilt whose first units named what is gone: they hide nothing."""
+    name = "4.9.7-expired"
+    root = unpack(name, tmp_path)
+    (root / "commitlog" / "00000000000000196608").unlink()
+    path = root / "consumequeue" / "TopicA" / "0" / "00000000000000003000"
+    with StoreReader(root, BrokerConfig(config(name, root))) as store:
+        units = reader_of(VerifyContext(store, Scope()), QueueId("TopicA", 0)).lookup(np.arange(150, 200))
+        expired = int((units["physical_offset"] < store.log_files.start).sum())
+    data = path.read_bytes()
+    fill = pre_fill(expired).tobytes()
+    for count, wrong in ((expired, False), (expired + 1, True)):
+        path.write_bytes((fill + pre_fill(1).tobytes())[: count * UNIT_BYTES] + data[count * UNIT_BYTES :])
+        with StoreReader(root, BrokerConfig(config(name, root))) as store:
+            codes = {found.code for found in verify(store, Scope(groups=frozenset({"consume_queue"}))).findings}
+        assert ("I-070" in codes, "I-071" in codes) == (wrong, False), (count, codes)
