@@ -35,12 +35,12 @@ _RECORDS_AT_ONCE = 256
 class _IndexLeft(NamedTuple):
     """What a part of the log leaves. items: by file, the first item of the part and that behind it.
 
-    tags_seen: tags are indexed. unlike: some batch had other items than its records ask for.
+    tags_from: as of `IndexCompare`. unlike: some batch had other items than its records ask for.
     with_keys: records with a key, counted where there is no index.
     """
 
     items: list[tuple[str, int, int | None]]
-    tags_seen: bool
+    tags_from: int | None
     unlike: bool
     with_keys: int
 
@@ -58,7 +58,8 @@ class IndexCompare(Mergeable):
         ]
         self.first = min((file.header.begin_physical_offset for file in files), default=-1)
         self.last = max((file.header.end_physical_offset for file in files), default=-1)
-        self._tags_seen = False
+        #: The first record whose tag is indexed; a broker before 5.4 may have indexed those before it.
+        self._tags_from: int | None = None
         self._unlike = False
         self._with_keys = 0
         self._strays: list[Picked] = []
@@ -78,7 +79,7 @@ class IndexCompare(Mergeable):
         if self._strayed:
             return None
         items = [(c.file.path, c.first, c.next) for c in self._cursors]
-        return _IndexLeft(items, self._tags_seen, self._unlike, self._with_keys)
+        return _IndexLeft(items, self._tags_from, self._unlike, self._with_keys)
 
     def can_merge(self, left: _IndexLeft) -> bool:
         """The items of the part come directly behind those that were taken."""
@@ -87,7 +88,7 @@ class IndexCompare(Mergeable):
             taken == [(path, first) for path, first, _ in left.items]
             and all(behind is not None for *_, behind in left.items)
             and not any(map(len, self._strays))
-            and not (left.unlike and self._tags_seen)
+            and not (left.unlike and self._tags_from is not None)
         )
 
     def merge(self, context: VerifyContext, left: _IndexLeft) -> None:
@@ -95,7 +96,7 @@ class IndexCompare(Mergeable):
         del context
         behind = [number for *_, number in left.items if number is not None]
         self._cursors = [cursor.from_item(number) for cursor, number in zip(self._cursors, behind, strict=True)]
-        self._tags_seen |= left.tags_seen
+        self._tags_from = left.tags_from if self._tags_from is None else self._tags_from
         self._unlike |= left.unlike
         self._with_keys += left.with_keys
 
@@ -115,8 +116,9 @@ class IndexCompare(Mergeable):
         wanted = ExpectedItems.of(records)
         if len(wanted.record) == len(picked) and self._same(wanted, picked):
             self._times(picked, wanted.store_timestamp)
-            if not self._tags_seen and self._context.profile.dispatch.index_tags:
-                self._tags_seen = bool((records.properties.find(names.TAGS).length > 0).any())
+            if self._tags_from is None and self._context.profile.dispatch.index_tags:
+                tagged = records.properties.find(names.TAGS).length > 0
+                self._note_tags(records.position[tagged & (records.transaction != SysFlag.ROLLBACK)])
             return
         if not len(picked) and not 0 <= self.first < end:
             self._report_lacking(records, wanted)
@@ -136,10 +138,10 @@ class IndexCompare(Mergeable):
         lacking = [plain.take(surplus(required, keys))]
         tag_items = surplus(allowed, required)
         if tag_items.any():
-            found = among(allowed[tag_items], keys)
-            self._tags_seen |= bool(found.any())
-            if self._tags_seen and self._context.profile.dispatch.index_tags:
-                lacking.append(tagged.take(np.flatnonzero(tag_items)[~found]))
+            missing = surplus(allowed, keys)
+            self._note_tags(tagged.position[tag_items & ~missing])
+            if self._tags_from is not None and self._context.profile.dispatch.index_tags:
+                lacking.append(tagged.take(tag_items & missing & (tagged.position >= self._tags_from)))
         self._report_lacking(records, ExpectedItems.concat(lacking))
         if self._context.scope.topic is not None:
             return
@@ -149,6 +151,11 @@ class IndexCompare(Mergeable):
         self._report_items("I-102", twice, _twice(len(np.unique(twice.position))))
         self._unasked(records, picked.take(extra & ~known))
         self._match_times(picked.take(known), keys[known], tagged, allowed)
+
+    def _note_tags(self, position: Ints) -> None:
+        """The tags of the records at these positions are indexed."""
+        if self._tags_from is None and len(position):
+            self._tags_from = int(position.min())
 
     def _match_times(self, picked: Picked, keys: Ints, wanted: ExpectedItems, asked: Ints) -> None:
         order = np.argsort(asked, kind="stable")

@@ -6,12 +6,17 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from mqstore.formats.hashing import index_hash
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.files import Files
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
+from mqstore.store.index.write import IndexWriter
 from mqstore.store.search.store import StoreReader
+from mqstore.store.verify import log_pass
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
@@ -31,11 +36,11 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("index")
 
 
-def _findings(name: str, root: Path, **scope: object) -> list[Finding]:
+def _findings(name: str, root: Path, jobs: int = 1, **scope: object) -> list[Finding]:
     """What group D says of a store."""
     with StoreReader(root, BrokerConfig(config(name, root))) as store:
         asked = Scope(groups=frozenset({"index"}), **scope)  # type: ignore[arg-type]
-        return verify(store, asked, now_ms=NOW_MS).findings
+        return verify(store, asked, now_ms=NOW_MS, jobs=jobs).findings
 
 
 def _told(findings: list[Finding]) -> set[tuple[str, Severity]]:
@@ -72,6 +77,24 @@ def test_an_index_with_tags_has_those_of_all_later_records(work: Path) -> None:
     file.set_item(tag, "key_hash", file.items[tag].key_hash ^ 1)
     findings = _findings(TAGGED, root)
     assert {"I-100", "I-101"} <= {finding.code for finding in findings}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_tags_are_asked_for_from_the_first_that_is_indexed(
+    work: Path, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that indexes tags goes on with the index of one that did not."""
+    monkeypatch.setattr(log_pass, "CUT_BYTES", 1 << 15)
+    root = copied(original(CLEAN, work), work)
+    with StoreReader(root, BrokerConfig(config(CLEAN, root))) as store:
+        last = store.log.records(np.array([409_341]))
+        assert last.columns.ragged("topic").tolist() == [b"later"]
+        time = int(last.columns.ints("store_timestamp")[0])
+        writer = IndexWriter.of(Files(), store.layout, count_every_put=False)
+        writer.append_record([(index_hash("later", "T#TagB"), 409_341, time)])
+        writer.sync()
+        writer.close()
+    assert _findings(CLEAN, root, jobs, broker_version="5.5.0") == []
 
 
 def test_an_index_that_is_gone_is_told_once(work: Path) -> None:
