@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 
 import numpy as np
 
@@ -239,31 +239,50 @@ def compaction_repair(layout: Layout, ranges: Mapping[QueueId, tuple[int, int]])
         for path in leftovers(scene):
             yield Edit("move", os.fspath(path), "left of a compaction", ("I-166",))
         sizes = log_sizes(layout)
-        size = _queue_file_bytes(layout, sizes)
-        for queue in compacted_queues(scene):
+        queues = compacted_queues(scene)
+        size = _queue_file_bytes(layout, sizes, _least_step(queues))
+        for queue in queues:
             whole = restored(store, queue)
-            lengths = log_lengths(store, queue, size, sizes)
+            lengths = {} if size is None else log_lengths(store, queue, size, sizes)
             yield from log_edits(queue, lengths, whole)
-            yield from _queue_edits(layout, queue, size, closed_files(queue, lengths), whole)
+            if size is not None:
+                yield from _queue_edits(layout, queue, size, closed_files(queue, lengths), whole)
     yield from _position_edits(layout, ranges)
 
 
-def _queue_file_bytes(layout: Layout, logs: Counter[int]) -> int:
-    """Length of a queue file: that of most files that fit their logs, else what is configured."""
+def _least_step(queues: Iterable[CompactedQueue]) -> int | None:
+    """The least distance from the beginning of a log file to that of the next one; None without a next one."""
+    steps = (behind.start - file.start for queue in queues for file, behind in pairwise(queue.log_files))
+    return min(steps, default=None)
+
+
+def _queue_file_bytes(layout: Layout, logs: Counter[int], step: int | None) -> int | None:
+    """Length of a queue file: that of most files that fit their logs, else what is configured, else that of
+    a broker that is not told, where the logs are as it makes them. None: nobody knows.
+
+    step: as of `_least_step`. Files that are too long for it would lie over the next ones.
+    """
     sizes = Counter[int]()
     for queue in queue_directories(layout.compaction_queues):
         with MappedFileQueue.open(queue.path) as files:
             sizes.update(file.size for file in files.files)
-    whole = [(size, n) for size, n in sizes.items() if size and size % UNIT_BYTES == 0]
+
+    def has_room(size: int) -> bool:
+        return step is None or size * FEWEST_QUEUE_FILES <= step
+
+    whole = [(size, n) for size, n in sizes.items() if size and size % UNIT_BYTES == 0 and has_room(size)]
     if whole:
         return max(whole, key=lambda row: (sum(logs[n] for n in logs if n % row[0] == 0), row[1]))[0]
+    told = layout.broker_config.get_int("compactionCqMappedFileSize")
+    wanted = max(1, (told or _DEFAULT_BYTES) // UNIT_BYTES) * UNIT_BYTES
+    if has_room(wanted) and any(n % wanted == 0 and n >= FEWEST_QUEUE_FILES * wanted for n in logs):
+        return wanted
     for size in sizes:
         for length in logs:
-            times, rest = divmod(length, max(1, round(length / max(1, size))))
-            if not rest and times % UNIT_BYTES == 0:
-                return times
-    wanted = layout.broker_config.get_int("compactionCqMappedFileSize") or _DEFAULT_BYTES
-    return max(1, wanted // UNIT_BYTES) * UNIT_BYTES
+            times = round(length / max(1, size))
+            if times >= FEWEST_QUEUE_FILES and length % (times * UNIT_BYTES) == 0 and has_room(length // times):
+                return length // times
+    return wanted if told and has_room(wanted) else None
 
 
 def _queue_edits(

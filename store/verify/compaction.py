@@ -288,6 +288,10 @@ def units_name_their_records(context: VerifyContext) -> None:
             file = next(f for f in queue.queue_files if f.start <= odd.position < f.end)
             _tell(context, "I-163", queue, file.path, odd.reason, odd.position - file.start)
         lost = ~rows_of(np.sort(units.physical_offset), records.position)[1]
+        there = {file.start for file in queue.queue_files}
+        for file in queue.log_files:
+            if file.start not in there:  # I-160
+                lost &= (records.position < file.start) | (records.position >= file.end)
         if lost.any():
             first = int(records.position[lost][0])
             text = f"no unit names the record at {first}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -15,6 +16,7 @@ from mqstore.store.broker.topics import dumps, loads
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.repair.parts import RepairPart, chosen
+from mqstore.store.repair.recheck import find_unrepairable
 
 from ... import stores
 from ...slices import rng
@@ -141,3 +143,31 @@ def test_each_directory_is_listed_a_few_times(tmp_path: Path) -> None:
         examined(root, BrokerConfig({}), COMPACTION)
     seen = [count for path, count in calls.items() if "compactionLog/state" in path]
     assert len(seen) == 12 and max(seen) < 8, calls
+
+
+SIZES = BrokerConfig({"compactionMappedFileSize": "9200", "compactionCqMappedFileSize": "920"})
+
+
+@pytest.mark.few(1)
+def test_queues_that_are_gone_need_their_length(root: Path) -> None:
+    """Without it none is made, and no log is changed; the second command would propose itself again."""
+    wanted = rows(root, ["compaction"])
+    shutil.rmtree(root / QUEUES)
+    for config in (CONFIG, BrokerConfig({"compactionCqMappedFileSize": "1048576"})):
+        found = examined(root, config, COMPACTION)
+        assert [edit.to_json() for edit in found.plan.edits] == []
+        (left,) = find_unrepairable(found.layout, "5.3")
+        assert (left.code, "--set compactionCqMappedFileSize=" in left.now) == ("I-160", True)
+    repaired(root, SIZES, COMPACTION)
+    assert rows(root, ["compaction"]) == wanted
+
+
+def test_queue_files_of_a_length_that_no_log_file_allows_tell_nothing(tmp_path: Path) -> None:
+    """Each would lie over the next one."""
+    root = stores.unpack(SEVERAL, tmp_path)
+    wanted = rows(root, ["compaction"])
+    for path in (root / QUEUES).glob("*/*/*"):
+        os.truncate(path, UNIT_BYTES << 10)
+    assert not examined(root, CONFIG, COMPACTION).plan.edits
+    repaired(root, SIZES, COMPACTION)
+    assert rows(root, ["compaction"]) == wanted
