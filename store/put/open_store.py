@@ -30,7 +30,7 @@ from ..disk.checkpoint import (
 from ..disk.files import Files, check_log_end, confine
 from ..disk.layout import Layout
 from ..disk.lock import StoreLock
-from ..errors import StoreError, Unsupported
+from ..errors import Refused, StoreError, Unsupported
 from ..index.read import sizes_of
 from ..index.write import IndexWriter
 from ..log.write import LogWriter
@@ -109,6 +109,7 @@ class OpenStore:
         self._lost_queues = tail.lost_queues
         self._begun = False
         self._broken = False
+        self._closed = False
         #: messages are acknowledged, or something else than the log has changed for them
         self._stays = False
         #: it was closed, and is to be recovered
@@ -207,8 +208,11 @@ class OpenStore:
     def writing(self, earliest: int | None = None) -> Iterator[None]:
         """Around everything that changes log, queues or index: an error leaves the rest.
 
-        earliest: the least store time of the records to be written.
+        earliest: the least store time of the records to be written. Raises Refused once it is closed: the lock is
+        gone then, and others may have written.
         """
+        if self._closed:
+            raise Refused("the writer is closed", path=self.layout.root, hint="open another one with StoreWriter.open")
         if not self._begun:
             self._begin()
         try:
@@ -290,8 +294,10 @@ class OpenStore:
         """Complete queues and index, bring everything to the disk, remove `abort`, unlock.
 
         After an error the store is what it was before, where no message is acknowledged and the log alone has changed;
-        else it stays as it is, with `abort`, for `recover`.
+        else it stays as it is, with `abort`, for `recover`. Twice is fine: the second time does nothing.
         """
+        if self._closed:
+            return
         try:
             if self._begun and not self._broken:
                 self.settle()
@@ -363,6 +369,7 @@ class OpenStore:
         self.log.close()
         if self.index is not None:
             self.index.close()
+        self._closed = True
         self._lock.release()
 
     def __enter__(self) -> Self:

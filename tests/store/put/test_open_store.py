@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.errors import InUse, InvalidInput
+from mqstore.store.errors import InUse, InvalidInput, Refused
+from mqstore.store.put.message_columns import columns_of
 from mqstore.store.put.new_message import NewMessage
 
 from ..disk.test_lock import other_process
-from .writing import assert_refused, writer
+from .writing import assert_refused, contents, writer
 
 
 def test_a_broker_runs(store: Callable[[str], Path]) -> None:
@@ -37,3 +38,28 @@ def test_an_empty_directory_becomes_a_store(tmp_path: Path) -> None:
         assert {path.name for path in tmp_path.iterdir()} == {"lock"}
         store.append(NewMessage(b"T", b"x"))
     assert (tmp_path / "commitlog").is_dir()
+
+
+def test_a_closed_writer_leaves_the_store_to_others(tmp_path: Path) -> None:
+    """Its lock is gone: the next message is another writer's, and so is `abort`."""
+    new = NewMessage(b"T", b"x")
+    with writer(tmp_path) as first:
+        first.append(new)
+        first.close()
+        with writer(tmp_path) as second:
+            second.append(new)
+            second.sync()
+            before = contents(tmp_path)
+            first.close()
+            for late in (
+                first.sync,
+                lambda: first.append(new),
+                lambda: first.append_columns(columns_of([new])),
+                lambda: first.append_ahead(columns_of([new])),
+                lambda: first.append_together([new]),
+            ):
+                with pytest.raises(Refused, match="the writer is closed"):
+                    late()
+            assert contents(tmp_path) == before
+            assert "abort" in before
+    assert not (tmp_path / "abort").exists()
