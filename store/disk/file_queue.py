@@ -20,7 +20,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from ..counted import counted
 from ..errors import UnreadableRange, from_os_error
@@ -431,9 +431,16 @@ class MappedFileQueue(Windows):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy opens its own files: these numbers may mean others where it is used, and are closed here."""
+        return {name: value for name, value in self.__dict__.items() if name not in _DESCRIPTORS}
+
     def __del__(self) -> None:
-        if self.__dict__.keys() & {"_descriptors", "_plain_descriptors"}:
+        if self.__dict__.keys() & _DESCRIPTORS:
             self.close()
+
+
+_DESCRIPTORS = {"_descriptors", "_plain_descriptors"}
 
 
 def still(room: memoryview, position: int, stop: int) -> None:

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ...formats.fixed import tuple_of
 from ...formats.index_file import (
@@ -349,8 +349,7 @@ class IndexFile:
 
     def close(self) -> None:
         """Close the file; a later read opens it again."""
-        descriptor = self.__dict__.pop("_descriptor", None)
-        if descriptor is not None:
+        if (descriptor := self.__dict__.pop("_descriptor", None)) is not None:
             os.close(descriptor)
 
     def __enter__(self) -> Self:
@@ -358,6 +357,10 @@ class IndexFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy opens the file for itself: the number may mean another one where it is used, and is closed here."""
+        return {name: value for name, value in self.__dict__.items() if name != "_descriptor"}
 
     def __del__(self) -> None:
         self.close()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import gzip
+import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -119,6 +123,27 @@ def test_few_files_stay_open(tmp_path: Path) -> None:
     assert len(list(descriptors.iterdir())) <= before + OPEN_FILES
     queue.close()
     assert len(list(descriptors.iterdir())) == before
+
+
+COPIES = [copy.copy, copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))]
+
+
+@pytest.mark.parametrize("copied", COPIES)
+def test_a_copy_opens_its_own_files(copied: Callable[[MappedFileQueue], MappedFileQueue], tmp_path: Path) -> None:
+    """And closes no file of others."""
+    make(tmp_path, {0: b"01234567"})
+    (tmp_path / f"{file_name(8)}.gz").write_bytes(gzip.compress(b"abcdefgh"))
+    make(tmp_path / "other", {0: b"ABCDEFGH", 8: b"ABCDEFGH"})
+    queue, other = MappedFileQueue.open(tmp_path), MappedFileQueue.open(tmp_path / "other")
+    for position in (0, 8):
+        queue.read(position, 1)
+    mine = copied(queue)
+    queue.close()
+    for position, own in ((0, b"01"), (8, b"ab")):
+        assert other.read(position, 2) == b"AB"  # its descriptors have the numbers that were given back
+        assert mine.read(position, 2) == own
+    del mine
+    assert other.read(0, 2) == other.read(8, 2) == b"AB"
 
 
 def test_a_file_that_went_away_is_said(tmp_path: Path) -> None:

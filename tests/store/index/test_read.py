@@ -20,6 +20,7 @@ from mqstore.store.index.read import Answer, Geometry, Index, IndexFile, open_in
 
 from ...stores import truth
 from ..choices import clean_where
+from ..disk.test_file_queue import COPIES
 
 CLEAN = clean_where(lambda t: t.get("index_queries"))
 SLOTS, ITEMS = 7, 20
@@ -224,3 +225,17 @@ def test_a_file_that_does_not_tell_is_as_those_beside_it(tmp_path: Path) -> None
     other.unlink()
     with open_index_file(broken) as opened:
         assert opened.slots != SLOTS
+
+
+@pytest.mark.parametrize("copied", COPIES)
+def test_a_copy_opens_its_own_file(copied: Callable[[IndexFile], IndexFile], tmp_path: Path) -> None:
+    """And closes no file of others."""
+    one = IndexFile(write_index(tmp_path / "one", [(1, 100)]), Geometry(SLOTS, ITEMS))
+    other = IndexFile(write_index(tmp_path / "other", [(2, 200)]), Geometry(SLOTS, ITEMS))
+    assert one.item(1).physical_offset == 100
+    mine = copied(one)
+    one.close()
+    assert other.item(1).physical_offset == 200  # its descriptor has the number that was given back
+    assert mine.item(1).physical_offset == 100
+    del mine
+    assert other.item(1).physical_offset == 200
