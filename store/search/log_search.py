@@ -453,7 +453,7 @@ def _readable(store: StoreReader, items: Iterator[Batch | Extent], end: int, on_
             if item.kind in _DAMAGE:
                 _tell(store, item, on_damage)
         elif item.mark <= Mark.AFTER_DAMAGE and item.position[0] < end:
-            yield item
+            yield item if item.position[-1] < end else item.take(slice(0, int(np.searchsorted(item.position, end))))
 
 
 def _tell(store: StoreReader, damage: Extent, on_damage: OnDamage) -> None:

@@ -230,7 +230,7 @@ def batch_message(store: StoreReader, topic: str, queue_id: int, queue_offset: i
     """One message by its place in a batch queue. Raises NotFound, Unreadable."""
     with open_batch_queue(store, topic, queue_id) as queue:
         unit = queue.find(queue_offset)
-    if unit is None:
+    if unit is None or unit.physical_offset >= store.log_end.position:
         raise NotFound(f"{topic}/{queue_id} has no message {queue_offset}")
     record = store.message_at(unit.physical_offset)
     found = unwrapped(store.log.record(record.position))

@@ -96,7 +96,8 @@ def _nothing(_: int) -> None:
 class StoreReader:
     """The message store in a directory. It is read, never written; a broker may be running on it.
 
-    Parts are opened when they are asked for. Use as a context manager or `close`.
+    Parts are opened when they are asked for. What it has found it keeps, the end of the log among it: of a store that
+    grows it answers by that end until it is closed. Use as a context manager or `close`.
 
     path: the root directory, or what is known of it. config: the broker's configuration, which
     overrides what the files tell. rate_bytes: most bytes per second that scans of the log read.
@@ -455,8 +456,10 @@ class StoreReader:
         unit = queue.unit(queue_offset)
         if unit is None or not unit.valid or unit.pre_fill:
             raise NotFound(none)
+        if unit.physical_offset >= (end := self.log_end.position):
+            raise NotFound(f"{none}: its unit points behind the end of the log, {end}")
         message = self.message_at(unit.physical_offset)
-        if unit.physical_offset >= self.log_end.position or other_place(message, queue, queue_offset):
+        if other_place(message, queue, queue_offset):
             raise NotFound(f"{none}: its unit points elsewhere")
         return message
 
@@ -471,13 +474,21 @@ class StoreReader:
         return f"Store({self.layout.root!s})"
 
     def close(self) -> None:
-        """Close all files; a later read opens them again."""
+        """Close all files and forget what they told; a later read opens them again."""
         if "log_files" in self.__dict__:
             self.log_files.close()
         if "queues" in self.__dict__:
             self.queues.close()
         if "index" in self.__dict__:
             self.index.close()
+        self.__dict__ = self.__getstate__()
+        self._with_units.clear()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy finds for itself what is in the files, as this one does once it was closed."""
+        kind = type(self)
+        found = (name for name in self.__dict__ if isinstance(getattr(kind, name, None), cached_property))
+        return {name: self.__dict__[name] for name in self.__dict__.keys() - found}
 
     def __enter__(self) -> Self:
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import pytest
 import mqstore
 from mqstore.store.errors import InvalidInput, NotAStore, NotFound
 from mqstore.store.library import Store
+from mqstore.store.put.new_message import NewMessage
 
 from ...stores import messages, truth
 from ..choices import clean_where
+from ..put.writing import NOW, TINY, put
 
 CLEAN = clean_where(lambda t: "after_load" in t["load"])
 # Queues of another kind: `log_search` answers for them.
@@ -116,3 +119,44 @@ def test_a_store_that_was_never_used(tmp_path: Path) -> None:
 
 def test_is_exported() -> None:
     assert mqstore.Store is Store
+
+
+def grow(root: Path, count: int) -> None:
+    """Append messages in files that hold 9 of them each."""
+    put(root, [NewMessage(b"T", b"x" * 300)] * count, "5.3")
+
+
+def told(opened: Store) -> tuple[int, int, int, int]:
+    """How many messages the store has, as several ways tell."""
+    (queue,) = opened.queue_summaries
+    table = opened.to_arrow(["topic"], on_damage="raise").read_all()
+    return (
+        len(list(opened.messages(on_damage="raise"))),
+        table.num_rows,
+        queue.max_offset,
+        opened.offset_at("T", 0, NOW + 1),
+    )
+
+
+def test_a_store_that_grows_has_one_end_until_it_is_closed(tmp_path: Path) -> None:
+    grow(tmp_path, 3)
+    opened = Store(tmp_path, TINY)
+    assert told(opened) == (3, 3, 3, 3)
+    for count, more in ((3, 2), (5, 20)):  # to the same file, and to others
+        grow(tmp_path, more)
+        end = opened.log_end.position
+        assert told(opened) == (count,) * 4
+        with pytest.raises(NotFound, match=f"has no message {count}: its unit points behind the end of the log, {end}"):
+            opened.message("T", 0, count)
+        opened.close()
+        assert told(opened) == (count + more,) * 4
+        assert opened.message("T", 0, count).position == end
+
+
+def test_a_copy_finds_for_itself(tmp_path: Path) -> None:
+    grow(tmp_path, 3)
+    opened = Store(tmp_path, TINY)
+    before = told(opened)
+    grow(tmp_path, 2)
+    assert told(pickle.loads(pickle.dumps(opened))) == (5,) * 4
+    assert told(opened) == before == (3,) * 4
