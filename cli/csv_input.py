@@ -14,7 +14,7 @@ from typing import Any
 
 from ..store.counted import counted
 from ..store.errors import InvalidInput
-from ..store.put.message_json import NUMBER_LIMITS
+from ..store.put.new_message import NUMBER_LIMITS
 from ..store.search.selection import parse_time
 from .ndjson_input import Line, opened
 from .output import FORMULA

@@ -15,9 +15,9 @@ from ..store.errors import Corrupted, InvalidInput, LimitExceeded, StoreError
 from ..store.put.bulk import AHEAD_ROWS, StoredColumns
 from ..store.put.message_columns import columns_of, columns_where
 from ..store.put.message_json import BATCH, MessageReader, is_corrupted, is_message
-from ..store.put.new_message import NewBatch, NewMessage
+from ..store.put.new_message import NewBatch, NewMessage, check_timed
 from ..store.put.on_damage import CorruptedBodies
-from ..store.put.producer import check_timed, check_timed_columns
+from ..store.put.producer import check_timed_columns
 from ..store.put.writer import Stored, StoreWriter
 from .arrow_input import NumberedRows, read_directory, read_rows
 from .joined_batches import Portion, joined
@@ -315,7 +315,7 @@ class _Stream:
             for line, message in zip(lines, messages, strict=True):
                 try:
                     with held_interrupts():
-                        self._wait([self._writer.append(message)], [message.properties], 1)
+                        self._wait(self._writer.append_together([message]), [message.properties], 1)
                 except (InvalidInput, LimitExceeded) as error:
                     raise _told(error, line) from None
 

@@ -17,8 +17,8 @@ from ...formats.property_columns import PropertyItems, item_texts, with_items
 from ..columns import dictionary
 from ..errors import InvalidInput
 from ..put.message_columns import NO_CRC
-from ..put.message_json import NUMBER_LIMITS, MessageReader, parse_host
-from ..put.new_message import COMPRESSED, stored_body, wrong_crc
+from ..put.message_json import MessageReader, parse_host
+from ..put.new_message import COMPRESSED, NUMBER_LIMITS, stored_body, wrong_crc
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -26,7 +26,7 @@ from ...formats.derive import Ragged, encode
 from ...formats.derive.ragged import Bytes, Flags, Ints, overlapping
 from ...formats.message import MESSAGE, SysFlag
 from ...formats.message_properties import CRC_ITEM_BYTES, ITEM_SEPARATOR, UNIQ_KEY, crc_item, parse
-from ...formats.primitives import IPV6_BYTES
+from ...formats.primitives import IPV4_BYTES, IPV6_BYTES
 from ...formats.property_columns import PropertyItems, joined
 from ..columns import Dictionary, dictionary
 from ..counted import counted
@@ -38,10 +38,12 @@ from ..log.write import LogWriter, Placement
 from ..queues.references import commit_log_of
 from .new_message import (
     CRC_ITEM_HEAD,
+    NUMBER_LIMITS,
     NewMessage,
     NoKeys,
     WriterRules,
     check_host,
+    check_number,
     check_sizes,
     check_topic,
     host_bits,
@@ -71,17 +73,25 @@ _FIELDS = attrgetter(*_NUMBERS, *_TEXTS)
 
 
 def columns_of(messages: Sequence[NewMessage]) -> dict[str, Any]:
-    """Columns of messages that are given one by one."""
+    """Columns of messages that are given one by one. Raises InvalidInput for a number of more than 64 bits."""
     fields = zip(*map(_FIELDS, messages), strict=True) if messages else repeat(())
-    columns: dict[str, Any] = {name: np.array(next(fields), np.int64) for name in _NUMBERS}
+    columns: dict[str, Any] = {name: _int64s(name, next(fields)) for name in _NUMBERS}
     columns |= {name: Ragged.of(next(fields)) for name in _TEXTS}
     columns["born_host.ip"] = Ragged.of([message.born_host[0] for message in messages])
     columns["born_host.port"] = np.array([m.born_host[1] for m in messages], np.int64)
     times = [m.store_timestamp for m in messages]
-    columns["store_timestamp"] = np.array([-1 if t is None else t for t in times], np.int64)
+    columns["store_timestamp"] = _int64s("store_timestamp", [-1 if t is None else t for t in times])
     wrong = [NO_CRC if m.wrong_crc is None else m.wrong_crc for m in messages]
     columns["wrong_crc"] = np.array(wrong, np.int64)
     return columns
+
+
+def _int64s(name: str, numbers: Sequence[int]) -> Ints:
+    try:
+        return np.array(numbers, np.int64)
+    except OverflowError:
+        check_number(name, min(numbers), max(numbers))
+        raise
 
 
 def count_of(columns: Mapping[str, Any]) -> int:
@@ -120,6 +130,8 @@ def prepare(columns: dict[str, Any], count: int, rules: WriterRules, now_ms: int
 
     Raises InvalidInput, LimitExceeded.
     """
+    for name in NUMBER_LIMITS:
+        _check_numbers(name, columns.get(name, 0))
     for name in ("queue_id", "sys_flag"):
         columns[name] = _spread(columns[name], count)
     for name in ("born_timestamp", "store_timestamp"):
@@ -128,8 +140,6 @@ def prepare(columns: dict[str, Any], count: int, rules: WriterRules, now_ms: int
     for name in ("topic", "properties", "born_host.ip"):
         if isinstance(columns[name], bytes):
             columns[name] = Ragged.repeat(columns[name], count)
-    if count and int(columns["queue_id"].min()) < 0:
-        raise InvalidInput(f"queue id must not be negative: {int(columns['queue_id'].min())}")
     topics = dictionary(columns["topic"])
     magic = [check_topic(topic, rules.profile) for topic in topics.values]
     columns["magic_code"] = np.array(magic, np.int64)[topics.ids]
@@ -139,8 +149,8 @@ def prepare(columns: dict[str, Any], count: int, rules: WriterRules, now_ms: int
     check_sizes(largest, int(columns["properties"].length.max(initial=0)), rules)
     born = columns["born_host.ip"].length
     store_ip, store_port = rules.store_host
-    if (born == IPV6_BYTES).any():
-        check_host(bytes(IPV6_BYTES), rules.profile)
+    for length in np.unique(born[born != IPV4_BYTES]).tolist():
+        check_host(bytes(length), rules.profile)
     check_host(store_ip, rules.profile)
     plain = host_bits(b"", store_ip)
     wide = host_bits(bytes(IPV6_BYTES), store_ip)
@@ -148,6 +158,14 @@ def prepare(columns: dict[str, Any], count: int, rules: WriterRules, now_ms: int
     columns["sys_flag"] = flags | np.where(born == IPV6_BYTES, wide, plain)
     columns["store_host.ip"], columns["store_host.port"] = store_ip, store_port
     return topics
+
+
+def _check_numbers(name: str, column: Any) -> None:
+    """Of a column, or of one value for all. Raises InvalidInput for what its field has no room for."""
+    if not isinstance(column, np.ndarray):
+        check_number(name, column, column)
+    elif len(column) and NUMBER_LIMITS[name][1] < np.iinfo(column.dtype).max:
+        check_number(name, int(column.min()), int(column.max()))
 
 
 def _spread(column: Any, count: int) -> Ints:

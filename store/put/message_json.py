@@ -14,6 +14,7 @@ from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
 from ..broker.topics import now_ms
 from ..errors import InvalidInput
 from .new_message import (
+    NUMBER_LIMITS,
     NewBatch,
     NewMessage,
     NoKeys,
@@ -28,21 +29,6 @@ BATCH = "batch"
 INNER = "inner_messages"
 """The field with the messages that a batch record had inside, beside what the record itself has."""
 _BATCH_BITS = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
-_BITS = {
-    "queue_id": 31,
-    "flag": 32,
-    "sys_flag": 32,
-    "born_timestamp": 64,
-    "store_timestamp": 64,
-    "reconsume_times": 32,
-    "prepared_transaction_offset": 64,
-}
-"""Numbers that are taken, and how many bits they have; a queue id is not negative."""
-NUMBER_LIMITS = {
-    name: (0 if name == "queue_id" else -(1 << bits - 1), (1 << bits - (name != "queue_id")) - 1)
-    for name, bits in _BITS.items()
-}
-"""The least and the largest value of each."""
 
 
 def is_message(record: Mapping[str, Any]) -> bool:
@@ -88,7 +74,7 @@ class MessageReader:
 
     def with_body(self, record: Mapping[str, Any], body: bytes) -> NewMessage:
         """The message with a body as it is to be stored, whatever the object has."""
-        numbers = ((name, _number(record, name)) for name in _BITS if name in record)
+        numbers = ((name, _number(record, name)) for name in NUMBER_LIMITS if name in record)
         given = {name: value for name, value in numbers if value is not None}
         store_timestamp = given.pop("store_timestamp", None)
         given.setdefault("born_timestamp", self._clock())

@@ -11,6 +11,7 @@ is compressed again, and what the new record says of its body is true, or the me
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -18,13 +19,15 @@ from typing import Any, NamedTuple
 
 from ...formats import message_properties as names
 from ...formats.client_batch import MESSAGE, MESSAGES_MAX
-from ...formats.hashing import crc31
+from ...formats.hashing import crc31, java_integer
+from ...formats.host import PORT_MAX
 from ...formats.message import MAGIC_V1, MAGIC_V2, PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX_V1
 from ...formats.message_id import UNIQUE_KEY_COUNTERS, unique_key
 from ...formats.message_properties import CRC32, CRC_ITEM_BYTES, NAME_VALUE_SEPARATOR
-from ...formats.primitives import IPV6_BYTES
+from ...formats.primitives import IPV4_BYTES, IPV6_BYTES
 from ...formats.sys_flag import COMPRESSION_MASK, TRANSACTION_MASK, SysFlag
 from ..broker.profiles import WriterProfile
+from ..broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from ..broker.topics import now_ms
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
@@ -37,6 +40,25 @@ CRC_ITEM_HEAD = CRC32.encode() + NAME_VALUE_SEPARATOR
 _TOPIC_CHARACTERS_MAX = 255
 _HOST_BITS = SysFlag.BORN_V6 | SysFlag.STORE_V6
 Host = tuple[bytes, int]
+_BITS = {
+    "queue_id": 31,
+    "flag": 32,
+    "sys_flag": 32,
+    "born_timestamp": 64,
+    "store_timestamp": 64,
+    "reconsume_times": 32,
+    "prepared_transaction_offset": 64,
+}
+"""Numbers that are taken, and how many bits they have; a queue id is not negative."""
+NUMBER_LIMITS = {
+    name: (0 if name == "queue_id" else -(1 << bits - 1), (1 << bits - (name != "queue_id")) - 1)
+    for name, bits in _BITS.items()
+}
+"""The least and the largest value of each."""
+_ITEM = rb"[^\x00-\x02]+\x01[^\x00-\x02]*"
+_ENDED_TEXT = re.compile(rb"(?:%b\x02)*" % _ITEM)
+_TEXT = re.compile(rb"(?:%b\x02)*(?:%b)?" % (_ITEM, _ITEM))
+"""Properties: of brokers that put a separator behind the last one, and of the others."""
 FLAGS = {"zlib": SysFlag.ZLIB, "lz4": SysFlag.LZ4, "zstd": SysFlag.ZSTD}
 """The bits of sys_flag that name a codec."""
 COMPRESSED = int(SysFlag.COMPRESSED)
@@ -129,10 +151,84 @@ def ends_with_crc(properties: bytes) -> bool:
     return properties[-CRC_ITEM_BYTES:].startswith(CRC_ITEM_HEAD)
 
 
-def check_host(ip: bytes, profile: WriterProfile) -> None:
+def check_number(name: str, least: int, largest: int) -> None:
+    """Raises InvalidInput for numbers of a field that it has no room for. least, largest: of all that are there."""
+    low, high = NUMBER_LIMITS[name]
+    if name == "queue_id" and least < 0:
+        raise InvalidInput(f"queue id must not be negative: {least}")
+    if least < low or largest > high:
+        raise InvalidInput(f"{name}: not a whole number from {low} to {high}: {least if least < low else largest}")
+
+
+def check_host(ip: bytes, profile: WriterProfile, port: int = 0) -> None:
     """Raises InvalidInput for an address that the generation cannot store."""
+    if len(ip) not in (IPV4_BYTES, IPV6_BYTES):
+        raise InvalidInput(f"an address of {counted(len(ip), 'byte')}: it has {IPV4_BYTES} or {IPV6_BYTES}")
+    if not 0 <= port <= PORT_MAX:
+        raise InvalidInput(f"no port from 0 to {PORT_MAX}: {port}")
     if len(ip) == IPV6_BYTES and not profile.start.record.ipv6:
         raise InvalidInput(f"brokers of {profile.version} cannot store IPv6 addresses")
+
+
+def check_timed(topic: bytes, properties: bytes) -> None:
+    """Refuse a message of the timer's topic that lacks what a broker gives it there: brokers take it, and their timer
+    stops at it for ever. Raises InvalidInput.
+    """
+    if topic != TIMER_TOPIC.encode():
+        return
+    found = names.parse(properties)
+    good = {
+        names.TIMER_OUT_MS: java_integer(found.get(names.TIMER_OUT_MS, ""), 64) is not None,
+        names.REAL_TOPIC: bool(found.get(names.REAL_TOPIC)),
+        names.REAL_QID: java_integer(found.get(names.REAL_QID, ""), 32) is not None,
+    }
+    wrong = [name for name, is_good in good.items() if not is_good]
+    if wrong:
+        raise InvalidInput(
+            f"{TIMER_TOPIC} is the topic of the broker's timer, which stops for ever at a message"
+            f" without a good {' and '.join(wrong)}",
+            hint="put it to its own topic, with --deliver-at or the property TIMER_DELIVER_MS",
+        )
+
+
+def check_scheduled(message: NewMessage, levels: int) -> None:
+    """Refuse a message of the topic of delay levels that lacks what a broker gives it there. levels: how many the
+    broker has. Raises InvalidInput.
+    """
+    found = names.parse(message.properties)
+    level = java_integer(found.get(names.DELAY, ""), 32) or 0
+    good = {
+        names.DELAY: min(level, levels) == message.queue_id + 1,
+        names.REAL_TOPIC: bool(found.get(names.REAL_TOPIC)),
+        names.REAL_QID: java_integer(found.get(names.REAL_QID, ""), 32) is not None,
+    }
+    if wrong := [name for name, is_good in good.items() if not is_good]:
+        raise InvalidInput(
+            f"{SCHEDULE_TOPIC} is the topic of messages that wait for a delay level, in the queue of that level:"
+            f" this one has no good {' and '.join(wrong)}",
+            hint="put it to its own topic, with --delay-level or the property DELAY",
+        )
+
+
+def check_stored(message: NewMessage, rules: WriterRules, levels: int) -> None:
+    """Refuse what no broker of the generation stores, and what stops its services; copies of records are not asked.
+
+    Raises InvalidInput.
+    """
+    text, ended = message.properties, rules.profile.final_separator and not rules.append_crc
+    if text and not (_ENDED_TEXT if ended else _TEXT).fullmatch(text):
+        raise InvalidInput(
+            f"properties are name, 01, value, 02, again and again: {text[:_SHOWN_BYTES]!r}",
+            hint="format_properties of mqstore.formats.message_properties makes them",
+        )
+    if message.store_timestamp is not None and message.store_timestamp <= 0:
+        raise InvalidInput(f"a store timestamp is greater than 0: {message.store_timestamp}")
+    check_timed(message.topic, text)
+    if message.topic == SCHEDULE_TOPIC.encode():
+        check_scheduled(message, levels)
+
+
+_SHOWN_BYTES = 80
 
 
 def host_bits(born_ip: bytes, store_ip: bytes) -> int:
@@ -157,9 +253,12 @@ def record_fields(message: NewMessage, rules: WriterRules, now_ms: int) -> dict[
     """
     magic_code = check_topic(message.topic, rules.profile)
     check_sizes(len(message.body), len(message.properties), rules)
-    check_host(message.born_host[0], rules.profile)
-    if message.queue_id < 0:
-        raise InvalidInput(f"queue id must not be negative: {message.queue_id}")
+    for name in NUMBER_LIMITS:
+        number = getattr(message, name)
+        if number is not None:
+            check_number(name, number, number)
+    check_host(message.born_host[0], rules.profile, message.born_host[1])
+    check_host(rules.store_host[0], rules.profile)
     hosts = (message.born_host[0], rules.store_host[0])
     time = now_ms if message.store_timestamp is None else message.store_timestamp
     return {

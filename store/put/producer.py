@@ -39,7 +39,7 @@ from ..broker.system_topics import (
 from ..counted import counted
 from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
 from ..settings.options import options_of
-from .new_message import OVER_BYTES, Host, NewMessage, check_sizes, compressed
+from .new_message import OVER_BYTES, Host, NewMessage, check_sizes, check_timed, compressed
 
 if TYPE_CHECKING:
     from ..disk.layout import Layout
@@ -162,29 +162,8 @@ def check_producer(message: NewMessage, writer: StoreWriter) -> None:
         )
 
 
-def check_timed(topic: bytes, properties: bytes) -> None:
-    """Refuse a message of the timer's topic that lacks what a broker gives it there: brokers take it, and their timer
-    stops at it for ever. Raises InvalidInput.
-    """
-    if topic != TIMER_TOPIC.encode():
-        return
-    found = names.parse(properties)
-    good = {
-        names.TIMER_OUT_MS: java_integer(found.get(names.TIMER_OUT_MS, ""), 64) is not None,
-        names.REAL_TOPIC: bool(found.get(names.REAL_TOPIC)),
-        names.REAL_QID: java_integer(found.get(names.REAL_QID, ""), 32) is not None,
-    }
-    wrong = [name for name, is_good in good.items() if not is_good]
-    if wrong:
-        raise InvalidInput(
-            f"{TIMER_TOPIC} is the topic of the broker's timer, which stops for ever at a message"
-            f" without a good {' and '.join(wrong)}",
-            hint="put it to its own topic, with --deliver-at or the property TIMER_DELIVER_MS",
-        )
-
-
 def check_timed_columns(columns: Mapping[str, Any]) -> None:
-    """The same of many messages; their topics and properties are columns. Raises InvalidInput."""
+    """`check_timed` of many messages; their topics and properties are columns. Raises InvalidInput."""
     timed_rows = columns["topic"].equals(TIMER_TOPIC.encode()).nonzero()[0]
     for row in timed_rows.tolist():
         check_timed(TIMER_TOPIC.encode(), columns["properties"][row])

@@ -15,6 +15,7 @@ from .new_message import (
     Stored,
     WriterOptions,
     check_record,
+    check_stored,
     ends_with_crc,
     inner,
     record_fields,
@@ -46,11 +47,13 @@ class StoreWriter(OpenStore):
     def append(self, message: NewMessage) -> Stored:
         """Append one message: log, queue and index; on disk after `sync`.
 
-        Raises InvalidInput, LimitExceeded for a message that a broker refuses: nothing was
-        written then. After any other error the store is left for `recover`.
+        Raises InvalidInput, LimitExceeded for a message that a broker refuses, or does not store so: nothing was
+        written then. After any other error the store is left for `recover`. What is appended otherwise may be a
+        copy of a record, and is asked less.
         """
         self.settle()
         fields = record_fields(message, self.rules, self.clock())
+        check_stored(message, self.rules, len(self.delay_levels))
         found = dispatch_record(
             message.topic,
             message.properties,

@@ -35,7 +35,7 @@ def made(root: Path, version: str, back_at: int) -> list[Message]:
     with writer(root, version) as store:
         for number in range(COUNT):
             time = NOW + number * 1000 - (HOUR_MS if number >= back_at else 0)
-            topic, keys = b"t%d" % (number % 3), b"KEYS\1k%d" % number
+            topic, keys = b"t%d" % (number % 3), b"KEYS\1k%d\2" % number
             new = NewMessage(topic, b"body", properties=keys, store_timestamp=time)
             store.append(new)
     return list(log_of(root, TINY))

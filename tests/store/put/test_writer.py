@@ -178,6 +178,43 @@ def test_appending_to_a_brokers_own(name: str, store: Callable[[str], Path]) -> 
     assert contents(root)[topics + ".bak"] == before[topics]
 
 
+PLACE = b"REAL_TOPIC\1T\2REAL_QID\x010\2"
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (NewMessage(b"T", b"x", properties=b"KEYS\1a"), "properties are name, 01, value, 02, again"),
+        (NewMessage(b"T", b"x", properties=b"\2\2\1"), "properties are name, 01, value, 02, again"),
+        (NewMessage(b"T", b"x", properties=b"KEYS\1a\0\2"), "properties are name, 01, value, 02, again"),
+        (NewMessage(b"T", b"x", properties=b"KEYS\1a\1b\2"), "properties are name, 01, value, 02, again"),
+        (NewMessage(b"T", b"x", store_timestamp=0), "a store timestamp is greater than 0: 0"),
+        (NewMessage(b"T", b"x", store_timestamp=-5), "a store timestamp is greater than 0: -5"),
+        (NewMessage(b"T", b"x", born_host=(b"\n\0\0\1", 65_536)), "no port from 0 to 65535: 65536"),
+        (NewMessage(b"rmq_sys_wheel_timer", b"x", properties=PLACE), "without a good TIMER_OUT_MS"),
+        (NewMessage(b"SCHEDULE_TOPIC_XXXX", b"x", properties=PLACE), "no good DELAY"),
+        (NewMessage(b"SCHEDULE_TOPIC_XXXX", b"x", 1, properties=b"DELAY\x011\2" + PLACE), "no good DELAY"),
+        (NewMessage(b"SCHEDULE_TOPIC_XXXX", b"x", properties=b"DELAY\x011\2"), "good REAL_TOPIC and REAL_QID"),
+    ],
+)
+def test_what_a_broker_does_not_store_so(message: NewMessage, said: str, tmp_path: Path) -> None:
+    """A copy of a record may be like that all the same."""
+    with writer(tmp_path, "5.3") as store:
+        with pytest.raises(InvalidInput, match=said):
+            store.append(message)
+        assert not (tmp_path / "commitlog").exists()
+        store.append_columns(message_columns([message]))
+
+
+def test_what_a_broker_stores_in_its_own_topics(tmp_path: Path) -> None:
+    with writer(tmp_path, "5.3") as store:
+        store.append(NewMessage(b"SCHEDULE_TOPIC_XXXX", b"x", 2, properties=b"DELAY\x013\2" + PLACE))
+        store.append(NewMessage(b"rmq_sys_wheel_timer", b"x", properties=b"TIMER_OUT_MS\x011000\2" + PLACE))
+    with writer(tmp_path / "old", "4.9") as store:
+        store.append(NewMessage(b"T", b"x", properties=b"KEYS\1a\2TAGS\1"))  # no separator behind the last one
+        store.append(NewMessage(b"T", b"x", properties=b"KEYS\1a\2"))
+
+
 def test_queue_offsets_go_on(tmp_path: Path) -> None:
     with writer(tmp_path) as store:
         one = [store.append(NewMessage(b"T", b"1", queue_id=q)).queue_offset for q in (0, 0, 5)]
@@ -200,6 +237,12 @@ def test_queue_offsets_go_on(tmp_path: Path) -> None:
         (NewMessage(b"\xff", b"x"), InvalidInput, "not UTF-8"),
         (NewMessage(b"x" * 256, b"x"), InvalidInput, "topic of 256 bytes"),
         (NewMessage(b"T", b"x", queue_id=-1), InvalidInput, "negative"),
+        (NewMessage(b"T", b"x", queue_id=1 << 40), InvalidInput, "queue_id: not a whole number from 0 to 2147483647"),
+        (NewMessage(b"T", b"x", flag=1 << 31), InvalidInput, "flag: not a whole number from -2147483648"),
+        (NewMessage(b"T", b"x", sys_flag=-1 << 32), InvalidInput, "sys_flag: not a whole number"),
+        (NewMessage(b"T", b"x", reconsume_times=1 << 31), InvalidInput, "reconsume_times: not a whole number"),
+        (NewMessage(b"T", b"x", born_timestamp=1 << 63), InvalidInput, "born_timestamp: not a whole number"),
+        (NewMessage(b"T", b"x", born_host=(b"abc", 1)), InvalidInput, "an address of 3 bytes: it has 4 or 16"),
         (NewMessage(b"T", b"x" * 5000), LimitExceeded, "does not fit into a commit log file"),
         (NewMessage(b"T", b"x" * ((4 << 20) + 1)), LimitExceeded, "maxMessageSize"),
         (NewMessage(b"T", b"x", properties=b"x" * 32768), LimitExceeded, "properties"),

@@ -91,7 +91,7 @@ def test_bit_maps_of_a_real_store(tmp_path: Path) -> None:
 
 def test_one_by_one_and_by_columns(tmp_path: Path) -> None:
     """Queue units name the units of ext; a file without room ends with a mark."""
-    new = [NewMessage(b"T", b"x", properties=b"TAGS\x01a\x02", store_timestamp=n) for n in range(20)]
+    new = [NewMessage(b"T", b"x", properties=b"TAGS\x01a\x02", store_timestamp=n + 1) for n in range(20)]
     write(tmp_path / "columns", new, config())
     with StoreWriter.open(tmp_path / "single", config()) as writer:
         for message in new:
