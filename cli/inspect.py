@@ -91,7 +91,7 @@ def inspect(
         from .store_text import store_json, store_text
 
         description = describe_path(path, common.config())
-        verdict, given = at_first_sight(description), common.given()
+        verdict, given = at_first_sight(description), common.given().at(description.layout)
         code = exit_code_of_status(verdict.status)
         record = store_json(description, verdict, given)
         page = store_text(description, verdict, given, common.utc, all_topics=common.verbose)

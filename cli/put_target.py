@@ -43,11 +43,11 @@ class Target(NamedTuple):
                     writer.close()
         except StoreError as error:
             if writer.left_unclean:
-                from ..store.findings.next_commands import proposed
+                from ..store.findings.next_commands import command
 
-                links = ["--follow-links"] if self.options.follow_links else []
-                command = proposed(writer.layout, "recover", "--apply", *links)
-                left = f"the store is left unclean: put that right, then run: {command}"
+                given = self.common.given(follow_links=self.options.follow_links).at(writer.layout)
+                mending = command("recover", self.store, "--apply", given=given)
+                left = f"the store is left unclean: put that right, then run: {mending}"
                 error.hint = "; ".join(filter(None, (error.hint, left)))
             raise
         for topic, queue_id, count in writer.unserved:

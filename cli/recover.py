@@ -130,7 +130,7 @@ def recover(
         gone |= left_lost(found, after.recovery) is not None
         clean = exit_code_of_status(after.verdict.status) is ExitCode.DONE
         code = ExitCode.DONE if clean and not gone else ExitCode.NO
-    given = change.given(broker_version, common)
+    given = change.given(broker_version, common).at(layout)
     _print(before, applied, after, given, code, common, out)
     raise Exit(code)
 

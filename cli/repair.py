@@ -174,7 +174,7 @@ def repair(
     if change.apply and not before.repair.nothing_to_do:
         applied = _apply(layout, before, change, common)
         after = _reanalyze(before.repair, broker_version, common)
-    given = change.given(broker_version, common)
+    given = change.given(broker_version, common).at(judged)
     _print(before, applied, after, given, common, out)
     raise Exit(_code(before, after))
 
@@ -276,7 +276,7 @@ def _apply(layout: Layout, before: JudgedRepair, change: Change, common: Common)
             what = "Go on with what was cut off?"
         from .repair_text import repair_text
 
-        plan = repair_text(before, None, None, common, common.given(), asking=True)
+        plan = repair_text(before, None, None, common, common.given().at(layout), asking=True)
         agree(what, plan, common, _code(before, None))
 
     def again() -> Any:

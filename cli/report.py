@@ -118,8 +118,9 @@ def _section(
     from .terminal import time_text
     from .verify import log_progress
 
-    scope, given = Scope(broker_version=broker_version), common.given(broker_version)
+    scope = Scope(broker_version=broker_version)
     with StoreReader(path, common.config(), rate_bytes=common.rate) as store:
+        given = common.given(broker_version).at(store.layout)
         with log_progress(store, common) as tell:
             judge = partial(with_repairs, layout=store.layout, version=broker_version, rate_bytes=common.rate)
             seen = look(store, scope, given, now_ms=now_ms, progress=tell, jobs=common.jobs or 1, judge=judge)

@@ -41,6 +41,7 @@ def answer(store: Path, question: TraceQuestion, limit: int, common: Common) -> 
         StoreReader(store, common.config(), rate_bytes=common.rate) as opened,
         scanning(opened, common),
     ):
+        question = question._replace(given=question.given.at(opened.layout))
         found = trace(opened, question, common.warn)
         shown = list(islice(found, min(limit, sys.maxsize)))
         more = next(found, None) is not None

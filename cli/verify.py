@@ -381,7 +381,7 @@ def print_verdicts(
                 if brief and not common.verbose:
                     text = page_of([verdict_line(path, verdict)])
                 else:
-                    text = page(path, verdict, given, verbose=common.verbose)
+                    text = page(path, verdict, _at(path, given, common), verbose=common.verbose)
                 if out.on_terminal:
                     from shutil import get_terminal_size
 
@@ -393,10 +393,17 @@ def print_verdicts(
                 )
             return
         out.records(
-            (row for path, verdict in verdicts for row in _rows(path, verdict, given)),
+            (row for path, verdict in verdicts for row in _rows(path, verdict, _at(path, given, common))),
             text=str,
             columns=_COLUMNS,
         )
+
+
+def _at(path: Path | str, given: Given, common: Common) -> Given:
+    """What a next command for this store needs."""
+    from ..store.disk.layout import Layout, is_uri
+
+    return given if is_uri(str(path)) else given.at(Layout.of(path, common.config()))
 
 
 def _rows(path: Path | str, verdict: Verdict, given: Given) -> Iterator[dict[str, Any]]:

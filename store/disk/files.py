@@ -68,6 +68,8 @@ def _sync_file_range() -> Callable[..., int] | None:
     return call
 
 
+FOLLOW_LINKS = "--follow-links"
+"""The option that lets directories of a store be links elsewhere."""
 _FILE_BITS = 0o666
 _MODE_BITS = 0o7777
 _MOST_LOOKS = 8
@@ -97,7 +99,7 @@ class Files:
             raise Refused(
                 f"leads out of the store, to {os.path.realpath(path)}",
                 path=path,
-                hint="--follow-links trusts links of the store's own directories",
+                hint=f"{FOLLOW_LINKS} trusts links of the store's own directories",
             )
 
     def step(self, change: str, path: Path, size_bytes: int = 0) -> None:
@@ -379,19 +381,30 @@ def confine(files: Files, layout: Layout, *, follow_links: bool = False) -> None
     refuse_compressed(layout)
     other = None if follow_links else layout.log_of_another
     if other is not None:
-        hint = f"name its own: --set storePathCommitLog={layout.root / COMMIT_LOG}; with --follow-links it is changed"
+        hint = f"name its own: --set storePathCommitLog={layout.root / COMMIT_LOG}; with {FOLLOW_LINKS} it is changed"
         raise Refused(f"the configuration gives {layout.root} the commit log of another store", path=other, hint=hint)
-    root = _plain(layout.root)
-    named = [d for d in layout.commit_log_directories if not _plain(d).is_relative_to(root)]
-    own = [*layout.commit_log_directories, *_directories(layout)] if follow_links else []
-    roots = [root]
-    for directory in (*named, *own):
-        roots += [directory, directory.resolve().parent / JOURNAL]
-    if layout.journal_place is not None:
-        roots.append(layout.journal_place)
-    files.confine(roots)
-    for part in (*layout.commit_log_directories, *_directories(layout), *_files(layout)):
+    files.confine(_roots(layout, follow_links))
+    for part in (*_parts(layout), *_files(layout)):
         files.check_inside(part)
+
+
+def is_linked(layout: Layout) -> bool:
+    """Whether `confine` takes this store with `follow_links` alone: directories of it are links elsewhere."""
+    files = Files()
+    files.confine(_roots(layout, follow_links=False))
+    return layout.log_of_another is None and not all(map(files.is_inside, _parts(layout)))
+
+
+def _roots(layout: Layout, follow_links: bool) -> Iterator[Path]:
+    """The directories that changes of a store are confined to."""
+    root = _plain(layout.root)
+    yield root
+    parts = _parts(layout) if follow_links else layout.commit_log_directories
+    for directory in parts:
+        if follow_links or not _plain(directory).is_relative_to(root):
+            yield from (directory, directory.resolve().parent / JOURNAL)
+    if layout.journal_place is not None:
+        yield layout.journal_place
 
 
 def check_log_end(files: Files, layout: Layout, log_end: int) -> None:
@@ -411,7 +424,9 @@ def _plain(path: Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
-def _directories(layout: Layout) -> Iterator[Path]:
+def _parts(layout: Layout) -> Iterator[Path]:
+    """Directories of a store that may be links."""
+    yield from layout.commit_log_directories
     yield layout.consume_queue
     yield layout.batch_consume_queue
     yield layout.consume_queue_ext

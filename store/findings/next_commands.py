@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..disk.byte_reader import COPY_FIRST
+from ..disk.files import FOLLOW_LINKS, is_linked
 from ..disk.layout import (
     BATCH_CONSUME_QUEUE,
     COMPACTION,
@@ -72,6 +73,11 @@ class Given(NamedTuple):
         words = ["--broker-version", self.version] if versioned else []
         return [*words, *self.config, *(self.writing if name in _WRITE else ())]
 
+    def at(self, layout: Layout) -> Given:
+        """The same for this store: with --follow-links where a change of it needs that."""
+        known = FOLLOW_LINKS in self.writing or not is_linked(layout)
+        return self if known else self._replace(writing=(*self.writing, FOLLOW_LINKS))
+
 
 NOTHING_GIVEN = Given()
 
@@ -117,8 +123,8 @@ def command(name: str, root: PathLike[str] | str, *arguments: str, given: Given 
 
 
 def proposed(layout: Layout, name: str, *arguments: str) -> str:
-    """A command for the store of a layout, with the configuration that the layout was opened with."""
-    return str(command(name, layout.root, *arguments, given=Given(layout.broker_config.words)))
+    """A command for the store of a layout, with the configuration that it was opened with, and what it needs."""
+    return str(command(name, layout.root, *arguments, given=Given(layout.broker_config.words).at(layout)))
 
 
 def repair_command(

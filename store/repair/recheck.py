@@ -200,7 +200,7 @@ def unrepairable_of(
     """
     if any(finding.code == CUT_OFF for finding in verdict.findings):
         return []  # what is wrong may be the half of a change
-    given = Given(layout.broker_config.words) if given is None else given
+    given = Given(layout.broker_config.words).at(layout) if given is None else given
     errors = [f for f in verdict.serious if catalogue()[f.code].group != GROUP]
     errors = [finding for finding in errors if asked_for(finding, choice)]
     told: dict[str, Beyond] = {}

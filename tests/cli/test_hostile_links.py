@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import socket
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from mqstore.store.session.journal import JOURNAL, SEALED, FileState, Step
 
 from .. import stores
 from .hostile import check_output, content, mq, swapped
+from .test_proposed import commands_in
 
 CLEAN = "5.3.3-clean"
 KILLED = "5.3.3-killed"
@@ -121,6 +123,21 @@ def test_links_that_the_user_trusts(tmp_path: Path) -> None:
     shutil.move(tmp_path / "was-consumequeue" / "New", tmp_path / "New")
     (tmp_path / "was-consumequeue" / "New").symlink_to(tmp_path / "New")
     assert mq(*put, "--follow-links", sizes=False).code == 5
+
+
+def test_what_is_proposed_follows_links(tmp_path: Path) -> None:
+    """A store that lies on several disks: each command that would change it can be pasted as it stands."""
+    root = store_in(tmp_path, KILLED)
+    for part in ("commitlog", "config"):
+        swapped(root, part, lambda path, part=part: path.symlink_to(tmp_path / f"was-{part}"))  # type: ignore[misc]
+    for command in ("inspect", "verify", "repair", "recover"):
+        page = mq(command, root, sizes=False).stdout
+        (wanted,) = {line for line in commands_in(page) if "--apply" in line}
+        assert wanted.endswith(" --apply --follow-links"), (command, page)
+    told = json.loads(mq("recover", root, "--format", "json", sizes=False).stdout)["next"]
+    assert told == [wanted]
+    applied = mq(*shlex.split(wanted)[1:], "--yes", sizes=False)
+    assert applied.code == 0, applied
 
 
 def test_a_link_loop_and_a_link_to_the_root_end(tmp_path: Path) -> None:
