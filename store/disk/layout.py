@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -45,18 +45,8 @@ _DIRECTORIES = frozenset(
     | {COMPACTION, ROCKSDB_STORE, ROCKSDB_CONSUME_QUEUE, "kvStore", JOURNAL, TIERED_INDEX_FILES}
 )
 _FILES = frozenset(
-    {
-        "abort",
-        "abort.bak",
-        "lock",
-        "checkpoint",
-        "timerwheel",
-        "brokerIdentity",
-        "brokerIdentity.bak",
-        "brokerIdentity-temp",
-        "brokerIdentity-temp.bak",
-    }
-    | {"epochFileCheckpoint", "epochFileCheckpoint.bak"}
+    {"abort", "abort.bak", "lock", "checkpoint", "timerwheel", "epochFileCheckpoint", "epochFileCheckpoint.bak"}
+    | {"brokerIdentity", "brokerIdentity.bak", "brokerIdentity-temp", "brokerIdentity-temp.bak"}
 )
 DLEDGER_PREFIX = "dledger-"
 ROCKSDB_CURRENT = "CURRENT"
@@ -353,19 +343,19 @@ def was_rocksdb(path: Path) -> bool:
 
 def _commit_log(root: Path, config: BrokerConfig) -> tuple[tuple[Path, ...], str, Path | None]:
     """Directories of the commit log, how they were found, and the DLedger data directory."""
+    default = root / COMMIT_LOG
     configured = config.get_paths("storePathCommitLog")
     if configured:
         configured += config.get_paths("readOnlyCommitLogStorePaths")
-        paths = tuple(dict.fromkeys(_absolute(root, path) for path in configured))
-        dledger = _dledger_data(root) if config.get_bool("enableDLegerCommitLog") else None
-        if dledger is None:
-            return paths, "configuration", None
-        return (*(path for path in paths if path.is_dir()), dledger), "dledger", dledger
-    default = root / COMMIT_LOG
-    dledger = _dledger_data(root)
+    paths = tuple(dict.fromkeys(_absolute(root, path) for path in configured))
+    members = [root / name / "data" for name in _names(root) if name.startswith(DLEDGER_PREFIX)]
+    members = sorted(path for path in members if path.is_dir())
+    dledger = _dledger_data(root, config, members, paths)
     if dledger is not None:
-        old = (default,) if default.is_dir() else ()
+        old = (path for path in paths or (default,) if path.is_dir() and not _is_one_of(path, members))
         return (*old, dledger), "dledger", dledger
+    if paths:
+        return paths, "configuration", None
     found = _find_logs(root)
     if not found or found == (default,):
         return (default,), "default", None
@@ -384,17 +374,24 @@ def _absolute(root: Path, path: str) -> Path:
     return inside if inside.exists() else Path(path)
 
 
-def _dledger_data(root: Path) -> Path | None:
-    """Data directory of the DLedger log, None without one. Raises InvalidInput for several."""
-    found = [root / name / "data" for name in _names(root) if name.startswith(DLEDGER_PREFIX)]
-    found = sorted(path for path in found if path.is_dir())
-    if len(found) > 1:
-        raise InvalidInput(
-            "several DLedger logs in one store",
-            path=root,
-            hint="name one with --set storePathCommitLog=DIRECTORY",
-        )
-    return found[0] if found else None
+def _dledger_data(root: Path, config: BrokerConfig, members: list[Path], paths: tuple[Path, ...]) -> Path | None:
+    """Data directory of the DLedger log, there or not; None without one, and where the configuration has the broker
+    look elsewhere. members: those that are there. paths: of the configured log. Raises InvalidInput for several.
+    """
+    named = [path for path in members if _is_one_of(path, paths)]
+    if not members or not config.get_bool("enableDLegerCommitLog", not paths or bool(named)):
+        return None
+    if own := config.get("dLegerSelfId"):
+        return root / f"{DLEDGER_PREFIX}{own}" / "data"
+    if len(found := named or members) > 1:
+        own = found[0].parent.name.removeprefix(DLEDGER_PREFIX)
+        hint = f"name one with --set dLegerSelfId={own}, or with --set storePathCommitLog=DIRECTORY"
+        raise InvalidInput("several DLedger logs in one store", path=root, hint=hint)
+    return found[0]
+
+
+def _is_one_of(path: Path, others: Sequence[Path]) -> bool:
+    return any(os.path.realpath(path) == os.path.realpath(other) for other in others)
 
 
 def _find_logs(root: Path) -> tuple[Path, ...]:
@@ -443,7 +440,8 @@ def _log_files(directory: Path) -> list[MappedFile]:
 
 def _subdirectories(root: Path) -> list[Path]:
     """Directories that might be a further commit log: strangers, and one level inside them."""
-    first = [path for path in _directories(root) if path.name not in _DIRECTORIES]
+    strange = (path for path in _directories(root) if path.name not in _DIRECTORIES)
+    first = [path for path in strange if not path.name.startswith(DLEDGER_PREFIX)]
     return [*first, *(path for parent in first for path in _directories(parent))]
 
 

@@ -209,6 +209,17 @@ def test_a_tag_that_is_none(tag: str, tmp_path: Path) -> None:
     assert "--lost-tag" in result.stderr and len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("option", "log"), [("enableDLegerCommitLog=false", "commitlog"), ("dLegerSelfId=n9", "dledger-n9/data")]
+)
+def test_a_broker_that_looks_into_another_log(option: str, log: str, tmp_path: Path) -> None:
+    """The queues are full, and what the configuration names is not there, whatever log of DLedger is."""
+    root = stores.unpack("5.3.3-dledger", tmp_path)
+    record = answer(str(root), "--set", option, code=1)
+    assert record["verdict"]["status"] == "damaged" and record["prediction"]["case"] == "no-commit-log"
+    assert f"not mounted?: {root / log};" in record["verdict"]["sentence"]
+
+
 def test_an_empty_log_is_refused_unless_it_is_meant(tmp_path: Path) -> None:
     root, options = of_case("files_missing_all", tmp_path)
     refused = run_here(["recover", str(root), *options, "--apply", "--yes"])

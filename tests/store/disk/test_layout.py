@@ -85,6 +85,32 @@ def test_dledger(tmp_path: Path) -> None:
         Layout.open(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"storePathCommitLog": "dledger-n1/data"}, "dledger-n1/data"),
+        ({"storePathCommitLog": "dledger-n1/data", "enableDLegerCommitLog": "true"}, "dledger-n1/data"),
+        ({"dLegerSelfId": "n1"}, "dledger-n1/data"),
+        ({"dLegerSelfId": "n1", "enableDLegerCommitLog": "true", "storePathCommitLog": "old"}, "old dledger-n1/data"),
+        ({"dLegerSelfId": "n1", "storePathCommitLog": "old"}, "old"),
+        ({"dLegerSelfId": "n2", "enableDLegerCommitLog": "true"}, "dledger-n2/data"),
+        ({"enableDLegerCommitLog": "false"}, "commitlog"),
+    ],
+)
+def test_the_configuration_says_which_member_of_dledger_it_is(
+    options: dict[str, str], wanted: str, tmp_path: Path
+) -> None:
+    """Of a store with several; one that is not there is an empty log, of whoever asks for it."""
+    log(tmp_path / "dledger-n0" / "data", 0)
+    log(tmp_path / "dledger-n1" / "data", 0)
+    (tmp_path / "old").mkdir()
+    (tmp_path / "checkpoint").touch()
+    layout = Layout.open(tmp_path, BrokerConfig(options))
+    found = directories(layout)
+    assert " ".join(found) == wanted
+    assert layout.dledger == (tmp_path / found[-1] if "dledger" in wanted else None)
+
+
 def test_what_is_no_store_is_said(tmp_path: Path) -> None:
     with pytest.raises(Missing, match="no such directory"):
         Layout.open(tmp_path / "none")
