@@ -335,7 +335,7 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
     """
     made, layout, rules = ConfigRepair(), snapshot.layout, config_rules(profile)
     tables = ConfigTables.read(layout.config, layout.broker_config)
-    databases = load_databases(layout.config, layout.broker_config)
+    databases = load_databases(layout, rules)
     start = config_start(layout, profile, ranges)
     proven = _proven(snapshot, tables, start, ranges, writer, profile.dispatch)
     gone = frozenset() if start.bare else start.forgotten
@@ -345,9 +345,11 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
         path = layout.config / name
         if KINDS[kind].syntax is not Syntax.JSON or path.is_dir():
             continue
-        if name in databases and databases[name].start is LoadAction.REFUSES:
+        stored = databases.get(name)
+        if stored is not None and stored.start is LoadAction.REFUSES:
             continue  # the broker reads the RocksDB, or does not start
-        content, reason = _content(load_config(layout.config, name, rules), path, gone, proven)
+        loaded = stored if stored is not None and not rules.databases else load_config(layout.config, name, rules)
+        content, reason = _content(loaded, path, gone, proven)
         if content is None:
             continue
         moved = list(clamp(name, content, bounds))
@@ -446,7 +448,7 @@ def _content(loaded: LoadedConfig, path: Path, gone: frozenset[str], proven: Pro
         return content, f"taken from {backup.name}{besides}: {why}"
     proved = f"{counted(count, 'entry', 'entries')} that the store proves"
     proved += f" ({_UNSETTLED[name]})" if count else ""
-    if not loaded.main.there:
+    if not loaded.main.there and not kept:
         return content, f"rebuilt, with {proved}: {why}"
     return content, f"what is left of it, and {proved}: {why}"
 

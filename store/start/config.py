@@ -411,7 +411,7 @@ def config_start(layout: Layout, profile: Profile, queues: Ranges) -> ConfigStar
     with_timer = profile.timer is not None and _has_timer(layout)
     names = (*needed, *(rules.needed_by_timer if with_timer else ()))
     loaded = {name: load_config(layout.config, name, rules) for name in (*names, *rules.passed_over)}
-    loaded |= {name: one for name, one in load_databases(layout.config, layout.broker_config).items() if name in loaded}
+    loaded |= {name: one for name, one in load_databases(layout, rules).items() if name in loaded}
     refused = (
         one.reason
         for name, one in loaded.items()

@@ -25,16 +25,12 @@ from ..errors import Missing, StoreError, Unsupported
 from ..queues.rocksdb import is_rocksdb
 from ..settings.parse import TOO_DEEP, Grammar, ParsedConfig, parse
 from ..settings.read import BACKUP, FILES, ConfigFile, read_content
-from ..settings.rocksdb import SECOND, in_force, rows_of
+from ..settings.rocksdb import SECOND, in_force, rows_of, table_of
 
 TOPICS, GROUPS = "topics.json", "subscriptionGroup.json"
 OFFSETS, LMQ_OFFSETS = "consumerOffset.json", "lmqConsumerOffset.json"
 DELAYS, FILTERS = "delayOffset.json", "consumerFilter.json"
-ORDER, MAPPING, MODES = (
-    "consumerOrderInfo.json",
-    "topicQueueMapping.json",
-    "messageRequestMode.json",
-)
+ORDER, MAPPING, MODES = "consumerOrderInfo.json", "topicQueueMapping.json", "messageRequestMode.json"
 TIMERS, TRANSACTIONS = "timermetrics", "transactionMetrics"
 TIMER_CHECK = "timercheck"
 STATISTICS = frozenset({TIMERS, TRANSACTIONS})
@@ -76,6 +72,8 @@ class ConfigRules(NamedTuple):
     strange_constants_refused: bool = False
     #: a value nested deep ends the start, whatever the .bak has
     deep_ends_start: bool = False
+    #: topics, groups and positions may be in a RocksDB
+    databases: bool = False
 
     @property
     def known(self) -> tuple[str, ...]:
@@ -105,6 +103,26 @@ _BLANK_4_3 = frozenset(_OF_4)
 _BLANK_4_9 = frozenset({TOPICS, OFFSETS, LMQ_OFFSETS, FILTERS, DELAYS})
 _BLANK_5 = frozenset({TOPICS, GROUPS, FILTERS, ORDER, MAPPING, MODES, DELAYS, TIMERS, TRANSACTIONS})
 
+_4_9 = ConfigRules(
+    _OF_4,
+    blank_is_empty=_BLANK_4_9,
+    no_text_is_empty=_BLANK_4_9,
+    null_refused=_NULL_4,
+    version_refused=((frozenset({TOPICS}), _ALL_TYPES),),
+)
+_5_1 = ConfigRules(
+    _OF_5,
+    (TIMERS,),
+    (MODES,),
+    blank_is_empty=_BLANK_5,
+    no_text_is_empty=_BLANK_5,
+    null_refused=_NULL_5,
+    null_fails=frozenset({OFFSETS}),
+    no_text_is_null=frozenset({OFFSETS, LMQ_OFFSETS}),
+    table_needed=frozenset({MAPPING}),
+    version_refused=((_METRICS | {TOPICS}, _ALL_TYPES), (_PARTS, (str, int))),
+    topics_of_group=_LISTS,
+)
 _FASTJSON_2 = ConfigRules(
     _OF_5,
     (TIMERS,),
@@ -120,49 +138,17 @@ _FASTJSON_2 = ConfigRules(
     grammar=Grammar.FASTJSON_2,
     strange_numbers_refused=True,
     deep_ends_start=True,
+    databases=True,
 )
 
 RULES: dict[str, ConfigRules] = {
-    "4.3": ConfigRules(
-        _OF_4,
-        strange_constants_refused=True,
-        blank_is_empty=_BLANK_4_3,
-        no_text_is_empty=_BLANK_4_3,
-        null_refused=_NULL_4,
-        version_refused=((frozenset({TOPICS}), _ALL_TYPES),),
-    ),
-    "4.9": ConfigRules(
-        _OF_4,
-        blank_is_empty=_BLANK_4_9,
-        no_text_is_empty=_BLANK_4_9,
-        null_refused=_NULL_4,
-        version_refused=((frozenset({TOPICS}), _ALL_TYPES),),
-    ),
-    "5.1": ConfigRules(
-        _OF_5,
-        (TIMERS,),
-        (MODES,),
-        blank_is_empty=_BLANK_5,
-        no_text_is_empty=_BLANK_5,
-        null_refused=_NULL_5,
-        null_fails=frozenset({OFFSETS}),
-        no_text_is_null=frozenset({OFFSETS, LMQ_OFFSETS}),
-        table_needed=frozenset({MAPPING}),
-        version_refused=((_METRICS | {TOPICS}, _ALL_TYPES), (_PARTS, (str, int))),
-        topics_of_group=_LISTS,
-    ),
-    "5.3": ConfigRules(
-        _OF_5,
-        (TIMERS,),
-        (MODES, TRANSACTIONS),
-        blank_is_empty=_BLANK_5,
-        no_text_is_empty=_BLANK_5,
-        null_refused=_NULL_5,
-        null_fails=frozenset({OFFSETS}),
-        no_text_is_null=frozenset({OFFSETS, LMQ_OFFSETS}),
-        table_needed=frozenset({MAPPING}),
+    "4.3": _4_9._replace(strange_constants_refused=True, blank_is_empty=_BLANK_4_3, no_text_is_empty=_BLANK_4_3),
+    "4.9": _4_9,
+    "5.1": _5_1,
+    "5.3": _5_1._replace(
+        passed_over=(MODES, TRANSACTIONS),
         version_refused=((_METRICS | {TOPICS, GROUPS}, _ALL_TYPES), (_PARTS, (str, int))),
-        topics_of_group=_LISTS,
+        databases=True,
     ),
     # 5.4.0 refuses the pullOffsetTable of 5.5; a store of 5.5 is often guessed to be of either
     **dict.fromkeys(("5.4", "5.5", "5.5.1"), _FASTJSON_2),
@@ -528,21 +514,23 @@ def _fits(field_: JsonField, value: Any) -> bool:
     return field_.type == "string"
 
 
-_UNSEEN = Text(there=True, unseen=True)
+_UNSEEN, _NOTHING = Text(there=True, unseen=True), Text(there=False, present=False)
 
 
-def load_databases(config: Path, options: Mapping[str, str] | None = None) -> dict[str, LoadedConfig]:
-    """The tables that are not in files, by the names of these. options: of the broker. Nothing is written."""
-    directories = in_force(config, options).databases
-    found = {name: _in_its_place(name, directories) for name in directories}
+def load_databases(layout: Layout, rules: ConfigRules) -> dict[str, LoadedConfig]:
+    """The tables that are not in files, by the names of these. Nothing is written."""
+    directories = in_force(layout.config, layout.broker_config).databases
+    found = {name: _in_its_place(name, directories, rules) for name in directories}
     return {name: one for name, one in found.items() if one is not None}
 
 
-def _in_its_place(name: str, directories: Mapping[str, Path]) -> LoadedConfig | None:
+def _in_its_place(name: str, directories: Mapping[str, Path], rules: ConfigRules) -> LoadedConfig | None:
     """What a start takes of a RocksDB in the place of a file, None where there is none."""
     path = directories.get(name)
     if path is None:
         return None
+    if not rules.databases:
+        return _not_read(name, path, rules) if is_rocksdb(path) else None
     if is_rocksdb(path):
         return _load(name, path)
     if was_rocksdb(path):
@@ -555,26 +543,39 @@ def _in_its_place(name: str, directories: Mapping[str, Path]) -> LoadedConfig | 
 def load_table(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig:
     """What a start takes in the place of one file: its RocksDB, or the file with its .bak."""
     directories = in_force(layout.config, layout.broker_config).databases
-    return _in_its_place(name, directories) or load_config(layout.config, name, rules)
+    return _in_its_place(name, directories, rules) or load_config(layout.config, name, rules)
+
+
+def _not_read(name: str, path: Path, rules: ConfigRules) -> LoadedConfig | None:
+    """The empty table of a broker that knows no RocksDB: what that has is forgotten. None where it takes a file."""
+    loaded = load_config(path.parent, name, rules)
+    if loaded.start is not LoadAction.EMPTY:
+        return None
+    problem = f"{loaded.main.problem}: this broker does not read the RocksDB {path.name}"
+    try:
+        positions = rows_of(path, name) if name == OFFSETS else []
+        kept = table_of(path, name) if path.name != SECOND else _content(name, positions)
+    except StoreError:
+        kept = {}
+    backup = Text(there=False, value=kept, present=False)
+    return loaded._replace(main=replace(loaded.main, problem=problem), backup=backup)
 
 
 def _refused(name: str, problem: str) -> LoadedConfig:
-    nothing = Text(there=False, present=False)
-    return LoadedConfig(name, LoadAction.REFUSES, Text(there=True, problem=problem), nothing)
+    return LoadedConfig(name, LoadAction.REFUSES, Text(there=True, problem=problem), _NOTHING)
 
 
 def _load(name: str, path: Path) -> LoadedConfig:
-    none = Text(there=False, present=False)
     try:
         rows = rows_of(path, name)
     except Unsupported:
-        return LoadedConfig(name, LoadAction.LOADS, _UNSEEN, none)
+        return LoadedConfig(name, LoadAction.LOADS, _UNSEEN, _NOTHING)
     except StoreError as error:
         return _refused(name, f"the RocksDB {path.name} cannot be opened: {error.message}")
     if name == GROUPS and path.name == SECOND and not _groups(rows):
         # groups that a broker made by itself are not written there (store 5.5.1-config-v2)
-        return LoadedConfig(name, LoadAction.LOADS, _UNSEEN, none)
-    return LoadedConfig(name, LoadAction.LOADS, Text(there=True, value=_content(name, rows)), none)
+        return LoadedConfig(name, LoadAction.LOADS, _UNSEEN, _NOTHING)
+    return LoadedConfig(name, LoadAction.LOADS, Text(there=True, value=_content(name, rows)), _NOTHING)
 
 
 def _groups(rows: list[dict[str, Any]]) -> list[str]:

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.store.broker.profiles import profile_of
+from mqstore.store.disk.layout import Layout
 from mqstore.store.settings.parse import parse
-from mqstore.store.start.config_load import LoadAction, load_databases
+from mqstore.store.start.config_load import LoadAction, config_rules, load_databases
 
 from .. import stores
 from .brokers import missing
@@ -81,6 +83,7 @@ def test_damaged_databases(version: str, tmp_path: Path) -> None:
     if why := missing(version):
         pytest.skip(why)
     root, odd = stores.unpack(f"{version}-clean", tmp_path), list[str]()
+    rules = config_rules(profile_of(version))
     with Managers(version) as managers:
         managers.load(root, [f"{name}/" for name in TABLES], persist=True)
         for path in (root / "config").iterdir():
@@ -92,7 +95,7 @@ def test_damaged_databases(version: str, tmp_path: Path) -> None:
             shutil.copytree(root / "config", copy / "config")
             damage(copy / "config" / name)
             file, table = TABLES[name]
-            found = load_databases(copy / "config").get(file)
+            found = load_databases(Layout.of(copy), rules).get(file)
             real = _real(managers, copy, name)
             if found is None or found.start is LoadAction.REFUSES:
                 told = None if found else set[str]()

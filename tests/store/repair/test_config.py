@@ -10,14 +10,15 @@ import pytest
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, is_system_group
 from mqstore.store.broker.topics import Topics, dumps, loads
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.layout import Layout
 from mqstore.store.repair.parts import RepairPart, chosen
-from mqstore.store.repair.repair import Repair
+from mqstore.store.repair.repair import Repair, analyze
 from mqstore.store.settings.read import read_config_file
 
 from ... import stores
 from ...verdict import said_of
 from .mended import check_mended
-from .test_repair import examined, repaired
+from .test_repair import NOW_MS, examined, repaired
 
 CONFIG = chosen([RepairPart.CONFIG], ())
 NAME = "5.3.3-clean"
@@ -269,3 +270,13 @@ def test_an_empty_bak_of_a_file_that_is_missing_is_repaired(root: Path) -> None:
     assert told.message == "cannot be read at byte 0: empty; there is no consumerOrderInfo.json"
     mended(root)
     assert not [each for each in said_of(root, BrokerConfig({}), None).verdict.findings if each.code == "I-140"]
+
+
+def test_files_for_a_broker_that_reads_no_database(tmp_path: Path) -> None:
+    """One that goes down to 4.9 finds topics, groups and positions as the RocksDB has them."""
+    layout = Layout.open(stores.unpack("5.5.1-config-single", tmp_path))
+    edits = analyze(layout, CONFIG, "4.9", NOW_MS).plan.edits
+    made = {Path(edit.path).name: loads(bytes(edit.pieces[0][1]).decode()) for edit in edits}
+    assert made["consumerOffset.json"]["offsetTable"] == {"TopicA@rg": {0: 18, 1: 7}}
+    assert made["topics.json"]["topicConfigTable"]["BenchmarkTest"]["writeQueueNums"] == 1024
+    assert "rg" in made["subscriptionGroup.json"]["subscriptionGroupTable"]

@@ -270,3 +270,19 @@ def test_a_database_without_its_current_is_no_start(config: Path, real: tuple[Pa
     assert not start(config, real[1]).refuses  # a broker makes a new one, and takes the file
     (config / "topics" / "MANIFEST-000005").write_bytes(b"x")
     assert "RocksDB topics has no file CURRENT" in start(config, real[1]).refuses
+
+
+@pytest.mark.parametrize(("name", "positions"), [("5.5.1-config-single", [18, 7]), ("5.5.1-config-v2", [23, 6])])
+def test_an_older_broker_reads_no_database(name: str, positions: list[int], tmp_path: Path) -> None:
+    """Before 5.3 topics, groups and positions are in files: what a RocksDB has is forgotten."""
+    layout = Layout.open(stores.unpack(name, tmp_path))
+    ends = {QueueId("TopicA", 0): (0, 18), QueueId("TopicA", 1): (0, 7), QueueId("TopicB", 0): (0, 22)}
+    assert not config_start(layout, profile_of("5.5"), ends).loses
+    for version in ("4.9", "5.1"):
+        found = config_start(layout, profile_of(version), ends)
+        assert outcome(found, "topics.json") is LoadAction.EMPTY
+        assert (found.lost_topics, found.lost_groups) == (("TopicA", "TopicB"), ("rg",))
+        assert [lost.before for lost in found.lost_positions] == positions
+        assert not any(file.overwritten for file in found.files)
+    (layout.config / "topics.json").write_text('{"topicConfigTable":{"TopicA":{},"TopicB":{}}}')
+    assert not config_start(layout, profile_of("4.9"), ends).lost_topics
