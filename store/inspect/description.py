@@ -32,7 +32,7 @@ from ..disk.layout import Layout, QueueDirectory, queue_directories
 from ..disk.lock import holder
 from ..errors import Missing, StoreError, from_os_error
 from ..index.read import Header, Index, sizes_of
-from ..log.commit_log import Batch, LogEnd
+from ..log.commit_log import Batch, Extent, LogEnd
 from ..queues.batches import BatchConsumeQueue, batch_summaries
 from ..queues.batches import summary_of as sparse_summary
 from ..queues.hybrid import HybridConsumeQueues, open_queues
@@ -181,7 +181,8 @@ _ABORT_BYTES = 64
 class Log(NamedTuple):
     """The commit log. end: behind its last record, and how that was found.
 
-    damaged_ranges, damaged_bytes: in the part that was walked, missing files included.
+    damaged_ranges, damaged_bytes: in the part that was walked, missing files included. torn: a record
+    behind the last one that is not whole.
     """
 
     directories: tuple[Path, ...]
@@ -195,6 +196,7 @@ class Log(NamedTuple):
     last_store_timestamp: int | None
     damaged_ranges: int
     damaged_bytes: int
+    torn: Extent | None
 
 
 class IndexSummary(NamedTuple):
@@ -368,6 +370,7 @@ def _log(layout: Layout, queues: list[_DescribedQueue], foreign: list[Foreign]) 
         last_store_timestamp=end.store_timestamp,
         damaged_ranges=end.damaged_ranges,
         damaged_bytes=end.damaged_bytes,
+        torn=end.torn,
     )
 
 

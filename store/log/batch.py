@@ -160,10 +160,10 @@ class Batch(Rows):
 
 
 class LogEnd(NamedTuple):
-    """Where the log ends and what lies behind it.
+    """Where the log ends and what lies behind it. reason: the first thing there.
 
     store_timestamp: when its last record was stored (ms). damaged_ranges, damaged_bytes: what was
-    met on the way, missing files included.
+    met on the way, missing files included. torn: a record behind it that is not whole.
     """
 
     position: int
@@ -171,6 +171,7 @@ class LogEnd(NamedTuple):
     store_timestamp: int | None = None
     damaged_ranges: int = 0
     damaged_bytes: int = 0
+    torn: Extent | None = None
 
 
 _PAGE_BYTES = 4096

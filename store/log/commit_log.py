@@ -36,7 +36,7 @@ from ..disk.compressed import plain_name
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, start_of
 from ..errors import NotFound
 from .batch import NO_FILE, Batch, Extent, ExtentKind, LogEnd, NamesRecords, TailHistory
-from .message import Mark
+from .message import Mark, mark_stories
 from .scan import PEEK_BYTES, SMALL_BYTES, LogItems, LogScan, has_body
 from .window import Window, number_at, verdict
 
@@ -197,22 +197,28 @@ class CommitLog:
         `scan`.
         """
         position = self.min_offset if start is None else start
-        reason, stored_ms, damage = "no record", None, list[Extent]()
-        stale = False
+        reason, stored_ms, damage, stale = "no record", None, list[Extent](), False
+        behind: Extent | Mark | None = None
+        torn: Extent | None = None
         for item in self.scan(start, crc=False, recent=recent, reuse=True):
             if isinstance(item, Batch):
                 stale = item.mark > Mark.AFTER_DAMAGE
                 if not stale:
-                    position, reason = item.end, "the last file ends"
+                    position, reason, behind, torn = item.end, "the last file ends", None, None
                     stored_ms = int(item.columns.ints("store_timestamp")[-1])
-            elif item.kind is ExtentKind.BLANK and self.queue.file_at(item.end):
-                position = position if stale else item.end  # the BLANK of stale records is stale
-            elif item.kind in (ExtentKind.ZEROS, ExtentKind.TORN_TAIL, ExtentKind.STALE_BYTES):
-                reason = item.reason
-            elif item.kind in (ExtentKind.DAMAGE, ExtentKind.MISSING):
-                damage.append(item)
+                elif behind is None or (item.mark is Mark.DEAD_TAIL and _is_rest(behind)):
+                    behind = item.mark if item.mark is not Mark.EMBEDDED else None  # what that lies in comes next
+            elif item.kind is ExtentKind.BLANK:
+                if self.queue.file_at(item.end) and not stale:  # the BLANK of stale records is stale
+                    position, behind, torn = item.end, None, None
+            else:
+                behind = behind or item
+                if item.kind in (ExtentKind.DAMAGE, ExtentKind.MISSING):
+                    damage.append(item)
+                elif item.kind is ExtentKind.TORN_TAIL:
+                    torn = torn or item
         inside = [item.size for item in damage if item.position < position]
-        return LogEnd(position, reason, stored_ms, len(inside), sum(inside))
+        return LogEnd(position, _told(behind) or reason, stored_ms, len(inside), sum(inside), torn)
 
     def read_around(self, buffer: memoryview, file: MappedFile, offset: int) -> tuple[int, list[Unread]]:
         """Fill `buffer` from byte `offset` of a file; returns how much there was, and what of it
@@ -223,6 +229,18 @@ class CommitLog:
         if self._rate_bytes:
             time.sleep(max(0.0, got / self._rate_bytes - (time.monotonic() - began)))
         return got, unread
+
+
+def _is_rest(behind: Extent | Mark) -> bool:
+    """What dead records follow is the rest of one that a start has cut, where it can be read."""
+    return isinstance(behind, Extent) and behind.kind is ExtentKind.DAMAGE and not behind.unread
+
+
+def _told(behind: Extent | Mark | None) -> str:
+    """What lies behind the last record, "" for nothing."""
+    if isinstance(behind, Mark):
+        return mark_stories()[behind.name.lower()].shown
+    return "" if behind is None else behind.told
 
 
 def _own_position(head: bytes, frame: Frame) -> int:

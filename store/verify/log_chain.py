@@ -93,7 +93,7 @@ def no_record(context: VerifyContext, extent: Extent) -> None:
     elif kind is ExtentKind.DAMAGE:
         chain.open, chain.lost, chain.blank = extent, True, None
     elif kind is ExtentKind.TORN_TAIL:
-        _torn(context, extent)
+        torn(context, extent)
     elif kind is ExtentKind.STALE_BYTES:
         text = f"bytes behind the end of the log that are no record: {extent.reason}"
         context.log_finding("I-043", extent.position, extent.size, text)
@@ -156,7 +156,7 @@ def _has_blank(items: LogItems, file: MappedFile, at: int) -> bool:
     return False
 
 
-def _torn(context: VerifyContext, extent: Extent) -> None:
+def torn(context: VerifyContext, extent: Extent) -> None:
     """The last record is not whole: a message is lost, and the log ends in front of it.
 
     No kill of a broker tears a record, since it writes to the page cache; a loss of power does.

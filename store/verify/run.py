@@ -284,6 +284,10 @@ def at_first_sight(seen: Description) -> Verdict:
             with going_on(context, ()):
                 check(context)
         live = seen.exit == "running"
+        if seen.log.torn is not None and not live:  # what somebody writes is not whole yet
+            from .log_chain import torn
+
+            torn(context, seen.log.torn)
         told = [*context.findings, *_of_description(seen)]
     findings = sorted([*told, *of_unread()], key=order)
     if live:

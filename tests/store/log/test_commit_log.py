@@ -492,6 +492,29 @@ def test_end(tmp_path: Path) -> None:
     assert log_of(tmp_path / "none").end().position == 0
 
 
+def test_end_says_what_lies_behind_it_first(tmp_path: Path) -> None:
+    """Zeros farther on, and whole files of them, do not hide it; only a torn record is one."""
+
+    def end_of(name: str, log: MadeLog, torn: int | None = None) -> str:
+        log.files.append(bytearray(FILE_SIZE))
+        found = log.log(tmp_path / name).end()
+        assert (found.position, found.damaged_ranges, found.torn and found.torn.position) == (end, 0, torn)
+        return found.reason
+
+    log = plain_log(5)
+    end = log.end
+    assert end_of("zeros", log) == "zeros: never written"
+    log = plain_log(5)
+    log.files[0][end : end + 100] = record(end, b"x" * 400)[:100]
+    assert end_of("torn", log, end).startswith("torn tail: ")
+    log = plain_log(5)
+    log.files[0][end : end + 100] = b"\xee" * 100
+    assert end_of("stale bytes", log).startswith("stale bytes: ")
+    log = plain_log(5)
+    dead_tail(log, 33, 3)
+    assert end_of("dead, behind the rest of a record that was cut", log) == "stale: dead tail"
+
+
 # -- real stores -------------------------------------------------------------------------------------
 
 

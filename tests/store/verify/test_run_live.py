@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.formats.commit_log import PLAIN
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.inspect.description import describe
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.run import at_first_sight, verify
-from mqstore.store.verify.verdict import Status
+from mqstore.store.verify.verdict import Status, first_sentence
 
 ROUNDS = 20
 _HOLD = """import fcntl, sys
@@ -101,10 +102,20 @@ def test_what_is_behind_the_end_at_the_start_is_left_alone(tmp_path: Path) -> No
     with Path(file.path).open("r+b") as log:
         log.seek(end - file.start)
         log.write(head)
+        log.flush()
+        with _held(root):
+            assert _assert_good(root)
+        with StoreReader(root) as store:
+            assert any(f.code in ("I-043", "I-054", "I-022") for f in verify(store).findings)
+        log.seek(end - file.start + PLAIN.position_offset)
+        log.write(end.to_bytes(8, "big"))
     with _held(root):
         assert _assert_good(root)
+        assert at_first_sight(describe(Layout.open(root))).status is Status.CLEAN
     with StoreReader(root) as store:
-        assert any(f.code in ("I-043", "I-054", "I-022") for f in verify(store).findings)
+        told, seen = verify(store), at_first_sight(describe(Layout.open(root)))
+    assert (seen.status, told.status) == (Status.DAMAGED, Status.DAMAGED)
+    assert first_sentence(seen, root) == first_sentence(told, root).partition(";")[0]
 
 
 @pytest.mark.parametrize("version", ["4.9", "5.3"])
