@@ -181,8 +181,6 @@ class _Damage:
             yield chunk
 
     def __str__(self) -> str:
-        from ..store.counted import counted
+        from .file_kinds.chunks import damage_text
 
-        ranges = counted(self.ranges, "damaged range")
-        first = f"at {self.first['position']}: {self.first['reason']}"
-        return f"{ranges}, {counted(self.bytes, 'byte')}, the first {first}"
+        return damage_text(self.ranges, self.bytes, f"{self.first['position']}: {self.first['reason']}")

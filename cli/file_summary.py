@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..store.counted import bytes_text
+from ..store.counted import bytes_text, counted
 from .file_kinds import file_kind
 from .terminal import page_of, time_text
 
@@ -40,6 +40,17 @@ def summary_text(record: Mapping[str, Any], utc: bool) -> str:
         first, *more = value or ["nothing"] if name == "contents" else [_value(name, value, utc)]
         lines += [f"{name.replace('_', ' '):<{_LABEL}}{first}", *(f"{'':{_LABEL}}{each}" for each in more)]
     return page_of(lines)
+
+
+def damage_in(record: Mapping[str, Any]) -> str:
+    """What is damaged in it, in one line, "" for nothing; `dump` shows the places."""
+    from ..store.settings.read import BROKEN
+
+    if record.get("state") == BROKEN:
+        return f"{record['path']}: {record['contents'][0]}"
+    things = {"damaged_ranges": "damaged range", "damaged_bytes": "damaged byte", "damaged_files": "damaged file"}
+    told = [counted(record[name], thing) for name, thing in things.items() if record.get(name)]
+    return f"{', '.join(told)} (dump shows them)" if told else ""
 
 
 def _value(name: str, value: Any, utc: bool) -> str:

@@ -88,20 +88,24 @@ def inspect(
     if what.kind == STORE:
         from ..store.inspect.description import describe_path
         from ..store.verify.run import at_first_sight
-        from .store_text import store_json, store_text
+        from .store_text import damage_in_log, store_json, store_text
 
         description = describe_path(path, common.config())
         verdict, given = at_first_sight(description), common.given().at(description.layout)
         code = exit_code_of_status(verdict.status)
         record = store_json(description, verdict, given)
         page = store_text(description, verdict, given, common.utc, all_topics=common.verbose)
+        damage = damage_in_log(description)
     else:
-        from .file_summary import summary, summary_text
+        from .file_summary import damage_in, summary, summary_text
 
         record = summary(what, common)
         page = summary_text(record, common.utc)
+        damage = damage_in(record)
     with common.open_output() as out:
         out.record(record, text=lambda _: page, verdict=code)
+    if damage:
+        common.warn(damage)
 
 
 def _views(what: Recognised, views: list[str], now: str | None, common: Common) -> None:

@@ -96,6 +96,19 @@ def store_json(store: Description, verdict: Verdict, given: Given) -> dict[str, 
     }
 
 
+def damage_in_log(store: Description) -> str:
+    """What is damaged where the log was walked, in one line as of `dump`, "" for nothing."""
+    from .file_kinds.chunks import damage_text
+
+    log = store.log
+    torn = None if store.exit == "running" else log.torn  # what somebody writes is not whole yet
+    first = log.first_damage or torn
+    if first is None:
+        return ""
+    ranges, size = log.damaged_ranges + (torn is not None), log.damaged_bytes + (torn.size if torn else 0)
+    return damage_text(ranges, size, f"{first.position}: {first.told}")
+
+
 def _next(store: Description, verdict: Verdict, given: Given) -> list[NextCommand]:
     """What looks at all of a store whose first sight this was; first what mends what was seen."""
     root = store.layout.root

@@ -89,6 +89,13 @@ class NonRecordRange(NamedTuple):
         return iter(())
 
 
+def damage_text(ranges: int, size: int, first: str) -> str:
+    """One line on damage that was met: how many ranges, how many bytes, and the first of them."""
+    from ...store.counted import counted
+
+    return f"{counted(ranges, 'damaged range')}, {counted(size, 'byte')}, the first at {first}"
+
+
 class Single(NamedTuple):
     """A file that is one record."""
 

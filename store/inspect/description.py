@@ -181,8 +181,8 @@ _ABORT_BYTES = 64
 class Log(NamedTuple):
     """The commit log. end: behind its last record, and how that was found.
 
-    damaged_ranges, damaged_bytes: in the part that was walked, missing files included. torn: a record
-    behind the last one that is not whole.
+    damaged_ranges, damaged_bytes: in the part that was walked, missing files included, and
+    first_damage the first of it. torn: a record behind the last one that is not whole.
     """
 
     directories: tuple[Path, ...]
@@ -196,6 +196,7 @@ class Log(NamedTuple):
     last_store_timestamp: int | None
     damaged_ranges: int
     damaged_bytes: int
+    first_damage: Extent | None
     torn: Extent | None
 
 
@@ -370,6 +371,7 @@ def _log(layout: Layout, queues: list[_DescribedQueue], foreign: list[Foreign]) 
         last_store_timestamp=end.store_timestamp,
         damaged_ranges=end.damaged_ranges,
         damaged_bytes=end.damaged_bytes,
+        first_damage=end.first_damage,
         torn=end.torn,
     )
 

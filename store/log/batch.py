@@ -163,7 +163,8 @@ class LogEnd(NamedTuple):
     """Where the log ends and what lies behind it. reason: the first thing there.
 
     store_timestamp: when its last record was stored (ms). damaged_ranges, damaged_bytes: what was
-    met on the way, missing files included. torn: a record behind it that is not whole.
+    met on the way, missing files included, and first_damage the first of it. torn: a record behind the
+    end that is not whole.
     """
 
     position: int
@@ -171,6 +172,7 @@ class LogEnd(NamedTuple):
     store_timestamp: int | None = None
     damaged_ranges: int = 0
     damaged_bytes: int = 0
+    first_damage: Extent | None = None
     torn: Extent | None = None
 
 

@@ -22,10 +22,13 @@ def dumped(path: Path, *options: str) -> list[dict[str, Any]]:
 
 
 def inspected(path: Path, *options: str) -> dict[str, Any]:
-    """What `inspect` says of a path, without a word on stderr."""
+    """What `inspect` says of a path, without a word on stderr but for one line where something is damaged."""
     result = run_here(["inspect", str(path), "--format", "json", *options])
-    assert (result.code, result.stderr) == (0, "")
+    assert result.code == 0, result.stderr
     found: dict[str, Any] = json.loads(result.stdout)
+    damaged = any(found.get(f"damaged_{things}") for things in ("ranges", "bytes", "files"))
+    damaged |= found.get("state") == "broken" or found.get("log_end_reason", "").startswith("torn tail")
+    assert result.stderr.count("\n") == damaged, result.stderr
     return found
 
 

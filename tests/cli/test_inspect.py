@@ -105,10 +105,32 @@ def test_an_abort_that_cannot_be_read_is_there_all_the_same(tmp_path: Path) -> N
 
 
 def test_damage_is_told(tmp_path: Path) -> None:
-    """In the JSON and on the page."""
+    """In the JSON, on the page and on stderr, there in the words of `dump`."""
     store = stores.unpack("5.3.3-killed-page", tmp_path)
     assert inspected(store)["damaged_ranges"] == 1
-    assert "damage: 1 range" in run_here(["inspect", str(store)]).stdout
+    shown = run_here(["inspect", str(store)])
+    assert "damage: 1 range" in shown.stdout
+    assert shown.stderr == run_here(["dump", str(store), "--format", "ndjson"]).stderr
+    assert run_here(["inspect", str(store / "commitlog")]).stderr == "mqstore: 4269 damaged bytes (dump shows them)\n"
+    assert [run_here(["inspect", str(path), "-q"]).stderr for path in (store, store / "commitlog")] == ["", ""]
+
+
+def test_a_torn_tail_is_told(tmp_path: Path) -> None:
+    """As damage; while somebody has the store it may be a record that is being written."""
+    store = stores.unpack("4.9.7-killed-torn", tmp_path)
+    shown = run_here(["inspect", str(store)])
+    assert shown.stdout.startswith("Damaged: commitlog/00000000000000262144 @122993: the last record")
+    assert shown.stderr == run_here(["dump", str(store), "--format", "ndjson"]).stderr != ""
+    with held(store):
+        assert run_here(["inspect", str(store)]).stderr == ""
+
+
+def test_a_broken_file_is_told(tmp_path: Path) -> None:
+    """A file of config/ that no broker takes."""
+    path = tmp_path / "topics.json"
+    path.write_text('{"topicConfigTable":{"a":')
+    (line,) = run_here(["inspect", str(path)]).stderr.splitlines()
+    assert line.startswith(f"mqstore: {path}: broken at byte ")
 
 
 def test_strangers_are_told(tmp_path: Path) -> None:
