@@ -14,8 +14,8 @@ from mqstore.formats.client_batch import MESSAGE
 from mqstore.formats.hashing import crc31
 from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.errors import InvalidInput
-from mqstore.store.put.message_json import NUMBER_LIMITS, MessageReader
-from mqstore.store.put.new_message import NoKeys
+from mqstore.store.put.message_json import MessageReader
+from mqstore.store.put.new_message import NUMBER_LIMITS, NoKeys
 
 from .writing import NOW
 
