@@ -25,9 +25,9 @@ class Store(search_store.StoreReader):
     Parts are opened when they are asked for. What it has found it keeps, the end of the log among it: of a store that
     grows it answers by that end until it is closed. Use as a context manager or `close`.
 
-    path: the root directory. config: the broker's configuration, which overrides what the files
+    path: the root directory. config: the broker's configuration, or its options by name, which overrides what the files
     tell. rate_bytes: most bytes per second that scans of the log read. Raises Missing, NotAStore,
-    Unreadable.
+    Unreadable, InvalidInput.
 
     >>> with Store(path) as store:
     ...     message = store.message("orders", 0, 3)

@@ -55,6 +55,16 @@ class BrokerConfig(Mapping[str, str]):
         self.words = words
 
     @classmethod
+    def of(cls, options: Mapping[str, object] | None) -> BrokerConfig:
+        """A configuration as users of the library give it: by name, numbers and booleans, too. Raises InvalidInput."""
+        if options is None or isinstance(options, BrokerConfig):
+            return options or cls()
+        if not isinstance(options, Mapping):
+            hint = "BrokerConfig.from_file reads a broker.conf"
+            raise InvalidInput(f"a configuration is options by name, not {options!r}", hint=hint)
+        return cls({str(name): str(value) for name, value in options.items()})
+
+    @classmethod
     def from_file(cls, path: str | PathLike[str]) -> BrokerConfig:
         """Read a `broker.conf`. Raises Missing, Unreadable, InvalidInput, LimitExceeded."""
         try:

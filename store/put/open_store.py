@@ -119,7 +119,7 @@ class OpenStore:
     def open(
         cls,
         root: str | PathLike[str],
-        config: BrokerConfig | None = None,
+        config: Mapping[str, object] | None = None,
         options: WriterOptions | None = None,
         *,
         files: Files | None = None,
@@ -133,7 +133,7 @@ class OpenStore:
         files, options = files or Files(), options or WriterOptions()
         if options.as_broker is not None:
             writer_profile(options.as_broker)
-        layout = find_layout(root, config or BrokerConfig())
+        layout = find_layout(root, BrokerConfig.of(config))
         confine(files, layout, follow_links=options.follow_links)
         if not layout.lock.exists():
             check_clean(layout)

@@ -5,7 +5,7 @@ found.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from functools import cached_property
@@ -99,19 +99,19 @@ class StoreReader:
     Parts are opened when they are asked for. What it has found it keeps, the end of the log among it: of a store that
     grows it answers by that end until it is closed. Use as a context manager or `close`.
 
-    path: the root directory, or what is known of it. config: the broker's configuration, which
+    path: the root directory, or what is known of it. config: the broker's configuration, or its options by name, which
     overrides what the files tell. rate_bytes: most bytes per second that scans of the log read.
-    Raises Missing, NotAStore, Unreadable.
+    Raises Missing, NotAStore, Unreadable, InvalidInput.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str] | Layout,
-        config: BrokerConfig | None = None,
+        config: Mapping[str, object] | None = None,
         *,
         rate_bytes: int | None = None,
     ) -> None:
-        self.layout = path if isinstance(path, Layout) else Layout.open(path, config)
+        self.layout = path if isinstance(path, Layout) else Layout.open(path, BrokerConfig.of(config))
         self.rate_bytes = rate_bytes
         self.scanned: Callable[[int], None] = _nothing
         """Told of so many more bytes whenever a search scans the log."""

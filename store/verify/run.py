@@ -77,7 +77,7 @@ def load_checks(groups: Iterable[str] = GROUPS) -> None:
 
 
 def verify(
-    store: StoreReader,
+    store: StoreReader | str | os.PathLike[str],
     scope: Scope | None = None,
     *,
     now_ms: int | None = None,
@@ -88,10 +88,14 @@ def verify(
 ) -> Verdict:
     """Check every invariant of docs/invariants.md. Writes nothing. Raises Unreadable.
 
+    store: one that is open, or its root directory (then Missing and NotAStore, too).
     progress: called with the log position reached. stop: asked now and then whether to end with
     what there is. jobs: processes, each of which looks at a part of the log; 1 where they may not.
     looked_at: what others have left of parts of the log (`look_at`).
     """
+    if not isinstance(store, StoreReader):
+        with StoreReader(store) as opened:
+            return verify(opened, scope, now_ms=now_ms, progress=progress, stop=stop, jobs=jobs, looked_at=looked_at)
     began = time.monotonic()
     scope = scope or Scope()
     with aside(store.rate_bytes is not None), noting():

@@ -171,6 +171,20 @@ def test_a_unit_that_points_elsewhere_is_no_message(clean: Path) -> None:
         opened.message("orders", 0, 0)
 
 
+def test_a_path_and_options_by_name_will_do(clean: Path) -> None:
+    whole = mqstore.verify(clean)
+    assert whole.status.value == "clean" and mqstore.verify(str(clean)).records == whole.records > 0
+    options: dict[str, object] = {"mapedFileSizeCommitLog": 65536, "messageIndexEnable": "false"}
+    with Store(clean, options) as opened:
+        assert dict(opened.config) == {"mappedFileSizeCommitLog": "65536", "messageIndexEnable": "false"}
+        assert opened.config.words[1] == "mappedFileSizeCommitLog=65536"
+    with pytest.raises(InvalidInput, match=r"options by name, not 'broker\.conf'"):
+        Store(clean, "broker.conf")  # type: ignore[arg-type]
+    with mqstore.StoreWriter.open(clean.parent / "new", {"mappedFileSizeCommitLog": 65536}) as writer:
+        writer.append(mqstore.NewMessage(b"T", b"x"))
+    assert (clean.parent / "new" / "commitlog" / f"{0:020d}").stat().st_size == 65536
+
+
 def test_what_makes_no_sense_is_refused_at_once(clean: Path) -> None:
     with Store(clean) as opened:
         with pytest.raises(InvalidInput, match="no column 'bodi'"):
