@@ -23,7 +23,8 @@ class Store(search_store.StoreReader):
     """The message store in a directory. It is read, never written; a broker may be running on it.
 
     Parts are opened when they are asked for. What it has found it keeps, the end of the log among it: of a store that
-    grows it answers by that end until it is closed. Use as a context manager or `close`.
+    grows it answers by that end until it is closed. For one thread at a time; others get a copy (`copy.copy`). Use as a
+    context manager or `close`.
 
     path: the root directory. config: the broker's configuration, or its options by name, which overrides what the files
     tell. rate_bytes: most bytes per second that scans of the log read. Raises Missing, NotAStore,
