@@ -28,7 +28,7 @@ from ...formats.derive.ragged import Flags, Ints, Structs
 from ...formats.message_properties import TIMER_DEL_UNIQKEY, TIMER_OUT_MS, parse
 from ...formats.timer_log import UNIT, UNIT_BYTES
 from ..audit.messages import HIDDEN, Share, Tally
-from ..broker.profiles import MinOffset, ReputStart
+from ..broker.profiles import MinOffset, ReputStart, TimerRules
 from ..broker.snapshot import QueueId
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
@@ -38,7 +38,7 @@ from ..queues.units import FileUnits, is_pre_fill, is_valid
 from ..start.log import LAST_LOOKED_AT
 from ..start.outcome import Outcome
 from ..timer.read import NOWHERE, TimerEntries, follow, is_entry, is_in_place
-from ..timer.start import QUEUE, TimerState
+from ..timer.start import QUEUE, TimerState, recover_timer
 
 
 class BrokerBug(NamedTuple):
@@ -214,25 +214,33 @@ class TimerLoss:
         return dict(vars(self))
 
 
+class NoTimerLoss(TimerLoss):
+    """The same of a broker that has no timer: all that waits stays so."""
+
+    @property
+    def unfired_text(self) -> str:
+        """What such a broker does to them; "" for none."""
+        return f"{super().unfired_text}: it has no timer" if self.never_fired else ""
+
+
 def timer_loss(outcome: Outcome) -> TimerLoss | None:
-    """None where the broker has no timer, or nobody used it. Raises Unreadable."""
+    """None where nobody used the timer, or the broker does not run it. Raises Unreadable."""
     state, queue = outcome.timer, outcome.read_queues.get(QUEUE)
-    if state is None or queue is None or outcome.hangs:
+    if queue is None or outcome.hangs or outcome.refusal is not None:
         return None
+    if state is None:
+        return None if outcome.profile.timer else _without_timer(outcome, queue)
     entries = _entries(outcome, state)
     read_ms = state.read_time_ms or _oldest_ms(entries, state)
     used = state.wheel[state.used(read_ms)]
     heads = entries.rows(used["last_pos"].astype(np.int64))
     reached = follow(entries.before, heads[heads >= 0])[0] != NOWHERE
     offset = _queue_offsets(queue, entries.offset_py)
-    due = entries.tick_ms >= read_ms
-    own = ~entries.deletes & (entries.offset_py < outcome.log_end) & due
-    # of several entries of one message the newest counts: it has been rolled
-    own &= _is_newest(entries)
+    own = _waiting(outcome, entries, read_ms)
     again = offset >= state.queue_offset
     loops = int((used["last_pos"] >= state.log_end).sum())
     twice = int((own & reached & again).sum())
-    forgotten = _forgotten(outcome, state, queue, entries, offset)
+    forgotten = _without_entry(outcome, state, queue, entries, offset)
     never = int((own & ~reached & ~again).sum()) + forgotten
     stuck = _stuck_at(outcome, state, queue)
     bugs = ["B31"] if loops else []
@@ -240,6 +248,29 @@ def timer_loss(outcome: Outcome) -> TimerLoss | None:
     bugs += ["B34"] if twice else []
     bugs += ["B35"] if stuck is not None else []
     return TimerLoss(int(own.sum()) + forgotten, never, twice, loops, stuck, bugs)
+
+
+def _waiting(outcome: Outcome, entries: TimerEntries, read_ms: int) -> Flags:
+    """bool[n]: an entry of a message that is due from then on, the newest of several: it has been rolled."""
+    due = entries.tick_ms >= read_ms
+    return ~entries.deletes & (entries.offset_py < outcome.log_end) & due & _is_newest(entries)
+
+
+def _without_timer(outcome: Outcome, queue: StartedQueue) -> TimerLoss | None:
+    """What waits, as a broker with a timer would find it; where that refuses the files, by the queue alone."""
+    snapshot = outcome.snapshot
+    if not snapshot.has_timer:
+        return None
+    profile = outcome.profile._replace(timer=TimerRules(clamps=True, any_size=True))
+    state = recover_timer(snapshot, profile, (outcome.log_start, outcome.log_end), queue, 0)
+    if not isinstance(state, TimerState):
+        state = TimerState.without_files(snapshot.layout)
+    entries = _entries(outcome, state)
+    count = int(_waiting(outcome, entries, state.read_time_ms or _oldest_ms(entries, state)).sum())
+    offset = _queue_offsets(queue, entries.offset_py)
+    state.queue_offset = queue.max_offset
+    count += _without_entry(outcome, state, queue, entries, offset)
+    return NoTimerLoss(count, count)
 
 
 def _oldest_ms(entries: TimerEntries, state: TimerState) -> int:
@@ -266,7 +297,9 @@ def _why_never(outcome: Outcome, state: TimerState, entries: TimerEntries) -> st
     return "B36" if state.log_end - UNIT_BYTES not in entries.position[-1:] else ""
 
 
-def _forgotten(outcome: Outcome, state: TimerState, queue: StartedQueue, entries: TimerEntries, offset: Ints) -> int:
+def _without_entry(
+    outcome: Outcome, state: TimerState, queue: StartedQueue, entries: TimerEntries, offset: Ints
+) -> int:
     """Messages that wait, have no entry, and are not read again; of those that are read before the
     place where the broker goes on the newest are looked at.
     """

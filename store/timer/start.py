@@ -69,6 +69,14 @@ class TimerState:
     removed: list[LoadedFile] = field(default_factory=list)
     deleted: list[DirectoryEntry] = field(default_factory=list)
 
+    @classmethod
+    def without_files(cls, layout: Layout) -> TimerState:
+        """What timercheck alone tells."""
+        check = read_timer_check(layout.config / "timercheck") or TimerCheck()
+        found = cls([], 0, check, np.zeros(SLOTS, _SLOT), Ticks.of_store(layout))
+        found.read_time_ms = check.last_read_time_ms
+        return found
+
     def used(self, read_time_ms: int) -> Ints:
         """Numbers of the slots in use from a time on, in the order in which they are due."""
         first = max(1, self.ticks.of(read_time_ms))  # a slot that was never used has the time 0

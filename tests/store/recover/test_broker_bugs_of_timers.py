@@ -15,6 +15,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.recover.broker_bugs import TimerLoss, timer_loss
 from mqstore.store.start.simulate import simulate
+from mqstore.store.timer.start import QUEUE as TIMER_QUEUE
 
 from ... import recovery_cases, stores
 from ...recovery_cases import CONFIG, config_of
@@ -91,14 +92,27 @@ def test_a_torn_entry(kind: str, tmp_path: Path) -> None:
     assert found.never_fired == 1 and found.bugs == ["B36"]
 
 
-def test_who_has_no_timer(tmp_path: Path) -> None:
-    """Nobody used it; or the broker knows none."""
+def test_where_nobody_used_it(tmp_path: Path) -> None:
     base = recovery_cases.base("5.3.3-clean-1", tmp_path)
-    outcome = simulate(Snapshot.of(Layout.open(base, CONFIG)), profile_of("5.3"))
-    assert timer_loss(outcome) is None
-    root = stores.unpack("5.1.4-timer-killed", tmp_path)
-    outcome = simulate(Snapshot.of(Layout.open(root)), profile_of("4.9"))
-    assert timer_loss(outcome) is None
+    for version in ("5.3", "4.9"):
+        assert timer_loss(simulate(Snapshot.of(Layout.open(base, CONFIG)), profile_of(version))) is None
+
+
+@pytest.mark.parametrize("name", ["5.1.4-timer-killed", "5.3.3-timer-clean"])
+def test_a_broker_without_a_timer(name: str, tmp_path: Path) -> None:
+    """Nothing that waits is delivered by 4.9: what a broker with one would deliver, read already or not."""
+    layout = Layout.open(stores.unpack(name, tmp_path))
+    outcome = simulate(Snapshot.of(layout), profile_of("5.1"))
+    delivers = timer_loss(outcome)
+    assert delivers is not None and outcome.timer is not None
+    unread = outcome.read_queues[TIMER_QUEUE].max_offset - outcome.timer.queue_offset
+    lost = timer_loss(simulate(Snapshot.of(layout), profile_of("4.9")))
+    assert lost is not None and lost.never_fired == lost.pending > 20 and not lost.harmless
+    assert delivers.pending <= lost.pending <= delivers.pending + unread
+    assert lost.unfired_text.endswith("unfired: it has no timer")
+    os.truncate(layout.timer_wheel, 100)  # no broker with a timer would start
+    by_queue = timer_loss(simulate(Snapshot.of(layout), profile_of("4.9")))
+    assert by_queue is not None and by_queue.never_fired > 20
 
 
 @pytest.mark.parametrize("name", [n for n in ("5.1.4-timer-killed", "5.3.3-timer-killed") if n in stores.NAMES])
