@@ -38,7 +38,7 @@ def held_here(path: Path) -> bool:
 
 
 def holder(path: Path) -> int | None:
-    """Process id of the holder of the lock file at `path`, None where it is free or not there.
+    """Process id of the holder of the lock file at `path`, None where it is free, no file, or not there.
 
     0 where the holder cannot be named (another machine, another container). A process that holds
     the lock itself gets its own id; the file is not opened then, since closing any descriptor of
@@ -46,6 +46,8 @@ def holder(path: Path) -> int | None:
     """
     if held_here(path):
         return os.getpid()
+    if path.is_dir():
+        return None  # no broker starts beside it
     try:
         descriptor = open_regular(path)
     except Missing:

@@ -401,14 +401,14 @@ def _by_hand(cure: str, finding: Finding, root: PathLike[str] | str, given: Give
         "path": finding.path,
         "directory": fspath(Path(finding.path).parent),
         "position": _position(finding),
-        "aside": _aside(root, finding.path),
+        "aside": aside(root, finding.path),
         "salvaged": _beside(root, "salvaged"),
     }
     words = [word.format(**places) for word in shlex.split(cure)]
     return (*words, *given.words(words[1])) if words[0] == "mqstore" else tuple(words)
 
 
-def _aside(root: PathLike[str] | str, path: str) -> str:
+def aside(root: PathLike[str] | str, path: str) -> str:
     """A place beside the store for something of it that does not belong there."""
     inside = path.removeprefix(f"{fspath(root).rstrip('/')}/").split("/")
     return _beside(root, f"aside-{'-'.join(inside)}")

@@ -55,9 +55,15 @@ def normalize(
     Directories, names that are no position of a file, empty files. any_length: files of a wrong
     length stay. empty_log: it is meant that there is none. replica: a copy of the log that was named, ""
     for none. Raises Refused for what cannot be put right by moving it: files of a wrong length, or of one that
-    no broker has, a log file whose name alone is wrong, a log that is not there.
+    no broker has, a log file whose name alone is wrong, a log that is not there, a lock that is a directory.
     """
-    size = snapshot.log_file_bytes
+    size, lock = snapshot.log_file_bytes, snapshot.layout.lock
+    if lock.is_dir():
+        from ..findings.next_commands import NextCommand, aside  # which looks at findings, and they at recoveries
+
+        reason, root = "a directory in the place of the lock: no broker starts", snapshot.layout.root
+        move = NextCommand(("mv", os.fspath(lock), aside(root, os.fspath(lock))))
+        raise Refused(reason, path=lock, hint=f"move it out of the store: {move}")
     if size > LARGEST_FILE_BYTES:
         from ..findings.next_commands import (  # which looks at findings, and they at recoveries
             Given,

@@ -300,6 +300,10 @@ def files_made_in_advance(context: VerifyContext) -> None:
 def lock(context: VerifyContext) -> None:
     """The lock says `lock`; whether somebody holds it is told, too."""
     path = context.store.layout.lock
+    if path.is_dir():
+        text = "a directory in the place of the lock: no broker starts"
+        context.findings.add("I-008", os.fspath(path), text, severity=Severity.ERROR, repair="mv {path} {aside}")
+        return
     try:
         content = read_regular(path, _LOCK_BYTES_MAX)
     except Missing:

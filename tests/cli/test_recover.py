@@ -248,6 +248,19 @@ def test_what_is_no_file_is_told_before_anything_is_offered(part: str, tmp_path:
     assert not (root / ".mqstore").exists()
 
 
+def test_a_directory_in_the_place_of_the_lock(tmp_path: Path) -> None:
+    """No broker starts: the rest of the store is described, and the plan waits for the directory to go."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    (root / "lock").unlink()
+    (root / "lock").mkdir()
+    move = f"mv {root}/lock {root}-aside-lock"
+    for command, code in (("inspect", 0), ("verify", 1), ("recover", 1)):
+        found = run_here([command, str(root)])
+        assert found.code == code, (command, found)
+        assert "Do not start a broker" in found.stdout and move in found.stdout
+    assert run_here(["recover", str(root), "--apply", "--yes"]).code == 5
+
+
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["topics.json", "consumerOffset.json"])
 def test_a_directory_in_the_place_of_a_configuration_file(name: str, tmp_path: Path) -> None:
