@@ -29,10 +29,11 @@ from ..broker.system_topics import TIMER_TOPIC
 from ..counted import counted
 from ..disk.byte_reader import Unread
 from ..disk.checkpoint import TimerCheck
-from ..disk.file_queue import MappedFile, MappedFileQueue, start_of
+from ..disk.file_queue import MappedFile, MappedFileQueue, file_name, start_of
 from ..disk.files import Content, Edit
 from ..disk.layout import Layout
 from ..inspect.timer_records import numbers
+from ..inspect.timers import in_database
 from ..log.commit_log import Batch, CommitLog, Extent
 from ..queues.units import UNIT_DTYPE, is_valid
 from ..search.store import StoreReader
@@ -44,6 +45,7 @@ from ..verify.timer_wheel import chains, counts
 from .timer_log import (
     RepairedEntries,
     closing_blanks,
+    made_entries,
     repaired_entries,
     timer_messages,
     unknown_beginning,
@@ -101,10 +103,12 @@ class PredictedTimer(TimerFiles):
         if not self._changed:
             return super().open_log()
         folder = str(self._layout.timer_log)
+        paths = {entry.path for entry in list_entries(folder) if not entry.directory}
+        paths |= {path for path in self._changed if os.path.dirname(path) == folder}  # noqa: PTH120
         files = [
-            MappedFile(entry.path, start, len(self.content(entry.path)), False)
-            for entry in list_entries(folder)
-            if not entry.directory and (start := start_of(entry.name)) is not None
+            MappedFile(path, start, len(self.content(path)), False)
+            for path in paths
+            if (start := start_of(os.path.basename(path))) is not None  # noqa: PTH119
         ]
         there = sorted((f for f in files if f.size), key=lambda file: file.start)
         return _Files(self, folder, there)
@@ -202,6 +206,8 @@ def timer_edits(
     with StoreReader(layout) as store:
         scene = VerifyContext(store, Scope(), now_ms)
         ahead = _ahead(scene, before, queue)
+        if not len(ahead.files.log.entries):
+            ahead = _made_again(scene, ahead, queue.places)
         scene.kept("timer files", lambda: ahead.files)
         more = list(_repair(scene, ranges, ahead))
     return joined(ahead.before, more)
@@ -239,6 +245,46 @@ def _ahead(scene: VerifyContext, before: Sequence[Edit], queue: PlannedQueue) ->
         files = PredictedTimer(scene, loads)
         repaired = _repaired(files, records)
     return _Ahead(loads, files, repaired, records)
+
+
+def _made_again(scene: VerifyContext, ahead: _Ahead, planned: Ints) -> _Ahead:
+    """A timer log that has no entry is made from the messages that wait. planned: as of `timer_messages`.
+
+    Without a timercheck, or without a wheel, a start reads what it needs from the queue. What waits in a
+    RocksDB would fire twice.
+    """
+    files, records = ahead.files, ahead.records
+    size = _log_file_bytes(scene.store.layout, files)
+    if not files.has_check or files.wheel_bytes != FILE_BYTES or size is None or size < UNIT_BYTES + BLANK_BYTES:
+        return ahead
+    if not files.log.files:
+        records = timer_messages(scene.store, scene, files.log.entries, planned)
+    made = made_entries(files, records, size)
+    if not len(made.position) or in_database(scene.store, lambda _: None) is not None:
+        return ahead
+    starts = np.unique((made.position - files.log.start) // size * size + files.log.start).tolist()
+    paths = [os.fspath(scene.store.layout.timer_log / file_name(start)) for start in starts]
+    many = counted(len(made.position), "entry", "entries")
+    reason = f"{many} made from their messages, in files of {counted(size, 'byte')}"
+    before = [edit for edit in ahead.before if edit.path not in paths]
+    before += [Edit("create", path, reason, ("I-133",), length=size) for path in paths]
+    files = PredictedTimer(scene, before)
+    files.log.entries, files.log.end = made.entries, made.entries.end
+    return _Ahead(before, files, made, records)
+
+
+def _log_file_bytes(layout: Layout, files: TimerFiles) -> int | None:
+    """Length of a file of the timer log: of those there are, or as configured, or, where all places that the
+    wheel and timercheck name could be in such a file, that of a broker which is told none. None: not known.
+    """
+    if files.log.files:
+        return files.log.files[0].size
+    size, origin = layout.broker_config.size("mappedFileSizeTimerLog")
+    slots, flushed = files.slots, files.check.last_timer_log_flush_pos
+    told = np.concatenate([slots.first, slots.last, [max(0, flushed)]])
+    if origin == "default" and (told[told >= 0] % size % UNIT_BYTES).any():
+        return None
+    return size
 
 
 def _repaired(files: TimerFiles, records: TimerColumns) -> RepairedEntries | None:

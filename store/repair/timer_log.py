@@ -25,7 +25,7 @@ from ...formats.timer_log import (
     UNIT_BYTES,
 )
 from ..broker.system_topics import TIMER_TOPIC
-from ..columns import rows_of
+from ..columns import begins, rows_of
 from ..disk.file_queue import MappedFile
 from ..disk.files import Edit
 from ..errors import NotFound
@@ -278,6 +278,47 @@ def _bytes_differ(one: Structs, other: Structs) -> Flags:
     found: Flags = (
         one.view(np.uint8).reshape(len(one), UNIT_BYTES) != other.view(np.uint8).reshape(len(one), UNIT_BYTES)
     ).any(axis=1)
+    return found
+
+
+def made_entries(files: TimerFiles, records: TimerColumns, file_bytes: int) -> RepairedEntries:
+    """Entries for a timer log that has none, as if the messages were read anew: from the first one on that
+    waits, and of all behind it that waited once. A start goes by the last one, and reads slots from the
+    time on that timercheck has: entries of messages that were delivered before do nothing.
+    """
+    precision_ms, read_ms = files.ticks.precision_ms, files.check.last_read_time_ms
+    late = records.out_ms > records.store_timestamp // precision_ms * precision_ms
+    late &= records.queue_offset < files.check.last_timer_queue_offset
+    waits = late & (records.out_ms > read_ms)
+    first = int(records.queue_offset[waits].min()) if waits.any() else np.iinfo(np.int64).max
+    records = records.take(np.flatnonzero(late & (records.queue_offset >= first)))
+    records = records.take(np.argsort(records.queue_offset, kind="stable"))
+    count, room = len(records), (file_bytes - BLANK_BYTES) // UNIT_BYTES
+    number = np.arange(count, dtype=np.int64)
+    position = files.log.start + number // room * file_bytes + number % room * UNIT_BYTES
+    written = records.store_timestamp // precision_ms * precision_ms
+    wait_ms, rolled = files.ticks.delays(records.out_ms, written)
+    # taken round in time, but not put into the queue again: its turn is still to come
+    missed = rolled & (written + wait_ms < read_ms) & _newest(records) & (records.out_ms > read_ms)
+    written = np.where(missed, read_ms // precision_ms * precision_ms, written)
+    wait_ms, rolled = files.ticks.delays(records.out_ms, written)
+    units = np.zeros(count, _UNIT)
+    units["size"] = UNIT_BYTES
+    units["magic"] = MAGIC_DEFAULT | rolled * MAGIC_ROLL | records.cancels * MAGIC_DELETE
+    units["curr_write_time"], units["delayed_time"] = written, wait_ms
+    units["offset_py"], units["size_py"] = records.position, records.size
+    units["hash_code_of_real_topic"] = records.topic_hash
+    changed = np.ones(count, np.bool_)
+    _link(position, units, changed, files)
+    return RepairedEntries(position, units, changed, np.zeros(0, np.int64))
+
+
+def _newest(records: TimerColumns) -> Flags:
+    """bool[n]: no later record is of the same message. They are in the order of their queue."""
+    order = np.lexsort((records.queue_offset, records.out_ms, records.cancels, records.name))
+    first = begins(records.name[order], records.cancels[order].astype(np.int64), records.out_ms[order])
+    found = np.zeros(len(order), np.bool_)
+    found[order] = np.append(first[1:], True)[: len(order)]
     return found
 
 

@@ -22,7 +22,10 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from ...formats.blank import MAGIC_BLANK
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.fixed import numbers_of, tuple_of
 from ...formats.hashing import java_hash
 from ...formats.message_properties import REAL_TOPIC, TIMER_DEL_UNIQKEY, TIMER_OUT_MS
@@ -265,6 +268,13 @@ class Ticks(NamedTuple):
         if wait - window < self.roll_slots // 3 * self.precision_ms:
             return self.roll_slots // 2 * self.precision_ms, True  # the next round has enough time
         return window, True
+
+    def delays(self, out_ms: Ints, write_ms: Ints) -> tuple[Ints, Flags]:
+        """The same of n messages."""
+        wait, window = out_ms - write_ms, self.roll_slots * self.precision_ms
+        soon = wait - window < self.roll_slots // 3 * self.precision_ms
+        round_ms = np.where(soon, self.roll_slots // 2 * self.precision_ms, window)
+        return np.where(wait < window, wait, round_ms), wait >= window
 
 
 @dataclass

@@ -12,8 +12,10 @@ import pytest
 
 from mqstore.formats.timer_log import BLANK_BYTES, MAGIC_MAX, UNIT, UNIT_BYTES
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.checkpoint import read_timer_check
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.layout import Layout
+from mqstore.store.inspect.timers import timers
 from mqstore.store.repair import timer
 from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.recheck import find_unrepairable
@@ -198,3 +200,46 @@ def test_a_cut_file_whose_entries_nothing_tells_is_closed(tmp_path: Path, monkey
     edits = [edit for edit in examined(root, CONFIG, TIMER).plan.edits if edit.path == cut.path]
     assert ("write", 4 * UNIT_BYTES, BLANK_BYTES) in [(e.kind, e.offset, e.length) for e in edits]
     assert len(stores_opened) == 1
+
+
+def told_of_timers(root: Path, config: BrokerConfig) -> dict[str, Any]:
+    """What becomes of each message for a broker that starts where the timer had come to."""
+    check = read_timer_check(root / "config" / "timercheck")
+    assert check is not None
+    with StoreReader(root, config) as store:
+        return timers(store, check.last_read_time_ms, lambda _: None).to_json()
+
+
+@pytest.mark.parametrize(("name", "zeros"), [(CLEAN, True), ("5.3.3-timer-roll", False)])
+def test_a_timer_log_that_is_gone_is_made_from_the_messages(name: str, zeros: bool, tmp_path: Path) -> None:
+    """All that waited fires when it would have, and nothing twice; cancelled is what was."""
+    root = stores.unpack(name, tmp_path)
+    config = BrokerConfig({key: str(value) for key, value in stores.config(name, root).items()})
+    wanted = told_of_timers(root, config)
+    assert wanted["pending"] + wanted["rolled"] > 0
+    for path in (root / "timerlog").iterdir():
+        path.write_bytes(bytes(path.stat().st_size)) if zeros else path.unlink()
+    repaired(root, config, TIMER)
+    assert told_of_timers(root, config) == wanted
+    assert examined(root, config, TIMER).nothing_to_do
+
+
+def test_the_length_of_a_timer_log_that_is_gone_may_not_be_known(tmp_path: Path) -> None:
+    """Places in the wheel are of smaller files than those of a broker that is told no length."""
+    root = stores.unpack(CLEAN, tmp_path)
+    shutil.rmtree(root / "timerlog")
+    for _ in range(2):
+        repaired(root, CONFIG, TIMER)
+        assert not (root / "timerlog").exists()
+    left = find_unrepairable(Layout.open(root), "5.3")
+    assert [row.code for row in left if "mappedFileSizeTimerLog" in row.now] == ["I-133"]
+
+
+def test_what_waits_in_a_database_gets_no_entry(tmp_path: Path) -> None:
+    """It would fire a second time."""
+    root = stores.unpack(CLEAN, tmp_path)
+    shutil.rmtree(root / "timerlog")
+    sized = {"mappedFileSizeTimerLog": "1024"}
+    for more, makes in (({}, True), ({"timerRocksDBEnable": "true"}, False)):
+        plan = examined(root, BrokerConfig({**sized, **more}), TIMER).plan
+        assert any(edit.kind == "create" for edit in plan.edits) == makes, more
