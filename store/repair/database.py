@@ -13,6 +13,7 @@ files. The other way needs nothing: a broker with storeType=defaultRocksDB takes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -21,23 +22,27 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...formats import rocksdb_consume_queue as formats
+from ...formats.consume_queue import UNIT_BYTES
 from ...formats.derive.ragged import Ints
+from ...formats.message import SMALLEST
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX
 from ..audit.messages import LogObserver, Messages, scan_messages
 from ..broker.dispatch import Dispatched
 from ..broker.dispatch_record import Dispatching
 from ..broker.profiles import LMQ_OPTIONS, PROFILES, Profile
-from ..broker.snapshot import QueueId, unmendable
+from ..broker.snapshot import QueueId, Snapshot, unmendable
 from ..broker.system_topics import LITE_PREFIX, LMQ_PREFIX
 from ..broker.topics import json_bytes
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
+from ..disk.file_queue import file_name
 from ..disk.files import Edit
-from ..disk.layout import ROCKSDB_CONSUME_QUEUE, ROCKSDB_STORE_TYPE, Layout, queue_directories
-from ..errors import Refused, Unreadable, Unsupported
+from ..disk.layout import ROCKSDB_CONSUME_QUEUE, ROCKSDB_STORE_TYPE, Layout, queue_directories, queue_directory
+from ..errors import InvalidInput, Refused, Unreadable, Unsupported
 from ..findings.next_commands import proposed
 from ..log.batch import Batch, Extent, ExtentKind
 from ..plan.plan import Plan, QueueRow
+from ..queues.edits import QueueFix, queue_edits
 from ..queues.hybrid import selective_double_write
 from ..queues.read import ConsumeQueues
 from ..queues.references import commit_log_of
@@ -60,6 +65,7 @@ from ..queues.rocksdb_write import (
     last_units,
     values_of,
 )
+from ..queues.units import LARGEST_OFFSET, pre_fill
 from ..settings.generation import generation_of
 from ..settings.options import options_of
 from ..settings.rocksdb import ConfigForm, InForce, in_force, table_of
@@ -479,6 +485,42 @@ def database_gone(layout: Layout) -> Iterator[Edit]:
             yield Edit("move", str(file), reason, ("I-070",))
 
 
+def with_expired(snapshot: Snapshot, plan: Plan) -> Plan:
+    """A plan for queues in files with those that have no message left: their next ones get the same numbers
+    as in the RocksDB. Their last unit names the expired record, whose size nobody knows any more.
+    """
+    rows, edits, ends = {row.queue: row for row in plan.queues}, list(plan.edits), dict[QueueId, QueueBound]()
+    place = _untold(snapshot.layout).queue_database
+    if plan.without_log or place is None:
+        return plan
+    with suppress(Unreadable), RocksDb.open(place) as database:
+        ends.update(last_units(database))
+    for queue, bound in sorted(ends.items()):
+        row, end = rows.get(queue, QueueRow(queue, 0, 0)), bound.queue_offset + 1
+        expired = row.min_offset == row.max_offset < end and 0 <= bound.physical_offset < plan.log_start
+        if not expired or end > LARGEST_OFFSET or "/" in queue.topic:
+            continue
+        with suppress(InvalidInput):  # the name of no directory
+            directory = queue_directory(snapshot.layout.consume_queue, *queue)
+            edits = [edit for edit in edits if Path(edit.path).parent != directory]
+            edits += _of_expired(snapshot, queue, bound, directory)
+            rows[queue] = QueueRow(queue, end, end)
+    return replace(plan, edits=edits, queues=list(rows.values()))
+
+
+def _of_expired(snapshot: Snapshot, queue: QueueId, bound: QueueBound, directory: Path) -> Iterator[Edit]:
+    """The file with the end of a queue; files that are there and have an earlier one go."""
+    reason, there = "the end of a queue whose messages are all expired", snapshot.queues.get(queue, ())
+    size, end = snapshot.queue_file_bytes, bound.queue_offset + 1
+    start = bound.queue_offset * UNIT_BYTES // size * size
+    units = pre_fill(end - start // UNIT_BYTES)
+    units[-1] = bound.physical_offset, SMALLEST, 0
+    offsets, same = np.arange(start // UNIT_BYTES, end), [e for e in there if e.name == file_name(start)]
+    fix = QueueFix(queue, offsets, units, end, 0, shifted=False)
+    yield from (Edit("move", entry.path, reason, ("I-070",)) for entry in there if entry not in same)
+    yield from (edit._replace(reason=reason) for edit in queue_edits(fix, tuple(same), directory, size))
+
+
 def _moves_of_files(layout: Layout) -> Iterator[Edit]:
     """Queues in files go to the session's folder: a broker with a RocksDB does not look at them."""
     topics = sorted({Path(each.path).parent for each in queue_directories(layout.consume_queue)})
@@ -523,13 +565,17 @@ def config_in_files(layout: Layout, made_ms: int) -> Iterator[Edit]:
 def _stands_for_files(layout: Layout) -> InForce:
     """The databases that were in force as long as the queues were in a RocksDB."""
     nothing = InForce(ConfigForm.FILES, True, {})
-    options = {name: text for name, text in layout.broker_config.items() if name not in _TOLD}
-    found = in_force(layout.config, options)
+    found = in_force(layout.config, (before := _untold(layout)).broker_config)
     if found.form not in (ConfigForm.SEPARATE, ConfigForm.SINGLE):
         return nothing
     beside = any((layout.config / name).is_file() for name in found.databases)
-    alone = Layout.open(layout.root, BrokerConfig(options)).rocksdb_queues
-    return found if alone or not beside else nothing
+    return found if before.rocksdb_queues or not beside else nothing
+
+
+def _untold(layout: Layout) -> Layout:
+    """The store as it was before somebody told where queues are to be."""
+    options = {name: text for name, text in layout.broker_config.items() if name not in _TOLD}
+    return Layout.open(layout.root, BrokerConfig(options))
 
 
 def _other_positions(layout: Layout, name: str) -> Iterator[Edit]:

@@ -58,6 +58,7 @@ from .database import (
     queues_of,
     refuse_kind,
     with_database,
+    with_expired,
 )
 from .ext import ext_repair
 from .index import crc_item_edits, index_fix, stray_files, with_checkpoint
@@ -207,6 +208,7 @@ def _plan(
     _check_named(layout, choice, whole)
     plan, config = repair_parts(snapshot, profile, switches, whole, request)
     if request.kind is QueueStoreKind.FILES:
+        plan = with_expired(snapshot, plan)
         settings = config_in_files(layout, request.made_ms)
         plan = replace(plan, edits=[*database_gone(layout), *settings, *plan.edits])
     elif has_database(layout) and RepairPart.QUEUE in choice.parts and not with_log:

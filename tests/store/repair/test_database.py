@@ -216,6 +216,27 @@ def test_files_are_what_they_were(tmp_path: Path) -> None:
     assert made == wanted
 
 
+@pytest.mark.parametrize("left", [0, 10])
+def test_queues_without_messages_go_on_where_they_ended(left: int, tmp_path: Path) -> None:
+    """left: units of a queue in files that a broker with a RocksDB left behind."""
+    layout = opened("5.3.3-expired", tmp_path)
+    file = next((layout.consume_queue / "gone" / "0").iterdir())
+    data = file.read_bytes()
+    alone = as_kind(layout, QueueStoreKind.ROCKSDB)
+    carried_out(alone, QueueStoreKind.ROCKSDB)
+    if left:
+        file.parent.mkdir(parents=True)
+        file.write_bytes(data[: left * 20].ljust(len(data), b"\0"))
+    files = as_kind(again(alone), QueueStoreKind.FILES)
+    carried_out(files, QueueStoreKind.FILES)
+    with StoreReader(again(files)) as store:
+        ends = {(row.topic, row.queue_id): (row.min_offset, row.max_offset) for row in store.queue_summaries}
+        found = [finding.code for finding in verify(store).findings]
+    assert ends["gone", 0] == (20, 20)
+    assert ends["SCHEDULE_TOPIC_XXXX", 0] == (2, 2)
+    assert found == []
+
+
 def test_batches_stay_in_files(tmp_path: Path) -> None:
     layout = as_kind(opened("5.3.3-batchcq", tmp_path), QueueStoreKind.ROCKSDB)
     with pytest.raises(Refused, match="batch queues cannot go"):
