@@ -91,6 +91,17 @@ def queues_as_files(
         yield replace(snapshot, queues={**snapshot.queues, **copied.entries}), database
 
 
+def end_without_units(stores: QueueStores, database: RocksDb | None, queue: QueueId) -> int:
+    """Where a queue ends that the database alone has, without a unit: all its messages are expired. 0 for any other."""
+    if database is None or stores.in_files(queue.topic):
+        return 0
+    there, end = RocksdbConsumeQueue(database, *queue), 0
+    with suppress(Unreadable):  # the database is built anew then
+        summary = there.summary()
+        end = summary.max_offset if summary.min_offset == summary.max_offset else 0
+    return end
+
+
 def _queues(database: RocksDb) -> list[QueueId]:
     try:
         found = RocksdbConsumeQueues.of(database)

@@ -44,7 +44,7 @@ from ..start.queue_stores import QueueStores, queue_stores
 from ..start.simulate import simulate
 from ..timer.start import timer_edits
 from .close import KeptLog, gap_finder, keep_log
-from .database import database_edits, database_touched, queues_as_files
+from .database import database_edits, database_touched, end_without_units, queues_as_files
 from .entries import EntryFinder, cut_log, entry_index_edits, keep_entries
 from .fill import Fill, tombstoned
 from .gaps import GapFinder
@@ -328,7 +328,7 @@ def _completed(
     """A plan with what becomes of the log, of the queues, the index and all the rest."""
     log, rules = kept.plan, profile.dispatch
     left = commit_log_of(snapshot.layout, kept.queue)
-    queues = _queue_edits(snapshot, builder, left, profile, database.stores)
+    queues = _queue_edits(snapshot, builder, left, profile, database)
     of_log = (edit._replace(phase=Phase.LOG) for edit in log.edits)
     edits = [*plan.edits, *of_log, *queues.edits]
     if snapshot.layout.dledger is not None:
@@ -536,9 +536,9 @@ class _Queues:
 
 
 def _queue_edits(
-    snapshot: Snapshot, builder: PlanBuilder, log: CommitLog, profile: Profile, stores: QueueStores
+    snapshot: Snapshot, builder: PlanBuilder, log: CommitLog, profile: Profile, database: _Database
 ) -> _Queues:
-    found = _Queues()
+    found, stores = _Queues(), database.stores
     for name in sorted(builder.queues):
         audit = builder.queues[name]
         fix = audit.finish(log)
@@ -552,7 +552,9 @@ def _queue_edits(
         entries = snapshot.queues.get(name, ())
         if stores.in_files(name.topic) and not audit.is_sound:
             found.edits += queue_edits(fix, entries, directory, snapshot.queue_file_bytes)
-        found.rows.append(QueueRow(name, _min_offset(audit, fix, profile), fix.end))
+        row = QueueRow(name, _min_offset(audit, fix, profile), fix.end)
+        end = 0 if row.max_offset else end_without_units(stores, database.source, name)
+        found.rows.append(QueueRow(name, end, end) if end else row)
         found.completed += fix.missing
         found.beyond += fix.beyond
         if fix.shifted:

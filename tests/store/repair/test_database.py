@@ -237,6 +237,16 @@ def test_queues_without_messages_go_on_where_they_ended(left: int, tmp_path: Pat
     assert found == []
 
 
+def test_a_rocksdb_tells_the_ends_of_queues_without_messages(tmp_path: Path) -> None:
+    """What lies behind the last message there, as the offset of a delay level, is neither wrong nor repaired."""
+    alone = as_kind(opened("5.3.3-expired", tmp_path), QueueStoreKind.ROCKSDB)
+    carried_out(alone, QueueStoreKind.ROCKSDB)
+    with StoreReader(again(alone)) as store:
+        assert verify(store).findings == []
+    found = analyze(again(alone), chosen([RepairPart.CONFIG], ()), None, NOW_MS)
+    assert found.nothing_to_do
+
+
 def test_batches_stay_in_files(tmp_path: Path) -> None:
     layout = as_kind(opened("5.3.3-batchcq", tmp_path), QueueStoreKind.ROCKSDB)
     with pytest.raises(Refused, match="batch queues cannot go"):
