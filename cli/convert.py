@@ -47,6 +47,7 @@ def _text(record: Mapping[str, Any]) -> str:
     for name, what in (
         ("damaged", "damaged in between: tombstones and fillers in their place"),
         ("wrong", "with a wrong checksum, a tombstone in its place"),
+        ("torn", "with torn properties: some of them are lost"),
         ("dead", "of an earlier life of the log, left out"),
     ):
         if record[name]:

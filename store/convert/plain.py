@@ -112,7 +112,8 @@ _DAMAGED = (ExtentKind.DAMAGE, ExtentKind.MISSING, ExtentKind.TORN_TAIL)
 class Copied:
     """What was written. damaged: ranges between good records, and a torn last one.
 
-    wrong: records with a wrong checksum. dead: records of an earlier life of the log, which are left out.
+    wrong: records with a wrong checksum. torn: records that had lost properties. dead: records of an earlier
+    life of the log, which are left out.
     """
 
     records: int = 0
@@ -120,6 +121,7 @@ class Copied:
     damaged: int = 0
     damaged_bytes: int = 0
     wrong: int = 0
+    torn: int = 0
     dead: int = 0
 
 
@@ -235,8 +237,9 @@ class Converted:
 
     @property
     def complete(self) -> bool:
-        """Every record came along, and every queue reaches as far as it did, or farther."""
-        return not (self.left or self.changed or self.copied.damaged or self.copied.wrong)
+        """Every record came along whole, and every queue reaches as far as it did, or farther."""
+        copied = self.copied
+        return not (self.left or self.changed or copied.damaged or copied.wrong or copied.torn)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object."""
@@ -286,6 +289,7 @@ def convert(
         config = _config(layout)
         version = version or generation_of(layout).version
         made = _complete(target, file_bytes, config, version, files, copied)
+        copied.torn = made.torn
         found = Converted(layout, target, copied, made.version, file_bytes)
         found.left, found.left_behind = made.left, left_behind
         old, new = _ends(layout), _ends(Layout.open(target, config))

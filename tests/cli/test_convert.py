@@ -61,6 +61,7 @@ DONE: dict[str, Any] = {
     "broker_version": "5.3",
     "damaged": 0,
     "wrong": 0,
+    "torn": 0,
     "dead": 0,
     "left": "",
     "queues": 20,
@@ -75,10 +76,11 @@ def queue(number: int, topic: str = "t") -> dict[str, Any]:
 
 
 def test_what_is_not_complete_is_said_last() -> None:
-    page = _text(DONE | {"damaged": 2, "dead": 3, "left": "no room", "changed_queues": [queue(0)]})
+    page = _text(DONE | {"damaged": 2, "torn": 1, "dead": 3, "left": "no room", "changed_queues": [queue(0)]})
     assert page.splitlines() == [
         "1 record (100 B) written to /new, a plain store for brokers 5.3",
         "          2 damaged in between: tombstones and fillers in their place",
+        "          1 with torn properties: some of them are lost",
         "          3 of an earlier life of the log, left out",
         "Not complete: no room",
     ]

@@ -100,6 +100,22 @@ def test_what_is_damaged_has_a_tombstone_and_is_told(tmp_path: Path) -> None:
     assert_left_alone(target)
 
 
+def test_torn_properties_are_told(tmp_path: Path) -> None:
+    """As a torn write leaves them: zeros at the end of a record whose body is whole."""
+    name = "5.3.3-dledger"
+    root, target = stores.unpack(name, tmp_path), tmp_path / "plain"
+    with Store(root) as store:
+        record = store.message("TopicA", 0, 20)
+    number, end = divmod(record.physical_offset + record.total_size, 49152)
+    with (root / DATA / f"{number * 49152:020d}").open("r+b") as file:
+        file.seek(end - 12)
+        file.write(bytes(12))
+    done = converted(root, target, name)
+    assert (done.complete, done.copied.torn) == (False, 1)
+    assert (done.copied.damaged, done.copied.wrong, done.changed, done.left) == (0, 0, [], "")
+    assert_left_alone(target)
+
+
 def test_a_log_that_is_cut_short_is_told(tmp_path: Path) -> None:
     """The last record is torn, and units name records that are gone."""
     root = stores.unpack("4.9.7-dledger", tmp_path)
