@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ..store.counted import bytes_text, counted
-from ..store.findings.next_commands import Given, NextCommand, command, next_commands
+from ..store.findings.next_commands import Given, NextCommand, command, next_commands, refused
 from ..store.index.read import sizes_of
 from ..store.verify.verdict import first_sentence
 from .terminal import page_of, time_text
@@ -110,17 +110,21 @@ def damage_in_log(store: Description) -> str:
 
 
 def _next(store: Description, verdict: Verdict, given: Given) -> list[NextCommand]:
-    """What looks at all of a store whose first sight this was; first what mends what was seen."""
+    """What looks at all of a store whose first sight this was; first what mends what was seen.
+
+    Nothing where that only says once more why no plan can be made: the verdict names what is to be put right.
+    """
     root = store.layout.root
     steps = next_commands(verdict.findings, root, given, whole=False)
-    return steps or [command("verify", root, given=given)]
+    return steps or ([] if refused(verdict.findings) else [command("verify", root, given=given)])
 
 
 def store_text(store: Description, verdict: Verdict, given: Given, utc: bool, all_topics: bool) -> str:
     """One screen, the verdict first; `all_topics` makes it longer."""
     sentence = first_sentence(verdict, store.layout.root)
     steps = _next(store, verdict, given)
-    told = [f"{sentence}. Next: {steps[0]}", "", *_StorePage(store, utc, all_topics).lines()]
+    first = f"{sentence}. Next: {steps[0]}" if steps else f"{sentence}."
+    told = [first, "", *_StorePage(store, utc, all_topics).lines()]
     return page_of(told)
 
 

@@ -92,7 +92,7 @@ def normalize(
             raise Refused(
                 f"a log file of {counted(entry.size, 'byte')} among files of {size}",
                 path=entry.path,
-                hint="restore its length, or move it out of the store",
+                hint=_other_length(snapshot),
             )
         else:
             kept.append(entry)
@@ -109,6 +109,16 @@ def normalize(
         for name, entries in snapshot.queues.items()
     }
     return replace(snapshot, log=tuple(kept), queues=queues), edits
+
+
+def _other_length(snapshot: Snapshot) -> str:
+    """What to do about files of the log that are longer or shorter than the broker's."""
+    files = [entry for entry in snapshot.log if entry.size and not entry.directory]
+    size = files[0].size
+    starts = [start_of(entry.name) for entry in files if entry.size == size]
+    if len(files) > 1 and len(starts) == len(files) and all(at is not None and at % size == 0 for at in starts):
+        return f"all of them have that length, and their names fit it: mappedFileSizeCommitLog has to be {size}"
+    return "restore its length, or move it out of the store"
 
 
 def right_name(entry: DirectoryEntry, names: Collection[str], size: int) -> str:

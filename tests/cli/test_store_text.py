@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -23,6 +24,18 @@ def test_one_is_no_plural(root: Path) -> None:
     shutil.rmtree(root / "batchconsumequeue")
     shown = run_here(["inspect", str(root)]).stdout
     assert "1 topic, 1 queue, 20 messages" in shown
+
+
+def test_no_command_where_none_helps(tmp_path: Path) -> None:
+    """The sentence says why no plan is made, and what to do about it: the same command would say it again."""
+    store = stores.unpack("5.3.3-clean", tmp_path)
+    words = ["inspect", str(store), "--set", "mappedFileSizeCommitLog=131072"]
+    first = run_here(words).stdout.splitlines()[0]
+    assert first.startswith("Do not start a broker: no recovery is possible yet: ")
+    assert first.endswith("mappedFileSizeCommitLog has to be 262144.")
+    assert json.loads(run_here([*words, "--format", "json"]).stdout)["next"] == []
+    told = run_here(["verify", *words[1:]]).stdout.partition("What now: ")[2].splitlines()
+    assert [line.split()[:2] for line in told[1:] if line] == [["mqstore", "explain"]]
 
 
 def test_a_page_fits_one_screen(tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ RANGES = {
 }
 """The codes by group: what a broker keeps, what mqstore adds (I-015, I-156 to I-158), and the next start."""
 TOTAL = 154 + 11
-NOT_MENDED = {"I-039", "I-155"}
-"""What no command can put right: the message is as it was sent; a database only a backup has."""
+NOT_MENDED = {"I-039", "I-155", "I-187"}
+"""What no command can put right: the message is as it was sent; a database only a backup has; no plan is known."""
 
 
 def codes(group: str) -> list[str]:

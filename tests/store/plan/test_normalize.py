@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -45,6 +46,19 @@ def test_log_files_without_a_name_are_no_empty_log(queues: bool, policy: Policy,
         shutil.rmtree(root / "consumequeue")
     found = analyze(Layout.open(root, recovery_cases.CONFIG), "5.3.3", options=RecoveryOptions(policy))
     assert found.plan is None and "were the files renamed?" in str(found.refusal)
+
+
+@pytest.mark.parametrize(("configured", "cut"), [(4096, False), (16384, False), (16384, True)])
+def test_a_configured_length_that_is_not_that_of_the_files(configured: int, cut: bool, tmp_path: Path) -> None:
+    """Files that agree with one another are not at fault."""
+    root = tmp_path / "store"
+    shutil.copytree(recovery_cases.base("5.3.3-clean-1", tmp_path), root)
+    if cut:
+        os.truncate(min((root / "commitlog").iterdir()), 5000)
+    config = BrokerConfig({**recovery_cases.CONFIG, "mappedFileSizeCommitLog": str(configured)})
+    refusal = str(analyze(Layout.open(root, config), "5.3.3").refusal)
+    hint = "restore its length" if cut else "mappedFileSizeCommitLog has to be 8192"
+    assert hint in refusal
 
 
 def test_a_file_far_from_all_others(tmp_path: Path) -> None:
