@@ -81,6 +81,9 @@ class QueueAudit:
     _conflicts: int = 0
     #: Of fills by their number: which units are wrong only because of `exact`, and how many conflicts.
     _alone: dict[int, tuple[Flags, int]] = field(default_factory=dict)
+    #: At its queue offset the unit of some message names its record; that of some, another place in the log.
+    _fits: bool = False
+    _strays: bool = False
     #: Units behind the last message, as they are on disk: where they begin, and they.
     _tail: tuple[int, Units] = field(default_factory=lambda: (0, pre_fill(0)))
 
@@ -104,6 +107,7 @@ class QueueAudit:
             self.holes.append(QueueHole(self.next, queue_range.first, self.last_position, queue_range.first_position))
         self.next, self.last_position = queue_range.next, queue_range.last_position
         first = queue_range.first
+        self._fits |= not made
         for units in made:
             offsets = np.arange(first, first + len(units), dtype=np.int64)
             self._fill_offsets.append(self.spill.keep(offsets))
@@ -125,6 +129,7 @@ class QueueAudit:
         self.next = max(self.next, int(offsets[-1]) + 1)
         kinds = compare(there, messages)
         wrong, tags = kinds > DifferenceKind.ADDRESS, np.zeros(0, np.bool_)
+        self._fits |= not wrong.all()
         if self.retag:
             wrong |= messages.lost & (kinds != DifferenceKind.NONE)
         if self.exact:
@@ -136,6 +141,7 @@ class QueueAudit:
             return
         disputed = wrong & (kinds < DifferenceKind.PRE_FILL) & (there["physical_offset"] < self.log_end)
         self._conflicts += int(disputed.sum())
+        self._strays |= bool((disputed & (there["physical_offset"] >= self.log_start)).any())
         if tags.any():
             self.exact_alone = True
             self._alone[len(self._fill_units)] = tags[wrong], int((disputed & tags).sum())
@@ -188,6 +194,28 @@ class QueueAudit:
         messages = self.known.messages
         return (self.first, self.next) == (messages.first, messages.next)
 
+    def is_foreign(self) -> bool:
+        """Units name places in the log where others are to be, and none a message of this queue: those of another
+        store. They prove nothing. Raises Unreadable.
+        """
+        if self._fits or not self._strays:
+            return False
+        own = self.unreferenced()
+        return not any(np.isin(units["physical_offset"], own).any() for _, units in self.stream.written())
+
+    def has_room(self, offsets: Ints, positions: Ints) -> Flags:
+        """bool[n]: between the messages that the log has, some, one with this number could lie at that position."""
+        if self.irregular:
+            return np.ones(len(offsets), np.bool_)
+        room: Flags = (offsets >= self.next) & (positions > self.last_position)
+        room |= (offsets < self.first) & (positions < self.first_position)
+        if self.holes:
+            begin, end, low, high = np.array(self.holes, np.int64).T
+            hole = np.searchsorted(begin, offsets, side="right") - 1
+            inside = (hole >= 0) & (offsets < end[hole])
+            room |= inside & (positions > low[hole]) & (positions < high[hole])
+        return room
+
     def missing(self) -> list[QueueHole]:
         """Queue offsets that the log has no message of, those before the first in a log from 0, too."""
         front = 0 < self.first <= self.first_position // SMALLEST and not self.log_start
@@ -232,6 +260,8 @@ class QueueAudit:
         if self.is_sound:
             nothing = np.zeros(0, np.int64), pre_fill(0)
             return QueueFix(self.queue, *nothing, self.next, missing=0, shifted=False)
+        if self.is_foreign():
+            self.stream = FileUnits.of((), self.stream.files.file_size)  # the log alone tells
         self._tail = self.next, self._read(self.next, _WINDOW)
         fix = self._decide(log)
         self._tail = 0, pre_fill(0)

@@ -7,7 +7,8 @@ as under the policy "broker".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -90,7 +91,8 @@ def keep_log(
     size, start = snapshot.log_file_bytes, min(entries)
     dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
     end = max(finder.end, start)
-    behind = _tail(snapshot, end, max(entries) + size, dead, finder.queue_ends, verified)
+    look = partial(lost_units, snapshot, dead=dead, ends=finder.queue_ends, verified=verified, audits=audits)
+    behind = _tail(size, end, max(entries) + size, look)
     if len(behind):
         finder.covered = max(end, finder.end)
         finder.gaps = [gap for gap in finder.gaps if gap.begin < finder.covered]
@@ -98,7 +100,7 @@ def keep_log(
         finder.close(end)
     gaps = finder.all_gaps(end)
     forms = forms._replace(append_crc=forms.append_crc or finder.crc_items)
-    lost = lost_units(snapshot, gaps, finder.torn, dead, finder.queue_ends, verified)
+    lost = look(gaps, finder.torn)
     rules = PutRightRules(options_of(snapshot.layout).delay_waits(), finder.verify, finder.inner_batches)
     gaps, lost, saved, restored = _put_right(queue, gaps, lost, rules)
     for row in np.flatnonzero(elsewhere.position < end).tolist():
@@ -146,22 +148,14 @@ def _loaded(entries: dict[int, DirectoryEntry], size: int) -> list[LoadedFile]:
     return [LoadedFile(start, size, entries[start]) for start in sorted(entries)]
 
 
-def _tail(
-    snapshot: Snapshot,
-    end: int,
-    files_end: int,
-    dead: np.ndarray,
-    ends: Mapping[QueueId, int],
-    verified: VerifiedLog | None,
-) -> LostUnits:
+def _tail(size: int, end: int, files_end: int, look: Callable[..., LostUnits]) -> LostUnits:
     """The records behind the last good one that units name: lost, but known."""
-    size = snapshot.log_file_bytes
     gaps, begin = [], end
     while begin < files_end:
         behind = min(files_end, (begin // size + 1) * size)
         gaps.append(Gap(begin, behind, True, 0))
         begin = behind
-    found = lost_units(snapshot, gaps, (), dead, ends, verified)
+    found = look(gaps, ())
     # a unit that stands alone somewhere behind the end is no proof that there was a record
     next_file = -(-end // size) * size
     begins_there = len(found) and int(found.position[0]) in (end, next_file)

@@ -162,6 +162,7 @@ class Gap(NamedTuple):
 
     to_file_end: nothing follows in this file. store_timestamp: of the good record before, without one
     of the next, 0 without any. previous: position of the good record that ends at `begin`, -1 without one.
+    blank: a BLANK closes it.
     """
 
     begin: int
@@ -169,6 +170,7 @@ class Gap(NamedTuple):
     to_file_end: bool
     store_timestamp: int
     previous: int = -1
+    blank: bool = False
 
 
 class TornRecord(NamedTuple):
@@ -288,7 +290,7 @@ class GapFinder:
         self.close(blank.position)
         # A BLANK closes what the log files' length leaves: in a longer file no more, in a cut one all.
         end = (blank.position // self.file_bytes + 1) * self.file_bytes
-        self.blanks.append(self._gap(end, True))
+        self.blanks.append(self._gap(end, True)._replace(blank=True))
         self.covered = end
         if end in self.files:
             self.end = max(self.end, end)

@@ -21,6 +21,7 @@ from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import MESSAGE, SMALLEST, TRANSACTION_MASK, SysFlag
 from ...formats.message_properties import KEYS, TAGS, UNIQ_KEY, parse
 from ..audit.messages import Messages, messages_of
+from ..audit.queues import QueueAudit
 from ..audit.verified import QueueRange, VerifiedLog, VerifiedRun
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
@@ -78,13 +79,16 @@ def lost_units(
     dead: Ints,
     ends: Mapping[QueueId, int],
     verified: VerifiedLog | None = None,
+    audits: Mapping[QueueId, QueueAudit] | None = None,
 ) -> LostUnits:
     """The units that name a record inside a gap; each record once, none over another.
 
     torn: records that tell their own queue, for those that no unit names. dead: positions of
     records that are no loss. ends: behind the last message of each queue in the log. verified: what is
-    in order: its units are not read. Raises Unreadable.
+    in order: its units are not read. audits: of the queues, which have seen the log: a unit that they contradict
+    names no record. Raises Unreadable.
     """
+    audits = audits or {}
     proved = verified.offsets() if verified and gaps and verified.end <= gaps[0].begin else {}
     queues = sorted(snapshot.queues, key=lambda q: (q.topic.startswith(LMQ_PREFIX), q))
     parts: list[Ints] = []
@@ -93,6 +97,8 @@ def lost_units(
         entries = snapshot.queues[name]
         if verified and name in proved and verified.queue_of(name, entries):
             continue  # it has nothing but units of records before the gaps
+        if name in audits and audits[name].is_foreign():
+            continue
         stream = FileUnits.of(entries, snapshot.queue_file_bytes)
         parts += _of_queue(stream, number, limits, ends.get(name, 0), proved.get(name, (0, 0)))
     for name in sorted(snapshot.batch_queues) if gaps else ():
@@ -104,10 +110,33 @@ def lost_units(
     position, size, queue, offset, tags, messages = np.concatenate(parts, axis=1)
     order = np.lexsort((queue, position))
     found = LostUnits(queues, position, size, queue, offset, tags, messages).take(order)
+    found = found.take(_not_in_blanks(found, gaps, audits, snapshot.log_file_bytes))
     found = _own_queue_first(snapshot, found.take(~np.isin(found.position, dead)))
     first = np.ones(len(found), np.bool_)
     first[1:] = found.position[1:] != found.position[:-1]
     return _without_overlaps(found.take(first))
+
+
+def _not_in_blanks(
+    units: LostUnits, gaps: Sequence[Gap], audits: Mapping[QueueId, QueueAudit], file_bytes: int
+) -> Flags:
+    """bool[n]: no units in a BLANK, but those whose message the log lacks at their place in the queue: a broker that
+    writes a BLANK has nothing behind it in that file. One that is all of its file stands for a file that was gone.
+    """
+    kept = np.ones(len(units), np.bool_)
+    blanks = [gap for gap in gaps if gap.blank]
+    if not blanks or not len(units):
+        return kept
+    limits = np.array([(gap.begin, gap.end) for gap in blanks], np.int64).T
+    rows = np.flatnonzero(_inside(limits, units.position, units.size))
+    for number in np.unique(units.queue[rows]).tolist():
+        audit = audits.get(units.queues[number])
+        mine = rows[units.queue[rows] == number]
+        if audit is not None and audit.first < 0:
+            kept[mine] = np.isin(units.position[mine] // file_bytes * file_bytes, limits[0])
+        elif audit is not None:
+            kept[mine] = audit.has_room(units.queue_offset[mine], units.position[mine])
+    return kept
 
 
 def _own_queue_first(snapshot: Snapshot, units: LostUnits) -> LostUnits:

@@ -536,6 +536,7 @@ def wrong_offsets(
     position than theirs. silent: positions of those that get no unit. Raises Unreadable.
     """
     queues = sorted(queue for queue in audits if not queue.topic.startswith(LMQ_PREFIX))
+    queues = [queue for queue in queues if not audits[queue].is_foreign()]
     rows: list[Place] = []
     if any(audits[queue].is_odd() for queue in queues):
         unreferenced = [audits[queue].unreferenced() for queue in queues]

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mqstore.formats.consume_queue import UNIT_BYTES
+from mqstore.formats.consume_queue import UNIT, UNIT_BYTES
 from mqstore.formats.hashing import index_hash
 from mqstore.formats.message_properties import KEYS, UNIQ_KEY
 from mqstore.formats.message_properties import parse as parse_properties
 from mqstore.store.audit.messages import Messages
 from mqstore.store.audit.verified import QueueRange, VerifiedRun
-from mqstore.store.broker.snapshot import QueueId
+from mqstore.store.broker.snapshot import QueueId, Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
@@ -31,11 +31,14 @@ from mqstore.store.session.undo import session_to_undo, undo
 from ... import stores
 from ..made_log import MadeLog
 from ..recover.recovered import content, units_of
+from .narrow import overwrite
 
 STORE = "5.3.3-killed"
 PAGE, PAGE_BYTES = 61440, 4096
 QUEUE_OFFSET_AT = 20
 """Bytes of a record before its queue offset."""
+IN_BLANK = 244170
+"""A place in the BLANK that closes the first log file of 5.3.3-clean."""
 
 
 @pytest.fixture
@@ -233,3 +236,37 @@ def test_of_a_run_those_are_named_that_count(tmp_path: Path) -> None:
     lost.add_run(run, run.queues)
     found = list(lost.messages(log.log(tmp_path), 5))
     assert [(part.queue, part.offset.tolist()) for part in found] == [(queue, [0, 1, 2, 3, 4])]
+
+
+def test_units_of_another_store_name_no_lost_messages(tmp_path: Path) -> None:
+    """The log is sound: a queue of another store is made anew from it, and nothing of the log changes."""
+    root, other = stores.unpack("5.3.3-clean", tmp_path / "own"), stores.unpack(STORE, tmp_path / "other")
+    (root / "timerwheel").unlink()
+    place = Path("consumequeue/SCHEDULE_TOPIC_XXXX/2")  # six of its units lie in the BLANK of this log
+    own = (root / place / file_name(0)).read_bytes()
+    shutil.rmtree(root / place)
+    shutil.copytree(other / place, root / place)
+    config = BrokerConfig().with_set(stores.config_set("5.3.3-clean", root))
+    for policy in Policy:
+        found = analyze(Layout.open(root, config), "5.3", options=RecoveryOptions(policy))
+        assert found.plan is not None and found.plan.lost.messages == 0
+        assert not found.plan.touches("commitlog")
+    layout = Layout.open(root, config)
+    apply(layout, found.plan, lambda: replan(layout, "5.3", found.options), Files())
+    assert (root / place / file_name(0)).read_bytes() == own
+
+
+def test_a_unit_in_a_blank_is_of_no_lost_message_where_the_log_has_that_one(tmp_path: Path) -> None:
+    """One unit of a queue names a place in the BLANK: its number, or no message of that queue, tells."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    (root / "timerwheel").unlink()
+    config = BrokerConfig().with_set(stores.config_set("5.3.3-clean", root))
+    size = Snapshot.of(Layout.open(root, config)).queue_file_bytes
+    unit = UNIT.build({"physical_offset": IN_BLANK, "size": 291, "tags_code": 0})
+    overwrite(root / "consumequeue/orders/0", size, 5 * UNIT_BYTES, unit)
+    fresh = root / "consumequeue/fresh/0"
+    fresh.mkdir(parents=True)
+    (fresh / file_name(0)).write_bytes(unit.ljust(size, b"\0"))
+    plan = analyze(Layout.open(root, config), "5.3", options=RecoveryOptions(Policy.KEEP)).plan
+    assert plan is not None and plan.lost.messages == 0 and not plan.touches("commitlog")
+    assert plan.completed == 1
