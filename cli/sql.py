@@ -18,7 +18,7 @@ app = App()
 
 
 @app.command()
-@shared(without=("rate",))
+@shared(or_spark=True)
 def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, common: Common) -> None:
     """Ask stores with SQL.
 
@@ -53,8 +53,10 @@ def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, comm
     from ..store.arrow.local_query import LocalQuery
     from ..store.arrow.stores import stores_of
     from ..store.arrow.views import Lacking, readable
+    from ..store.disk.byte_reader import at_rate
 
-    with LocalQuery(query, common.jobs) as asked:
+    jobs = common.jobs if common.rate is None else 1  # several would read more
+    with at_rate(common.rate), LocalQuery(query, jobs) as asked:
         columns = shown_columns(asked.columns, common)
         ask, unread = readable(_ask(stores_of(stores), options, common), asked.views)
         left_out = tell_unread(unread, others=bool(ask.stores), partial=options.partial)

@@ -29,7 +29,7 @@ class Browsing(Options):
 
 
 @app.command()
-@shared(without=("rate",))
+@shared(or_spark=True)
 def stats(
     stores: Stores,
     *,
@@ -79,22 +79,28 @@ def stats(
         options.refuse("--expires" if expiring.expires else "--browse")
     if browsing.browse and (quick or spark.meant):
         raise bad_parameter("--browse goes with neither --quick nor --master")
-    if browsing.browse:
-        _browse(stores, common)
-        return
-    if expiring.expires:
-        from .expiry_answer import tell_expiry
-
-        tell_expiry(stores, expiring, common)
-        return
-    if quick:
-        _count_queues(stores, options, spark, common)
-        return
-    if spark.meant:
+    if spark.meant and not quick:
         from .pipeline_stats import count_spark
 
         count_spark(stores, options, spark, common)
         return
+    from ..store.disk.byte_reader import at_rate
+
+    with at_rate(common.rate):
+        if browsing.browse:
+            _browse(stores, common)
+        elif expiring.expires:
+            from .expiry_answer import tell_expiry
+
+            tell_expiry(stores, expiring, common)
+        elif quick:
+            _count_queues(stores, options, spark, common)
+        else:
+            _count_logs(stores, options, common)
+
+
+def _count_logs(stores: list[str], options: StatsOptions, common: Common) -> None:
+    """Count records, whole logs of them."""
     wanted = options.wanted
     common.open_output().check(options.columns)
     from ..store.arrow import require_arrow

@@ -23,6 +23,7 @@ import pyarrow as pa
 from pyarrow import compute as pc
 from pyarrow import dataset
 
+from ..disk.byte_reader import give_up
 from ..errors import InvalidInput, LimitExceeded, Unsupported
 from .stores import Ask
 from .views import VIEWS, Lacking, View, named_apart, rows_of_view
@@ -62,6 +63,7 @@ def in_thread(items: Callable[[], Iterator[_Item]], stop: Callable[[], None]) ->
     finally:
         given_up.set()
         if thread.is_alive():
+            give_up()
             _empty(ready, thread, stop)
     if not isinstance(found, _End):
         raise found

@@ -25,7 +25,7 @@ import pyarrow as pa
 from ...formats.derive.program import Noting
 from ...formats.derive.ragged import Flags
 from ..broker.filter import Where
-from ..disk.byte_reader import UnreadRanges, each_noting, noting
+from ..disk.byte_reader import UnreadRanges, each_noting, noting, reading_rate
 from ..disk.layout import is_uri
 from ..disk.workers import Forked, cores
 from ..errors import InvalidInput, Unreadable
@@ -315,10 +315,11 @@ def count_here(ask: Ask, by: Sequence[str], jobs: int | None, advance: Callable[
     """All logs, on so many cores. by: as above, with `store` before it or not; advance: is told of
     bytes that are done. Raises StoreError.
     """
+    jobs = 1 if reading_rate() else jobs or cores()  # several would read more
     total = Counted(Stats(by))
     inside = [name for name in by if name != STORE]
     parts = parts_of(ask)
-    for part, found in zip(parts, _counted(ask, parts, inside, jobs or cores()), strict=True):
+    for part, found in zip(parts, _counted(ask, parts, inside, jobs), strict=True):
         total.add(found, part.store)
         advance(part.bytes)
     return total

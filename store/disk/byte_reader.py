@@ -17,11 +17,13 @@ import errno
 import mmap
 import os
 import stat
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from os import PathLike
+from threading import Event
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..counted import counted
@@ -46,6 +48,9 @@ def aside(wanted: bool) -> Iterator[None]:
 
 
 _RATE: ContextVar[int | None] = ContextVar("rate", default=None)
+_GIVEN_UP: ContextVar[Event | None] = ContextVar("given_up", default=None)
+_REST_S = 0.1
+"""How long nobody is heard who gives up."""
 
 
 @contextmanager
@@ -53,12 +58,27 @@ def at_rate(rate_bytes: int | None) -> Iterator[None]:
     """Logs that are opened in this block are read at so many bytes a second at most, by this process
     and by those that it forks; the page cache is then left as it was. None: as fast as it goes.
     """
-    token = _RATE.set(rate_bytes)
+    token, given_up = _RATE.set(rate_bytes), _GIVEN_UP.set(Event())
     try:
         with aside(rate_bytes is not None):
             yield
     finally:
         _RATE.reset(token)
+        _GIVEN_UP.reset(given_up)
+
+
+def rest(seconds: float) -> None:
+    """Wait, since more was read than the rate allows; not where the block of `at_rate` was given up."""
+    given_up = _GIVEN_UP.get()
+    while seconds > 0 and not (given_up is not None and given_up.is_set()):
+        time.sleep(min(seconds, _REST_S))
+        seconds -= _REST_S
+
+
+def give_up() -> None:
+    """Nobody waits any more for what threads read in the block of `at_rate` around this: they end soon."""
+    if (given_up := _GIVEN_UP.get()) is not None:
+        given_up.set()
 
 
 def reading_rate() -> int | None:

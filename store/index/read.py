@@ -36,7 +36,7 @@ from ...formats.index_file import (
     slots_offset,
 )
 from ..disk.broker_conf import BrokerConfig
-from ..disk.byte_reader import Unread, failed, fill_any, next_data, note, refusing, unread_of
+from ..disk.byte_reader import Unread, failed, fill_any, next_data, note, reading_rate, refusing, rest, unread_of
 from ..disk.compressed import open_any, plain_name
 from ..disk.file_queue import Foreign, is_file, is_zero
 from ..disk.layout import Layout
@@ -102,14 +102,14 @@ class IndexFile:
     """An index file opened for reading. Use as a context manager or `close`.
 
     slots and items are those given; see `find_geometry`. What a short file lacks reads as zeros, as
-    a broker maps it. rate_bytes: most bytes per second that `columns` and `slot_columns` read; the
-    page cache is then left as it was.
+    a broker maps it. rate_bytes: most bytes per second that `columns` and `slot_columns` read, those of the
+    block of `at_rate` around this, if no others are set; the page cache is then left as it was.
     """
 
     def __init__(self, path: str | os.PathLike[str], geometry: Geometry) -> None:
         self.path = os.fspath(path)
         self.slots, self.items = geometry
-        self.rate_bytes: int | None = None
+        self.rate_bytes = reading_rate()
 
     @cached_property
     def _descriptor(self) -> int:
@@ -136,7 +136,7 @@ class IndexFile:
         for each in unread:
             note(each)
         if self.rate_bytes:
-            time.sleep(max(0.0, size / self.rate_bytes - (time.monotonic() - began)))
+            rest(size / self.rate_bytes - (time.monotonic() - began))
         return data, unread
 
     @cached_property

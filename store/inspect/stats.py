@@ -12,6 +12,7 @@ several queues name, as light queues do, counts in each; one that no queue names
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -23,6 +24,7 @@ from ...formats import kernel
 from ...formats.derive.ragged import Ints
 from ...formats.message import SysFlag
 from ..broker.system_topics import LMQ_PREFIX
+from ..disk.byte_reader import reading_rate, rest
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import queue_directories
 from ..errors import InvalidInput, LimitExceeded
@@ -478,10 +480,20 @@ def stats_of_queues(store: StoreReader, by: Sequence[str], advance: Advance) -> 
         _add_queue(stats, store, queue, within, advance, timed=timed)
     for topic, queue_id, path in queue_directories(store.layout.batch_consume_queue):
         with BatchConsumeQueue(topic, queue_id, MappedFileQueue.open(path)) as batches:
-            for _, units in batches.units(batches.first, batches.stop):
+            for _, units in _at_rate(batches.units(batches.first, batches.stop)):
                 advance(len(units))
                 _add(stats, topic, queue_id, units[is_valid(units)])
     return stats
+
+
+def _at_rate(windows: Units) -> Units:
+    """Windows of units, no faster than the block of `at_rate` around this allows."""
+    rate_bytes, began = reading_rate(), time.monotonic()
+    for first, units in windows:
+        if rate_bytes:
+            rest(units.nbytes / rate_bytes - (time.monotonic() - began))
+        yield first, units
+        began = time.monotonic()
 
 
 def _add_queue(
@@ -501,7 +513,7 @@ def _add_queue(
                 unit = opened.unit(number)
                 there = unit is not None and unit.valid
                 ends.append(store.store_time(unit.physical_offset) if unit and there else None)
-        for _, units in opened.units(queue.min_offset, queue.max_offset):
+        for _, units in _at_rate(opened.units(queue.min_offset, queue.max_offset)):
             advance(len(units))
             position = units["physical_offset"]
             kept = is_used(units) & (position >= within[0]) & (position < within[1])

@@ -31,7 +31,7 @@ from ...formats.dledger import HEADER_BYTES, MAGIC_CONFIG_CHANGE, MAGIC_ENTRY
 from ...formats.dledger_index import UNIT, UNIT_BYTES
 from ...formats.message import MESSAGE
 from ..counted import counted
-from ..disk.byte_reader import Unread, reading_rate
+from ..disk.byte_reader import Unread, reading_rate, rest
 from ..disk.compressed import plain_name
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, start_of
 from ..errors import NotFound
@@ -228,7 +228,7 @@ class CommitLog:
         began = time.monotonic()
         got, unread = self.queue.read_around(file, offset, buffer)
         if self._rate_bytes:
-            time.sleep(max(0.0, got / self._rate_bytes - (time.monotonic() - began)))
+            rest(got / self._rate_bytes - (time.monotonic() - began))
         return got, unread
 
 

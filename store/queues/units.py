@@ -28,7 +28,7 @@ from ..broker.dispatch import Dispatched
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot, can_have_files
 from ..broker.system_topics import LMQ_PREFIX
 from ..columns import Dictionary, dictionary
-from ..disk.byte_reader import Unread, noted_of
+from ..disk.byte_reader import Unread, noted_of, rest
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, is_zero
 
 Units = Structs
@@ -248,8 +248,7 @@ class FileUnits(UnitStream):
                     began = time.monotonic()
                     parts = list(self._parts(file, begin, count))
                     if rate_bytes:
-                        seconds = count * self._size / rate_bytes
-                        time.sleep(max(0.0, seconds - (time.monotonic() - began)))
+                        rest(count * self._size / rate_bytes - (time.monotonic() - began))
                     for number, units in parts:
                         if not is_zero(units.view(np.uint8).data):  # as a copy fills holes
                             yield number, units

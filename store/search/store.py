@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ..disk.broker_conf import BrokerConfig
+from ..disk.byte_reader import reading_rate
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout, QueueDirectory, has_queues_of, queue_directories
 from ..errors import InvalidInput, Missing, NotAStore, NotFound, StoreError
@@ -100,8 +101,8 @@ class StoreReader:
     grows it answers by that end until it is closed. Use as a context manager or `close`.
 
     path: the root directory, or what is known of it. config: the broker's configuration, or its options by name, which
-    overrides what the files tell. rate_bytes: most bytes per second that scans of the log read.
-    Raises Missing, NotAStore, Unreadable, InvalidInput.
+    overrides what the files tell. rate_bytes: most bytes per second that scans of the log read, None for those of the
+    block of `at_rate` around this. Raises Missing, NotAStore, Unreadable, InvalidInput.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class StoreReader:
         rate_bytes: int | None = None,
     ) -> None:
         self.layout = path if isinstance(path, Layout) else Layout.open(path, BrokerConfig.of(config))
-        self.rate_bytes = rate_bytes
+        self.rate_bytes = reading_rate() if rate_bytes is None else rate_bytes
         self.scanned: Callable[[int], None] = _nothing
         """Told of so many more bytes whenever a search scans the log."""
         self._with_units: set[str] = set()

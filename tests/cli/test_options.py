@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,41 @@ def test_sizes_with_units(text: str, size: int) -> None:
 def test_what_is_no_number_of_bytes(text: str) -> None:
     with pytest.raises(Exception, match="is not a number of bytes"):
         options.parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["stats"],
+        ["stats", "--quick"],
+        ["sql", "SELECT count(*) FROM messages"],
+        ["sql", "SELECT count(*) FROM findings"],
+        ["sql", "SELECT count(*) FROM index_items"],
+    ],
+    ids=" ".join,
+)
+def test_the_rate_limits_counts_and_queries(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They wait as long as their bytes take; the answer is the same. Spark has no rate."""
+    waited: list[float] = []
+    rest = time.sleep
+
+    def sleep(seconds: float) -> None:
+        """Threads that other tests left behind sleep as well: these are not counted."""
+        ours = str(sys._getframe(1).f_globals["__name__"]).startswith("mqstore.")
+        (waited.append if ours else rest)(seconds)
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    root = stores.unpack("4.9.7-clean", tmp_path)
+    plain = run_here([*command, str(root)])
+    assert plain.code == 0 and not waited
+    assert run_here([*command, str(root), "--rate", "1K"]) == plain
+    part = {"--quick": "consumequeue", "SELECT count(*) FROM index_items": "index"}.get(command[-1], "commitlog")
+    files = [path for path in (root / part).rglob("*") if path.is_file()]
+    held = sum(len(path.read_bytes().rstrip(b"\0")) for path in files)
+    assert sum(waited) > 0.9 * held / 1024
+    assert run_here([*command, str(root), "--rate", "1K", "--master", "local"]).code == 2
 
 
 def unread(number: int) -> Unread:

@@ -13,6 +13,7 @@ from mqstore.pipeline.tasks import answer_of, told
 from mqstore.store.arrow import log_columns, log_rows
 from mqstore.store.arrow.log_rows import Counted, Damage, count_here
 from mqstore.store.arrow.stores import FAIL_UNREADABLE, Ask
+from mqstore.store.disk.byte_reader import at_rate
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Missing, StoreError, Unreadable
 from mqstore.store.log.commit_log import Batch
@@ -57,6 +58,15 @@ def test_parts_of_a_log_are_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert found.stats.groups[(str(root),)].records == records
     for row in found.stats.rows():
         assert list(errors(schema_of("stats"), {"type": "stats", **row})) == []
+
+
+def test_at_a_rate_one_process_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several would read so much each."""
+    ask = Ask((str(unpack("5.3.3-v2", tmp_path)),))
+    monkeypatch.setattr(log_rows, "split_bytes_for", lambda *_: 30_000)
+    monkeypatch.setattr(log_rows, "Forked", None)
+    with at_rate(1 << 40):
+        assert here(ask, [], 2).stats.groups[()].records
 
 
 def test_a_range_of_times(tmp_path: Path) -> None:

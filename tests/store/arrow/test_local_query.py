@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from mqstore.store.arrow import local_query
 from mqstore.store.arrow.local_query import LocalQuery, in_thread
 from mqstore.store.arrow.stores import Ask
 from mqstore.store.arrow.views import VIEWS, Lacking, rows_of_view
+from mqstore.store.disk.byte_reader import at_rate, rest
 from mqstore.store.errors import InvalidInput, Unsupported
 
 from ...pipeline.test_session import without
@@ -154,6 +156,19 @@ def test_what_a_thread_raises_is_raised_where_it_is_waited_for() -> None:
     assert next(found) == 1
     with pytest.raises(ValueError, match="here"):
         next(found)
+
+
+def test_a_thread_that_rests_at_a_rate_is_not_waited_for() -> None:
+    """Ctrl-C is heard however slowly is read: this takes a minute where it is not."""
+
+    def items() -> Iterator[int]:
+        yield 1
+        rest(60)
+
+    with at_rate(1), closing(in_thread(items, lambda: None)) as found:
+        assert next(found) == 1
+        before = time.monotonic()
+    assert time.monotonic() - before < 30
 
 
 @pytest.mark.slow
