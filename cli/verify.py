@@ -402,8 +402,14 @@ def print_verdicts(
 def _at(path: Path | str, given: Given, common: Common) -> Given:
     """What a next command for this store needs."""
     from ..store.disk.layout import Layout, is_uri
+    from ..store.errors import StoreError
 
-    return given if is_uri(str(path)) else given.at(Layout.of(path, common.config()))
+    if is_uri(str(path)):
+        return given
+    try:
+        return given.at(Layout.of(path, common.config()))
+    except StoreError:  # it went away behind the check, or is elsewhere: the verdict stands
+        return given
 
 
 def _rows(path: Path | str, verdict: Verdict, given: Given) -> Iterator[dict[str, Any]]:

@@ -48,6 +48,9 @@ def _is_time(tags_codes: Ints) -> Flags:
     return (tags_codes >= EARLIEST_MS) & (tags_codes < LATEST_MS)
 
 
+_FOREIGN_UNITS = 2
+
+
 @dataclass
 class QueueAudit:
     """One queue while the log is read.
@@ -81,9 +84,9 @@ class QueueAudit:
     _conflicts: int = 0
     #: Of fills by their number: which units are wrong only because of `exact`, and how many conflicts.
     _alone: dict[int, tuple[Flags, int]] = field(default_factory=dict)
-    #: At its queue offset the unit of some message names its record; that of some, another place in the log.
+    #: At its queue offset the unit of some message names its record; those of so many, other places in the log.
     _fits: bool = False
-    _strays: bool = False
+    _strays: int = 0
     #: Units behind the last message, as they are on disk: where they begin, and they.
     _tail: tuple[int, Units] = field(default_factory=lambda: (0, pre_fill(0)))
 
@@ -141,7 +144,7 @@ class QueueAudit:
             return
         disputed = wrong & (kinds < DifferenceKind.PRE_FILL) & (there["physical_offset"] < self.log_end)
         self._conflicts += int(disputed.sum())
-        self._strays |= bool((disputed & (there["physical_offset"] >= self.log_start)).any())
+        self._strays += int((disputed & (there["physical_offset"] >= self.log_start)).sum())
         if tags.any():
             self.exact_alone = True
             self._alone[len(self._fill_units)] = tags[wrong], int((disputed & tags).sum())
@@ -195,10 +198,10 @@ class QueueAudit:
         return (self.first, self.next) == (messages.first, messages.next)
 
     def is_foreign(self) -> bool:
-        """Units name places in the log where others are to be, and none a message of this queue: those of another
-        store. They prove nothing. Raises Unreadable.
+        """Several units name places in the log where others are to be, and none a message of this queue: those of
+        another store. They prove nothing. One may be a flipped bit. Raises Unreadable.
         """
-        if self._fits or not self._strays:
+        if self._fits or self._strays < _FOREIGN_UNITS:
             return False
         own = self.unreferenced()
         return not any(np.isin(units["physical_offset"], own).any() for _, units in self.stream.written())

@@ -249,10 +249,12 @@ class MappedFileQueue(Windows):
         directories: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
         file_size: int | None = None,
         start_of: Callable[[str], int | None] = start_of,
+        learn: Callable[[Sequence[MappedFile]], int] | None = None,
     ) -> MappedFileQueue:
         """List the files of one or several directories; a directory that is missing has none.
 
-        file_size overrides what the files tell. start_of: what their names mean. Raises Unreadable.
+        file_size overrides what the files tell. start_of: what their names mean. learn: what else than `size_of` tells
+        the size of a whole file. Raises Unreadable.
         """
         if isinstance(directories, str | os.PathLike):
             directories = [directories]
@@ -264,7 +266,7 @@ class MappedFileQueue(Windows):
         found.sort(key=lambda file: (file.start, file.compressed, not _is_usual(file), file.path))
         if any(file.compressed for file in found):
             found = list(_with_sizes(found))
-        size = file_size or size_of(found)
+        size = file_size or (learn or size_of)(found)
         return cls(paths, _without_overlaps(found, size, foreign), size, foreign)
 
     @classmethod
@@ -533,6 +535,36 @@ def size_of(files: Sequence[MappedFile]) -> int:
     if distance in lengths:
         return distance
     return max(lengths, key=lambda length: (lengths[length], length))
+
+
+def size_of_log(files: Sequence[MappedFile]) -> int:
+    """The same of a commit log: where all files were cut short or grew, the steps between the names of those files
+    tell whose first record names their place.
+    """
+    size = size_of(files)
+    if not size or all(file.start % size == 0 for file in files):
+        return size
+    starts = sorted({file.start for file in files if _begins_in_place(file)})
+    step = min((b - a for a, b in pairwise(starts)), default=0)
+    told = step and all(start % step == 0 for start in starts)
+    return step if told and any(start % size for start in starts) else size
+
+
+def _begins_in_place(file: MappedFile) -> bool:
+    """A file begins with a record that names the place of the file. Raises Unreadable."""
+    import numpy as np
+
+    from ...formats.derive import decode
+    from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
+
+    data = bytearray(SMALLEST)
+    if file.compressed or file.size < len(data):
+        return False
+    with byte_reader.opened(file.path) as descriptor:
+        _, unread = byte_reader.fill_any(descriptor, memoryview(data), 0, file.path)
+    head = decode(MESSAGE, np.frombuffer(data, np.uint8), np.zeros(1, np.int64))
+    magic = int(head.ints("magic_code")[0]) in (MAGIC_V1, MAGIC_V2)
+    return not unread and magic and int(head.ints("physical_offset")[0]) == file.start
 
 
 def _without_overlaps(found: list[MappedFile], size: int, foreign: list[Foreign]) -> list[MappedFile]:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 from ..errors import InvalidInput, Missing, NotAStore, NotFound, Unsupported, from_os_error
 from .broker_conf import BrokerConfig
 from .compressed import is_compressed_name, plain_name
-from .file_queue import NAME_DIGITS, Foreign, MappedFile, MappedFileQueue, is_directory
+from .file_queue import NAME_DIGITS, Foreign, MappedFile, MappedFileQueue, is_directory, size_of_log
 
 COMMIT_LOG = "commitlog"
 CONSUME_QUEUE = "consumequeue"
@@ -328,7 +328,7 @@ class Layout:
         """The files of the commit log. Raises Unreadable."""
         size, origin = self.broker_config.size("mappedFileSizeCommitLog")
         configured = size if origin == "configuration" else None
-        files = MappedFileQueue.open(self.commit_log_directories, configured)
+        files = MappedFileQueue.open(self.commit_log_directories, configured, learn=size_of_log)
         if self.log_stop is not None:
             files.hold_still(self.log_stop)
         return files

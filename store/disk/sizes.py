@@ -26,8 +26,7 @@ class Size(NamedTuple):
 
 def commit_log_size(layout: Layout) -> Size:
     """Size of a file of the commit log, in bytes."""
-    files = MappedFileQueue.open(layout.commit_log_directories)
-    return _size(layout, "mappedFileSizeCommitLog", files)
+    return _size(layout, "mappedFileSizeCommitLog", layout.commit_log_files())
 
 
 def timer_log_size(layout: Layout) -> Size:

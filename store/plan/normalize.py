@@ -14,6 +14,7 @@ import stat
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +79,7 @@ def normalize(
             + str(salvaging(layout.root, Given(layout.broker_config.words))),
         )
     wrong = sum(e.size not in (0, size) for e in snapshot.log if not e.directory)
-    any_length = any_length and 2 * wrong <= len(snapshot.log)  # else the size is not theirs
+    any_length = any_length and (2 * wrong <= len(snapshot.log) or _names_tell(snapshot))  # else the size is not theirs
     kept: list[DirectoryEntry] = []
     edits: list[Edit] = []
     names = {entry.name for entry in snapshot.log}
@@ -86,6 +87,7 @@ def normalize(
         reason = _fault(entry._replace(size=size) if any_length and entry.size else entry, size)
         if reason:
             _refuse_other_name(entry, names, size)
+            _refuse_other_size(entry, size)
             reason += _missing(entry, names, size)
             edits.append(Edit("move", entry.path, reason, ("I-001", "I-005")))
         elif entry.size != size and not any_length:
@@ -166,6 +168,19 @@ def _refuse_other_name(entry: DirectoryEntry, names: Collection[str], size: int)
         if start is None or start % size:
             what = "a file of the log whose name is no position"
         raise Refused(what, path=entry.path, hint=f"give it its name: {NextCommand(('mv', entry.path, path))}")
+
+
+def _refuse_other_size(entry: DirectoryEntry, size: int) -> None:
+    """No file is moved away whose name and first record agree, and only the size of a file says otherwise. Raises
+    Refused.
+    """
+    start = None if entry.directory or not entry.size else start_of(entry.name)
+    if start and start % size and _is_in_place(entry):
+        raise Refused(
+            f"its records belong where its name says, which is no place for a file where files have {size} bytes",
+            path=entry.path,
+            hint="check mappedFileSizeCommitLog, or give it: --set mappedFileSizeCommitLog=BYTES",
+        )
 
 
 def _missing(entry: DirectoryEntry, names: Container[str], size: int) -> str:
@@ -257,6 +272,13 @@ def _is_in_place(entry: DirectoryEntry) -> bool:
     """The first record of a file names the start of the file."""
     first = _first_record(entry)
     return first is not None and int(first.ints("physical_offset")[0]) == int(entry.name)
+
+
+def _names_tell(snapshot: Snapshot) -> bool:
+    """The steps between the names of files are the size of a file: of those whose first record names its place."""
+    named = [e for e in snapshot.log if not e.directory and start_of(e.name) is not None]
+    starts = sorted({int(e.name) for e in named if _is_in_place(e)})
+    return min((b - a for a, b in pairwise(starts)), default=0) == snapshot.log_file_bytes
 
 
 def _names_another_place(entry: DirectoryEntry) -> bool:

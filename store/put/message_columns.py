@@ -162,10 +162,16 @@ def prepare(columns: dict[str, Any], count: int, rules: WriterRules, now_ms: int
 
 def _check_numbers(name: str, column: Any) -> None:
     """Of a column, or of one value for all. Raises InvalidInput for what its field has no room for."""
-    if not isinstance(column, np.ndarray):
+    if isinstance(column, int):
         check_number(name, column, column)
-    elif len(column) and NUMBER_LIMITS[name][1] < np.iinfo(column.dtype).max:
-        check_number(name, int(column.min()), int(column.max()))
+        return
+    values = np.asarray(column)
+    if values.dtype.kind == "f" and not (np.isfinite(values) & (np.floor(values) == values)).all():
+        raise InvalidInput(f"{name}: not whole numbers")
+    if values.dtype.kind not in "biuf":
+        raise InvalidInput(f"{name}: no numbers, or larger ones than it has room for")
+    if values.size and (values.dtype.kind not in "iu" or NUMBER_LIMITS[name][1] < np.iinfo(values.dtype).max):
+        check_number(name, int(values.min()), int(values.max()))
 
 
 def _spread(column: Any, count: int) -> Ints:

@@ -218,7 +218,7 @@ def check_stored(message: NewMessage, rules: WriterRules, levels: int) -> None:
     text, ended = message.properties, rules.profile.final_separator and not rules.append_crc
     if text and not (_ENDED_TEXT if ended else _TEXT).fullmatch(text):
         raise InvalidInput(
-            f"properties are name, 01, value, 02, again and again: {text[:_SHOWN_BYTES]!r}",
+            f"properties are name, 01, value, 02, again and again, without a byte 00: {text[:_SHOWN_BYTES]!r}",
             hint="format_properties of mqstore.formats.message_properties makes them",
         )
     if message.store_timestamp is not None and message.store_timestamp <= 0:

@@ -482,14 +482,14 @@ class StoreReader:
             self.queues.close()
         if "index" in self.__dict__:
             self.index.close()
-        self.__dict__ = self.__getstate__()
-        self._with_units.clear()
+        self.__dict__ = {**self.__getstate__(), "searched": self.searched}
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy finds for itself what is in the files, as this one does once it was closed."""
         kind = type(self)
         found = (name for name in self.__dict__ if isinstance(getattr(kind, name, None), cached_property))
-        return {name: self.__dict__[name] for name in self.__dict__.keys() - found}
+        kept = {name: self.__dict__[name] for name in self.__dict__.keys() - found}
+        return {**kept, "_with_units": set(), "searched": Searched()}
 
     def __enter__(self) -> Self:
         return self

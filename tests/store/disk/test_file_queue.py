@@ -10,15 +10,25 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.formats.message import MAGIC_V1, MESSAGE
 from mqstore.store.disk.file_queue import (
     OPEN_FILES,
     MappedFileQueue,
     StreamGap,
     file_name,
     is_zero,
+    size_of_log,
     start_of,
 )
 from mqstore.store.errors import Unreadable
+
+_NUMBERS = ("body_crc", "queue_id", "flag", "queue_offset", "physical_offset", "sys_flag", "born_timestamp")
+RECORD = {
+    **dict.fromkeys((*_NUMBERS, "store_timestamp", "reconsume_times", "prepared_transaction_offset"), 0),
+    **{host: {"ip": bytes(4), "port": 0} for host in ("born_host", "store_host")},
+    **dict.fromkeys(("body", "topic", "properties"), b""),
+    "magic_code": MAGIC_V1,
+}
 
 
 def make(directory: Path, files: dict[int, bytes]) -> None:
@@ -176,3 +186,22 @@ def test_zeros_all_over(size: int) -> None:
         data[at] = 1
         assert not is_zero(data)
         data[at] = 0
+
+
+@pytest.mark.parametrize(
+    ("files", "wanted"),
+    [
+        ({0: 90, 100: 70, 200: 5}, 100),
+        ({0: 300, 100: 300, 200: 300}, 100),
+        ({0: 90, 100: 70, 130: 5}, 90),  # one of them is of no such log: nothing tells
+        ({0: 100, 200: 100}, 100),
+        ({100: 90}, 90),
+    ],
+)
+def test_of_a_log_the_places_of_records_tell_the_size(files: dict[int, int], wanted: int, tmp_path: Path) -> None:
+    """Where all files have a wrong length."""
+    unit = len(MESSAGE.build(RECORD))
+    for start, size in files.items():
+        record = MESSAGE.build({**RECORD, "physical_offset": start * unit})
+        (tmp_path / file_name(start * unit)).write_bytes(record.ljust(size * unit, b"\0"))
+    assert MappedFileQueue.open(tmp_path, learn=size_of_log).file_size == wanted * unit

@@ -23,6 +23,8 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.plan.lost_messages import MOST, LostMessages
 from mqstore.store.plan.observer import Policy, RecoveryOptions
+from mqstore.store.put.new_message import NewMessage
+from mqstore.store.put.writer import StoreWriter
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.recover.recovery import Recovery, analyze, replan
 from mqstore.store.session.apply import apply
@@ -270,3 +272,24 @@ def test_a_unit_in_a_blank_is_of_no_lost_message_where_the_log_has_that_one(tmp_
     plan = analyze(Layout.open(root, config), "5.3", options=RecoveryOptions(Policy.KEEP)).plan
     assert plan is not None and plan.lost.messages == 0 and not plan.touches("commitlog")
     assert plan.completed == 1
+
+
+def test_a_flipped_bit_makes_no_queue_that_of_another_store(tmp_path: Path) -> None:
+    """The unit of the only other message names another place: that of the lost one tells its place and size all the
+    same.
+    """
+    config = BrokerConfig({"mappedFileSizeCommitLog": "65536"})
+    with StoreWriter.open(tmp_path, config) as store:
+        stored = [store.append(NewMessage(topic, bytes(100))) for topic in (b"o", b"o", b"t", b"o", b"t", b"o")]
+    lost = stored[2]
+    log = tmp_path / "commitlog" / file_name(0)
+    damaged = bytearray(log.read_bytes())
+    damaged[lost.physical_offset : lost.physical_offset + lost.total_size] = b"\x5a" * lost.total_size
+    log.write_bytes(damaged)
+    queue = next((tmp_path / "consumequeue" / "t" / "0").iterdir())
+    units = bytearray(queue.read_bytes())
+    units[UNIT_BYTES + 7] ^= 0x40
+    queue.write_bytes(units)
+    plan = analyze(Layout.open(tmp_path, config), "5.3", options=RecoveryOptions(Policy.KEEP)).plan
+    assert plan is not None
+    assert (plan.lost.messages, plan.lost.bytes) == (1, lost.total_size)

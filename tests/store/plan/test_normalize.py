@@ -141,3 +141,30 @@ def test_a_file_with_records_far_from_the_log(tmp_path: Path) -> None:
     assert plan is not None
     (moved,) = (edit for edit in plan.edits if edit.path.endswith(".bak"))
     assert f"those of {first.name}, which is missing" in moved.reason
+
+
+@pytest.mark.parametrize("length", [None, 524288])
+def test_a_log_whose_files_all_have_a_wrong_length(length: int | None, tmp_path: Path) -> None:
+    """Cut behind their last byte, or grown: the names tell the size, and no message is lost."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    files = sorted((root / "commitlog").iterdir())
+    before = [file.read_bytes() for file in files]
+    for file, data in zip(files, before, strict=True):
+        os.truncate(file, length or len(data.rstrip(b"\0")))
+    layout, options = Layout.open(root, BrokerConfig()), RecoveryOptions(Policy.KEEP)
+    plan = analyze(layout, "5.3", options=options).plan
+    assert plan is not None and plan.lost.messages == 0
+    apply(layout, plan, lambda: replan(layout, "5.3", options), Files())
+    assert [file.read_bytes() for file in files] == before
+
+
+@pytest.mark.parametrize("size", [204566, 524288])
+def test_no_file_is_moved_away_for_the_size_of_another(size: int, tmp_path: Path) -> None:
+    """Its name and its records agree: a configuration that says otherwise is asked about."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    for file in (root / "commitlog").iterdir():
+        os.truncate(file, size)
+    layout = Layout.open(root, BrokerConfig({"mappedFileSizeCommitLog": str(size)}))
+    found = analyze(layout, "5.3", options=RecoveryOptions(Policy.KEEP))
+    assert found.plan is None and found.refusal is not None
+    assert "--set mappedFileSizeCommitLog" in (found.refusal.hint or "")

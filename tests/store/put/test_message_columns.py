@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 from mqstore.formats.derive import Ragged
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
+from mqstore.store.errors import InvalidInput
 from mqstore.store.put.bulk import append_columns
 from mqstore.store.put.message_columns import columns_of as message_columns
 from mqstore.store.put.new_message import NewMessage
@@ -39,3 +43,17 @@ def test_property_crc_on_request(tmp_path: Path) -> None:
     records = records_of(Layout.open(tmp_path, config))
     assert [crc_ok(MESSAGE.build(record)) for record in records] == [True] * 22
     assert records[1].properties.startswith(b"a\1b\2__CRC32#\1")
+
+
+@pytest.mark.parametrize("value", [np.array([1.0, 2.0]), np.array([True, False]), np.array([1, 2], np.uint8), 3])
+def test_whole_numbers_of_any_kind(value: object, tmp_path: Path) -> None:
+    """As pandas gives them for a column that has holes."""
+    with writer(tmp_path) as store:
+        stored = store.append_columns({"topic": b"T", "body": Ragged.of([b"a", b"b"]), "flag": value})
+    assert len(list(stored.rows())) == 2
+
+
+@pytest.mark.parametrize("value", [np.array([1.5, 2.0]), np.array([np.nan, 1.0]), np.array([1 << 40, 0]), None, "7"])
+def test_what_is_no_number_of_a_field(value: object, tmp_path: Path) -> None:
+    with writer(tmp_path) as store, pytest.raises(InvalidInput, match="flag"):
+        store.append_columns({"topic": b"T", "body": Ragged.of([b"a", b"b"]), "flag": value})
