@@ -176,8 +176,9 @@ def _refuse_other_size(entry: DirectoryEntry, size: int) -> None:
     """
     start = None if entry.directory or not entry.size else start_of(entry.name)
     if start and start % size and _is_in_place(entry):
+        length = counted(size, "byte")
         raise Refused(
-            f"its records belong where its name says, which is no place for a file where files have {size} bytes",
+            f"its records belong where its name says, which is no place for a file where files have {length}",
             path=entry.path,
             hint="check mappedFileSizeCommitLog, or give it: --set mappedFileSizeCommitLog=BYTES",
         )

@@ -101,6 +101,7 @@ def test_a_repair_with_nothing_to_do_is_not_proposed(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-timer-clean", tmp_path)
     config = BrokerConfig(stores.config("5.3.3-timer-clean", root))
     shutil.rmtree(root / "timerlog")
+    (root / "timerwheel").unlink()
     settings = [f"--set={name}={value}" for name, value in config.items()]
     assert run_here(["recover", str(root), "--apply", "--yes", *settings]).code == 1
     ((_, found),) = in_tasks([str(root)], config)

@@ -255,7 +255,7 @@ def test_a_log_file_whose_name_is_no_number(root: Path) -> None:
 
 def test_a_table_in_a_rocksdb_that_does_not_open_is_no_file_to_make(tmp_path: Path) -> None:
     """A broker reads none in its place: such a file would be proposed again and again."""
-    name = "5.5.1-rocksdb"
+    name = "5.3.3-rocksdb"
     root = stores.unpack(name, tmp_path)
     (root / "config" / "consumerOffsets" / "CURRENT").unlink()
     assert not examined(root, BrokerConfig(stores.config(name, root)), CONFIG).plan.edits
