@@ -521,6 +521,11 @@ def is_directory(entry: os.DirEntry[str]) -> bool:
         return False
 
 
+def step_of(starts: Iterable[int]) -> int:
+    """The least distance between places where files begin; 0 for fewer than two."""
+    return min((behind - start for start, behind in pairwise(sorted(set(starts)))), default=0)
+
+
 def size_of(files: Sequence[MappedFile]) -> int:
     """The size of a whole file: the distance of neighbouring names, else the commonest length.
 
@@ -530,8 +535,7 @@ def size_of(files: Sequence[MappedFile]) -> int:
     lengths = Counter(file.size for file in files if file.size)
     if not lengths:
         return 0
-    starts = sorted({file.start for file in files})
-    distance = min((b - a for a, b in pairwise(starts)), default=0)
+    distance = step_of(file.start for file in files)
     if distance in lengths:
         return distance
     return max(lengths, key=lambda length: (lengths[length], length))
@@ -544,8 +548,8 @@ def size_of_log(files: Sequence[MappedFile]) -> int:
     size = size_of(files)
     if not size or all(file.start % size == 0 for file in files):
         return size
-    starts = sorted({file.start for file in files if _begins_in_place(file)})
-    step = min((b - a for a, b in pairwise(starts)), default=0)
+    starts = [file.start for file in files if _begins_in_place(file)]
+    step = step_of(starts)
     told = step and all(start % step == 0 for start in starts)
     return step if told and any(start % size for start in starts) else size
 

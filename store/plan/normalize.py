@@ -14,7 +14,6 @@ import stat
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +33,7 @@ from ...formats.derive.ragged import Bytes, Ints
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
 from ..broker.snapshot import DirectoryEntry, FileBytes, QueueId, Snapshot
 from ..counted import counted
-from ..disk.file_queue import NAME_DIGITS, file_name, start_of
+from ..disk.file_queue import NAME_DIGITS, file_name, start_of, step_of
 from ..disk.files import Edit
 from ..errors import Refused, from_os_error
 from ..index.compare import stored_files
@@ -278,8 +277,7 @@ def _is_in_place(entry: DirectoryEntry) -> bool:
 def _names_tell(snapshot: Snapshot) -> bool:
     """The steps between the names of files are the size of a file: of those whose first record names its place."""
     named = [e for e in snapshot.log if not e.directory and start_of(e.name) is not None]
-    starts = sorted({int(e.name) for e in named if _is_in_place(e)})
-    return min((b - a for a, b in pairwise(starts)), default=0) == snapshot.log_file_bytes
+    return step_of(int(e.name) for e in named if _is_in_place(e)) == snapshot.log_file_bytes
 
 
 def _names_another_place(entry: DirectoryEntry) -> bool:

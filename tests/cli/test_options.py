@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -42,19 +40,8 @@ def test_what_is_no_number_of_bytes(text: str) -> None:
     ],
     ids=" ".join,
 )
-def test_the_rate_limits_counts_and_queries(
-    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_rate_limits_counts_and_queries(command: list[str], tmp_path: Path, waited: list[float]) -> None:
     """They wait as long as their bytes take; the answer is the same. Spark has no rate."""
-    waited: list[float] = []
-    rest = time.sleep
-
-    def sleep(seconds: float) -> None:
-        """Threads that other tests left behind sleep as well: these are not counted."""
-        ours = str(sys._getframe(1).f_globals["__name__"]).startswith("mqstore.")
-        (waited.append if ours else rest)(seconds)
-
-    monkeypatch.setattr(time, "sleep", sleep)
     root = stores.unpack("4.9.7-clean", tmp_path)
     plain = run_here([*command, str(root)])
     assert plain.code == 0 and not waited

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -276,17 +274,8 @@ def test_a_directory_in_the_place_of_a_configuration_file(name: str, tmp_path: P
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize(("command", "passes"), [("recover", 1), ("repair", 2)])
-def test_the_rate_limits_reading(command: str, passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rate_limits_reading(command: str, passes: int, tmp_path: Path, waited: list[float]) -> None:
     """Where another process verifies beside, each has its share."""
-    waited: list[float] = []
-    rest = time.sleep
-
-    def sleep(seconds: float) -> None:
-        """Threads that other tests left behind sleep as well: these are not counted."""
-        ours = str(sys._getframe(1).f_globals["__name__"]).startswith("mqstore.")
-        (waited.append if ours else rest)(seconds)
-
-    monkeypatch.setattr(time, "sleep", sleep)
     root = stores.unpack("4.9.7-clean", tmp_path)
     plain = run_here([command, str(root), "--quiet"])
     assert not waited
