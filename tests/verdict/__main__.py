@@ -4,8 +4,8 @@
     python -m tests.verdict run stores 0 112 --rows stores.json
     python -m tests.verdict page *.json
 
-A part is a kind of walk (random, stores, scenarios, invariants, cases) and numbers of it. Each line that
-is wrong is printed when it is met; exit code 1 with any.
+A part is a kind of walk (random, today, dledger, mixed, stores, scenarios, invariants, cases) and numbers
+of it. Each line that is wrong is printed when it is met; exit code 1 with any.
 """
 
 from __future__ import annotations
@@ -23,15 +23,21 @@ from .. import recovery_cases, slices, stores
 from ..store.verify.mutations import mutations
 from . import matrix, walks
 
-_KINDS = ("random", "stores", "scenarios", "invariants", "cases")
+_CHANCE = {
+    "random": walks.check_random,
+    "today": walks.check_today,
+    "dledger": walks.check_dledger,
+    "mixed": walks.check_mixed,
+}
+_KINDS = (*_CHANCE, "stores", "scenarios", "invariants", "cases")
 _MOST = 1_000_000
 _STEP = 50
 
 
 def _walks(kind: str) -> list[Callable[[Path], list[str]]]:
     """The walks of a kind, in the order of their numbers."""
-    if kind == "random":
-        return [partial(walks.check_random, number) for number in range(_MOST)]
+    if kind in _CHANCE:
+        return [partial(_CHANCE[kind], number) for number in range(_MOST)]
     if kind == "stores":
         return [partial(walks.check_store, name) for name in stores.ALL]
     if kind == "scenarios":

@@ -7,6 +7,7 @@ record, and against what they say once the plan was carried out. Nothing is time
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,14 @@ def test_every_broken_invariant(mutation: Mutation, tmp_path: Path) -> None:
 def test_random_damage_to_any_file(part: int, work: Path) -> None:
     mine = range(part, slices.share(RANDOM), 4)
     wrong = [text for number in mine for text in walks.check_random(number, work)]
+    assert wrong == [], f"{len(wrong)}\n" + "\n".join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("walk", [walks.check_today, walks.check_dledger, walks.check_mixed])
+def test_random_damage_to_other_stores(walk: Callable[[int, Path], list[str]], work: Path) -> None:
+    """Of today, of DLedger, and with files of two ages."""
+    wrong = [text for number in range(slices.share(RANDOM // 4)) for text in walk(number, work)]
     assert wrong == [], f"{len(wrong)}\n" + "\n".join(wrong)
 
 

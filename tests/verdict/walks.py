@@ -6,7 +6,9 @@ Each gives the lines that it has to complain of, and notes its store in the tabl
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 from mqstore.store.damage.drill import drill
@@ -15,12 +17,15 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import BARRIER_PREFIX, Layout
 from mqstore.store.errors import NotFound, StoreError
+from mqstore.store.put.new_message import NewMessage
+from mqstore.store.put.writer import StoreWriter
 from mqstore.store.search.store import StoreReader
 from mqstore.store.session.undo import session_to_undo, undo
 from mqstore.store.verify.verdict import Status
 
-from .. import recovery_cases, slices, stores
+from .. import dledger_mishaps, recovery_cases, slices, stores
 from ..damage import Victim
+from ..database_mishaps import DatabaseMishap
 from ..mishaps import Mishap
 from ..recovery_cases import Case, config_of
 from ..store.session.test_undo import everything
@@ -219,3 +224,98 @@ def check_random(number: int, work: Path) -> list[str]:
         did.append(str(mishap))
     found = walked(root, config, None, "random", by_repair=number % 2 == 1)
     return told(f"store {number}, {name}: {'; '.join(did)}", found)
+
+
+@cache
+def _of_today() -> tuple[str, ...]:
+    """Stores of today whose records are on record, none of DLedger."""
+    names = (n for n in stores.OF_TODAY if "dledger" not in n and not n.endswith("-restarted"))
+    return tuple(name for name in names if any(True for _ in stores.messages(name)))
+
+
+def check_today(number: int, work: Path) -> list[str]:
+    """One store of today, queues in a RocksDB with or without files, with one to three mishaps in any of its files."""
+    chance = random.Random(f"{slices.SEED} today {number}")
+    name = chance.choice(_of_today())
+    source = original(name, work)
+    victim = Victim.of(name, source)
+    root = copied(source, work)
+    config = BrokerConfig(stores.config(name, root))
+    has_database = Layout.open(source, BrokerConfig(stores.config(name, source))).queue_database is not None
+    did = []
+    for _ in range(chance.choice([1, 1, 1, 2, 3])):
+        mishap: Mishap | DatabaseMishap
+        if has_database and chance.random() < 0.5:
+            mishap = DatabaseMishap.of(victim, BrokerConfig(stores.config(name, source)), chance)
+        else:
+            mishap = Mishap.of(victim, chance)
+        mishap.befall(victim.moved(root), chance)
+        did.append(str(mishap))
+    found = walked(root, config, None, "today", by_repair=number % 2 == 1)
+    return told(f"store of today {number}, {name}: {'; '.join(did)}", found)
+
+
+def check_dledger(number: int, work: Path) -> list[str]:
+    """A DLedger store with up to four mishaps."""
+    source = original(dledger_mishaps.STORE, work)
+    root = fresh(work / "damaged")
+    did = dledger_mishaps.damaged(slices.SEED * 1_000_000 + number, source, root)
+    config = BrokerConfig(stores.config(dledger_mishaps.STORE, root))
+    found = walked(root, config, None, "dledger", by_repair=number % 2 == 1)
+    return told(f"DLedger store {number}: {'; '.join(did)}", found)
+
+
+def _continued(name: str, chance: random.Random, work: Path) -> Path:
+    """The same store some messages later."""
+    root = fresh(work / "continued")
+    shutil.copytree(original(name, work), root, copy_function=recovery_cases.sparse_copy)
+    topics = sorted(path.name.encode() for path in root.glob("consumequeue/*"))
+    with StoreWriter.open(root, stores.config(name, root)) as writer:
+        topics = [each for each in topics if b"_" not in each and not writer.is_batch_topic(each)]
+        for at in range(chance.choice((1, 20, 300))):
+            topic = chance.choice([*topics[:3], b"New"])
+            text = b"KEYS\x01k%d\x02TAGS\x01t\x02" % at
+            writer.append(NewMessage(topic, b"later" * 20, chance.randrange(4), properties=text))
+    return root
+
+
+def _parts(older: Path, newer: Path, chance: random.Random) -> list[Path]:
+    """What of a store is another age than the rest, relative to it: files of the log, queues, whole directories."""
+    there = {p.relative_to(root) for root in (older, newer) for p in root.rglob("*") if p.is_file()}
+    kinds: dict[str, list[Path]] = {}
+    for path in sorted(there - {Path("lock"), Path("abort")}):
+        kinds.setdefault(path.parts[0], []).append(path)
+    found = []
+    for files in kinds.values():
+        how = chance.choice(("old", "old", "new", "some", "last"))
+        some = [path for path in files if how == "some" and chance.random() < 0.5]
+        found += {"new": files, "some": some, "last": files[-1:]}.get(how, [])
+    return found
+
+
+def check_mixed(number: int, work: Path) -> list[str]:
+    """A store some of whose files are older than the others: a copy made while its broker ran, a restored part."""
+    chance = random.Random(f"{slices.SEED} mixed {number}")
+    pairs = [pair for pair in stores.pairs() if "dledger" not in pair[0]]
+    if chance.random() < 0.4:
+        name, other = chance.choice(pairs)
+        newer = original(other, work)
+    else:
+        name = chance.choice([n for n in stores.FEW if n.endswith("clean") and "dledger" not in n])
+        newer = _continued(name, chance, work)
+    older = original(name, work)
+    if chance.random() < 0.5:
+        older, newer = newer, older
+    root = copied(older, work)
+    did = []
+    for path in _parts(older, newer, chance):
+        (root / path).unlink(missing_ok=True)
+        if (newer / path).exists():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            recovery_cases.sparse_copy(str(newer / path), str(root / path))
+        did.append(str(path))
+    if chance.random() < 0.7:
+        (root / "abort").touch()
+    config = BrokerConfig(stores.config(name, root))
+    found = walked(root, config, None, "mixed", by_repair=number % 2 == 1)
+    return told(f"mixed store {number}, {name}, of {newer.name}: {', '.join(did)}", found)
