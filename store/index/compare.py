@@ -105,9 +105,18 @@ class IndexFiles(NamedTuple):
         ]
 
     def fix(self, kept: list[StoredIndex]) -> IndexFix:
-        """Go on behind the last full one of these, which are the first of the files."""
+        """Go on behind the last full one of these, which are the first of the files.
+
+        Where an index was put together a sound file that goes may be about older records than one that
+        would stay: then all of them go.
+        """
         while kept and kept[-1].header.index_count < self.geometry.items:
             kept.pop()
+        stay, go = self.ranges[: len(kept)], self.ranges[len(kept) :]
+        reached = max((end for _, end in stay), default=-1)
+        older = (range_ for range_ in go if range_ != _NOTHING and range_[0] < reached)
+        if not all(any(begin <= b and e <= end for begin, end in stay) for b, e in older):
+            kept.clear()
         gone = [file.entry for file in self.files[len(kept) :]]
         return IndexFix(kept[-1] if kept else None, gone)
 

@@ -98,6 +98,18 @@ def test_files_that_reach_behind_the_log_or_into_a_hole_of_it_go(root: Path) -> 
         assert audit.good == good, stretch
 
 
+def test_all_files_go_where_one_that_goes_is_about_older_records(root: Path) -> None:
+    """An index put together from two backups: the file with the oldest records has the newest name."""
+    ordered = IndexFiles.of(snapshot_of(root))
+    assert len(ordered.fix(ordered.files[:2]).gone) == len(ordered.files) - 2
+    oldest = min((root / "index").iterdir())
+    oldest.rename(oldest.with_name("20991231000000000"))
+    files = IndexFiles.of(snapshot_of(root))
+    assert files.ranges[-1] == ordered.ranges[0]
+    fix = files.fix(files.files[:1])
+    assert (fix.last_kept, len(fix.gone)) == (None, len(files.files))
+
+
 def test_what_lies_behind_the_end_of_the_log_need_not_be_covered(root: Path) -> None:
     """Before it a record with keys that no file has ends what stays, at the file before it."""
     batch = batch_of([{}, {"KEYS": "a"}], topic=b"T")
