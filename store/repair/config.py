@@ -34,6 +34,7 @@ from ..disk.file_queue import start_of
 from ..disk.files import Edit
 from ..disk.layout import Layout, queue_directories
 from ..errors import InvalidInput, one_line
+from ..search.store import StoreReader
 from ..settings.options import options_of
 from ..settings.read import BACKUP, FILES
 from ..start.config import ConfigStart, config_start
@@ -48,7 +49,7 @@ from ..start.config_load import (
     load_databases,
     misfits,
 )
-from ..verify.config_entries import MODES, PERM_MOST
+from ..verify.config_entries import MODES, PERM_MOST, has_own_records
 from ..verify.config_files import ConfigTables
 
 _TOPIC_TABLE, _GROUP_TABLE, _FILTERS, _MODES_TABLE, _OFFSETS = (
@@ -401,14 +402,17 @@ def _proven(
     for queue in ranges:
         if not queue.topic.startswith(LMQ_PREFIX):
             highest[queue.topic] = max(highest.get(queue.topic, 0), queue.queue_id)
-    # a broker of 4.9.3 and later of that line makes queues of any name that a message asks for
-    free = rules.multi_dispatch and not rules.lmq_closed
+    known = tables.names("topic_config", "topic")
     there = {queue.topic for queue in queue_directories(snapshot.layout.consume_queue)}
-    unserved = set() if free else {topic for topic in there & set(highest) if not is_system_topic(topic)}
+    unserved = {topic for topic in there & set(highest) if not is_system_topic(topic)}
+    if rules.multi_dispatch and not rules.lmq_closed:
+        # a broker of 4.9.3 and later of that line makes queues of any name that a message asks for
+        with StoreReader(snapshot.layout) as store:
+            unserved = {topic for topic in unserved - known if has_own_records(store, topic)}
     return Proven(
         highest,
         frozenset(unserved),
-        frozenset(tables.names("topic_config", "topic")),
+        frozenset(known),
         frozenset(tables.names("subscription_group", "group")),
         frozenset(start.lost_groups),
         snapshot.batch_topics | {queue.topic for queue in snapshot.batch_queues},

@@ -29,6 +29,8 @@ from ..counted import counted
 from ..disk.file_queue import start_of
 from ..disk.layout import queue_directories
 from ..findings.catalogue import Severity
+from ..search.find import silent
+from ..search.store import StoreReader
 from ..settings.options import options_of
 from .config_files import ConfigTables, CountedFindings, TableEntry, config_start_of, config_tables
 from .context import VerifyContext
@@ -261,12 +263,20 @@ def queues_have_a_topic(context: VerifyContext) -> None:
             continue
         if context.scope.topic in (None, topic):
             text = f"topic {topic!r} has queues and no entry: a broker does not serve it"
-            legal = "; a 4.9 broker makes queues of any name that a message asks for"
+            legal = free and not has_own_records(context.store, topic)
+            text += "; a 4.9 broker makes queues of any name that a message asks for" if legal else ""
             path = os.fspath(context.store.layout.consume_queue)
-            told.add(path, text + (legal if free else ""), Severity.INFO if free else None)
+            told.add(path, text, Severity.INFO if legal else None)
     whole = context.scope.topic is None and context.log.complete
     bare = whole and config_start_of(context).bare
     told.tell(repair="" if bare else None)  # what never had a configuration gets none
+
+
+def has_own_records(store: StoreReader, topic: str) -> bool:
+    """Its queues have records of the topic itself, not only such as name it besides (spec 2.9). Raises Unreadable."""
+    from ..inspect.own_topics import queue_records  # where a topic has no entry
+
+    return any(len(batch) for batch in queue_records(store, topic, silent))
 
 
 @before("I-151")

@@ -11,6 +11,7 @@ from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, is_system_group
 from mqstore.store.broker.topics import Topics, dumps, loads
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
+from mqstore.store.findings.catalogue import Severity
 from mqstore.store.repair.parts import RepairPart, chosen
 from mqstore.store.repair.repair import Repair, analyze
 from mqstore.store.settings.read import read_config_file
@@ -280,3 +281,21 @@ def test_files_for_a_broker_that_reads_no_database(tmp_path: Path) -> None:
     assert made["consumerOffset.json"]["offsetTable"] == {"TopicA@rg": {0: 18, 1: 7}}
     assert made["topics.json"]["topicConfigTable"]["BenchmarkTest"]["writeQueueNums"] == 1024
     assert "rg" in made["subscriptionGroup.json"]["subscriptionGroupTable"]
+
+
+@pytest.mark.parametrize(
+    ("name", "topic", "forgotten"), [("4.9.7-clean", "fifo-topic", True), ("4.9.7-lmq", "copy_topic", False)]
+)
+def test_a_forgotten_topic_of_4_9_has_records_of_its_own(
+    name: str, topic: str, forgotten: bool, tmp_path: Path
+) -> None:
+    """It gets an entry. What has a queue only because messages named it besides needs none (I-150)."""
+    root = stores.unpack(name, tmp_path)
+    path = root / "config" / "topics.json"
+    content = loads(path.read_text())
+    content["topicConfigTable"].pop(topic, None)
+    path.write_text(dumps(content))
+    (told,) = [each for each in said_of(root, BrokerConfig({}), None).verdict.findings if each.code == "I-150"]
+    assert told.severity is (Severity.WARNING if forgotten else Severity.INFO)
+    mended(root)
+    assert (topic in loads(path.read_text())["topicConfigTable"]) == forgotten
