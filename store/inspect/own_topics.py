@@ -53,7 +53,7 @@ from ..log.message import Mark, Message
 from ..queues.read import ConsumeQueue
 from ..queues.references import batches, of_queue
 from ..queues.units import is_valid
-from ..search.log_search import behind_queues, lacks_of, told_of
+from ..search.log_search import behind_queues, lacks_of, lost_behind, told_of
 from ..search.selection import Selection, utf8
 from ..search.store import Note, StoreReader
 from ..settings.options import options_of
@@ -71,6 +71,7 @@ def topic_records(store: StoreReader, topic: str, note: Note, behind: int | None
     if why:
         note(f"{topic}: {why}: scanning the log")
         yield from scanned(store, topic, behind)
+        note_lost(store, topic, note)
     else:
         yield from queue_records(store, topic, note, behind)
 
@@ -85,6 +86,14 @@ def queue_records(store: StoreReader, topic: str, note: Note, behind: int | None
                 for places, batch in batches(store.log, window):
                     lost += len(places) - len(batch)
                     yield batch.take(batch.columns.ragged("topic").equals(utf8(topic)))
+    note_lost(store, topic, note, lost)
+
+
+def note_lost(store: StoreReader, topic: str, note: Note, lost: int = 0) -> None:
+    """Tell how many units of a topic point at no record: so many, and those behind the end of a log that lost them."""
+    for directory in store.queues.of_topic(topic):
+        with store.queues.open(topic, directory.queue_id) as queue:
+            lost += sum(map(len, lost_behind(store, queue)))
     if lost:
         note(f"{topic}: {counted(lost, 'unit points', 'units point')} at no record")
 
@@ -349,6 +358,8 @@ def _retry_records(store: StoreReader, note: Note) -> Iterator[tuple[str, Batch]
             for number, name in enumerate(names_of.values):
                 if (topic := name.decode("utf-8", "surrogateescape")).startswith(prefixes):
                     yield topic, batch.take(np.flatnonzero(names_of.ids == number).astype(np.int64))
+        for topic in topics:
+            note_lost(store, topic, note)
         return
     for topic in topics:
         for batch in queue_records(store, topic, note):

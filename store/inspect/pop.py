@@ -30,7 +30,7 @@ from ..search.selection import utf8
 from ..search.store import Note, StoreReader
 from ..settings.read import Progress, read_config_file, read_progress
 from ..settings.rocksdb import read_entries
-from .own_topics import any_lacking, every_record, queue_records, unreliable
+from .own_topics import any_lacking, every_record, note_lost, queue_records, unreliable
 
 Key = tuple[Any, ...]
 
@@ -110,6 +110,8 @@ def _batches(store: StoreReader, note: Note, behind: int | None) -> Iterator[Bat
     if why := unreliable(store) or any_lacking(store, topics):
         note(f"pop: {why}: scanning the log")
         yield from every_record(store, behind)
+        for topic in topics:
+            note_lost(store, topic, note)
         return
     for topic in topics:
         yield from queue_records(store, topic, note, behind)

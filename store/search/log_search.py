@@ -26,7 +26,8 @@ from ..errors import Corrupted, InvalidInput, NotFound
 from ..log.batch import messages, messages_in, unwrapped
 from ..log.commit_log import Batch, Extent, ExtentKind
 from ..log.message import MAX_BODY_BYTES, Mark, is_batch_record
-from ..queues.references import RecordPlaces, batches
+from ..queues.read import ConsumeQueue
+from ..queues.references import RecordPlaces, batches, of_queue
 from .selection import Selection, TimeRange, parse_range
 from .store import FoundMessage, Note, StoreReader, Via
 
@@ -293,6 +294,28 @@ def behind_of(store: StoreReader, selection: Selection, offsets: Range | None = 
     if not wanted and count == _MOST_BEHIND:
         wanted = behind_queues(store, selection, offsets) is not None
     return Behind(firsts, wanted)
+
+
+def lost_behind(
+    store: StoreReader,
+    queue: ConsumeQueue,
+    offsets: Range = (0, LAST_OFFSET),
+    *,
+    tags_codes: Sequence[int] = (),
+    reverse: bool = False,
+) -> Iterator[RecordPlaces]:
+    """Where the units first ≤ k < stop of a queue point behind the end of a log that has lost what they name.
+
+    Not those that a cut of the log has left (`StoreReader.end_is_lost`). Raises Unreadable.
+    """
+    begin, stop = max(offsets[0], store.queue_summary(queue).max_offset), min(offsets[1], queue.summary().max_offset)
+    if begin >= stop or not store.end_is_lost:
+        return
+    for window in of_queue(queue, begin, stop, log_end=LAST_OFFSET, tags_codes=tags_codes, reverse=reverse):
+        for places, batch in batches(store.log, window):
+            lost = ~np.isin(places.position, batch.position)
+            if lost.any():
+                yield places.take(lost)
 
 
 def told_of(store: StoreReader, selection: Selection, lack: QueueLack) -> str:

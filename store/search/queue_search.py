@@ -10,6 +10,7 @@ last message of each key stays (spec 06, 6.1). Its records have positions of the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 import numpy as np
 
@@ -32,9 +33,11 @@ from ..queues.references import RecordPlaces, UnitPlaces, batches, merged, of_qu
 from ..queues.units import is_valid
 from .log_search import (
     CLOCK_SLACK_MS,
+    LAST_OFFSET,
     behind_of,
     found_in,
     lacks_of,
+    lost_behind,
     note_behind,
     told_of,
     wanted_offsets,
@@ -142,7 +145,13 @@ def _places(
     codes = [tags_code(tag) for tag in selection.tags if queue.topic != SCHEDULE_TOPIC]
     end = store.log_end.position
     store.searched.units += max(0, stop - start)
-    return of_queue(queue, start, stop, log_end=end, tags_codes=codes, reverse=reverse, missing=missing)
+    found: list[Iterator[RecordPlaces]] = [
+        of_queue(queue, start, stop, log_end=end, tags_codes=codes, reverse=reverse, missing=missing)
+    ]
+    if stop == summary.max_offset:
+        behind = start, LAST_OFFSET if count is None else begin + count
+        found.append(lost_behind(store, queue, behind, tags_codes=codes, reverse=reverse))
+    return chain.from_iterable(reversed(found) if reverse else found)
 
 
 def records_at(

@@ -294,6 +294,23 @@ class StoreReader:
         return summary
 
     @cached_property
+    def end_is_lost(self) -> bool:
+        """Queues name the record right behind the end of the log, or that at the next file, and none is there.
+
+        Other units behind the end are what a cut of the log has left (spec 2.5). Raises Unreadable.
+        """
+        end, size, named = self.log_end.position, self.sizes.commit_log.value, list[int]()
+        for summary in self._all_units:
+            if (summary.end_position or 0) > end:
+                with self.queues.open(summary.topic, summary.queue_id) as queue:
+                    unit = queue.unit(self.queue_summary(queue).max_offset)
+                if unit is not None and unit.valid and unit.physical_offset >= end:
+                    named.append(unit.physical_offset)
+        first = min(named, default=-1)
+        follows = first - self.payload_at(end - 1) in (end, -(-end // size) * size)
+        return follows and not any(self._messages_at([first]))
+
+    @cached_property
     def topics(self) -> list[str]:
         """Topics that have queues on disk, sorted."""
         layout = self.layout

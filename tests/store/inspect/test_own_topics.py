@@ -277,3 +277,28 @@ def test_a_queue_that_nobody_has_read_and_that_is_cut(tmp_path: Path) -> None:
     notes: list[str] = []
     assert _views(root, notes) == expected
     assert [note for note in notes if ": queue 0 ends at 1, but the log has more of it, from" in note]
+
+
+def test_records_that_went_with_the_end_of_the_log_are_told(tmp_path: Path) -> None:
+    """The file ends inside the first half message of a transaction that is open; the queues name all of them."""
+    root = unpack("5.5.1-rocks-trans-open", tmp_path)
+    (log,) = (root / "commitlog").iterdir()
+    log.write_bytes(log.read_bytes()[:27282])
+    half, op = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
+    told = [f"{half}: 13 units point at no record", f"{op}: 3 units point at no record"]
+    notes: list[str] = []
+    with StoreReader(root) as store:
+        transactions(store, notes.append)
+    assert notes == told
+    (root / "abort").touch()  # then the log is scanned
+    notes = []
+    _views(root, notes)
+    assert [note for note in notes if "no record" in note] == told
+
+
+def test_what_a_cut_of_the_log_has_left_is_not_told(tmp_path: Path) -> None:
+    """A broker cut off two half messages, among others: their units stay where they were."""
+    root = unpack("4.9.7-killed-page-restarted", tmp_path)
+    notes: list[str] = []
+    _views(root, notes)
+    assert not [note for note in notes if "no record" in note]

@@ -296,6 +296,7 @@ def test_no_way_leads_to_what_a_broker_has_cut_off(name: str, store: Callable[[s
         for key in sorted(every)[::20]:
             found = positions(search_key(opened, Selection(unique_key=key), note=notes))
             assert live.issuperset(found)
+    assert not [note for note in notes if "at no record" in note]
 
 
 def test_a_topic_that_lost_its_queues_is_scanned_for(store: Callable[[str], Path], known: list[Record]) -> None:

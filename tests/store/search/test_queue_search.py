@@ -271,3 +271,20 @@ def test_a_queue_that_is_cut_before_the_others_are_behind(tmp_path: Path) -> Non
         assert (found, notes) == (every, [f"{told}: the others are found by scanning the log"])
         found, notes = found_with_notes(store, Selection(TOPIC))
         assert found == every[:57] and len(notes) == 2 and notes[0].startswith(told)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_records_that_went_with_the_end_of_the_log_are_told(reverse: bool, tmp_path: Path) -> None:
+    """A unit names the first of them, right behind the end of the log; those that stand alone prove none."""
+    root, first, size = stores.unpack("4.9.7-clean", tmp_path), 85, 1 << 18
+    with StoreReader(root) as store:
+        everything = positions(find(store, Selection(topic=TOPIC)))
+    zero(root / "commitlog", everything[first], 2 * size - everything[first])
+    for told in (True, False):
+        notes = Notes()
+        with StoreReader(root) as store:
+            found = positions(find(store, Selection(topic=TOPIC), reverse=reverse, note=notes))
+        assert sorted(found) == everything[:first]
+        lost = f"6 units of {TOPIC} point at no record, the first at {everything[first]}: left out"
+        assert notes == [lost] * told
+        lose_units(root, [first])
