@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ...formats.kinds import KINDS
 from ...formats.rocksdb_config import position_key, position_value
 from ..broker.profiles import profile_of
-from ..broker.system_topics import LMQ_PREFIX, is_system_group
+from ..broker.system_topics import is_system_group
 from ..broker.topics import json_bytes, read_json
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
@@ -55,6 +55,7 @@ from .positions import (
     entries_of_database,
     every_file,
     groups_of,
+    is_light,
     offset_files,
     positions_of,
 )
@@ -156,7 +157,7 @@ def open_side(path: Path, config: BrokerConfig | None = None) -> MoveSide:
 
 
 def _from(*files: StoredPositions) -> MoveSide:
-    rows = [row for file in files for row in file.positions]
+    rows = [row for file in files for row in file.positions if row.is_read]
     notes = [f"{file.path}: {problem}" for file in files for problem in file.problems]
     return MoveSide(Positions(rows, notes), None, frozenset(row.table for row in rows))
 
@@ -440,7 +441,7 @@ def _move(key: _Key, offset: int, before: int | None, queue: QueueSummary) -> Mo
 
 
 def _edits(layout: Layout, moves: Sequence[Move], there: Sequence[Position], version: str) -> tuple[list[Edit], str]:
-    """Each file that has positions of groups, rewritten; the digest of a RocksDB. Raises Refused."""
+    """Each file that has positions of groups, rewritten; the digest of a RocksDB. Raises InvalidInput, Refused."""
     if not moves:
         return [], ""
     reason = counted(len(moves), "position moves", "positions move")
@@ -525,9 +526,14 @@ def _content(path: Path, layout: Layout, version: str) -> dict[Any, Any]:
 
 
 def _set(content: dict[Any, Any], name: str, move: Move) -> None:
-    """Set a position in the table that its queue belongs into; keys that are there stay as they are."""
+    """Set a position in the table that a broker asks for its group; keys that are there stay as they are. Raises
+    InvalidInput.
+    """
     key = f"{move.topic}@{move.group}"
-    if name == LMQ_OFFSETS and move.topic.startswith(LMQ_PREFIX):
+    if name == LMQ_OFFSETS and is_light(move.group):
+        if move.queue_id:
+            text = f"{move.group} has one position in {move.topic}, that of queue 0: there is no place for"
+            raise InvalidInput(f"{text} queue {move.queue_id}", hint=f"name {move.topic}/0")
         content.setdefault(MEMBER_OF[LMQ], {})[key] = move.after
         return
     row = content[MEMBER_OF[CONSUMED]].setdefault(key, {})

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ...formats.kinds import KINDS
 from ..broker.profiles import profile_of
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, is_system_group
+from ..counted import counted
 from ..disk.layout import Layout
 from ..errors import StoreError
 from ..settings.read import BACKUP, FILES, ConfigFile, config_files, read_config_file
@@ -66,6 +67,20 @@ class Position(NamedTuple):
     def key(self) -> tuple[str, str, str, int]:
         """What names it in its store: table, group, topic and queue."""
         return self.table, self.group, self.topic, self.queue_id
+
+    @property
+    def is_read(self) -> bool:
+        """A broker asks this table for this group: lmqConsumerOffset.json has one for groups of light queues, and one
+        for all others, whatever their topics are.
+        """
+        if self.file.removesuffix(BACKUP) != LMQ_OFFSETS or self.table not in (CONSUMED, LMQ):
+            return True
+        return (self.table == LMQ) == is_light(self.group)
+
+
+def is_light(group: str) -> bool:
+    """A group of light queues (LMQ), as brokers tell."""
+    return group.startswith(LMQ_PREFIX)
 
 
 class StoredPositions(NamedTuple):
@@ -223,7 +238,11 @@ def _add_file(found: Positions, path: Path, loaded: LoadedConfig) -> None:
     elif loaded.main.present:
         found.notes.append(f"{loaded.reason}: a broker begins with no positions; these can be read")
         found.lacking = True
-    found.rows += rows
+    read = [row for row in rows if row.is_read]
+    if len(read) < len(rows):
+        what = counted(len(rows) - len(read), "position is", "positions are")
+        found.notes.append(f"config/{path.name}: {what} in a table where no broker looks for the group")
+    found.rows += read
 
 
 def _there(path: Path, kind: str) -> StoredPositions:
@@ -241,8 +260,7 @@ class KnownGroups:
         """The group has an entry, or needs none."""
         if self.subscribed is None:
             return None
-        lmq = group.startswith(LMQ_PREFIX)
-        return group in self.subscribed or is_system_group(group) or lmq
+        return group in self.subscribed or is_system_group(group) or is_light(group)
 
     def mode(self, group: str, topic: str) -> str:
         """`pop` or `pull` as messageRequestMode.json has it, "" for nothing."""

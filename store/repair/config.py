@@ -263,6 +263,8 @@ def _clamp_groups(table: Json, bounds: Bounds) -> Iterator[Clamped]:
 def _lmq(table: Json, bounds: Bounds) -> Iterator[Clamped]:
     for key in list(table):
         topic, _, group = str(key).rpartition("@")
+        if not group.startswith(LMQ_PREFIX):  # no broker reads it
+            continue
         queue, lmq = QueueId(topic, 0), topic.startswith(LMQ_PREFIX)
         if not lmq and queue not in bounds.ranges and _is_int(table[key]):
             yield Clamped(group, queue, table.pop(key), None)

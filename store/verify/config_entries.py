@@ -135,10 +135,13 @@ def lmq_consumers_are_inside_their_queues(context: VerifyContext) -> None:
     for row in config_tables(context).entries("consumer_offset", context.scope.topic):
         if row.values.get("table") != _LMQ_TABLE:
             continue
-        topic, offset = row.values["topic"], row.values["offset"]
+        topic, group, offset = row.values["topic"], row.values["group"], row.values["offset"]
         bounds, lmq = queue_bounds(context).of(QueueId(topic, 0)), topic.startswith(LMQ_PREFIX)
         end = 0 if bounds is None else bounds[1]
-        if not lmq and bounds is None:
+        if not group.startswith(LMQ_PREFIX):
+            text = f"an offset of {group!r} on {topic!r}: brokers look in offsetTable, the group has no {LMQ_PREFIX}"
+            told.add(row.path, text, Severity.INFO)
+        elif not lmq and bounds is None:
             told.add(row.path, f"{topic!r} is no light queue: its name has no {LMQ_PREFIX}")
         elif offset < 0 or (offset > end and context.log.complete and (bounds or not context.log.start)):
             told.add(row.path, f"{topic}: offset {offset} is behind the end of the queue, {end}")

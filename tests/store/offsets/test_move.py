@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from mqstore.store.broker.topics import read_json
 from mqstore.store.errors import InvalidInput, NotFound, Refused, Unclean, Unreadable
 from mqstore.store.offsets.lag import LagQuery, offsets_of
 from mqstore.store.offsets.move import (
@@ -21,7 +23,7 @@ from mqstore.store.offsets.move import (
     plan_moves,
     side_of,
 )
-from mqstore.store.offsets.positions import Position
+from mqstore.store.offsets.positions import Position, positions_of
 from mqstore.store.queues.rocksdb_write import in_order
 from mqstore.store.search.store import StoreReader
 
@@ -224,6 +226,49 @@ def test_a_plan_is_kept_to_a_group_and_a_topic(tmp_path: Path) -> None:
         assert plan_moves(store, resets, only=Only("nobody")).moves == ()
         found = plan_moves(store, resets, only=Only("group-a*", "orders")).moves
     assert {move.topic for move in found} == {"orders"}
+
+
+def test_the_group_tells_the_table_of_a_light_queue(tmp_path: Path) -> None:
+    """As LmqConsumerOffsetManager asks it: lmqOffsetTable for groups that begin with %LMQ%, whatever the topic is."""
+    root = stores.unpack("5.3.3-lmq", tmp_path)
+    path = root / "config" / "lmqConsumerOffset.json"
+    before = path.read_text()
+    ours = '"lmqOffsetTable":{"plain@%LMQ%b":2,"%LMQ%a@lmq_group":7},"offsetTable":{"%LMQ%a@lmq_group":{0:5},'
+    path.write_text(re.sub(r'"lmqOffsetTable":\{\},\s*"offsetTable":\{', ours, before))
+    (plain, light) = carried_out(root, "%LMQ%a@lmq_group=1", "plain@%LMQ%b=latest").moves
+    assert (plain.group, plain.before, plain.after) == ("%LMQ%b", 2, 20)
+    assert (light.group, light.before, light.after) == ("lmq_group", 5, 1)
+    content = read_json(path)
+    assert content is not None
+    assert content["lmqOffsetTable"] == {"plain@%LMQ%b": 20, "%LMQ%a@lmq_group": 7}
+    assert content["offsetTable"]["%LMQ%a@lmq_group"] == {0: 1}
+    assert "plain@%LMQ%b" not in content["offsetTable"]
+    path.write_text(before)
+    carried_out(root, "%LMQ%a/0@lmq_group=3")
+    assert positions(root)["offset", "lmq_group", "%LMQ%a", 0] == 3
+
+
+def test_a_group_of_light_queues_has_one_position_in_a_topic(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-lmq", tmp_path)
+    path = root / "config" / "lmqConsumerOffset.json"
+    path.write_text(path.read_text().replace('"lmqOffsetTable":{}', '"lmqOffsetTable":{"mqtt@%LMQ%b":2}'))
+    with pytest.raises(InvalidInput, match=r"no place for queue 1; name mqtt/0"):
+        planned(root, "mqtt@%LMQ%b=latest")
+    assert len(planned(root, "mqtt/0@%LMQ%b=latest").moves) == 1
+
+
+def test_what_no_broker_looks_for_is_no_position(tmp_path: Path) -> None:
+    """Of a table of lmqConsumerOffset.json that is not its group's."""
+    root = stores.unpack("4.9.7-lmq", tmp_path)
+    path = root / "config" / "lmqConsumerOffset.json"
+    path.write_text('{"lmqOffsetTable":{"%LMQ%a@g":5,"T@%LMQ%g":2},"offsetTable":{"T@%LMQ%g":{0:3},"%LMQ%a@g":{0:1}}}')
+    read = {("lmq", "%LMQ%g", "T", 0): 2, ("offset", "g", "%LMQ%a", 0): 1}
+    assert {key: at for key, at in positions(root).items() if key[0] != "delay"} == read
+    assert {row.key: row.offset for row in open_side(path).positions.rows} == read
+    with StoreReader(root) as store:
+        assert positions_of(store.layout, "4.9").notes == [
+            "config/lmqConsumerOffset.json: 2 positions are in a table where no broker looks for the group"
+        ]
 
 
 def test_zeros_before_a_number_count_for_nothing(tmp_path: Path) -> None:

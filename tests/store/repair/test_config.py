@@ -14,7 +14,10 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.repair.parts import RepairPart, chosen
 from mqstore.store.repair.repair import Repair, analyze
+from mqstore.store.search.store import StoreReader
 from mqstore.store.settings.read import read_config_file
+from mqstore.store.verify.context import Scope
+from mqstore.store.verify.run import verify
 
 from ... import stores
 from ...verdict import said_of
@@ -217,6 +220,18 @@ def test_what_no_queue_proves_is_not_invented(root: Path) -> None:
     told = {(c.queue.queue_id, c.before, c.after) for c in found.clamped}
     assert told == {(18, 5, None), (-1, 3, None)}
     assert set(loads(path.read_text())["offsetTable"]) == set(content["offsetTable"]) - {0, 19}
+
+
+def test_a_position_that_no_broker_looks_for_stays(tmp_path: Path) -> None:
+    """Of a group that is none of light queues, in their table."""
+    root = stores.unpack("4.9.7-lmq", tmp_path)
+    path = root / "config" / "lmqConsumerOffset.json"
+    path.write_text(path.read_text().replace("{}", '{"%LMQ%a@g":99999,"%LMQ%a@%LMQ%g":99999}'))
+    (clamped,) = examined(root, BrokerConfig({}), CONFIG).clamped
+    assert clamped.group == "%LMQ%g"
+    with StoreReader(root) as store:
+        found = [row for row in verify(store, Scope(groups=frozenset({"config"}))).findings if row.code == "I-152"]
+    assert {("'g'" in row.message, row.severity) for row in found} == {(True, Severity.INFO), (False, Severity.WARNING)}
 
 
 @pytest.mark.few(1)
