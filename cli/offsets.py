@@ -122,14 +122,16 @@ def offsets(
 
     --compare shows who is ahead in two stores. --reset and --merge plan new positions, inside the
     queues, and show them; --apply writes them. What was there is kept in STORE/.mqstore, or in DIR, and
-    mqstore undo takes it back. Stop the broker first: a running one writes its own positions over them.
+    mqstore undo takes it back. Cut off at any point, it can be run again, and ends that first, whatever
+    was cut off. Stop the broker first: a running one writes its own positions over them.
     --group and --topic keep a plan to these; groups of brokers' own are merged only where --group names
     them. Queues that are behind the log have to be recovered first. Messages that POP consumers have and
     did not acknowledge come back as well: mqstore inspect --pop.
 
     Exit code: 0 shown, moved, or nothing to move; 1 --compare found a difference, or there is no such
-    group or queue; 3 with --reset or --merge: positions would move (without --apply), or queues are behind
-    the log. Where positions are only shown, queues behind the log are a warning.
+    group or queue; 3 with --reset or --merge: positions would move, or a change of the store was cut off
+    (both without --apply), or queues are behind the log. Where positions are only shown, queues behind
+    the log are a warning.
 
     \b
     Examples:
@@ -222,15 +224,17 @@ def _plan(path: Path, moving: Moving, wanted: LagQuery, change: Change, common: 
 
     output = common.checked_output("offsets_plan")
     layout = change.open(path, common)
+    applied = _go_on(layout, change, common)
+    if applied is not None:
+        layout = change.open(path, common)
     seen = Fingerprint.of(layout)
     found = _planned(layout, moving, wanted, common)
-    applied = None
     if change.apply and found.moves:
         if change.asks:
             plan = moves_text(found, layout, None, common.verbose)
             agree("Move them?", plan, common, ExitCode.UNCLEAN)
         applied = _apply(layout, found, seen, moving, wanted, change, common)
-    code = ExitCode.UNCLEAN if found.moves and applied is None else ExitCode.DONE
+    code = ExitCode.UNCLEAN if found.moves and not change.apply else ExitCode.DONE
     record = {
         "type": "offsets_plan",
         "store": str(layout.root),
@@ -242,6 +246,27 @@ def _plan(path: Path, moving: Moving, wanted: LagQuery, change: Change, common: 
     with output:
         output.record(record, text=lambda _: moves_text(found, layout, applied, common.verbose), verdict=code)
     raise Exit(code)
+
+
+def _go_on(layout: Layout, change: Change, common: Common) -> Applied | None:
+    """End a change of the store that was cut off: before that no plan is made. Raises Exit, Unclean, and as `apply`."""
+    from ..store.disk.lock import holder
+    from ..store.errors import Unclean
+    from ..store.session.apply import go_on
+    from ..store.session.journal import left_over
+
+    left = left_over(layout)
+    if left is None or (not change.apply and holder(layout.lock) is not None):
+        return None
+    what = f"session {left.session} was cut off" if left.session else "a start barrier is left of a change"
+    if not change.apply:
+        hint = f"run: {left.command(layout)}"
+        raise Unclean(f"{what}: no plan is made before it is over", path=layout.root, hint=hint)
+    if change.asks and not left.undoing and left.journal is None:
+        agree("Go on with it, and then plan?", f"{what[:1].upper()}{what[1:]}.", common, ExitCode.UNCLEAN)
+    ended = go_on(layout, files_of(layout, change.follow_links), wait_seconds=change.wait)
+    common.warn(f"{layout.root}: {what}; it is over now")
+    return ended if ended is not None and ended.session else None
 
 
 def _edit(edit: dict[str, Any], layout: Layout) -> dict[str, Any]:

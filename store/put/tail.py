@@ -327,7 +327,7 @@ def check_clean(layout: Layout) -> None:
 
     With the lock held nobody else is there who could be the reason.
     """
-    what, command, more = "", "recover", list[str]()
+    what, run = "", ""
     if os.path.lexists(layout.abort):
         what = "not shut down cleanly: abort is there"
     if layout.journal.is_dir() or _has_barrier(layout):
@@ -336,12 +336,11 @@ def check_clean(layout: Layout) -> None:
         left = left_over(layout)
         if left is not None:
             what = f"{'taking back a recovery' if left.undoing else 'a recovery'} was cut off"
-            command = "undo" if left.undoing else "recover"
-            more = [] if left.journal is None else ["--journal", os.fspath(left.journal)]
+            run = left.command(layout)
     if what:
         from ..findings.next_commands import proposed  # the catalogue, which a write can do without
 
-        raise Unclean(what, path=layout.root, hint=f"run: {proposed(layout, command, *more)}")
+        raise Unclean(what, path=layout.root, hint=f"run: {run or proposed(layout, 'recover')}")
 
 
 def _has_barrier(layout: Layout) -> bool:

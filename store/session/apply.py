@@ -28,6 +28,7 @@ from ..index.read import sizes_of
 from .journal import (
     Fingerprint,
     Journal,
+    LeftOver,
     Listing,
     SessionState,
     Step,
@@ -36,6 +37,7 @@ from .journal import (
     is_needed,
     journal_elsewhere,
     journal_option,
+    left_over,
     sessions,
     unfinished,
     write_note,
@@ -91,6 +93,18 @@ def apply(
     return Applied(journal.session, resumed, len(journal.steps))
 
 
+def go_on(layout: Layout, files: Files, *, wait_seconds: float = 0) -> Applied | None:
+    """End a change that was cut off, so that a plan can be made of what the store is then; None where none was.
+
+    Raises as `apply`.
+    """
+    from ..plan.plan import Plan
+
+    if left_over(layout) is None:
+        return None
+    return apply(layout, None, lambda: Plan("", 0, 0, []), files, wait_seconds=wait_seconds)
+
+
 def _agreed(
     layout: Layout, shown: Plan | None, replan: Callable[[], Plan], seen: Fingerprint | None, lock_was: LockWas
 ) -> Plan:
@@ -114,14 +128,9 @@ def _check_barrier(layout: Layout) -> None:
     if journal is None:
         return
     if journal.state is SessionState.UNDO_CUT_OFF:
-        from ..findings.next_commands import (
-            proposed,  # which looks at findings, and they at recoveries
-        )
-
+        left = LeftOver(journal.session, undoing=True)
         raise Refused(
-            f"taking back {journal.session} was cut off",
-            path=layout.root,
-            hint=f"run: {proposed(layout, 'undo')}",
+            f"taking back {journal.session} was cut off", path=layout.root, hint=f"run: {left.command(layout)}"
         )
     if not barriers(layout):
         raise Refused(

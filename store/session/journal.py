@@ -396,6 +396,16 @@ class LeftOver(NamedTuple):
     undoing: bool
     journal: Path | None = None
 
+    def command(self, layout: Layout) -> str:
+        """What ends it, to be pasted."""
+        from ..findings.next_commands import proposed  # which looks at findings, and they at recoveries
+
+        words = ["undo"] if self.undoing else ["recover", "--apply"]
+        place = journal_option(layout.journal) if layout.journal_place is not None else None
+        if (place := self.journal or place) is not None:
+            words += ["--journal", os.fspath(place)]
+        return proposed(layout, *words)
+
 
 def left_over(layout: Layout) -> LeftOver | None:
     """The change that was cut off; None if there is none. Raises Unreadable."""

@@ -15,11 +15,17 @@ from mqstore.cli.offsets import _BY as BY_OF_OFFSETS
 from mqstore.cli.offsets_text import COMPARED
 from mqstore.cli.record_types import columns_of_types, schema_of
 from mqstore.cli.stats_answer import _BY as BY_OF_STATS
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
 from mqstore.store.inspect.stats_dimensions import DIMENSIONS
 from mqstore.store.offsets.lag import BY, COLUMNS
+from mqstore.store.session.apply import apply
+from mqstore.store.session.journal import left_over
 
 from .. import stores
 from ..packing import pack
+from ..store.offsets.moved import planned, positions
+from ..store.put.faults import CountingFiles, Killed, KilledFiles
 from .datadriven import run_here
 from .json_schema import errors
 
@@ -92,6 +98,33 @@ def test_a_group_that_is_not_there_and_one_without_a_name(tmp_path: Path) -> Non
     assert [row["group"] for row in found if row["offset"] == 5] == [""]
 
 
+def test_what_was_cut_off_is_ended_before_a_plan_is_made(tmp_path: Path) -> None:
+    """Wherever it was: the same command carries it through, another one does it first, what only shows says it."""
+    root, copy = stores.unpack("5.3.3-lmq", tmp_path / "a"), tmp_path / "b"
+    move, wish = ["offsets", str(copy), "--reset"], "mqtt/0@lmq_group"
+    shutil.copytree(root, copy)
+    counting = CountingFiles()
+    moved(copy, f"{wish}=1", counting)
+    begun = [change for change, _ in counting.steps].index("unlink")
+    for at in (3, begun - 12, begun - 8, begun - 3, begun - 1):
+        shutil.rmtree(copy)
+        shutil.copytree(root, copy)
+        with pytest.raises(Killed):
+            moved(copy, f"{wish}=1", KilledFiles(at))
+        told = run_here([*move, f"{wish}=1"])
+        assert told.code == 3 and "no plan is made" in told.stderr and f"recover {copy} --apply" in told.stderr, at
+        again = run_here([*move, f"{wish}={at % 2 + 1}", "--apply", "--yes"])
+        assert (again.code, "it is over now" in again.stderr) == (0, True), again.stderr
+        assert positions(copy)["offset", "lmq_group", "mqtt", 0] == at % 2 + 1
+        assert left_over(Layout.open(copy)) is None
+        assert run_here(["verify", str(copy), "--quick"]).code == 0
+
+
+def moved(root: Path, wish: str, files: Files) -> None:
+    found = planned(root, wish)
+    apply(Layout.open(root), found.plan, lambda: found.plan, files, command="offsets")
+
+
 def test_only_a_plan_needs_queues_that_are_not_behind_the_log(tmp_path: Path) -> None:
     """As the help has it: exit code 3 of --reset and --merge, with and without --apply."""
     root = stores.unpack("5.3.3-clean", tmp_path)
@@ -99,6 +132,6 @@ def test_only_a_plan_needs_queues_that_are_not_behind_the_log(tmp_path: Path) ->
     shown = run_here(["offsets", str(root)])
     assert shown.code == 0 and "where queues end is not known" in shown.stderr
     for plan in (["--reset", "*@group-a-retry=earliest"], ["--merge", str(root), "--take", "max"]):
-        for apply in ([], ["--apply", "--yes"]):
-            refused = run_here(["offsets", str(root), *plan, *apply])
+        for carried_out in ([], ["--apply", "--yes"]):
+            refused = run_here(["offsets", str(root), *plan, *carried_out])
             assert refused.code == 3 and "the queues are behind the log" in refused.stderr
