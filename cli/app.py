@@ -103,7 +103,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
             say(usage_text(error, "".join(words[:1])))
             return int(error.exit_code)
-        say(explanation(error))
+        say("; ".join([explanation(error), *_notes(error)]))
         return exit_code_of(error)
 
 
@@ -127,9 +127,13 @@ def _call(words: Sequence[str]) -> int:
 def _interrupted(stopped: BaseException) -> int:
     at_work = SCREEN.at_work
     how_far: list[str] = [str(at_work)] if at_work is not None and at_work.begun else []
-    left = getattr(stopped.__cause__ or stopped, "__notes__", ())
-    say("; ".join([", ".join(["interrupted", *how_far]), *left]))
+    say("; ".join([", ".join(["interrupted", *how_far]), *_notes(stopped.__cause__ or stopped)]))
     return ExitCode.INTERRUPTED
+
+
+def _notes(error: BaseException) -> list[str]:
+    """What was left behind."""
+    return getattr(error, "__notes__", [])
 
 
 def _flush_or_forget() -> None:

@@ -335,6 +335,7 @@ def new_directory(target: Path, files: Files) -> Iterator[None]:
         files.confine([target])
         yield
     except BaseException as error:
+        error.__notes__ = []  # of a session in what goes away
         told = f"nothing is left of {target}"
         try:
             _clear(target, made, files)

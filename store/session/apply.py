@@ -186,8 +186,8 @@ def alone(layout: Layout, files: Files, wait_seconds: float, *, made: Iterable[P
 
     The barriers go when the work is done, or when it has not begun. Once the journal is sealed they
     stay until the work is done: a broker must not start on a half-repaired store. So a sealed
-    journal without a barrier is none to go on with. made: directories that may be removed, where
-    no barrier is put. Raises InUse: then another's barrier stays where it is.
+    journal without a barrier is none to go on with; what ends the block gets a note of it. made: directories
+    that may be removed, where no barrier is put. Raises InUse: then another's barrier stays where it is.
     """
     if not wait_seconds:
         refuse_in_use(layout)
@@ -205,11 +205,21 @@ def alone(layout: Layout, files: Files, wait_seconds: float, *, made: Iterable[P
                 _put_barrier(layout, files, avoided)
             yield lock
             remove_barriers(layout, files)
-        except BaseException:
-            if unfinished(layout.root, layout.journal) is None:
+        except BaseException as error:
+            journal = unfinished(layout.root, layout.journal)
+            if journal is None:
                 lock.leave = lock.was
                 remove_barriers(layout, files)
+            else:
+                error.add_note(_begun(journal, layout))
             raise
+
+
+def _begun(journal: Journal, layout: Layout) -> str:
+    """What has to be known of a store that is half changed."""
+    left = LeftOver(journal.session, journal.state is SessionState.UNDO_CUT_OFF)
+    what = f"{'taking back ' if left.undoing else ''}session {left.session} has begun and is cut off"
+    return f"{what}: start no broker; run: {left.command(layout)}"
 
 
 def check_journal_place(layout: Layout) -> None:

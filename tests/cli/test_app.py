@@ -18,6 +18,9 @@ from mqstore.cli import app, options
 from mqstore.cli.declared import App, Argument, Exit
 from mqstore.cli.exit_codes import ExitCode
 from mqstore.store import errors
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
+from mqstore.store.session.journal import sessions
 
 from .. import stores
 from .datadriven import Result, run_here
@@ -91,6 +94,39 @@ def test_an_error_is_one_line_and_its_exit_code(failing: Any, error: BaseExcepti
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), errors.NoSpace("disk full")])
+def test_who_ends_a_change_half_way_is_told(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the first step that changes the store: not to start a broker, and what goes on with it."""
+    store = stores.unpack("5.3.3-lmq", tmp_path)
+    move = ["offsets", str(store), "--reset", "mqtt/0@lmq_group=1", "--apply", "--yes", "--set", "a=b"]
+    undo = ["undo", str(store), "--yes"]
+
+    def ended_at(change: str, name: str, words: list[str]) -> str:
+        def step(files: Files, what: str, path: Path, size_bytes: int = 0) -> None:
+            if (what, path.name) == (change, name):
+                raise error
+
+        error.__notes__ = []
+        with monkeypatch.context() as patched:
+            patched.setattr(Files, "step", step)
+            told = run_here(words).stderr
+        assert told.count("\n") == 1
+        return told.rstrip("\n").partition("; ")[2]
+
+    for change, name in (("create", "journal.json"), ("rename", "sealed.new")):
+        assert ended_at(change, name, move) == ""
+    told = ended_at("rename", "lmqConsumerOffset.json", move)
+    (session,) = (each.name for each in sessions(Layout.open(store).journal))
+    cut = f"session {session} has begun and is cut off: start no broker; run: mqstore"
+    assert told == f"{cut} recover {store} --apply --set a=b"
+    assert run_here(move).code == 0
+    assert ended_at("rename", "undoing.new", undo) == ""
+    assert ended_at("rename", "000000.moved", undo) == f"taking back {cut} undo {store}"
+    assert run_here(undo).code == 0
 
 
 def test_verbose_adds_the_traceback(failing: Any) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.disk.files import Files, write_new
+from mqstore.store.disk.files import Files, new_directory, write_new
 from mqstore.store.errors import Missing, NoSpace, Unreadable
 
 from ..put.faults import CountingFiles, FailingFiles, Killed, KilledFiles
@@ -26,6 +26,16 @@ def write_store(files: Files, root: Path) -> None:
     files.unlink(root / "three")
     files.remove_directory(root / "a" / "b")
     files.sync_directory(root)
+
+
+def test_what_is_removed_has_no_session_to_go_on_with(tmp_path: Path) -> None:
+    """What is told of a new directory that goes away is that it does."""
+    target = tmp_path / "new"
+    with pytest.raises(KeyboardInterrupt) as ended, new_directory(target, Files()):
+        stopped = KeyboardInterrupt()
+        stopped.add_note("a session in it was cut off")
+        raise stopped
+    assert ended.value.__notes__ == [f"nothing is left of {target}"]
 
 
 def test_changes_happen_and_are_named(tmp_path: Path) -> None:
