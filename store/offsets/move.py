@@ -16,7 +16,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...formats.kinds import KINDS
 from ...formats.rocksdb_config import position_key, position_value
 from ..broker.profiles import profile_of
 from ..broker.system_topics import is_system_group
@@ -58,6 +57,7 @@ from .positions import (
     is_light,
     offset_files,
     positions_of,
+    tables_of,
 )
 
 EARLIEST, LATEST = "earliest", "latest"
@@ -143,7 +143,7 @@ def open_side(path: Path, config: BrokerConfig | None = None) -> MoveSide:
     """
     if path.is_file():
         kind = FILES.get(path.name.removesuffix(BACKUP))
-        if kind is None or not KINDS[kind].tables:
+        if kind is None or not tables_of(kind):
             names = "consumerOffset.json or lmqConsumerOffset.json, or their .bak"
             raise InvalidInput("no file of positions", path=path, hint=f"name a store, or {names}")
         return _from(entries_of(path, kind))
@@ -159,7 +159,8 @@ def open_side(path: Path, config: BrokerConfig | None = None) -> MoveSide:
 def _from(*files: StoredPositions) -> MoveSide:
     rows = [row for file in files for row in file.positions if row.is_read]
     notes = [f"{file.path}: {problem}" for file in files for problem in file.problems]
-    return MoveSide(Positions(rows, notes), None, frozenset(row.table for row in rows))
+    kinds = (FILES.get(file.path.name.removesuffix(BACKUP)) for file in files)
+    return MoveSide(Positions(rows, notes), None, frozenset().union(*map(tables_of, kinds)))
 
 
 def compare(here: MoveSide, other: MoveSide) -> Iterator[ComparedPosition]:

@@ -112,16 +112,19 @@ def every_file(config: Path, tables: Iterable[str] = TABLES) -> Iterator[StoredP
     """Each file of `config/` with positions of these tables, as it is; no .bak. Raises Unreadable."""
     wanted = frozenset(tables)
     for kind, path, plain in config_files(config):
-        if path.name == plain and _has(kind, wanted):
+        if path.name == plain and tables_of(kind) & wanted:
             yield entries_of(path, kind, wanted)
     database = stand_ins(config).get(OFFSETS)
     if database is not None and not wanted.isdisjoint(_OF_DATABASES):
         yield entries_of_database(database, wanted)
 
 
-def _has(kind: str, wanted: frozenset[str]) -> bool:
-    found = {_MEMBERS.get((table.record_type, table.member)) for table in KINDS[kind].tables}
-    return bool(found & wanted)
+def tables_of(kind: str | None) -> frozenset[str]:
+    """What of `TABLES` a file of this kind has; None: of a RocksDB."""
+    if kind is None:
+        return frozenset(_OF_DATABASES)
+    members = ((table.record_type, table.member) for table in KINDS[kind].tables)
+    return frozenset(_MEMBERS[each] for each in members if each in _MEMBERS)
 
 
 def entries_of(path: Path, kind: str, tables: Iterable[str] = TABLES) -> StoredPositions:

@@ -157,6 +157,23 @@ def test_compare_tells_who_is_ahead(tmp_path: Path) -> None:
         ]
 
 
+@pytest.mark.parametrize("name", ["subscriptionGroup.json", "topics.json", "topics.json.bak"])
+def test_a_file_without_positions_is_refused(name: str, tmp_path: Path) -> None:
+    """Whatever else of config/ it is: it would have no difference, and nothing to move."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    with pytest.raises(InvalidInput, match="no file of positions"):
+        open_side(root / "config" / name)
+
+
+def test_a_file_that_has_lost_its_positions_is_not_the_same(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    path = tmp_path / "consumerOffset.json"
+    path.write_text('{"offsetTable":{}}')
+    with StoreReader(root) as store:
+        found = list(compare(side_of(store), open_side(path)))
+    assert found and {(row.key[0], row.ahead) for row in found} == {("offset", Ahead.ONLY_HERE)}
+
+
 def test_a_file_whose_bak_a_broker_takes_is_not_written_into(tmp_path: Path) -> None:
     """It reads as JSON, and its broker refuses one entry: with that mended it would come back."""
     root = stores.unpack("5.3.3-clean", tmp_path)
