@@ -68,7 +68,7 @@ class Moving(Options):
         Option(
             "--reset",
             metavar="TOPIC[/QUEUE]@GROUP=TO",
-            help="Move GROUP to an offset, earliest, latest or a time; TOPIC may be a pattern.",
+            help="Move GROUP to an offset (any number), earliest, latest or a time; TOPIC may be a pattern.",
         ),
     ] = None
     merge: Annotated[

@@ -255,7 +255,7 @@ complete -c mqstore -n '__fish_seen_subcommand_from offsets' -l behind -d 'Only 
 complete -c mqstore -n '__fish_seen_subcommand_from offsets' -l quick -d 'No bytes and no ages: reads the ends of queues only.'
 complete -c mqstore -n '__fish_seen_subcommand_from offsets' -l now -x -d 'What ages are counted to (default: now).'
 complete -c mqstore -n '__fish_seen_subcommand_from offsets' -l compare -x -d 'Which is ahead: this store, or OTHER, a store, its config/ or consumerOffset.json.'
-complete -c mqstore -n '__fish_seen_subcommand_from offsets' -l reset -x -d 'Move GROUP to an offset, earliest, latest or a time; TOPIC may be a pattern.'
+complete -c mqstore -n '__fish_seen_subcommand_from offsets' -l reset -x -d 'Move GROUP to an offset (any number), earliest, latest or a time; TOPIC may be a pattern.'
 complete -c mqstore -n '__fish_seen_subcommand_from offsets' -l merge -x -d 'Take over positions of OTHER, see --take.'
 complete -c mqstore -n '__fish_seen_subcommand_from offsets' -l take -x -d 'Which of two positions --merge takes.'
 complete -c mqstore -n '__fish_seen_subcommand_from offsets' -l apply -d 'Carry the plan out.'

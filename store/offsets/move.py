@@ -62,6 +62,7 @@ from .positions import (
 
 EARLIEST, LATEST = "earliest", "latest"
 _SYNTAX = "TOPIC[/QUEUE]@GROUP=OFFSET, =earliest, =latest or =TIME"
+_TO = "a number is always an offset; else say earliest, latest, or a time such as 2026-11-20T21:38:00Z or -1h"
 _MOVED = (CONSUMED, LMQ)
 _LOOK_BACK_BYTES = 8 << 30
 """So much of a log at most is asked for messages of a queue that a group is ahead of."""
@@ -404,9 +405,13 @@ def _offset_of(store: StoreReader, reset: Reset, queue: QueueSummary, now_ms: in
         offset = int(reset.to.lstrip("0")[:20] or "0")
         if not queue.min_offset <= offset <= queue.max_offset:
             bounds = f"{place} goes from {queue.min_offset} to {queue.max_offset}"
-            raise InvalidInput(f"{bounds}: {reset.to} is outside", hint="or say earliest, latest")
+            raise InvalidInput(f"{bounds}: {reset.to} is outside", hint=_TO)
         return offset
-    time_ms = parse_time(reset.to, now_ms)
+    try:
+        time_ms = parse_time(reset.to, now_ms)
+    except InvalidInput as error:
+        error.hint = _TO  # of all others a number may be a time
+        raise
     if not store.has_log:
         raise InvalidInput("times need the commit log, and it is not here", path=store.layout.root)
     path = store.layout.root / BATCH_CONSUME_QUEUE / queue.topic / str(queue.queue_id)
