@@ -23,7 +23,7 @@ class OutputFile:
     """
 
     def __init__(self, path: Path, *, growing: bool = False, mode: int | None = None) -> None:
-        """Raises OSError, InvalidInput for a file of a store."""
+        """Raises OSError, InvalidInput for a file of a store, and for `-`."""
         self.target = Path(os.path.realpath(path))
         _refuse_a_store(path, self.target)
         self._beside: Path | None = None
@@ -91,10 +91,12 @@ def _made_beside(path: Path, target: Path) -> tuple[int, Path]:
 
 
 def _refuse_a_store(path: Path, target: Path) -> None:
-    """What is read is not what is written. Raises InvalidInput."""
+    """What is read is not what is written, and `-` is what others call stdout. Raises InvalidInput."""
     from ..store.disk.layout import is_file_of_store
     from ..store.errors import InvalidInput
 
+    if str(path) == "-":
+        raise InvalidInput("- is not taken for a file", hint="name one; without --output data goes to stdout")
     if is_file_of_store(target):
         what = "a file of a store, which would be lost" if target.exists() else "a place of a broker's own files"
         raise InvalidInput(what, path=path, hint="name another")

@@ -70,8 +70,9 @@ def report(
 
 
 def _check_outside(to: Path, stores: list[Path], output: Path | None) -> None:
-    """Nothing is ever written into a store that is looked at. Raises BadParameter, Missing."""
+    """Nothing is ever written into a store that is looked at. Raises BadParameter, InvalidInput, Missing, OSError."""
     from ..store.errors import Missing
+    from .output_file import check_place
 
     target = Path(os.path.realpath(to))
     if not (to.exists() or target.parent.is_dir()):
@@ -83,6 +84,7 @@ def _check_outside(to: Path, stores: list[Path], output: Path | None) -> None:
     for store in stores:
         if target.is_relative_to(os.path.realpath(store)):
             raise bad_parameter(f"--to: a file outside the store: {to}")
+    check_place(to)
 
 
 def _sections(

@@ -52,6 +52,17 @@ def test_nothing_new_comes_between_the_files_of_a_store(tmp_path: Path, name: st
     assert sorted(root.rglob("*")) == before
 
 
+@pytest.mark.parametrize("command", ["report S --to -", "inspect S -o -"])
+def test_no_file_is_called_a_dash(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As other tools call stdout: nothing is looked at, and no such file is made."""
+    monkeypatch.chdir(tmp_path)
+    unpack("5.1.4-clean", tmp_path).rename("S")
+    result = run_here(command.split())
+    assert (result.code, result.stdout) == (2, "")
+    assert "- is not taken for a file" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["S"]
+
+
 def test_other_files_are_replaced_wherever_they_lie(tmp_path: Path) -> None:
     path = unpack("5.1.4-clean", tmp_path) / "notes.txt"
     path.write_text("old")
