@@ -258,14 +258,13 @@ def _go_on(layout: Layout, change: Change, common: Common) -> Applied | None:
     left = left_over(layout)
     if left is None or (not change.apply and holder(layout.lock) is not None):
         return None
-    what = f"session {left.session} was cut off" if left.session else "a start barrier is left of a change"
     if not change.apply:
         hint = f"run: {left.command(layout)}"
-        raise Unclean(f"{what}: no plan is made before it is over", path=layout.root, hint=hint)
+        raise Unclean(f"{left}: no plan is made before it is over", path=layout.root, hint=hint)
     if change.asks and not left.undoing and left.journal is None:
-        agree("Go on with it, and then plan?", f"{what[:1].upper()}{what[1:]}.", common, ExitCode.UNCLEAN)
+        agree("Go on with it, and then plan?", f"{left}.", common, ExitCode.UNCLEAN)
     ended = go_on(layout, files_of(layout, change.follow_links), wait_seconds=change.wait)
-    common.warn(f"{layout.root}: {what}; it is over now")
+    common.warn(f"{layout.root}: {left}: that is over now")
     return ended if ended is not None and ended.session else None
 
 

@@ -218,8 +218,7 @@ def alone(layout: Layout, files: Files, wait_seconds: float, *, made: Iterable[P
 def _begun(journal: Journal, layout: Layout) -> str:
     """What has to be known of a store that is half changed."""
     left = LeftOver(journal.session, journal.state is SessionState.UNDO_CUT_OFF)
-    what = f"{'taking back ' if left.undoing else ''}session {left.session} has begun and is cut off"
-    return f"{what}: start no broker; run: {left.command(layout)}"
+    return f"{left}, half way: start no broker; run: {left.command(layout)}"
 
 
 def check_journal_place(layout: Layout) -> None:

@@ -396,6 +396,11 @@ class LeftOver(NamedTuple):
     undoing: bool
     journal: Path | None = None
 
+    def __str__(self) -> str:
+        if not self.session:
+            return "a start barrier is left, which keeps brokers from loading"
+        return f"{'taking back ' if self.undoing else ''}session {self.session} was cut off"
+
     def command(self, layout: Layout) -> str:
         """What ends it, to be pasted."""
         from ..findings.next_commands import proposed  # which looks at findings, and they at recoveries

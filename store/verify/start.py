@@ -162,9 +162,7 @@ def cut_off(root: str, left: LeftOver | None) -> Iterator[Finding]:
     """A change of mqstore that is not over. left: of it."""
     if left is None:
         return
-    text = "a start barrier is left, which keeps brokers from loading"
-    if left.session:
-        text = f"{'taking back ' if left.undoing else ''}session {left.session} was cut off"
+    text = str(left)
     words = ["mqstore", "undo", "{store}"] if left.undoing else ["mqstore", "recover", "{store}", "--apply"]
     if left.journal is not None:
         text += f"; its journal is in {left.journal}"
