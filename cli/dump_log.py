@@ -76,6 +76,11 @@ def commit_log(
 
     With a selection only the messages that it takes, and damage for the line at the end.
     """
+    from ..store.disk.layout import Layout
+    from ..store.inspect.recognise import STORE
+
+    if selection.topic is not None:
+        selection = selection.of_queues(Layout.open(what.path, common.config()) if what.kind == STORE else None)
     logs = open_logs(what, common)
     total = sum(log.queue.size for log in logs)
     with common.progress("reading", total) as progress:

@@ -55,6 +55,7 @@ def _messages(
         out.flush()
         _check_reader(common)
 
+    selection = selection.of_queues(store.layout)
     follower = Follower(store.layout, start, common.warn)
     for batch in follower.batches(idle):
         yield from found_in(selection.wanted(batch), Via.SCAN)

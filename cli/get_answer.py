@@ -170,7 +170,7 @@ def _by_id(
 
 def _if_wanted(store: StoreReader, message: Message, selection: Selection) -> Iterator[FoundMessage]:
     """A record that was found by its place, or the messages inside of it."""
-    message = store.marked(message)
+    message, selection = store.marked(message), selection.of_queues(store.layout)
     if selection.whole or not is_batch_record(message.sys_flag):
         if selection.takes(message):
             yield FoundMessage(message, Via.ADDRESS)

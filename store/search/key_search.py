@@ -40,10 +40,11 @@ def search_key(
     key = selection.key or selection.unique_key
     if key is None:
         raise ValueError("a search by key needs a key")
+    selection = selection.of_queues(store.layout)
     answer = _ask(store, selection, key)
     start, end = store.log_files.start, store.log_end.position
     covered = _covered(store, answer, end)
-    if covered and selection.one_topic is None and (why := store.queues_unread):
+    if covered and _own_topic(selection) is None and (why := store.queues_unread):
         note(f"{why}, and the index has keys by topic: scanning the log")
         covered = []
     gaps = uncovered(start, end, covered)
@@ -83,9 +84,9 @@ def _in_batches(store: StoreReader, selection: Selection, reverse: bool) -> Iter
 
 def _ask(store: StoreReader, selection: Selection, key: str) -> Answer:
     """What the index says of a key in one topic, or in every topic that something names."""
-    topic = selection.one_topic
+    topic = _own_topic(selection)
     topics = store.named_topics if topic is None else [topic]
-    if topic is None and selection.topic is not None:
+    if topic is None and selection.topic is not None and selection.further is None:
         topics = [name for name in topics if matches(name, selection.topic)]
     answer = Answer()
     store.searched.index_files = len(store.index.files)
@@ -95,6 +96,11 @@ def _ask(store: StoreReader, selection: Selection, key: str) -> Answer:
         answer.hits += part.hits
         answer.damaged += part.damaged
     return answer
+
+
+def _own_topic(selection: Selection) -> str | None:
+    """The topic under which the index has the key, None for any: a light queue has messages of others."""
+    return selection.one_topic if selection.further is None else None
 
 
 def _covered(store: StoreReader, answer: Answer, log_end: int) -> list[Range]:

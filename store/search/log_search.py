@@ -83,6 +83,7 @@ def _last_first(
     store: StoreReader, selection: Selection, offsets: Range | None, kept: list[tuple[Mark, RecordPlaces]]
 ) -> Iterator[FoundMessage]:
     """What a scan has found before, read again."""
+    selection = selection.of_queues(store.layout)
     for mark, places in reversed(kept):
         for _, batch in batches(store.log, places.take(slice(None, None, -1))):
             marked = batch.replace(mark=mark)
@@ -97,8 +98,10 @@ def _scan(
     most: int | None,
     note: Note,
 ) -> Iterator[Batch]:
+    if not ranges:
+        return
     damage: list[Extent] = []
-    left = most
+    left, selection = most, selection.of_queues(store.layout)
     crc, noting = selection.asks_crc, selection.noting
     for start, stop in ranges:
         for item in store.log.scan(start, stop, crc=crc, reuse=True, noting=noting):
@@ -172,12 +175,11 @@ def log_offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int, n
     For a time behind the last message that is the end of the queue, of a batch queue the offset of
     its last batch.
     """
-    selection = Selection(topic=topic, queue_id=queue_id)
     end = None
-    selection = selection._replace(whole=True)
+    selection = Selection(topic=topic, queue_id=queue_id, whole=True).of_queues(store.layout)
     for batch in _scan(store, selection, [time_bounds(store, TimeRange())], None, None, note):
         late = np.flatnonzero(batch.columns.ints("store_timestamp") >= time_ms)
-        offsets = batch.columns.ints("queue_offset")
+        offsets = selection.numbers(batch)
         if len(late):
             return int(offsets[late[0]])
         behind = 0 if store.has_batch_queues(topic) else int(messages_in(batch)[-1])
@@ -288,8 +290,10 @@ def behind_of(store: StoreReader, selection: Selection, offsets: Range | None = 
     firsts, wanted, count = dict[int, int](), False, 0
     (low, high), whole = offsets or (0, LAST_OFFSET), Selection(topic=selection.topic, queue_id=selection.queue_id)
     for one in islice(_behind_all(store, whole, None), _MOST_BEHIND):
-        count, number = count + 1, one.message.queue_offset
-        firsts.setdefault(one.message.queue_id, number)
+        selection = selection.of_queues(store.layout)
+        queue_id, number = selection.place_of(one.message) or (one.message.queue_id, one.message.queue_offset)
+        count += 1
+        firsts.setdefault(queue_id, number)
         wanted = wanted or (low <= number < high and selection.takes(one.message))
     if not wanted and count == _MOST_BEHIND:
         wanted = behind_queues(store, selection, offsets) is not None

@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 
     from ...formats.derive import Ragged
     from ...formats.derive.program import Noting
-    from ...formats.derive.ragged import Flags
+    from ...formats.derive.ragged import Flags, Ints
     from ...formats.property_columns import PropertyItems
+    from ..broker.dispatch_record import Dispatching
     from ..broker.filter import Where
+    from ..disk.layout import Layout
     from ..log.batch import Batch
 
 
@@ -165,7 +167,9 @@ class Selection(NamedTuple):
     consumers subscribe; `*` asks nothing. times: by store time. where: a condition in RocketMQ's
     filter language. grep: a pattern to be found in the body, decompressed up to max_body_bytes and
     read as UTF-8 (bytes that are none become U+FFFD). whole: a record that holds a batch of
-    messages is wanted as it is stored, where it or one of them is; otherwise they are.
+    messages is wanted as it is stored, where it or one of them is; otherwise they are. further: by these
+    rules messages of other topics are wanted, too, that go to queues of the topic besides, as light queues (LMQ)
+    have them; None: those alone that were stored under the topic.
     """
 
     topic: str | None = None
@@ -178,11 +182,21 @@ class Selection(NamedTuple):
     grep: re.Pattern[str] | None = None
     max_body_bytes: int = MAX_BODY_BYTES
     whole: bool = False
+    further: Dispatching | None = None
 
     @property
     def asks(self) -> bool:
         """Whether there is a condition at all."""
-        return self._replace(max_body_bytes=MAX_BODY_BYTES, whole=False) != Selection()
+        return self._replace(max_body_bytes=MAX_BODY_BYTES, whole=False, further=None) != Selection()
+
+    def of_queues(self, layout: Layout | None) -> Selection:
+        """The same, with all that queues of the topic have in this store; None: in a log whose store is not known.
+
+        Raises StoreError.
+        """
+        if self.topic is None or self.further is not None:
+            return self
+        return self._replace(further=_further(self.topic, layout))
 
     @property
     def asks_crc(self) -> bool:
@@ -249,7 +263,7 @@ class Selection(NamedTuple):
         mask = self.mask(apart)
         here: Flags = np.ones(len(apart), np.bool_)
         if offsets is not None:
-            first = apart.columns.ints("queue_offset")
+            first = self.numbers(apart)
             here = (first < offsets[1]) & (first + messages_in(apart) > offsets[0])
         if not self.whole or apart.inner is None:
             found = apart.take(mask & here)
@@ -261,19 +275,35 @@ class Selection(NamedTuple):
 
     def takes(self, message: Message, *, in_queue: bool = False) -> bool:
         """Whether a message is wanted. in_queue: it comes from the queue that is asked for."""
-        own_queue = in_queue or (
-            (self.topic is None or _is_of(message.raw_topic, self.topic))
-            and (self.queue_id is None or message.queue_id == self.queue_id)
-        )
         tags = self.tags
         return (
-            own_queue
+            (in_queue or self.place_of(message) is not None)
             and message.store_timestamp in self.times
             and (not tags or message.tags in tags)
             and self._has_keys(message)
             and (self.where is None or self.where.takes(message))
             and self._greps(message)
         )
+
+    def place_of(self, message: Message) -> tuple[int, int] | None:
+        """Queue and queue offset of a message in the topic that is asked for, None where it is not in it."""
+        if (self.topic is None or _is_of(message.raw_topic, self.topic)) and self.queue_id in (None, message.queue_id):
+            return message.queue_id, message.queue_offset
+        how, topic = self.further, self.topic
+        found = message.properties
+        queues, offsets = found.get(names.INNER_MULTI_DISPATCH), found.get(names.INNER_MULTI_QUEUE_OFFSET)
+        if how is None or topic is None or not queues or not offsets or message.topic.startswith(how.lmq_closed):
+            return None
+        from ...formats.sys_flag import SysFlag
+        from ..broker.dispatch import java_split, numbered_names
+
+        if message.sys_flag & SysFlag.PREPARED:
+            return None
+        for _, name, offset in numbered_names(java_split(utf8(queues)), java_split(utf8(offsets)), how):
+            queue_id = how.queue_id_of(name, message.queue_id)
+            if offset is not None and matches(name, topic) and self.queue_id in (None, queue_id):
+                return queue_id, offset
+        return None
 
     def _has_keys(self, message: Message) -> bool:
         """A message inside of a batch record answers to the keys of both."""
@@ -295,10 +325,8 @@ class Selection(NamedTuple):
 
         columns = batch.columns
         mask: Flags = np.ones(len(batch), np.bool_)
-        if self.topic is not None:
-            mask &= _topics(columns.ragged("topic"), self.topic)
-        if self.queue_id is not None:
-            mask &= columns.ints("queue_id") == self.queue_id
+        if (self.topic, self.queue_id) != (None, None):
+            mask &= self._placed(batch)[0]
         if self.times.bounded:
             stored = columns.ints("store_timestamp")
             mask &= (stored >= self.times.since_ms) & (stored < self.times.until_ms)
@@ -309,6 +337,49 @@ class Selection(NamedTuple):
         if self.grep is not None and mask.any():
             mask[mask] = self._grep_mask(batch.take(mask))
         return mask
+
+    def numbers(self, batch: Batch) -> Ints:
+        """int64[n]: queue offsets in the queue that is asked for, of records that are in it."""
+        return self._placed(batch)[1]
+
+    def _placed(self, batch: Batch) -> tuple[Flags, Ints]:
+        """bool[n]: the records are in a queue that is asked for; int64[n]: with which queue offset."""
+        import numpy as np
+
+        columns = batch.columns
+        placed: Flags = np.ones(len(batch), np.bool_)
+        if self.topic is not None:
+            placed &= _topics(columns.ragged("topic"), self.topic)
+        if self.queue_id is not None:
+            placed &= columns.ints("queue_id") == self.queue_id
+        numbers = columns.ints("queue_offset")
+        if self.further is None or placed.all():
+            return placed, numbers
+        from ...formats.property_columns import find
+
+        others = np.flatnonzero(~placed)
+        named = find(columns.ragged("properties")[others], names.INNER_MULTI_DISPATCH).length > 0
+        return self._with_further(batch, placed, numbers, others[named])
+
+    def _with_further(self, batch: Batch, placed: Flags, numbers: Ints, rows: Ints) -> tuple[Flags, Ints]:
+        """The same with those of some rows that go to a queue that is asked for besides their own."""
+        import numpy as np
+
+        from ..broker.dispatch import dispatch
+
+        how, topic = self.further, self.topic
+        if how is None or topic is None or not len(rows):
+            return placed, numbers
+        dispatched = dispatch(batch.take(rows), how)
+        units = dispatched.units
+        meant = np.array([matches(name, topic) for name in dispatched.topics], np.bool_)[units.topic_id]
+        if self.queue_id is not None:
+            meant &= units.queue_id == self.queue_id
+        found = np.flatnonzero(meant)[::-1]  # of several of one record the first one stays
+        numbers = numbers.astype(np.int64)
+        at = rows[units.record[found]]
+        placed[at], numbers[at] = True, units.queue_offset[found]
+        return placed, numbers
 
     @property
     def _asks_properties(self) -> bool:
@@ -369,6 +440,40 @@ def matches(name: str, topic: str) -> bool:
     from fnmatch import fnmatchcase
 
     return name == topic or fnmatchcase(name, topic)
+
+
+def _further(topic: str, layout: Layout | None) -> Dispatching | None:
+    """The rules by which messages of other topics go to queues of these names; None where they do not.
+
+    Such a name begins with %LMQ%; 4.9.3 and later 4.x take any, which is asked for only where it is known that
+    the broker did. Raises StoreError.
+    """
+    from ..broker.dispatch_record import Dispatching
+    from ..broker.system_topics import LMQ_PREFIX
+
+    begin = re.split(r"[*?[]", topic, maxsplit=1)[0]
+    light = begin.startswith(LMQ_PREFIX) or (is_pattern(topic) and LMQ_PREFIX.startswith(begin))
+    if layout is None:
+        return Dispatching(items=False) if light else None
+    from ..broker.profiles import profile_of
+    from ..queues.hybrid import lmq_in_database, selective_double_write
+    from ..settings.generation import generation_of
+    from ..settings.options import options_of
+
+    rules = profile_of(generation_of(layout).version).dispatch
+    if not light and (rules.lmq_closed or not rules.multi_dispatch):
+        return None
+    option = options_of(layout).multi_dispatch
+    if not option.value and (option.is_given or not light):
+        return None
+    config = layout.broker_config
+    how = rules.how(
+        items=False,
+        lmq_zero=config.get_bool("enableLmq", "enableMultiDispatch" not in config),
+        lite_alone=selective_double_write(layout),
+    )
+    slashes = how.slash_names or layout.rocksdb_queues or bool(lmq_in_database(layout))
+    return how._replace(multi_dispatch=True, slash_names=slashes)
 
 
 def _topics(stored: Ragged, topic: str) -> Flags:

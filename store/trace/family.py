@@ -10,7 +10,7 @@ unit names a place in the log where no record can be read (`naming`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -33,6 +33,7 @@ from ..log.message import Message
 from ..queues.ext import ExtUnit, ext_unit
 from ..queues.read import ConsumeQueue, QueueSummary
 from ..search.queue_search import open_batch_queue
+from ..search.selection import Selection, matches
 from ..search.store import StoreReader
 from .answer import Evidence
 
@@ -218,11 +219,16 @@ def _order(message: Message) -> tuple[int, int]:
     return message.position, -1 if message.inner is None else message.inner.number
 
 
-def only(every: list[Family], topic: str | None, matches: Callable[[str, str], bool]) -> Iterator[Family]:
-    """Those whose message is of a topic, or of one that a pattern names; all without one."""
-    for one in every:
-        if topic is None or matches(one.place.topic, topic):
-            yield one
+def only(every: list[Family], topic: Selection) -> list[Family]:
+    """Those whose message is of the topic that is asked for, or is in a queue of it besides; all without one."""
+    name = topic.topic
+    return [
+        one
+        for one in every
+        if name is None
+        or matches(one.place.topic, name)
+        or (one.chosen is not None and topic.place_of(one.chosen) is not None)
+    ]
 
 
 class Naming(StrEnum):

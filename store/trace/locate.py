@@ -74,7 +74,7 @@ def locate(store: StoreReader, asked: TraceTarget, note: Note) -> Located:
     """The messages that are meant, in log order. Raises InvalidInput, Unreadable."""
     if not asked.text:
         raise InvalidInput("nothing is asked for: give a key, an id or a position")
-    address = _address(store, asked)
+    address, of_topic = _address(store, asked), Selection(topic=asked.topic).of_queues(store.layout)
     gone: list[Gone] = []
     topic = address.topic if address is not None else None
     sure = asked.by is not None or (topic is not None and topic in store.topics)
@@ -90,13 +90,13 @@ def locate(store: StoreReader, asked: TraceTarget, note: Note) -> Located:
                 return Located([], gone)
         else:
             if given is not None:
-                around = list(only(_around(store, asked, given, note), asked.topic, matches))
+                around = only(_around(store, asked, given, note), of_topic)
                 if around or asked.by is not None:
                     return Located(around, [])
     by = By.UNIQUE_KEY if asked.by is By.UNIQUE_KEY else By.KEY
     found = families(_records(store, asked.text, by, note), _found_by(asked))
     if found:
-        return Located(list(only(found, asked.topic, matches)), [])
+        return Located(only(found, of_topic), [])
     return Located([], gone or list(_hits(store, asked)))
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from ..stores import messages
+from .datadriven import run_here
 from .printed import get
 
 NAME = "5.3.3-clean"
@@ -363,3 +364,18 @@ def test_symlink_loops_are_passed_over(root: Path) -> None:
     ):
         result = get(root, *question.split())
         assert (result.code, result.stderr) == (0, ""), question
+
+
+def test_a_light_topic_by_every_way(store: Callable[[str], Path]) -> None:
+    """Its messages were stored under another topic, which is what is printed."""
+    root, light = store("5.3.3-lmq"), ("--topic", "%LMQ%a")
+    expected = records(root, *light)
+    assert {one["topic"] for one in expected} == {"mqtt"}
+    assert records(root, "--topic", "%LMQ%a*") == expected
+    assert records(root, *light, "--follow", "--since", "2026-11-01", "--limit", str(len(expected))) == expected
+    assert records(root, *light, "--at", "291") == expected[:1]
+    for path in (root, root / "commitlog"):
+        dumped = run_here(["dump", str(path), *light, "--format", "ndjson"])
+        assert [json.loads(line) for line in dumped.stdout.splitlines()] == expected
+    traced = run_here(["trace", str(root), "key1", *light])
+    assert traced.code == 0 and "mqtt/0/0" in traced.stdout
