@@ -19,7 +19,8 @@ import select
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Self
 
 import numpy as np
@@ -30,7 +31,7 @@ from ...formats.derive.ragged import Flags
 from ..counted import counted
 from ..disk.file_queue import MappedFile
 from ..disk.layout import Layout
-from ..errors import Missing
+from ..errors import Missing, Unreadable
 from ..log.batch import Batch
 from ..log.message import Mark
 from ..log.scan import LogItems
@@ -48,9 +49,24 @@ _READ_BYTES = 1 << 16
 class Watch:
     """Waits for changes in some directories; a context manager."""
 
-    def __init__(self, directories: Iterable[str | os.PathLike[str]]) -> None:
+    def __init__(self, directories: Sequence[str | os.PathLike[str]]) -> None:
         self._pause = SHORTEST_SECONDS
         self._descriptor = _inotify(directories)
+        self._held = dict(_held(directories))
+
+    def missing(self) -> str:
+        """A directory that is not where it was, "" where all are."""
+        return next((path for path in self._held if not os.path.isdir(path)), "")  # noqa: PTH112
+
+    def replaced(self) -> str:
+        """A directory in whose place another one is, "" where there is none."""
+        for path, descriptor in self._held.items():
+            try:
+                if not os.path.samestat(os.stat(path), os.fstat(descriptor)):  # noqa: PTH116
+                    return path
+            except OSError:
+                continue
+        return ""
 
     def active(self) -> None:
         """Something happened: wait only shortly again."""
@@ -70,8 +86,16 @@ class Watch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
+        for descriptor in (self._descriptor, *self._held.values()):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
+def _held(directories: Iterable[str | os.PathLike[str]]) -> Iterator[tuple[str, int]]:
+    """Directories with descriptors, by which one that was made anew is never taken for the old one."""
+    for directory in directories:
+        with suppress(OSError):
+            yield os.fspath(directory), os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _inotify(directories: Iterable[str | os.PathLike[str]]) -> int:
@@ -122,17 +146,35 @@ class Follower:
     def batches(self, idle: Callable[[], None] = _nothing) -> Iterator[Batch]:
         """New records in log order, for ever; a batch is valid until the next one is asked for.
 
-        idle: called whenever there is nothing to read; what it raises ends it. Raises Unreadable.
+        idle: called whenever there is nothing to read; what it raises ends it. Raises Unreadable, also where
+        the log is another one now, without the record that was delivered last.
         """
-        with Watch([d for d in self._layout.commit_log_directories if d.is_dir()]) as watch:
-            while True:
-                batch = self.poll()
-                if batch is None:
-                    idle()
-                    watch.wait()
-                    continue
+        while True:
+            with Watch([d for d in self._layout.commit_log_directories if d.is_dir()]) as watch:
+                yield from self._until_replaced(watch, idle)
+            self._reopen()
+
+    def _until_replaced(self, watch: Watch, idle: Callable[[], None]) -> Iterator[Batch]:
+        """The same, until another directory of the same log is in the place of one. Raises Unreadable."""
+        away = ""
+        while True:
+            batch = self.poll()
+            if batch is not None:
                 watch.active()
                 yield batch
+                continue
+            idle()
+            if path := watch.replaced():
+                self._reopen()
+                if self._delivered and self._is_there(self._delivered[-1]):
+                    return
+                hint = "run the command again to follow the one that is there"
+                raise Unreadable("the log that was followed was replaced", path=path, hint=hint)
+            missing = watch.missing()
+            if missing and not away:
+                self._note(f"{missing} is not there any more: waiting for it")
+            away = missing
+            watch.wait()
 
     def skip(self) -> bool:
         """Go on at the next record behind what is none, zeros, too; False: there is none.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from mqstore.formats.message_properties import format_properties
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
+from mqstore.store.errors import Unreadable
 from mqstore.store.log.batch import messages
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.put.new_message import NewMessage
@@ -226,6 +228,47 @@ def test_a_log_that_is_away_for_a_while(root: Path, follower: Follower, notes: l
     away.rename(root / "commitlog")
     put(root, "third")
     assert bodies(follower) == [b"third"]
+    assert notes == []
+
+
+def test_a_log_that_is_taken_away_and_comes_back(root: Path, follower: Follower, notes: list[str]) -> None:
+    """It is told once; a directory made anew, as of a disk that is mounted again, has the same log."""
+    directory, away = root / "commitlog", root / "away"
+    found, calls = list[bytes](), list[int]()
+
+    def idle() -> None:
+        calls.append(len(calls))
+        if len(calls) == 1:
+            directory.rename(away)
+        if len(calls) == 4:
+            shutil.copytree(away, directory)
+            put(root, "second")
+        if len(calls) == 8:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        for batch in follower.batches(idle):
+            found += [message.stored_body for message in messages(batch)]
+    assert found == [b"first", b"second"]
+    assert notes == [f"{directory} is not there any more: waiting for it"]
+
+
+@pytest.mark.parametrize("delivered", [True, False])
+@pytest.mark.parametrize("moved", [True, False], ids=["moved", "removed"])
+def test_another_log_in_its_place_ends_it(root: Path, notes: list[str], delivered: bool, moved: bool) -> None:
+    end = 0 if delivered else follow_module.end_of(Layout.open(root, CONFIG))
+    follower, other = Follower(Layout.open(root, CONFIG), end, notes.append), root.parent / "other"
+    put(other, "another")
+
+    def idle() -> None:
+        root.rename(root.parent / "old") if moved else shutil.rmtree(root)
+        shutil.copytree(other, root)
+
+    found = []
+    with pytest.raises(Unreadable, match=r"was replaced: .*commitlog; run the command again"):
+        for batch in follower.batches(idle):
+            found += [message.stored_body for message in messages(batch)]
+    assert found == [b"first"] * delivered
     assert notes == []
 
 
