@@ -92,7 +92,7 @@ def lacking(spark: SparkSession, asked: SparkQuery, stores: Sequence[str], optio
     of = sorted({LOG if view.table is None else view.table.of for view in told})
     with failures():
         if of:
-            damage = spark.read.format(VIEWS[DAMAGE].source).options(**given, of=",".join(of))
+            damage = spark.read.format(VIEWS[DAMAGE].source).options(**given, of=",".join(of), tails="false")
             for row in damage.load().distinct().limit(_TOLD_MAX).collect():
                 found.add(Damage(*row))
         if any(BODY in n.columns and BODY_CRC_OK not in n.columns for n in asked.views):

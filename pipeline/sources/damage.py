@@ -13,7 +13,7 @@ from .parts import PartsReader
 
 
 class DamageSource(DataSource):
-    """Options `path`, `of`, `fields`, `since`, `until`, `split_bytes`, `on_damage`."""
+    """Options `path`, `of`, `tails`, `fields`, `since`, `until`, `split_bytes`, `on_damage`."""
 
     @classmethod
     def name(cls) -> str:

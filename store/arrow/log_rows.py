@@ -209,7 +209,8 @@ def messages_of(
 
 def damage_of(ask: Ask, part: LogSplit) -> Iterator[Damage]:
     """What of one split cannot be read. Raises as `rows_of`."""
-    return (item for item in items_of(ask, part, kinds=_TOLD_KINDS) if isinstance(item, Damage))
+    kinds = _TOLD_KINDS if ask.tails else _DAMAGE_KINDS
+    return (item for item in items_of(ask, part, kinds=kinds) if isinstance(item, Damage))
 
 
 def items_of(

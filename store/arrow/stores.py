@@ -397,7 +397,7 @@ _NOTES = {
 """What stands beside a body, and tells whether it is sound, and how a writer has to take it."""
 OPTIONS = frozenset(
     {"path", "paths", "fields", "topics", "queue_id", "since", "until", "body", "on_damage"}
-    | {"pushdown", "split_bytes", "broker_config", "quick", "tables", "of"}
+    | {"pushdown", "split_bytes", "broker_config", "quick", "tables", "of", "tails"}
 )
 
 
@@ -413,7 +413,8 @@ class Ask:
     the DataFrame must serve one query only (see `PushingLogReader`). split_bytes: size of a part
     that one task reads, None for what fits. config: of the brokers, as in broker.conf.
     quick: of findings, structure and ends only. tables: of offsets, some of `OFFSET_TABLES`. of_what:
-    of damage, some of `DAMAGE_OF`.
+    of damage, some of `DAMAGE_OF`. tails: what lies behind the last message of a log is damage, too, where damage is
+    asked for.
     """
 
     stores: tuple[str, ...]
@@ -429,6 +430,7 @@ class Ask:
     quick: bool = False
     tables: tuple[str, ...] = (OFFSETS,)
     of_what: tuple[str, ...] = (LOG,)
+    tails: bool = True
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
@@ -455,6 +457,7 @@ class Ask:
             quick=_one_of(given, "quick", ("false", "true")) == "true",
             tables=_some_of(given, "tables", OFFSET_TABLES),
             of_what=_some_of(given, "of", DAMAGE_OF),
+            tails=_one_of(given, "tails", ("true", "false")) == "true",
         )
 
     @property

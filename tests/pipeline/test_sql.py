@@ -81,8 +81,8 @@ def as_sorted(rows: list[dict[str, Any]]) -> list[str]:
 @pytest.mark.few(1)
 @pytest.mark.parametrize("view", VIEWS)
 def test_both_engines_have_the_same_views(spark: SparkSession, tmp_path: Path, view: str) -> None:
-    """Names, types and rows of every view, on a damaged store and on one with timers; what is lacking."""
-    names = ("4.9.7-killed-page", "5.3.3-timer-clean")
+    """Names, types and rows of every view; what is lacking. A store is damaged, one has timers, one a torn tail."""
+    names = ("4.9.7-killed-page", "5.3.3-timer-clean", "4.9.7-killed-torn")
     roots = [str(unpack(name, tmp_path)) for name in names]
     taken = understood(spark, f"TABLE {view}")
     with LocalQuery(f"TABLE {view}") as local:

@@ -54,6 +54,16 @@ def test_ranges_and_reasons_are_those_of_dump(name: str, split: str, tmp_path: P
     assert found == [{field: row[field] for field in wanted} for row in told]
 
 
+def test_what_lies_behind_the_last_message_may_be_left_out(tmp_path: Path) -> None:
+    """A query over messages is told no more: a torn tail is no damage of it."""
+    for name, wanted in (("4.9.7-killed-torn", (1, 0)), ("4.9.7-killed-page", (1, 1))):
+        root = str(unpack(name, tmp_path))
+        for tails, count in zip(("true", "false"), wanted, strict=True):
+            ask = Ask.of({"path": root, "tails": tails})
+            told = [rows for part in damage_parts(ask) for rows in damage_rows(ask, ["reason"], part)]
+            assert sum(rows.num_rows for rows in told) == count, (name, tails)
+
+
 def test_hundreds_of_stores(tmp_path: Path) -> None:
     """Each of many small stores is one part; those that are none are rows of the damage."""
     one = unpack("5.3.3-lmq", tmp_path)
