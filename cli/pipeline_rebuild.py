@@ -17,6 +17,7 @@ from .terminal import page_of
 if TYPE_CHECKING:
     from ..pipeline.plan import JobPlan
     from ..store.errors import StoreError
+    from ..store.findings.next_commands import Given
 
 
 @shared(without=("rate",))
@@ -32,11 +33,12 @@ def rebuild(
 
     DIR is laid out as a store, without the log: consumequeue, batchconsumequeue, consumequeue_ext,
     index, checkpoint, and timerwheel where there is a timer log, byte by byte as the broker would
-    write them. The timer log itself, which the wheel points into, and config stay where they are. Of
-    several stores each has a folder of its own in DIR, and a line in the answer. A log of 64 MiB or
-    less is one task, and small ones share a task of Spark, large ones first; a larger log is read in
-    parts, a task each. DIR appears whole or not at all: what was cut
-    off is finished, or begun again, by running the same command once more.
+    write them; an offset whose record is lost gets the unit before it. The timer log itself, which
+    the wheel points into, and config stay where they are. Of several stores each has a folder of
+    its own in DIR, and a line in the answer. A log of 64 MiB or less is one task, and small ones
+    share a task of Spark, large ones first; a larger log is read in parts, a task each. DIR appears
+    whole or not at all: what was cut off is finished, or begun again, by running the same command
+    once more.
 
     Exit code: 0 complete; 1 records are lost in damage, or queue offsets are missing or repeated; 4
     another job works on DIR; 5 cannot be read or written, no Spark. Of several stores one that cannot
@@ -74,7 +76,7 @@ def rebuild(
     with showing("rebuilding", total_bytes, None, common, in_bytes=True) as tell:
         manifest = run(plan, to, on_spark(master, settings, tell))
     report = report_of(plan, to, manifest, unreadable)
-    for line in losses_of(report):
+    for line in [*losses_of(report), *first_steps(report, common.given(broker_version))]:
         common.warn(line)
     with common.open_output() as output:
         output.record(report, text=_text)
@@ -129,11 +131,25 @@ def losses_of(report: Mapping[str, Any]) -> list[str]:
         name = f"{queue['store']}: {queue['topic']}/{queue['queue_id']}"
         if queue["missing"]:
             have = counted(queue["missing"], "queue offset has", "queue offsets have")
-            lines.append(f"{name}: {have} no record, pre-filled")
+            lines.append(f"{name}: {have} no record; the unit before stands there, its message comes twice")
         if queue["duplicates"]:
             repeat = counted(queue["duplicates"], "record repeats", "records repeat")
             lines.append(f"{name}: {repeat} a queue offset, left out")
     return lines
+
+
+def first_steps(report: Mapping[str, Any], given: Given) -> list[str]:
+    """What to do before anything of it replaces what a store has, a line each."""
+    from ..store.findings.next_commands import command
+
+    damaged = {row["store"] for row in report["damage"]}
+    lost = dict.fromkeys(queue["store"] for queue in report["queues"] if queue["missing"])
+    return [
+        f"{store}: leave its queues there: they tell what was lost. First:"
+        f" {command('recover', store, '--apply', given=given)}, then this again"
+        for store in lost
+        if store in damaged
+    ]
 
 
 def _text(report: Mapping[str, Any]) -> str:

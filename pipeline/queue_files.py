@@ -17,7 +17,7 @@ from ..formats.consume_queue import UNIT_BYTES
 from ..store.disk.file_queue import file_name
 from ..store.disk.files import Files
 from ..store.disk.layout import CONSUME_QUEUE, queue_directory
-from ..store.queues.units import UNIT_DTYPE, pre_fill
+from ..store.queues.units import UNIT_DTYPE
 from ..store.queues.write import QueueWriter
 from .log_part import AnyPart, FileKey, Rows
 from .plan import StorePlan
@@ -61,19 +61,20 @@ class AttemptFolder:
     attempt: str
     files: Files
 
-    def writer(self, topic: str, queue_id: int, next_offset: int | None = None) -> QueueWriter:
-        """A writer of one queue. Raises InvalidInput for a size of files that is none."""
+    def writer(self, topic: str, queue_id: int) -> QueueWriter:
+        """A writer of one queue without a unit. Raises InvalidInput for a size of files that is none."""
         root = self.folder / self.store.folder / CONSUME_QUEUE
         directory = queue_directory(root, topic, queue_id)
-        return QueueWriter(self.files, directory, self.store.file_bytes, next_offset)
+        return QueueWriter(self.files, directory, self.store.file_bytes, None)
 
 
 def make_queue_file(place: AttemptFolder, key: FileKey, parts: Sequence[AnyPart]) -> QueueFile:
     """One file of a queue from the units that the parts of the log have for it, in their order.
 
-    A unit lies at its queue offset. Where no record has an offset, in the front of the file too,
-    there is the broker's pre-fill; of several records with one offset the first counts, as in a
-    broker (spec 2.1, 2.2). Raises NoSpace, Unreadable.
+    A unit lies at its queue offset. In the front of the file there is the broker's pre-fill; of
+    several records with one offset the first counts, as in a broker (spec 2.1, 2.2). Behind a unit no
+    broker leaves an offset out: one that no record has gets the unit before it, as of a repair. Pre-fill
+    would hide the messages before it (spec 9.4). Raises NoSpace, Unreadable.
     """
     rows = np.concatenate([part.of(key) for part in parts if key in part.places])
     offset, units, duplicates = _in_order(rows)
@@ -100,23 +101,29 @@ def _in_order(rows: Rows) -> tuple[Rows, Rows, int]:
         offset = rows["queue_offset"]
     place = offset - offset[0]
     count = int(place[-1]) + 1
-    units = np.empty(count, UNIT_DTYPE) if count == len(rows) else pre_fill(count)
+    if count > len(rows):
+        rows = np.repeat(rows, np.diff(place, append=count))
+    units = np.empty(count, UNIT_DTYPE)
     for name in UNIT_DTYPE.names or ():
-        units[name][place] = rows[name]
+        units[name] = rows[name]
     return offset, units, duplicates
 
 
 def close_gaps(files: Iterable[QueueFile], place_of: Callable[[QueueFile], AttemptFolder]) -> list[QueueFile]:
-    """The files in order, each filled up whose queue goes on behind it: a broker takes an empty
-    unit for the end of the queue. place_of: where a file is. Raises NoSpace, Unreadable."""
+    """The files in order; where offsets are left out between two of a queue, both have the unit before
+    there: a broker takes an empty unit for the end of the queue. place_of: where a file is. Raises
+    NoSpace, Unreadable."""
     found = sorted(files, key=attrgetter("queue", "start"))
     for before, after in pairwise(found):
         if before.path and before.queue == after.queue and before.end < after.first:
             after.missing += after.first - before.end
-            place = place_of(before)
-            rest = (before.start + place.store.file_bytes) // UNIT_BYTES - before.end
-            if rest:
-                writer = place.writer(before.topic, before.queue_id, before.end)
-                writer.append(before.end, pre_fill(rest).view(np.uint8).data)
-                writer.sync()
+            first, behind = (place_of(file) for file in (before, after))
+            with first.files.open(first.folder / before.path) as file:
+                end = before.end * UNIT_BYTES - before.start
+                last = file.pread(UNIT_BYTES, end - UNIT_BYTES)
+                file.pwrite(last * ((first.store.file_bytes - end) // UNIT_BYTES), end)
+                file.sync()
+            with behind.files.open(behind.folder / after.path) as file:
+                file.pwrite(last * (after.first - after.start // UNIT_BYTES), 0)
+                file.sync()
     return found

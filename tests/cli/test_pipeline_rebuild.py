@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from mqstore.cli.app import run
-from mqstore.cli.pipeline_rebuild import losses_of, report_of
+from mqstore.cli.pipeline_rebuild import first_steps, losses_of, report_of
 from mqstore.cli.record_types import schema_of
 from mqstore.pipeline.plan import plan_of
 from mqstore.pipeline.rebuild import rebuild
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.findings.next_commands import NOTHING_GIVEN
 
 from ..pipeline.plain import plain_job
 from ..pipeline.test_session import without
@@ -89,9 +90,14 @@ def test_a_loss_is_named(tmp_path: Path) -> None:
     assert report["missing"] == sum(queue["missing"] for queue in report["queues"]) > 0
     damage, *gaps = losses_of(report)
     assert damage.startswith("damage in the log, its records are in no queue: ")
-    behind = ("queue offsets have no record, pre-filled", "queue offset has no record, pre-filled")
+    told = "no record; the unit before stands there, its message comes twice"
+    behind = (f"queue offsets have {told}", f"queue offset has {told}")
     assert all(line.endswith(behind) for line in gaps)
     assert len(gaps) == sum(queue["missing"] > 0 for queue in report["queues"])
+    (step,) = first_steps(report, NOTHING_GIVEN)
+    root = plan.stores[0].root
+    assert step.startswith(f"{root}: ") and f" mqstore recover {root} --apply," in step
+    assert first_steps({**report, "damage": []}, NOTHING_GIVEN) == []
 
 
 @pytest.mark.slow

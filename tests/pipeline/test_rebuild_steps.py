@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from mqstore.pipeline.plan import JobPlan, StorePlan, plan_of
@@ -11,11 +12,15 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import JOURNAL
 from mqstore.store.output.stage import Stage
+from mqstore.store.search.store import StoreReader
+from mqstore.store.verify.run import verify
 
-from ..stores import unpack
+from ..stores import messages, unpack
 from .plain import plain_job
-from .queue_parts import PRE_FILL_UNIT, UNITS_PER_FILE, part, units, write
+from .queue_parts import UNITS_PER_FILE, part, units, write
 from .trees import tree
+
+LOST = ("TopicA", 0, 197)
 
 
 def test_what_is_no_file_of_the_timer_log_is_left_alone(tmp_path: Path) -> None:
@@ -33,13 +38,30 @@ def test_what_is_no_file_of_the_timer_log_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_gap_across_files_ends_no_queue(tmp_path: Path) -> None:
-    """An empty unit would end the queue for a broker: the front file is filled up."""
+    """An empty unit would end the queue for a broker: the unit before stands up to the next."""
     (tmp_path / "s" / "commitlog").mkdir(parents=True)
     plan = JobPlan((StorePlan(str(tmp_path / "s"), "", 0, 1000, UNITS_PER_FILE, "5.5", {}),))
     stage = Stage.begin(tmp_path, Files())
     written = write(stage.attempt("1"), part([0, 7, 12]))
     complete(stage, plan, RebuiltFiles(queues=written))
     assert stage.manifest()["queues"][0]["missing"] == 6 + 2 + 2
-    front = units(stage.tree / written[0].path)
-    assert front[8:] == [PRE_FILL_UNIT] * 2
-    assert units(stage.tree / written[1].path)[:2] == [PRE_FILL_UNIT] * 2
+    front, behind = (units(stage.tree / file.path) for file in written)
+    assert front[7:] == [front[7]] * 3 and front[7][0] == 1001
+    assert behind[:2] == [front[7]] * 2 and behind[2][0] == 1002
+
+
+def test_a_lost_record_hides_no_message(tmp_path: Path) -> None:
+    """In a log that has expired in front: a unit below its start moves the queue's first offset behind it (B23)."""
+    root = unpack("5.3.3-expired", tmp_path)
+    lost = next(m for m in messages("5.3.3-expired") if (m["topic"], m["queue_id"], m["queue_offset"]) == LOST)
+    file = max(f for f in (root / "commitlog").iterdir() if int(f.name) <= lost["physical_offset"])
+    data = bytearray(file.read_bytes())
+    data[lost["physical_offset"] - int(file.name) + 4] ^= 0xFF
+    file.write_bytes(data)
+    manifest = rebuild(plan_of([root], BrokerConfig()), tmp_path / "new", plain_job(parts=1))
+    assert sum(queue["missing"] for queue in manifest["queues"]) == 1
+    shutil.rmtree(root / "consumequeue")
+    shutil.copytree(tmp_path / "new" / "consumequeue", root / "consumequeue")
+    with StoreReader(root) as store:
+        codes = {finding.code for finding in verify(store).findings}
+    assert "I-066" in codes and not codes & {"I-061", "I-068", "I-071"}
