@@ -37,7 +37,7 @@ _HEADS_MAX = 1 << 20
 """Messages that are looked at before the newest of each key are chosen again."""
 _COLUMNS = (
     *("store", "position", "topic", "queue_id", "flag", "sys_flag", "born_timestamp", "born_host", "store_timestamp"),
-    *("reconsume_times", "prepared_transaction_offset", "properties", "unique_key"),
+    *("reconsume_times", "prepared_transaction_offset", "properties", "properties_raw", "unique_key"),
     *("body_crc", "body_crc_ok", "body", "raw"),
 )
 

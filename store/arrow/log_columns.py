@@ -35,7 +35,7 @@ from ...formats.sys_flag import SysFlag
 from ..columns import dictionary
 from ..errors import LimitExceeded
 from ..log.batch import Batch
-from ..log.message import Body, unpack
+from ..log.message import Body, rebuilds, unpack
 from .stores import BODY, BODY_CRC_OK, RAW
 
 _NO_TEXT = re.compile("[\ud800-\udfff]")
@@ -65,14 +65,20 @@ def binary_of(strings: Ragged) -> pa.Array:
 
 def text_of(strings: Ragged) -> pa.Array:
     """UTF-8 strings as Java reads them: malformed bytes become U+FFFD. A missing one is null."""
+    return _text_as_stored(strings)[0]
+
+
+def _text_as_stored(strings: Ragged) -> tuple[pa.Array, bool]:
+    """The same, and whether nothing of it is malformed."""
     array = _from_buffers(strings, pa.string())
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
         texts = [java_string(value) for value in strings.tolist()]
         given = (strings.length >= 0).tolist()
-        return pa.array([text if there else None for text, there in zip(texts, given, strict=True)], pa.string())
-    return array
+        shown = (text if there else None for text, there in zip(texts, given, strict=True))
+        return pa.array(shown, pa.string()), False
+    return array, True
 
 
 def few_texts(strings: Ragged, text: Callable[[bytes], str] = java_string) -> pa.Array:
@@ -129,6 +135,17 @@ _BODY_BYTES_MAX = 32 << 20
 _HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.dtype("S2"))
 
 
+class PropertyPairs(NamedTuple):
+    """Names and values of some texts: the text that each is in, whether they are as they are stored, the bytes of
+    each item."""
+
+    row: Ints
+    name: pa.Array
+    value: pa.Array
+    as_stored: bool
+    length: Ints
+
+
 @dataclass(frozen=True)
 class BatchColumns:
     """A batch of one store and what is made of it more than once.
@@ -148,6 +165,31 @@ class BatchColumns:
     def items(self) -> PropertyItems:
         """Of the properties."""
         return PropertyItems(self.batch.columns.ragged("properties"))
+
+    @cached_property
+    def pairs(self) -> PropertyPairs:
+        """All of the properties."""
+        row, name, value = self.items.pairs()
+        (names_, plain), (values, as_stored) = _text_as_stored(name), _text_as_stored(value)
+        length = name.length + value.length + len(names.NAME_VALUE_SEPARATOR + names.ITEM_SEPARATOR)
+        return PropertyPairs(row, names_, values, plain and as_stored, length)
+
+    def odd_properties(self) -> Flags:
+        """bool[n]: the text may be another one than what is made of its names and values."""
+        if not self.pairs.as_stored:
+            return np.ones(len(self), np.bool_)
+        texts, of_items = self.batch.columns.ragged("properties"), self.pairs.length
+        odd = self.items.repeated() | self.items.malformed() | self.items.run_together()
+        wanted = np.maximum(texts.length, 0)
+        if not self.items.ended:
+            some = np.flatnonzero(wanted > 0)
+            opened = texts.buffer[texts.start[some] + wanted[some] - 1] != names.ITEM_SEPARATOR[0]
+            odd[some[opened]] |= self.raw
+            wanted = wanted.copy()
+            wanted[some[opened]] += 1
+        if int(of_items.sum()) != int(wanted.sum()):  # an item is empty
+            odd |= np.bincount(self.pairs.row, of_items, len(self)) != wanted
+        return odd
 
 
 class LogColumn(NamedTuple):
@@ -212,9 +254,21 @@ def _properties(taken: BatchColumns) -> pa.Array:
     if taken.items.repeated().any():  # rare: what a text has twice counts once
         texts = taken.batch.columns.ragged("properties").tolist()
         return pa.array([list(names.parse(text).items()) for text in texts], _MAP)
-    row, name, value = taken.items.pairs()
-    offsets = offsets_of(np.bincount(row, minlength=len(taken)))
-    return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), text_of(name), text_of(value))
+    pairs = taken.pairs
+    offsets = offsets_of(np.bincount(pairs.row, minlength=len(taken)))
+    return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), pairs.name, pairs.value)
+
+
+def _properties_raw(taken: BatchColumns) -> pa.Array:
+    """Null where the map gives them back, as beside a message's JSON."""
+    rows = np.flatnonzero(taken.odd_properties())
+    if not len(rows):
+        return pa.nulls(len(taken), pa.binary())
+    found: list[bytes | None] = [None] * len(taken)
+    for row, text in zip(rows.tolist(), taken.batch.columns.ragged("properties")[rows].tolist(), strict=True):
+        if not rebuilds(names.parse(text), text, any_ending=not taken.raw):
+            found[row] = text
+    return pa.array(found, pa.binary())
 
 
 def _message_id(taken: BatchColumns) -> pa.Array:
@@ -310,6 +364,7 @@ def _columns() -> dict[str, LogColumn]:
         elif sql and not name.endswith(("topic_length", "properties_length")):
             found[name] = _numbers(name, sql)
     return found | {
+        "properties_raw": LogColumn("binary", pa.binary(), _properties_raw),
         "tags": _property(names.TAGS),
         "keys": LogColumn("array<string>", pa.list_(pa.string()), _keys),
         "unique_key": _property(names.UNIQ_KEY),

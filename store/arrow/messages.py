@@ -176,9 +176,16 @@ def _hosts(array: Any) -> tuple[Ragged, Any]:
 
 def _property_texts(table: dict[str, Any], count: int, reader: MessageReader) -> Ragged | None:
     """Property texts as `MessageReader` makes them; None where rows are not plain."""
+    import numpy as np
+
     if _has_values(table, "properties_raw"):
         raw = _strings(table["properties_raw"])
-        return None if (raw.length < 0).any() else raw
+        rows = np.flatnonzero(raw.length >= 0)
+        if len(rows) == count:
+            return raw
+        others = {name: column for name, column in table.items() if name != "properties_raw"}
+        texts = _property_texts(others, count, reader)
+        return None if texts is None else _replaced(texts, rows, raw[rows].tolist())
     texts = _given_texts(table.get("properties"), count)
     if texts is None:
         return None

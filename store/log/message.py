@@ -377,7 +377,7 @@ class Message(_Fields):
 
     def _raw_properties(self, raw: bool) -> dict[str, Any]:
         """`properties_raw` where the text cannot be rebuilt from the object."""
-        if _rebuilds(self.properties, self.raw_properties, any_ending=not raw):
+        if rebuilds(self.properties, self.raw_properties, any_ending=not raw):
             return {}
         try:
             return {"properties_raw": self.raw_properties.decode("utf-8")}
@@ -448,7 +448,7 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def _rebuilds(properties: dict[str, str], stored: bytes, *, any_ending: bool) -> bool:
+def rebuilds(properties: dict[str, str], stored: bytes, *, any_ending: bool) -> bool:
     """The stored text can be made from the object (`any_ending`: but for a last separator)."""
     ended = stored.endswith(names.ITEM_SEPARATOR) or not stored
     items = stored.count(names.ITEM_SEPARATOR) + (not ended)

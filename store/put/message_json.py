@@ -148,7 +148,7 @@ class MessageReader:
 
     def _properties(self, record: Mapping[str, Any]) -> bytes:
         for name in ("properties_raw", "properties_raw_base64"):
-            if name in record:
+            if record.get(name) is not None:
                 return _text(record, "properties_raw")
         found = _property_map(record.get("properties"))
         raw = record.get("raw") is True

@@ -92,5 +92,7 @@ def given(table: pa.Table) -> list[Row]:
         kept = {name: value for name, value in row.items() if name not in ASSIGNED}
         kept["sys_flag"] &= ~int(SysFlag.STORE_V6)
         kept["properties"] = {k: v for k, v in row["properties"] if k != CHECKSUM}
+        if "properties_raw" in kept:
+            kept["properties_raw"] = (row["properties_raw"] or b"").partition(CHECKSUM.encode())[0]
         found.append(kept)
     return found

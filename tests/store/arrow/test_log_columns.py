@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from mqstore.formats import kernel
+from mqstore.formats.derive import Ragged
+from mqstore.store.arrow.log_columns import COLUMNS, BatchColumns
 from mqstore.store.arrow.log_rows import fields_of
 from mqstore.store.arrow.stores import Ask
 
 from ...stores import unpack
 from .rows import FAST, ask_of, damage, rows, walk
+
+if TYPE_CHECKING:
+    from mqstore.store.log.batch import Batch
 
 
 @pytest.mark.parametrize("name", FAST)
@@ -27,12 +36,57 @@ def test_rows_are_the_json_of_messages(name: str, tmp_path: Path) -> None:
         for column, value in row.items():
             if column == "properties":
                 assert dict(value) == message[column]
+            elif column == "properties_raw":
+                assert value == raw_of(message), f"{column} of the record at {row['position']}"
             elif column == "body" and "body" in message:
                 assert value.decode() == message["body"]
             elif column in message:
                 assert value == message[column], f"{column} of the record at {row['position']}"
     told = [(one.store, one.position, one.size) for one in damage(ask)]
     assert told == [(str(root), one.position, one.size) for one in lost]
+
+
+def raw_of(message: dict[str, Any]) -> bytes | None:
+    if "properties_raw_base64" in message:
+        return base64.b64decode(message["properties_raw_base64"])
+    return message["properties_raw"].encode() if "properties_raw" in message else None
+
+
+ODD = (
+    *(b"KEYS\1\xff\xfe\2TAGS\1\xc3(\2", b"a\1b\2a\1c\2", b"a\1b\2\2", b"\2", b"a\1\2b\1c\2", b"\1a\2", b"a\1b\1c\2"),
+    *(b"a\2b\1c\2", b"a\1\xed\xa0\x80\2", b"\xff\1\2a\1b\2"),
+)
+PLAIN = (b"", b"a\1b\2", b"a\1b\2c\1d", "ключ\1中\2".encode())
+
+
+class Texts:
+    """As much of a batch as its properties need."""
+
+    def __init__(self, texts: Sequence[bytes]) -> None:
+        self.columns = self
+        self._texts = texts
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def ragged(self, name: str) -> Ragged:
+        assert name == "properties"
+        return Ragged.of(self._texts)
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("raw", [True, False])
+def test_a_text_stands_beside_the_properties_that_do_not_give_it_back(
+    raw: bool, native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the rule of JSON, among others and alone."""
+    kernel.is_wanted()  # then it is loaded, and few rows are enough
+    if not native:
+        monkeypatch.setattr(kernel, "is_wanted", lambda rows=0: False)
+    for texts in (ODD, PLAIN, ODD + PLAIN, PLAIN[:2], *((odd, *PLAIN) for odd in ODD), *((one,) for one in PLAIN)):
+        found = COLUMNS["properties_raw"].make(BatchColumns("", cast("Batch", Texts(texts)), raw=raw))
+        odd = [text in ODD or (raw and text[-1:] not in (b"", b"\2")) for text in texts]
+        assert found.to_pylist() == [text if is_odd else None for text, is_odd in zip(texts, odd, strict=True)]
 
 
 def test_bodies_are_there_when_asked_for(tmp_path: Path) -> None:

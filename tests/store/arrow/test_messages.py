@@ -6,6 +6,7 @@ is held by `verify`, and by `tests/interop/test_round_trip.py`.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections import defaultdict
@@ -87,6 +88,21 @@ def test_bodies_as_stored(form: str, tmp_path: Path) -> None:
     wanted, found = there_and_back("5.3.3-killed-bit", form, tmp_path, body="stored")
     assert given(found) == given(wanted)
     assert found.column("body_crc") == wanted.column("body_crc")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_properties_as_they_are_stored(form: str, tmp_path: Path) -> None:
+    """Bytes that are no text, and a name that stands twice, beside messages that have neither."""
+    texts = [b"KEYS\1\xff\xfe\2TAGS\1\xc3(\2", b"UNIQ_KEY\1k\2a\1b\2", b"UNIQ_KEY\1k\2a\1b\2a\1c\2"]
+    lines = [row(properties_raw_base64=base64.b64encode(text).decode()) for text in texts]
+    given_, old, file, new = (tmp_path / name for name in ("in.ndjson", "old", f"rows.{form}", "new"))
+    given_.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert run_here(["put", str(old), "--from", str(given_), "--no-answers"]).code == 0
+    wanted = table_of(old, body="plain")
+    assert wanted.column("properties_raw").to_pylist() == [texts[0], None, texts[2]]
+    write(wanted, form, file)
+    assert run_here(["put", str(new), "--from", str(file), "--no-answers", "--keep-times"]).code == 0
+    assert given(table_of(new, body="plain")) == given(wanted)
 
 
 def row(**fields: Any) -> Row:
