@@ -22,7 +22,7 @@ def lost_lines(found: Recovery, common: Common) -> list[str]:
         return []
     shown = rows if common.verbose else rows[:ROWS]
     lines = ["", "One by one, as far as known:", *(_lost(row, common) for row in shown)]
-    total = max(found.plan.groups.lost.count, len(rows))
+    total = max(found.plan.lost.messages, len(rows))
     if total > len(shown):
         how = "JSON has" if common.verbose else "--verbose shows"
         lines.append(f"  … {total - len(shown):,} more ({how} up to 100,000)")

@@ -162,6 +162,10 @@ class Tally:
         offsets = (queue_range.first, queue_range.next - 1)
         self._share(queue, reason).add_all(queue_range.messages, queue_range.bytes, *times, *offsets)
 
+    def add_placeless(self, queue: QueueId, messages: int, time: int, offset: int) -> None:
+        """Count messages of which no record is known."""
+        self._share(queue, "").add_all(messages, 0, time, time, offset, offset)
+
     def _share(self, queue: QueueId, reason: str) -> Share:
         return self.shares.setdefault((queue, reason), Share(queue, reason))
 

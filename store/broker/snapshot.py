@@ -106,7 +106,11 @@ class QueueId(NamedTuple):
     queue_id: int
 
     def __str__(self) -> str:
-        return f"{self.topic}/{self.queue_id}"
+        return f"{self.topic}/{self.queue_id}" if self != NO_QUEUE else self.topic
+
+
+NO_QUEUE = QueueId("?", -1)
+"""Of messages whose queue nothing tells; no topic has this name."""
 
 
 @lru_cache(maxsize=1 << 12)

@@ -62,6 +62,8 @@ class KeptLog(NamedTuple):
     numbered: int = 0
     #: Some of it may be there only because all was asked for (`RecoveryOptions.exact`).
     exact_alone: bool = False
+    #: Lost messages without a tombstone whose places are known: nothing is written there.
+    gone: Sequence[Fill] = ()
 
 
 def gap_finder(snapshot: Snapshot, *, verify: bool, inner_batches: bool) -> GapFinder:
@@ -92,7 +94,7 @@ def keep_log(
     dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
     end = max(finder.end, start)
     look = partial(lost_units, snapshot, dead=dead, ends=finder.queue_ends, verified=verified, audits=audits)
-    behind = _tail(size, end, max(entries) + size, look)
+    behind = units_behind(size, end, max(entries) + size, look)
     if len(behind):
         finder.covered = max(end, finder.end)
         finder.gaps = [gap for gap in finder.gaps if gap.begin < finder.covered]
@@ -148,8 +150,13 @@ def _loaded(entries: dict[int, DirectoryEntry], size: int) -> list[LoadedFile]:
     return [LoadedFile(start, size, entries[start]) for start in sorted(entries)]
 
 
-def _tail(size: int, end: int, files_end: int, look: Callable[..., LostUnits]) -> LostUnits:
-    """The records behind the last good one that units name: lost, but known."""
+def units_behind(
+    size: int, end: int, files_end: int, look: Callable[..., LostUnits], head: int = 0, *, sure: bool = False
+) -> LostUnits:
+    """The records behind the last good one that units name: lost, but known. head: bytes before each record.
+
+    sure: something else proves that there were some.
+    """
     gaps, begin = [], end
     while begin < files_end:
         behind = min(files_end, (begin // size + 1) * size)
@@ -158,8 +165,8 @@ def _tail(size: int, end: int, files_end: int, look: Callable[..., LostUnits]) -
     found = look(gaps, ())
     # a unit that stands alone somewhere behind the end is no proof that there was a record
     next_file = -(-end // size) * size
-    begins_there = len(found) and int(found.position[0]) in (end, next_file)
-    return found if begins_there else found.take(slice(0, 0))
+    begins_there = len(found) and int(found.position[0]) - head in (end, next_file)
+    return found if begins_there or sure else found.take(slice(0, 0))
 
 
 def _is_there(queue: MappedFileQueue, piece: Piece) -> bool:

@@ -7,8 +7,9 @@ numbers that are missing. A record that is lost has a tombstone in its entry, of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from ...formats.message_properties import ends_with_crc
 from ..audit.messages import LogObserver, Messages
 from ..broker.dispatch import Dispatched
 from ..broker.load_rules import LoadedFile
-from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
+from ..broker.snapshot import NO_QUEUE, DirectoryEntry, QueueId, Snapshot
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..disk.files import Edit
@@ -30,16 +31,15 @@ from ..errors import Refused
 from ..log.batch import Batch, Extent, ExtentKind, torn_properties
 from ..log.commit_log import CommitLog
 from ..settings.options import options_of
-from ..settings.read import read_config_file
-from ..start.dledger import DledgerIndexFile, entries_that_follow, index_directory, units_of
+from ..start.dledger import DledgerIndexFile, entries_that_follow, index_directory, member_state, units_of
 from ..start.outcome import Outcome
-from .close import KeptLog, edits_of_cut, edits_of_restored, lengths_of, patched_queue, writes_of
-from .fill import SMALLEST_FILLER, Fill, Piece, encoded
+from .close import KeptLog, edits_of_cut, edits_of_restored, lengths_of, patched_queue, units_behind, writes_of
+from .fill import SMALLEST_FILLER, Fill, Piece, encoded, of_nobody, together
 from .gaps import Forms, Gap, TornRecord, readable_numbers
 from .log import LogPlan, tail_edits, written
 from .lost_messages import LostUnits, lost_units
 from .torn_records import PutRightRules, all_put_right, cut_properties, further_queues
-from .unreferenced import LostMessagePlace
+from .unreferenced import LostMessagePlace, Unplaced
 
 _HEAD = dtype_of(HEAD)
 _LEAST = HEADER_BYTES + SMALLEST_FILLER
@@ -107,8 +107,9 @@ class EntryFinder(LogObserver):
     heads: list[Tile] = field(default_factory=list)
     crc_items: bool = False
     queue_ends: dict[QueueId, int] = field(default_factory=dict)
-    _before: NeighbourEntry = NOBODY
-    _time: int = 0
+    #: The last good entry, and its time.
+    before: NeighbourEntry = NOBODY
+    time: int = 0
     _damaged: int = -1
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
@@ -116,7 +117,7 @@ class EntryFinder(LogObserver):
         columns = batch.columns
         times = columns.ints("store_timestamp")
         begin = int(batch.position[0]) - HEADER_BYTES
-        expected = self._before.number + 1 if begin == self.end and self._damaged < 0 else -1
+        expected = self.before.number + 1 if begin == self.end and self._damaged < 0 else -1
         numbers, terms = self._put_right(batch, _heads(batch), expected)
         self._close(begin, NeighbourEntry(int(numbers[0]), int(terms[0])), int(times[0]))
         good = np.ones(len(batch), np.bool_) if batch.body_crc_ok is None else batch.body_crc_ok.copy()
@@ -127,7 +128,7 @@ class EntryFinder(LogObserver):
         cut = torn_properties(columns) & good
         self.cut += [_torn(batch, row) for row in np.flatnonzero(cut).tolist()]
         self.crc_items |= ends_with_crc(columns.ragged("properties")[len(batch) - 1])
-        self._before, self._time = NeighbourEntry(int(numbers[-1]), int(terms[-1])), int(times[-1])
+        self.before, self.time = NeighbourEntry(int(numbers[-1]), int(terms[-1])), int(times[-1])
         self.end = batch.end
 
     def _put_right(self, batch: Batch, heads: Structs, expected: int) -> tuple[Ints, Ints]:
@@ -141,7 +142,7 @@ class EntryFinder(LogObserver):
             shifts, counts = np.unique(index - rows, return_counts=True)
             expected = int(shifts[counts.argmax()])
         numbers = expected + rows
-        terms = _rising(term, self._before.term)
+        terms = _rising(term, self.before.term)
         wrong = (index != numbers) | (term != terms) | (heads["magic"] != MAGIC_ENTRY)
         sizes = batch.columns.ints("total_size") + HEADER_BYTES
         wrong |= heads["pos"] != batch.position - HEADER_BYTES
@@ -170,13 +171,13 @@ class EntryFinder(LogObserver):
 
     def _close(self, begin: int, after: NeighbourEntry, time: int) -> None:
         """A good entry begins: what was damaged before it is a gap; so are numbers that are missing."""
-        missing = self._before.number >= 0 and after.number != self._before.number + 1
+        missing = self.before.number >= 0 and after.number != self.before.number + 1
         if self._damaged >= 0 or (missing and self.end < begin):
-            gap = EntryGap(self.end, begin, self._before, after, self._time or time)
+            gap = EntryGap(self.end, begin, self.before, after, self.time or time)
             self.gaps.append(gap)
         elif missing:
             raise Refused(
-                f"entry {self._before.number} is followed by entry {after.number}",
+                f"entry {self.before.number} is followed by entry {after.number}",
                 offset=begin,
                 hint="recover with --policy broker",
             )
@@ -235,8 +236,11 @@ def keep_entries(
     """The log with all its good records, every entry following the one before. Raises Refused."""
     size, entries = snapshot.log_file_bytes, {int(entry.name): entry for entry in snapshot.log}
     index = DledgerIndexFile(snapshot)
+    nothing = np.zeros(0, np.int64)
+    look = partial(lost_units, snapshot, dead=nothing, ends=finder.queue_ends)
     try:
         parts = [_tiled(gap, snapshot, index) for gap in finder.gaps]
+        behind, unplaced = _behind(snapshot, finder, index, look)
     finally:
         index.close()
     tiles = [tile for found, _ in parts for tile in found]
@@ -255,12 +259,12 @@ def keep_entries(
         ),
     ]
     lost.sort(key=lambda gap: gap.begin)
-    nothing = np.zeros(0, np.int64)
-    named = lost_units(snapshot, lost, finder.torn, nothing, finder.queue_ends)
+    named = look(lost, finder.torn)
     restored = _restored(snapshot, queue, finder, named)
     lost = [gap for gap in lost if gap.begin not in restored]
     named = named.take(~np.isin(named.position, list(restored)))
     fills = list(_fills(lost, named, unreferenced, forms))
+    gone = [*(fill._replace(lost=of_nobody(fill.fillers), fillers=[]) for fill in fills if fill.fillers), *behind]
     tiles += finder.heads
     pieces = [*encoded(fills, forms, {}), *((t.position, t.head) for t in tiles), *blanks]
     log = sorted(pieces, key=_place)
@@ -278,7 +282,30 @@ def keep_entries(
     plan = LogPlan(min(entries), finder.end, False, [*edits, *tail], written(tail))
     patched = patched_queue(snapshot, queue, entries, pieces, finder.end)
     ranges = [(at, at + len(data)) for at, data in pieces]
-    return KeptLog(plan, patched, fills, len(saved) + len(finder.heads) + len(restored), cut, ranges)
+    put_right = len(saved) + len(finder.heads) + len(restored)
+    return KeptLog(plan, patched, fills, put_right, cut, ranges, unplaced, gone=gone)
+
+
+def _behind(
+    snapshot: Snapshot, finder: EntryFinder, index: DledgerIndexFile, look: Callable[..., LostUnits]
+) -> tuple[list[Fill], list[Unplaced]]:
+    """The records behind the last good entry, which the index or units of queues name: they are lost, and nothing
+    is written for them, as their numbers are free for the group. And how many more the member's checkpoint tells of.
+    """
+    size, begin, last, state = snapshot.log_file_bytes, finder.end, finder.before.number, member_state(snapshot)
+    units = index.following(last + 1, begin, size)
+    positions, sizes = units["pos"].astype(np.int64) + HEADER_BYTES, units["size"].astype(np.int64) - HEADER_BYTES
+    told = max(len(units), min(-1 if number is None else number for number in state) - last)
+    reach = int(positions[-1] + sizes[-1]) if len(units) else begin
+    end = max(reach, (-(-begin // size) + 1) * size)
+    named = units_behind(size, begin, end, look, HEADER_BYTES, sure=told > 0)
+    named = named.take(np.isin(named.position, positions) | (named.position > reach))
+    nameless = ~np.isin(positions, named.position)
+    unknown = of_nobody(list(zip(positions[nameless].tolist(), sizes[nameless].tolist(), strict=True)))
+    lost, more = together([named, unknown]), told - len(named) - len(unknown)
+    unplaced = [Unplaced(NO_QUEUE, -1, finder.time, more)] if more > 0 else []
+    gap = Gap(begin, end, True, finder.time)
+    return [Fill(gap, lost, [], None)] if len(lost) or unplaced else [], unplaced
 
 
 def _restored(snapshot: Snapshot, queue: MappedFileQueue, finder: EntryFinder, named: LostUnits) -> dict[int, bytes]:
@@ -496,24 +523,14 @@ def state_edits(snapshot: Snapshot, last: int) -> Iterator[Edit]:
     path = snapshot.layout.dledger.parent / "checkpoint"
     if not path.exists():
         return
-    told = read_config_file(path, "dledger-state").value
-    numbers = {name: _number(str(told.get(name, ""))) for name in ("committedIndex", "endIndex")}
-    end = min(numbers["endIndex"], last) if numbers["endIndex"] is not None else last
-    committed = numbers["committedIndex"]
-    committed = end if committed is None else min(committed, end)
-    if (committed, end) != (numbers["committedIndex"], numbers["endIndex"]):
+    state = member_state(snapshot)
+    end = last if state.end is None else min(state.end, last)
+    committed = end if state.committed is None else min(state.committed, end)
+    if (committed, end) != state:
         data = f"committedIndex={committed}\nendIndex={end}\n".encode()
         reason = "no entry behind the last one is named"
         pieces = ((0, data),)
         yield Edit("create", str(path), reason, ("I-053",), length=len(data), pieces=pieces)
-
-
-def _number(text: str) -> int | None:
-    """The number that a line of the state has; None for none, and one below -1."""
-    digits = text.strip()
-    if not digits.lstrip("-").isdigit() or int(digits) < -1:
-        return None
-    return int(digits)
 
 
 class _IndexFixer:

@@ -32,7 +32,7 @@ from ...formats.tombstone import (
     lost_item,
 )
 from ..audit.messages import Messages
-from ..broker.snapshot import QueueId, Snapshot
+from ..broker.snapshot import NO_QUEUE, QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
 from ..counted import counted
 from ..disk.byte_reader import Unread
@@ -462,6 +462,13 @@ def tombstoned(snapshot: Snapshot, fills: Sequence[Fill]) -> Iterator[Messages]:
             mine = units_at(snapshot, queue, positions)
             if len(mine):
                 yield _messages(queue, mine, np.zeros(len(mine), np.int64))
+
+
+def of_nobody(places: Sequence[tuple[int, int]]) -> LostUnits:
+    """Records of messages whose queue nothing tells. places: position and size of each."""
+    position, size = np.array(places, np.int64).reshape(-1, 2).T
+    zeros = np.zeros_like(position)
+    return LostUnits([NO_QUEUE], position, size, zeros, zeros - 1, zeros)
 
 
 def _messages(queue: QueueId, lost: LostUnits, times: np.ndarray) -> Messages:

@@ -23,7 +23,7 @@ from ...formats.message_properties import KEYS, TAGS, UNIQ_KEY, parse
 from ..audit.messages import Messages, messages_of
 from ..audit.queues import QueueAudit
 from ..audit.verified import QueueRange, VerifiedLog, VerifiedRun
-from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
+from ..broker.snapshot import NO_QUEUE, DirectoryEntry, QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
 from ..columns import Rows
 from ..disk.file_queue import MappedFileQueue
@@ -369,7 +369,9 @@ def named(
     rows = sorted(rows, key=_place)[:most]
     _add_records(rows, log)
     for row in rows:
-        if row["known_from"] == "queue_unit":
+        if row["known_from"] == "queue_unit" and row["topic"] is None:
+            row["known_from"] = "neighbours"
+        elif row["known_from"] == "queue_unit":
             _add_head(row, log)
     return rows
 
@@ -396,13 +398,15 @@ class _Row:
 
     def __init__(self, queue: QueueId, messages: Messages, i: int) -> None:
         whole, time = bool(messages.good[i]), int(messages.store_timestamp[i])
-        self.topic, self.queue_id = queue
-        self.queue_offset = int(messages.offset[i])
+        known = queue != NO_QUEUE
+        self.topic = queue.topic if known else None
+        self.queue_id = queue.queue_id if known else None
+        self.queue_offset = int(messages.offset[i]) if known else None
         self.position, self.size = int(messages.position[i]), int(messages.size[i])
         self.store_timestamp = time if whole else None
         self.not_before = time or None
         self.not_after = time if whole else None
-        self.tags_code = int(messages.tags_code[i])
+        self.tags_code = int(messages.tags_code[i]) if known else None
         self.tags: str | None = None
         self.keys: list[str] = []
         self.unique_key: str | None = None
@@ -426,7 +430,8 @@ def _mark_unreferenced(rows: list[dict[str, Any]], snapshot: Snapshot) -> None:
     """Of some only the offsets beside theirs tell: no unit names the place of their tombstone."""
     queues: dict[QueueId, list[dict[str, Any]]] = {}
     for row in rows:
-        queues.setdefault(QueueId(row["topic"], row["queue_id"]), []).append(row)
+        if row["topic"] is not None:
+            queues.setdefault(QueueId(row["topic"], row["queue_id"]), []).append(row)
     for queue, mine in queues.items():
         if queue in snapshot.batch_queues:
             continue

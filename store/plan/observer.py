@@ -247,15 +247,14 @@ class PlanBuilder(LogObserver):
         pass
 
     def note_lost(self, marked: Iterable[Messages], unplaced: Sequence[Unplaced]) -> None:
-        """Count messages that got a tombstone, and those that got none: nothing is known of these
-        but their places in queues.
+        """Count messages whose places in the log are known, and those of which nothing is but their places in
+        queues, or their number.
         """
         for gone in marked:
             self.groups.add(gone)
             self.lost.add(gone.queue, "", gone.size, gone.store_timestamp, gone.offset)
         for place in unplaced:
-            time, offset = np.array([[place.store_timestamp], [place.queue_offset]], np.int64)
-            self.lost.add(place.queue, "", np.zeros(1, np.int64), time, offset)
+            self.lost.add_placeless(place.queue, place.messages, place.store_timestamp, place.queue_offset)
 
 
 def expected_queues(snapshot: Snapshot, rules: ConfigRules, *, lmq: bool = False) -> Callable[[QueueId], bool]:

@@ -47,7 +47,7 @@ from .close import KeptLog, gap_finder, keep_log
 from .database import database_edits, database_touched, end_without_units, queues_as_files
 from .entries import EntryFinder, cut_log, entry_index_edits, keep_entries
 from .fill import Fill, tombstoned
-from .gaps import GapFinder
+from .gaps import Gap, GapFinder
 from .log import DeadTail, LogPlan, named_messages, plan_log, put_away
 from .normalize import check_kinds, ext_edits, has_queues, normalize, what_a_log_left
 from .observer import GroupLoss, PlanBuilder, Policy, RecoveryOptions
@@ -148,6 +148,8 @@ class Plan:
     brought: Brought | None = None
     #: How gaps of the log are closed.
     fills: Sequence[Fill] = ()
+    #: Ranges behind the end of the log whose records are lost.
+    gone: Sequence[Gap] = ()
     #: Records that have lost properties, as they will be.
     cut: Sequence[CutProperties] = ()
     #: The RocksDB of queues that is built; None: it stays.
@@ -301,7 +303,7 @@ def _plan(
             look(commit_log, [builder], crc=False, progress=None, verified=untouched)
         else:
             look(commit_log, [builder, *observers], verified=verified)
-    builder.note_lost(tombstoned(normalized, kept.fills), kept.unplaced)
+    builder.note_lost(tombstoned(normalized, [*kept.fills, *kept.gone]), kept.unplaced)
     beyond = sum(int((fill.lost.position >= outcome.log_end).sum()) for fill in kept.fills)
     plan = Plan(policy, kept.plan.start, kept.plan.end, edits, brought=brought, beyond=beyond)
     completed = partial(_completed, plan, snapshot, profile, switches)
@@ -376,6 +378,7 @@ def _completed(
         restored=kept.restored,
         files=kept.queue,
         fills=kept.fills,
+        gone=[fill.gap for fill in kept.gone if fill.gap.begin >= log.end],
         cut=kept.cut,
         database=fix,
         exact_alone=asked or kept.exact_alone or builder.exact_alone,

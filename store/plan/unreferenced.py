@@ -42,11 +42,12 @@ _OP_BODY_BYTES = 512
 
 
 class Unplaced(NamedTuple):
-    """A lost message for which there is no room. store_timestamp: of what comes before the gap."""
+    """A lost message for which there is no room. store_timestamp: of what comes before the gap. messages: so many."""
 
     queue: QueueId
     queue_offset: int
     store_timestamp: int
+    messages: int = 1
 
 
 class LostMessagePlace(NamedTuple):
@@ -109,7 +110,7 @@ def with_unreferenced(
         return [], unplaced
     queues = closed[0].lost.queues
     numbers = {queue: number for number, queue in reversed(list(enumerate(queues)))}
-    taken = {pair for units in (*known, *(fill.lost for fill in closed)) for pair in _pairs(units)}
+    taken = {pair for units in (*known, *(fill.lost for fill in closed)) for pair in pairs_of(units)}
     rooms = sorted(_rooms(closed), key=lambda room: room.begin)
     ends = [room.end for room in rooms]
     rows: list[list[Row]] = [[] for _ in closed]
@@ -142,7 +143,8 @@ def with_unreferenced(
     return changed, unplaced
 
 
-def _pairs(units: LostUnits) -> Iterator[tuple[QueueId, int]]:
+def pairs_of(units: LostUnits) -> Iterator[tuple[QueueId, int]]:
+    """Queue and queue offset of each."""
     for number, offset in zip(units.queue.tolist(), units.queue_offset.tolist(), strict=True):
         yield units.queues[number], offset
 

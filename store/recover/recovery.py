@@ -25,7 +25,8 @@ from ..disk.workers import cores
 from ..errors import InvalidInput, Refused
 from ..index.read import sizes_of
 from ..plan.database import opened_database
-from ..plan.fill import Fill, damaged_ranges
+from ..plan.fill import damaged_ranges
+from ..plan.gaps import Gap
 from ..plan.lost_messages import MOST, LostMessages, name_all
 from ..plan.observer import (
     GroupLoss,
@@ -180,7 +181,7 @@ class Recovery:
             "completed": plan.completed,
             "lost": plan.lost.to_json(),
             "groups": plan.groups.to_json(),
-            **self._lost_json("plan", plan.groups),
+            **self._lost_json("plan", plan.groups, plan.lost.messages - plan.groups.lost.count),
             "damaged": [found._asdict() for found in damaged_ranges(plan.fills)],
             "torn_properties": [record.to_json() for record in plan.cut],
             **({"replica": plan.brought.to_json()} if plan.brought else {}),
@@ -190,25 +191,27 @@ class Recovery:
         """Find out who the lost messages were; `to_json` has them then. To be called before anything
         is applied: it reads what lies on disk. most: rows of each list. Raises Unreadable.
         """
-        fills = self.plan.fills if self.plan else []
-        lists: dict[str, tuple[LostMessages, Sequence[Fill]]] = {}
+        lists: dict[str, tuple[LostMessages, Sequence[Gap]]] = {}
         lists["prediction"] = (self.prediction.groups.lost, ())
         if self.plan is not None:
-            lists["plan"] = (self.plan.groups.lost, fills)
+            closed = (fill.gap for fill in self.plan.fills)
+            lists["plan"] = (self.plan.groups.lost, [*closed, *self.plan.gone])
         self.named.update({whose: [] for whose in lists})
-        if not any(lost.count or closed for lost, closed in lists.values()):
+        if not any(lost.count or gaps for lost, gaps in lists.values()):
             return
         snapshot = Snapshot.of(self.layout)
-        for whose, (lost, closed) in lists.items():
-            gaps = [fill.gap for fill in closed]
+        for whose, (lost, gaps) in lists.items():
             self.named[whose] = name_all(lost, snapshot, gaps, most)
 
-    def _lost_json(self, whose: str, groups: GroupLoss) -> dict[str, Any]:
-        """The rows that `name_lost` has found, and how many messages are not among them."""
+    def _lost_json(self, whose: str, groups: GroupLoss, placeless: int = 0) -> dict[str, Any]:
+        """The rows that `name_lost` has found, and how many messages are not among them. placeless: lost ones of which
+        no record is known.
+        """
         if whose not in self.named:
             return {}
         rows = self.named[whose]
-        left_off = groups.lost.count - sum(row["known_from"] != "index" for row in rows)
+        of_index = sum(row["known_from"] == "index" for row in rows)
+        left_off = groups.lost.count - (len(rows) - of_index) + max(0, placeless - of_index)
         return {"lost_messages": rows, "lost_messages_left_off": left_off}
 
     def layout_path(self, path: str) -> str:

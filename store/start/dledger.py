@@ -28,7 +28,7 @@ from ..broker.profiles import RecordRules
 from ..broker.snapshot import Snapshot, list_entries
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
-from ..log.commit_log import index_units
+from ..log.commit_log import WINDOW_UNITS, index_units
 from ..log.window import Window
 from ..log.window import walk as follow
 from ..settings.read import read_config_file
@@ -40,7 +40,6 @@ _UNIT = dtype_of(UNIT)
 _WINDOW_BYTES = 8 << 20
 #: Files at the end that are walked.
 _KEPT_FILES = 3
-_COMMITTED = "committedIndex"
 
 
 class DledgerEntries(NamedTuple):
@@ -83,6 +82,21 @@ class DledgerIndexFile:
         count = 0 if self.refusal else count
         data = self._queue.read(first * UNIT_BYTES, count * UNIT_BYTES) if count > 0 else b""
         return np.frombuffer(data, _UNIT, len(data) // UNIT_BYTES)
+
+    def following(self, first: int, end: int, file_bytes: int) -> Structs:
+        """Units from number `first` on that follow one another, the first behind log position `end`."""
+        parts = [np.zeros(0, _UNIT)]
+        while True:
+            part = self.units(first, WINDOW_UNITS)
+            begins, sizes = (part[name].astype(np.int64) for name in ("pos", "size"))
+            before = np.append(end, begins + sizes)[:-1]
+            good = (part["index"] == first + np.arange(len(part))) & (part["magic"] == MAGIC_ENTRY)
+            good &= (sizes > HEADER_BYTES) & ((begins == before) | (begins == -(-before // file_bytes) * file_bytes))
+            count = len(part) if good.all() else int(good.argmin())
+            parts.append(part[:count])
+            if not count or count < len(part):
+                return np.concatenate(parts)
+            first, end = first + count, int(begins[-1] + sizes[-1])
 
     def last_byte(self, first: int) -> int:
         """The byte of the stream behind the last unit from number `first` on that is not all zeros."""
@@ -290,7 +304,7 @@ def _first_entry(snapshot: Snapshot, file: LoadedFile) -> DledgerEntries | None:
 
 def _committed(snapshot: Snapshot, files: list[LoadedFile], found: DLedgerStart, index: DledgerIndexFile) -> int:
     """Position behind the last committed entry, by the member's checkpoint; -1 without one."""
-    number = _committed_index(snapshot)
+    number = member_state(snapshot).committed
     if number is None or found.last < 0 or number < 0:
         return -1
     if number >= found.last:
@@ -314,16 +328,28 @@ def _end_of_entry(snapshot: Snapshot, files: list[LoadedFile], number: int) -> i
     return -1
 
 
-def _committed_index(snapshot: Snapshot) -> int | None:
+class MemberState(NamedTuple):
+    """Numbers of entries that the checkpoint of a member names; None for none, and for one below -1."""
+
+    committed: int | None
+    end: int | None
+
+
+def member_state(snapshot: Snapshot) -> MemberState:
+    """The last entry that was committed, and the last one. Raises Unreadable."""
     assert snapshot.layout.dledger is not None
     path = snapshot.layout.dledger.parent / "checkpoint"
-    if not path.exists():
-        return None
-    value = read_config_file(path, "dledger-state").value.get(_COMMITTED)
+    told = read_config_file(path, "dledger-state").value if path.exists() else {}
+    return MemberState(*(entry_number(told.get(name)) for name in ("committedIndex", "endIndex")))
+
+
+def entry_number(text: object) -> int | None:
+    """The number of an entry, or the -1 of none; None for another text."""
     try:
-        return int(str(value).strip()) if value is not None else None
+        number = int(str(text).strip())
     except ValueError:
         return None
+    return number if number >= -1 else None
 
 
 class TakenRecords(NamedTuple):

@@ -28,6 +28,7 @@ from ..log.batch import Extent, ExtentKind
 from ..log.commit_log import index_units
 from ..log.message import Mark, tombstones
 from ..log.scan import WINDOW_BYTES, Fault, LogItems
+from ..start.dledger import entry_number
 from .context import Mergeable, Records, VerifyContext
 from .register import after, of_extents, of_records, of_stale
 
@@ -396,7 +397,7 @@ def _state(context: VerifyContext, directory: Path, last: int) -> None:
         return
     told = parse_properties(text)
     end, committed = told.get("endIndex", ""), told.get("committedIndex", "")
-    numbers = [int(n) if n.lstrip("-").isdigit() else None for n in (committed, end)]
+    numbers = [entry_number(text) for text in (committed, end)]
     if None in numbers or not -1 <= numbers[0] <= numbers[1] <= last:  # type: ignore[operator]
         text = f"committedIndex {committed!r}, endIndex {end!r}, the last entry is {last}"
         context.findings.add("I-053", os.fspath(path), text)

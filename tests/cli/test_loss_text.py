@@ -35,8 +35,7 @@ ROW = {
 
 def found(*rows: dict[str, Any], count: int = 0, **plan: Any) -> Recovery:
     """A recovery that knows nothing else."""
-    lost = SimpleNamespace(lost=SimpleNamespace(count=count))
-    parts = {"groups": lost, "cut": (), "brought": None} | plan
+    parts = {"lost": SimpleNamespace(messages=count), "cut": (), "brought": None} | plan
     return cast("Recovery", SimpleNamespace(named={"plan": list(rows)}, plan=SimpleNamespace(**parts)))
 
 

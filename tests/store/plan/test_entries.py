@@ -28,7 +28,7 @@ from mqstore.store.start.log import switches_of
 from mqstore.store.start.simulate import simulate
 from mqstore.store.verify.run import verify
 from tests import stores
-from tests.dledger_mishaps import FILE_BYTES, STORE, damaged
+from tests.dledger_mishaps import FILE_BYTES, STORE, damaged, entry_starts
 from tests.recovery_cases import sparse_copy
 from tests.slices import pick
 
@@ -178,6 +178,76 @@ def test_what_keeps_a_start_from_coming_up(
     assert {str(n): q.max_offset for n, q in outcome.queues.items()} == {
         name: row["max_offset"] for name, row in stores.truth(STORE)["queues"].items()
     }
+
+
+def index(root: Path) -> None:
+    shutil.rmtree(root / "dledger-n0/index")
+
+
+def state(root: Path) -> None:
+    (root / "dledger-n0/checkpoint").unlink()
+
+
+def queues(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue")
+
+
+LAST_FILE = {"TopicA": 9, "TopicB": 2}
+
+
+@pytest.mark.parametrize(
+    ("also", "wanted", "named"),
+    [
+        ((), LAST_FILE, 11),
+        ((index, state), LAST_FILE, 11),
+        ((queues, state), {"?": 11}, 11),
+        ((queues, index), {"?": 11}, 0),
+    ],
+)
+def test_entries_lost_at_the_end_are_counted(
+    also: tuple[Callable[[Path], None], ...], wanted: dict[str, int], named: int, base: Path, tmp_path: Path
+) -> None:
+    """The last file is gone: units of queues, of the DLedger index, or the member's checkpoint tell of its entries."""
+    root = tmp_path / "store"
+    shutil.copytree(base, root, copy_function=sparse_copy)
+    (root / DATA / f"{2 * FILE_BYTES:020d}").unlink()
+    shutil.rmtree(root / "index")
+    for mishap in also:
+        mishap(root)
+    first = found(root)
+    first.name_lost()
+    plan = first.to_json()["plan"]
+    assert first.harmful and first.plan is not None
+    assert (first.plan.lost.messages, first.plan.lost.by_topic()) == (11, wanted)
+    assert (len(plan["lost_messages"]), plan["lost_messages_left_off"]) == (named, 11 - named)
+    assert not first.plan.touches("data")
+    again = recovered(root)
+    assert again.nothing_to_do and not again.harmful
+
+
+def test_an_entry_of_nobody_is_a_lost_message(base: Path, tmp_path: Path) -> None:
+    """Nothing tells its queue, but an entry is one message: a filler takes its place."""
+    root = tmp_path / "store"
+    shutil.copytree(base, root, copy_function=sparse_copy)
+    queues(root)
+    last = entry_starts(sorted((root / DATA).iterdir()))[195]  # of TopicB/0
+    with (root / DATA / f"{2 * FILE_BYTES:020d}").open("r+b") as file:
+        file.seek(last % FILE_BYTES + HEADER_BYTES)
+        file.write(bytes(100))
+    first = found(root)
+    assert first.plan is not None and first.plan.lost.by_topic() == {"?": 1}
+    assert recovered(root).nothing_to_do
+
+
+@pytest.mark.parametrize("text", ["committedIndex=--5\nendIndex=1", "committedIndex=\u00b2\nendIndex=300"])
+def test_a_state_that_is_no_number_proves_nothing(text: str, base: Path, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(base, root, copy_function=sparse_copy)
+    (root / "dledger-n0/checkpoint").write_text(text, encoding="latin-1")
+    first = found(root)
+    assert first.plan is not None and not first.plan.lost.messages and first.plan.edits
+    with Store(root) as store:
+        assert [f.code for f in verify(store).findings if f.severity >= Severity.ERROR] == ["I-053"]
 
 
 def test_what_was_recovered_is_in_order_for_verify(base: Path, tmp_path: Path) -> None:
