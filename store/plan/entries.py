@@ -39,7 +39,7 @@ from .gaps import Forms, Gap, TornRecord, readable_numbers
 from .log import LogPlan, tail_edits, written
 from .lost_messages import LostUnits, lost_units
 from .torn_records import PutRightRules, all_put_right, cut_properties, further_queues
-from .unreferenced import LostMessagePlace, Unplaced
+from .unreferenced import LostMessagePlace, Unplaced, pairs_of
 
 _HEAD = dtype_of(HEAD)
 _LEAST = HEADER_BYTES + SMALLEST_FILLER
@@ -260,10 +260,12 @@ def keep_entries(
     ]
     lost.sort(key=lambda gap: gap.begin)
     named = look(lost, finder.torn)
+    taken = set(pairs_of(named.take(np.isin(named.position, [gap.begin for gap in lost]))))
+    wanted = (place for place in unreferenced if (place.queue, place.queue_offset) not in taken)
     restored = _restored(snapshot, queue, finder, named)
     lost = [gap for gap in lost if gap.begin not in restored]
     named = named.take(~np.isin(named.position, list(restored)))
-    fills = list(_fills(lost, named, unreferenced, forms))
+    fills = list(_fills(lost, named, wanted, forms))
     gone = [*(fill._replace(lost=of_nobody(fill.fillers), fillers=[]) for fill in fills if fill.fillers), *behind]
     tiles += finder.heads
     pieces = [*encoded(fills, forms, {}), *((t.position, t.head) for t in tiles), *blanks]

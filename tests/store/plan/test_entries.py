@@ -262,6 +262,24 @@ def test_what_was_recovered_is_in_order_for_verify(base: Path, tmp_path: Path) -
     assert not [f for f in verdict.findings if f.severity >= Severity.ERROR]
 
 
+def test_messages_that_units_name_take_no_place_of_others(base: Path, tmp_path: Path) -> None:
+    """Of eleven entries in a page units name nine; the two of a queue that is lost have the places that are left."""
+    root = tmp_path / "store"
+    shutil.copytree(base, root, copy_function=sparse_copy)
+    shutil.rmtree(root / "consumequeue/TopicA/1")
+    with (root / DATA / f"{0:020d}").open("r+b") as file:
+        file.seek(5 * 4096)
+        file.write(bytes(4096))
+    first = found(root)
+    assert first.plan is not None
+    lost = {str(share.queue): (share.first_offset, share.last_offset) for share in first.plan.lost}
+    assert lost == {"TopicA/0": (11, 12), "TopicA/1": (8, 9), "TopicB/0": (19, 25)}
+    assert first.plan.lost.messages == 11
+    recovered(root)
+    with Store(root) as store:
+        assert not [f for f in verify(store).findings if f.severity >= Severity.ERROR]
+
+
 @pytest.mark.parametrize(
     ("terms", "before", "wanted"),
     [
