@@ -171,7 +171,8 @@ class EntryFinder(LogObserver):
 
     def _close(self, begin: int, after: NeighbourEntry, time: int) -> None:
         """A good entry begins: what was damaged before it is a gap; so are numbers that are missing."""
-        missing = self.before.number >= 0 and after.number != self.before.number + 1
+        first = self.before is NOBODY  # in front of it there may be stale entries
+        missing = self.end < begin if first else after.number != self.before.number + 1
         if self._damaged >= 0 or (missing and self.end < begin):
             gap = EntryGap(self.end, begin, self.before, after, self.time or time)
             self.gaps.append(gap)

@@ -469,7 +469,7 @@ def _keep_entries(
     """The same of a DLedger log. Raises Refused, Unreadable."""
     if options.replica:
         raise Refused("a DLedger log takes nothing from a replica", path=snapshot.layout.dledger)
-    log, finder = commit_log_of(snapshot.layout, queue), EntryFinder(profile.record.inner_batches)
+    log, finder = commit_log_of(snapshot.layout, queue), EntryFinder(profile.record.inner_batches, queue.start)
     look(log, [finder, *observers])
     as_it_is = LogPlan(queue.start, finder.end, False, [], 0)
     guess = PlanBuilder(snapshot, as_it_is, groups, profile, options, None)

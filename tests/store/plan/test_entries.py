@@ -148,6 +148,14 @@ def first_head(root: Path) -> None:
         file.write(bytes(8))
 
 
+def swapped(root: Path) -> None:
+    """The first two files have each other's name: none of their entries is where it says."""
+    first, second = (root / DATA / f"{start:020d}" for start in (0, FILE_BYTES))
+    first.rename(root / "first")
+    second.rename(first)
+    (root / "first").rename(second)
+
+
 def short_index(root: Path) -> None:
     with (root / "dledger-n0" / "index" / f"{0:020d}").open("r+b") as file:
         file.truncate(4096)
@@ -158,6 +166,7 @@ def short_index(root: Path) -> None:
     [
         ("dledger-hole", hole),
         ("dledger-too-small", first_head),
+        ("dledger-too-small", swapped),
         ("dledger-index-length", short_index),
     ],
 )
