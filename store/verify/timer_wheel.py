@@ -423,7 +423,7 @@ def what_is_to_come_is_in_the_wheel(context: VerifyContext) -> None:
     if not len(records.position) or not context.read_at_once:
         return
     check = files.check
-    waits = records.queue_offset < check.last_timer_queue_offset
+    waits = (records.queue_offset < check.last_timer_queue_offset) & ~records.lost
     waits &= records.out_ms > check.last_read_time_ms
     waits &= records.out_ms > records.store_timestamp + files.ticks.precision_ms
     found, entries = chains(context), files.log.entries
