@@ -171,11 +171,12 @@ Piece = tuple[int, Content]
 def encoded(fills: Sequence[Fill], forms: Forms, bodies: Mapping[int, bytes]) -> Iterator[Piece]:
     """The bytes that close gaps, in pieces of some MiB: records whole, of a BLANK its head.
 
-    bodies: by position, of tombstones whose body means something.
+    bodies: by position, of tombstones whose body means something. Where no record tells a time, they were
+    stored when the plan was made: without a time they would be damage themselves.
     """
     lost = together([fill.lost for fill in fills])
     number = np.repeat(np.arange(len(fills)), [len(fill.lost) for fill in fills])
-    times = np.array([fill.gap.store_timestamp for fill in fills], np.int64)
+    times = np.array([fill.gap.store_timestamp or forms.made_ms for fill in fills], np.int64)
     ends = np.cumsum(lost.size) // _CHUNK_BYTES
     for rows in np.split(np.arange(len(lost)), np.flatnonzero(np.diff(ends)) + 1):
         if len(rows):
@@ -209,15 +210,16 @@ def together(parts: Sequence[LostUnits]) -> LostUnits:
 
 def _beside_tombstones(fill: Fill, forms: Forms) -> Iterator[Piece]:
     """Fillers of a gap, and its BLANK."""
+    time = fill.gap.store_timestamp or forms.made_ms
     for position, size in fill.fillers:
         columns = {
-            **_common(fill.gap.store_timestamp),
+            **_common(time),
             "magic_code": MAGIC_V1,
             "queue_id": 0,
             "queue_offset": 0,
             "physical_offset": np.array([position], np.int64),
             "sys_flag": FILLER_SYS_FLAG,
-            "born_timestamp": fill.gap.store_timestamp,
+            "born_timestamp": time,
             "topic": FILLER_TOPIC,
         }
         yield position, _records(columns, np.array([size], np.int64), [b""], {}, forms)[0]

@@ -114,6 +114,15 @@ def test_a_gap_too_small_for_any_record() -> None:
         fill(Gap(1000, 1000 + size, False, 5), lost(), FORMS)
 
 
+@pytest.mark.parametrize("time", [0, 5])
+def test_all_has_a_time(time: int) -> None:
+    """That of the record before; where there is none, of the recovery (I-027)."""
+    made = encoded([fill(Gap(0, 1000, False, time), lost((0, 300, "TopicA")), FORMS)], FORMS, {})
+    records = [MESSAGE.parse(data) for _, data in made]
+    assert len(records) == 2
+    assert {(r.store_timestamp, r.born_timestamp) for r in records} == {(time or MADE_MS,) * 2}
+
+
 @pytest.mark.parametrize("append_crc", [False, True])
 def test_padding_keeps_the_checksum_of_the_whole(append_crc: bool) -> None:
     text = b"KEYS\x01a\x02"
