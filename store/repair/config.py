@@ -28,7 +28,7 @@ from ...formats.kinds import KINDS, Syntax
 from ..broker.profiles import DispatchRules, Profile, WriterProfile
 from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, group_of_topic, is_system_topic
-from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, json_bytes, new_topic, read_json
+from ..broker.topics import BATCH_QUEUES, CLEANUP_POLICY, COMPACTED, QUEUE_TYPE, json_bytes, new_topic, read_json
 from ..counted import counted
 from ..disk.file_queue import start_of
 from ..disk.files import Edit
@@ -67,7 +67,7 @@ _QUEUE_NUMBERS = ("readQueueNums", "writeQueueNums")
 class Proven(NamedTuple):
     """What the store proves. highest: topic → its highest queue. unserved: topics with queues that
     are to have an entry. topics, groups: names that are known. lost_groups: groups that something names
-    and a start would not have. queues: all of them.
+    and a start would not have. attributes: topic → what its files tell. queues: all of them.
     """
 
     highest: Mapping[str, int]
@@ -75,9 +75,14 @@ class Proven(NamedTuple):
     topics: frozenset[str]
     groups: frozenset[str]
     lost_groups: frozenset[str]
-    batch_topics: frozenset[str]
+    attributes: Mapping[str, Json]
     queues: frozenset[QueueId]
     profile: WriterProfile
+
+    def topic(self, topic: str) -> Json:
+        """An entry for a topic that has none."""
+        entry = new_topic(topic, self.highest[topic], self.profile)
+        return {**entry, "attributes": self.attributes[topic]} if topic in self.attributes else entry
 
 
 def repair_entries(name: str, content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
@@ -111,7 +116,7 @@ def _topics(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
         if topic in proven.topics and all(_is_int(n) and n < needed for n in counts):
             yield "I-076", _set(entry, topic, _QUEUE_NUMBERS[0], needed)
     for topic in sorted(proven.unserved - set(table)):
-        table[topic] = new_topic(topic, proven.highest[topic], proven.profile)
+        table[topic] = proven.topic(topic)
         yield "I-150", f"{_short(topic)}: it has queues and no entry"
 
 
@@ -417,10 +422,19 @@ def _proven(
         frozenset(known),
         frozenset(tables.names("subscription_group", "group")),
         frozenset(start.lost_groups),
-        snapshot.batch_topics | {queue.topic for queue in snapshot.batch_queues},
+        _attributes(snapshot),
         frozenset(ranges),
         writer,
     )
+
+
+def _attributes(snapshot: Snapshot) -> dict[str, Json]:
+    """What directories say of topics: which have batch queues, and which are compacted."""
+    batches = snapshot.batch_topics | {queue.topic for queue in snapshot.batch_queues}
+    found: dict[str, Json] = {topic: {QUEUE_TYPE: BATCH_QUEUES} for topic in batches}
+    for queue in queue_directories(snapshot.layout.compaction_queues):
+        found.setdefault(queue.topic, {})[CLEANUP_POLICY] = COMPACTED
+    return found
 
 
 def _content(loaded: LoadedConfig, path: Path, gone: frozenset[str], proven: Proven) -> tuple[Json | None, str]:
@@ -526,11 +540,9 @@ def _prove(name: str, content: Json, proven: Proven) -> int:
 
 def _prove_topics(content: Json, proven: Proven) -> int:
     table = _table(content, _TOPICS[1])
-    missing = {topic: number for topic, number in proven.highest.items() if topic not in table}
-    for topic, number in sorted(missing.items()):
-        table[topic] = new_topic(topic, number, proven.profile)
-        if topic in proven.batch_topics:
-            table[topic]["attributes"] = {QUEUE_TYPE: BATCH_QUEUES}
+    missing = sorted(proven.highest.keys() - table.keys())
+    for topic in missing:
+        table[topic] = proven.topic(topic)
     return len(missing)
 
 

@@ -82,6 +82,18 @@ def test_topics_that_both_files_lack_come_from_the_store(root: Path) -> None:
     assert set(kept) <= set(topics.known)
 
 
+def test_a_topic_whose_messages_are_compacted_stays_one(tmp_path: Path) -> None:
+    """Its compaction files prove it; without the policy consumers are answered from the plain queue."""
+    root = stores.unpack("5.3.3-compaction", tmp_path)
+    before = Topics.read(root / "config")
+    for path in (root / "config").glob("topics.json*"):
+        path.unlink()
+    mended(root)
+    policies = {"state": "COMPACTION", "plain": None}
+    for topics in (before, Topics.read(root / "config")):
+        assert {name: topics.attribute(name, "cleanup.policy") for name in policies} == policies
+
+
 def test_groups_that_both_files_lack_come_from_retry_topics_and_offsets(root: Path) -> None:
     path = root / "config" / "subscriptionGroup.json"
     groups = {
