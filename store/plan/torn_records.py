@@ -408,8 +408,8 @@ def _fields(raw: bytes, topic: bytes) -> dict[str, Any] | None:
 
 
 def _is_whole(body: bytes, length: int, crc: int) -> bool:
-    """It has its length and its checksum; an empty one has none."""
-    return len(body) == length and not (body and crc31(body) != crc)
+    """It has its length and its checksum: an empty one that has another was not empty."""
+    return len(body) == length and crc31(body) == crc
 
 
 def _is_plausible(fields: dict[str, Any], near_ms: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -184,6 +185,16 @@ NAMED = {"INNER_MULTI_DISPATCH": "b,%LMQ%c", "INNER_MULTI_QUEUE_OFFSET": "18,7"}
 NAMED_AT = 44640
 """In 4.9.7-lmq: a record of mqtt/0 that names copy_topic and three light queues."""
 FURTHER = [(b"b", 18), (b"%LMQ%c", 7)]
+
+
+def test_a_record_that_has_lost_its_body_is_lost(store: Callable[[str], Path]) -> None:
+    """Its checksum is that of the body, the length of the body is zeros: it was no empty one."""
+    root = store("5.3.3-cqext")
+    with (root / "commitlog" / file_name(0)).open("r+b") as log:
+        log.seek(8192)  # behind the times of a record that begins 80 bytes before
+        log.write(bytes(4096))
+    plan = planned(root, "5.3.3", BrokerConfig())
+    assert plan.restored == 0 and plan.lost.by_topic() == {"sql": 12}
 
 
 @pytest.mark.parametrize("with_crc", [False, True])
