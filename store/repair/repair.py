@@ -289,7 +289,7 @@ def repair_parts(
         lost = [fill.lost.position.astype(np.int64) for fill in whole.fills]
         tombs = np.sort(np.concatenate([np.zeros(0, np.int64), *lost]))
         gone = {edit.path for edit in edits if edit.kind in ("move", "remove")}
-        units = list(ext_repair(snapshot, commit_log_of(layout), tombs, gone))
+        units = list(ext_repair(snapshot, commit_log_of(layout, whole.files), tombs, gone))
         repaired = {edit.path for edit in units if edit.codes == ("I-079",)}
         # `recover` sees to it that a start can read the file; here its units are mended
         edits = [*units, *(e for e in edits if e.path not in repaired or e.kind != "write")]

@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mqstore.formats.message import MESSAGE
 from mqstore.store.columns import rows_of
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.file_queue import file_name
 from mqstore.store.repair import ext
 from mqstore.store.repair.parts import Choice
 from mqstore.store.search.store import StoreReader
 
 from ... import stores
+from ...cli.datadriven import run_here
 from .test_repair import repaired
 
 
@@ -39,3 +42,21 @@ def test_lost_messages_are_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyP
     repaired(root, BrokerConfig({}), Choice())
     assert max(len(lost) for lost in seen) > 3, "no message was lost"
     assert all((np.diff(lost) > 0).all() for lost in seen)
+
+
+def test_a_record_that_is_put_right_without_its_tags(tmp_path: Path) -> None:
+    """Its header comes back, its properties do not: the same recovery takes its unit off the entry."""
+    root = stores.unpack("5.3.3-cqext", tmp_path)
+    with StoreReader(root) as store:
+        message = store.message_at(8112)
+    assert message.tags
+    with (root / "commitlog" / file_name(0)).open("r+b") as log:
+        log.seek(message.physical_offset)
+        data = bytearray(log.read(message.total_size))
+        text = data.index(b"price")
+        data[text:] = bytes(len(data) - text)
+        log.seek(message.physical_offset)
+        log.write(MESSAGE.build({**MESSAGE.parse(bytes(data)), "magic_code": 1}))
+    result = run_here(["recover", str(root), "--apply", "--yes"])
+    assert result.code == 0, result.stdout
+    assert run_here(["recover", str(root)]).stdout.startswith("Safe to start. Nothing to do.")
