@@ -7,7 +7,7 @@ as under the policy "broker".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -19,12 +19,14 @@ from ..audit.queues import QueueAudit
 from ..audit.verified import VerifiedLog
 from ..broker.load_rules import LoadedFile
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
+from ..broker.system_topics import LMQ_PREFIX
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..disk.files import Edit
 from ..errors import Refused
 from ..queues.edits import last_byte
 from ..queues.references import commit_log_of
+from ..queues.units import is_pre_fill, is_valid
 from ..settings.options import options_of
 from .fill import SMALLEST_FILLER, Fill, PatchedQueue, Piece, encoded, fills, padded, rows_in
 from .gaps import Forms, Gap, GapFinder
@@ -41,7 +43,15 @@ from .torn_records import (
     lmq_items,
     put_right,
 )
-from .unreferenced import Unplaced, op_bodies, places, with_unreferenced
+from .unreferenced import (
+    LostMessagePlace,
+    Unplaced,
+    further_topic,
+    op_bodies,
+    places,
+    with_own_queues,
+    with_unreferenced,
+)
 
 
 class KeptLog(NamedTuple):
@@ -93,7 +103,9 @@ def keep_log(
     size, start = snapshot.log_file_bytes, min(entries)
     dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
     end = max(finder.end, start)
-    look = partial(lost_units, snapshot, dead=dead, ends=finder.queue_ends, verified=verified, audits=audits)
+    topics = _further(snapshot, audits, queue)
+    ends = finder.queue_ends
+    look = partial(lost_units, snapshot, dead=dead, ends=ends, verified=verified, audits=audits, further=topics)
     behind = units_behind(size, end, max(entries) + size, look)
     if len(behind):
         finder.covered = max(end, finder.end)
@@ -109,8 +121,10 @@ def keep_log(
         piece = put_right(queue, elsewhere, row, 0, rules)
         if piece is not None and not _is_there(queue, piece):
             restored.append(piece)
+    wanted = list(_wanted(audits, topics))
+    lost, given = with_own_queues(lost, wanted, (elsewhere, saved), topics)
     closed = [fill for fill in fills(gaps, lost, forms) if not _is_closed(fill, queue)]
-    closed, unplaced = with_unreferenced(closed, places(audits), (elsewhere, saved), forms)
+    closed, unplaced = with_unreferenced(closed, wanted, (elsewhere, saved), given, forms)
     bodies = op_bodies(commit_log_of(snapshot.layout, queue), lost, closed, forms)
     stale = finder.stale_end > end
     pieces = list(encoded(closed, forms, bodies))
@@ -137,6 +151,28 @@ def keep_log(
     plan = LogPlan(start, end, stale, [*edits, *tail], written(tail), finder.given_up)
     ranges = [(position, position + len(data)) for position, data in over]
     return KeptLog(plan, patched, closed, len(restored), cut, ranges, unplaced, len(lmq))
+
+
+def _further(snapshot: Snapshot, audits: Mapping[QueueId, QueueAudit], queue: MappedFileQueue) -> dict[QueueId, str]:
+    """The queues that never are a record's own, and the topic of the records that name them (`further_topic`)."""
+    light = any(name.topic.startswith(LMQ_PREFIX) for name in audits)
+    if not light and not options_of(snapshot.layout).multi_dispatch.value:
+        return {}
+    log = commit_log_of(snapshot.layout, queue)
+    topics = {name: further_topic(audit, log) for name, audit in audits.items()}
+    return {name: topic for name, topic in topics.items() if topic is not None}
+
+
+def _wanted(audits: Mapping[QueueId, QueueAudit], further: Container[QueueId]) -> Iterator[LostMessagePlace]:
+    """Queue offsets of which the log has no message. A unit of a further queue names a record that is another's: it
+    stays, and wants none of its own.
+    """
+    for place in places(audits):
+        if place.queue in further:
+            unit = audits[place.queue].stream.lookup(np.array([place.queue_offset], np.int64))
+            if (is_valid(unit) & ~is_pre_fill(unit)).any():
+                continue
+        yield place
 
 
 _BROUGHT = "brought back from the replica"

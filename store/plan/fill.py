@@ -248,10 +248,12 @@ def padded(record: bytes, count: int) -> bytes:
 
 def _tombstones(lost: LostUnits, times: Ints, gap: Ints, forms: Forms, bodies: Mapping[int, bytes]) -> Iterator[Piece]:
     """Neighbouring tombstones of a gap as one piece. times, gap: of each the store time, ms, and the number
-    of its gap.
+    of its gap. A light queue is no record's own: of what only that names a filler takes the place.
     """
-    topics = [queue.topic.encode("utf-8", "surrogateescape") for queue in lost.queues]
-    shapes = [forms.of(queue.topic) for queue in lost.queues]
+    light = np.array([queue.topic.startswith(LMQ_PREFIX) for queue in lost.queues], np.bool_)[lost.queue]
+    names = [FILLER_TOPIC.decode() if q.topic.startswith(LMQ_PREFIX) else q.topic for q in lost.queues]
+    topics = [name.encode("utf-8", "surrogateescape") for name in names]
+    shapes = [forms.of(name) for name in names]
     own_time = np.array([shape.born_timestamp is None for shape in shapes], np.bool_)[lost.queue]
     born = np.array([shape.born_timestamp or 0 for shape in shapes], np.int64)[lost.queue]
     queue_ids = [queue.queue_id for queue in lost.queues]
@@ -261,14 +263,14 @@ def _tombstones(lost: LostUnits, times: Ints, gap: Ints, forms: Forms, bodies: M
         **_common(times),
         "magic_code": np.where(long, MAGIC_V2, MAGIC_V1)[lost.queue],
         "queue_id": np.array(queue_ids, np.int64)[lost.queue],
-        "queue_offset": lost.queue_offset,
+        "queue_offset": np.where(light, 0, lost.queue_offset),
         "physical_offset": lost.position,
-        "sys_flag": 0,
+        "sys_flag": np.where(light, FILLER_SYS_FLAG, 0),
         "born_timestamp": np.where(own_time, times, born),
         "topic": Ragged.of([topics[queue] for queue in rows]),
     }
     own = {row: bodies[at] for row, at in enumerate(lost.position.tolist()) if at in bodies}
-    around = [forms.smallest(queue.topic) - len(shape.small) for queue, shape in zip(lost.queues, shapes, strict=True)]
+    around = [forms.smallest(name) - len(shape.small) for name, shape in zip(names, shapes, strict=True)]
     room = [size - around[queue] for queue, size in zip(rows, lost.size.tolist(), strict=True)]
     texts = [shapes[queue].text(left) for queue, left in zip(rows, room, strict=True)]
     for row in np.flatnonzero(lost.batch_sizes > 1).tolist():
@@ -457,11 +459,13 @@ def tombstoned(snapshot: Snapshot, fills: Sequence[Fill]) -> Iterator[Messages]:
         if len(rows):
             mine = lost.take(rows)
             yield _messages(lost.queues[int(mine.queue[0])], mine, times[rows])
-    own = {lost.queues[number] for number in np.unique(lost.queue).tolist()}
+    own: dict[QueueId, set[int]] = {}
+    for number, position in zip(lost.queue.tolist(), lost.position.tolist(), strict=True):
+        own.setdefault(lost.queues[number], set()).add(position)
     positions = np.unique(lost.position)
     for queue in sorted(snapshot.queues) if len(positions) else ():
-        if queue.topic.startswith(LMQ_PREFIX) and queue not in own:
-            mine = units_at(snapshot, queue, positions)
+        if queue.topic.startswith(LMQ_PREFIX):
+            mine = units_at(snapshot, queue, np.setdiff1d(positions, list(own.get(queue, ()))))
             if len(mine):
                 yield _messages(queue, mine, np.zeros(len(mine), np.int64))
 

@@ -8,7 +8,7 @@ its keys and its time to the second. Around it good records tell the time betwee
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -80,17 +80,18 @@ def lost_units(
     ends: Mapping[QueueId, int],
     verified: VerifiedLog | None = None,
     audits: Mapping[QueueId, QueueAudit] | None = None,
+    further: Container[QueueId] = (),
 ) -> LostUnits:
     """The units that name a record inside a gap; each record once, none over another.
 
     torn: records that tell their own queue, for those that no unit names. dead: positions of
     records that are no loss. ends: behind the last message of each queue in the log. verified: what is
     in order: its units are not read. audits: of the queues, which have seen the log: a unit that they contradict
-    names no record. Raises Unreadable.
+    names no record. further: queues that never are a record's own. Raises Unreadable.
     """
     audits = audits or {}
     proved = verified.offsets() if verified and gaps and verified.end <= gaps[0].begin else {}
-    queues = sorted(snapshot.queues, key=lambda q: (q.topic.startswith(LMQ_PREFIX), q))
+    queues = sorted(snapshot.queues, key=lambda q: (q.topic.startswith(LMQ_PREFIX) or q in further, q))
     parts: list[Ints] = []
     limits = np.array([(gap.begin, gap.end) for gap in gaps], np.int64).reshape(-1, 2).T
     for number, name in enumerate(queues if gaps else ()):

@@ -3,6 +3,9 @@
 Their records lay somewhere between those of their neighbours. A tombstone anywhere in the bytes lost
 there keeps the queue as it is when a broker rebuilds it: without one all later messages would move.
 
+Lost records that only a light queue names, or another that never is a record's own (spec 2.9): known is their
+place and size. They were of a queue that lacks messages there.
+
 What lost op records of transactions said, as far as the log proves it (spec 9.9.3).
 
 A committed half message has a record with its position in `prepared_transaction_offset`. One that
@@ -13,15 +16,16 @@ would ask for that transaction again and deliver the message twice.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
 
 from ...formats.blank import BLANK
 from ...formats.derive import Columns
-from ...formats.derive.ragged import Ints
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import SMALLEST, TRANSACTION_MASK, SysFlag
 from ..audit.queues import QueueAudit
 from ..broker.snapshot import QueueId
@@ -35,6 +39,8 @@ from .lost_messages import LostUnits
 
 Row = tuple[int, int, int, int]
 """A tombstone: position, size, number of the queue, queue offset."""
+_Pair = tuple[QueueId, int]
+"""A queue and a queue offset in it."""
 _OFFSET_BYTES = 20
 """Of a half message, as an op record names it."""
 _OP_BODY_BYTES = 512
@@ -72,6 +78,95 @@ def places(audits: Mapping[QueueId, QueueAudit]) -> Iterator[LostMessagePlace]:
                 yield LostMessagePlace(queue, offset, hole.low, hole.high)
 
 
+def further_topic(audit: QueueAudit, log: CommitLog) -> str | None:
+    """The topic of the records that have a queue as a further one, "" where it is not known; None: it is the
+    own queue of records, as far as its first and last message in the log tell. Raises Unreadable.
+    """
+    ends = [audit.first_position, audit.last_position] if audit.first >= 0 else []
+    found = log.records(np.array(ends, np.int64)).columns.ragged("topic").tolist()
+    topics = {topic.decode("utf-8", "surrogateescape") for topic in found}
+    light = audit.queue.topic.startswith(LMQ_PREFIX)
+    if not light and (not topics or audit.queue.topic in topics):
+        return None
+    return topics.pop() if len(topics) == 1 else ""
+
+
+def with_own_queues(
+    lost: LostUnits, wanted: Iterable[LostMessagePlace], known: Sequence[LostUnits], topics: Mapping[QueueId, str]
+) -> tuple[LostUnits, set[_Pair]]:
+    """Lost records as those of queues that can be their own: what these lack there; and what was given so. A record
+    that none of them lacks stays one of the queue that names it.
+
+    known: other places that units name. topics: of the queues that never are a record's own: `further_topic`.
+    """
+    of = {number: _Own.of(queue, topics[queue]) for number, queue in enumerate(lost.queues) if queue in topics}
+    waiting = {row: of[number] for row, number in enumerate(lost.queue.tolist()) if number in of}
+    given = set[_Pair]()
+    if not waiting:
+        return lost, given
+    wanted = [place for place in wanted if place.queue not in topics]
+    queues = list(lost.queues)
+    found = lost.replace(queues=queues, queue=lost.queue.copy(), queue_offset=lost.queue_offset.copy())
+    for own in sorted(set(waiting.values()), reverse=True):  # those of which least is known last
+        there = found.take(np.setdiff1d(np.arange(len(lost)), list(waiting)))
+        free = (place for place in narrowed(wanted, (*known, there)) if own.can_be(place.queue))
+        for row, place in _fitting(lost, [row for row in waiting if waiting[row] == own], free):
+            if place.queue not in queues:
+                queues.append(place.queue)
+            found.queue[row], found.queue_offset[row] = queues.index(place.queue), place.queue_offset
+            given.add((place.queue, place.queue_offset))
+            del waiting[row]
+    return found.replace(tags_code=np.where(found.queue == lost.queue, lost.tags_code, 0)), given
+
+
+class _Own(NamedTuple):
+    """What is known of the own queue of a record that a further one names: "", -1 for nothing."""
+
+    queue_id: int
+    topic: str
+
+    @classmethod
+    def of(cls, further: QueueId, topic: str) -> _Own:
+        return cls(-1 if further.topic.startswith(LMQ_PREFIX) else further.queue_id, topic)
+
+    def can_be(self, queue: QueueId) -> bool:
+        return self.topic in ("", queue.topic) and self.queue_id in (-1, queue.queue_id)
+
+
+def _fitting(
+    lost: LostUnits, rows: Sequence[int], places: Iterable[LostMessagePlace]
+) -> Iterator[tuple[int, LostMessagePlace]]:
+    """Rows in the order of the log, and what lay there: first what has to be placed first."""
+    coming = sorted(places, key=lambda place: place.low, reverse=True)
+    open_now: list[tuple[int, LostMessagePlace]] = []
+    for row in rows:
+        while coming and coming[-1].low <= lost.position[row]:
+            heappush(open_now, (coming[-1].high, coming.pop()))
+        while open_now and open_now[0][0] < lost.end[row]:
+            heappop(open_now)
+        if open_now:
+            yield row, heappop(open_now)[1]
+
+
+def narrowed(wanted: Iterable[LostMessagePlace], known: Iterable[LostUnits]) -> Iterator[LostMessagePlace]:
+    """Places of which no unit tells, between those of the same queue that units name."""
+    named: dict[QueueId, list[tuple[int, int]]] = {}
+    for units in known:
+        rows = zip(units.queue.tolist(), units.queue_offset.tolist(), units.position.tolist(), strict=True)
+        for number, offset, position in rows:
+            named.setdefault(units.queues[number], []).append((offset, position))
+    for row in named.values():
+        row.sort()
+    for place in wanted:
+        mine = named.get(place.queue, [])
+        at = bisect_left(mine, (place.queue_offset, -1))
+        if at < len(mine) and mine[at][0] == place.queue_offset:
+            continue
+        low = max([place.low, *(position for _, position in mine[at - 1 : at])])
+        high = min([place.high, *(position for _, position in mine[at : at + 1])])
+        yield place._replace(low=low, high=high)
+
+
 @dataclass
 class _Room:
     """Bytes of a fill that no tombstone has. rest: the fewest that may be left, or none at all."""
@@ -99,25 +194,28 @@ class _Room:
 
 
 def with_unreferenced(
-    closed: Sequence[Fill], wanted: Iterator[LostMessagePlace], known: Sequence[LostUnits], forms: Forms
+    closed: Sequence[Fill],
+    wanted: Iterable[LostMessagePlace],
+    known: Sequence[LostUnits],
+    given: set[_Pair],
+    forms: Forms,
 ) -> tuple[list[Fill], list[Unplaced]]:
     """The fills with tombstones in the place of fillers, as far as there is room; and who has none.
 
-    known: other places that units name.
+    known: other places that units name. given: what no unit names among the tombstones (`with_own_queues`).
     """
     unplaced: list[Unplaced] = []
     if not closed:
         return [], unplaced
     queues = closed[0].lost.queues
     numbers = {queue: number for number, queue in reversed(list(enumerate(queues)))}
-    taken = {pair for units in (*known, *(fill.lost for fill in closed)) for pair in pairs_of(units)}
     rooms = sorted(_rooms(closed), key=lambda room: room.begin)
     ends = [room.end for room in rooms]
     rows: list[list[Row]] = [[] for _ in closed]
     reach: dict[QueueId, int] = {}
-    for place in wanted:
-        if (place.queue, place.queue_offset) in taken:
-            continue
+    given = given & {pair for fill in closed for pair in pairs_of(fill.lost)}  # some are too small for a tombstone
+    named = (fill.lost.take(~_among(fill.lost, given)) for fill in closed)
+    for place in narrowed((p for p in wanted if (p.queue, p.queue_offset) not in given), (*known, *named)):
         least = forms.smallest(place.queue.topic)
         most = least + _more_bytes(place, forms)
         low = max(place.low, reach.get(place.queue, 0))
@@ -140,13 +238,33 @@ def with_unreferenced(
         mine = [room for room in rooms if room.fill == number]
         _grow_last(rows[number], mine, queues)
         changed[number] = _with_rows(closed[number], rows[number], mine)
-    return changed, unplaced
+    placed = {(queues[row[2]], row[3]) for mine in rows for row in mine}
+    return _in_order(changed, given | placed) if given else changed, unplaced
 
 
-def pairs_of(units: LostUnits) -> Iterator[tuple[QueueId, int]]:
+def _among(units: LostUnits, pairs: set[_Pair]) -> Flags:
+    """bool[n]: whose queue and offset are among `pairs`."""
+    return np.array([pair in pairs for pair in pairs_of(units)], np.bool_)
+
+
+def pairs_of(units: LostUnits) -> Iterator[_Pair]:
     """Queue and queue offset of each."""
     for number, offset in zip(units.queue.tolist(), units.queue_offset.tolist(), strict=True):
         yield units.queues[number], offset
+
+
+def _in_order(fills: Sequence[Fill], pairs: set[_Pair]) -> list[Fill]:
+    """The same with the offsets of `pairs` rising with the positions, queue by queue: no unit says which is where."""
+    offsets: dict[QueueId, list[int]] = {}
+    for queue, offset in sorted(pairs, reverse=True):
+        offsets.setdefault(queue, []).append(offset)
+    changed = list[Fill]()
+    for fill in sorted(fills, key=lambda fill: fill.gap.begin):
+        own = fill.lost.queue_offset.copy()
+        for row in np.flatnonzero(_among(fill.lost, pairs)).tolist():
+            own[row] = offsets[fill.lost.queues[int(fill.lost.queue[row])]].pop()
+        changed.append(fill._replace(lost=fill.lost.replace(queue_offset=own)))
+    return changed
 
 
 def _more_bytes(place: LostMessagePlace, forms: Forms) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.store.audit.queues import QueueAudit
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.broker.system_topics import HALF_TOPIC, OP_TOPIC
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.message import Message
@@ -26,8 +28,10 @@ from mqstore.store.queues.edits import QueueHole
 from mqstore.store.recover.recovery import replan
 from mqstore.store.session.apply import apply
 
+from ... import stores
 from ..put.test_producer_transaction import HOST, log_of
 from ..put.writing import NOW, TINY, writer
+from ..recover.recovered import units_of
 from .narrow import overwrite
 
 LOG_FILE, QUEUE_FILE = 4096, 200
@@ -58,14 +62,14 @@ def lose(root: Path, op: Message, *, unit: bool) -> None:
         overwrite(queue, QUEUE_FILE, op.queue_offset * UNIT_BYTES, bytes(UNIT_BYTES))
 
 
-def kept(root: Path, version: str) -> Plan:
+def kept(root: Path, version: str, config: BrokerConfig = TINY) -> Plan:
     options = RecoveryOptions(Policy.KEEP, NOW, (version,))
 
     def again() -> Plan:
-        return replan(Layout.open(root, TINY), version, options)
+        return replan(Layout.open(root, config), version, options)
 
     plan = again()
-    apply(Layout.open(root, TINY), plan, again, Files())
+    apply(Layout.open(root, config), plan, again, Files())
     assert again().edits == ()
     return plan
 
@@ -117,3 +121,47 @@ def test_a_number_out_of_reach_makes_no_lost_messages() -> None:
     queue = QueueId("T", 0)
     found = list(places(cast("Mapping[QueueId, QueueAudit]", {queue: audit})))
     assert [place.queue_offset for place in found] == [1, 2]
+
+
+def light(name: str, tmp_path: Path) -> tuple[Path, BrokerConfig]:
+    """A real store with light queues, and its configuration."""
+    root = stores.unpack(name, tmp_path)
+    return root, BrokerConfig().with_set(stores.config_set(name, root))
+
+
+def test_a_record_that_only_light_queues_name_is_of_the_queue_that_lacks_it(tmp_path: Path) -> None:
+    """The queue of seven lost messages is gone: each gets its number back at the place that light queues name."""
+    root, config = light("5.3.3-lmq", tmp_path)
+    queue, before = QueueId("mqtt", 1), units_of(root, config)
+    shutil.rmtree(root / "consumequeue/mqtt/1")
+    overwrite(root / "commitlog", 256 << 10, 2 * 4096, bytes(3 * 4096))
+    plan = kept(root, "5.3", config)
+    places = {offset: unit[0] for offset, unit in before[queue].items()}
+    assert {offset: unit[0] for offset, unit in units_of(root, config)[queue].items()} == places
+    own = {(m.topic, m.queue_id, m.queue_offset) for m in log_of(root, config)}
+    assert {("mqtt", 1, offset) for offset in before[queue]} <= own
+    assert not any(topic.startswith("%LMQ%") for topic, _, _ in own)
+    assert plan.lost.by_topic()["mqtt"] == 23
+
+
+def test_where_no_queue_lacks_it_a_filler_stands_for_it(tmp_path: Path) -> None:
+    """Behind the last message nothing tells how many others a queue had: light queues are lost messages alone."""
+    root, config = light("5.3.3-lmq", tmp_path)
+    for topic in ("mqtt", "plain"):
+        shutil.rmtree(root / "consumequeue" / topic)
+    overwrite(root / "commitlog", 256 << 10, 40_000, bytes((256 << 10) - 40_000))
+    lost = kept(root, "5.3", config).lost.by_topic()
+    assert lost and all(topic.startswith("%LMQ%") for topic in lost)
+    names_of = {m.topic for m in log_of(root, config) if m.position > 40_000}
+    assert names_of == {"-"}
+
+
+def test_a_further_queue_is_no_records_own(tmp_path: Path) -> None:
+    """A 4.9 broker writes further units to queues of any name: those of `copy_topic` name messages of `mqtt`."""
+    root, config = light("4.9.7-lmq", tmp_path)
+    before = {(m.topic, m.queue_id, m.queue_offset) for m in log_of(root, config)}
+    overwrite(root / "commitlog", 256 << 10, 32_359, bytes((256 << 10) - 32_359))
+    kept(root, "4.9", config)
+    after = {(m.topic, m.queue_id, m.queue_offset) for m in log_of(root, config)}
+    assert {row for row in before if row[0] in ("mqtt", "plain")} <= after
+    assert not any(topic == "copy_topic" for topic, _, _ in after)
