@@ -126,7 +126,7 @@ def recover(
     if change.apply and (found.plan is None or not found.nothing_to_do):
         applied = _apply(layout, before, change, common)
         after = _analyze(Layout.open(layout.root, layout.broker_config), asked, common)
-        gone = bool(found.plan and found.plan.lost.messages)
+        gone = bool(found.plan and found.plan.lost_messages)
         gone |= left_lost(found, after.recovery) is not None
         clean = exit_code_of_status(after.verdict.status) is ExitCode.DONE
         code = ExitCode.DONE if clean and not gone else ExitCode.NO

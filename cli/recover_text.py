@@ -102,7 +102,7 @@ def verdict(
     """One line for somebody who has no time: the sentence that `verify` has, and the cure."""
     found = before.recovery
     if applied is not None:
-        lost = found.plan.lost.messages if found.plan else 0
+        lost = found.plan.lost_messages if found.plan else 0
         ended = "went on with the recovery that was cut off" if applied.resumed else "recovered"
         left = left_lost(found, after.recovery) if after is not None else None
         besides = f" Not brought back: {left.sentence}." if left is not None else ""
@@ -125,7 +125,7 @@ def question(found: Recovery) -> str:
     if found.interrupted:
         return "Go on with the recovery that was cut off?"
     assert found.plan is not None
-    lost = found.plan.lost.messages
+    lost = found.plan.lost_messages
     return f"{counted(len(found.plan.edits), 'change')}, {_messages(lost)} lost. Carry them out?"
 
 
@@ -149,9 +149,9 @@ def _cure(before: JudgedRecovery, given: Given) -> str:
     if live and not found.plan.edits:
         return "No process may have the store for what is next."
     if live:
-        loses = f"loses {_messages(found.plan.lost.messages)}{_behind_the_log(before)}"
+        loses = f"loses {_messages(found.plan.lost_messages)}{_behind_the_log(before)}"
         return f"The plan, once no process has the store, {loses}."
-    loses = f" loses {_messages(found.plan.lost.messages)}" if found.plan.edits else " is next"
+    loses = f" loses {_messages(found.plan.lost_messages)}" if found.plan.edits else " is next"
     return f"`{steps[0]}`{loses}{_behind_the_log(before)}."
 
 
@@ -236,13 +236,14 @@ def _given_up(found: Recovery, common: Common, rows: int | None) -> list[str]:
     """What the plan does not keep. What is lost under `keep` nobody can read: its times are unknown,
     those of the shares are the tombstones'.
     """
-    if found.plan is None or not found.plan.lost.messages:
+    if found.plan is None or not found.plan.lost_messages:
         return []
     if found.options.policy != "keep":
         return _tally("Messages that the plan gives up:", found.plan.lost, common, rows)
-    shares = list(found.plan.lost)
-    lines = (_size_of(share) for share in shares)
-    return ["", "Messages whose records are damaged or gone:", *folded(lines, len(shares), rows)]
+    lines = [_size_of(share) for share in found.plan.lost]
+    if found.plan.index_alone:
+        lines.append(f"  {found.plan.index_alone:>9,}  {'':>9}  of which the index alone tells")
+    return ["", "Messages whose records are damaged or gone:", *folded(lines, len(lines), rows)]
 
 
 def _tally(title: str, tally: Tally, common: Common, rows: int | None) -> list[str]:

@@ -528,7 +528,7 @@ def _of_index(
         known.setdefault(row["position"], []).append(row)
     inside = sorted((row["position"], row["position"] + row["size"]) for row in damaged)
     more: dict[int, dict[str, Any]] = {}
-    for position, key_hash, time in _items(snapshot, ordered):
+    for position, key_hash, time in items_in(snapshot, ordered):
         if position > reach:
             continue
         rows = known.get(position)
@@ -571,7 +571,7 @@ def _add_item(row: dict[str, Any], key_hash: int, time: int) -> None:
     row["not_after"] = min(row["not_after"] or latest, latest)
 
 
-def _items(snapshot: Snapshot, gaps: Sequence[Gap]) -> Iterator[tuple[int, int, int]]:
+def items_in(snapshot: Snapshot, gaps: Sequence[Gap]) -> Iterator[tuple[int, int, int]]:
     """(position, key hash, time) of index items that point into the gaps, sorted by begin."""
     begins = np.array([gap.begin for gap in gaps], np.int64)
     ends = np.array([gap.end for gap in gaps], np.int64)

@@ -52,7 +52,7 @@ from .log import DeadTail, LogPlan, named_messages, plan_log, put_away
 from .normalize import check_kinds, ext_edits, has_queues, normalize, what_a_log_left
 from .observer import GroupLoss, PlanBuilder, Policy, RecoveryOptions
 from .torn_records import CutProperties, wrong_offsets
-from .unreferenced import places
+from .unreferenced import index_alone, places
 
 if TYPE_CHECKING:
     from ..queues.rocksdb_write import DatabaseFix
@@ -121,6 +121,8 @@ class Plan:
     edits: Sequence[Edit] = ()
     queues: Sequence[QueueRow] = ()
     lost: Tally = field(default_factory=Tally)
+    #: Lost messages beside these of which index items alone tell.
+    index_alone: int = 0
     groups: GroupLoss = field(default_factory=lambda: GroupLoss({}))
     index: IndexFix | None = None
     #: All index items of a store without an index, unless they are still to be read.
@@ -161,6 +163,11 @@ class Plan:
     def __post_init__(self) -> None:
         in_phases = sorted(self.edits, key=lambda edit: edit.phase)
         object.__setattr__(self, "edits", tuple(in_phases))
+
+    @property
+    def lost_messages(self) -> int:
+        """How many are lost."""
+        return self.lost.messages + self.index_alone
 
     @property
     def without_log(self) -> bool:
@@ -353,6 +360,9 @@ def _completed(
         index = builder.index.finish()
     if index is not None:
         edits += index_edits(snapshot, index)
+    tells = index is not None and options.policy is Policy.KEEP and snapshot.layout.dledger is None
+    behind = (log.end, builder.last_timestamp) if tells and not queues.beyond else None
+    closed = kept.fills if queues.completed else ()  # queues that lack nothing name every message
     checkpoint = _checkpoint(snapshot, index, builder, profile)
     changed = bool(edits) or snapshot.abort  # a store with nothing to do keeps its checkpoint
     if changed:
@@ -363,6 +373,7 @@ def _completed(
         edits=edits,
         queues=queues.rows,
         lost=builder.lost,
+        index_alone=index_alone(snapshot, closed, kept.unplaced, behind),
         groups=builder.groups,
         index=index,
         items=builder.all_items,

@@ -3,6 +3,8 @@
 Their records lay somewhere between those of their neighbours. A tombstone anywhere in the bytes lost
 there keeps the queue as it is when a broker rebuilds it: without one all later messages would move.
 
+Lost messages that only index items name: known is how many, and no queue.
+
 Lost records that only a light queue names, or another that never is a record's own (spec 2.9): known is their
 place and size. They were of a queue that lacks messages there.
 
@@ -28,14 +30,14 @@ from ...formats.derive import Columns
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import SMALLEST, TRANSACTION_MASK, SysFlag
 from ..audit.queues import QueueAudit
-from ..broker.snapshot import QueueId
+from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import HALF_TOPIC, LMQ_PREFIX, OP_TOPIC
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
 from ..log.message import Mark
 from .fill import SMALLEST_FILLER, Fill
-from .gaps import NO_OFFSET, Forms
-from .lost_messages import LostUnits
+from .gaps import NO_OFFSET, Forms, Gap
+from .lost_messages import LostUnits, items_in
 
 Row = tuple[int, int, int, int]
 """A tombstone: position, size, number of the queue, queue offset."""
@@ -313,6 +315,36 @@ def _with_rows(fill: Fill, rows: list[Row], rooms: list[_Room]) -> Fill:
     blank = next(((r.begin, r.end - r.begin) for r in rooms if r.to_file_end), None)
     lost = both.take(np.argsort(both.position, kind="stable"))
     return fill._replace(lost=lost, fillers=fillers, blank=blank)
+
+
+_SECOND_MS = 1000
+"""Index items tell whole seconds."""
+
+
+def index_alone(
+    snapshot: Snapshot, closed: Sequence[Fill], unplaced: Sequence[Unplaced], behind: tuple[int, int] | None
+) -> int:
+    """The number of lost messages of which index items alone tell, at least: those in gaps that have more items of
+    messages than tombstones, and those that were stored behind the log's end, later than its last record.
+
+    behind: the log's end and the time of that record; None: items behind it tell nothing. Raises Unreadable.
+    """
+    fills = sorted(closed, key=lambda fill: fill.gap.begin)
+    gaps = [fill.gap for fill in fills]
+    begins, found = [gap.begin for gap in gaps], [set[int]() for _ in gaps]
+    for position, _, time in items_in(snapshot, gaps) if gaps else ():
+        number = bisect_right(begins, position) - 1
+        gap = gaps[number]
+        if gap.previous < 0 or time + _SECOND_MS > gap.store_timestamp:  # else an earlier start has cut it off
+            found[number].add(position)
+    count = sum(max(0, len(places) - len(fill.lost)) for places, fill in zip(found, fills, strict=True))
+    count = max(0, count - len(unplaced))
+    if behind is None:
+        return count
+    end, newest = behind
+    tail = items_in(snapshot, [Gap(end, np.iinfo(np.int64).max, False, newest)])
+    late = {position: time for position, _, time in tail if time + _SECOND_MS > newest}
+    return count + (len(late) if any(time > newest for time in late.values()) else 0)
 
 
 _LIST_SINCE = "5"

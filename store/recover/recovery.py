@@ -127,7 +127,7 @@ class Recovery:
         """
         worst = self.prediction
         hidden = worst.lost.messages or worst.hidden or worst.unfired or worst.forgets
-        return bool(not worst.starts or hidden or self.plan is None or self.plan.lost.messages)
+        return bool(not worst.starts or hidden or self.plan is None or self.plan.lost_messages)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object."""
@@ -147,7 +147,7 @@ class Recovery:
                 "dead": self.dead,
                 "lost_by_broker": worst.lost.messages,
                 "invisible_by_broker": worst.invisible.messages,
-                "lost_by_plan": plan.lost.messages if plan else None,
+                "lost_by_plan": plan.lost_messages if plan else None,
             },
         }
         if len(self.predictions) > 1:

@@ -299,3 +299,14 @@ def test_what_only_queues_name_is_in_the_first_sentence(tmp_path: Path) -> None:
     settings = [f"--set={name}={value}" for name, value in stores.config("5.3.3-clean", root).items()]
     first = run_here(["recover", str(root), *settings]).stdout.partition("\n")[0]
     assert first.endswith("loses no message; queues name 132 records behind the end of the log."), first
+
+
+def test_what_only_the_index_names_is_lost(tmp_path: Path) -> None:
+    """Verdict and exit code say so."""
+    root = stores.unpack("5.5.0-rocksdb-killed", tmp_path)
+    log = min((root / "commitlog").iterdir())
+    whole = log.read_bytes()
+    log.write_bytes(whole[:155_342].ljust(len(whole), b"\0"))
+    record = answer(str(root), "--apply", "--yes", code=1)
+    assert (record["summary"]["lost_by_plan"], record["plan"]["lost"]) == (157, [])
+    assert answer(str(root), code=0)["summary"]["lost_by_plan"] == 0

@@ -28,7 +28,7 @@ from mqstore.store.queues.edits import QueueHole
 from mqstore.store.recover.recovery import replan
 from mqstore.store.session.apply import apply
 
-from ... import stores
+from ... import recovery_cases, stores
 from ..put.test_producer_transaction import HOST, log_of
 from ..put.writing import NOW, TINY, writer
 from ..recover.recovered import units_of
@@ -165,3 +165,31 @@ def test_a_further_queue_is_no_records_own(tmp_path: Path) -> None:
     after = {(m.topic, m.queue_id, m.queue_offset) for m in log_of(root, config)}
     assert {row for row in before if row[0] in ("mqtt", "plain")} <= after
     assert not any(topic == "copy_topic" for topic, _, _ in after)
+
+
+def test_what_the_index_alone_tells_is_lost(tmp_path: Path) -> None:
+    """Eleven messages of which neither units nor offsets beside theirs tell: the count is that of their places."""
+    root, config = light("5.3.3-expired", tmp_path)
+    shutil.rmtree(root / "consumequeue")
+    overwrite(root / "commitlog", 64 << 10, 192 << 10, bytes(4096))
+    plan = kept(root, "5.3", config)
+    assert (plan.lost.messages, plan.lost_messages) == (0, 11)
+
+
+@pytest.mark.parametrize(("name", "count"), [("5.3.3-clean", 4), ("4.9.7-killed-bit-restarted", 0)])
+def test_index_items_behind_the_end_of_the_log(name: str, count: int, tmp_path: Path) -> None:
+    """They tell of lost messages where these are newer than the log; else an earlier start has cut these off."""
+    root, config = light(name, tmp_path)
+    shutil.rmtree(root / "consumequeue")
+    if count:
+        overwrite(root / "commitlog", 256 << 10, (256 << 10) + 145_071, bytes((256 << 10) - 145_071))
+    plan = kept(root, name[:3], config)
+    assert (plan.lost_messages - plan.lost.messages, plan.touches("index")) == (count, True)
+
+
+def test_queues_that_lack_nothing_name_every_message(tmp_path: Path) -> None:
+    """A half message is in the index and in no queue: it is no lost message."""
+    case = recovery_cases.case_of("zero_page_first", "5.3.3")
+    root = recovery_cases.damaged(case, tmp_path)
+    plan = kept(root, "5.3", recovery_cases.CONFIG)
+    assert (plan.lost_messages, plan.lost.messages) == (11, 11)
