@@ -103,9 +103,7 @@ def keep_log(
     size, start = snapshot.log_file_bytes, min(entries)
     dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
     end = max(finder.end, start)
-    topics = _further(snapshot, audits, queue)
-    ends = finder.queue_ends
-    look = partial(lost_units, snapshot, dead=dead, ends=ends, verified=verified, audits=audits, further=topics)
+    look = partial(lost_units, snapshot, dead=dead, ends=finder.queue_ends, verified=verified, audits=audits)
     behind = units_behind(size, end, max(entries) + size, look)
     if len(behind):
         finder.covered = max(end, finder.end)
@@ -114,7 +112,8 @@ def keep_log(
         finder.close(end)
     gaps = finder.all_gaps(end)
     forms = forms._replace(append_crc=forms.append_crc or finder.crc_items)
-    lost = look(gaps, finder.torn)
+    topics = _further(snapshot, audits, queue) if finder.gaps else {}  # reads two records of each queue
+    lost = look(gaps, finder.torn, further=topics)
     rules = PutRightRules(options_of(snapshot.layout).delay_waits(), finder.verify, finder.inner_batches)
     gaps, lost, saved, restored = _put_right(queue, gaps, lost, rules)
     for row in np.flatnonzero(elsewhere.position < end).tolist():
