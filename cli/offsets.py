@@ -122,8 +122,9 @@ def offsets(
 
     --compare shows who is ahead in two stores. --reset and --merge plan new positions, inside the
     queues, and show them; --apply writes them. What was there is kept in STORE/.mqstore, or in DIR, and
-    mqstore undo takes it back. Cut off at any point, it can be run again, and ends that first, whatever
-    was cut off. Stop the broker first: a running one writes its own positions over them.
+    mqstore undo takes it back. Cut off at any point, it can be run again; a change that was cut off is
+    ended first, and where an undo was, that is to be run again. Stop the broker first: a running one
+    writes its own positions over them.
     --group and --topic keep a plan to these; groups of brokers' own are merged only where --group names
     them. Queues that are behind the log have to be recovered first. Messages that POP consumers have and
     did not acknowledge come back as well: mqstore inspect --pop.
