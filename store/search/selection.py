@@ -19,7 +19,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...formats import message_properties as names
-from ..errors import InvalidInput
+from ..errors import InvalidInput, StoreError
 from ..log.message import MAX_BODY_BYTES, Message
 
 if TYPE_CHECKING:
@@ -190,10 +190,7 @@ class Selection(NamedTuple):
         return self._replace(max_body_bytes=MAX_BODY_BYTES, whole=False, further=None) != Selection()
 
     def of_queues(self, layout: Layout | None) -> Selection:
-        """The same, with all that queues of the topic have in this store; None: in a log whose store is not known.
-
-        Raises StoreError.
-        """
+        """The same, with all that queues of the topic have in this store; None: in a log whose store is not known."""
         if self.topic is None or self.further is not None:
             return self
         return self._replace(further=_further(self.topic, layout))
@@ -445,34 +442,35 @@ def matches(name: str, topic: str) -> bool:
 def _further(topic: str, layout: Layout | None) -> Dispatching | None:
     """The rules by which messages of other topics go to queues of these names; None where they do not.
 
-    Such a name begins with %LMQ%; 4.9.3 and later 4.x take any, which is asked for only where it is known that
-    the broker did. Raises StoreError.
+    Such a name begins with %LMQ%; 4.9.3 and later 4.x take any, which is asked for only where the configuration
+    says that the broker did: to look for what shows it costs more than many an answer. What is damaged elsewhere
+    in the store stops no reader.
     """
     from ..broker.dispatch_record import Dispatching
     from ..broker.system_topics import LMQ_PREFIX
 
     begin = re.split(r"[*?[]", topic, maxsplit=1)[0]
     light = begin.startswith(LMQ_PREFIX) or (is_pattern(topic) and LMQ_PREFIX.startswith(begin))
+    unknown = Dispatching(items=False) if light else None
     if layout is None:
-        return Dispatching(items=False) if light else None
+        return unknown
+    config = layout.broker_config
+    if not config.get_bool("enableMultiDispatch", light):
+        return None
     from ..broker.profiles import profile_of
     from ..queues.hybrid import lmq_in_database, selective_double_write
     from ..settings.generation import generation_of
-    from ..settings.options import options_of
 
-    rules = profile_of(generation_of(layout).version).dispatch
+    try:
+        rules = profile_of(generation_of(layout).version).dispatch
+        lite_alone, in_database = selective_double_write(layout), bool(lmq_in_database(layout))
+    except StoreError:
+        return unknown
     if not light and (rules.lmq_closed or not rules.multi_dispatch):
         return None
-    option = options_of(layout).multi_dispatch
-    if not option.value and (option.is_given or not light):
-        return None
-    config = layout.broker_config
-    how = rules.how(
-        items=False,
-        lmq_zero=config.get_bool("enableLmq", "enableMultiDispatch" not in config),
-        lite_alone=selective_double_write(layout),
-    )
-    slashes = how.slash_names or layout.rocksdb_queues or bool(lmq_in_database(layout))
+    lmq_zero = config.get_bool("enableLmq", "enableMultiDispatch" not in config)
+    how = rules.how(items=False, lmq_zero=lmq_zero, lite_alone=lite_alone)
+    slashes = how.slash_names or layout.rocksdb_queues or in_database
     return how._replace(multi_dispatch=True, slash_names=slashes)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from mqstore.store.errors import StoreError
 from mqstore.store.log.batch import messages
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.search.find import find, offset_at
@@ -15,6 +17,7 @@ from mqstore.store.search.follow import Follower
 from mqstore.store.search.log_search import search_log
 from mqstore.store.search.selection import Selection
 from mqstore.store.search.store import StoreReader
+from mqstore.store.settings import generation, options
 
 from .searched import Notes, positions
 
@@ -69,14 +72,66 @@ def test_one_message_and_columns_agree(name: str, topic: str, store: Callable[[s
 
 
 def test_4_9_knows_further_queues_of_any_name(store: Callable[[str], Path], tmp_path: Path) -> None:
-    bare = without_queues(store("4.9.7-lmq"), tmp_path / "bare")
+    bare, asked = without_queues(store("4.9.7-lmq"), tmp_path / "bare"), Selection(topic="copy_topic")
     with StoreReader(store("4.9.7-lmq")) as whole:
-        expected = positions(find(whole, Selection(topic="copy_topic")))
-        assert expected == positions(search_log(whole, Selection(topic="copy_topic"), note=Notes()))
+        expected = positions(find(whole, asked))
+        assert expected and not positions(search_log(whole, asked, note=Notes()))
     with StoreReader(bare, {"enableMultiDispatch": True}) as told:
-        assert positions(find(told, Selection(topic="copy_topic"))) == expected
+        assert positions(find(told, asked)) == expected
     with StoreReader(bare, {"enableMultiDispatch": False}) as off:
         assert not positions(search_log(off, Selection(topic=LIGHT), note=Notes()))
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_a_plain_topic_costs_no_look_at_the_store(
+    name: str, store: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the version of the broker nor what shows light queues is looked for: that opens many files."""
+    looks = list[str]()
+    monkeypatch.setattr(generation, "_guess", lambda *_: looks.append("version"))
+    monkeypatch.setattr(options, "shown_multi_dispatch", lambda *_: looks.append("queues"))
+    for topic in ("mqtt", "plain", "mq*"):
+        with StoreReader(store(name)) as opened:
+            asked = Selection(topic=topic).of_queues(opened.layout)
+            assert asked.further is None
+            assert topic == "plain" or list(find(opened, asked._replace(key="key1")))
+    assert looks == []
+
+
+def _directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _file(path: Path) -> None:
+    shutil.rmtree(path)
+    path.write_text("none")
+
+
+DAMAGE = [("checkpoint", _directory), ("checkpoint", _pipe), ("config", _file)]
+
+
+@pytest.mark.parametrize(("part", "damage"), DAMAGE)
+def test_damage_elsewhere_stops_no_reader(
+    part: str, damage: Callable[[Path], None], store: Callable[[str], Path], tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(store("5.3.3-lmq"), tmp_path / "copy"))
+    damage(copy / part)
+    given = {"enableMultiDispatch": True}
+    with StoreReader(store("5.3.3-lmq")) as whole, StoreReader(copy) as hurt, StoreReader(copy, given) as told:
+        for topic in ("mqtt", LIGHT):
+            for asked in (Selection(topic=topic, key="key1"), Selection(topic=topic)):
+                expected = positions(search_log(whole, asked, note=Notes()))
+                assert expected
+                assert positions(search_log(hurt, asked, note=Notes())) == expected
+                assert positions(search_log(told, asked, note=Notes())) == expected
+        with pytest.raises(StoreError):
+            generation.generation_of(hurt.layout)
 
 
 def test_a_key_under_a_light_topic_comes_from_the_index(store: Callable[[str], Path]) -> None:
