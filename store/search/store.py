@@ -373,7 +373,12 @@ class StoreReader:
             return f"no consume queue of {topic} has a unit"
         if topic in self.configured:
             return f"{topic} is in topics.json, but has no consume queues"
-        return f"{topic} has a directory, but no consume queues in it" if self.queues.has_topic(topic) else ""
+        if self.queues.has_topic(topic):
+            return f"{topic} has a directory, but no consume queues in it"
+        from ..broker.system_topics import LMQ_PREFIX
+
+        # topics.json has none of these, and messages of other topics name them
+        return f"the light queue {topic} is not there" if topic.startswith(LMQ_PREFIX) else ""
 
     def _has_units(self, topic: str) -> bool:
         """A queue of the topic has a unit; what has one keeps it, so that is asked once."""

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.errors import StoreError
+from mqstore.store.errors import NotFound, StoreError
 from mqstore.store.log.batch import messages
 from mqstore.store.log.commit_log import Batch
-from mqstore.store.search.find import find, offset_at
+from mqstore.store.search.find import Address, Finder, find, offset_at, silent
 from mqstore.store.search.follow import Follower
 from mqstore.store.search.log_search import search_log
 from mqstore.store.search.selection import Selection
-from mqstore.store.search.store import StoreReader
+from mqstore.store.search.store import FoundMessage, StoreReader
 from mqstore.store.settings import generation, options
 
 from .searched import Notes, positions
@@ -46,6 +46,28 @@ def test_a_scan_finds_what_the_queues_name(name: str, store: Callable[[str], Pat
                 asked = Selection(topic=topic, queue_id=0)
                 some = positions(find(whole, asked, offset=place[0], count=place[1]))
                 assert positions(find(scanned, asked, offset=place[0], count=place[1])) == some, topic
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_a_light_queue_that_is_lost(name: str, store: Callable[[str], Path], tmp_path: Path) -> None:
+    """No file but its own knows of it: topics.json has none."""
+    copy = Path(shutil.copytree(store(name), tmp_path / "copy"))
+    shutil.rmtree(copy / "consumequeue" / LIGHT)
+    every, one, notes = Selection(topic=LIGHT), Selection(topic=LIGHT, queue_id=0), Notes()
+    with StoreReader(store(name)) as whole, StoreReader(copy) as lost:
+        expected = list(find(whole, every))
+        assert positions(find(lost, every, note=notes)) == [found.message.position for found in expected]
+        assert notes == [f"the light queue {LIGHT} is not there: scanning the log"]
+        assert positions(find(lost, one, offset=7, count=5)) == positions(find(whole, one, offset=7, count=5))
+        assert offset_at(lost, LIGHT, 0, expected[5].message.store_timestamp) == 5
+        addresses = [Address(topic=LIGHT, queue_id=0, queue_offset=number) for number in (3, len(expected))]
+        with Finder(lost, silent) as finder:
+            found, none = finder.find(addresses)
+        assert isinstance(found, FoundMessage) and found.message == expected[3].message
+        assert isinstance(none, NotFound)
+        assert not list(find(lost, Selection(topic="%LMQ%none")))
+        with pytest.raises(NotFound, match="no such topic: none"):
+            list(find(lost, Selection(topic="none")))
 
 
 def test_numbers_are_those_of_the_light_queue(store: Callable[[str], Path], tmp_path: Path) -> None:
