@@ -123,7 +123,8 @@ def get(
 
     --follow begins at the end of the log, or at --since, and goes on until --limit, Ctrl-C or a closed
     pipe: over new files, files that were made ahead, and a broker that starts again. For a log that is
-    taken away it waits, after a line on stderr; where another one is put in its place it ends (exit code 5).
+    taken away it waits, after a line on stderr. Where another directory is put in its place it goes on if that has
+    the message it read last; if not, or if it has read none yet, it ends (exit code 5).
 
     --addresses reads one address a line, from a file or from stdin: a position in the log, an offset
     message id, a unique key, TOPIC/QUEUE/OFFSET, or a JSON object that has one of them, such as an

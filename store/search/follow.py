@@ -147,7 +147,8 @@ class Follower:
         """New records in log order, for ever; a batch is valid until the next one is asked for.
 
         idle: called whenever there is nothing to read; what it raises ends it. Raises Unreadable, also where
-        the log is another one now, without the record that was delivered last.
+        another directory is in the place of the log's, and lacks the record that was delivered last, or none was yet:
+        then nothing tells a copy of the log from another one.
         """
         while True:
             with Watch([d for d in self._layout.commit_log_directories if d.is_dir()]) as watch:
@@ -155,7 +156,10 @@ class Follower:
             self._reopen()
 
     def _until_replaced(self, watch: Watch, idle: Callable[[], None]) -> Iterator[Batch]:
-        """The same, until another directory of the same log is in the place of one. Raises Unreadable."""
+        """The same, until another directory is in the place of one, with the record that was delivered last.
+
+        Raises Unreadable.
+        """
         away = ""
         while True:
             batch = self.poll()

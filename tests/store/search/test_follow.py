@@ -272,6 +272,19 @@ def test_another_log_in_its_place_ends_it(root: Path, notes: list[str], delivere
     assert notes == []
 
 
+def test_a_copy_in_its_place_ends_it_before_a_message_came(root: Path, notes: list[str]) -> None:
+    """Nothing was delivered that would tell that it is the same log."""
+    layout = Layout.open(root, CONFIG)
+
+    def idle() -> None:
+        away = root.rename(root.parent / "away")
+        shutil.copytree(away, root)
+
+    with pytest.raises(Unreadable, match="was replaced"):
+        list(Follower(layout, follow_module.end_of(layout), notes.append).batches(idle))
+    assert notes == []
+
+
 def test_damage_is_told_and_passed_over(
     root: Path, follower: Follower, notes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
