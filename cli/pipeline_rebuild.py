@@ -33,12 +33,14 @@ def rebuild(
 
     DIR is laid out as a store, without the log: consumequeue, batchconsumequeue, consumequeue_ext,
     index, checkpoint, and timerwheel where there is a timer log, byte by byte as the broker would
-    write them; an offset whose record is lost gets the unit before it. The timer log itself, which
-    the wheel points into, and config stay where they are. Of several stores each has a folder of
-    its own in DIR, and a line in the answer. A log of 64 MiB or less is one task, and small ones
-    share a task of Spark, large ones first; a larger log is read in parts, a task each. DIR appears
-    whole or not at all: what was cut off is finished, or begun again, by running the same command
-    once more.
+    write them; an offset whose record is lost gets the unit before it. Where more offsets are missing
+    between two records than the log has room for, as where a number is damaged, files that would be of
+    such offsets alone are not made, and a line on stderr says how many offsets that leaves out. The
+    timer log itself, which the wheel points into, and config stay where they are. Of several stores
+    each has a folder of its own in DIR, and a line in the answer. A log of 64 MiB or less is one task,
+    and small ones share a task of Spark, large ones first; a larger log is read in parts, a task each.
+    DIR appears whole or not at all: what was cut off is finished, or begun again, by running the same
+    command once more.
 
     Exit code: 0 complete; 1 records are lost in damage, or queue offsets are missing or repeated; 4
     another job works on DIR; 5 cannot be read or written, no Spark. Of several stores one that cannot
@@ -132,6 +134,9 @@ def losses_of(report: Mapping[str, Any]) -> list[str]:
         if queue["missing"]:
             have = counted(queue["missing"], "queue offset has", "queue offsets have")
             lines.append(f"{name}: {have} no record; the unit before stands there, its message comes twice")
+        if queue["without_unit"]:
+            have = counted(queue["without_unit"], "of these has", "of these have")
+            lines.append(f"{name}: {have} no unit: the log has no room for so many, their files are not made")
         if queue["duplicates"]:
             repeat = counted(queue["duplicates"], "record repeats", "records repeat")
             lines.append(f"{name}: {repeat} a queue offset, left out")

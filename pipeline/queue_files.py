@@ -6,7 +6,7 @@ One file of a queue is in memory at a time, however large a queue is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ..formats.consume_queue import UNIT_BYTES
+from ..formats.message import SMALLEST
 from ..store.disk.file_queue import file_name
 from ..store.disk.files import Files
 from ..store.disk.layout import CONSUME_QUEUE, queue_directory
@@ -30,7 +31,8 @@ class QueueFile:
     path: below the target. start: position of its first byte in the queue's stream. first, end:
     queue offset of the first unit and the one behind the last. units: how many records are in.
     missing: offsets between first and end that no record had. duplicates: records whose offset
-    another one had already; they got no unit.
+    another one had already; they got no unit. without_unit: of missing, those in files before this one
+    that are not made.
     """
 
     attempt: str
@@ -44,6 +46,7 @@ class QueueFile:
     units: int = 0
     missing: int = 0
     duplicates: int = 0
+    without_unit: int = 0
 
     @property
     def queue(self) -> tuple[int, str, int]:
@@ -111,19 +114,48 @@ def _in_order(rows: Rows) -> tuple[Rows, Rows, int]:
 
 def close_gaps(files: Iterable[QueueFile], place_of: Callable[[QueueFile], AttemptFolder]) -> list[QueueFile]:
     """The files in order; where offsets are left out between two of a queue, both have the unit before
-    there: a broker takes an empty unit for the end of the queue. place_of: where a file is. Raises
-    NoSpace, Unreadable."""
+    there, and so have files between them that are made: a broker takes an empty unit for the end of the
+    queue. place_of: where a file is. Raises NoSpace, Unreadable."""
     found = sorted(files, key=attrgetter("queue", "start"))
+    made: list[QueueFile] = []
     for before, after in pairwise(found):
         if before.path and before.queue == after.queue and before.end < after.first:
-            after.missing += after.first - before.end
-            first, behind = (place_of(file) for file in (before, after))
-            with first.files.open(first.folder / before.path) as file:
-                end = before.end * UNIT_BYTES - before.start
-                last = file.pread(UNIT_BYTES, end - UNIT_BYTES)
-                file.pwrite(last * ((first.store.file_bytes - end) // UNIT_BYTES), end)
-                file.sync()
-            with behind.files.open(behind.folder / after.path) as file:
-                file.pwrite(last * (after.first - after.start // UNIT_BYTES), 0)
-                file.sync()
-    return found
+            made += _close_gap(before, after, place_of(before), place_of(after))
+    return sorted([*found, *made], key=attrgetter("queue", "start")) if made else found
+
+
+def _close_gap(before: QueueFile, after: QueueFile, place: AttemptFolder, behind: AttemptFolder) -> list[QueueFile]:
+    """Close a gap between two files of a queue: the files between them, which lie beside the first one.
+
+    They are made where between the records on both sides the log has room for all that is missing.
+    An offset in a damaged record may be any number: it makes no file.
+    """
+    missing = after.first - before.end
+    after.missing += missing
+    with place.files.open(place.folder / before.path) as file:
+        end = before.end * UNIT_BYTES - before.start
+        last = file.pread(UNIT_BYTES, end - UNIT_BYTES)
+        file.pwrite(last * ((place.store.file_bytes - end) // UNIT_BYTES), end)
+        file.sync()
+    with behind.files.open(behind.folder / after.path) as file:
+        front = after.first * UNIT_BYTES - after.start
+        near = np.frombuffer(last + file.pread(UNIT_BYTES, front), UNIT_DTYPE)["physical_offset"]
+        file.pwrite(last * (front // UNIT_BYTES), 0)
+        file.sync()
+    starts = range(before.start + place.store.file_bytes, after.start, place.store.file_bytes)
+    if missing > (int(near[1]) - int(near[0])) // SMALLEST:
+        after.without_unit += len(starts) * place.store.units_per_file
+        return []
+    return [_repeat(before, place, last, start) for start in starts]
+
+
+def _repeat(before: QueueFile, place: AttemptFolder, unit: bytes, start: int) -> QueueFile:
+    """A file of the same queue, full of one unit; who asks for it counts what is missing."""
+    count, first = place.store.units_per_file, start // UNIT_BYTES
+    writer = place.writer(before.topic, before.queue_id)
+    writer.append(first, unit * count)
+    writer.sync()
+    path = (writer.directory / file_name(start)).relative_to(place.folder).as_posix()
+    return replace(
+        before, path=path, start=start, first=first, end=first + count, units=0, missing=0, duplicates=0, without_unit=0
+    )

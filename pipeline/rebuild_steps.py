@@ -121,6 +121,7 @@ def summary(files: Sequence[QueueFile], others: Sequence[tuple[str, str]]) -> di
         "units": sum(file.units for file in files),
         "missing": sum(file.missing for file in files),
         "duplicates": sum(file.duplicates for file in files),
+        "without_unit": sum(file.without_unit for file in files),
     }
 
 

@@ -94,6 +94,9 @@ def test_a_loss_is_named(tmp_path: Path) -> None:
     behind = (f"queue offsets have {told}", f"queue offset has {told}")
     assert all(line.endswith(behind) for line in gaps)
     assert len(gaps) == sum(queue["missing"] > 0 for queue in report["queues"])
+    far = [{**queue, "without_unit": 20} for queue in report["queues"] if queue["missing"]]
+    told = ": 20 of these have no unit: the log has no room for so many, their files are not made"
+    assert sum(line.endswith(told) for line in losses_of({**report, "queues": far})) == len(far) > 0
     (step,) = first_steps(report, NOTHING_GIVEN)
     root = plan.stores[0].root
     assert step.startswith(f"{root}: ") and f" mqstore recover {root} --apply," in step

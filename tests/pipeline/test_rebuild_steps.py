@@ -5,10 +5,13 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from mqstore.formats.consume_queue import UNIT_BYTES
+from mqstore.formats.message import SMALLEST
 from mqstore.pipeline.plan import JobPlan, StorePlan, plan_of
 from mqstore.pipeline.rebuild import rebuild
 from mqstore.pipeline.rebuild_steps import RebuiltFiles, complete
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import JOURNAL
 from mqstore.store.output.stage import Stage
@@ -48,6 +51,36 @@ def test_a_gap_across_files_ends_no_queue(tmp_path: Path) -> None:
     front, behind = (units(stage.tree / file.path) for file in written)
     assert front[7:] == [front[7]] * 3 and front[7][0] == 1001
     assert behind[:2] == [front[7]] * 2 and behind[2][0] == 1002
+
+
+def gap(folder: Path, jump: int) -> tuple[Stage, list[str]]:
+    """A queue whose record at offset 35 lies so many bytes behind the one before; the files of its tree."""
+    (folder / "s" / "commitlog").mkdir(parents=True)
+    plan = JobPlan((StorePlan(str(folder / "s"), "", 0, 9999, UNITS_PER_FILE, "5.5", {}),))
+    stage = Stage.begin(folder, Files())
+    written = [*write(stage.attempt("1"), part([0, 7])), *write(stage.attempt("2"), part([35], first=1 + jump))]
+    written[1].attempt = "2"
+    complete(stage, plan, RebuiltFiles(queues=written))
+    return stage, sorted(path.name for path in (stage.tree / written[0].path).parent.iterdir())
+
+
+def test_whole_files_in_a_gap_are_made(tmp_path: Path) -> None:
+    """Where the log has room for all messages that the gap lacks."""
+    stage, names = gap(tmp_path, (35 - 8) * SMALLEST)
+    assert names == [file_name(start * UNIT_BYTES) for start in (0, 10, 20, 30)]
+    (queue,) = stage.manifest()["queues"]
+    assert (queue["files"], queue["units"], queue["max_offset"]) == (4, 3, 36)
+    assert (queue["missing"], queue["without_unit"]) == (6 + 27, 0)
+    found = [unit for name in names for unit in units(stage.tree / "consumequeue" / "orders" / "0" / name)]
+    assert found[7:35] == [found[7]] * 28
+    assert found[7][0] < found[35][0]
+
+
+def test_a_number_that_the_log_has_no_room_for_makes_no_file(tmp_path: Path) -> None:
+    stage, names = gap(tmp_path, (35 - 8) * SMALLEST - 1)
+    assert names == [file_name(start * UNIT_BYTES) for start in (0, 30)]
+    (queue,) = stage.manifest()["queues"]
+    assert (queue["files"], queue["missing"], queue["without_unit"]) == (2, 6 + 27, 20)
 
 
 def test_a_lost_record_hides_no_message(tmp_path: Path) -> None:
