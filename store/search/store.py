@@ -307,8 +307,10 @@ class StoreReader:
                 if unit is not None and unit.valid and unit.physical_offset >= end:
                     named.append(unit.physical_offset)
         first = min(named, default=-1)
-        follows = first - self.payload_at(end - 1) in (end, -(-end // size) * size)
-        return follows and not any(self._messages_at([first]))
+        if first - self.payload_at(end - 1) not in (end, -(-end // size) * size):
+            return False
+        with StoreReader(self.layout) as now:  # a broker may have begun a file since the log was listed
+            return not any(now._messages_at([first]))
 
     @cached_property
     def topics(self) -> list[str]:

@@ -12,6 +12,7 @@ import mqstore
 from mqstore.store.errors import InvalidInput, NotAStore, NotFound
 from mqstore.store.library import Store
 from mqstore.store.put.new_message import NewMessage
+from mqstore.store.queues.read import ConsumeQueues, QueueSummary
 
 from ...stores import messages, truth
 from ..choices import clean_where
@@ -160,3 +161,28 @@ def test_a_copy_finds_for_itself(tmp_path: Path) -> None:
     grow(tmp_path, 2)
     assert told(pickle.loads(pickle.dumps(opened))) == (5,) * 4
     assert told(opened) == before == (3,) * 4
+
+
+def test_a_file_that_begins_while_the_queues_are_read_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first unit behind the end names a record in a file that was not there when the log was listed."""
+    large = NewMessage(b"T", bytes(1000), store_timestamp=NOW)
+    put(tmp_path, [large] * 3)
+
+    def rolled(queues: ConsumeQueues, log_start: int = 0) -> list[QueueSummary]:
+        monkeypatch.undo()
+        put(tmp_path, [large])
+        return queues.summaries(log_start)
+
+    monkeypatch.setattr(ConsumeQueues, "summaries", rolled)
+    with Store(tmp_path, TINY) as opened:
+        end = opened.log_end.position
+        (queue,) = opened.queues
+        with opened.queues.open(queue.topic, queue.queue_id) as units:
+            unit = units.unit(3)
+        assert end < 4096 and unit is not None and unit.physical_offset == 4096
+        assert not opened.end_is_lost
+    next(tmp_path.glob("commitlog/*4096")).write_bytes(bytes(4096))
+    with Store(tmp_path, TINY) as opened:
+        assert opened.end_is_lost
