@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from ...formats.rocksdb_config import position_key, position_value
 from ..broker.profiles import profile_of
-from ..broker.system_topics import is_system_group
+from ..broker.system_topics import LMQ_PREFIX, is_system_group
 from ..broker.topics import json_bytes, read_json
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
@@ -54,7 +54,6 @@ from .positions import (
     entries_of_database,
     every_file,
     groups_of,
-    is_light,
     offset_files,
     positions_of,
     tables_of,
@@ -536,7 +535,7 @@ def _set(content: dict[Any, Any], name: str, move: Move) -> None:
     InvalidInput.
     """
     key = f"{move.topic}@{move.group}"
-    if name == LMQ_OFFSETS and is_light(move.group):
+    if name == LMQ_OFFSETS and move.group.startswith(LMQ_PREFIX):
         if move.queue_id:
             text = f"{move.group} has one position in {move.topic}, that of queue 0: there is no place for"
             raise InvalidInput(f"{text} queue {move.queue_id}", hint=f"name {move.topic}/0")

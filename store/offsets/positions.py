@@ -75,12 +75,7 @@ class Position(NamedTuple):
         """
         if self.file.removesuffix(BACKUP) != LMQ_OFFSETS or self.table not in (CONSUMED, LMQ):
             return True
-        return (self.table == LMQ) == is_light(self.group)
-
-
-def is_light(group: str) -> bool:
-    """A group of light queues (LMQ), as brokers tell."""
-    return group.startswith(LMQ_PREFIX)
+        return (self.table == LMQ) == self.group.startswith(LMQ_PREFIX)
 
 
 class StoredPositions(NamedTuple):
@@ -263,7 +258,7 @@ class KnownGroups:
         """The group has an entry, or needs none."""
         if self.subscribed is None:
             return None
-        return group in self.subscribed or is_system_group(group) or is_light(group)
+        return group in self.subscribed or is_system_group(group) or group.startswith(LMQ_PREFIX)
 
     def mode(self, group: str, topic: str) -> str:
         """`pop` or `pull` as messageRequestMode.json has it, "" for nothing."""

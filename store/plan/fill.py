@@ -250,8 +250,8 @@ def _tombstones(lost: LostUnits, times: Ints, gap: Ints, forms: Forms, bodies: M
     """Neighbouring tombstones of a gap as one piece. times, gap: of each the store time, ms, and the number
     of its gap. A light queue is no record's own: of what only that names a filler takes the place.
     """
-    light = np.array([queue.topic.startswith(LMQ_PREFIX) for queue in lost.queues], np.bool_)[lost.queue]
     names = [FILLER_TOPIC.decode() if q.topic.startswith(LMQ_PREFIX) else q.topic for q in lost.queues]
+    light = np.array([name != q.topic for name, q in zip(names, lost.queues, strict=True)], np.bool_)[lost.queue]
     topics = [name.encode("utf-8", "surrogateescape") for name in names]
     shapes = [forms.of(name) for name in names]
     own_time = np.array([shape.born_timestamp is None for shape in shapes], np.bool_)[lost.queue]
