@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
 from ...formats import message_properties as names
-from ...formats.derive.ragged import Flags
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import tags_code
 from ...formats.property_columns import find as find_property
 from ..broker.system_topics import SCHEDULE_TOPIC
@@ -154,6 +155,24 @@ def _places(
     return chain.from_iterable(reversed(found) if reverse else found)
 
 
+class _LostUnits(NamedTuple):
+    """Units that point at no record: how many, and the first place that they name."""
+
+    units: int = 0
+    first: int = LAST_OFFSET
+
+    def and_at(self, positions: Ints) -> _LostUnits:
+        """With those that point there."""
+        return _LostUnits(self.units + len(positions), int(positions.min(initial=self.first)))
+
+    def tell(self, topic: str, note: Note) -> _LostUnits:
+        """Note them, if there are any; none are left to be told."""
+        if self.units:
+            points = counted(self.units, f"unit of {topic} points", f"units of {topic} point")
+            note(f"{points} at no record, the first at {self.first}: left out")
+        return _LostUnits()
+
+
 def records_at(
     store: StoreReader,
     topic: str,
@@ -168,16 +187,19 @@ def records_at(
     """The wanted ones of the records at the places that queues of `topic` name, in that order.
 
     offsets, last_first: as for `Selection.wanted`. exact: records of another number than that of their unit are
-    left out.
+    left out. With last_first what lies behind the end of the log comes first, and is told then: who wants the last few
+    messages asks for no more.
     """
-    lost = foreign = misplaced = 0
-    first_lost = None
+    end, behind, lost = store.log_end.position, _LostUnits(), _LostUnits()
+    foreign = misplaced = 0
     for window in stream:
         for places, batch in batches(store.log, window):
             if len(batch) < len(places):
-                lost += len(places) - len(batch)
-                missing = np.setdiff1d(places.position, batch.position)
-                first_lost = int(missing[0]) if first_lost is None else first_lost
+                missing = places.position[~np.isin(places.position, batch.position)]
+                newer = (missing >= end) & last_first
+                behind, lost = behind.and_at(missing[newer]), lost.and_at(missing[~newer])
+            if behind.units and len(batch):
+                behind = behind.tell(topic, note)
             own = of_topic(batch, topic)
             foreign += int(np.count_nonzero(~own))
             if isinstance(places, UnitPlaces):
@@ -188,9 +210,8 @@ def records_at(
             store.searched.add_batch(Via.QUEUE, kept)
             wanted = selection.wanted(kept, offsets=offsets, last_first=last_first)
             yield from found_in(wanted, Via.QUEUE)
-    if lost:
-        points = counted(lost, f"unit of {topic} points", f"units of {topic} point")
-        note(f"{points} at no record, the first at {first_lost}: left out")
+    behind.tell(topic, note)
+    lost.tell(topic, note)
     if foreign:
         points = counted(foreign, f"unit of {topic} points", f"units of {topic} point")
         note(f"{points} at messages of other topics: left out")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -287,4 +288,9 @@ def test_records_that_went_with_the_end_of_the_log_are_told(reverse: bool, tmp_p
         assert sorted(found) == everything[:first]
         lost = f"6 units of {TOPIC} point at no record, the first at {everything[first]}: left out"
         assert notes == [lost] * told
+        if reverse and told:  # the three that are shown are not the newest
+            few = Notes()
+            with StoreReader(root) as store:
+                newest = positions(islice(find(store, Selection(topic=TOPIC), reverse=True, note=few), 3))
+            assert newest == everything[first - 3 : first][::-1] and few == [lost]
         lose_units(root, [first])
