@@ -53,7 +53,7 @@ from ..log.message import Mark, Message
 from ..queues.read import ConsumeQueue
 from ..queues.references import batches, of_queue
 from ..queues.units import is_valid
-from ..search.log_search import behind_queues, lacks_of, lost_behind, told_of
+from ..search.log_search import LAST_OFFSET, behind_queues, lacks_of, lost_behind, told_of
 from ..search.selection import Selection, utf8
 from ..search.store import Note, StoreReader
 from ..settings.options import options_of
@@ -76,12 +76,15 @@ def topic_records(store: StoreReader, topic: str, note: Note, behind: int | None
         yield from queue_records(store, topic, note, behind)
 
 
-def queue_records(store: StoreReader, topic: str, note: Note, behind: int | None = None) -> Iterator[Batch]:
-    """The records that the queues of a topic name."""
+def queue_records(
+    store: StoreReader, topic: str, note: Note, behind: int | None = None, newest: int = LAST_OFFSET
+) -> Iterator[Batch]:
+    """The records that the queues of a topic name. newest: at most so many of the last ones of each queue."""
     end, lost = store.log_end.position, 0
     for directory in store.queues.of_topic(topic):
         with store.queues.open(topic, directory.queue_id) as queue:
             start, stop = _span(store, queue, behind)
+            start = max(start, stop - newest)
             for window in of_queue(queue, start, stop, log_end=end):
                 for places, batch in batches(store.log, window):
                     lost += len(places) - len(batch)

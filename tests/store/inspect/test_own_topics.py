@@ -12,7 +12,7 @@ import pytest
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, delay_ms, parse_levels
 from mqstore.store.errors import InvalidInput
 from mqstore.store.inspect import own_topics as retries_module
-from mqstore.store.inspect.own_topics import CountKey, TransactionState, delays, retries, transactions
+from mqstore.store.inspect.own_topics import CountKey, TransactionState, delays, queue_records, retries, transactions
 from mqstore.store.inspect.pop import pop
 from mqstore.store.search.find import silent
 from mqstore.store.search.store import StoreReader
@@ -302,3 +302,11 @@ def test_what_a_cut_of_the_log_has_left_is_not_told(tmp_path: Path) -> None:
     notes: list[str] = []
     _views(root, notes)
     assert not [note for note in notes if "no record" in note]
+
+
+def test_the_newest_of_each_queue_alone(tmp_path: Path) -> None:
+    with StoreReader(unpack("5.3.3-clean", tmp_path)) as store:
+        every = [batch.columns.ints("physical_offset").tolist() for batch in queue_records(store, "orders", ignore)]
+        some = queue_records(store, "orders", ignore, newest=3)
+        assert [batch.columns.ints("physical_offset").tolist() for batch in some] == [each[-3:] for each in every]
+        assert len(every) > 1 and min(map(len, every)) > 3
