@@ -53,6 +53,9 @@ from .unreferenced import (
     with_unreferenced,
 )
 
+_FARTHEST = (1 << 63) - 1
+"""No record of a log lies behind it."""
+
 
 class KeptLog(NamedTuple):
     """The log as it will be. queue: its files with what is written over them.
@@ -112,6 +115,7 @@ def keep_log(
         finder.close(end)
     gaps = finder.all_gaps(end)
     forms = forms._replace(append_crc=forms.append_crc or finder.crc_items)
+    gone = [] if finder.given_up else _last_files(finder, end, max(entries) + size, look)
     topics = _further(snapshot, audits, queue) if finder.gaps else {}  # reads two records of each queue
     lost = look(gaps, finder.torn, further=topics)
     rules = PutRightRules(options_of(snapshot.layout).delay_waits(), finder.verify, finder.inner_batches)
@@ -149,7 +153,7 @@ def keep_log(
     patched = patched_queue(snapshot, queue, entries, over, end)
     plan = LogPlan(start, end, stale, [*edits, *tail], written(tail), finder.given_up)
     ranges = [(position, position + len(data)) for position, data in over]
-    return KeptLog(plan, patched, closed, len(restored), cut, ranges, unplaced, len(lmq))
+    return KeptLog(plan, patched, closed, len(restored), cut, ranges, unplaced, len(lmq), gone=gone)
 
 
 def _further(snapshot: Snapshot, audits: Mapping[QueueId, QueueAudit], queue: MappedFileQueue) -> dict[QueueId, str]:
@@ -202,6 +206,21 @@ def units_behind(
     next_file = -(-end // size) * size
     begins_there = len(found) and int(found.position[0]) - head in (end, next_file)
     return found if begins_there or sure else found.take(slice(0, 0))
+
+
+def _last_files(finder: GapFinder, end: int, files_end: int, look: Callable[..., LostUnits]) -> list[Fill]:
+    """The records of the last log files that are missing, which units name: nothing is written for them, as a broker
+    goes on there. The first of them stands where the files that are there end; other units are what a cut has left.
+    """
+    if end <= files_end - finder.file_bytes:
+        return []
+    found = look([Gap(files_end, _FARTHEST, True, 0)], ())
+    if not len(found) or int(found.position[0]) != files_end:
+        return []
+    stray = np.flatnonzero(found.position[1:] - found.end[:-1] > finder.file_bytes)
+    found = found.take(slice(0, int(stray[0]) + 1)) if len(stray) else found
+    gap = Gap(files_end, int(found.end[-1]), True, finder.last_timestamp)
+    return [Fill(gap, found, [], None)]
 
 
 def _is_there(queue: MappedFileQueue, piece: Piece) -> bool:

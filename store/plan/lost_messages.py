@@ -219,7 +219,7 @@ def _inside(gaps: Ints, position: Ints, size: Ints) -> Flags:
     begins, ends = gaps
     gap = np.searchsorted(begins, position, side="right") - 1
     inside: Flags = (gap >= 0) & (size >= SMALLEST)
-    inside &= position + size <= ends[np.maximum(gap, 0)]
+    inside &= size <= ends[np.maximum(gap, 0)] - position
     return inside
 
 

@@ -350,6 +350,15 @@ CASES: tuple[Case, ...] = (
         ("I-043",),
     ),
     Case(
+        "last-file-missing",
+        "the last log file is missing: queues name the record at its beginning",
+        "ends the log before it and cuts the units; their messages are gone",
+        "the same, with the loss named; a broker goes on where the file was",
+        lambda facts: facts.plan is not None and bool(facts.plan.gone) and facts.snapshot.layout.dledger is None,
+        ("B4", "B21"),
+        ("I-067", "I-072"),
+    ),
+    Case(
         "torn-tail",
         "the last record is torn: not written to its end, and nothing good behind it",
         "ends the log before it; its bytes stay",

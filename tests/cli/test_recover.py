@@ -8,11 +8,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mqstore.cli.record_types import schema_of
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.lock import StoreLock
+from mqstore.store.queues.units import UNIT_DTYPE
 
 from .. import recovery_cases, stores
 from .damaged_case import SIZES, of_case
@@ -292,13 +294,29 @@ def test_a_healthy_store_is_nothing_to_recover(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
 
 
-def test_what_only_queues_name_is_in_the_first_sentence(tmp_path: Path) -> None:
-    """The newest log file has gone, or a start has cut it off: an operator should know of it."""
+def test_messages_of_a_missing_last_file_are_lost(tmp_path: Path) -> None:
+    """Queues name them; nothing stands in the place of the file, and a broker goes on there."""
     root = stores.unpack("5.3.3-clean", tmp_path)
     max((root / "commitlog").iterdir()).unlink()
     settings = [f"--set={name}={value}" for name, value in stores.config("5.3.3-clean", root).items()]
-    first = run_here(["recover", str(root), *settings]).stdout.partition("\n")[0]
-    assert first.endswith("loses no message; queues name 132 records behind the end of the log."), first
+    lines = run_here(["recover", str(root), *settings]).stdout.splitlines()
+    assert lines[0].endswith("` loses 132 messages."), lines[0]
+    assert any(line.startswith("  case       last-file-missing: ") for line in lines), lines
+    record = answer(str(root), *settings, "--apply", "--yes", code=1)
+    assert (record["summary"]["lost_by_plan"], len(record["plan"]["lost_messages"])) == (132, 132)
+    assert answer(str(root), *settings, code=0)["summary"]["lost_by_plan"] == 0
+
+
+def test_units_of_a_missing_file_that_stand_alone_are_no_loss(tmp_path: Path) -> None:
+    """A cut of the log leaves such units: their messages went with it, long ago."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    max((root / "commitlog").iterdir()).unlink()
+    for queue in sorted((root / "consumequeue").glob("*/*/*")):
+        units = np.frombuffer(queue.read_bytes(), UNIT_DTYPE).copy()
+        units[units["physical_offset"] == 262_144] = 0
+        queue.write_bytes(units.tobytes())
+    settings = [f"--set={name}={value}" for name, value in stores.config("5.3.3-clean", root).items()]
+    assert answer(str(root), *settings, code=1)["summary"]["lost_by_plan"] == 0
 
 
 def test_what_only_the_index_names_is_lost(tmp_path: Path) -> None:

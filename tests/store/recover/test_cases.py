@@ -173,6 +173,7 @@ MADE: dict[str, Make] = {
     "damage-cuts": kind("body_crc_middle", "5.4"),
     "missing-file": kind("file_missing_middle"),
     "torn-tail": kind("torn_body"),
+    "last-file-missing": spoilt("5.3.3-clean-1", lambda root: last_file(root).unlink()),
     "log-shorter": spoilt("5.3.3-clean-1", records_never_written),
     "queues-incomplete": kind("cq_queue_missing"),
     "queues-behind": kind("cq_all_missing", "5.3", "clean"),
@@ -189,7 +190,7 @@ MADE: dict[str, Make] = {
 
 
 #: Only this policy finds them.
-OF_KEEP = ("wrong-header",)
+OF_KEEP = ("wrong-header", "last-file-missing")
 #: Made in tests of their own: their stores have other configurations, or queues in a RocksDB.
 IN_DATABASE = {label for label in (case.label for case in CASES) if label.startswith("queue-database")}
 POISON, DEAD_TAIL, OPTIONS = "poison-record", "dead-tail", "queue-options"
