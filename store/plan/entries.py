@@ -35,7 +35,7 @@ from ..start.dledger import DledgerIndexFile, entries_that_follow, index_directo
 from ..start.outcome import Outcome
 from .close import KeptLog, edits_of_cut, edits_of_restored, lengths_of, patched_queue, units_behind, writes_of
 from .fill import SMALLEST_FILLER, Fill, Piece, encoded, of_nobody, together
-from .gaps import Forms, Gap, TornRecord, readable_numbers
+from .gaps import Forms, Gap, TornRecord, readable_numbers, silent_records
 from .log import LogPlan, tail_edits, written
 from .lost_messages import LostUnits, lost_units
 from .torn_records import PutRightRules, all_put_right, cut_properties, further_queues
@@ -103,6 +103,8 @@ class EntryFinder(LogObserver):
     times: list[int] = field(default_factory=list)
     #: Good records that have lost properties; whether they carry a checksum of the whole.
     cut: list[TornRecord] = field(default_factory=list)
+    #: Positions of good records that get no unit.
+    silent: list[Ints] = field(default_factory=list)
     #: Entries of good records whose heads are wrong, as they should be.
     heads: list[Tile] = field(default_factory=list)
     crc_items: bool = False
@@ -123,10 +125,11 @@ class EntryFinder(LogObserver):
         good = np.ones(len(batch), np.bool_) if batch.body_crc_ok is None else batch.body_crc_ok.copy()
         good &= readable_numbers(batch, dispatched.properties, inner_batches=self.inner_batches)
         for row in np.flatnonzero(~good).tolist():
-            self.torn.append(_torn(batch, row))
+            self.torn.append(TornRecord.of(batch, row))
             self.times.append(int(times[row]))
         cut = torn_properties(columns) & good
-        self.cut += [_torn(batch, row) for row in np.flatnonzero(cut).tolist()]
+        self.cut += [TornRecord.of(batch, row) for row in np.flatnonzero(cut).tolist()]
+        self.silent.append(silent_records(batch, good))
         self.crc_items |= ends_with_crc(columns.ragged("properties")[len(batch) - 1])
         self.before, self.time = NeighbourEntry(int(numbers[-1]), int(terms[-1])), int(times[-1])
         self.end = batch.end
@@ -205,13 +208,6 @@ def _heads(batch: Batch) -> Structs:
     return overlapping(batch.columns.ragged("body").buffer, _HEAD)[starts]
 
 
-def _torn(batch: Batch, row: int) -> TornRecord:
-    columns = batch.columns
-    numbers = (int(columns.ints(name)[row]) for name in ("queue_id", "queue_offset", "sys_flag"))
-    size, topic = int(columns.ints("total_size")[row]), columns.ragged("topic")[row]
-    return TornRecord(int(batch.position[row]), size, topic, *numbers)
-
-
 def cut_log(snapshot: Snapshot, outcome: Outcome) -> LogPlan:
     """The log as DLedger's own recovery ends it. Raises Refused where it does not get as far."""
     if outcome.refusal is not None or outcome.dledger is None:
@@ -232,9 +228,12 @@ def keep_entries(
     queue: MappedFileQueue,
     forms: Forms,
     finder: EntryFinder,
+    elsewhere: LostUnits,
     unreferenced: Iterator[LostMessagePlace],
 ) -> KeptLog:
-    """The log with all its good records, every entry following the one before. Raises Refused."""
+    """The log with all its good records, every entry following the one before. elsewhere: what units say of records
+    that claim other places. Raises Refused.
+    """
     size, entries = snapshot.log_file_bytes, {int(entry.name): entry for entry in snapshot.log}
     index = DledgerIndexFile(snapshot)
     nothing = np.zeros(0, np.int64)
@@ -261,9 +260,10 @@ def keep_entries(
     ]
     lost.sort(key=lambda gap: gap.begin)
     named = look(lost, finder.torn)
-    taken = set(pairs_of(named.take(np.isin(named.position, [gap.begin for gap in lost]))))
+    of_gaps = named.take(np.isin(named.position, [gap.begin for gap in lost]))
+    taken = set(pairs_of(together([of_gaps, elsewhere])))
     wanted = (place for place in unreferenced if (place.queue, place.queue_offset) not in taken)
-    restored = _restored(snapshot, queue, finder, named)
+    restored = _restored(snapshot, queue, finder, named, elsewhere)
     lost = [gap for gap in lost if gap.begin not in restored]
     named = named.take(~np.isin(named.position, list(restored)))
     fills = list(_fills(lost, named, wanted, forms))
@@ -311,13 +311,15 @@ def _behind(
     return [Fill(gap, lost, [], None)] if len(lost) or unplaced else [], unplaced
 
 
-def _restored(snapshot: Snapshot, queue: MappedFileQueue, finder: EntryFinder, named: LostUnits) -> dict[int, bytes]:
+def _restored(
+    snapshot: Snapshot, queue: MappedFileQueue, finder: EntryFinder, named: LostUnits, elsewhere: LostUnits
+) -> dict[int, bytes]:
     """By position, records of whole entries that are put right. Raises Unreadable."""
     rules = PutRightRules(options_of(snapshot.layout).delay_waits(), verify=False, inner_batches=finder.inner_batches)
-    mine = named.take(np.isin(named.position, [torn.position for torn in finder.torn]))
-    rows = np.arange(len(mine))
-    found = all_put_right(queue, mine, rows, np.zeros_like(rows), rules)
-    return {position: record for records in found.values() for position, record in records.items()}
+    mine = together([named.take(np.isin(named.position, [torn.position for torn in finder.torn])), elsewhere])
+    found = all_put_right(queue, mine, np.arange(len(mine)), np.zeros(len(mine), np.int64), rules)
+    pieces = (piece for records in found.values() for piece in records.items())
+    return {position: record for position, record in pieces if queue.read(position, len(record)) != record}
 
 
 def _place(piece: Piece) -> int:

@@ -186,6 +186,16 @@ class TornRecord(NamedTuple):
     queue_offset: int
     sys_flag: int
 
+    @classmethod
+    def of(cls, batch: Batch, row: int) -> TornRecord:
+        """Record number `row` of a batch."""
+        columns = batch.columns
+        size, queue_id, queue_offset, sys_flag = (int(columns.ints(name)[row]) for name in _NUMBERS)
+        return cls(int(batch.position[row]), size, columns.ragged("topic")[row], queue_id, queue_offset, sys_flag)
+
+
+_NUMBERS = ("total_size", "queue_id", "queue_offset", "sys_flag")
+
 
 @dataclass
 class GapFinder:
@@ -323,10 +333,7 @@ class GapFinder:
             self._note(self.cut, batch, np.flatnonzero(cut))
         if dispatched.properties.has_name(INNER_MULTI_DISPATCH):
             self._note(self.undispatchable, batch, _undispatchable(dispatched.properties, good))
-        state = batch.columns.ints("sys_flag") & TRANSACTION_MASK
-        silent = good & np.isin(state, (SysFlag.PREPARED, SysFlag.ROLLBACK))
-        if silent.any():
-            self.silent.append(batch.position[silent].copy())
+        self.silent.append(silent_records(batch, good))
         positions = batch.position[good]
         if not len(positions):
             return
@@ -363,18 +370,13 @@ class GapFinder:
         self.last_timestamp = int(times[at])
 
     def _note(self, records: list[TornRecord], batch: Batch, rows: Ints) -> None:
-        columns = batch.columns
-        for row in rows.tolist():
-            records.append(
-                TornRecord(
-                    int(batch.position[row]),
-                    int(columns.ints("total_size")[row]),
-                    columns.ragged("topic")[row],
-                    int(columns.ints("queue_id")[row]),
-                    int(columns.ints("queue_offset")[row]),
-                    int(columns.ints("sys_flag")[row]),
-                )
-            )
+        records += [TornRecord.of(batch, row) for row in rows.tolist()]
+
+
+def silent_records(batch: Batch, good: Flags) -> Ints:
+    """Positions of the good records that get no unit: prepared ones, and those rolled back."""
+    state = batch.columns.ints("sys_flag") & TRANSACTION_MASK
+    return batch.position[good & np.isin(state, (SysFlag.PREPARED, SysFlag.ROLLBACK))]
 
 
 def readable_numbers(batch: Batch, properties: PropertyItems, *, inner_batches: bool) -> Flags:

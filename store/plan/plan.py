@@ -485,7 +485,8 @@ def _keep_entries(
     as_it_is = LogPlan(queue.start, finder.end, False, [], 0)
     guess = PlanBuilder(snapshot, as_it_is, groups, profile, options, None)
     look(log, [guess], crc=False, progress=None)
-    kept = keep_entries(snapshot, queue, options.forms, finder, places(guess.queues))
+    elsewhere = wrong_offsets(log, guess.queues, (), [*guess.nameless, *finder.silent])
+    kept = keep_entries(snapshot, queue, options.forms, finder, elsewhere, places(guess.queues))
     return kept, None if kept.written else guess, None
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from mqstore.formats.dledger import HEADER_BYTES
+from mqstore.formats.message import MESSAGE
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.files import Files, confine
@@ -287,6 +288,24 @@ def test_messages_that_units_name_take_no_place_of_others(base: Path, tmp_path: 
     recovered(root)
     with Store(root) as store:
         assert not [f for f in verify(store).findings if f.severity >= Severity.ERROR]
+
+
+@pytest.mark.parametrize("wrong", [{"topic": b"TopicC"}, {"queue_id": 3}, {"queue_offset": 0}, {"sys_flag": 4}], ids=str)
+def test_a_record_with_a_wrong_header_is_put_right(wrong: dict[str, Any], base: Path, tmp_path: Path) -> None:
+    """Entry and body are whole: a unit of its own queue tells what the record was."""
+    root = tmp_path / "store"
+    shutil.copytree(base, root, copy_function=sparse_copy)
+    path = root / DATA / f"{FILE_BYTES:020d}"
+    whole = path.read_bytes()
+    at = entry_starts([path])[5] % FILE_BYTES + HEADER_BYTES
+    changed = MESSAGE.build({**MESSAGE.parse(whole[at:]), **wrong})
+    path.write_bytes(whole[:at] + changed + whole[at + len(changed) :])
+    assert path.read_bytes() != whole
+    plan = found(root).plan
+    assert plan is not None
+    assert (plan.lost.messages, plan.restored) == (0, 1)
+    recovered(root)
+    assert path.read_bytes() == whole
 
 
 @pytest.mark.parametrize(
