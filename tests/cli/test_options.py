@@ -164,3 +164,20 @@ def test_one_log_for_several_stores_is_wrong_usage(copied: tuple[Path, Path]) ->
         assert answer.code == 2 and "names one commit log" in answer.stderr
         assert run_here([*line, "--set", "storePathCommitLog=commitlog"]).code == 0
     assert run_here(["verify", str(root / "consumequeue"), str(root / "index"), *named]).code == 0, "parts of one store"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["salvage", "image"],
+        ["damage", "store", "--scenario", "torn-tail"],
+        ["repair", "store", "--convert", "plain"],
+        ["export", "store"],
+        ["pipeline", "rebuild", "store"],
+    ],
+    ids=lambda line: line[0],
+)
+def test_a_dash_is_no_directory(line: list[str]) -> None:
+    """It is what others call stdout; a directory of that name was made."""
+    answer = run_here([*line, "--to", "-"])
+    assert answer.code == 2 and "'--to': - is not taken for a directory" in answer.stderr
