@@ -121,12 +121,15 @@ def headers(context: VerifyContext) -> None:
     for older, newer in pairwise(files):
         if newer is files[-1] and _is_new(context, newer):
             continue
+        again = newer.header.begin_physical_offset < older.header.end_physical_offset
         for name in ("timestamp", "physical_offset"):
             end = getattr(older.header, f"end_{name}")
             begin = getattr(newer.header, f"begin_{name}")
             if begin < end:
                 text = f"begin_{name} {begin} is less than end_{name} {end} of the file before it"
-                header_only(context, "I-104", newer, text)
+                back = not again and all(_clock_went_back(context, file) for file in (older, newer))
+                text += ": the clock was set back between their messages" if back else ""
+                header_only(context, "I-104", newer, text, severity=Severity.INFO if back else None)
 
 
 def _is_new(context: VerifyContext, file: IndexFile) -> bool:

@@ -80,6 +80,17 @@ def test_queues_tell_that_the_rest_is_no_dead_tail(version: str, noise: bytes, l
     assert {finding.severity for finding in findings if finding.code == "I-092"} <= {Severity.INFO}
 
 
+@pytest.mark.parametrize("version", ["4.9", "5.5"])
+def test_between_two_index_files_nothing_is_to_be_mended(version: str, tmp_path: Path) -> None:
+    """A file that is made anew has the times of its records again: a repair would never end."""
+    made(tmp_path, version, back_at=29)
+    with StoreReader(tmp_path, TINY) as store:
+        findings = verify(store, Scope(groups=frozenset({"index"})), now_ms=NOW).findings
+    told = [(finding.code, finding.severity) for finding in findings if "clock was set back" in finding.message]
+    assert told == [("I-104", Severity.INFO)]
+    assert planned(tmp_path, version).edits == ()
+
+
 @pytest.mark.parametrize("lost", [range(19, 24), range(3)])
 def test_other_readers_tell_the_same(lost: range, tmp_path: Path) -> None:
     """A scan, a look-up by queue or by position, the end of the log, `verify`."""
