@@ -203,12 +203,16 @@ def usage_text(error: typer.TyperException, command: str) -> str:
 
 
 class PathType(TyperPath):
-    """A path of a command line. The empty one would be the folder that the shell is in."""
+    """A path of a command line. The empty one would be the folder that the shell is in, and `-` is what others
+    call stdout.
+    """
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """The path as it was typed. Raises BadParameter."""
         if value == "":
             self.fail(EMPTY_PATH, param, ctx)
+        if value == "-" and getattr(param, "name", "") == "to":
+            self.fail("- is not taken for a path: name one", param, ctx)
         if isinstance(value, str) and is_uri(value):
             self.fail(f"{value}: a path of this machine is wanted, no URI", param, ctx)
         return super().convert(value, param, ctx)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from .declared import App, Argument, Option, bad_parameter
-from .options import Common, new_directory, shared
+from .options import Common, shared
 from .terminal import page_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def damage(
     store: Annotated[Path | None, Argument(metavar="STORE", help="A store's root directory.")] = None,
     to: Annotated[
         Path | None,
-        Option("--to", metavar="COPY", help="The copy: a new or an empty directory.", callback=new_directory),
+        Option("--to", metavar="COPY", help="The copy: a new or an empty directory."),
     ] = None,
     scenario: Annotated[
         str | None,

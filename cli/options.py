@@ -48,13 +48,6 @@ def parse_bytes(text: str | int) -> int:
     return int(match[1]) << _UNITS[match[2].lower()]
 
 
-def new_directory(path: Path | None) -> Path | None:
-    """A directory that is made has a name: `-` is what others call stdout. Raises BadParameter."""
-    if path is not None and str(path) == "-":
-        raise bad_parameter("- is not taken for a directory: name one")
-    return path
-
-
 def countable(number: int | None) -> int | None:
     """How many, or from which on: a number that no loop can count to stands for the largest that it can.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from ..store.counted import counted
 from .declared import Argument, Option, Options, bad_parameter, path_text
-from .options import Common, new_directory
+from .options import Common
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +32,7 @@ def _local(text: str) -> str:
 LocalStores = Annotated[list[str], Argument(metavar="STORE...", parser=_local, help=f"{_STORES}.")]
 To = Annotated[
     Path,
-    Option("--to", metavar="DIR", help="A new or empty directory for what is made.", callback=new_directory),
+    Option("--to", metavar="DIR", help="A new or empty directory for what is made."),
 ]
 
 

@@ -115,7 +115,7 @@ def _value(parameter: Parameter, text: str | None) -> Any:
         value = settings.get("parser", _FROM_TEXT.get(kind, kind))(text)
     except Exception as error:
         raise _NotPlain from error
-    if (kind is Path and (not text or is_uri(text))) or ("min" in settings and value < settings["min"]):
+    if (kind is Path and (text in ("", "-") or is_uri(text))) or ("min" in settings and value < settings["min"]):
         raise _NotPlain
     if not (kind in _FROM_TEXT or kind is Path or issubclass(kind, Enum)):
         raise _NotPlain

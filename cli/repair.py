@@ -12,7 +12,7 @@ from .broker_version import BrokerVersion, tell_nearest
 from .change_options import Change, agree, files_of, half_rate, reading_the_log
 from .declared import App, Argument, Exit, Option, Options, bad_parameter
 from .exit_codes import ExitCode, exit_code_of_status
-from .options import Common, new_directory, shared
+from .options import Common, shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +94,7 @@ class Conversion(Options):
     ] = None
     to: Annotated[
         Path | None,
-        Option("--to", metavar="DIR", help="With --convert: a new or an empty directory.", callback=new_directory),
+        Option("--to", metavar="DIR", help="With --convert: a new or an empty directory."),
     ] = None
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from .broker_version import BrokerVersion, tell_nearest
 from .declared import App, Argument, Exit, Option, Options, bad_parameter
 from .exit_codes import ExitCode
-from .options import FOUND, Common, new_directory, shared
+from .options import FOUND, Common, shared
 from .terminal import page_of
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def salvage(
     ],
     to: Annotated[
         Path | None,
-        Option("--to", metavar="DIR", help="The new store: a new or an empty directory.", callback=new_directory),
+        Option("--to", metavar="DIR", help="The new store: a new or an empty directory."),
     ] = None,
     layout: Annotated[
         LayoutChoice,

@@ -447,4 +447,4 @@ def _fills_its_file(log: CommitLog, run: VerifiedRun) -> bool:
 def goes_on(log: CommitLog, extent: Extent, end: int) -> bool:
     """It is the BLANK that closes a file, and there is a next one."""
     closes = extent.kind is ExtentKind.BLANK and not extent.reason and extent.position == end
-    return closes and any(file.start == extent.end for file in log.files)
+    return closes and any(file.start == extent.end for file in log.queue.files_in(extent.end, extent.end + 1))

@@ -180,4 +180,4 @@ def test_one_log_for_several_stores_is_wrong_usage(copied: tuple[Path, Path]) ->
 def test_a_dash_is_no_directory(line: list[str]) -> None:
     """It is what others call stdout; a directory of that name was made."""
     answer = run_here([*line, "--to", "-"])
-    assert answer.code == 2 and "'--to': - is not taken for a directory" in answer.stderr
+    assert answer.code == 2 and "'--to': - is not taken for a path" in answer.stderr

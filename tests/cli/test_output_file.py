@@ -59,7 +59,7 @@ def test_no_file_is_called_a_dash(command: str, tmp_path: Path, monkeypatch: pyt
     unpack("5.1.4-clean", tmp_path).rename("S")
     result = run_here(command.split())
     assert (result.code, result.stdout) == (2, "")
-    assert "- is not taken for a file" in result.stderr
+    assert "- is not taken for a path" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["S"]
 
 
