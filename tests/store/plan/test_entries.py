@@ -290,7 +290,9 @@ def test_messages_that_units_name_take_no_place_of_others(base: Path, tmp_path: 
         assert not [f for f in verify(store).findings if f.severity >= Severity.ERROR]
 
 
-@pytest.mark.parametrize("wrong", [{"topic": b"TopicC"}, {"queue_id": 3}, {"queue_offset": 0}, {"sys_flag": 4}], ids=str)
+@pytest.mark.parametrize(
+    "wrong", [{"topic": b"TopicC"}, {"queue_id": 3}, {"queue_offset": 0}, {"sys_flag": 4}], ids=str
+)
 def test_a_record_with_a_wrong_header_is_put_right(wrong: dict[str, Any], base: Path, tmp_path: Path) -> None:
     """Entry and body are whole: a unit of its own queue tells what the record was."""
     root = tmp_path / "store"
