@@ -209,8 +209,8 @@ def units_behind(
 
 
 def _last_files(finder: GapFinder, end: int, files_end: int, look: Callable[..., LostUnits]) -> list[Fill]:
-    """The records of the last log files that are missing, which units name: nothing is written for them, as a broker
-    goes on there. The first of them stands where the files that are there end; other units are what a cut has left.
+    """The records of the last log files that are missing, which units name: nothing is written for them, the log goes
+    on at its end. The first of them stands where the files that are there end; other units are what a cut has left.
     """
     if end <= files_end - finder.file_bytes:
         return []

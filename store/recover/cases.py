@@ -353,7 +353,7 @@ CASES: tuple[Case, ...] = (
         "last-file-missing",
         "the last log file is missing: queues name the record at its beginning",
         "ends the log before it and cuts the units; their messages are gone",
-        "the same, with the loss named; a broker goes on where the file was",
+        "the same, with the loss named: the log goes on at its end",
         lambda facts: facts.plan is not None and bool(facts.plan.gone) and facts.snapshot.layout.dledger is None,
         ("B4", "B21"),
         ("I-067", "I-072"),

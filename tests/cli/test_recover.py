@@ -295,7 +295,7 @@ def test_a_healthy_store_is_nothing_to_recover(tmp_path: Path) -> None:
 
 
 def test_messages_of_a_missing_last_file_are_lost(tmp_path: Path) -> None:
-    """Queues name them; nothing stands in the place of the file, and a broker goes on there."""
+    """Queues name them; nothing is put in the place of the file."""
     root = stores.unpack("5.3.3-clean", tmp_path)
     max((root / "commitlog").iterdir()).unlink()
     settings = [f"--set={name}={value}" for name, value in stores.config("5.3.3-clean", root).items()]
