@@ -83,7 +83,7 @@ def find_tail(layout: Layout) -> Tail:
         if file is None:
             return _empty(layout, log)
         walked = _walk(layout, log, file)
-    queues = _summaries(layout, log.start, walked.end)
+    queues = _summaries(layout, log, walked.end)
     reached = max((queue.end_position or 0 for queue in queues), default=0)
     if reached > walked.end:
         raise unclean(layout, "a queue points behind the log's end", walked.end)
@@ -98,23 +98,40 @@ def find_tail(layout: Layout) -> Tail:
     return Tail(walked.end, walked.last, next_offsets, walked.unit_end, lost)
 
 
-def _summaries(layout: Layout, log_start: int = 0, log_end: int | None = None) -> list[QueueSummary]:
-    """Of all queues that tell what number a message gets."""
+def _summaries(layout: Layout, log: MappedFileQueue, log_end: int | None = None) -> list[QueueSummary]:
+    """Of all queues that tell what number a message gets. Raises Unclean where one names a record right behind the
+    end of the log: it is lost, and what is written there would hide that.
+    """
     batches = []
     if next(queue_directories(layout.batch_consume_queue), None) is not None:
         from ..queues.batches import batch_summaries  # with numpy
 
         batches = batch_summaries(layout)
-    if layout.queue_database is None:
-        return ConsumeQueues(layout).summaries(log_start, log_end) + batches
-    if batches:
+    if batches and layout.queue_database is not None:
         raise Unsupported(NO_BATCHES, path=layout.queue_database)
-    database = RocksdbConsumeQueues(layout)
-    queues = database if layout.rocksdb_queues else HybridConsumeQueues(layout, database)
+    queues = _queues(layout)
     try:
-        return queues.summaries(log_start, log_end)
+        found = queues.summaries(log.start)
+        ahead = [each for each in found if log_end is not None and (each.end_position or 0) > log_end]
+        if log_end is None or not ahead:
+            return found + batches
+        next_file = next(file.end for file in log.files if file.end >= log_end)
+        for each in ahead:
+            with queues.open(each.topic, each.queue_id) as queue:
+                named = queue.behind(log.start, log_end)
+            if named in (log_end, next_file):
+                raise unclean(layout, f"{each.topic}/{each.queue_id} names a record that the log has lost", named)
+        return queues.summaries(log.start, log_end) + batches
     finally:
-        database.close()
+        queues.close()
+
+
+def _queues(layout: Layout) -> ConsumeQueues:
+    """Those in files, in a RocksDB, or in both."""
+    if layout.queue_database is None:
+        return ConsumeQueues(layout)
+    database = RocksdbConsumeQueues(layout)
+    return database if layout.rocksdb_queues else HybridConsumeQueues(layout, database)
 
 
 def unclean(layout: Layout, what: str, offset: int | None, command: str = "recover") -> Unclean:
@@ -126,7 +143,7 @@ def unclean(layout: Layout, what: str, offset: int | None, command: str = "recov
 
 def _empty(layout: Layout, log: MappedFileQueue) -> Tail:
     """A log without a record."""
-    queues = _summaries(layout)
+    queues = _summaries(layout, log)
     if any(queue.end_position for queue in queues):
         raise Refused(
             "the commit log has no record, but the queues have units",

@@ -159,6 +159,13 @@ class ConsumeQueue:
         place = last.physical_offset, last.physical_offset + last.size
         return QueueSummary(self.topic, self.queue_id, first, stop, *place)
 
+    def behind(self, log_start: int, log_end: int) -> int:
+        """Position of the first record behind the end of the log that a unit names, -1 where none does. Those of a cut
+        of the log go on behind the last message (spec 2.5). Raises Unreadable.
+        """
+        unit = self.unit(self.summary(log_start, log_end).max_offset)
+        return unit.physical_offset if unit is not None and unit.valid and unit.physical_offset >= log_end else -1
+
     def _first_unit(self, stop: int, log_start: int) -> int:
         """Number of the first unit whose record the log still has; `stop` without one."""
 

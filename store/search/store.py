@@ -303,10 +303,8 @@ class StoreReader:
         for summary in self._all_units:
             if (summary.end_position or 0) > end:
                 with self.queues.open(summary.topic, summary.queue_id) as queue:
-                    unit = queue.unit(self.queue_summary(queue).max_offset)
-                if unit is not None and unit.valid and unit.physical_offset >= end:
-                    named.append(unit.physical_offset)
-        first = min(named, default=-1)
+                    named.append(queue.behind(self.log_files.start, end))
+        first = min((position for position in named if position >= 0), default=-1)
         if first - self.payload_at(end - 1) not in (end, -(-end // size) * size):
             return False
         with StoreReader(self.layout) as now:  # a broker may have begun a file since the log was listed

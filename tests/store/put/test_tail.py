@@ -86,6 +86,19 @@ def test_one_queue_that_is_behind(
                 append(NewMessage(QUEUE[0].encode(), b"x"))
 
 
+def test_records_that_the_log_has_lost_at_its_end(store: Callable[[str], Path]) -> None:
+    """Queues name them, as `verify` says: a message in their place would hide that they were there."""
+    root = store("5.3.3-clean")
+    options = BrokerConfig(config("5.3.3-clean", root))
+    path = max((root / "commitlog").iterdir())
+    with path.open("r+b") as file:
+        file.seek(405_997 - int(path.name))
+        file.write(bytes(4096))
+    assert_refused(root, Unclean, "names a record that the log has lost.* at 405997.*mqstore recover", options)
+    path.unlink()
+    assert_refused(root, Unclean, "names a record that the log has lost.* at 262144.*mqstore recover", options)
+
+
 def test_a_topic_that_was_deleted_begins_again(store: Callable[[str], Path]) -> None:
     root = store("5.3.3-clean")
     options = BrokerConfig(config("5.3.3-clean", root))
