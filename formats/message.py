@@ -24,8 +24,10 @@ __all__ = [
     "MAGIC_V2",
     "MESSAGE",
     "PROPERTIES_BYTES_MAX",
+    "PROPERTIES_LENGTH_BYTES",
     "SMALLEST",
     "TOPIC_BYTES_MAX_V1",
+    "TOPIC_LENGTH_BYTES",
     "TRANSACTION_MASK",
     "SysFlag",
     "host_of",
@@ -73,6 +75,9 @@ TOPIC_BYTES_MAX_V1 = 127
 EARLIEST_MS, LATEST_MS = 1 << 40, 1 << 43
 """A store time before the first, in the year 2004, or behind the second, in 2248, is no time of a broker."""
 PROPERTIES_BYTES_MAX = 32767
+#: Bytes of the lengths of topic, by magic code, and properties.
+TOPIC_LENGTH_BYTES = {MAGIC_V1: Int8sb.sizeof(), MAGIC_V2: Int16sb.sizeof()}
+PROPERTIES_LENGTH_BYTES = Int16sb.sizeof()
 #: Most bytes of a record around its body: two IPv6 hosts, the longest topic of version 2.
 BYTES_AROUND_BODY_MAX = (
     SMALLEST + 2 * (HOST_V6.sizeof() - HOST_V4.sizeof()) + Int16sb.sizeof() - Int8sb.sizeof() + 2 * PROPERTIES_BYTES_MAX

@@ -2,9 +2,8 @@
 
 Queues that a torn record named besides its own: their units tell (spec 2.9; 7.12, B27).
 
-A message for several queues is one record; its properties name the further ones, with its number in
-each. Their units go on naming the record: so the names are proved, and are put back. Without them
-whoever rebuilds these queues gives the message no place in them.
+A message for several queues is one record; its properties name the further ones, with its number in each. Their units
+go on naming the record: so the names are proved, and are put back. Else a rebuilt queue lacks the message.
 
 Records that a torn write has left without some of their properties (spec 01, 1.6; 7.12, B27).
 
@@ -15,9 +14,9 @@ the record keeps its size. Further queues whose units name the record are named 
 
 Records whose header is wrong and whose body is right: put right from what a queue unit says.
 
-No checksum covers a header. A unit names the place and the size of a record; its directory the topic
-and the queue; its number the queue offset. Where the rest of the bytes makes a whole record with them
-(fields that add up, a body with its checksum, the tag of the unit) that is the record which was there.
+No checksum covers a header. A unit names the place and the size of a record; its directory the topic and the queue;
+its number the queue offset. Where the rest of the bytes makes a whole record with them (fields that add up, a body
+with its checksum, the tag of the unit) that is the record which was there. A body ends where the topic begins.
 
 Records that name light queues without a number for each of them (spec 2.9; 7.12, B11).
 
@@ -25,9 +24,7 @@ The dispatch of a broker throws at one, for ever, or gives it no unit at all. Th
 queues prove are put back; names that no number is known of, to which no broker could dispatch, are
 taken out. Separators take the place of what is gone: the record keeps its size.
 
-Good records that claim a place in a queue which a unit gives to another place.
-
-The body is whole, the chain of records goes on behind them: a broker takes them for messages of the
+Good records that claim a place in a queue which a unit gives to another place. A broker takes them for messages of the
 queue that their damaged header names, as soon as it rebuilds the queues.
 """
 
@@ -51,8 +48,10 @@ from ...formats.message import (
     MAGIC_V2,
     MESSAGE,
     PROPERTIES_BYTES_MAX,
+    PROPERTIES_LENGTH_BYTES,
     SMALLEST,
     TOPIC_BYTES_MAX_V1,
+    TOPIC_LENGTH_BYTES,
     TRANSACTION_MASK,
     SysFlag,
 )
@@ -253,6 +252,7 @@ _CLOCK_MS = 30 * 24 * 3600 * 1000
 _PART_BYTES = 8 << 20
 _KEPT = ("body_crc", "flag", "sys_flag", "born_timestamp", "store_timestamp", "reconsume_times")
 _PREPARED = "prepared_transaction_offset"
+_NUMBERS = ("queue_id", "queue_offset", "physical_offset")
 
 
 def all_put_right(
@@ -271,11 +271,14 @@ def all_put_right(
         near = near_ms[rows]
         worth &= (near == 0) | (np.abs(stored // 2 - near // 2) <= _CLOCK_MS // 2)
         lengths, crcs = columns.ints("body_length"), columns.ints("body_crc")
-        bodies = columns.ragged("body")
+        bodies, topics = columns.ragged("body"), columns.ragged("topic")
         for at in np.flatnonzero(worth).tolist():
             row = int(rows[at])
             if not _is_whole(bodies[at], int(lengths[at]), int(crcs[at])):
-                continue
+                record = data[starts[at] : starts[at] + units.size[row]].tobytes()
+                topic = _topic_of(units, row)
+                if topic not in record or (topics[at] == topic and not without_crc(record)[1]):
+                    continue  # its body is another one, wherever it ends
             piece = put_right(log, units, row, int(near_ms[row]), rules)
             if piece is not None:
                 found.setdefault(int(gap[row]), {})[piece[0]] = bytes(piece[1])
@@ -331,7 +334,7 @@ def put_right(log: MappedFileQueue, units: LostUnits, row: int, near_ms: int, ru
     if queue.topic.startswith(LMQ_PREFIX):
         return None  # what its units name are records of other topics
     raw = log.read_file(file, position - file.start, size)
-    topic = queue.topic.encode("utf-8", "surrogateescape")
+    topic = _topic_of(units, row)
     fields = _fields(raw, topic) if len(raw) == size else None
     if fields is None or not _is_plausible(fields, near_ms):
         return None
@@ -386,25 +389,48 @@ def _with_numbers(fields: dict[str, Any], text: bytes, messages: int) -> bytes:
     return made[:-CRC_ITEM_BYTES] + crc_item(made[:-CRC_ITEM_BYTES]) if crc_ok(record) else made
 
 
+def _topic_of(units: LostUnits, row: int) -> bytes:
+    """As it stands in the record that a unit names."""
+    return units.queues[int(units.queue[row])].topic.encode("utf-8", "surrogateescape")
+
+
 def _fields(raw: bytes, topic: bytes) -> dict[str, Any] | None:
     """What a record of that topic has before its properties, None where its body is not whole."""
     limits = np.zeros(1, np.int64), np.full(1, len(raw), np.int64)
     columns = decode(MESSAGE, np.frombuffer(raw, np.uint8), *limits)
-    length = int(columns.ints("body_length")[0])
-    if not 0 <= length <= len(raw) - SMALLEST - len(topic):
-        return None
-    body = columns.ragged("body")[0]
-    if not _is_whole(body, length, int(columns.ints("body_crc")[0])):
-        return None
     fields: dict[str, Any] = {name: int(columns.ints(name)[0]) for name in (*_KEPT, _PREPARED)}
     for host in ("born_host", "store_host"):
         port = int(columns.ints(f"{host}.port")[0])
         fields[host] = {"ip": columns.ragged(f"{host}.ip")[0], "port": port}
     magic = MAGIC_V2 if len(topic) > TOPIC_BYTES_MAX_V1 else MAGIC_V1
     # no unit names a prepared record or one that was rolled back
-    state = SysFlag.COMMIT if fields[_PREPARED] else 0
-    flags = fields["sys_flag"] & ~TRANSACTION_MASK | state
-    return {**fields, "magic_code": magic, "sys_flag": flags, "topic": topic, "body": body}
+    flags = fields["sys_flag"] & ~TRANSACTION_MASK | (SysFlag.COMMIT if fields[_PREPARED] else 0)
+    fields |= {"magic_code": magic, "sys_flag": flags, "topic": topic}
+    length, body = int(columns.ints("body_length")[0]), columns.ragged("body")[0]
+    if _is_whole(body, length, fields["body_crc"]) and length <= len(raw) - SMALLEST - len(topic):
+        return {**fields, "body": body}
+    numbers = {name: int(columns.ints(name)[0]) for name in _NUMBERS}
+    return _with_body(raw, fields, numbers)
+
+
+def _with_body(raw: bytes, fields: dict[str, Any], numbers: dict[str, int]) -> dict[str, Any] | None:
+    """The fields with the body that ends where the topic begins, None where there is none with its checksum, or
+    with that of the whole record. Behind the topic stand the length of the properties and as many bytes.
+    """
+    topic, around = fields["topic"], len(MESSAGE.build({**fields, **numbers, "body": b"", "properties": b""}))
+    least = max(0, len(raw) - len(topic) - PROPERTIES_LENGTH_BYTES - PROPERTIES_BYTES_MAX)
+    for hit in re.compile(b"(?=%s)" % re.escape(topic)).finditer(raw, least):
+        behind = hit.start() + len(topic)
+        size = len(raw) - behind - PROPERTIES_LENGTH_BYTES
+        if size < 0 or not raw.startswith(size.to_bytes(PROPERTIES_LENGTH_BYTES, "big"), behind):
+            continue
+        end = hit.start() - TOPIC_LENGTH_BYTES[fields["magic_code"]]
+        body = raw[end - max(0, len(raw) - around - size) : end]
+        found = {**fields, "body_crc": crc31(body), "body": body}
+        whole = {**found, **numbers, "properties": raw[len(raw) - size :]}
+        if found["body_crc"] == fields["body_crc"] or crc_ok(MESSAGE.build(whole)):
+            return found
+    return None
 
 
 def _is_whole(body: bytes, length: int, crc: int) -> bool:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from construct import Int32sb
 
+from mqstore.formats.derive.layout import offset_of
 from mqstore.formats.hashing import crc31
 from mqstore.formats.message import MESSAGE
 from mqstore.formats.message_properties import (
@@ -28,6 +30,7 @@ from mqstore.store.disk.file_queue import MappedFile, MappedFileQueue, file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.index.read import sizes_of
+from mqstore.store.library import Store
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.plan.lost_messages import RECORD_BYTES_MAX, LostUnits
 from mqstore.store.plan.observer import Policy, RecoveryOptions
@@ -195,6 +198,45 @@ def test_a_record_that_has_lost_its_body_is_lost(store: Callable[[str], Path]) -
         log.write(bytes(4096))
     plan = planned(root, "5.3.3", BrokerConfig())
     assert plan.restored == 0 and plan.lost.by_topic() == {"sql": 12}
+
+
+@pytest.mark.parametrize("length", [0, 31, 34, 1 << 30, -1])
+@pytest.mark.parametrize("name", ["5.3.3-clean", "5.5.0-propcrc"])
+def test_a_length_of_a_body_is_put_right(name: str, length: int, tmp_path: Path) -> None:
+    """The unit, the topic, the properties behind it and the body's own checksum prove what it was."""
+    root = stores.unpack(name, tmp_path)
+    config = BrokerConfig(stores.config(name, root))
+    path, whole, begin, body = some_record(root, config)
+    end = begin + whole[begin:].index(body)
+    path.write_bytes(whole[: end - Int32sb.sizeof()] + Int32sb.build(length) + whole[end:])
+    assert path.read_bytes() != whole
+    brought_back(root, config, name, path, whole)
+
+
+def test_a_checksum_of_the_whole_proves_that_of_the_body(tmp_path: Path) -> None:
+    root = stores.unpack(name := "5.5.0-propcrc", tmp_path)
+    config = BrokerConfig(stores.config(name, root))
+    path, whole, begin, _ = some_record(root, config)
+    at = begin + offset_of(MESSAGE, "body_crc")
+    path.write_bytes(whole[:at] + Int32sb.build(12345) + whole[at + Int32sb.sizeof() :])
+    brought_back(root, config, name, path, whole)
+
+
+def some_record(root: Path, config: BrokerConfig) -> tuple[Path, bytes, int, bytes]:
+    """The file of a message with a body, what is in it, where its record begins there, its body."""
+    with Store(root, config) as opened:
+        message = next(m for m in opened.messages() if len(m.stored_body) > 34 and m.position > 2000)
+        at, body = message.position, message.stored_body
+    path = root / "commitlog" / file_name(0)
+    return path, path.read_bytes(), at, body
+
+
+def brought_back(root: Path, config: BrokerConfig, name: str, path: Path, whole: bytes) -> None:
+    version = name.partition("-")[0]
+    plan = planned(root, version, config)
+    assert (plan.lost.messages, plan.restored) == (0, 1)
+    apply(Layout.open(root, config), plan, lambda: planned(root, version, config), Files())
+    assert path.read_bytes() == whole
 
 
 @pytest.mark.parametrize("with_crc", [False, True])
