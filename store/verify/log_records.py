@@ -258,7 +258,9 @@ class _LastText(Mergeable):
 
 
 def _final_separator(context: VerifyContext, records: Records, zero: Flags) -> None:
-    """A record that alone lacks the last separator was damaged; a run of them came from a client."""
+    """A record that alone lacks the last separator was damaged; a run of them came from a client. The last one of the
+    log may be the first of a run: a broker of 4.x that was put on the store.
+    """
     if context.profile.version not in _ENDED_BY:
         return
     before = context.kept(_LastText, _LastText)
@@ -271,10 +273,13 @@ def _final_separator(context: VerifyContext, records: Records, zero: Flags) -> N
     alone[1:] &= ~open_end[:-1]
     alone[:-1] &= ~open_end[1:]
     alone[0] &= not open_before
+    last = np.zeros_like(alone)
     if alone[-1]:
         following = _record_behind(context, records)
-        alone[-1] = not (len(following) and _open_ends(following)[0])
+        alone[-1], last[-1] = len(following) and not _open_ends(following)[0], not len(following)
     add_rows(context, records, "I-055", alone, "no separator behind the last property")
+    text = "the last one has no separator behind its last property: of 4.x, or damaged"
+    add_rows(context, records, "I-055", last, text, severity=Severity.WARNING)
 
 
 def _open_ends(records: Records) -> Flags:

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from mqstore.formats.message_properties import ITEM_SEPARATOR, format_properties
+from mqstore.store.findings.catalogue import Severity
 from mqstore.store.log import scan
 from mqstore.store.log.batch import Batch
-from mqstore.store.put.new_message import NewMessage
+from mqstore.store.put.new_message import NewMessage, WriterOptions
+from mqstore.store.put.writer import StoreWriter
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify import log_pass
 
@@ -46,3 +48,15 @@ def test_two_records_of_a_client_without_a_separator_at_the_end(
         path.write_bytes(data)
     found = told(root, "I-055", jobs, broker_version="5.3")
     assert sum(finding.count for finding in found) == (len(wanted) if alone else 0)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_record_of_4x_behind_those_of_5x(tmp_path: Path, others: int) -> None:
+    """A broker of 4.x, or `put --as-broker 4.9`, writes no separator behind the last property."""
+    message = NewMessage(b"orders", b"x", properties=b"a\1b")
+    root = written(tmp_path / "s", [message] * 5)
+    for _ in range(1 + others):
+        with StoreWriter.open(root, SIZES, WriterOptions(as_broker="4.9")) as store:
+            store.append(message)
+    found = told(root, "I-055", 1, broker_version="5.3")
+    assert [finding.severity for finding in found] == ([] if others else [Severity.WARNING])
