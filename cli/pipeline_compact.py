@@ -40,6 +40,9 @@ def compact(
     Of the messages of a queue that have the same KEYS the last one stays, unless its body is
     empty: that deletes the key. Messages without KEYS go. It is the rule of a broker's compaction,
     over the whole commit log; what stays is appended again, in its order, and gets new queue offsets.
+    Messages of a batch (queue.type BatchCQ) count one by one, and each that stays becomes a record of
+    its own. A batch that cannot be taken apart is reported as not read.
+
     DIR is a store; of several stores each has a folder of its own in it. It appears whole or not at all.
     A store that cannot be read is reported on stderr, and the others are compacted. It runs in this
     process: the new log has one writer.

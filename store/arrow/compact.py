@@ -2,7 +2,8 @@
 
 The rule is that of spec 06, 6.1, step 3, over all messages of a queue: of those with the same text
 of KEYS the last one stays, unless its body is empty, which deletes the key. Messages without KEYS
-go. A broker leaves its newest file out, so it keeps more.
+go. A broker leaves its newest file out, so it keeps more. Messages of a batch count one by one, and
+one that stays becomes a record of its own: with the batch others would come back that are deleted.
 
 The log is read twice: for what stays, and for the messages themselves. Memory grows with the number
 of keys, not of messages. No Spark: the new log has one writer.
@@ -13,24 +14,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...formats import message_properties as names
-from ...formats.derive.ragged import Ints
+from ...formats.client_batch import MESSAGES_MAX
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.property_columns import find
-from ..log.batch import Batch
+from ..log.batch import Batch, unwrapped
+from ..log.message import is_batch_record
 from ..output.stage import publish_made
+from ..put.message_json import BATCH_BITS
 from .append_rows import NewStore, make_store
 from .log_columns import few_texts, numbers, rows_of_batch, text_of
 from .log_rows import Damage, messages_of, parts_of
 from .stores import Ask
 
 _KEY = ("topic", "queue_id", "key")
-_LATEST = ("queue_offset", "position", "body_length")
+_LATEST = ("queue_offset", "position", "number", "body_length")
 _WHOLE = 1 << 62
 """A log is read in one part."""
 _HEADS_MAX = 1 << 20
@@ -72,9 +76,9 @@ def fill(root: str, topics: Sequence[str], folder: Path, how: NewStore, note: No
     """
     ask = Ask((root,), topics=tuple(topics), split_bytes=_WHOLE, config=how.config)
     first = _CompactionPass(ask, note)
-    positions = newest(first)
+    places = newest(first)
     again = _CompactionPass(ask, note, crc=True)
-    counts = make_store(folder, how, _rows(root, again, positions)).counts()
+    counts = make_store(folder, how, _rows(root, again, places)).counts()
     return {
         "messages": first.messages,
         "kept": counts["messages"],
@@ -86,7 +90,10 @@ def fill(root: str, topics: Sequence[str], folder: Path, how: NewStore, note: No
 
 @dataclass
 class _CompactionPass:
-    """One pass over the messages of some topics in a log. damage: what could not be read."""
+    """One pass over the messages of some topics in a log, those of batches one by one.
+
+    damage: what could not be read.
+    """
 
     ask: Ask
     note: Note
@@ -102,13 +109,52 @@ class _CompactionPass:
             step = last - (first if seen is None else seen)
             told, seen = told + step, last
             self.note(step)
-            self.messages += len(batch)
-            yield batch
+            apart = self._apart(batch)
+            self.messages += len(apart)
+            if len(apart):
+                yield apart
         self.note(part.bytes - told)
 
+    def _apart(self, batch: Batch) -> Batch:
+        """The messages of a batch of records, without the records that cannot be taken apart."""
+        apart = unwrapped(batch)
+        whole = is_batch_record(apart.columns.ints("sys_flag")) & (_numbers_in(apart) == 0)
+        for row in np.flatnonzero(whole).tolist():
+            size = int(apart.columns.ints("total_size")[row])
+            self.damage.append(Damage(self.ask.stores[0], int(apart.position[row]), size, _NO_BATCH))
+        return apart.take(~whole) if whole.any() else apart
 
-def newest(batches: Iterable[Batch]) -> Ints:
-    """The positions of the messages that stay, in order."""
+
+_NO_BATCH = "its body is no batch of messages"
+
+
+def _numbers_in(batch: Batch) -> Ints:
+    """Which message of its record each row is, int64[n], from 1 on; 0: it is the record."""
+    return np.zeros(len(batch), np.int64) if batch.inner is None else batch.inner.number + 1
+
+
+class _Places(NamedTuple):
+    """Where messages are: by position in order, and by `_numbers_in`."""
+
+    position: Ints
+    number: Ints
+
+    def mask(self, batch: Batch) -> Flags:
+        """bool[n]: which rows of a batch are at these places."""
+        first = batch.position[0]
+        begin = np.searchsorted(self.position, first)
+        end = np.searchsorted(self.position, batch.position[-1], "right")
+        those = _ids(self.position[begin:end] - first, self.number[begin:end])
+        return np.isin(_ids(batch.position - first, _numbers_in(batch)), those)
+
+
+def _ids(position: Ints, number: Ints) -> Ints:
+    """Each place as one number, int64[n]."""
+    return position * (MESSAGES_MAX + 1) + number
+
+
+def newest(batches: Iterable[Batch]) -> _Places:
+    """Where the messages are that stay."""
     known: pa.Table | None = None
     heads: list[pa.Table] = []
     count = 0
@@ -120,10 +166,9 @@ def newest(batches: Iterable[Batch]) -> Ints:
     if heads:
         known = _latest([known, *heads] if known else heads)
     if known is None:
-        return np.zeros(0, np.int64)
-    stays = known.filter(pc.greater(known.column("body_length"), 0))
-    found: Ints = np.sort(stays.column("position").to_numpy())
-    return found
+        return _Places(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    stays = known.filter(pc.greater(known.column("body_length"), 0)).sort_by("position")
+    return _Places(*(stays.column(name).to_numpy() for name in _Places._fields))
 
 
 def _heads(batch: Batch) -> pa.Table:
@@ -136,6 +181,7 @@ def _heads(batch: Batch) -> pa.Table:
             "key": text_of(find(columns.ragged("properties"), names.KEYS)),
             "queue_offset": numbers(columns.ints("queue_offset"), pa.int64()),
             "position": numbers(batch.position, pa.int64()),
+            "number": numbers(_numbers_in(batch), pa.int64()),
             "body_length": numbers(columns.ragged("body").length, pa.int64()),
         }
     )
@@ -152,10 +198,16 @@ def _latest(tables: Sequence[pa.Table]) -> pa.Table:
     return found.rename_columns([name.removesuffix("_last") for name in found.column_names])
 
 
-def _rows(root: str, read: _CompactionPass, positions: Ints) -> Iterator[pa.RecordBatch]:
-    """The messages at some positions, in the order of the log, with bodies as stored."""
-    for batch in read if len(positions) else ():
-        place = np.searchsorted(positions, batch.position).clip(max=len(positions) - 1)
-        stays = positions[place] == batch.position
+def _rows(root: str, read: _CompactionPass, places: _Places) -> Iterator[pa.RecordBatch]:
+    """The messages at some places, in the order of the log, with bodies as stored."""
+    for batch in read if len(places.position) else ():
+        stays = places.mask(batch)
         if stays.any():
-            yield from rows_of_batch(root, batch.take(stays), _COLUMNS, raw=True)
+            yield from rows_of_batch(root, _alone(batch.take(stays)), _COLUMNS, raw=True)
+
+
+def _alone(batch: Batch) -> Batch:
+    """What was taken out of batches without their flags."""
+    flags = batch.columns.ints("sys_flag")
+    batch.columns.set("sys_flag", np.where(_numbers_in(batch) > 0, flags & ~BATCH_BITS, flags))
+    return batch

@@ -28,7 +28,8 @@ BATCH = "batch"
 """The field whose messages a client sends together."""
 INNER = "inner_messages"
 """The field with the messages that a batch record had inside, beside what the record itself has."""
-_BATCH_BITS = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
+BATCH_BITS = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP | SysFlag.COMPRESSED) | COMPRESSION_MASK
+"""Flags of a batch record that no message in it has."""
 
 
 def is_message(record: Mapping[str, Any]) -> bool:
@@ -135,8 +136,7 @@ class MessageReader:
         """A message that was inside of a batch record as a record of its own. Raises InvalidInput."""
         sys_flag = _number(record, "sys_flag") or 0
         kept = {name: value for name, value in record.items() if name != "body_compression"}
-        flags = sys_flag & ~(_BATCH_BITS | COMPRESSION_MASK | int(SysFlag.COMPRESSED))
-        return self.with_body(kept | {"sys_flag": flags}, _text(record, "body"))
+        return self.with_body(kept | {"sys_flag": sys_flag & ~BATCH_BITS}, _text(record, "body"))
 
     def default(self, name: str) -> int:
         """What a number of `NUMBER_LIMITS` is where it is not given; -1: the store's clock."""

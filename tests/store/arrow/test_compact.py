@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +14,7 @@ from mqstore.store.arrow import compact
 from mqstore.store.arrow.append_rows import NewStore
 from mqstore.store.arrow.compact import compact_stores
 from mqstore.store.disk.layout import Layout
-from mqstore.store.log.batch import messages
+from mqstore.store.log.batch import messages, unwrapped
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.log.message import Message
 from mqstore.store.queues.references import commit_log_of
@@ -19,12 +22,13 @@ from mqstore.store.queues.references import commit_log_of
 from ...stores import unpack
 
 SIZES = {"mappedFileSizeCommitLog": "262144", "maxHashSlotNum": "1000", "maxIndexNum": "4000"}
+WORDS = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
 
 
 def all_of(root: Path) -> list[Message]:
     log = commit_log_of(Layout.open(root))
     with log.queue:
-        return [m for item in log.scan(crc=True) if isinstance(item, Batch) for m in messages(item)]
+        return [m for item in log.scan(crc=True) if isinstance(item, Batch) for m in messages(unwrapped(item))]
 
 
 def wanted_of(found: list[Message]) -> tuple[set[str], list[Message]]:
@@ -58,6 +62,55 @@ def test_the_last_message_of_each_key_stays(heads: int, tmp_path: Path, monkeypa
     ]
 
 
+@pytest.mark.parametrize("name", ["5.1.4-batchcq", "5.3.3-batchcq"])
+def test_messages_of_batches_count_one_by_one(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each has KEYS of its own; one that stays is a record."""
+    root, new = unpack(name, tmp_path), tmp_path / "new"
+    found = [m for m in all_of(root) if m.topic == "BatchTopic"]
+    keyed = [m for m in found if m.keys]
+    assert len(keyed) == len({(m.queue_id, m.properties["KEYS"]) for m in keyed}) < len(found)
+    assert run(["pipeline", "compact", str(root), "-t", "BatchTopic", "--to", str(new), *WORDS]) == 0
+    assert f"{len(keyed)} of {len(found)} messages" in capsys.readouterr().out
+    assert [(m.queue_id, m.properties, m.body().data, m.inner, m.sys_flag & 0xC0) for m in all_of(new)] == [
+        (m.queue_id, m.properties, m.body().data, None, 0) for m in keyed
+    ]
+    assert run(["verify", str(new), *WORDS]) == 0
+
+
+def batch(*messages: tuple[str, str], **others: Any) -> dict[str, Any]:
+    """A record of a batch: keys and bodies."""
+    rows = [{"topic": "T", "body": body, "properties": {"KEYS": key}, "unique_key": None} for key, body in messages]
+    properties = {"UNIQ_KEY": "0A" * 16, "INNER_NUM": str(len(rows))}
+    return {"topic": "T", "queue_id": 0, "sys_flag": 0xC0, "properties": properties, "inner_messages": rows, **others}
+
+
+@pytest.mark.parametrize("packed", [{}, {"sys_flag": 0x2C1, "body_compression": "zstd"}])
+def test_an_empty_body_in_a_batch_deletes_what_is_in_another(packed: dict[str, Any], tmp_path: Path) -> None:
+    rows = [batch(("a", "1"), ("b", "2"), ("a", "3"), **packed), batch(("a", ""), ("c", "4"), **packed)]
+    assert kept_of(put_rows(rows, tmp_path), tmp_path) == (0, ["2", "4"])
+
+
+def test_a_batch_that_cannot_be_taken_apart_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    body = {"topic": "T", "queue_id": 0, "body": "none", "properties": {"INNER_NUM": "1"}, "sys_flag": 0xC0}
+    root = put_rows([batch(("a", "1")), {**body, "unique_key": "0A" * 16}], tmp_path)
+    assert kept_of(root, tmp_path) == (1, ["1"])
+    told = capsys.readouterr()
+    assert "1 of 1 message" in told.out and "its body is no batch of messages" in told.err
+
+
+def put_rows(rows: list[dict[str, Any]], tmp_path: Path) -> Path:
+    root, lines = tmp_path / "store", tmp_path / "lines"
+    lines.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert run(["put", str(root), "--from", str(lines), "--output", os.devnull, *WORDS]) == 0
+    return root
+
+
+def kept_of(root: Path, tmp_path: Path) -> tuple[int, list[str]]:
+    """Exit code of `compact`, and the bodies that stay."""
+    code = run(["pipeline", "compact", str(root), "-t", "T", "--to", str(tmp_path / "new"), *WORDS])
+    return code, [m.stored_body.decode() for m in all_of(tmp_path / "new")]
+
+
 def test_corrupted_bodies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One that stays and fails its checksum is told, and never a sound one of the new store."""
     root = unpack("5.3.3-compaction", tmp_path)
@@ -71,14 +124,13 @@ def test_corrupted_bodies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         log.seek(at)
         log.write(bytes([byte ^ 1]))
     words = ["pipeline", "compact", str(root), *(word for t in topics for word in ("-t", t))]
-    sizes = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
-    assert run([*words, *sizes, "--to", str(tmp_path / "fail")]) == 1
+    assert run([*words, *WORDS, "--to", str(tmp_path / "fail")]) == 1
     told = f"row {len(kept)}, at {victim.position} of {root}: the body failed its checksum"
     assert told in capsys.readouterr().err
     assert not (tmp_path / "fail").exists()
     for how, count in (("skip", len(kept) - 1), ("mark", len(kept))):
         new = tmp_path / how
-        assert run([*words, *sizes, "--to", str(new), "--on-damage", how]) == 1
+        assert run([*words, *WORDS, "--to", str(new), "--on-damage", how]) == 1
         assert "failed" in capsys.readouterr().err
         found = [m.body_crc_ok for m in all_of(new)]
         assert (len(found), found.count(False)) == (count, how == "mark")
