@@ -37,9 +37,10 @@ def compact(
 ) -> None:
     """Make a store of the newest message of each key, of each of some stores.
 
-    Of the messages of a queue that have the same KEYS the last one stays, unless its body is
-    empty: that deletes the key. Messages without KEYS go. It is the rule of a broker's compaction,
-    over the whole commit log; what stays is appended again, in its order, and gets new queue offsets.
+    Of the messages of a queue that have the same KEYS the last one in the log stays, unless its body is
+    empty: that deletes the key. Messages without KEYS go. It is the rule of a broker's compaction, over
+    the whole commit log, with what a topic that was deleted and made again has left there; what stays
+    is appended again, in its order, and gets new queue offsets.
     Messages of a batch (queue.type BatchCQ) count one by one, and each that stays becomes a record of
     its own. A batch that cannot be taken apart is reported as not read.
 

@@ -1,9 +1,11 @@
 """`pipeline compact`: a store of the newest message of each key, as a broker's compaction keeps it.
 
 The rule is that of spec 06, 6.1, step 3, over all messages of a queue: of those with the same text
-of KEYS the last one stays, unless its body is empty, which deletes the key. Messages without KEYS
-go. A broker leaves its newest file out, so it keeps more. Messages of a batch count one by one, and
-one that stays becomes a record of its own: with the batch others would come back that are deleted.
+of KEYS the last one in the log stays, unless its body is empty, which deletes the key. Messages
+without KEYS go. A broker leaves its newest file out, so it keeps more.
+
+Messages of a batch count one by one, and one that stays becomes a record of its own: with the batch
+others would come back that are deleted.
 
 The log is read twice: for what stays, and for the messages themselves. Memory grows with the number
 of keys, not of messages. No Spark: the new log has one writer.
@@ -34,7 +36,7 @@ from .log_rows import Damage, messages_of, parts_of
 from .stores import Ask
 
 _KEY = ("topic", "queue_id", "key")
-_LATEST = ("queue_offset", "position", "number", "body_length")
+_LATEST = ("position", "number", "body_length")
 _WHOLE = 1 << 62
 """A log is read in one part."""
 _HEADS_MAX = 1 << 20
@@ -179,7 +181,6 @@ def _heads(batch: Batch) -> pa.Table:
             "topic": few_texts(columns.ragged("topic")),
             "queue_id": numbers(columns.ints("queue_id"), pa.int32()),
             "key": text_of(find(columns.ragged("properties"), names.KEYS)),
-            "queue_offset": numbers(columns.ints("queue_offset"), pa.int64()),
             "position": numbers(batch.position, pa.int64()),
             "number": numbers(_numbers_in(batch), pa.int64()),
             "body_length": numbers(columns.ragged("body").length, pa.int64()),
@@ -190,10 +191,11 @@ def _heads(batch: Batch) -> pa.Table:
 
 
 def _latest(tables: Sequence[pa.Table]) -> pa.Table:
-    """The last message of each key by queue offset; of several with the same one the last."""
-    table = pa.concat_tables(tables)
-    order = [("queue_offset", "ascending"), ("position", "ascending")]
-    groups = table.sort_by(order).group_by(list(_KEY), use_threads=False)
+    """The last message of each key, of tables in the order of the log.
+
+    Queue offsets tell nothing: those of a topic that was deleted and made again begin at 0 again.
+    """
+    groups = pa.concat_tables(tables).group_by(list(_KEY), use_threads=False)
     found = groups.aggregate([(name, "last") for name in _LATEST])
     return found.rename_columns([name.removesuffix("_last") for name in found.column_names])
 

@@ -62,6 +62,18 @@ def test_the_last_message_of_each_key_stays(heads: int, tmp_path: Path, monkeypa
     ]
 
 
+def test_of_a_topic_that_was_made_again_the_last_in_the_log_stays(tmp_path: Path) -> None:
+    """Its queue offsets begin at 0 again."""
+    sent = [*(("T", f"old{n}") for n in range(5)), ("S", "new1"), ("S", "new2")]
+    root = put_rows([{"topic": t, "queue_id": 0, "body": b, "properties": {"KEYS": "k"}} for t, b in sent], tmp_path)
+    for message in all_of(root):
+        with (root / "commitlog" / f"{0:020}").open("r+b") as log:
+            log.seek(message.position + message.total_size - len(message.raw_properties) - len("T.."))
+            log.write(b"T")
+    assert [(m.topic, m.queue_offset) for m in all_of(root)] == [("T", n) for n in (*range(5), 0, 1)]
+    assert kept_of(root, tmp_path) == (0, ["new2"])
+
+
 @pytest.mark.parametrize("name", ["5.1.4-batchcq", "5.3.3-batchcq"])
 def test_messages_of_batches_count_one_by_one(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each has KEYS of its own; one that stays is a record."""
