@@ -26,6 +26,11 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
     --since-last adds what stands behind the end of the last export, of each store. Killed and run
     again, --since-last has each message once. Columns and format must be those that are there.
 
+    --since-last is refused where the log is not as it was exported: a start of a broker, recover,
+    repair --all or undo may have changed its end. A new DIR takes all that is there, and --append
+    --since TIME adds what came since, behind which --since-last goes on; --overwrite loses what has
+    expired.
+
     Properties whose text their map does not give back (bytes that are no UTF-8, a name twice) have it
     beside them, as properties_raw. A body that is shown decompressed has body_compression. One that
     fails its checksum has a body_crc_ok that is false (--on-damage mark), is left out (skip), or ends

@@ -65,7 +65,7 @@ def export(
         if not overwrites:
             require_like(found, Note.of(how, wanted, {}), stage.target)
         kept = found.note.ended if found.note else {}
-        ranges = dict(ranges_of(ask, kept if mode is Mode.SINCE_LAST else {}))
+        ranges = dict(ranges_of(ask, kept, append=mode is Mode.APPEND))
         ended = {**kept, **{place_of(root): one.ended for root, one in ranges.items()}}
         note = Note.of(how, wanted, ended).to_text()
         beside = bool(found.files) and not overwrites

@@ -70,7 +70,7 @@ class LogRange:
     """What of one log is exported. split: None for all that is there, where no end can be told.
 
     lost: what has expired before it was exported. ended: what the data set tells then; moved: it
-    has to, since the file in which the last export ended may expire.
+    has to, since the place where the last export ended may go with its file, or has changed.
     """
 
     split: Split | None
@@ -79,28 +79,34 @@ class LogRange:
     moved: bool = False
 
 
-def ranges_of(ask: Ask, before: Mapping[str, LogEnded]) -> Iterator[tuple[str, LogRange]]:
+def ranges_of(ask: Ask, before: Mapping[str, LogEnded], *, append: bool = False) -> Iterator[tuple[str, LogRange]]:
     """By store what is to be exported: behind where the last export ended, else all of it.
 
-    before: by `place_of`. Raises Refused where that cannot be told, StoreError for a log that cannot be read.
+    before: by `place_of`. append: all of it, wherever that was. Raises Refused where that cannot be told,
+    StoreError for a log that cannot be read.
     """
     for root in ask.stores:
         last = before.get(place_of(root))
-        if last is not None:
+        if last is not None and not append:
             _require_same(root, ask, last)
-        yield root, _remote(root, ask, last) if is_uri(root) else _local(root, ask, last, before)
+        if is_uri(root):
+            yield root, _remote(root, ask, None if append else last)
+        else:
+            yield root, _local(root, ask, last, before, append=append)
 
 
 def _require_same(root: str, ask: Ask, last: LogEnded) -> None:
     """Raise Refused where another export than the last one is asked for."""
     if last.position is None:
-        raise Refused(f"nobody knows where the last export ended: {last.why}", path=root, hint=_NEW)
+        raise Refused(f"nobody knows where the last export ended: {last.why}", path=root, hint=_KEEPS)
     if (sorted(last.topics), last.queue_id) != (sorted(ask.topics), ask.queue_id):
         had = ", ".join(last.topics) or "all topics"
-        raise Refused(f"the last export was one of other messages: {had}", path=root, hint=_NEW)
+        raise Refused(f"the last export was one of other messages: {had}", path=root, hint=_KEEPS)
 
 
-_NEW = "--overwrite starts over"
+_KEEPS = "a new DIR takes all that is there; --append --since TIME adds to this one; --overwrite loses what has expired"
+"""Ways on; the last one destroys what has expired since it was exported."""
+_CHANGED = "a start of a broker or mqstore (recover, repair, undo) changed it, or it is another one"
 
 
 def _remote(root: str, ask: Ask, last: LogEnded | None) -> LogRange:
@@ -111,16 +117,20 @@ def _remote(root: str, ask: Ask, last: LogEnded | None) -> LogRange:
     return LogRange(None, [], _ended(ask, None, why))
 
 
-def _local(root: str, ask: Ask, last: LogEnded | None, before: Mapping[str, LogEnded]) -> LogRange:
+def _local(root: str, ask: Ask, last: LogEnded | None, before: Mapping[str, LogEnded], *, append: bool) -> LogRange:
     end = end_of(Layout.open(root, ask.broker_config))
     log = open_log(root, ask.broker_config)
     with log.queue:
         begin = first = log.min_offset
         lost, moved = list[Damage](), False
-        if last is None:
+        changed = "" if last is None else _changed(log.queue, last, end)
+        if append:
+            moved = bool(changed)
+        elif last is None:
             _refuse_moved(root, log.queue, before)
-        if last is not None and last.position is not None:
-            _require_there(root, log.queue, last, end)
+        elif changed:
+            raise Refused(f"{changed}: {_CHANGED}", path=root, hint=_KEEPS)
+        elif last.position is not None:
             begin = max(first, last.position)
             moved = log.queue.file_at(last.position - 1) != log.queue.file_at(end - 1)
             if first > last.position:
@@ -134,23 +144,16 @@ def _local(root: str, ask: Ask, last: LogEnded | None, before: Mapping[str, LogE
     return LogRange(Split(begin, end), lost, _ended(ask, end, "", size, crc), moved)
 
 
-def _require_there(root: str, queue: MappedFileQueue, last: LogEnded, end: int) -> None:
-    """Raise Refused where the log is not the one that was exported."""
-    assert last.position is not None
+def _changed(queue: MappedFileQueue, last: LogEnded, end: int) -> str:
+    """What tells that the log, which ends at `end`, is not as it was exported; "" for nothing."""
+    if last.position is None:
+        return ""
     if end < last.position:
-        raise Refused(
-            f"the log ends at {end}, and was exported to {last.position}: a broker has cut it, or it is another one",
-            path=root,
-            hint=_NEW,
-        )
+        return f"the log ends at {end}, and was exported to {last.position}"
     there = _sum_of(queue, last.position, last.size)
     if there[0] and there != (last.size, last.crc):
-        raise Refused(
-            f"other bytes stand before {last.position}, to which the log was exported: a broker has "
-            "cut it, or it is another one",
-            path=root,
-            hint=_NEW,
-        )
+        return f"other bytes stand before {last.position}, to which the log was exported"
+    return ""
 
 
 def _refuse_moved(root: str, queue: MappedFileQueue, before: Mapping[str, LogEnded]) -> None:
@@ -228,6 +231,7 @@ class DataSet:
         return cls(count, series, _read_note(target, path, form) if note else None)
 
 
+_OTHER_KIND = "--to takes a new directory; --overwrite replaces what is there"
 _OTHER = "--to takes a new directory, or one that mqstore export made"
 
 
@@ -275,7 +279,7 @@ class Note:
         ):
             if mine != its:
                 told = f"another {what}: {_word(mine)} there, {_word(its)} asked for"
-                raise Refused(told, path=target, hint="--overwrite replaces what is there")
+                raise Refused(told, path=target, hint=_OTHER_KIND)
 
 
 def _columns_of(one: Note, other: Note) -> Iterator[tuple[str, str | None, str | None]]:
@@ -316,7 +320,7 @@ def require_like(found: DataSet, wanted: Note, target: Path) -> None:
         raise Refused(
             "nothing there says which columns it has, and where an export ended",
             path=target,
-            hint="--overwrite replaces it",
+            hint=_OTHER_KIND,
         )
     if found.note is not None:
         found.note.require_like(wanted, target)

@@ -195,6 +195,37 @@ def test_another_log_is_refused(tmp_path: Path) -> None:
     assert bodies(out) == list("abcdef")
 
 
+def test_a_log_that_recover_has_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The refusal names it, and first what keeps the export; what it names helps."""
+    root, out = unpack("5.3.3-killed-torn", tmp_path), tmp_path / "out"
+    words = ["export", str(root), "--to", str(out), "--columns", "topic,store_timestamp"]
+    assert run([*words, "--since-last"]) == 0
+    assert run(["recover", str(root), "--apply", "--yes"]) == 0
+    capsys.readouterr()
+    assert run([*words, "--since-last"]) == 5
+    said = capsys.readouterr().err
+    assert "mqstore (recover, repair, undo) changed it" in said
+    assert said.index("a new DIR") < said.index("--append --since TIME") < said.index("--overwrite")
+    newest = pq.read_table(out).column("store_timestamp").to_pylist()[-1]
+    assert run([*words, "--append", "--since", str(newest)]) == 0
+    assert run([*words, "--since-last"]) == 0
+
+
+@pytest.mark.parametrize("more", ["", "BCDEFGH"])
+def test_behind_an_append_a_changed_log_goes_on(more: str, tmp_path: Path) -> None:
+    """Even where it had nothing to add; of a log that is the same that writes no file."""
+    root, out = put(tmp_path / "store", *"abcdef"), tmp_path / "out"
+    exported(root, out)
+    later = "2100-01-01"
+    assert exported(root, out, Mode.APPEND, since=later)["files"] == []
+    shutil.rmtree(root)
+    put(root, "a", *more)
+    (file,) = exported(root, out, Mode.APPEND, since=later)["files"]
+    assert file["rows"] == 0
+    exported(put(root, "new"), out, Mode.SINCE_LAST)
+    assert sorted(bodies(out)) == [*"abcdef", "new"]
+
+
 def test_what_was_looked_at_may_expire(tmp_path: Path) -> None:
     """Nothing of it was wanted: where the export ended is known all the same."""
     root, out = put(tmp_path / "store", "a"), tmp_path / "out"
