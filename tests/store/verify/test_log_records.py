@@ -53,10 +53,10 @@ def test_two_records_of_a_client_without_a_separator_at_the_end(
 @pytest.mark.parametrize("others", [0, 1])
 def test_a_record_of_4x_behind_those_of_5x(tmp_path: Path, others: int) -> None:
     """A broker of 4.x, or `put --as-broker 4.9`, writes no separator behind the last property."""
-    message = NewMessage(b"orders", b"x", properties=b"a\1b")
-    root = written(tmp_path / "s", [message] * 5)
+    ended, open_end = (format_properties({"a": "b"}, final_separator=of_5) for of_5 in (True, False))
+    root = written(tmp_path / "s", [NewMessage(b"orders", b"x", properties=ended)] * 5)
     for _ in range(1 + others):
         with StoreWriter.open(root, SIZES, WriterOptions(as_broker="4.9")) as store:
-            store.append(message)
+            store.append(NewMessage(b"orders", b"x", properties=open_end))
     found = told(root, "I-055", 1, broker_version="5.3")
     assert [finding.severity for finding in found] == ([] if others else [Severity.WARNING])
