@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from .broker_version import BrokerVersion
 from .change_options import Change, agree, files_of, reading_the_log
@@ -150,27 +150,20 @@ def _analyze(
     replica: str = "",
     force_empty_log: bool = False,
 ) -> JudgedRecovery:
-    from ..store.verify.judged import JudgedRecovery, verified_before, with_start
+    from ..store.library import recovery
 
     with reading_the_log(layout, common, common.rate) as tell:
-        others, proved = verified_before(layout, asked.version, rate_bytes=common.rate, jobs=common.jobs, tell=tell)
-        # what plans comes behind the pass over the log
-        from ..store.plan.observer import Policy, RecoveryOptions
-        from ..store.recover.recovery import analyze
-        from ..store.repair.repair import needs_log, widened
-
-        planned = Policy(asked.policy.value)
-        found = analyze(
+        return recovery(
             layout,
-            asked.version,
-            options=RecoveryOptions(planned, lost_tag=asked.lost_tag, replica=replica, force_empty_log=force_empty_log),
+            broker_version=asked.version,
+            policy=asked.policy.value,
             jobs=common.jobs,
+            rate_bytes=common.rate,
             tell=tell,
-            proved=proved,
-            exact=planned is Policy.KEEP and needs_log(others.findings),
+            lost_tag=asked.lost_tag,
+            replica=replica,
+            force_empty_log=force_empty_log,
         )
-        found = widened(found, with_start(others, found).findings)
-        return JudgedRecovery(found, with_start(others, found))
 
 
 def _rows_of(common: Common) -> tuple[int, ...]:
@@ -182,29 +175,17 @@ def _rows_of(common: Common) -> tuple[int, ...]:
 
 def _apply(layout: Layout, before: JudgedRecovery, change: Change, common: Common) -> Applied:
     """Carry the plan out. Raises Refused and all that `apply` does."""
+    from ..store import library
     from ..store.disk.byte_reader import at_rate
-    from ..store.disk.layout import Layout
-    from ..store.repair.repair import replan_with_parts
-    from ..store.session.apply import apply
 
     found = before.recovery
-    if found.plan is None and not found.interrupted:
-        assert found.refusal is not None
-        raise found.refusal
-    if change.asks:
+    if change.asks and (found.plan is not None or found.interrupted):
         from .recover_text import question, recovery_text
 
         plan = recovery_text(before, None, None, common, asking=True)
         agree(question(found), plan, common, exit_code_of_status(before.verdict.status))
-    version = found.main_version
-
-    def again() -> Any:
-        return replan_with_parts(Layout.open(layout.root, layout.broker_config), version, found.options)
-
-    shown = None if found.interrupted else found.plan
-    files = files_of(layout, change.follow_links)
     with at_rate(common.rate):
-        return apply(layout, shown, again, files, seen=found.seen, wait_seconds=change.wait)
+        return library.apply(before, files_of(layout, change.follow_links), wait_seconds=change.wait)
 
 
 def _print(

@@ -1,22 +1,33 @@
-"""A store as users of the library and of notebooks open it: that of the commands, and frames of it.
+"""A store as users of the library and of notebooks open it: that of the commands, and frames of it. And a recovery
+of it: looked at, carried out, taken back.
 
 It stands above all rooms, since it gives what several of them make of a store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .counted import counted
+from .disk.broker_conf import BrokerConfig
+from .disk.layout import Layout
 from .errors import Unsupported
 from .search import store as search_store
 
 if TYPE_CHECKING:
     from .arrow.log_rows import Reader
     from .broker.filter import Where
+    from .disk.files import Files
+    from .inspect.timers import Timers
     from .log.message import Message
+    from .plan.plan import Plan
     from .search.log_search import OnDamage, Time
+    from .session.apply import Applied
+    from .session.undo import Undone
+    from .verify.judged import JudgedRecovery
 
 
 class Store(search_store.StoreReader):
@@ -89,6 +100,19 @@ class Store(search_store.StoreReader):
         )
         return (message for batch in batches for message in messages(batch))
 
+    def timers(self, now_ms: int | None = None, note: Callable[[str], None] = lambda _: None) -> Timers:
+        """Timer messages: due when, delivered, cancelled or never, for a broker that starts at `now_ms`.
+
+        now_ms: ms since 1970, None for now. note: called with what cannot be read. Raises Unreadable.
+
+        >>> with Store(path) as store:
+        ...     store.timers().rows
+        []
+        """
+        from .inspect.timers import timers
+
+        return timers(self, int(time.time() * 1000) if now_ms is None else now_ms, note)
+
     def to_arrow(
         self,
         fields: str | Sequence[str] | None = None,
@@ -154,3 +178,97 @@ class Store(search_store.StoreReader):
         title = f"{self.layout.root}: {count}, log ends at {end}"
         rows = [(q.topic, q.queue_id, q.min_offset, q.max_offset) for q in queues]
         return table_html(title, ("topic", "queue", "min offset", "max offset"), rows)
+
+
+def recovery(
+    path: str | os.PathLike[str] | Layout,
+    config: Mapping[str, object] | None = None,
+    *,
+    broker_version: str | None = None,
+    policy: str = "keep",
+    jobs: int | None = None,
+    rate_bytes: int | None = None,
+    tell: Callable[[int], None] | None = None,
+    **options: Any,
+) -> JudgedRecovery:
+    """What a start of a broker would do to a store, the verdict of `verify`, and the plan that mends it: nothing is
+    written.
+
+    config: as of a `Store`. broker_version: None for the guess. policy: `keep` or `broker`. jobs: cores, None for all.
+    rate_bytes: most bytes per second that are read. tell: called with the log position reached. options: as of a
+    `RecoveryOptions` (lost_tag, replica, force_empty_log). Raises Missing, NotAStore, Unreadable, InvalidInput.
+
+    >>> found = recovery(path)
+    >>> found.verdict.status.value, found.recovery.prediction.outcome, len(found.recovery.plan.edits)
+    ('clean', 'starts', 0)
+    """
+    from .verify.judged import JudgedRecovery, verified_before, with_start
+
+    layout = path if isinstance(path, Layout) else Layout.open(path, BrokerConfig.of(config))
+    others, proved = verified_before(layout, broker_version, rate_bytes=rate_bytes, jobs=jobs, tell=tell)
+    # what plans comes behind the pass over the log
+    from .plan.observer import Policy, RecoveryOptions
+    from .recover.recovery import analyze
+    from .repair.repair import needs_log, widened
+
+    planned = Policy(policy)
+    found = analyze(
+        layout,
+        broker_version,
+        options=RecoveryOptions(planned, **options),
+        jobs=jobs,
+        tell=tell,
+        proved=proved,
+        exact=planned is Policy.KEEP and needs_log(others.findings),
+    )
+    found = widened(found, with_start(others, found).findings)
+    return JudgedRecovery(found, with_start(others, found))
+
+
+def apply(found: JudgedRecovery, files: Files | None = None, *, wait_seconds: float = 0) -> Applied:
+    """Carry out what `recovery` has planned, under the broker's lock, or go on with what was cut off. What is changed
+    is kept in `.mqstore` of the store, for `undo`. Where the store has changed since, nothing is done.
+
+    files: what writes; None: to the store's own files alone. wait_seconds: for the lock. Raises Refused, InUse,
+    NoSpace, Unreadable.
+    """
+    from .disk.files import Files, confine
+    from .repair.repair import replan_with_parts
+    from .session.apply import apply as carry_out
+
+    planned = found.recovery
+    if planned.plan is None and not planned.interrupted:
+        assert planned.refusal is not None
+        raise planned.refusal
+    layout, version = planned.layout, planned.main_version
+    if files is None:
+        files = Files()
+        confine(files, layout)
+
+    def again() -> Plan:
+        return replan_with_parts(Layout.open(layout.root, layout.broker_config), version, planned.options)
+
+    shown = None if planned.interrupted else planned.plan
+    return carry_out(layout, shown, again, files, seen=planned.seen, wait_seconds=wait_seconds)
+
+
+def undo(
+    path: str | os.PathLike[str],
+    session: str | None = None,
+    config: Mapping[str, object] | None = None,
+    *,
+    force: bool = False,
+    wait_seconds: float = 0,
+) -> Undone:
+    """Take a recovery, a repair or a move of offsets back: every byte, time and name is as it was.
+
+    session: its name, None for the newest. force: also where the store has changed since. Raises NotFound, InUse,
+    Refused, Unreadable, NoSpace.
+    """
+    from .disk.files import Files, confine
+    from .session import undo as undoing
+
+    layout, files = Layout.open(path, BrokerConfig.of(config)), Files()
+    confine(files, layout)
+    journal = undoing.session_to_undo(layout, session)
+    return undoing.undo(layout, journal, files, force=force, wait_seconds=wait_seconds)

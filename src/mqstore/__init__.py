@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mqstore.store.broker.filter import Where
     from mqstore.store.disk.broker_conf import BrokerConfig
     from mqstore.store.errors import StoreError
-    from mqstore.store.library import Store
+    from mqstore.store.library import Store, apply, recovery, undo
     from mqstore.store.log.batch import Batch, Extent
     from mqstore.store.log.message import Message
     from mqstore.store.put.new_message import NewMessage
@@ -37,6 +37,9 @@ _MODULES = {
     "Verdict": "store.verify.verdict",
     "Where": "store.broker.filter",
     "WriterOptions": "store.put.writer",
+    "apply": "store.library",
+    "recovery": "store.library",
+    "undo": "store.library",
     "verify": "store.verify.run",
 }
 """Where each name of the package lives; `mqstore.store.errors` has all errors."""
@@ -54,6 +57,9 @@ __all__ = [
     "Verdict",
     "Where",
     "WriterOptions",
+    "apply",
+    "recovery",
+    "undo",
     "verify",
 ]
 

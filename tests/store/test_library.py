@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,11 +15,12 @@ import pyarrow as pa
 import pytest
 
 import mqstore
-from mqstore import Batch, DamageWarning, Store
+from mqstore import Batch, DamageWarning, Store, StoreError
 from mqstore.formats.consume_queue import UNIT
 from mqstore.store.errors import Corrupted, InvalidInput, NotFound
 
 from .. import stores
+from .session.test_undo import everything
 
 Unpack = Callable[[str], Path]
 BODY_AT = 88
@@ -247,3 +250,27 @@ def test_a_store_of_batches(store: Unpack) -> None:
         html = opened._repr_html_() or ""
         for topic, queue_id in {(m.topic, m.queue_id) for m in messages}:
             assert f"<td>{topic}</td><td>{queue_id}</td>" in html
+
+
+def test_timers_and_what_a_loss_of_their_files_does(store: Unpack) -> None:
+    root = store("5.3.3-timer-clean")
+    before = everything(root)
+    with Store(root) as opened:
+        states = Counter(timer.state.value for timer in opened.timers(1_795_211_100_000).rows)
+    assert sum(states.values()) == 38 and states["pending"] > 0, states
+    (root / "timerwheel").unlink()
+    found = mqstore.recovery(root, broker_version="5.3", policy="keep", lost_tag="gone")
+    assert everything(root) == {name: data for name, data in before.items() if name != "timerwheel"}
+    done = mqstore.apply(found)
+    assert mqstore.recovery(root, broker_version="5.3").recovery.nothing_to_do
+    assert mqstore.undo(root).session == done.session
+
+
+def test_a_recovery_that_is_refused(store: Unpack) -> None:
+    """The same error for whoever asks to carry it out."""
+    root = store("5.3.3-clean")
+    shutil.rmtree(root / "commitlog")
+    found = mqstore.recovery(root)
+    assert found.recovery.plan is None
+    with pytest.raises(StoreError, match="force-empty-log"):
+        mqstore.apply(found)
