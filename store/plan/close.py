@@ -115,7 +115,7 @@ def keep_log(
         finder.close(end)
     gaps = finder.all_gaps(end)
     forms = forms._replace(append_crc=forms.append_crc or finder.crc_items)
-    gone = [] if finder.given_up else _last_files(finder, end, max(entries) + size, look)
+    gone = [] if finder.given_up else _last_files(finder, end, look)
     topics = _further(snapshot, audits, queue) if finder.gaps else {}  # reads two records of each queue
     lost = look(gaps, finder.torn, further=topics)
     rules = PutRightRules(options_of(snapshot.layout).delay_waits(), finder.verify, finder.inner_batches)
@@ -208,10 +208,11 @@ def units_behind(
     return found if begins_there or sure else found.take(slice(0, 0))
 
 
-def _last_files(finder: GapFinder, end: int, files_end: int, look: Callable[..., LostUnits]) -> list[Fill]:
+def _last_files(finder: GapFinder, end: int, look: Callable[..., LostUnits]) -> list[Fill]:
     """The records of the last log files that are missing, which units name: nothing is written for them, the log goes
     on at its end. The first of them stands where the files that are there end; other units are what a cut has left.
     """
+    files_end = max(finder.files) + finder.file_bytes
     if end <= files_end - finder.file_bytes:
         return []
     found = look([Gap(files_end, _FARTHEST, True, 0)], ())

@@ -307,6 +307,17 @@ def test_messages_of_a_missing_last_file_are_lost(tmp_path: Path) -> None:
     assert answer(str(root), *settings, code=0)["summary"]["lost_by_plan"] == 0
 
 
+def test_a_missing_last_file_that_a_replica_has_is_no_loss(tmp_path: Path) -> None:
+    root, replica = (stores.unpack("5.3.3-clean", tmp_path / name) for name in ("store", "replica"))
+    max((root / "commitlog").iterdir()).unlink()
+    settings = [f"--set={name}={value}" for name, value in stores.config("5.3.3-clean", root).items()]
+    first = run_here(["recover", str(root), *settings, "--replica", str(replica)]).stdout.partition("\n")[0]
+    assert first.endswith("` loses no message."), first
+    record = answer(str(root), *settings, "--replica", str(replica), "--apply", "--yes", code=0)
+    assert record["summary"]["lost_by_plan"] == 0
+    assert max((root / "commitlog").iterdir()).read_bytes() == max((replica / "commitlog").iterdir()).read_bytes()
+
+
 def test_units_of_a_missing_file_that_stand_alone_are_no_loss(tmp_path: Path) -> None:
     """A cut of the log leaves such units: their messages went with it, long ago."""
     root = stores.unpack("5.3.3-clean", tmp_path)
