@@ -17,7 +17,7 @@ from ...formats.derive.ragged import Bytes
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
 from ..log.batch import messages
-from ..log.commit_log import LOOK_BACK_BYTES, Batch, Split, scan_split
+from ..log.commit_log import Batch, in_step
 from ..log.message import Mark, Message
 from ..search.store import StoreReader
 
@@ -48,7 +48,8 @@ class LogsCompared:
     """a, b: from where to where each log goes, None where a side has none. same: one is a copy of the other, as
     far as both go; None where nothing tells. differing: ranges that both have, in order. expired_a, expired_b: what
     one side alone has in front of where the other begins. only_a, only_b: what it alone has behind that.
-    compared: bytes of each. samples: ranges that were looked at, None where all was.
+    compared: bytes of each. samples: ranges that were looked at, None where all was. apart: outside of these ranges
+    both logs have the same records, None where that is not known; expired ones do not count.
     """
 
     a: PositionRange | None
@@ -61,6 +62,7 @@ class LogsCompared:
     only_b: list[PositionRange] = field(default_factory=list)
     compared: int = 0
     samples: int | None = None
+    apart: list[PositionRange] | None = None
 
     @property
     def first(self) -> int | None:
@@ -74,18 +76,6 @@ class LogsCompared:
         if self.a is None or self.b is None or not self.same:
             return None
         return PositionRange(max(self.a.start, self.b.start), min(self.a.stop, self.b.stop))
-
-    @property
-    def apart(self) -> list[PositionRange] | None:
-        """Outside of these ranges both logs have the same records; None where that is not known. Expired ones
-        do not count. Each begins so far before what differs that a reader of it is in step.
-        """
-        if self.common is None or self.samples is not None:
-            return None
-        start = self.common.start
-        found = sorted([*self.differing, *self.only_a, *self.only_b])
-        wide = (PositionRange(max(start, each.start - LOOK_BACK_BYTES), each.stop) for each in found)
-        return _joined(wide)
 
 
 Note = Callable[[int], None]
@@ -114,7 +104,17 @@ def compare_logs(
     found.samples = len(pieces) if quick or heads else None
     found.differing = _joined(_differing(*logs, pieces, note), RANGES_MAX)
     found.compared = sum(each.size for each in pieces)
+    if found.samples is None:
+        found.apart = _apart(a, b, start, [*found.differing, *found.only_a, *found.only_b])
     return found
+
+
+def _apart(a: StoreReader, b: StoreReader, start: int, ranges: list[PositionRange]) -> list[PositionRange]:
+    """Ranges from where a reader is in step, so that they have each record with some byte in one of them whole. start:
+    of what both have."""
+    begins = (min(in_step(side.log, each.start) for side in (a, b)) for each in ranges)
+    wide = [PositionRange(max(start, begin), each.stop) for begin, each in zip(begins, ranges, strict=True)]
+    return _joined(sorted(wide))
 
 
 def _alone(
@@ -304,8 +304,7 @@ def differing_fields(a: StoreReader, b: StoreReader, ranges: Sequence[PositionRa
 def _records(store: StoreReader, within: PositionRange) -> dict[int, Message]:
     """The records with some byte in a range, by their place."""
     found = dict[int, Message]()
-    split = Split(max(store.log_files.start, within.start - LOOK_BACK_BYTES), within.stop)
-    for item in scan_split(store.log, split, crc=True):
+    for item in store.log.scan(in_step(store.log, within.start), within.stop, crc=True, reuse=True):
         if not isinstance(item, Batch) or item.mark > Mark.AFTER_DAMAGE:
             continue
         ends = item.position + item.columns.ints("total_size")

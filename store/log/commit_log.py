@@ -254,7 +254,9 @@ def _own_position(head: bytes, frame: Frame) -> int:
 
 
 LOOK_BACK_BYTES = (4 << 20) + (1 << 16)
-"""Room for the largest record of a default broker (`maxMessageSize`, and what is around a body)."""
+"""Room for the largest record of a default broker (`maxMessageSize`, and what is around a body). Where that finds no
+record, one is larger, or there is damage, a walk begins farther back.
+"""
 
 
 SPLIT_BYTES_MIN = 32 << 20
@@ -301,8 +303,7 @@ def scan_split(
         followed = gap.position + gap.size < log.max_file_end  # by more than an empty file
         if followed and split.start <= gap.position < split.stop:
             yield Extent(ExtentKind.MISSING, gap.position, gap.size, NO_FILE)
-    file = log.queue.file_at(split.start)
-    begin = max(file.start, split.start - look_back_bytes) if file else split.start
+    begin = in_step(log, split.start, look_back_bytes)
     for item in log.scan(begin, split.stop, crc=crc, reuse=True, noting=noting):
         if isinstance(item, Extent):
             if item.position >= split.start and item.kind is not ExtentKind.MISSING:
@@ -313,15 +314,31 @@ def scan_split(
             yield item.take(item.position >= split.start)
 
 
-def record_behind(log: CommitLog, position: int) -> int | None:
-    """Log position of the first record from there on in the same file; None without one.
+def in_step(log: CommitLog, position: int, look_back_bytes: int = LOOK_BACK_BYTES) -> int:
+    """Where a walk begins that knows what lies at `position`: at a good record before it, or where its file does.
+
+    From the middle of a record on nobody tells damage from the rest of that record. Raises Unreadable.
+    """
+    file = log.queue.file_at(position)
+    if file is None:
+        return position
+    while (begin := position - look_back_bytes) > file.start:
+        found = record_behind(log, begin, position)
+        if found is not None:
+            return found
+        position, look_back_bytes = begin, 2 * look_back_bytes
+    return file.start
+
+
+def record_behind(log: CommitLog, position: int, stop: int | None = None) -> int | None:
+    """Log position of the first record from there on in the same file, and before `stop`; None without one.
 
     Raises Unreadable.
     """
     file = log.queue.file_at(position)
     if file is None:
         return None
-    found = LogItems(log, file).search(position - file.start)
+    found = LogItems(log, file).search(position - file.start, None if stop is None else stop - file.start)
     return None if found is None else file.start + found
 
 

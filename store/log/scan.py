@@ -167,8 +167,9 @@ class LogItems:
             at = batch.end - self._file.start
         return at
 
-    def search(self, at: int) -> int | None:
-        """Byte of the next good record that names its own position, None if there is none."""
+    def search(self, at: int, end: int | None = None) -> int | None:
+        """Byte of the next good record that names its own position, before byte `end`; None if there is none."""
+        end = self._file.size if end is None else end
         overlap = self.frame.position_offset + self.frame.payload + POSITION_BYTES
         reach = NARROW_BYTES
         while at + self.frame.smallest <= self._file.size:
@@ -176,12 +177,14 @@ class LogItems:
             if data is None:
                 return None
             at = max(at, data - overlap)
-            window = self.peek(at, reach)
-            found = find_item(window, self.frame, 0, window.size)
+            if at >= end:
+                return None
+            window = self.peek(at, min(reach, end - at + overlap))
+            found = find_item(window, self.frame, 0, end - at)
             while found is not None:
                 if self._is_good(at + found):
                     return at + found
-                found = find_item(window, self.frame, found + 1, window.size)
+                found = find_item(window, self.frame, found + 1, end - at)
             if window.size < reach:
                 return None
             at += window.size - overlap

@@ -30,7 +30,7 @@ from ..findings.catalogue import Severity, catalogue
 from ..findings.findings import Finding
 from ..index.compare import IndexFiles, IndexFix, StoredIndex, stored_files
 from ..index.read import sizes_of
-from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind, record_behind
+from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind, in_step
 from ..log.message import Mark
 from ..plan.plan import Plan, checkpoint_edit
 from ..queues.references import commit_log_of
@@ -42,8 +42,6 @@ _GROUP = "index"
 _WARNINGS = frozenset({"I-091", "I-093", "I-099", "I-104"})
 """Of these a warning is enough: a file that is rebuilt has none of them."""
 _REST_CODES = ("I-110",)
-_NEAR_BYTES = 8 << 20
-"""Twice the largest message of a broker: a record that holds a position hardly begins farther in front."""
 _INDEX_TIME = "index_msg_timestamp"
 _BOUNDED = (
     "physic_msg_timestamp",
@@ -181,12 +179,9 @@ def _flushed(snapshot: Snapshot, old: Checkpoint, lowered: dict[str, int]) -> di
 def _record_begin(snapshot: Snapshot, position: int) -> int:
     """Where the record or BLANK begins that a position lies in; the position where it is in none."""
     log = commit_log_of(snapshot.layout)
-    file = log.queue.file_at(position)
-    if file is None:
+    if log.queue.file_at(position) is None:
         return position
-    near = record_behind(log, max(file.start, position - _NEAR_BYTES))
-    start = near if near is not None and near <= position else file.start
-    for item in log.scan(start, position + 1, crc=False, reuse=True):
+    for item in log.scan(in_step(log, position), position + 1, crc=False, reuse=True):
         if isinstance(item, Batch) and item.position[0] <= position < item.end:
             row = int(np.searchsorted(item.position, position, side="right")) - 1
             return int(item.position[row])

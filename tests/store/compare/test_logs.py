@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.store.compare import logs
-from mqstore.store.compare.logs import LogsCompared, PositionRange, compare_logs
+from mqstore.store.compare.logs import LogsCompared, PositionRange, compare_logs, differing_fields
+from mqstore.store.log.batch import Batch, messages
+from mqstore.store.log.commit_log import in_step
 from mqstore.store.search.store import StoreReader
 
 from ...stores import unpack
@@ -83,6 +86,25 @@ def test_each_byte_that_differs_is_found(pair: tuple[Path, Path]) -> None:
     assert found.same and found.first == places[0]
     assert all(any(r.start <= place < r.stop for r in found.differing) for place in places)
     assert len(found.differing) == len(logs._joined([PositionRange(p, p + 1) for p in places]))
+
+
+def test_the_whole_of_a_record_larger_than_is_looked_back(
+    pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What differs lies at its end: it is looked at from its beginning on."""
+    monkeypatch.setattr(logs, "in_step", partial(in_step, look_back_bytes=16))
+    with StoreReader(pair[0]) as one:
+        batch = next(item for item in one.log.scan(crc=False) if isinstance(item, Batch))
+        message = list(messages(batch))[len(batch) // 2]
+    last = message.position + message.total_size - 1
+    with (pair[1] / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(last)
+        file.write(b"\xaa")
+    found = compared(*pair)
+    assert found.apart is not None
+    assert [each.start <= message.position and each.stop == last + 1 for each in found.apart] == [True]
+    with StoreReader(pair[0]) as one, StoreReader(pair[1]) as other:
+        assert {each.position for each in differing_fields(one, other, found.differing)} == {message.position}
 
 
 def test_files_that_one_side_lacks(pair: tuple[Path, Path]) -> None:

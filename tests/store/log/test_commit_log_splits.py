@@ -40,6 +40,8 @@ STORES = (
 )
 LARGEST_RECORD = 64 << 10
 """No record of these stores is larger."""
+SMALLER = 16
+"""All records are larger than this."""
 
 
 def items(found: Iterable[Batch | Extent], end: int) -> tuple[list[int], list[Extent]]:
@@ -56,7 +58,7 @@ def items(found: Iterable[Batch | Extent], end: int) -> tuple[list[int], list[Ex
 
 @pytest.mark.few(4)
 @pytest.mark.parametrize("name", STORES)
-@pytest.mark.parametrize("look_back", [LARGEST_RECORD, LOOK_BACK_BYTES])
+@pytest.mark.parametrize("look_back", [SMALLER, LARGEST_RECORD, LOOK_BACK_BYTES])
 def test_random_cuts(name: str, look_back: int, tmp_path: Path) -> None:
     log = commit_log_of(Layout.open(unpack(name, tmp_path)))
     end = log.end().position
@@ -82,6 +84,26 @@ def test_cuts_at_records_and_beside_them(tmp_path: Path) -> None:
             bounds = (Split(log.min_offset, cut), Split(cut, log.max_file_end))
             parts = (item for part in bounds for item in scan_split(log, part, LARGEST_RECORD))
             assert items(parts, log.end().position) == (records, extents), f"cut at {cut}"
+
+
+@pytest.mark.parametrize("name", ["4.9.7-clean", "5.3.3-dledger"])
+def test_damage_beside_cuts_in_records_larger_than_is_looked_back(name: str, tmp_path: Path) -> None:
+    """A part that begins in a whole record does not take what is broken behind it for a piece of that."""
+    log = commit_log_of(Layout.open(unpack(name, tmp_path)))
+    records, _ = items(log.scan(crc=False), log.end().position)
+    at = records[len(records) // 2]
+    before, behind = (records[len(records) // 2 + by] for by in (-1, 1))
+    file = log.queue.file_at(at)
+    assert file is not None
+    with Path(file.path).open("r+b") as stream:
+        stream.seek(at - file.start)
+        stream.write(bytes(8))
+    whole = items(log.scan(crc=False), log.end().position)
+    assert at not in whole[0] and any(extent.position <= at < extent.end for extent in whole[1])
+    for cut in (before + SMALLER + 1, at - 1, at, at + 1, behind):
+        bounds = (Split(log.min_offset, cut), Split(cut, log.max_file_end))
+        parts = (item for part in bounds for item in scan_split(log, part, SMALLER))
+        assert items(parts, log.end().position) == whole, f"cut at {cut}"
 
 
 @given(st.integers(0, 1 << 40), st.integers(0, 5000), st.integers(1, 1000))
