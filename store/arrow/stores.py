@@ -3,8 +3,8 @@
 Logs are read where they are, by ranges (`open_log`). Queues, index, timer log and configuration are
 small beside them, and findings need all of a store: these are copied for as long as a task reads.
 
-Object storage is what `pyarrow.fs` reads: `s3://bucket/store`, `gs://…`, `file://…`. Compressed
-files are not read there; the other parts of a store are copied.
+Object storage is what `pyarrow.fs` reads: `s3://bucket/store`, `gs://…`. Compressed files are not
+read there; the other parts of a store are copied. `file:///data/store` is a directory like any other.
 
 What a source is asked for, the options of `spark.read`, is understood and checked once (`Ask`).
 """
@@ -22,7 +22,7 @@ from glob import glob, has_magic
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any, Self
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
@@ -61,8 +61,16 @@ def as_path(store: str) -> Path:
 
 
 def place_of(store: str) -> str:
-    """What a store is known by: a link to it is the same store."""
-    return store if is_uri(store) else os.path.realpath(store)
+    """What a store is known by: a link to it is the same store, and so is the `file:///…` URI of it."""
+    place = _of_uri(store) if is_uri(store) else store
+    return place if is_uri(place) else os.path.realpath(place)
+
+
+def _of_uri(uri: str) -> str:
+    """The place that a URI names: of `file:///…` a path of this machine, else what it says."""
+    if not uri.startswith("file:///"):
+        return uri.rstrip("/")
+    return _absolute(unquote(urlsplit(uri).path, errors="surrogateescape"))
 
 
 def stores_of(words: Iterable[str]) -> list[str]:
@@ -116,7 +124,7 @@ def _expanded(word: str) -> Iterator[str]:
         for line in _lines(Path(word[len(LIST) :])):
             yield from _expanded(line)
     elif is_uri(word):
-        yield word.rstrip("/")
+        yield _of_uri(word)
     elif has_magic(word) and not Path(word).exists():
         directories = [path for path in _matches(word) if Path(path).is_dir()]
         if not directories:
@@ -131,6 +139,8 @@ def _matches(pattern: str) -> list[str]:
 
 
 def _absolute(path: str) -> str:
+    if "\0" in path:
+        raise InvalidInput("a path with a zero byte in it", path=path)
     # not resolve(): it fails at a loop of links, which Layout tells better
     return os.path.abspath(path)  # noqa: PTH100
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.arrow.log_rows import fields_of
-from mqstore.store.arrow.stores import Ask, as_path, folders_of, stores_of
+from mqstore.store.arrow.stores import Ask, as_path, folders_of, place_of, stores_of
 from mqstore.store.errors import InvalidInput, Missing, Unreadable
 
 
@@ -28,13 +28,28 @@ def test_directories_patterns_and_lists(tmp_path: Path) -> None:
     assert stores_of([c]) == [c], "a directory of that name is no pattern"
 
 
+def test_a_file_uri_is_the_directory_that_it_names(tmp_path: Path) -> None:
+    root = tmp_path / "a b?c#d%é"
+    root.mkdir()
+    uri = root.as_uri()
+    assert "%20" in uri and stores_of([uri + "/", str(root)]) == stores_of([f"{uri}?x=1"]) == [str(root)]
+    link = tmp_path / "link"
+    link.symlink_to(root)
+    assert place_of(uri) == place_of(link.as_uri()) == place_of(str(root))
+    assert stores_of(["file:///"]) == ["/"]
+    assert stores_of(["file://host/data/store/"]) == ["file://host/data/store"], "no directory of this machine"
+
+
 def test_words_that_mean_nothing(tmp_path: Path) -> None:
     (tmp_path / "list").write_text("@other\n")
+    (tmp_path / "zero").write_text("/data\0/store\n")
     for words, kind in (
         ([], InvalidInput),
         ([str(tmp_path / "none*")], Missing),
         ([f"@{tmp_path}/none"], Missing),
         ([f"@{tmp_path}/list"], InvalidInput),
+        ([f"@{tmp_path}/zero"], InvalidInput),
+        (["file:///data%00/store"], InvalidInput),
         ([f"@{tmp_path}"], Unreadable),
     ):
         with pytest.raises(kind):
