@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from .declared import App
-from .export_options import ExportOptions, FileFormat, answer, report_of
+from .export_options import ExportOptions, FileFormat, answer, exported, report_of
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, To
 from .unread import tell_unread
@@ -65,9 +68,10 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
     how, asked, mode = options.how(common.format.value), options.asked(common), options.mode()
     sizes, unread = log_sizes(stores_of(stores), common.config())
     left_out = tell_unread(unread, others=bool(sizes), partial=options.partial)
-    with (
-        at_rate(common.rate),
-        common.progress("exporting", sum(sizes.values())) as progress,
-    ):
-        manifest = run(list(sizes), asked, how, to, here(progress.advance), mode=mode)
-    answer(report_of(to, manifest, left_out), options, common)
+
+    def job(sizes: Mapping[str, int]) -> dict[str, Any]:
+        with at_rate(common.rate), common.progress("exporting", sum(sizes.values())) as progress:
+            return run(list(sizes), asked, how, to, here(progress.advance), mode=mode)
+
+    manifest, gone = exported(job, sizes, options.partial, common)
+    answer(report_of(to, manifest, [*left_out, *gone]), options, common)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ..store.counted import counted
-from .export_options import ExportOptions, FileFormat, answer, report_of
+from .export_options import ExportOptions, FileFormat, answer, exported, report_of
 from .local_first import tell_local
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, To, session_showing
@@ -42,7 +44,10 @@ def export_on_spark(stores: list[str], to: Path, options: ExportOptions, spark: 
     left_out = tell_unread(unread, others=bool(sizes), partial=options.partial)
     tell_local("export", list(sizes), spark, common)
     common.explain(f"starting Spark on {master} for {counted(len(sizes), 'store')}")
-    shown = "exporting", sum(sizes.values()), STAGES, (master, settings), common
-    job = on_spark(lambda: session_showing(*shown))
-    manifest = run(list(sizes), asked, how, to, job, mode=mode)
-    answer(report_of(to, manifest, left_out), options, common)
+
+    def job(sizes: Mapping[str, int]) -> dict[str, Any]:
+        shown = "exporting", sum(sizes.values()), STAGES, (master, settings), common
+        return run(list(sizes), asked, how, to, on_spark(lambda: session_showing(*shown)), mode=mode)
+
+    manifest, gone = exported(job, sizes, options.partial, common)
+    answer(report_of(to, manifest, [*left_out, *gone]), options, common)

@@ -13,6 +13,7 @@ from .exit_codes import ExitCode
 from .options import Common, say, shared
 from .pipeline_options import LocalStores, Spark, To, showing
 from .terminal import page_of
+from .unread import without_gone
 
 if TYPE_CHECKING:
     from ..pipeline.plan import JobPlan
@@ -63,20 +64,31 @@ def rebuild(
     unreadable: dict[str, str] = {}
 
     def tell_of(root: Path, error: StoreError) -> None:
+        if str(root) not in unreadable:
+            say(str(error))
         unreadable[str(root)] = str(error)
-        say(str(error))
 
-    plan = plan_of(roots, common.config(), broker_version, tell_of)
+    def planned() -> JobPlan:
+        return plan_of(roots, common.config(), broker_version, tell_of)
+
+    def rest(before: JobPlan) -> JobPlan | None:
+        now = planned()
+        return now if len(now.stores) < len(before.stores) else None
+
+    def job(plan: JobPlan) -> dict[str, Any]:
+        common.explain(f"starting Spark on {master}")
+        total_bytes = sum(store.bytes for store in plan.stores)
+        with showing("rebuilding", total_bytes, None, common, in_bytes=True) as tell:
+            return run(plan, to, on_spark(master, settings, tell))
+
+    plan = planned()
     for store in plan.stores:
         common.explain(
             f"{store.root}: log {store.start} to {store.stop},"
             f" {counted(store.units_per_file, 'unit')} in a"
             f" file, rules of broker {store.broker_version}"
         )
-    common.explain(f"starting Spark on {master}")
-    total_bytes = sum(store.bytes for store in plan.stores)
-    with showing("rebuilding", total_bytes, None, common, in_bytes=True) as tell:
-        manifest = run(plan, to, on_spark(master, settings, tell))
+    plan, manifest = without_gone(job, plan, rest)
     report = report_of(plan, to, manifest, unreadable)
     for line in [*losses_of(report), *first_steps(report, common.given(broker_version))]:
         common.warn(line)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from ..store.counted import counted
 from .declared import Exit, Option
@@ -20,6 +20,8 @@ UNREAD = "unread"
 """The type of a record that stands in an answer for a store that is not in it."""
 _TOLD = 20
 """Ranges that are named."""
+T = TypeVar("T")
+U = TypeVar("U")
 
 Partial = Annotated[
     bool,
@@ -39,6 +41,22 @@ def tell_unread(unread: Mapping[str, StoreError], *, others: bool, partial: bool
             say("nothing is done; --partial goes on without what cannot be read")
         raise Exit(max(map(exit_code_of, unread.values())))
     return [{"type": UNREAD, "store": root, "reason": error.message} for root, error in unread.items()]
+
+
+def without_gone(job: Callable[[T], U], asked: T, rest: Callable[[T], T | None]) -> tuple[T, U]:
+    """What was asked in the end, and what the job answers; where it fails as a store went away meanwhile, the job
+    begins again with the others. rest: of what was asked, None where it is all there. Raises StoreError.
+    """
+    from ..store.errors import StoreError
+
+    while True:
+        try:
+            return asked, job(asked)
+        except StoreError:
+            left = rest(asked)
+            if left is None:
+                raise
+            asked = left
 
 
 def unread_text(record: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from mqstore.cli.app import run
 from mqstore.cli.pipeline_rebuild import first_steps, losses_of, report_of
 from mqstore.cli.record_types import schema_of
 from mqstore.pipeline.plan import plan_of
-from mqstore.pipeline.rebuild import rebuild
+from mqstore.pipeline.rebuild import Job, rebuild
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.next_commands import NOTHING_GIVEN
 
@@ -219,3 +219,27 @@ def test_ctrl_c_ends_the_job_and_leaves_nothing(tmp_path: Path) -> None:
 def interruptible() -> None:
     """A shell starts what is in the background with Ctrl-C ignored."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def test_a_store_that_goes_away_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is one that cannot be read: the others are rebuilt, as without it."""
+    for name in ("a", "b"):
+        unpack("5.3.3-v2", tmp_path / name)
+    roots = [tmp_path / name / "5.3.3-v2" for name in ("a", "b")]
+    alone = tmp_path / "alone"
+    rebuild(plan_of([roots[0]], BrokerConfig()), alone, plain_job())
+
+    def vanishing(*_: object) -> Job:
+        if roots[1].exists():
+            roots[1].rename(tmp_path / "moved")
+        return plain_job()
+
+    monkeypatch.setattr("mqstore.pipeline.rebuild.on_spark", vanishing)
+    assert run([*REBUILD, *map(str, roots), "--to", str(tmp_path / "new"), "--format", "json"]) == 5
+    out, err = capsys.readouterr()
+    assert err.count("no such directory") == 1
+    report = json.loads(out)
+    assert [one["store"] for one in report["unreadable"]] == [str(roots[1])] and len(report["stores"]) == 1
+    assert tree(tmp_path / "new" / report["stores"][0]["folder"]) == tree(alone)
