@@ -7,6 +7,7 @@ called: its own heavy imports belong into its function all the same, for some ar
 from __future__ import annotations
 
 import gc
+import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -157,13 +158,15 @@ def _keep_standard_streams() -> None:
     """Nothing that is opened later becomes stdin, stdout or stderr, of a child process either.
 
     Where the shell has closed one, /dev/null stands in its place; who wants to read or write there
-    is told all the same, for Python has noted it.
+    is told all the same, for Python has noted it. stderr keeps nothing back: what it could not take, a
+    full disk say, would be tried again when a child process starts, and by Python's own end.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
-    if sys.stderr is None:
-        sys.stderr = os.fdopen(_STDERR, "w", encoding="utf-8", closefd=False)
+    encoding = "utf-8" if sys.stderr is None else sys.stderr.encoding
+    raw = io.FileIO(_STDERR, "w", closefd=False)
+    sys.stderr = io.TextIOWrapper(raw, encoding, "backslashreplace", write_through=True)
 
 
 _STDERR = 2

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 from .declared import Exit, Option, Options, bad_parameter
 from .exit_codes import ExitCode
 from .options import Common, keep_journal_in, say
+from .progress import SCREEN
 from .terminal import colour_wanted, escape, escape_lines, is_terminal
 from .terminal_page import on_terminal
 
@@ -92,7 +93,7 @@ def agree(question: str, plan: str, common: Common, code: ExitCode | None = None
     page = escape_lines(plan)
     if code is not None:
         page = on_terminal(page, code, colour=colour_wanted(sys.stderr, common.no_color))
-    print(page, file=sys.stderr, end="\n\n")
+    SCREEN.tell(f"{page}\n\n")
     if not _is_yes(escape(question)):
         say("nothing changed")
         raise Exit(ExitCode.NO if code is None else code)
@@ -101,17 +102,17 @@ def agree(question: str, plan: str, common: Common, code: ExitCode | None = None
 def _is_yes(question: str) -> bool:
     """Ask until there is an answer; Ctrl-D is one. typer would put a blank on stdout, into the data."""
     while True:
-        print(f"{question} [y/N]: ", file=sys.stderr, end="", flush=True)
+        SCREEN.tell(f"{question} [y/N]: ")
         try:
             line = sys.stdin.readline()
         except BaseException:
-            print(file=sys.stderr)
+            SCREEN.tell("\n")
             raise
         word = line.strip().lower()
         if word in ("y", "yes"):
             return True
         if not line:
-            print(file=sys.stderr)
+            SCREEN.tell("\n")
         if word in ("", "n", "no"):
             return False
 

@@ -163,17 +163,11 @@ class Common(Options):
 
 
 def say(text: str) -> None:
-    """One line on stderr, escaped. A stderr that nobody reads any more ends nothing."""
+    """One line on stderr, escaped."""
     from .progress import SCREEN
     from .terminal import escape
 
-    if sys.stderr is None:
-        return
-    SCREEN.erase()
-    try:
-        print(f"mqstore: {escape(text)}", file=sys.stderr, flush=True)
-    except (BrokenPipeError, ValueError):
-        return
+    SCREEN.tell(f"mqstore: {escape(text)}\n")
 
 
 def stdin_descriptor() -> int:
@@ -372,6 +366,7 @@ def _not_with_spark(parameter: Parameter) -> Parameter:
 def _print_traceback() -> None:
     import traceback
 
+    from .progress import SCREEN
     from .terminal import escape_lines
 
-    print(escape_lines(traceback.format_exc()), file=sys.stderr, end="")
+    SCREEN.tell(escape_lines(traceback.format_exc()))

@@ -57,6 +57,12 @@ class _Screen:
                 self.drawn = False
                 _put(_ERASE)
 
+    def tell(self, text: str) -> None:
+        """Put text for people on stderr, where the bar was. A stderr that takes nothing ends nothing."""
+        with self.lock:
+            self.erase()
+            _put(text)
+
     def make_room(self, data: IO[bytes]) -> None:
         """Take the bar away for data that is written to this terminal now."""
         with self.lock:

@@ -160,10 +160,14 @@ def test_a_closed_pipe_is_a_quiet_success(failing: Any) -> None:
         ("mqstore --help | true; echo ${PIPESTATUS[0]}", "0"),
         ("mqstore --help > /dev/full; echo $?", "5"),
         ("mqstore --version >&-; echo $?", "0"),
+        ("mqstore get nosuch --topic x 2> /dev/full; echo $?", "5"),
+        ("mqstore get nosuch --topic x -v 2> /dev/full; echo $?", "5"),
+        ("mqstore put nosuch bad/topic hi 2> /dev/full; echo $?", "2"),
+        ("mqstore get nosuch --topic x 2>&-; echo $?", "5"),
     ],
 )
-def test_stdout_that_takes_nothing(shell: str, code: str) -> None:
-    """Closed by its reader, full, or never there."""
+def test_a_stream_that_takes_nothing(shell: str, code: str) -> None:
+    """Closed by its reader, full, or never there. What stderr cannot take changes no exit code."""
     program = f'mqstore() {{ "{sys.executable}" -m mqstore "$@"; }}; {shell}'
     done = subprocess.run(
         ["bash", "-c", program],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -181,3 +183,10 @@ def test_a_dash_is_no_directory(line: list[str]) -> None:
     """It is what others call stdout; a directory of that name was made."""
     answer = run_here([*line, "--to", "-"])
     assert answer.code == 2 and "'--to': - is not taken for a path" in answer.stderr
+
+
+def test_a_line_that_stderr_cannot_take_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever prints it goes on."""
+    with io.TextIOWrapper(io.FileIO("/dev/full", "w"), write_through=True) as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        options.Common().warn("3 messages are lost")
