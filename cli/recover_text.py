@@ -125,6 +125,8 @@ def question(found: Recovery) -> str:
     if found.interrupted:
         return "Go on with the recovery that was cut off?"
     assert found.plan is not None
+    if not found.plan.edits:
+        return "Remove the start barrier?"
     lost = found.plan.lost_messages
     return f"{counted(len(found.plan.edits), 'change')}, {_messages(lost)} lost. Carry them out?"
 

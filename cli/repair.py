@@ -171,7 +171,7 @@ def repair(
         layout = as_kind(layout, kind)
     before = _analyze(layout, judged, choice, broker_version, common, kind)
     applied = after = None
-    if change.apply and not before.repair.nothing_to_do:
+    if change.apply and (before.repair.barrier or not before.repair.nothing_to_do):
         applied = _apply(layout, before, change, common)
         after = _reanalyze(before.repair, broker_version, common)
     given = change.given(broker_version, common).at(judged)
@@ -272,6 +272,8 @@ def _apply(layout: Layout, before: JudgedRepair, change: Change, common: Common)
     found = before.repair
     if change.asks:
         what = f"{counted(len(found.plan.edits), 'change')}. Carry them out?"
+        if not found.plan.edits:
+            what = "Remove the start barrier?"
         if found.interrupted:
             what = "Go on with what was cut off?"
         from .repair_text import repair_text

@@ -42,7 +42,7 @@ from ..recover.recovery import Proved, Recovery
 from ..recover.recovery import replan as replan_recovery
 from ..search.selection import queue_text
 from ..search.store import StoreReader
-from ..session.journal import Fingerprint, unfinished
+from ..session.journal import Fingerprint, barriers, left_over, unfinished
 from ..settings.generation import generation_of
 from ..start.config_load import STATISTICS
 from ..start.log import Switches, as_configured, proof_for_rebuild, switches_of
@@ -91,7 +91,7 @@ class Repair:
     """A store before its repair. plan: the edits that were chosen. interrupted: a session cut off.
 
     clamped: offsets that lay outside of their queues. seen: what it was all read from; None: it
-    may change without a trace.
+    may change without a trace. barrier: a start barrier is there, of a session that may be over.
     """
 
     layout: Layout
@@ -101,6 +101,7 @@ class Repair:
     interrupted: str = ""
     crashed: bool = False
     seen: Fingerprint | None = None
+    barrier: bool = False
 
     @property
     def in_order(self) -> bool:
@@ -169,7 +170,7 @@ def analyze(
     cut_off = unfinished(layout.root, layout.journal)
     crashed = layout.abort.exists()
     session = cut_off.session if cut_off else ""
-    return Repair(layout, request, plan, config.clamped, session, crashed, seen)
+    return Repair(layout, request, plan, config.clamped, session, crashed, seen, bool(barriers(layout)))
 
 
 @refusing()
@@ -362,11 +363,13 @@ def _confined(layout: Layout, choice: Choice, whole: Plan, config: ConfigRepair)
     """What was chosen of the whole plan. Raises Refused where the log is to be recovered first."""
     needs_log = choice.parts & {RepairPart.QUEUE, RepairPart.INDEX, RepairPart.CHECKPOINT, RepairPart.EXT}
     if needs_log and (of_log := _of_log(layout, whole)):
+        left = left_over(layout)
+        first = f"first: {proposed(layout, 'recover', '--apply')}, or take --all"
         raise Refused(
             f"the log itself is not in order: {of_log[0].reason}",
             path=of_log[0].path,
             offset=of_log[0].offset,
-            hint=f"first: {proposed(layout, 'recover', '--apply')}, or take --all",
+            hint=first if left is None else f"{left}; run: {left.command(layout)}",
         )
     edits = [e for e in whole.edits if choice.takes(layout, e.path)]
     with_index = RepairPart.INDEX in choice.parts

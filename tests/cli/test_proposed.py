@@ -26,7 +26,7 @@ from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.recheck import unrepairable_of
 from mqstore.store.repair.repair import Request, replan
 from mqstore.store.session.apply import apply
-from mqstore.store.session.journal import SessionState, unfinished
+from mqstore.store.session.journal import SessionState, barriers, unfinished
 from mqstore.store.session.undo import session_to_undo, undo
 from mqstore.store.verify.verdict import Status, Verdict, findings_json
 
@@ -159,6 +159,8 @@ def test_a_barrier_alone_makes_nothing_beyond_repair(work: Path) -> None:
     for options in ([], ["--all"]):
         told = run_here(["repair", str(root), *options]).stdout
         assert "Beyond repair" not in told and told.rstrip().endswith(f"Next: mqstore recover {root} --apply")
+    assert run_here(["repair", str(root), "--queues", "--apply", "--yes"]).code == 0
+    assert not barriers(Layout.open(root))
 
 
 @pytest.mark.few(1)

@@ -230,6 +230,19 @@ def test_a_damaged_log_is_for_recover(tmp_path: Path) -> None:
     assert everything(root) == before
 
 
+def test_a_log_that_is_half_taken_back_is_for_undo(tmp_path: Path) -> None:
+    """Neither `recover` nor a repair of everything would take it."""
+    root = stores.unpack("5.3.3-killed-page", tmp_path)
+    damaged = shutil.copytree(root / "commitlog", tmp_path / "damaged")
+    repaired(root, BrokerConfig({}), Choice())
+    journal = session_to_undo(Layout.open(root))
+    assert journal is not None
+    journal.begin_undo(Files())
+    shutil.copytree(damaged, root / "commitlog", dirs_exist_ok=True)
+    with pytest.raises(Refused, match=f"was cut off; run: mqstore undo {root}$"):
+        examined(root, BrokerConfig({}), chosen([RepairPart.INDEX], ()))
+
+
 @pytest.mark.parametrize("name", ["5.1.4-lmq-poison", "5.5.0-lmq-poison"])
 def test_a_poisoned_store_is_dispatched_around(name: str, tmp_path: Path) -> None:
     root = stores.unpack(name, tmp_path)
