@@ -190,22 +190,17 @@ def _show(stores: list[Path], wanted: LagQuery, common: Common) -> None:
 
 def _compare(path: Path, other: Path, wanted: LagQuery, common: Common) -> None:
     """Exit code 1 where some position differs. Raises Exit."""
-    from ..store.offsets.move import Ahead, compare, open_side, side_of
-    from ..store.search.selection import matches
+    from ..store.offsets.move import Ahead, Only, compare, is_named, open_side, side_of
     from ..store.search.store import StoreReader
-    from .offsets_text import COMPARED, compared_text
+    from .offsets_text import COMPARED, compared_text, totals_text
 
+    only = Only(wanted.group, wanted.topic)
     with StoreReader(path, common.config()) as store:
-        here = side_of(store)
-    there = open_side(other, common.config())
+        here, there = side_of(store), open_side(other, common.config())
+        named = is_named(store, only, here.positions.rows, there.positions.rows)
     for note in (*here.positions.notes, *there.positions.notes):
         common.warn(note)
-    rows = [
-        row
-        for row in compare(here, there)
-        if (wanted.group is None or matches(row.key[1], wanted.group))
-        and (wanted.topic is None or matches(row.key[2], wanted.topic))
-    ]
+    rows = [row for row in compare(here, there) if only.has(row.key[1:])]
     different = [row for row in rows if row.ahead is not Ahead.SAME]
     shown = different if wanted.odd or not common.verbose else rows
     with common.open_output() as output:
@@ -214,8 +209,11 @@ def _compare(path: Path, other: Path, wanted: LagQuery, common: Common) -> None:
             text=compared_text,
             columns=COMPARED,
         )
-    common.warn(f"{len(different)} different, {len(rows) - len(different)} the same")
-    raise Exit(ExitCode.NO if different else ExitCode.DONE)
+    if not named:
+        common.warn(totals_text(wanted, named))
+    else:
+        common.warn(f"{len(different)} different, {len(rows) - len(different)} the same")
+    raise Exit(ExitCode.NO if different or not named else ExitCode.DONE)
 
 
 def _plan(path: Path, moving: Moving, wanted: LagQuery, change: Change, common: Common) -> None:

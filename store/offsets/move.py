@@ -220,6 +220,14 @@ EVERY = Only()
 """Nothing is left out."""
 
 
+def is_named(store: StoreReader, only: Only, *sides: Iterable[Position]) -> bool:
+    """A position of one of the sides is meant, or a group of the store that never committed. Raises Unreadable."""
+    if only == EVERY or any(only.has(row.key[1:]) for rows in sides for row in rows):
+        return True
+    subscribed = groups_of(store.layout, store.generation.version).subscribed or frozenset()
+    return any(only.has((group, "", -1)) for group in subscribed)
+
+
 class Move(NamedTuple):
     """One position. before: None where there was none. wished: before it was brought inside its queue."""
 
@@ -301,8 +309,8 @@ def plan_moves(
 ) -> Moves:
     """What is to change so that the wishes are met; of two for one position the last one counts.
 
-    Raises InvalidInput, NotFound, Refused (config/ is to be repaired first), Unclean (queues are behind the
-    log), Unreadable.
+    Raises InvalidInput, NotFound (also where `only` leaves nothing of them), Refused (config/ is to be repaired
+    first), Unclean (queues are behind the log), Unreadable.
     """
     version = store.generation.version
     ends = _known_ends(store)
@@ -324,6 +332,8 @@ def plan_moves(
             elif _wins(_inside(offset, ends[key[1:]]), own.get(key), merge.take):
                 wanted.setdefault(key, offset)
     wanted = {key: offset for key, offset in wanted.items() if only.has(key)}
+    if not wanted and only != EVERY and (merge is None or not is_named(store, only, found.rows, merge.other)):
+        raise NotFound("no such group or topic in what is to be moved", hint="mqstore offsets lists them")
     moves = [_move(key, offset, own.get(key), ends[key[1:]]) for key, offset in wanted.items()]
     moves = sorted(move for move in moves if move.before != move.after)
     _check_ahead(store, moves, ends)

@@ -90,6 +90,12 @@ def test_a_group_that_is_not_there_and_one_without_a_name(tmp_path: Path) -> Non
         (("-g", "nope"), 1),
         (("-g", "nope", "--behind"), 1),
         (("-t", "orders", "-g", "group-a_tags"), 0),
+        (("--compare", str(store)), 0),
+        (("--compare", str(store), "-g", "nope"), 1),
+        (("--compare", str(store), "-g", "group-a_tags"), 0),
+        (("--merge", str(store), "--take", "min", "-t", "nope"), 1),
+        (("--merge", str(store), "--take", "min", "-t", "orders"), 0),
+        (("--reset", "*@group-a_tags=latest", "-g", "nope", "--apply", "--yes"), 1),
     ):
         assert run_here(["offsets", str(store), *words]).code == code
     path = store / "config" / "consumerOffset.json"

@@ -240,7 +240,9 @@ def test_a_plan_is_kept_to_a_group_and_a_topic(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-clean", tmp_path)
     resets = [parse_reset("*@group-a_tags=earliest")]
     with StoreReader(root) as store:
-        assert plan_moves(store, resets, only=Only("nobody")).moves == ()
+        for other in (Only("nobody"), Only("group-a-retry"), Only(None, "nothing")):
+            with pytest.raises(NotFound, match="no such group or topic"):
+                plan_moves(store, resets, only=other)
         found = plan_moves(store, resets, only=Only("group-a*", "orders")).moves
     assert {move.topic for move in found} == {"orders"}
 
