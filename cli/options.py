@@ -181,14 +181,22 @@ def stdin_descriptor() -> int:
 
 
 def keep_journal_in(layout: Layout, directory: Path) -> None:
-    """`--journal DIR` of a command that changes a store. Raises Missing."""
+    """`--journal DIR` of a command that changes a store. Raises Missing, Unreadable, and BadParameter where a broker
+    has files of its own; what was begun there all the same can be ended.
+    """
+    from ..store.disk.file_queue import MappedFileQueue
+    from ..store.disk.layout import is_file_of_store
     from ..store.errors import Missing
 
     if not directory.is_dir():
         raise Missing("no such directory", path=directory)
-    if directory.resolve().is_relative_to(layout.root.resolve()):
+    place = directory.resolve()
+    if any(place.is_relative_to(own.resolve()) for own in (layout.root, *layout.commit_log_directories)):
         raise bad_parameter("--journal: a directory outside the store")
     layout.keep_journal_in(directory)
+    new = not layout.journal.is_dir()
+    if new and (is_file_of_store(layout.journal) or MappedFileQueue.open(directory).files):
+        raise bad_parameter(f"--journal: a place of a broker's own files: {directory}; name another directory")
 
 
 def shared(

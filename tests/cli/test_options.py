@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.cli import options
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.byte_reader import Unread, note
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Missing, NotFound, UnreadableRange
@@ -98,6 +99,15 @@ def test_a_journal_is_kept_outside_of_its_store_in_a_directory(tmp_path: Path) -
     for inside in (layout.root, layout.root / "config", tmp_path / "link"):
         with pytest.raises(Exception, match="--journal: a directory outside the store"):
             options.keep_journal_in(layout, inside)
+    other, elsewhere = stores.unpack("5.3.3-clean", tmp_path / "other"), tmp_path / "log"
+    shutil.copytree(other / "commitlog", elsewhere)
+    for taken in (other / "commitlog", other / "consumequeue" / "orders", other / "config", elsewhere):
+        with pytest.raises(Exception, match="--journal: a place of a broker's own files"):
+            options.keep_journal_in(layout, taken)
+    with pytest.raises(Exception, match="--journal: a directory outside the store"):
+        options.keep_journal_in(Layout.of(other, BrokerConfig({"storePathCommitLog": str(elsewhere)})), elsewhere)
+    layout.journal.mkdir(parents=True)  # one that was begun there can be ended
+    options.keep_journal_in(layout, elsewhere)
     options.keep_journal_in(layout, tmp_path)
     assert layout.journal.is_relative_to(tmp_path) and not layout.journal.is_relative_to(layout.root)
 
