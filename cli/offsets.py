@@ -218,6 +218,8 @@ def _compare(path: Path, other: Path, wanted: LagQuery, common: Common) -> None:
 
 def _plan(path: Path, moving: Moving, wanted: LagQuery, change: Change, common: Common) -> None:
     """Show what moves, and move it with --apply. Raises Exit and all that `apply` does."""
+    from ..store.errors import Unclean
+    from ..store.session.apply import refuse_in_use
     from ..store.session.journal import Fingerprint
     from .offsets_text import moves_text
 
@@ -227,7 +229,12 @@ def _plan(path: Path, moving: Moving, wanted: LagQuery, change: Change, common: 
     if applied is not None:
         layout = change.open(path, common)
     seen = Fingerprint.of(layout)
-    found = _planned(layout, moving, wanted, common)
+    try:
+        found = _planned(layout, moving, wanted, common)
+    except Unclean:
+        if change.apply:  # whoever has the store may not have written its queues yet
+            refuse_in_use(layout)
+        raise
     if change.apply and found.moves:
         if change.asks:
             plan = moves_text(found, layout, None, common.verbose)

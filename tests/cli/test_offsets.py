@@ -17,6 +17,7 @@ from mqstore.cli.record_types import columns_of_types, schema_of
 from mqstore.cli.stats_answer import _BY as BY_OF_STATS
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
+from mqstore.store.disk.lock import StoreLock
 from mqstore.store.inspect.stats_dimensions import DIMENSIONS
 from mqstore.store.offsets.lag import BY, COLUMNS
 from mqstore.store.session.apply import apply
@@ -141,3 +142,6 @@ def test_only_a_plan_needs_queues_that_are_not_behind_the_log(tmp_path: Path) ->
         for carried_out in ([], ["--apply", "--yes"]):
             refused = run_here(["offsets", str(root), *plan, *carried_out])
             assert refused.code == 3 and "the queues are behind the log" in refused.stderr
+        with StoreLock.take(root / "lock", Files()):  # which may write them yet
+            refused = run_here(["offsets", str(root), *plan, "--apply", "--yes"])
+        assert refused.code == 4 and "in use" in refused.stderr
