@@ -38,7 +38,7 @@ from ..plan.observer import (
 from ..plan.plan import Plan, Reading, make_plan
 from ..queues.references import commit_log_of
 from ..queues.rocksdb_copy import CopiedQueues
-from ..session.journal import Fingerprint, barriers, unfinished
+from ..session.journal import Fingerprint, barriers_left, unfinished
 from ..settings.generation import Generation, generation_of
 from ..settings.options import options_of
 from ..settings.read import Progress, read_progress
@@ -404,7 +404,7 @@ def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None
         yield f"no profile of {version}: that of {main.version} is the nearest"
     if (pid := holder(layout.lock)) is not None:
         yield f"process {pid} has the store: what is shown here changes while it runs"
-    if barriers(layout):
+    if barriers_left(layout):
         yield "a start barrier keeps brokers from loading until the change that was cut off is over"
     yield from options_of(layout).notes()
     if layout.dledger is not None:
@@ -486,7 +486,7 @@ def _recovery(
         counted.dead,
         cut_off.session if cut_off else "",
         main.version,
-        bool(barriers(layout)),
+        bool(barriers_left(layout)),
         options,
     )
 

@@ -42,7 +42,7 @@ from ..recover.recovery import Proved, Recovery
 from ..recover.recovery import replan as replan_recovery
 from ..search.selection import queue_text
 from ..search.store import StoreReader
-from ..session.journal import Fingerprint, barriers, left_over, unfinished
+from ..session.journal import Fingerprint, barriers_left, left_over, unfinished
 from ..settings.generation import generation_of
 from ..start.config_load import STATISTICS
 from ..start.log import Switches, as_configured, proof_for_rebuild, switches_of
@@ -170,7 +170,7 @@ def analyze(
     cut_off = unfinished(layout.root, layout.journal)
     crashed = layout.abort.exists()
     session = cut_off.session if cut_off else ""
-    return Repair(layout, request, plan, config.clamped, session, crashed, seen, bool(barriers(layout)))
+    return Repair(layout, request, plan, config.clamped, session, crashed, seen, bool(barriers_left(layout)))
 
 
 @refusing()

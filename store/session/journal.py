@@ -376,6 +376,13 @@ def barriers(layout: Layout) -> list[Path]:
     ]
 
 
+def barriers_left(layout: Layout) -> list[Path]:
+    """The same but those of the process that has the lock: it is at work, and takes its own away. Raises Unreadable."""
+    there = barriers(layout)
+    at_work = f"{BARRIER_PREFIX}{holder(layout.lock) if there else None}-"
+    return [path for path in there if path.exists() and not path.name.startswith(at_work)]
+
+
 def unfinished(store: Path, journal: Path) -> Journal | None:
     """The session that was cut off, by `apply` or `undo`; None if there is none.
 
@@ -417,7 +424,7 @@ def left_over(layout: Layout) -> LeftOver | None:
     found = unfinished(layout.root, layout.journal)
     if found is not None:
         return LeftOver(found.session, found.state is SessionState.UNDO_CUT_OFF)
-    there = barriers(layout)
+    there = barriers_left(layout)
     for barrier in there:
         with suppress(StoreError):  # it has just been removed
             if elsewhere := journal_elsewhere(layout, barrier):

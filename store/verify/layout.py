@@ -24,6 +24,7 @@ from ..counted import counted
 from ..disk.compressed import is_compressed_name, plain_name, read_regular
 from ..disk.file_queue import NAME_DIGITS, MappedFile, file_name, start_of
 from ..disk.layout import (
+    BARRIER_PREFIX,
     JOURNAL,
     ROCKSDB_CONSUME_QUEUE,
     ROCKSDB_CURRENT,
@@ -36,6 +37,7 @@ from ..findings.catalogue import Severity
 from ..findings.next_commands import RECOVER
 from ..log.batch import Extent, ExtentKind
 from ..log.scan import LogItems
+from ..session.journal import barriers_left
 from ..settings.rocksdb import has_rows, read_whole
 from .context import Mergeable, VerifyContext
 from .register import after, before, of_extents
@@ -179,6 +181,10 @@ def _fault(
     if entry.directory:
         ignored = rules.directory is OnOddFile.IGNORE
         return "I-005", "a directory among the files", Severity.WARNING if ignored else None
+    if directory.is_log and entry.name.startswith(BARRIER_PREFIX):
+        left = barriers_left(context.store.layout)
+        if entry.name not in {path.name for path in left}:
+            return None  # whoever is at work takes it away, or has done it
     if start is None:
         return "I-005", f"{entry.name!r} is no file of a broker", None
     if is_compressed_name(entry.name):

@@ -15,12 +15,23 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.disk.files import Files
-from mqstore.store.disk.layout import Layout
+from mqstore.store.disk.layout import BARRIER_PREFIX, Layout
 from mqstore.store.disk.lock import StoreLock
 from mqstore.store.errors import InUse, NoSpace, Refused, StoreError, Unreadable
 from mqstore.store.recover.recovery import analyze
+from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import alone, apply
-from mqstore.store.session.journal import Journal, SessionState, barriers, sessions, unfinished
+from mqstore.store.session.journal import (
+    Journal,
+    SessionState,
+    barriers,
+    barriers_left,
+    left_over,
+    sessions,
+    unfinished,
+)
+from mqstore.store.verify.context import Scope
+from mqstore.store.verify.run import verify
 
 from ...recovery_cases import CONFIG
 from ...slices import pick, rng
@@ -245,6 +256,24 @@ def test_one_that_waited_has_a_barrier(root: Path) -> None:
     second.join()
     assert found[0]
     assert not barriers(layout)
+
+
+def test_a_barrier_of_whoever_works_is_none_that_was_left(root: Path) -> None:
+    """One who has just ended his change, and looks at it, must not take it for a damage. One that waits has no lock."""
+    layout = Layout.open(root, CONFIG)
+    with alone(layout, Files(), 0):
+        own = barriers(layout)
+        assert own and barriers_left(layout) == [] and left_over(layout) is None
+        assert not {"I-005", "I-185"} & codes_of(root)
+        other = own[0].with_name(f"{BARRIER_PREFIX}1-ab")
+        other.write_bytes(own[0].read_bytes())
+        assert barriers_left(layout) == [other] and left_over(layout) is not None
+        assert {"I-005", "I-185"} <= codes_of(root)
+
+
+def codes_of(root: Path) -> set[str]:
+    with StoreReader(root) as store:
+        return {finding.code for finding in verify(store, Scope()).findings}
 
 
 def test_no_barrier_of_a_wrong_size_is_left(root: Path) -> None:
