@@ -401,15 +401,18 @@ class QueueAudit:
             end += count
             if count < len(units):
                 break
-        return end if self._has_unit(begin, end) or begin == self.next else begin
+        return self._behind_unit(begin, end)
 
-    def _has_unit(self, begin: int, end: int) -> bool:
-        """Some unit of a range is more than pre-fill."""
-        for first in range(begin, end, _LOOKED_UP_AT_ONCE):
-            units = self._read(first, min(_LOOKED_UP_AT_ONCE, end - first))
-            if not is_pre_fill(units).all():
-                return True
-        return False
+    def _behind_unit(self, begin: int, end: int) -> int:
+        """Queue offset behind the last unit of a range that is more than pre-fill, `begin` without one.
+
+        A queue that ends with pre-fill gets no unit of what is stored then (spec 7.12, B22).
+        """
+        for first, count in reversed(self.stream.ranges(begin, end, _LOOKED_UP_AT_ONCE)):
+            rows = np.flatnonzero(~is_pre_fill(self._read(first, count)))
+            if len(rows):
+                return first + int(rows[-1]) + 1
+        return begin
 
     def _patch_holes(self, offsets: Ints, units: Units) -> tuple[Ints, Units]:
         """Where a lost record has no unit either, repeat the unit before it: a gap ends a queue."""

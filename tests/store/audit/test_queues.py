@@ -17,7 +17,7 @@ from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.file_queue import MappedFileQueue, file_name
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.queues.edits import QueueFix
-from mqstore.store.queues.units import UNIT_DTYPE, FileUnits, Units, is_pre_fill, is_used, is_valid
+from mqstore.store.queues.units import UNIT_DTYPE, FileUnits, Units, is_pre_fill, is_used, is_valid, joined, pre_fill
 
 from ..made_log import MadeLog
 
@@ -120,6 +120,18 @@ def test_units_of_lost_records_stay_between_those_of_others(
     there["physical_offset"][-lost:] += 1  # where no record begins
     fix = audited(tmp_path, there, made, slice(0, COUNT - lost))
     assert (fix.end, len(fix.offsets)) == (COUNT - 1, 0), "the last one reaches behind the log"
+
+
+@pytest.mark.parametrize("filled", [1, 4])
+def test_no_queue_ends_with_pre_fill(filled: int, made: tuple[CommitLog, Units], tmp_path: Path) -> None:
+    """It would get no unit of what is stored then; between units of lost records it may stand."""
+    there = joined([made[1], pre_fill(filled)])
+    fix = audited(tmp_path, there, made)
+    assert (fix.end, fix.missing, len(fix.offsets)) == (COUNT, 0, 0)
+    there["physical_offset"][COUNT - 2] += 1  # where no record begins
+    there[[COUNT - 3, COUNT - 1]] = pre_fill(2)
+    fix = audited(tmp_path, there, made, slice(0, COUNT - 3))
+    assert (fix.end, len(fix.offsets)) == (COUNT - 1, 0)
 
 
 def test_units_behind_the_end_of_the_log_are_counted_and_go(made: tuple[CommitLog, Units], tmp_path: Path) -> None:
