@@ -32,6 +32,7 @@ from ..queues.units import (
     is_valid,
     joined,
     pre_fill,
+    reaches_beyond,
 )
 from .messages import DifferenceKind, Messages, compare
 from .verified import QueueRange, VerifiedQueue
@@ -390,7 +391,7 @@ class QueueAudit:
             positions = units["physical_offset"].astype(np.int64)
             filled = is_pre_fill(units)
             before = np.concatenate([np.array([reach], np.int64), positions[:-1]])
-            stop = ~is_valid(units) | (~filled & (positions + units["size"] > self.log_end))
+            stop = ~is_valid(units) | (~filled & reaches_beyond(units, self.log_end))
             stop |= ~filled & (before >= 0) & (positions <= before)
             if checked:
                 good = log.records(positions[(positions >= self.log_start) & ~stop & ~filled])
@@ -465,8 +466,7 @@ class QueueAudit:
 
     def _reaches_out(self, units: Units) -> Flags:
         """bool[n]: units that name bytes behind the log's end."""
-        reaches: Flags = is_used(units) & (units["physical_offset"].astype(np.int64) > self.log_end - units["size"])
-        return reaches
+        return is_used(units) & reaches_beyond(units, self.log_end)
 
     def _expired_front(self) -> tuple[Ints, Units]:
         """Units before the first message that name nothing, as if they named expired messages: a start ends the

@@ -67,6 +67,13 @@ def is_used(units: Units) -> Flags:
     return is_valid(units) & ~is_pre_fill(units)
 
 
+def reaches_beyond(units: Units, log_end: int) -> Flags:
+    """bool[n]: of valid units, those that name bytes behind the log's end, also where these lie behind 2^63."""
+    ends = units["physical_offset"].astype(np.uint64) + units["size"].astype(np.uint64)
+    beyond: Flags = ends > log_end
+    return beyond
+
+
 def record_bytes(units: Units) -> Ints:
     """int64[n]: bytes of the records that units name, 0 for those that name none."""
     return np.where(is_used(units), units["size"], 0).astype(np.int64)

@@ -37,14 +37,22 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[CommitLog, Units]:
 
 
 def audited(
-    folder: Path, there: Units, made: tuple[CommitLog, Units], seen: slice = slice(None), log_start: int = 0
+    folder: Path,
+    there: Units,
+    made: tuple[CommitLog, Units],
+    seen: slice = slice(None),
+    log_start: int = 0,
+    further: int = 0,
 ) -> QueueFix:
-    """What becomes of a queue with these units on disk, of a log that has some of the messages."""
+    """What becomes of a queue with these units on disk, of a log that has some of the messages.
+
+    further: bytes of the log behind the last one.
+    """
     log, units = made
     (folder / file_name(0)).write_bytes(there.tobytes().ljust(ROOM * UNIT_BYTES, b"\0"))
     end = int(units["physical_offset"][-1] + units["size"][-1])
     stream = FileUnits(MappedFileQueue.open(folder, ROOM * UNIT_BYTES))
-    audit = QueueAudit(QUEUE, stream, log_start, end)
+    audit = QueueAudit(QUEUE, stream, log_start, end + further)
     offset, unit = np.arange(COUNT, dtype=np.int64)[seen], units[seen]
     position, size = (unit[name].astype(np.int64) for name in ("physical_offset", "size"))
     zeros, good = np.zeros(len(unit), np.int64), np.ones(len(unit), np.bool_)
@@ -82,6 +90,13 @@ def test_whatever_units_are_damaged_the_queue_is_that_of_the_log(
     assert not fix.shifted and fix.end == COUNT
     assert set(fix.offsets.tolist()) == set(damage) and fix.missing == len(damage)
     assert (patched(there, fix)[:COUNT] == made[1]).all()
+
+
+def test_logs_are_longer_than_the_largest_size(made: tuple[CommitLog, Units], tmp_path: Path) -> None:
+    there = made[1].copy()
+    there[3:5] = np.zeros(1, UNIT_DTYPE)
+    fix = audited(tmp_path, there, made, slice(3, None), further=3 << 30)
+    assert (fix.end, fix.missing, len(fix.offsets)) == (COUNT, 2, 2)
 
 
 EXPIRED = 6

@@ -27,6 +27,7 @@ from mqstore.store.queues.units import (
     is_used,
     is_valid,
     pre_fill,
+    reaches_beyond,
 )
 
 FILE_UNITS = 5000
@@ -200,3 +201,9 @@ def test_one_unit_of_a_batch_and_many_are_valid_alike(
 def test_pre_fill_is_valid_and_names_nothing() -> None:
     assert is_valid(pre_fill(3)).all() and is_pre_fill(pre_fill(3)).all()
     assert not is_used(pre_fill(3)).any()
+
+
+@given(st.integers(0, (1 << 63) - 1), st.integers(1, (1 << 31) - 1), st.integers(0, 1 << 63))
+def test_what_reaches_beyond_a_log_of_any_length(position: int, size: int, log_end: int) -> None:
+    for end in (log_end, position + size, position + size - 1):
+        assert reaches_beyond(np.array([(position, size, 0)], UNIT_DTYPE), end).tolist() == [position + size > end]
