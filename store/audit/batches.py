@@ -21,7 +21,7 @@ from ..disk.files import Edit
 from ..log.batch import Batch
 from ..queues.batches import BATCH_UNIT_DTYPE, BatchQueueState, batch_units
 from ..queues.edits import QueueFix, queue_edits
-from ..queues.units import UNIT_DTYPE, UNITS_AT_ONCE, Units, is_valid, is_whole_file
+from ..queues.units import UNIT_DTYPE, UNITS_AT_ONCE, Units, is_valid, is_whole_file, reaches_beyond
 
 UNIT_BYTES = BATCH_UNIT_DTYPE.itemsize
 
@@ -126,7 +126,7 @@ class BatchAudit:
         """bool[n]: a unit on disk of a record that is lost, which fits between its neighbours."""
         position = there["physical_offset"].astype(np.int64)
         lost = is_valid(there) & (position >= self.log_start)
-        lost &= position + there["size"] <= self.log_end
+        lost &= ~reaches_beyond(there, self.log_end)
         lost &= np.isin(position, made["physical_offset"], invert=True)
         lost &= position > np.maximum.accumulate(np.append(-1, position))[:-1]
         after = np.searchsorted(made["physical_offset"].astype(np.int64), position)

@@ -195,6 +195,7 @@ class ExtRules(NamedTuple):
 
 _RECOVERED_FILES = 3
 _FEW_UNITS = 64
+_JAVA_LONG_END = 1 << 63
 _NO_ADDRESS = 1
 
 
@@ -273,8 +274,8 @@ class QueueState:
         return self.min_logic // self.dtype.itemsize
 
     def _reach(self, unit: np.void) -> int:
-        reach = int(unit["physical_offset"])
-        return reach + int(unit["size"]) if self.rules.reaches_end else reach
+        reach = int(unit["physical_offset"]) + (int(unit["size"]) if self.rules.reaches_end else 0)
+        return reach if reach < _JAVA_LONG_END else reach - 2 * _JAVA_LONG_END
 
     def _windows(self, file: LoadedQueueFile, first: int = 0) -> Iterator[tuple[int, Units]]:
         """(number of the first unit in the file, units) up to the end of the file.

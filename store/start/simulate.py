@@ -216,7 +216,7 @@ def _recover_queues(outcome: Outcome, verified: VerifiedLog | None) -> None:
 
 def _queues_end(outcome: Outcome) -> int:
     """Highest position that a queue reaches (D), -1 without any."""
-    return max((queue.max_physical for queue in outcome.queues.values()), default=-1)
+    return max([-1, *(queue.max_physical for queue in outcome.queues.values())])
 
 
 def _without_log(outcome: Outcome) -> None:

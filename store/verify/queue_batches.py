@@ -18,7 +18,7 @@ from ..audit.messages import Messages
 from ..counted import counted
 from ..findings.catalogue import Severity
 from ..log.batch import inner_numbers
-from ..queues.units import Units, is_valid
+from ..queues.units import Units, is_valid, reaches_beyond
 from .context import Records, VerifyContext, covered_of
 from .queue_state import BatchCheck, MissingUnits, QueueStates, queues_of
 from .queue_units import is_late
@@ -232,7 +232,7 @@ class _Sequence:
             messages = counted(int(count[row]), "message")
             text = f"it begins at {base[row]} with {messages}, the one before ends at"
             _report(self._context, self._check, "I-081", first + row, f"{text} {before[row]}")
-        dead = named & (position + units["size"] > self._context.log.end)
+        dead = named & reaches_beyond(units, self._context.log.end)
         if not self._whole or not dead.any():
             self._end = int(base[-1] + count[-1])
             return

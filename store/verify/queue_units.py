@@ -30,7 +30,7 @@ from ..errors import NotFound
 from ..findings.catalogue import Severity
 from ..log.commit_log import Batch
 from ..log.message import tombstones
-from ..queues.units import Units, is_pre_fill, is_valid
+from ..queues.units import Units, is_pre_fill, is_valid, reaches_beyond
 from .context import VerifyContext, covered_of, is_gone
 from .queue_state import MissingUnits, QueueCheck, QueueReader, QueueStates, may_have_none
 
@@ -224,14 +224,13 @@ class QueuePass:
     def _window(self, first: int, units: Units) -> None:
         offsets = np.arange(first, first + len(units), dtype=np.int64)
         positions = units["physical_offset"].astype(np.int64)
-        ends = positions + units["size"]
         valid = is_valid(units)
         filled = is_pre_fill(units)
         real = valid & ~filled
         self._note_first_file(offsets, valid, positions)
         matched = self._check.right.has(offsets) | self._check.elsewhere.has(offsets)
         matched &= real
-        beyond = real & ~matched & (ends > self._log_end) if self._whole else np.zeros_like(real)
+        beyond = real & ~matched & reaches_beyond(units, self._log_end) if self._whole else np.zeros_like(real)
         behind = np.zeros_like(real)
         if self._next is not None:
             behind = real & ~matched & ~beyond & (offsets >= self._next)

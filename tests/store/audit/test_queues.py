@@ -72,6 +72,7 @@ def patched(there: Units, fix: QueueFix) -> Units:
 WRONG = {
     "zeros": (0, 0),
     "behind the log": (1 << 40, 100),
+    "behind the last number": ((1 << 63) - 1, 100),
     "no size": (100, 0),
     "negative": (-5, 100),
     "no record": (17, 100),

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from mqstore.formats.consume_queue import UNIT, UNIT_BYTES
 from mqstore.store.broker.profiles import profile_of
-from mqstore.store.broker.snapshot import Snapshot
+from mqstore.store.broker.snapshot import QueueId, Snapshot
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.start.log import switches_of
 from mqstore.store.start.outcome import Outcome
@@ -18,6 +20,8 @@ from mqstore.store.start.simulate import simulate
 
 from ... import recovery_cases
 from ...slices import pick
+from ...stores import config, unpack
+from ..verify.mutations.edit import set_field
 from .disagreements import disagreements
 
 
@@ -41,6 +45,28 @@ def test_kinds_of_damage(tmp_path: Path) -> None:
         if found:
             failed[case["case"]] = found
     assert not failed
+
+
+#: Store → its queue that names the last record, what the real classes find of it: max offset, and how far it reaches.
+_REACHES = {
+    "4.3.1-clean": (QueueId("RMQ_SYS_TRANS_HALF_TOPIC", 0), 24, (1 << 63) - 1),
+    "4.9.7-clean": (QueueId("RMQ_SYS_TRANS_HALF_TOPIC", 0), 23, -9223372036854775486),
+    "5.3.3-clean": (QueueId("later", 1), 3, -9223372036854775549),
+}
+
+
+@pytest.mark.parametrize("name", _REACHES)
+def test_how_far_a_queue_reaches_is_a_number_of_java(name: str, tmp_path: Path) -> None:
+    """Where that is negative it counts for nothing: the queues are behind the log, and nothing is cut."""
+    root = unpack(name, tmp_path)
+    queue, max_offset, reaches = _REACHES[name]
+    path = root / "consumequeue" / queue.topic / str(queue.queue_id) / "0".zfill(20)
+    set_field(path, (max_offset - 1) * UNIT_BYTES, UNIT, "physical_offset", (1 << 63) - 1)
+    snapshot = Snapshot.of(Layout.open(root, BrokerConfig(config(name, root))))
+    outcome = simulate(snapshot, profile_of(name.partition("-")[0]))
+    state = outcome.queues[queue]
+    assert (state.max_offset, state.max_physical) == (max_offset, reaches)
+    assert (outcome.queues_end < outcome.log_end) == (reaches < 0)
 
 
 @pytest.mark.slow

@@ -69,6 +69,12 @@ def test_each_field(root: Path, field: str, code: str) -> None:
         assert "I-081" in {f.code for f in said(root)}, "units do not follow one another"
 
 
+def test_a_unit_that_ends_behind_the_last_number(root: Path) -> None:
+    path = first_file(root)
+    set_field(path, UNIT_BYTES, UNIT, "physical_offset", (1 << 63) - 1)
+    assert ("I-067", UNIT_BYTES) in {(f.code, f.offset) for f in said(root) if f.path == str(path)}
+
+
 def test_a_unit_of_zeros_is_no_unit_and_its_message_has_none(root: Path) -> None:
     path = first_file(root)
     overwrite(path, UNIT_BYTES, bytes(UNIT_BYTES))

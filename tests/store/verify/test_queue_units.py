@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.formats.consume_queue import UNIT_BYTES
+from mqstore.formats.consume_queue import UNIT, UNIT_BYTES
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.queues.read import ConsumeQueue
@@ -23,6 +23,7 @@ from mqstore.store.verify.queue_units import _lots, are_of_changed_records, is_l
 from mqstore.store.verify.run import verify
 
 from ...stores import config, unpack
+from .mutations.edit import set_field
 
 LOGS = QueueId("logs", 0)
 
@@ -157,3 +158,13 @@ def test_a_front_is_filled_behind_units_of_expired_records(tmp_path: Path) -> No
         with StoreReader(root, BrokerConfig(config(name, root))) as store:
             codes = {found.code for found in verify(store, Scope(groups=frozenset({"consume_queue"}))).findings}
         assert ("I-070" in codes, "I-071" in codes) == (wrong, False), (count, codes)
+
+
+def test_a_unit_that_ends_behind_the_last_number_is_named_itself(tmp_path: Path) -> None:
+    """And not the one behind it, which does not rise."""
+    root = unpack("5.3.3-clean", tmp_path)
+    path = root / "consumequeue" / "orders" / "0" / "0".zfill(20)
+    set_field(path, 5 * UNIT_BYTES, UNIT, "physical_offset", (1 << 63) - 1)
+    with StoreReader(root, BrokerConfig(config("5.3.3-clean", root))) as store:
+        found = verify(store, Scope(groups=frozenset({"consume_queue"}))).findings
+    assert {(f.code, f.offset) for f in found if f.path == str(path)} == {("I-067", 100), ("I-070", 100)}
