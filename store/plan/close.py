@@ -143,9 +143,9 @@ def keep_log(
     taken |= {record.position for record in cut}
     whole = [r for r in finder.undispatchable if r.position < end and r.position not in taken]
     restored, lmq = _with_numbers(restored, [(r.position, queue.read(r.position, r.size)) for r in whole], audits)
-    edits += edits_of_restored(entries, size, restored)
-    edits += edits_of_cut(entries, size, cut)
-    edits += _numbered(entries, size, lmq)
+    edits += edits_of(entries, size, restored, RESTORED)
+    edits += edits_of(entries, size, [(record.position, record.data) for record in cut], CUT)
+    edits += edits_of(entries, size, lmq, _NUMBERED)
     twins = [e for e in snapshot.log if e is not entries[int(e.name)] and int(e.name) > end]
     files = [*_loaded(entries, size), *(LoadedFile(int(e.name), size, e) for e in twins)]
     tail = list(tail_edits(snapshot, files, end, stale))
@@ -179,6 +179,9 @@ def _wanted(audits: Mapping[QueueId, QueueAudit], further: Container[QueueId]) -
 
 
 _BROUGHT = "brought back from the replica"
+RESTORED = "a record put right: its queue and its body tell what it was", "I-020"
+CUT = "separators in place of properties that a torn write cut", "I-055"
+_NUMBERED = "a number for each light queue that a record names", "I-048"
 
 
 def _place(piece: Piece) -> int:
@@ -272,31 +275,14 @@ def _between(gap: Gap, records: Mapping[int, bytes]) -> list[Gap]:
     return [*parts, gap._replace(begin=begin)] if parts else [gap]
 
 
-def edits_of_restored(entries: dict[int, DirectoryEntry], size: int, restored: Sequence[Piece]) -> Iterator[Edit]:
-    """Edits of the records that are put right."""
-    for position, record in sorted(restored):
+def edits_of(
+    entries: dict[int, DirectoryEntry], size: int, pieces: Sequence[Piece], why: tuple[str, str]
+) -> Iterator[Edit]:
+    """Edits of records that stay where they are. why: the reason, and the code of what is wrong with them."""
+    reason, code = why
+    for position, data in sorted(pieces):
         start = position // size * size
-        reason = "a record put right: its queue and its body tell what it was"
-        path, at = entries[start].path, position - start
-        yield Edit("write", path, reason, ("I-020",), at, len(record), record)
-
-
-def edits_of_cut(entries: dict[int, DirectoryEntry], size: int, cut: Sequence[CutProperties]) -> Iterator[Edit]:
-    """Edits of the records that have lost properties: what can be read of them stays."""
-    reason = "separators in place of properties that a torn write cut"
-    for record in cut:
-        start = record.position // size * size
-        path, at = entries[start].path, record.position - start
-        yield Edit("write", path, reason, ("I-055",), at, len(record.data), record.data)
-
-
-def _numbered(entries: dict[int, DirectoryEntry], size: int, records: Sequence[Piece]) -> Iterator[Edit]:
-    """Edits of the records that name light queues without a number for each."""
-    reason = "a number for each light queue that a record names"
-    for position, data in records:
-        start = position // size * size
-        at = position - start
-        yield Edit("write", entries[start].path, reason, ("I-048",), at, len(data), data)
+        yield Edit("write", entries[start].path, reason, (code,), position - start, len(data), data)
 
 
 def _paddings(queue: MappedFileQueue, closed: Sequence[Fill]) -> Iterator[Piece]:

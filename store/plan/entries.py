@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...formats.commit_log import DLEDGER
 from ...formats.derive import dtype_of
-from ...formats.derive.ragged import Bytes, Flags, Ints, Structs, overlapping
+from ...formats.derive.ragged import Bytes, Flags, Ints, Structs
 from ...formats.dledger import BLANK, HEAD, HEADER_BYTES, MAGIC_BLANK, MAGIC_ENTRY
 from ...formats.dledger_index import FILE_BYTES, UNIT_BYTES
 from ...formats.message_properties import ends_with_crc
@@ -31,9 +30,9 @@ from ..errors import Refused
 from ..log.batch import Batch, Extent, ExtentKind, torn_properties
 from ..log.commit_log import CommitLog
 from ..settings.options import options_of
-from ..start.dledger import DledgerIndexFile, entries_that_follow, index_directory, member_state, units_of
+from ..start.dledger import DledgerIndexFile, entries_that_follow, heads_of, index_directory, member_state, units_of
 from ..start.outcome import Outcome
-from .close import KeptLog, edits_of_cut, edits_of_restored, lengths_of, patched_queue, units_behind, writes_of
+from .close import CUT, RESTORED, KeptLog, edits_of, lengths_of, patched_queue, units_behind, writes_of
 from .fill import SMALLEST_FILLER, Fill, Piece, encoded, of_nobody, together
 from .gaps import Forms, Gap, TornRecord, readable_numbers, silent_records
 from .log import LogPlan, tail_edits, written
@@ -43,6 +42,7 @@ from .unreferenced import LostMessagePlace, Unplaced, pairs_of
 
 _HEAD = dtype_of(HEAD)
 _LEAST = HEADER_BYTES + SMALLEST_FILLER
+_RIGHT_HEAD = "the head of an entry put right: its record is whole", "I-052"
 _DAMAGED = (ExtentKind.DAMAGE, ExtentKind.MISSING)
 
 
@@ -120,7 +120,7 @@ class EntryFinder(LogObserver):
         times = columns.ints("store_timestamp")
         begin = int(batch.position[0]) - HEADER_BYTES
         expected = self.before.number + 1 if begin == self.end and self._damaged < 0 else -1
-        numbers, terms = self._put_right(batch, _heads(batch), expected)
+        numbers, terms = self._put_right(batch, heads_of(batch.columns), expected)
         self._close(begin, NeighbourEntry(int(numbers[0]), int(terms[0])), int(times[0]))
         good = np.ones(len(batch), np.bool_) if batch.body_crc_ok is None else batch.body_crc_ok.copy()
         good &= readable_numbers(batch, dispatched.properties, inner_batches=self.inner_batches)
@@ -202,12 +202,6 @@ def _rising(term: Ints, before: int) -> Ints:
     return found
 
 
-def _heads(batch: Batch) -> Structs:
-    """The heads of the entries around the records of a batch."""
-    starts = batch.columns.starts - DLEDGER.payload
-    return overlapping(batch.columns.ragged("body").buffer, _HEAD)[starts]
-
-
 def cut_log(snapshot: Snapshot, outcome: Outcome) -> LogPlan:
     """The log as DLedger's own recovery ends it. Raises Refused where it does not get as far."""
     if outcome.refusal is not None or outcome.dledger is None:
@@ -268,8 +262,9 @@ def keep_entries(
     named = named.take(~np.isin(named.position, list(restored)))
     fills = list(_fills(lost, named, wanted, forms))
     gone = [*(fill._replace(lost=of_nobody(fill.fillers), fillers=[]) for fill in fills if fill.fillers), *behind]
-    tiles += finder.heads
-    pieces = [*encoded(fills, forms, {}), *((t.position, t.head) for t in tiles), *blanks]
+    heads = [(t.position, t.head) for t in [*finder.heads, *(t for t in tiles if t.record in saved)]]
+    made = ((t.position, t.head) for t in tiles if t.record not in saved)
+    pieces = [*encoded(fills, forms, {}), *made, *blanks]
     log = sorted(pieces, key=_place)
     edits = [
         *lengths_of(snapshot, entries, finder.end, stale=False),
@@ -277,9 +272,11 @@ def keep_entries(
     ]
     further = further_queues(snapshot, finder.cut)
     cut = cut_properties(queue, finder.cut, further, with_crc=finder.crc_items)
-    edits += edits_of_cut(entries, size, cut)
-    edits += edits_of_restored(entries, size, list(restored.items()))
-    pieces += [*((record.position, record.data) for record in cut), *restored.items()]
+    whole = [(record.position, record.data) for record in cut]
+    edits += edits_of(entries, size, heads, _RIGHT_HEAD)
+    edits += edits_of(entries, size, whole, CUT)
+    edits += edits_of(entries, size, list(restored.items()), RESTORED)
+    pieces += [*heads, *whole, *restored.items()]
     files = [LoadedFile(start, size, entries[start]) for start in sorted(entries)]
     tail = list(tail_edits(snapshot, files, finder.end, stale=False))
     plan = LogPlan(min(entries), finder.end, False, [*edits, *tail], written(tail))

@@ -20,7 +20,7 @@ import numpy as np
 
 from ...formats.commit_log import DLEDGER
 from ...formats.derive import Columns, dtype_of
-from ...formats.derive.ragged import Bytes, Ints, Structs, overlapping
+from ...formats.derive.ragged import Bytes, Flags, Ints, Structs, overlapping
 from ...formats.dledger import BLANK, HEAD, HEADER_BYTES, MAGIC_BLANK, MAGIC_ENTRY
 from ...formats.dledger_index import FILE_BYTES, UNIT, UNIT_BYTES
 from ..broker.load_rules import BodyCheck, LoadedFile, Refusal, check, truncate
@@ -237,25 +237,44 @@ def entries_that_follow(content: FileContent, start: int) -> Iterator[DledgerEnt
             return
 
 
-def _follows(part: DledgerEntries, last: int, term: int) -> tuple[int, str]:
-    """How many of these entries DLedger takes, and why not the next one."""
-    heads = part.heads
+def heads_of(columns: Columns) -> Structs:
+    """The heads of the entries around records."""
+    return overlapping(columns.ragged("body").buffer, _HEAD)[columns.starts - DLEDGER.payload]
+
+
+class EntryRule(NamedTuple):
+    """What DLedger asks of an entry, so that its log goes on: whether each keeps it, bool[n]; else why not, and the
+    field of the head that tells.
+    """
+
+    kept: Flags
+    why: str
+    field: str
+
+
+def entry_rules(heads: Structs, positions: Ints, last: int, term: int) -> tuple[EntryRule, ...]:
+    """The rules, in DLedger's order. last, term: number and term of the entry before, -1 for none."""
     before = np.concatenate([np.array([last], np.int64), heads["index"][:-1]])
     terms = np.concatenate([np.array([term], np.int64), heads["term"][:-1]])
-    place = part.positions
-    tests = (
-        (heads["magic"] == MAGIC_ENTRY, "the kind of entry is unknown"),
-        (heads["pos"] == place, "the entry names another place"),
-        (heads["body_length"].astype(np.int64) + HEADER_BYTES == heads["size"], "its sizes differ"),
-        (heads["size"] > HEADER_BYTES, "the entry is empty"),
-        ((heads["index"] == before + 1) | (before == -1), "its number does not follow"),
-        (heads["term"] >= terms, "its term is lower than the one before"),
+    sizes = heads["size"].astype(np.int64)
+    return (
+        EntryRule(heads["magic"] == MAGIC_ENTRY, "the kind of entry is unknown", "magic"),
+        EntryRule(heads["pos"] == positions, "the entry names another place", "pos"),
+        EntryRule(heads["body_length"] == sizes - HEADER_BYTES, "its sizes differ", "body_length"),
+        EntryRule(sizes > HEADER_BYTES, "the entry is empty", "size"),
+        EntryRule((heads["index"] == before + 1) | (before == -1), "its number does not follow", "index"),
+        EntryRule(heads["term"] >= terms, "its term is lower than the one before", "term"),
     )
-    good = np.logical_and.reduce([holds for holds, _ in tests])
+
+
+def _follows(part: DledgerEntries, last: int, term: int) -> tuple[int, str]:
+    """How many of these entries DLedger takes, and why not the next one."""
+    rules = entry_rules(part.heads, part.positions, last, term)
+    good = np.logical_and.reduce([rule.kept for rule in rules])
     if good.all():
         return len(good), ""
     row = int(good.argmin())
-    return row, next(text for holds, text in tests if not holds[row])
+    return row, next(rule.why for rule in rules if not rule.kept[row])
 
 
 def units_of(heads: Structs, positions: Ints) -> Structs:

@@ -14,9 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ...formats.commit_log import DLEDGER, Frame
-from ...formats.derive import decode
 from ...formats.derive.ragged import Flags, Ints
-from ...formats.dledger import ENTRY
 from ...formats.dledger_index import UNIT_BYTES
 from ..counted import counted
 from ..disk.broker_conf import parse_properties
@@ -28,7 +26,7 @@ from ..log.batch import Extent, ExtentKind
 from ..log.commit_log import index_units
 from ..log.message import Mark, tombstones
 from ..log.scan import WINDOW_BYTES, Fault, LogItems
-from ..start.dledger import entry_number
+from ..start.dledger import entry_number, entry_rules, heads_of
 from .context import Mergeable, Records, VerifyContext
 from .register import after, of_extents, of_records, of_stale
 
@@ -291,7 +289,7 @@ class _Entries:
 
     first: int | None = None
     index: int | None = None
-    term: int = 0
+    term: int = -1
     #: Log position behind the last one.
     end: int = 0
     position: list[Ints] = field(default_factory=list)
@@ -307,24 +305,19 @@ def entries(context: VerifyContext, records: Records) -> None:
     file = context.store.log_files.file_at(int(records.position[0]))
     if file is None or context.store.log.frame_of(file) is not DLEDGER:
         return
-    body = records.columns.ragged("body")
-    starts = records.columns.starts - DLEDGER.payload
-    columns = decode(ENTRY, body.buffer, starts)
+    heads = heads_of(records.columns)
     state = context.kept(_Entries, _Entries)
-    index, term = (columns.ints(n).astype(np.int64) for n in ("index", "term"))
+    index, term, size = (heads[name].astype(np.int64) for name in ("index", "term", "size"))
     position = records.position - DLEDGER.payload
     skipped = not context.log.complete and int(position[0]) != state.end
     first = state.index is None or skipped  # a part of the log was left out
-    before = np.concatenate([[index[0] - 1 if first else state.index], index[:-1]])
-    _rows(context, records, index != before + 1, "the number does not follow", index)
-    own = columns.ints("pos")
-    _rows(context, records, own != position, "it says that it stands at", own)
-    earlier = np.concatenate([[state.term], term[:-1]])
-    _rows(context, records, term < earlier, "a term below that of the entry before:", term)
-    size = columns.ints("size").astype(np.int64)
-    whole = records.ints("total_size") + DLEDGER.payload
-    _rows(context, records, size != whole, "it does not hold just one record: size", size)
-    state.broken |= bool((index != before + 1).any())
+    whole = size == records.ints("total_size") + DLEDGER.payload
+    _rows(context, records, ~whole, "it does not hold just one record: size", size)
+    last = -1 if first or state.index is None else state.index
+    for rule in entry_rules(heads, position, last, state.term):
+        wrong = ~rule.kept & (whole | (rule.field != "body_length"))  # which of the two sizes it is
+        _rows(context, records, wrong, f"{rule.why}: {rule.field}", heads[rule.field])
+        state.broken |= rule.field == "index" and bool(wrong.any())
     state.first = int(index[0]) if state.first is None else state.first
     state.index, state.term = int(index[-1]), int(term[-1])
     state.end = int(records.ends[-1])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mqstore.formats.dledger import HEADER_BYTES
+from mqstore.formats.dledger import HEAD, HEADER_BYTES
 from mqstore.formats.message import MESSAGE
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.broker.snapshot import Snapshot
@@ -34,6 +34,7 @@ from tests.recovery_cases import sparse_copy
 from tests.slices import pick
 
 from ..put.faults import CountingFiles, Killed, KilledFiles
+from ..verify.mutations.edit import records, set_field
 
 SEEDS = 120
 VERSION = "5.3"
@@ -308,6 +309,19 @@ def test_a_record_with_a_wrong_header_is_put_right(wrong: dict[str, Any], base: 
     assert (plan.lost.messages, plan.restored) == (0, 1)
     recovered(root)
     assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize(("field", "value"), [("magic", 2), ("magic", 9), ("body_length", 33)])
+def test_of_an_entry_whose_head_is_wrong_nothing_was_lost(field: str, value: int, base: Path, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(base, tmp_path / "store", copy_function=sparse_copy))
+    place = records(root)[100]
+    set_field(place.path, place.offset - HEADER_BYTES, HEAD, field, value)
+    plan = found(root).plan
+    assert plan is not None
+    edits = [edit for edit in plan.edits if DATA in str(edit.path)]
+    assert [(edit.reason, edit.codes) for edit in edits] == [
+        ("the head of an entry put right: its record is whole", ("I-052",))
+    ]
 
 
 @pytest.mark.parametrize(

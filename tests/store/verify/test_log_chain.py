@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.formats.blank import MAGIC_BLANK
+from mqstore.formats.dledger import HEAD, HEADER_BYTES
 from mqstore.store.findings.findings import Finding
 from mqstore.store.log import scan
 from mqstore.store.log.commit_log import Extent, ExtentKind
@@ -16,7 +17,7 @@ from mqstore.store.verify.log_chain import Chain, chain_of, no_record
 from mqstore.store.verify.run import verify
 
 from ...stores import unpack
-from .mutations.edit import Place, overwrite, records
+from .mutations.edit import Place, overwrite, records, set_field
 
 _CHAIN = {"I-020", "I-021", "I-022", "I-040", "I-041", "I-042", "I-043", "I-054"}
 
@@ -106,3 +107,20 @@ def test_the_state_behind_a_part_is_that_of_the_part(root: Path) -> None:
         assert chain_of(context) is chain
         no_record(context, Extent(ExtentKind.MISSING, 100, 50))
         assert (chain.end, chain.lost, chain.blank) == (150, True, None)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("magic", 2), ("index", 7), ("term", -2), ("pos", 7), ("body_length", 33), ("body_length", -1)]
+)
+def test_the_entry_whose_head_is_wrong_is_named(field: str, value: int, tmp_path: Path) -> None:
+    """By all that DLedger's recovery asks of it, with its place and what stands there."""
+    root = unpack("5.3.3-dledger", tmp_path)
+    place = records(root)[100]
+    entry = place.offset - HEADER_BYTES
+    set_field(place.path, entry, HEAD, field, value)
+    with StoreReader(root) as store:
+        found = verify(store, Scope(groups=frozenset({"commit_log"}))).findings
+    told = [f for f in found if f.code == "I-052"]
+    assert (told[0].path, told[0].offset) == (str(place.path), entry)
+    assert told[0].message.endswith(f"{field} {value}")
+    assert sum(f.count for f in told) == (2 if field == "index" else 1)
