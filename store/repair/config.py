@@ -346,7 +346,9 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
     databases = load_databases(layout, rules)
     start = config_start(layout, profile, ranges)
     proven = _proven(snapshot, tables, start, ranges, writer, profile.dispatch)
-    gone = frozenset() if start.bare else start.forgotten
+    gone = frozenset() if start.bare else start.forgotten - start.databases
+    if _TOPICS[0] in start.databases:  # an entry in the file is none that a broker takes
+        proven = proven._replace(unserved=frozenset())
     from_zero = not snapshot.log or any(start_of(entry.name) == 0 for entry in snapshot.log)
     bounds = Bounds(ranges, proven.topics, _levels(layout, from_zero), from_zero)
     for name, kind in sorted(FILES.items()):

@@ -322,7 +322,7 @@ class ConfigStart(NamedTuple):
     refuses: why there is no start, "" where there is one; lost is then what no file has. unnamed: of which files
     something is lost that nothing names, and what, in words. unsettled: topics and groups that are lost with all that
     was set for them. bare: this is a log with its queues, and no sign says that it ever had a configuration: what is
-    lost is told, and is not harm.
+    lost is told, and is not harm. databases: files whose tables are in a RocksDB.
     """
 
     version: str
@@ -336,6 +336,7 @@ class ConfigStart(NamedTuple):
     unnamed: tuple[tuple[str, str], ...] = ()
     bare: bool = False
     unsettled: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+    databases: frozenset[str] = frozenset()
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -411,7 +412,8 @@ def config_start(layout: Layout, profile: Profile, queues: Ranges) -> ConfigStar
     with_timer = profile.timer is not None and _has_timer(layout)
     names = (*needed, *(rules.needed_by_timer if with_timer else ()))
     loaded = {name: load_config(layout.config, name, rules) for name in (*names, *rules.passed_over)}
-    loaded |= {name: one for name, one in load_databases(layout, rules).items() if name in loaded}
+    databases = load_databases(layout, rules)
+    loaded |= {name: one for name, one in databases.items() if name in loaded}
     refused = (
         one.reason
         for name, one in loaded.items()
@@ -434,6 +436,7 @@ def config_start(layout: Layout, profile: Profile, queues: Ranges) -> ConfigStar
         tuple(lost.unknown()),
         bare=not signs.of_a_broker and not signs.of_files,
         unsettled=lost.unsettled(),
+        databases=frozenset(databases) if rules.databases else frozenset(),
     )
 
 

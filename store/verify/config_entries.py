@@ -29,9 +29,12 @@ from ..counted import counted
 from ..disk.file_queue import start_of
 from ..disk.layout import queue_directories
 from ..findings.catalogue import Severity
+from ..queues.rocksdb import is_rocksdb
 from ..search.find import silent
 from ..search.store import StoreReader
 from ..settings.options import options_of
+from ..settings.rocksdb import SECOND
+from ..start.config_load import TOPICS, config_rules
 from .config_files import ConfigTables, CountedFindings, TableEntry, config_start_of, config_tables
 from .context import VerifyContext
 from .queue_state import queue_bounds
@@ -257,7 +260,10 @@ def filters_name_themselves(context: VerifyContext) -> None:
 def queues_have_a_topic(context: VerifyContext) -> None:
     """Each topic with queues is in topics.json."""
     tables = config_tables(context)
+    database = _database_of_topics(context)
     known = tables.names("topic_config", "topic")
+    if database is not None and database.name == SECOND:  # no file counts beside it
+        known = {row.values["topic"] for row in tables.entries("topic_config") if row.path == os.fspath(database)}
     told = CountedFindings(context, "I-150")
     topics = {queue.topic for queue in context.store.queues}
     free = not context.profile.dispatch.lmq_closed and context.profile.dispatch.multi_dispatch
@@ -268,11 +274,21 @@ def queues_have_a_topic(context: VerifyContext) -> None:
             text = f"topic {topic!r} has queues and no entry: a broker does not serve it"
             legal = free and not has_own_records(context.store, topic)
             text += "; a 4.9 broker makes queues of any name that a message asks for" if legal else ""
+            text += f"; no repair writes config/{database.name}, mqadmin updateTopic does" if database else ""
             path = os.fspath(context.store.layout.consume_queue)
             told.add(path, text, Severity.INFO if legal else None)
     whole = context.scope.topic is None and context.log.complete
     bare = whole and config_start_of(context).bare
-    told.tell(repair="" if bare else None)  # what never had a configuration gets none
+    told.tell(repair="" if bare or database else None)  # what never had a configuration gets none
+
+
+def _database_of_topics(context: VerifyContext) -> Path | None:
+    """The RocksDB that a broker of this generation reads its topics from, None where it reads a file."""
+    force = config_tables(context).force
+    path = force.databases.get(TOPICS)
+    if path is None or not config_rules(context.profile).databases:
+        return None
+    return path if path.name == SECOND or is_rocksdb(path) else None
 
 
 def has_own_records(store: StoreReader, topic: str) -> bool:

@@ -304,16 +304,28 @@ def a_broker_takes_each_table(context: VerifyContext) -> None:
     if context.scope.topic is not None or not context.log.complete:
         return
     start = config_start_of(context)
-    main = config_tables(context).main
+    tables = config_tables(context)
+    main = tables.main
+    _tell_databases(context, start)
     for file in start.files:
         there = main.get(file.file)
         told = there is not None and there.problem is not None
         if file.start is LoadAction.LOADS or file.file == TIMER_CHECK or told:
             continue
+        if file.start is LoadAction.EMPTY and file.file in start.databases:
+            continue
         if said := _said(file, start, missing=there is None):
             text, severity = said
             path = os.fspath(context.store.layout.config / file.file)
             context.findings.add("I-156", path, text, severity=severity)
+
+
+def _tell_databases(context: VerifyContext, start: ConfigStart) -> None:
+    """A RocksDB that opens, or is made anew, and lacks what the store had: no file that is written stands in for it."""
+    force = config_tables(context).force
+    for path in sorted({force.databases[name] for name in start.databases & start.forgotten if start.forgets}):
+        text = "lacks entries that the store shows" if is_rocksdb(path) else "is missing: a broker makes an empty one"
+        context.findings.add("I-156", os.fspath(path), text, repair="")
 
 
 def _said(file: ConfigFileStart, start: ConfigStart, *, missing: bool) -> tuple[str, Severity] | None:

@@ -12,12 +12,15 @@ from mqstore.store.broker.topics import Topics, dumps, loads
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
+from mqstore.store.findings.next_commands import tidying_commands
 from mqstore.store.repair.parts import RepairPart, chosen
+from mqstore.store.repair.recheck import unrepairable_of
 from mqstore.store.repair.repair import Repair, analyze
 from mqstore.store.search.store import StoreReader
 from mqstore.store.settings.read import read_config_file
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
+from mqstore.store.verify.verdict import Verdict
 
 from ... import stores
 from ...verdict import said_of
@@ -287,6 +290,37 @@ def test_a_table_in_a_rocksdb_that_does_not_open_is_no_file_to_make(tmp_path: Pa
     root = stores.unpack(name, tmp_path)
     (root / "config" / "consumerOffsets" / "CURRENT").unlink()
     assert not examined(root, BrokerConfig(stores.config(name, root)), CONFIG).plan.edits
+
+
+def test_a_rocksdb_that_opens_with_fewer_topics_is_no_file_to_make(tmp_path: Path) -> None:
+    """A broker reads none in its place: it was written again and again, and proposed itself."""
+    layout = Layout.open(stores.unpack("5.5.1-config-v2", tmp_path))
+    found = _with_half_a_manifest(layout, "rdb")
+    assert found.findings[0].path == str(layout.config / "rdb")
+    assert found.findings[0].code == "I-156"
+    assert not tidying_commands(found.findings, layout.root)
+    assert [each.code for each in unrepairable_of(found, layout)] == ["I-156"]
+
+
+def test_a_topic_that_only_a_rocksdb_lacks_is_no_file_to_make(tmp_path: Path) -> None:
+    """That warning named a repair that had nothing to do."""
+    layout = Layout.open(stores.unpack("5.3.3-rocksdb", tmp_path))
+    found = _with_half_a_manifest(layout, "topics")
+    (told,) = [each for each in found.findings if each.severity is Severity.WARNING]
+    assert told.code == "I-150"
+    assert told.message.endswith("no repair writes config/topics, mqadmin updateTopic does")
+    assert not tidying_commands(found.findings, layout.root)
+    (layout.config / "topics.json").write_text('{"topicConfigTable":{}}')
+    assert not examined(layout.root, BrokerConfig({}), CONFIG).plan.edits
+
+
+def _with_half_a_manifest(layout: Layout, database: str) -> Verdict:
+    """The verdict on config/, of which nothing is to be repaired."""
+    (manifest,) = (layout.config / database).glob("MANIFEST-*")
+    manifest.write_bytes(manifest.read_bytes()[: manifest.stat().st_size // 2])
+    assert not examined(layout.root, BrokerConfig({}), CONFIG).plan.edits
+    with StoreReader(layout.root) as store:
+        return verify(store, Scope(groups=frozenset({"config"})))
 
 
 def test_an_empty_bak_of_a_file_that_is_missing_is_repaired(root: Path) -> None:
