@@ -359,7 +359,9 @@ def in_force(config: Path, options: Mapping[str, str] | None = None) -> InForce:
     others = {path.name for each in found if each is not form for path in there[each].values()}
     beside = bool(found) and any((config / name).is_file() for name in SEPARATE)
     sure = asked is not None or not (others or beside)
-    return InForce(form, sure, there.get(form, {}), tuple(sorted(others)))
+    # files never stand in for the second version
+    databases = _in(config, asked) if asked is ConfigForm.SECOND else there.get(form, {})
+    return InForce(form, sure, databases, tuple(sorted(others)))
 
 
 def stand_ins(config: Path, options: Mapping[str, str] | None = None) -> dict[str, Path]:
@@ -426,9 +428,13 @@ def _asked_for(options: Mapping[str, str]) -> ConfigForm | None:
     return ConfigForm.SINGLE if (single or "").lower() == "true" else ConfigForm.SEPARATE
 
 
+def _in(config: Path, form: ConfigForm) -> dict[str, Path]:
+    return {file: config / name for file, name in _PLACES[form].items()}
+
+
 def _databases(config: Path, form: ConfigForm) -> dict[str, Path]:
     """Directories of a form, if at least one of them is, or was, a RocksDB."""
-    places = {file: config / name for file, name in _PLACES[form].items()}
+    places = _in(config, form)
     there = any(is_rocksdb(path) or was_rocksdb(path) for path in places.values())
     return places if there else {}
 

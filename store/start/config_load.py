@@ -161,7 +161,6 @@ def config_rules(profile: Profile) -> ConfigRules:
 
 
 _VERSION = "dataVersion"
-_INTEGERS = frozenset({"integer"})
 _CONSTANTS = frozenset({"mode", "topicFilterType", "type"})
 """Texts that name one of a few constants: another one counts as none, what is no text is refused."""
 _STACK = "nested so deep that the broker dies of it (StackOverflowError)"
@@ -251,11 +250,10 @@ def load_config(directory: Path, name: str, rules: ConfigRules) -> LoadedConfig:
         return LoadedConfig(name, LoadAction.LOADS, replace(main, problem=""), backup)
     if not backup.there:
         return LoadedConfig(name, LoadAction.EMPTY, main, backup)
-    if not backup.problem and main.late:
-        return LoadedConfig(name, LoadAction.BACKUP, main, replace(backup, value=_both(name, main, backup)))
-    if not backup.problem:
-        return LoadedConfig(name, LoadAction.BACKUP, main, backup)
-    return LoadedConfig(name, LoadAction.REFUSES, main, backup, _dies(backup, rules))
+    if backup.problem:
+        return LoadedConfig(name, LoadAction.REFUSES, main, backup, _dies(backup, rules))
+    taken = replace(backup, value=_both(name, main, backup)) if main.late else backup
+    return LoadedConfig(name, LoadAction.BACKUP, main, taken)
 
 
 def _dies(text: Text, rules: ConfigRules) -> str:
@@ -471,7 +469,7 @@ def misfits(table: JsonTable, entry: Any) -> Iterator[str]:
                     below.append((step.name, value[step.name]))
                 continue
             for key, inner in value.items():
-                if _integer_key(step) and not _is_number(key):
+                if isinstance(step, JsonField) and step.type == _INTEGER.type and not _is_number(key):
                     yield f"a key of {place} is no number"
                     return
                 below.append((f"an entry of {place}", inner))
@@ -486,10 +484,6 @@ def misfits(table: JsonTable, entry: Any) -> Iterator[str]:
             for one in table.fields:
                 if one.name in value and not _fits(one, value[one.name]):
                     yield f"{one.name} of {place} is no {one.type}"
-
-
-def _integer_key(step: JsonField | tuple[JsonField, JsonField]) -> bool:
-    return isinstance(step, JsonField) and step.type in _INTEGERS
 
 
 def _is_number(key: Any) -> bool:
@@ -535,9 +529,11 @@ def _in_its_place(name: str, directories: Mapping[str, Path], rules: ConfigRules
         return _load(name, path)
     if was_rocksdb(path):
         return _refused(name, f"the RocksDB {path.name} has no file CURRENT")
-    if path.is_file() and any(map(is_rocksdb, directories.values())):
+    second = path.name == SECOND  # a broker makes it anew, whatever files there are
+    if path.is_file() and (second or any(map(is_rocksdb, directories.values()))):
         return _refused(name, f"{path.name} is a file in the place of a RocksDB")
-    return None
+    empty = replace(_NOTHING, problem=f"the RocksDB {path.name} is missing")
+    return LoadedConfig(name, LoadAction.EMPTY, empty, _NOTHING) if second else None
 
 
 def load_table(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig:

@@ -16,10 +16,11 @@ import pytest
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.start.config import ConfigStart, LostDelay, LostPosition, config_start
-from mqstore.store.start.config_load import RULES, LoadAction, load_config
+from mqstore.store.start.config_load import RULES, TOPICS, LoadAction, load_config
 
 from ... import stores, timer_precision
 from ...cli.datadriven import run_here
@@ -286,3 +287,17 @@ def test_an_older_broker_reads_no_database(name: str, positions: list[int], tmp_
         assert not any(file.overwritten for file in found.files)
     (layout.config / "topics.json").write_text('{"topicConfigTable":{"TopicA":{},"TopicB":{}}}')
     assert not config_start(layout, profile_of("4.9"), ends).lost_topics
+
+
+def test_no_file_stands_in_for_the_database_of_version_2(tmp_path: Path) -> None:
+    """Its managers read nothing else, and make an empty one where it is gone (TopicConfigManagerV2.load)."""
+    root, config = stores.unpack("5.5.1-config-v2", tmp_path), BrokerConfig({"configManagerVersion": "v2"})
+    ends = {QueueId("TopicA", 0): (0, 18), QueueId("TopicB", 0): (0, 22)}
+    shutil.rmtree(root / "config" / "rdb")
+    (root / "config" / "topics.json").write_text('{"topicConfigTable":{"TopicA":{},"TopicB":{}}}')
+    told, older = (config_start(Layout.open(root, config), profile_of(version), ends) for version in ("5.5.1", "4.9"))
+    assert (told.lost_topics, told.refuses) == (("TopicA", "TopicB"), "")
+    assert TOPICS in told.databases & told.forgotten
+    assert not older.lost_topics
+    (root / "config" / "rdb").write_bytes(b"x")
+    assert "rdb is a file" in config_start(Layout.open(root, config), profile_of("5.5.1"), ends).refuses
