@@ -22,23 +22,29 @@ _PLACE = (
 )
 
 
+SERIAL = JsonField("topicSerialNumber", "integer", "highest topicId that was given")
+"""Beside the tables. A broker that finds none gives numbers a second time."""
+TOPIC_ID = JsonField("topicId", "integer", "number of the topic")
+
+
 def _segments(member: str, what: str) -> JsonTable:
     return JsonTable(member, "tiered_segment", f"segments of {what}", _PLACE, _SEGMENT)
 
 
-TABLES = (
-    JsonTable(
-        "topicMetadataTable",
-        "tiered_topic",
-        "one entry for each topic",
-        (TOPIC,),
-        (
-            JsonField("topicId", "integer", "number of the topic"),
-            JsonField("status", "integer", "status"),
-            JsonField("reserveTime", "integer", "hours it is kept, -1 for the default"),
-            JsonField("updateTimestamp", "integer", "time of the last change in ms"),
-        ),
+TOPIC_TABLE = JsonTable(
+    "topicMetadataTable",
+    "tiered_topic",
+    "one entry for each topic",
+    (TOPIC,),
+    (
+        TOPIC_ID,
+        JsonField("status", "integer", "status"),
+        JsonField("reserveTime", "integer", "hours it is kept, -1 for the default"),
+        JsonField("updateTimestamp", "integer", "time of the last change in ms"),
     ),
+)
+TABLES = (
+    TOPIC_TABLE,
     JsonTable(
         "queueMetadataTable",
         "tiered_queue",

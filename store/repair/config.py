@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from ...formats.consumer_offset import OFFSET_TABLES
 from ...formats.kinds import KINDS, Syntax
+from ...formats.tiered_store_metadata import SERIAL, TOPIC_ID, TOPIC_TABLE
 from ..broker.profiles import DispatchRules, Profile, WriterProfile
 from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, group_of_topic, is_system_topic
@@ -39,6 +40,7 @@ from ..settings.options import options_of
 from ..settings.read import BACKUP, FILES
 from ..start.config import ConfigStart, config_start
 from ..start.config_load import (
+    TIERED,
     LoadAction,
     LoadedConfig,
     Text,
@@ -459,6 +461,8 @@ def _content(loaded: LoadedConfig, path: Path, gone: frozenset[str], proven: Pro
         content = read_json(backup) or {}
     kept = _merge(name, content, _fitting(name, loaded.backup))
     kept += _merge(name, content, _fitting(name, loaded.main))
+    if name == TIERED and not _numbers_go_on(content):
+        return None, ""
     count = _prove(name, content, proven) if name in gone or loaded.taken is None else 0
     table = KINDS[FILES[name]].tables[0].member
     content.setdefault(table, {})
@@ -472,7 +476,7 @@ def _content(loaded: LoadedConfig, path: Path, gone: frozenset[str], proven: Pro
     proved += f" ({_UNSETTLED[name]})" if count else ""
     if not loaded.main.there and not kept:
         return content, f"rebuilt, with {proved}: {why}"
-    return content, f"what is left of it, and {proved}: {why}"
+    return content, f"what is left of it{f', and {proved}' if count else ''}: {why}"
 
 
 def _fitting(name: str, text: Text) -> Json:
@@ -486,15 +490,41 @@ def _fitting(name: str, text: Text) -> Json:
         if not table.levels:  # of the whole file, not of its entries
             found[table.member] = _numbered(value)
             continue
+        if name == TIERED and text.open[:1] == (table.member,):
+            value = _without(value, text.open[1:], len(table.levels))
         rows = {key: row for key, row in value.items() if not next(misfits(table, {key: row}), "")}
         found[table.member] = _numbered(rows)
-    return found
+    tables = {table.member for table in KINDS[FILES[name]].tables}
+    plain = {member: value for member, value in text.value.items() if not isinstance(value, dict | list | None)}
+    return found | {member: value for member, value in plain.items() if member not in tables}
+
+
+def _without(rows: Json, keys: tuple[Any, ...], levels: int) -> Json:
+    """The rows of a table of the tiered store without the one that is not whole: a segment without its size is none."""
+    if len(keys) < levels or not isinstance(rows, dict) or keys[0] not in rows:
+        return rows
+    if levels == 1:
+        return {key: row for key, row in rows.items() if key != keys[0]}
+    return {**rows, keys[0]: _without(rows[keys[0]], keys[1:], levels - 1)}
+
+
+def _numbers_go_on(content: Json) -> bool:
+    """No topic of the tiered store will get a number that another one had: the last one given is known."""
+    topics = content.get(TOPIC_TABLE.member)
+    given = [row.get(TOPIC_ID.name) for row in topics.values()] if isinstance(topics, dict) else []
+    if not _is_int(content.get(SERIAL.name)):
+        return False
+    content[SERIAL.name] = max([content[SERIAL.name], *filter(_is_int, given)])
+    return True
 
 
 def _merge(name: str, content: Json, more: Json) -> int:
     """Add what is missing, and of two offsets take the higher one. Returns how many were changed."""
     changed = 0
     for member, rows in more.items():
+        if not isinstance(rows, dict):
+            content[member] = rows if _less(content.get(member), rows) else content[member]
+            continue
         table = content.setdefault(member, {})
         if not isinstance(table, dict):
             table = content[member] = {}

@@ -77,7 +77,7 @@ class ParsedConfig(NamedTuple):
 
     note: what is odd but taken. gives_up: after this problem a broker does not look at the .bak.
     whole: it was read to its end, and only its value is none that a file has. numbered: members with
-    keys inside that are no texts.
+    keys inside that are no texts. open: keys down to where it goes wrong; what they lead to is not whole.
     """
 
     value: Any
@@ -87,6 +87,7 @@ class ParsedConfig(NamedTuple):
     gives_up: bool = False
     whole: bool = False
     numbered: frozenset[Any] = frozenset()
+    open: tuple[Any, ...] = ()
 
 
 def parse(data: bytes, grammar: Grammar = Grammar.PLAIN) -> ParsedConfig:
@@ -106,7 +107,7 @@ def _parse(data: bytes, grammar: Grammar) -> ParsedConfig:
         reader.read()
     except _WrongCharacter as wrong:
         position = len(text[: wrong.at].encode("utf-8", "surrogateescape"))
-        return ParsedConfig(reader.top, wrong.what, position)
+        return ParsedConfig(reader.top, wrong.what, position, open=reader.open)
     if not isinstance(reader.top, dict):
         return ParsedConfig(reader.top, "not an object", 0, whole=True)
     note = _note(text, data, len(text) - reader.at)
@@ -159,6 +160,11 @@ class _Reader:
         self._open: list[tuple[Any, Any]] = []
         """Containers around the place where the text is, each with the key that waits for it."""
         self._values = 0
+
+    @property
+    def open(self) -> tuple[Any, ...]:
+        """Keys of the containers around the place where the text is."""
+        return tuple(key for _, key in self._open[1:])
 
     def read(self) -> None:
         """Read all of the text. Raises _Wrong."""
@@ -237,7 +243,8 @@ class _Reader:
             value = _WORDS[token]
         else:
             raise _WrongCharacter(f"{_short(token)} where a value should be", begin)
-        self._store(value, key)
+        if kind != "number" or len(self._open) != 1 or self.text[self.at :].strip("\0"):
+            self._store(value, key)  # a number of the file itself that may have lost digits is none
         if kind == "sign":
             self._open.append((value, key))
             self._by_numbers.append(False)

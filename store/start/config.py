@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...formats.json_table import JsonTable
 from ...formats.kinds import KINDS
 from ..broker.profiles import Profile
 from ..broker.snapshot import QueueId
@@ -44,6 +45,7 @@ from .config_load import (
     MODES,
     OFFSETS,
     ORDER,
+    TIERED,
     TIMER_CHECK,
     TIMERS,
     TOPICS,
@@ -55,16 +57,18 @@ from .config_load import (
     load_config,
     load_databases,
     load_table,
+    misfits,
 )
 
 Ranges = Mapping[QueueId, tuple[int, int]]
 _OF_STORE = frozenset({DELAYS, TIMERS, TIMER_CHECK})
 """What the store itself writes, a broker's configuration or not."""
-_OTHERS = (FILTERS, ORDER, MAPPING, MODES)
+_OTHERS = (FILTERS, ORDER, MAPPING, MODES, TIERED)
 """Tables whose entries nothing but their files proves."""
 _NOT_LOADED = frozenset({"pullOffsetTable"})
 """Written, and never read again."""
 _KEYS = ("topic", "group", "queue_id", "delay_level")
+_KEYS_OF_SEGMENT = ("table", "path", "base_offset")
 _OFFSET_RECORDS = ("consumer_offset", "delay_offset")
 
 
@@ -103,7 +107,9 @@ def entries_of(name: str, text: Text) -> dict[_Key, int]:
     found: dict[_Key, int] = {}
     for row in ConfigFile(Path(name), kind, value).records():
         if row["type"] in types:
-            key = (row.get("table", ""), *(row.get(key) for key in _KEYS))
+            key: _Key = (row.get("table", ""), *(row.get(key) for key in _KEYS))
+            if "path" in row:
+                key += tuple(row[key] for key in _KEYS_OF_SEGMENT)
             found[key] = row["offset"] if row["type"] in _OFFSET_RECORDS else 0
     return found
 
@@ -241,7 +247,11 @@ class ConfigLoss:
             *((name, f"what {name} had is lost") for name in _OTHERS),
         ):
             one = self.loaded.get(name)
-            if one is None or not _without_table(one) or self._rests(one):
+            if one is None or not _without_table(one):
+                continue
+            if self._rests(one):
+                if name == TIERED and (tables := _in_part(one)):
+                    yield name, f"what {name} had is lost in part ({', '.join(tables)})"
                 continue
             consumed = any_message and (self.ran or _present(one)) and not self._nobody_consumed
             if one.main.there or (one is self._offsets and consumed):
@@ -287,6 +297,18 @@ class ConfigLoss:
 def _without_table(one: LoadedConfig) -> bool:
     """Nothing is taken, or something without a table where there was one."""
     return one.taken is None or one.taken.nameless
+
+
+def _in_part(one: LoadedConfig) -> list[str]:
+    """Tables that neither file nor .bak has whole."""
+    texts = [text for text in (one.main, one.backup) if text.there]
+    tables = (table for table in KINDS[FILES[one.name]].tables if table.levels)
+    return [table.member for table in tables if not any(_has_whole(text, table) for text in texts)]
+
+
+def _has_whole(text: Text, table: JsonTable) -> bool:
+    broken = table.member not in text.value or text.open[:1] == (table.member,)
+    return not broken and not next(misfits(table, text.value[table.member]), "")
 
 
 def _present(one: LoadedConfig) -> bool:
@@ -411,7 +433,8 @@ def config_start(layout: Layout, profile: Profile, queues: Ranges) -> ConfigStar
     needed = files_in_use(layout, rules.needed)
     with_timer = profile.timer is not None and _has_timer(layout)
     names = (*needed, *(rules.needed_by_timer if with_timer else ()))
-    loaded = {name: load_config(layout.config, name, rules) for name in (*names, *rules.passed_over)}
+    passed_over = (*rules.passed_over, *(name for name in rules.if_there if _is_there(layout.config, name)))
+    loaded = {name: load_config(layout.config, name, rules) for name in (*names, *passed_over)}
     databases = load_databases(layout, rules)
     loaded |= {name: one for name, one in databases.items() if name in loaded}
     refused = (

@@ -32,7 +32,7 @@ OFFSETS, LMQ_OFFSETS = "consumerOffset.json", "lmqConsumerOffset.json"
 DELAYS, FILTERS = "delayOffset.json", "consumerFilter.json"
 ORDER, MAPPING, MODES = "consumerOrderInfo.json", "topicQueueMapping.json", "messageRequestMode.json"
 TIMERS, TRANSACTIONS = "timermetrics", "transactionMetrics"
-TIMER_CHECK = "timercheck"
+TIMER_CHECK, TIERED = "timercheck", "tieredStoreMetadata.json"
 STATISTICS = frozenset({TIMERS, TRANSACTIONS})
 """Counts that a broker makes again."""
 
@@ -46,6 +46,8 @@ class ConfigRules(NamedTuple):
     needed_by_timer: tuple[str, ...] = ()
     #: loaded, and nobody asks whether that succeeds
     passed_over: tuple[str, ...] = ()
+    #: the same where there is one
+    if_there: tuple[str, ...] = ()
     #: nothing but blanks is an empty table
     blank_is_empty: frozenset[str] = frozenset()
     #: so is a text of no characters
@@ -114,6 +116,7 @@ _5_1 = ConfigRules(
     _OF_5,
     (TIMERS,),
     (MODES,),
+    (TIERED,),
     blank_is_empty=_BLANK_5,
     no_text_is_empty=_BLANK_5,
     null_refused=_NULL_5,
@@ -127,6 +130,7 @@ _FASTJSON_2 = ConfigRules(
     _OF_5,
     (TIMERS,),
     (MODES, TRANSACTIONS),
+    (TIERED,),
     no_text_is_empty=_BLANK_5,
     list_is_empty=False,
     null_refused=_NULL_5,
@@ -190,7 +194,7 @@ class Text:
     deep: nested so deep that a recursive parser runs out of stack. fails: it is taken, and what uses
     its table fails. unseen: what it has cannot be looked at here. dies: whoever reads it dies of the
     problem. odd: what is no JSON in it, and is taken. nameless: it has no table, but members of names that
-    nobody knows. late: what is refused stands behind the table, which is taken already.
+    nobody knows. late: what is refused stands behind the table, which is taken already. open: as in ParsedConfig.
     """
 
     there: bool
@@ -204,6 +208,7 @@ class Text:
     odd: str = ""
     nameless: bool = False
     late: bool = False
+    open: tuple[Any, ...] = ()
 
 
 class LoadedConfig(NamedTuple):
@@ -285,7 +290,7 @@ def read_text(path: Path, rules: ConfigRules) -> Text:
     if content.problem:
         parsed = _parsed(content.data)
         value = parsed.value if isinstance(parsed.value, dict) else {}
-        return Text(not content.empty, value, content.problem, dies=content.dies)
+        return Text(not content.empty, value, content.problem, dies=content.dies, open=parsed.open)
     return judge(name, content.data, rules)
 
 
@@ -303,7 +308,7 @@ def judge(name: str, data: bytes, rules: ConfigRules) -> Text:
         value = _named_alike(name, value)
     if parsed.problem and not _is_empty_table(name, parsed, rules):
         deep = parsed.problem == TOO_DEEP and isinstance(parsed.value, dict)
-        return Text(True, value, parsed.problem, deep)
+        return Text(True, value, parsed.problem, deep, open=parsed.open)
     problem = "" if parsed.problem else _misfit(name, value, rules) or _strange(name, parsed, rules)
     fails = not problem and _fails(name, value, rules)
     nameless = KINDS[FILES[name]].tables[0].member not in value

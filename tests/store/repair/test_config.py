@@ -18,11 +18,13 @@ from mqstore.store.repair.recheck import unrepairable_of
 from mqstore.store.repair.repair import Repair, analyze
 from mqstore.store.search.store import StoreReader
 from mqstore.store.settings.read import read_config_file
+from mqstore.store.start.config_load import TIERED
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict
 
-from ... import stores
+from ... import stores, tiered
+from ...cli.datadriven import run_here
 from ...verdict import said_of
 from .mended import check_mended
 from .test_repair import NOW_MS, examined, repaired
@@ -321,6 +323,39 @@ def _with_half_a_manifest(layout: Layout, database: str) -> Verdict:
     assert not examined(layout.root, BrokerConfig({}), CONFIG).plan.edits
     with StoreReader(layout.root) as store:
         return verify(store, Scope(groups=frozenset({"config"})))
+
+
+def _cut_metadata(root: Path, first: tuple[str, ...], cut: str) -> Path:
+    """tieredStoreMetadata.json, these members first, up to what `cut` begins with."""
+    path = root / "config" / TIERED
+    content = tiered.metadata(tiered.unpack("5.3.3", root.parent))
+    text = dumps({member: content[member] for member in [*first, *sorted(set(content) - set(first))]})
+    path.write_text(text[: text.index(cut)])
+    return path
+
+
+def test_of_cut_tiered_metadata_stays_what_is_whole(root: Path) -> None:
+    """The number of the last topic, and segments but the one that is cut: without its size it is none."""
+    members = ("topicSerialNumber", "topicMetadataTable", "commitLogFileSegmentTable")
+    path = _cut_metadata(root, members, '"endTimestamp":1795210651517')
+    done = run_here(["recover", str(root), "--apply", "--yes"])
+    assert done.code == 1, done.stdout
+    assert "Not brought back: 1 other entry is lost, what tieredStoreMetadata.json had is lost in part (" in done.stdout
+    kept = loads(path.read_text())
+    assert kept["topicSerialNumber"] == 0
+    assert list(kept["topicMetadataTable"]) == ["orders"]
+    (segments,) = kept["commitLogFileSegmentTable"].values()
+    assert list(segments) == [0]
+    assert "queueMetadataTable" not in kept
+
+
+def test_numbers_of_tiered_topics_are_not_given_twice(root: Path) -> None:
+    """Where the last one that was given is not known no file is written; it is not below one that is in use."""
+    path = _cut_metadata(root, ("topicMetadataTable",), ":0\n}")
+    assert not examined(root, BrokerConfig({}), CONFIG).plan.edits
+    path.write_text('{"topicSerialNumber":3,"topicMetadataTable":{"a":{"topicId":12}},')
+    mended(root)
+    assert loads(path.read_text())["topicSerialNumber"] == 12
 
 
 def test_an_empty_bak_of_a_file_that_is_missing_is_repaired(root: Path) -> None:

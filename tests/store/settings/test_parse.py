@@ -67,6 +67,15 @@ def test_what_a_broker_does_not_take(text: str) -> None:
     assert found.position == position
 
 
+def test_what_is_whole_in_front_of_a_cut() -> None:
+    """A number beside the tables may have had more digits; of entries the keys of those that are open are told."""
+    cut = parse(b'{"kept":7,"table":{"a":{0:{"x":1},5:{"x":2')
+    assert cut.value == {"kept": 7, "table": {"a": {"0": {"x": 1}, "5": {"x": 2}}}}
+    assert cut.open == ("table", "a", "5")
+    assert parse(b'{"table":{},"number":12').value == {"table": {}}
+    assert parse(b'{"table":{},"number":12,').value == {"table": {}, "number": 12}
+
+
 def test_what_is_odd_is_said() -> None:
     assert "byte order mark" in parse(b'\xef\xbb\xbf{"a":1}').note
     assert "3 NUL bytes" in parse(b'{"a":1}\0\0\0').note
