@@ -435,10 +435,12 @@ def epochs_are_those_of_the_log(context: VerifyContext) -> None:
     if file is None or (problem is not None and not problem.gives_up):
         taken = backup
     if problem is not None:
-        then = "; its .bak is whole" if taken is not file and _is_whole(taken) else ""
-        text = f"cannot be read: {problem.reason}{then}"
-        position, mend = problem.position, _mend(path)
-        context.findings.add("I-170", os.fspath(path), text, offset=position, repair=mend)
+        instead = taken is not file and _is_whole(taken)  # a broker reads that, as of a file that is missing
+        text = f"cannot be read: {problem.reason}{'; its .bak is whole' if instead else ''}"
+        level = Severity.WARNING if instead else None
+        context.findings.add(
+            "I-170", os.fspath(path), text, offset=problem.position, severity=level, repair=_mend(path)
+        )
     elif file is None and taken is not None and taken.problem is not None:
         text = f"missing, and its .bak cannot be read: {taken.problem.reason}"
         context.findings.add("I-170", os.fspath(path), text, repair="")

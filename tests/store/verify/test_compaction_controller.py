@@ -9,6 +9,8 @@ import pytest
 from mqstore.formats.hashing import crc31
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
+from mqstore.store.findings.catalogue import Severity
+from mqstore.store.findings.next_commands import next_commands
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.search.store import StoreReader
@@ -91,14 +93,26 @@ def test_the_file_that_a_broker_takes(root: Path) -> None:
     file.write_text(f"9\n0\n3-{at[3]}\n")
     cannot = f"{FILE}: cannot be read: 1 entry, not 9 as it says; its .bak is whole"
     assert said(root, "I-170") == [
-        cannot,
         f"{FILE}.bak: the last epoch begins at {at[-1] + 9}, the log ends at {at[-1]}",
+        cannot,
     ]
     file.write_text("x\n0\n")
     assert said(root, "I-170") == [f"{FILE}: cannot be read: the count is not a number"]
     file.unlink()
     backup.write_text("x\n0\n")
     assert said(root, "I-170") == [f"{FILE}: missing, and its .bak cannot be read: the count is not a number"]
+
+
+def test_a_whole_bak_that_a_broker_reads_is_no_damage(root: Path) -> None:
+    """As where the file is missing; an empty one, or letters, it does not pass over (NumberFormatException)."""
+    (root / f"{FILE}.bak").write_text(epochs(0))
+    for text, severity in (("9\n0\n3-0\n", Severity.WARNING), ("", Severity.FATAL), ("x\n0\n", Severity.FATAL)):
+        (root / FILE).write_text(text)
+        with StoreReader(root) as store:
+            (told,) = verify(store, Scope(groups=frozenset({"compaction"}))).findings
+        assert (told.code, told.severity) == ("I-170", severity)
+        (step,) = next_commands([told], root, least=Severity.WARNING)
+        assert step.words[0] == "cp"
 
 
 def test_names_of_the_configuration(root: Path) -> None:
