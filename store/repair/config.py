@@ -38,7 +38,7 @@ from ..errors import InvalidInput, one_line
 from ..search.store import StoreReader
 from ..settings.options import options_of
 from ..settings.read import BACKUP, FILES
-from ..start.config import ConfigStart, config_start
+from ..start.config import ConfigStart, config_start, numbers
 from ..start.config_load import (
     TIERED,
     LoadAction,
@@ -54,13 +54,8 @@ from ..start.config_load import (
 from ..verify.config_entries import MODES, PERM_MOST, has_own_records
 from ..verify.config_files import ConfigTables
 
-_TOPIC_TABLE, _GROUP_TABLE, _FILTERS, _MODES_TABLE, _OFFSETS = (
-    "topicConfigTable",
-    "subscriptionGroupTable",
-    "filterDataByTopic",
-    "messageRequestModeMap",
-    "offsetTable",
-)
+_TOPIC_TABLE, _GROUP_TABLE, _OFFSETS = "topicConfigTable", "subscriptionGroupTable", "offsetTable"
+_FILTERS, _MODES_TABLE = "filterDataByTopic", "messageRequestModeMap"
 _TOLD_CHARS = 60
 """Of a name or value that is told."""
 _QUEUE_NUMBERS = ("readQueueNums", "writeQueueNums")
@@ -89,8 +84,7 @@ class Proven(NamedTuple):
 
 def repair_entries(name: str, content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
     """Put the entries of the file of this name right: (code, what was done), one by one."""
-    mend = _FILES.get(name)
-    if mend is not None:
+    if (mend := _FILES.get(name)) is not None:
         yield from mend(content, proven)
 
 
@@ -202,10 +196,8 @@ _FILES: dict[str, Callable[[Json, Proven], Iterator[tuple[str, str]]]] = {
     "messageRequestMode.json": _modes,
     "consumerOffset.json": _offsets,
 }
-
-
 Ranges = Mapping[QueueId, tuple[int, int]]
-_CONSUMER_OFFSETS, _LMQ_OFFSETS = "offsetTable", "lmqOffsetTable"
+_LMQ_OFFSETS = "lmqOffsetTable"
 _DELAYS = "delayOffset.json"
 _CONSUMERS = ("consumerOffset.json", "lmqConsumerOffset.json")
 _DIGITS = 10
@@ -247,7 +239,7 @@ def clamp(name: str, content: Json, bounds: Bounds) -> Iterator[Clamped]:
     lmq = content.get(_LMQ_OFFSETS)
     if isinstance(lmq, dict):
         yield from _lmq(lmq, bounds)
-    if name == _DELAYS and isinstance(table := content.get(_CONSUMER_OFFSETS), dict):
+    if name == _DELAYS and isinstance(table := content.get(_OFFSETS), dict):
         yield from _delays(table, bounds)
     for member in OFFSET_TABLES if name in _CONSUMERS else ():
         if isinstance(table := content.get(member), dict):
@@ -364,8 +356,9 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
         content, reason = _content(loaded, path, gone, proven)
         if content is None:
             continue
+        whole = list(_whole_numbers(name, {member: content.get(member) for member in (*OFFSET_TABLES, _LMQ_OFFSETS)}))
         moved = list(clamp(name, content, bounds))
-        repaired = list(repair_entries(name, content, proven))
+        repaired = [*whole, *repair_entries(name, content, proven)]
         reasons = [reason, f"{counted(len(moved), 'offset')} outside of a queue" if moved else ""]
         reasons += [what for _, what in repaired[:_TOLD]]
         reasons += [counted(len(repaired) - _TOLD, "more entry", "more entries")] if len(repaired) > _TOLD else []
@@ -376,6 +369,16 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
                 made.edits.append(edit)
                 made.clamped += moved
     return made
+
+
+def _whole_numbers(name: str, table: Json, place: str = "") -> Iterator[Mended]:
+    """Offsets as a broker takes them, which reads `true`, 1.5 and "3" as numbers; nobody else does."""
+    for key, value in table.items() if name in _OFFSET_CODES else ():
+        if isinstance(value, dict):
+            yield from _whole_numbers(name, value, f"{place}{_short(key)} ")
+        elif not _is_int(value) and _is_int(number := numbers(value)):
+            table[key] = number
+            yield _OFFSET_CODES[name], f"{place}{_short(key)}: {_short(value)} -> {number}"
 
 
 def _levels(layout: Layout, from_zero: bool) -> int | None:

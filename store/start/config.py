@@ -100,7 +100,7 @@ def entries_of(name: str, text: Text) -> dict[_Key, int]:
     kind, value = FILES[name], dict(text.value)
     for table in KINDS[kind].tables:
         if table.member in value and table.value is not None:
-            value[table.member] = _numbers(value[table.member])
+            value[table.member] = numbers(value[table.member])
     for member in _NOT_LOADED & set(value):
         del value[member]
     types = {table.record_type for table in KINDS[kind].tables} - {"data_version"}
@@ -114,12 +114,12 @@ def entries_of(name: str, text: Text) -> dict[_Key, int]:
     return found
 
 
-def _numbers(value: Any) -> Any:
+def numbers(value: Any) -> Any:
     """Offsets as a broker's parser takes them: `true`, 1.5 and texts of digits are numbers, too."""
     if isinstance(value, dict):
-        return {key: _numbers(inner) for key, inner in value.items()}
+        return {key: numbers(inner) for key, inner in value.items()}
     if isinstance(value, bool | float):
-        return int(value)
+        return int(value) if abs(value) < float("inf") else value
     if isinstance(value, str) and len(value) <= _DIGITS_MAX:
         digits = value.removeprefix("-")
         return int(value) if digits.isascii() and digits.isdecimal() else value

@@ -34,7 +34,7 @@ from ..search.find import silent
 from ..search.store import StoreReader
 from ..settings.options import options_of
 from ..settings.rocksdb import SECOND
-from ..start.config_load import TOPICS, config_rules
+from ..start.config_load import DELAYS, TOPICS, config_rules
 from .config_files import ConfigTables, CountedFindings, TableEntry, config_start_of, config_tables
 from .context import VerifyContext
 from .queue_state import queue_bounds
@@ -62,7 +62,7 @@ def consumers_are_inside_their_queues(context: VerifyContext) -> None:
             told.add(row.path, f"{group!r} on {queue.topic}/{queue.queue_id}: {text}", severity)
     for row in tables.entries(_VALUE):
         table, _, key = str(row.values.get("name", "")).partition(".")
-        if table in OFFSET_TABLES and row.values.get("problem"):
+        if table in OFFSET_TABLES and row.values.get("problem") and not _is_of_delays(row):
             told.add(row.path, f"{key!r} in {table} is no offset of a topic, group and queue")
     told.tell()
 
@@ -81,6 +81,10 @@ def _outside(context: VerifyContext, queue: QueueId, offset: int, *, known: bool
     if offset < first:
         return f"offset {offset}, the queue begins at {first}: expired", Severity.INFO
     return "", None
+
+
+def _is_of_delays(row: TableEntry) -> bool:
+    return str(row.values.get("file", "")).startswith(DELAYS)
 
 
 @before("I-145")
@@ -128,6 +132,10 @@ def delays_are_inside_their_queues(context: VerifyContext) -> None:
             told.add(row.path, text + more, Severity.WARNING if clamps else None)
         elif offset < first:
             told.add(row.path, text + ": expired", Severity.INFO)
+    for row in filter(_is_of_delays, config_tables(context).entries(_VALUE)):
+        table, _, level = str(row.values.get("name", "")).partition(".")
+        if row.values.get("problem") and table in OFFSET_TABLES:
+            told.add(row.path, f"delay level {level}: {row.values['value']!r} is no whole number")
     told.tell()
 
 

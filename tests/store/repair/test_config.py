@@ -139,6 +139,28 @@ def test_an_offset_with_a_point_in_a_broken_file_is_a_whole_number(root: Path) -
     assert set(loads(path.read_text())["offsetTable"]) >= {1, 2}
 
 
+@pytest.mark.parametrize(("name", "code"), [("delayOffset.json", "I-146"), ("consumerOffset.json", "I-144")])
+def test_offsets_that_only_a_broker_reads_as_numbers(name: str, code: str, root: Path) -> None:
+    """Its parser takes 1.5, `true` and texts of digits; there was no repair for them."""
+    path = root / "config" / name
+    content = loads(path.read_text())
+    table = content["offsetTable"] if code == "I-146" else content["offsetTable"]["orders@group-a_tags"]
+    before = dict(table)
+    first, second, *_ = table
+    table[first], table[second] = before[first] + 0.5, str(before[second])
+    path.write_text(dumps(content))
+
+    def told() -> list[str]:
+        with StoreReader(root) as store:
+            found = verify(store, Scope(groups=frozenset({"config"}))).findings
+        return [each.code for each in found if each.severity >= Severity.ERROR]
+
+    assert told() == [code]
+    mended(root)
+    assert not told()
+    assert str(before) in str(loads(path.read_text()))
+
+
 def test_offsets_outside_of_their_queue(root: Path) -> None:
     path = root / "config" / "consumerOffset.json"
     content = loads(path.read_text())
