@@ -31,7 +31,7 @@ from ..disk.files import Edit
 from ..errors import NotFound
 from ..queues.units import is_valid
 from ..search.store import StoreReader
-from ..timer.read import ByTick, TimerEntries, due_ms, is_entry
+from ..timer.read import ByTick, TimerEntries, due_ms, is_entry, is_kind
 from ..verify.context import Records, VerifyContext
 from ..verify.timer_log import TimerColumns, TimerFiles, TimerLog, note_timer_records, timer_columns
 
@@ -177,14 +177,22 @@ def _agreeing(units: Structs, records: TimerColumns, row: Ints) -> Ints:
     if not len(records.position):
         return np.zeros(len(row), np.int64)
     due, out_ms = due_ms(units), records.out_ms[row]
-    rolled = (units["magic"] & MAGIC_ROLL) != 0
+    rolled, kind = _kinds(units, records, row)
     count = (units["size_py"] == records.size[row]).astype(np.int64)
     count += units["hash_code_of_real_topic"] == records.topic_hash[row]
-    count += (due == out_ms) | (rolled & (due < out_ms))
-    deletes = (units["magic"] & MAGIC_DELETE) != 0
-    count += (deletes == records.cancels[row]) | ~is_entry(units)
+    count += np.where(rolled, due < out_ms, due == out_ms)
+    count += kind | ~is_kind(units["magic"])
     found: Ints = np.where(row >= 0, count, 0)
     return found
+
+
+def _kinds(units: Structs, records: TimerColumns, row: Ints) -> tuple[Flags, Flags]:
+    """(taken round once more, of the kind of its record): bool[n] each. Of another kind the magic is damaged, or the
+    entry is of another record: then its time tells whether it is taken round, not that magic once more.
+    """
+    magic = units["magic"]
+    kind = magic & ~np.int32(MAGIC_ROLL) == np.where(records.cancels[row], MAGIC_DEFAULT | MAGIC_DELETE, MAGIC_DEFAULT)
+    return np.where(kind, (magic & MAGIC_ROLL) != 0, due_ms(units) < records.out_ms[row]), kind
 
 
 def _between(offset: Ints, complete: bool) -> tuple[Ints, Flags]:
@@ -227,8 +235,8 @@ def _put_right(units: Structs, whole: Flags, row: Ints, files: TimerFiles, recor
         return
     out_ms, due = records.out_ms[row], due_ms(units)
     named = (row >= 0) & (row == _named(units, records))
-    rolled = (units["magic"] & MAGIC_ROLL) != 0
-    rolled = np.where(whole, rolled, named & (due < out_ms))
+    rolled = np.where(named, _kinds(units, records, row)[0], whole & ((units["magic"] & MAGIC_ROLL) != 0))
+    rolled &= due != out_ms
     low, high = _written_between(units, whole & named & (rolled | (due == out_ms)))
     began = records.store_timestamp[row] // files.ticks.precision_ms * files.ticks.precision_ms
     low = np.where(low < 0, np.minimum(began, np.where(high < 0, began, high)), low)
@@ -245,9 +253,8 @@ def _put_right(units: Structs, whole: Flags, row: Ints, files: TimerFiles, recor
         units["curr_write_time"][number] = written[number]
         units["delayed_time"][number] = delay_ms
     cancels = records.cancels[row]
-    other = ~timed | ~whole | (((units["magic"] & MAGIC_DELETE) != 0) != cancels)
     magic = MAGIC_DEFAULT | rolled * MAGIC_ROLL | cancels * MAGIC_DELETE
-    units["magic"][known & other] = magic[known & other]
+    units["magic"][known] = magic[known]
     units["offset_py"][known] = records.position[row[known]]
     units["size_py"][known] = records.size[row[known]]
     units["hash_code_of_real_topic"][known] = records.topic_hash[row[known]]

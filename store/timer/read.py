@@ -24,6 +24,7 @@ from ...formats.timer_log import (
     BLANK,
     BLANK_BYTES,
     MAGIC_BLANK_SIGNED,
+    MAGIC_DEFAULT,
     MAGIC_DELETE,
     MAGIC_MAX,
     MAGIC_ROLL,
@@ -240,6 +241,12 @@ def is_entry(units: Structs) -> Flags:
     """bool[n]: a broker takes the unit for an entry."""
     found: Flags = (units["size"] == UNIT_BYTES) & (units["magic"] >= 0)
     found &= units["magic"] <= MAGIC_MAX
+    return found
+
+
+def is_kind(magic: Ints) -> Flags:
+    """bool[n]: a magic that brokers write; others up to `MAGIC_MAX` they read by its bits."""
+    found: Flags = magic & ~np.int64(MAGIC_ROLL | MAGIC_DELETE) == MAGIC_DEFAULT
     return found
 
 

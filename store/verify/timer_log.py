@@ -35,6 +35,7 @@ from ..timer.read import (
     TimerEntries,
     TimerRange,
     TimerUnits,
+    is_kind,
     timer_log,
     timer_wheel,
     wheel_at_rest,
@@ -344,7 +345,7 @@ def _of_magic(file: MappedFile, item: TimerRange) -> bool:
 
 @of_timer("I-127")
 def entries_are_well_formed(context: VerifyContext) -> None:
-    """A magic of 0 … 15, nothing reserved, and a link to an older entry."""
+    """A magic that brokers write, nothing reserved, and a link to an older entry."""
     log = timer_files(context).log
     entries = log.entries
     link = (entries.previous >= entries.position) | (entries.previous < NOWHERE)
@@ -360,10 +361,16 @@ def entries_are_well_formed(context: VerifyContext) -> None:
         def of_reserved(row: int, mine: TimerEntries = mine) -> str:
             return f"entry at {mine.position[row]}: {mine.reserved[row]} in a field that is always 0"
 
+        def of_magic(row: int, mine: TimerEntries = mine) -> str:
+            text = "which no broker writes: one reads it by its bits for roll and cancel"
+            return f"entry at {mine.position[row]}: its magic is {mine.magic[row]}, {text}"
+
         add = context.findings.add_rows
         add("I-127", file.path, wrong, starts, starts + UNIT_BYTES, of_link)
         odd = (mine.reserved != 0) & ~wrong
         add("I-127", file.path, odd, starts, starts + UNIT_BYTES, of_reserved)
+        odd = ~is_kind(mine.magic) & ~odd & ~wrong
+        add("I-127", file.path, odd, starts, starts + UNIT_BYTES, of_magic, severity=Severity.WARNING)
     for item in log.ranges:
         found = log.file_of(item.position)
         if item.kind == "damage" and found is not None and _of_magic(found, item):
@@ -396,9 +403,10 @@ def entries_name_their_records(context: VerifyContext) -> None:
     expired = (entries.offset_py >= 0) & (entries.offset_py < context.log.start)
     if len(records.position):
         same = (records.size[row] == entries.size_py) & (records.topic_hash[row] == entries.topic_hash)
-        due = (records.out_ms[row] == entries.tick_ms) | entries.rolled
+        out_ms = records.out_ms[row]
+        due = np.where(entries.rolled, entries.tick_ms < out_ms, entries.tick_ms == out_ms)
         due &= records.cancels[row] == entries.deletes
-        due |= records.out_ms[row] == NO_NUMBER  # nothing to compare with: I-049 tells
+        due |= out_ms == NO_NUMBER  # nothing to compare with: I-049 tells
         lost = known & records.lost[row] & (records.size[row] == entries.size_py)
     else:
         same = due = lost = np.zeros(len(row), np.bool_)
@@ -427,6 +435,8 @@ def entries_name_their_records(context: VerifyContext) -> None:
         at, due_ms = entries.position[number], records.out_ms[row[number]]
         if records.cancels[row[number]] != entries.deletes[number]:
             return f"entry at {at}: it cancels a message and its record does not, or the reverse"
+        if entries.tick_ms[number] == due_ms:
+            return f"entry at {at}: due at {due_ms}, as its record says, and yet to be taken round once more"
         return f"entry at {at}: due at {entries.tick_ms[number]}, its record says {due_ms}"
 
     _tell(context, log, "I-128", wrong & ~expired & ~dead, of_record)

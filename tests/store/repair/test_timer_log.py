@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from mqstore.formats.timer_log import BLANK_BYTES, MAGIC_MAX, UNIT, UNIT_BYTES
+from mqstore.formats.timer_log import (
+    BLANK_BYTES,
+    MAGIC_DEFAULT,
+    MAGIC_DELETE,
+    MAGIC_MAX,
+    MAGIC_ROLL,
+    UNIT,
+    UNIT_BYTES,
+)
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import read_timer_check
 from mqstore.store.disk.file_queue import file_name
@@ -89,6 +97,23 @@ def test_the_last_entry_is_not_cut_off_for_its_magic(tmp_path: Path) -> None:
     put(log, log.end - UNIT_BYTES + magic_at, UNIT.magic.build(MAGIC_MAX + 1))
     repaired(root, CONFIG, TIMER)
     assert files(root) == wanted
+
+
+@pytest.mark.parametrize("was", [MAGIC_DEFAULT, MAGIC_DEFAULT | MAGIC_ROLL, MAGIC_DEFAULT | MAGIC_DELETE])
+def test_a_magic_that_is_not_its_own_is_told_and_put_right(was: int, tmp_path: Path) -> None:
+    """It says two things, roll and cancel: an entry that agrees in all else is that of its record. Each in turn."""
+    root = stores.unpack(CLEAN, tmp_path)
+    wanted, log = files(root), log_of(root)
+    magic_at = UNIT.size.sizeof() + UNIT.prev_pos.sizeof()
+    position = int(log.entries.position[log.entries.magic == was][-1])
+    for magic in (was ^ 1, was ^ 2, was ^ 4, was + 1):
+        put(log, position + magic_at, UNIT.magic.build(magic))
+        odd = magic not in range(1, 8, 2)
+        found = set(told(CLEAN, root))
+        assert {"I-127"} & found == ({"I-127"} if odd else set()), magic
+        assert odd or "I-129" in found, magic
+        repaired(root, CONFIG, TIMER)
+        assert files(root) == wanted, magic
 
 
 @pytest.mark.parametrize("whole", [16, 24, 36])
