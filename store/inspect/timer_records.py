@@ -32,6 +32,7 @@ from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..errors import UnreadableRange, Unsupported
 from ..log.batch import Batch, Extent, ExtentKind
+from ..log.commit_log import CommitLog
 from ..log.message import Mark
 from ..search.selection import utf8
 from ..search.store import Note, StoreReader
@@ -177,6 +178,23 @@ def _timed(batch: Batch) -> tuple[Flags, Flags, Flags]:
         asked |= items.find(name).length > 0
     outside = ~inside & (batch.columns.ints("reconsume_times") == 0)
     return inside, timed & outside, asked & ~timed & outside
+
+
+def delivered_to(log: CommitLog, entries: TimerEntries, ticks: Ticks) -> int:
+    """Up to when a timer has delivered, as the log shows it: to behind the newest message that was. Without any to the
+    first of the entries of its log, 0 without these. Raises Unreadable.
+    """
+    newest = 0
+    for batch in log.scan(crc=False, reuse=True):
+        if isinstance(batch, Extent) or not (came_out := _timed(batch)[1]).any():
+            continue
+        columns = batch.take(came_out).columns
+        due = numbers(PropertyItems(columns.ragged("properties")).find(names.TIMER_OUT_MS))
+        in_time = due <= columns.ints("store_timestamp")  # nothing is delivered before its time
+        newest = max(newest, int(due[in_time].max(initial=0)))
+    if newest:
+        return ticks.start_ms(newest) + ticks.precision_ms
+    return ticks.start_ms(int(entries.tick_ms.min())) if len(entries) else 0
 
 
 @dataclass

@@ -332,7 +332,7 @@ def with_database(
     nothing = np.zeros(count, np.int64)
     position = entries.end + np.arange(count, dtype=np.int64)
     none_before = np.full(count, NOWHERE, np.int64)
-    rows = TimerEntries(position, none_before, kept.due_ms, kept.position, kept.size, nothing, nothing, nothing)
+    rows = TimerEntries(position, none_before, kept.due_ms, kept.position, kept.size, *[nothing] * 4)
     fires = np.where(kept.due_ms > kept.delivered_ms, kept.due_ms, NOWHERE)
     both = TimerEntries.concat([entries, rows])
     ahead = replace(

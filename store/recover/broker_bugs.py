@@ -32,6 +32,7 @@ from ..broker.profiles import MinOffset, ReputStart, TimerRules
 from ..broker.snapshot import QueueId
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
+from ..inspect.timer_records import delivered_to
 from ..queues.references import commit_log_of
 from ..queues.start_rocksdb import StartedQueue
 from ..queues.units import FileUnits, is_pre_fill, is_valid
@@ -223,24 +224,26 @@ class NoTimerLoss(TimerLoss):
         return f"{super().unfired_text}: it has no timer" if self.never_fired else ""
 
 
-def timer_loss(outcome: Outcome) -> TimerLoss | None:
-    """None where nobody used the timer, or the broker does not run it. Raises Unreadable."""
+def timer_loss(outcome: Outcome, now_ms: int) -> TimerLoss | None:
+    """None where nobody used the timer, or the broker does not run it. now_ms: a time that timercheck has and that is
+    still to come was never read up to; else no clock counts, as if the start came at once. Raises Unreadable.
+    """
     state, queue = outcome.timer, outcome.read_queues.get(QUEUE)
     if queue is None or outcome.hangs or outcome.refusal is not None:
         return None
     if state is None:
-        return None if outcome.profile.timer else _without_timer(outcome, queue)
+        return None if outcome.profile.timer else _without_timer(outcome, queue, now_ms)
     entries = _entries(outcome, state)
-    read_ms = state.read_time_ms or _oldest_ms(entries, state)
+    read_ms, since_ms = _read_ms(outcome, entries, state, now_ms)
     used = state.wheel[state.used(read_ms)]
     heads = entries.rows(used["last_pos"].astype(np.int64))
     reached = follow(entries.before, heads[heads >= 0])[0] != NOWHERE
     offset = _queue_offsets(queue, entries.offset_py)
-    own = _waiting(outcome, entries, read_ms)
-    again = offset >= state.queue_offset
+    own = _waiting(outcome, entries, since_ms)
+    again = (offset >= state.queue_offset) & ((entries.tick_ms >= read_ms) | (entries.tick_ms <= now_ms))
     loops = int((used["last_pos"] >= state.log_end).sum())
     twice = int((own & reached & again).sum())
-    forgotten = _without_entry(outcome, state, queue, entries, offset)
+    forgotten = _without_entry(outcome, state, queue, entries, offset, since_ms)
     never = int((own & ~reached & ~again).sum()) + forgotten
     stuck = _stuck_at(outcome, state, queue)
     bugs = ["B31"] if loops else []
@@ -250,13 +253,25 @@ def timer_loss(outcome: Outcome) -> TimerLoss | None:
     return TimerLoss(int(own.sum()) + forgotten, never, twice, loops, stuck, bugs)
 
 
-def _waiting(outcome: Outcome, entries: TimerEntries, read_ms: int) -> Flags:
+def _read_ms(outcome: Outcome, entries: TimerEntries, state: TimerState, now_ms: int) -> tuple[int, int]:
+    """From when on a broker reads slots that starts when the timer log was written or later (spec 04, 4.9), and from
+    when on messages wait: the same, or as far as the log shows where the timer has not come to that time yet.
+    """
+    read_ms = max(state.read_time_ms, state.ticks.oldest_ms(entries.alive_ms))
+    if read_ms <= 0:
+        read_ms = _oldest_ms(entries, state)
+    if read_ms <= now_ms + state.ticks.precision_ms:
+        return read_ms, read_ms
+    return read_ms, min(read_ms, delivered_to(commit_log_of(outcome.snapshot.layout), entries, state.ticks))
+
+
+def _waiting(outcome: Outcome, entries: TimerEntries, since_ms: int) -> Flags:
     """bool[n]: an entry of a message that is due from then on, the newest of several: it has been rolled."""
-    due = entries.tick_ms >= read_ms
+    due = entries.tick_ms >= since_ms
     return ~entries.deletes & (entries.offset_py < outcome.log_end) & due & _is_newest(entries)
 
 
-def _without_timer(outcome: Outcome, queue: StartedQueue) -> TimerLoss | None:
+def _without_timer(outcome: Outcome, queue: StartedQueue, now_ms: int) -> TimerLoss | None:
     """What waits, as a broker with a timer would find it; where that refuses the files, by the queue alone."""
     snapshot = outcome.snapshot
     if not snapshot.has_timer:
@@ -266,10 +281,11 @@ def _without_timer(outcome: Outcome, queue: StartedQueue) -> TimerLoss | None:
     if not isinstance(state, TimerState):
         state = TimerState.without_files(snapshot.layout)
     entries = _entries(outcome, state)
-    count = int(_waiting(outcome, entries, state.read_time_ms or _oldest_ms(entries, state)).sum())
+    since_ms = _read_ms(outcome, entries, state, now_ms)[1]
+    count = int(_waiting(outcome, entries, since_ms).sum())
     offset = _queue_offsets(queue, entries.offset_py)
     state.queue_offset = queue.max_offset
-    count += _without_entry(outcome, state, queue, entries, offset)
+    count += _without_entry(outcome, state, queue, entries, offset, since_ms)
     return NoTimerLoss(count, count)
 
 
@@ -298,7 +314,7 @@ def _why_never(outcome: Outcome, state: TimerState, entries: TimerEntries) -> st
 
 
 def _without_entry(
-    outcome: Outcome, state: TimerState, queue: StartedQueue, entries: TimerEntries, offset: Ints
+    outcome: Outcome, state: TimerState, queue: StartedQueue, entries: TimerEntries, offset: Ints, since_ms: int
 ) -> int:
     """Messages that wait, have no entry, and are not read again; of those that are read before the
     place where the broker goes on the newest are looked at.
@@ -315,7 +331,7 @@ def _without_entry(
         for text in log.records(places).columns.ragged("properties").tolist():
             properties = parse(text)
             due = properties.get(TIMER_OUT_MS, "")
-            waits = _is_number(due) and int(due) >= state.read_time_ms
+            waits = _is_number(due) and int(due) >= since_ms
             count += waits and TIMER_DEL_UNIQKEY not in properties
     return count
 

@@ -225,8 +225,8 @@ def queue_ends(found: Prediction, plan: Plan | None, snapshot: Snapshot) -> Mapp
     return {queue: (0, 1) for queue, entries in snapshot.queues.items() if entries}
 
 
-def prediction(outcome: Outcome, after: Readability, groups: GroupLoss, case: Case) -> Prediction:
-    """Put a simulated start into words and numbers. Raises Unreadable."""
+def prediction(outcome: Outcome, after: Readability, groups: GroupLoss, case: Case, now_ms: int) -> Prediction:
+    """Put a simulated start into words and numbers. now_ms: as of `timer_loss`. Raises Unreadable."""
     profile = outcome.profile
     if outcome.refusal is not None:
         return _refused(outcome, profile, case)
@@ -259,7 +259,7 @@ def prediction(outcome: Outcome, after: Readability, groups: GroupLoss, case: Ca
         lost=after.lost,
         invisible=Tally() if hangs else with_bugs(outcome, after.invisible),
         groups=groups,
-        timers=timer_loss(outcome),
+        timers=timer_loss(outcome, now_ms),
         index_items_lost=index_items_lost(outcome),
     )
 

@@ -279,7 +279,7 @@ def analyze(
     ]
     chosen = next(outcome for outcome in outcomes if outcome.profile == main)
     generations = tuple(profile.version for profile in profiles)
-    options = options._replace(made_ms=int(time.time() * 1000), generations=generations)
+    options = options._replace(made_ms=options.made_ms or int(time.time() * 1000), generations=generations)
     progress = read_progress(layout.config, layout.broker_config)
     lmq = chosen.database is not None
     expected = expected_queues(snapshot, config_rules(main), lmq=lmq)
@@ -452,7 +452,7 @@ def _recovery(
     at_first = list[Prediction]()
     for outcome, after, groups in watched:
         case = case_of(CaseFacts(snapshot, outcome, after, plan, cut_off is not None))
-        found = prediction(outcome, after, groups, case)
+        found = prediction(outcome, after, groups, case, options.made_ms)
         if sum(other.profile == outcome.profile for other, *_ in watched) > 1:
             found = replace(found, race=outcome.commit.value)
         ends = queue_ends(found, plan, snapshot)

@@ -20,7 +20,6 @@ import numpy as np
 
 from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Bytes, Ints, Structs
-from ...formats.message_properties import TIMER_OUT_MS
 from ...formats.timer_check import PAGE_BYTES
 from ...formats.timer_log import BLANK_BYTES, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
@@ -32,14 +31,14 @@ from ..disk.checkpoint import TimerCheck
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name, start_of
 from ..disk.files import Content, Edit
 from ..disk.layout import Layout
-from ..inspect.timer_records import numbers
+from ..inspect.timer_records import delivered_to
 from ..inspect.timers import in_database
-from ..log.commit_log import Batch, CommitLog, Extent
+from ..log.commit_log import CommitLog
 from ..queues.units import UNIT_DTYPE, is_valid
 from ..search.store import StoreReader
 from ..timer.read import NOWHERE, ByTick, TimerEntries, TimerRange, is_in_place
 from ..timer.start import QUEUE
-from ..verify.context import Records, Scope, VerifyContext
+from ..verify.context import Scope, VerifyContext
 from ..verify.timer_log import TimerColumns, TimerFiles, timer_columns
 from ..verify.timer_wheel import chains, counts
 from .timer_log import (
@@ -543,26 +542,11 @@ def _only_goes_on(old: TimerCheck, new: TimerCheck) -> bool:
 def _read_time_ms(files: TimerFiles, store: StoreReader, now_ms: int) -> int:
     """Up to when the timer has delivered: as timercheck says, or behind the newest delivered one.
 
-    A time that is none of the timer's ticks may be any. Without any delivered, nothing that was ever put
-    into the wheel is passed over.
+    A time that is none of the timer's ticks may be any, and so may one that no start goes back to.
     """
     told, ticks, entries = files.check.last_read_time_ms, files.ticks, files.log.entries
-    has_come_to = 0 < told <= now_ms + ticks.precision_ms and told == ticks.start_ms(told)
+    earliest = max(1, ticks.oldest_ms(entries.alive_ms))
+    has_come_to = earliest <= told <= now_ms + ticks.precision_ms and told == ticks.start_ms(told)
     if has_come_to or not (told or len(entries.position)):
         return told
-    newest = max((_delivered_ms(item, now_ms) for item in store.log.scan(crc=False, reuse=True)), default=0)
-    if newest:
-        return ticks.start_ms(newest) + ticks.precision_ms
-    due = entries.tick_ms
-    return ticks.start_ms(int(due.min())) if len(due) else 0
-
-
-def _delivered_ms(item: Batch | Extent, now_ms: int) -> int:
-    """The latest time that a delivered message of a batch was due, 0 without any."""
-    if isinstance(item, Extent):
-        return 0
-    records = Records(item)
-    due = numbers(records.properties.find(TIMER_OUT_MS))
-    due[records.of_topic(TIMER_TOPIC)] = 0
-    due[due > now_ms] = 0  # nothing is delivered before its time
-    return max(0, int(due.max(initial=0)))
+    return delivered_to(store.log, entries, ticks)

@@ -263,7 +263,7 @@ def is_in_place(numbers: Ints, time: Ints) -> Flags:
 
 
 class TimerEntries(Rows):
-    """n entries in log order, as the schema has them. tick_ms: when each is due."""
+    """n entries in log order, as the schema has them. tick_ms: when each is due. written_ms: of the write tick."""
 
     position: Ints
     previous: Ints
@@ -273,11 +273,12 @@ class TimerEntries(Rows):
     magic: Ints
     topic_hash: Ints
     reserved: Ints
+    written_ms: Ints
 
     @classmethod
     def of(cls, position: Ints, units: Structs) -> Self:
         """Of units at their stream positions."""
-        rest = ("offset_py", "size_py", "magic", "hash_code_of_real_topic", "reserved")
+        rest = ("offset_py", "size_py", "magic", "hash_code_of_real_topic", "reserved", "curr_write_time")
         columns = (units["prev_pos"], due_ms(units), *(units[name] for name in rest))
         return cls(position, *(column.astype(np.int64) for column in columns))
 
@@ -297,6 +298,11 @@ class TimerEntries(Rows):
     def end(self) -> int:
         """Behind the last entry, 0 without any."""
         return int(self.position[-1]) + UNIT_BYTES if len(self) else 0
+
+    @property
+    def alive_ms(self) -> int:
+        """A time at which a broker wrote, 0 without any: that of the newest entry but one, as one may be damaged."""
+        return int(np.sort(self.written_ms)[-2:][0]) if len(self) else 0
 
     def at(self, positions: Ints) -> tuple[Ints, Flags]:
         """(row, known) of the entry that begins at each position."""

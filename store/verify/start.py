@@ -203,8 +203,9 @@ def forgotten(root: str, config: ConfigStart) -> Iterator[Finding]:
         yield Finding.of("I-188", root, text)
 
 
-def predict(layout: Layout, version: str | None, verified: VerifiedLog | None) -> Predicted:
-    """Simulate the start. version: of the broker, None: the guess. verified: as `analyze` takes it.
+def predict(layout: Layout, version: str | None, verified: VerifiedLog | None, now_ms: int) -> Predicted:
+    """Simulate the start. version: of the broker, None: the guess. verified: as `analyze` takes it. now_ms: when it
+    is asked.
 
     Raises Unreadable.
     """
@@ -213,7 +214,7 @@ def predict(layout: Layout, version: str | None, verified: VerifiedLog | None) -
 
     proved = None if verified is None else Proved(verified, None)
     try:
-        found = analyze(layout, version, options=RecoveryOptions(Policy.KEEP, applicable=False), proved=proved)
+        found = analyze(layout, version, options=RecoveryOptions(Policy.KEEP, now_ms, applicable=False), proved=proved)
     except StoreError as error:
         return Predicted(list(refused_by_config(layout, version)), error.message)
     return Predicted(list(findings_of_start(found)), "", tuple(facts_of(found)), found.recovered)
@@ -260,7 +261,8 @@ def start_beside(context: VerifyContext, groups: frozenset[str]) -> Iterator[Non
         yield
         return
     layout, version = context.store.layout, context.scope.broker_version
-    with beside(partial(predict, layout, version, proved_of(context)), worth=worth_a_process(layout)) as start:
+    asked = partial(predict, layout, version, proved_of(context), context.now_ms)
+    with beside(asked, worth=worth_a_process(layout)) as start:
         context.start = start
         yield
 

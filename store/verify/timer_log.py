@@ -252,7 +252,7 @@ class TimerFiles:
 
     @cached_property
     def log(self) -> TimerLog:
-        """All entries. Raises Unreadable, UnreadableRange. Memory: 64 bytes for each."""
+        """All entries. Raises Unreadable, UnreadableRange. Memory: 72 bytes for each."""
         parts: list[TimerEntries] = []
         with self.open_log() as files:
             log = TimerLog(list(files.files))

@@ -411,8 +411,8 @@ def the_time_read_is_past(context: VerifyContext) -> None:
     elif read_ms < 0 or read_ms % files.ticks.precision_ms:
         text = f"last_read_time_ms is {read_ms}, not a multiple of {files.ticks.precision_ms} ms"
         context.findings.add("I-132", path, text)
-    elif read_ms == 0 and len(files.log.entries.position):
-        text = "last_read_time_ms is 0: what the wheel has had delivered is delivered again"
+    elif len(entries := files.log.entries) and read_ms < max(1, files.ticks.oldest_ms(entries.alive_ms)):
+        text = f"last_read_time_ms is {read_ms}: what the wheel has had delivered is delivered again"
         context.findings.add("I-132", path, text)
 
 

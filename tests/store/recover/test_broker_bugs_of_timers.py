@@ -12,13 +12,18 @@ import pytest
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.checkpoint import read_timer_check
 from mqstore.store.disk.layout import Layout
 from mqstore.store.recover.broker_bugs import TimerLoss, timer_loss
+from mqstore.store.start.config_load import TIMER_CHECK
 from mqstore.store.start.simulate import simulate
 from mqstore.store.timer.start import QUEUE as TIMER_QUEUE
 
 from ... import recovery_cases, stores
 from ...recovery_cases import CONFIG, config_of
+
+LATE_MS = 1 << 50
+"""No time is still to come."""
 
 
 def after_a_start(kind: str, work: Path, version: str = "") -> TimerLoss:
@@ -28,7 +33,7 @@ def after_a_start(kind: str, work: Path, version: str = "") -> TimerLoss:
     case = next(c for c in pool if c["kind"] == kind)
     root = recovery_cases.damaged(case, work)
     snapshot = Snapshot.of(Layout.open(root, config_of(case, root)))
-    found = timer_loss(simulate(snapshot, profile_of(version or case["version"])))
+    found = timer_loss(simulate(snapshot, profile_of(version or case["version"])), LATE_MS)
     assert found is not None
     return found
 
@@ -55,7 +60,7 @@ def test_slots_that_were_never_used_lead_nowhere(tmp_path: Path) -> None:
         path.write_bytes(b"")
         os.truncate(path, size)
     layout = Layout.open(root, BrokerConfig(stores.config("5.3.3-timer-clean", root)))
-    found = timer_loss(simulate(Snapshot.of(layout), profile_of("5.3.3")))
+    found = timer_loss(simulate(Snapshot.of(layout), profile_of("5.3.3")), LATE_MS)
     assert found is not None and found.harmless
 
 
@@ -79,6 +84,53 @@ def test_a_lost_timercheck(kind: str, tmp_path: Path) -> None:
     assert found.fired_twice == found.pending > 40 and found.bugs == ["B34"]
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    """Stopped in order, with messages that wait."""
+    return Layout.open(stores.unpack("5.3.3-timer-clean", tmp_path_factory.mktemp("whole")))
+
+
+def with_time_read(whole: Layout, read_ms: int, now_ms: int, work: Path, version: str = "5.3.3") -> TimerLoss:
+    """What a start does where timercheck says that the timer has read up to a time."""
+    root = work / f"read {read_ms}"
+    shutil.copytree(whole.root, root)
+    path = root / "config" / TIMER_CHECK
+    check = read_timer_check(path)
+    assert check is not None
+    with path.open("r+b") as file:
+        file.write(check._replace(last_read_time_ms=read_ms).to_bytes())
+    found = timer_loss(simulate(Snapshot.of(Layout.open(root)), profile_of(version)), now_ms)
+    assert found is not None
+    return found
+
+
+def test_a_time_read_that_is_still_to_come(whole: Layout, tmp_path: Path) -> None:
+    """What is due before it never fires, what is due later does. Nothing is said of what has fired before. A clock that
+    was set back has come to no harm.
+    """
+    check = read_timer_check(whole.config / TIMER_CHECK)
+    assert check is not None
+    read_ms = check.last_read_time_ms
+    in_order = with_time_read(whole, read_ms, read_ms, tmp_path)
+    assert in_order.harmless and in_order.pending > 20
+    now_ms = read_ms + 60_000
+    for ahead_ms in (now_ms + 1_000_000_000_000, (1 << 63) - 1):
+        found = with_time_read(whole, ahead_ms, now_ms, tmp_path)
+        assert found.pending == found.never_fired == in_order.pending and found.unfired_text
+        without = with_time_read(whole, ahead_ms - 1, now_ms, tmp_path, "4.9")
+        assert without.pending == without.never_fired == in_order.pending
+    soon = with_time_read(whole, now_ms + 86_400_000, now_ms, tmp_path)
+    assert soon.pending == in_order.pending and 0 < soon.never_fired < soon.pending
+    shutil.rmtree(tmp_path / f"read {read_ms}")
+    assert with_time_read(whole, read_ms, read_ms - 86_400_000, tmp_path).harmless
+
+
+@pytest.mark.parametrize("read_ms", [0, 1, -1, 1000, -(1 << 63)])
+def test_a_time_read_that_is_long_past(read_ms: int, whole: Layout, tmp_path: Path) -> None:
+    """A start goes back seven days at most."""
+    assert with_time_read(whole, read_ms, LATE_MS, tmp_path).harmless
+
+
 def test_a_time_that_is_no_number(tmp_path: Path) -> None:
     """B35: nothing behind it is read any more."""
     found = after_a_start("record_out_ms_garbage", tmp_path)
@@ -95,7 +147,8 @@ def test_a_torn_entry(kind: str, tmp_path: Path) -> None:
 def test_where_nobody_used_it(tmp_path: Path) -> None:
     base = recovery_cases.base("5.3.3-clean-1", tmp_path)
     for version in ("5.3", "4.9"):
-        assert timer_loss(simulate(Snapshot.of(Layout.open(base, CONFIG)), profile_of(version))) is None
+        outcome = simulate(Snapshot.of(Layout.open(base, CONFIG)), profile_of(version))
+        assert timer_loss(outcome, LATE_MS) is None
 
 
 @pytest.mark.parametrize("name", ["5.1.4-timer-killed", "5.3.3-timer-clean"])
@@ -103,15 +156,15 @@ def test_a_broker_without_a_timer(name: str, tmp_path: Path) -> None:
     """Nothing that waits is delivered by 4.9: what a broker with one would deliver, read already or not."""
     layout = Layout.open(stores.unpack(name, tmp_path))
     outcome = simulate(Snapshot.of(layout), profile_of("5.1"))
-    delivers = timer_loss(outcome)
+    delivers = timer_loss(outcome, LATE_MS)
     assert delivers is not None and outcome.timer is not None
     unread = outcome.read_queues[TIMER_QUEUE].max_offset - outcome.timer.queue_offset
-    lost = timer_loss(simulate(Snapshot.of(layout), profile_of("4.9")))
+    lost = timer_loss(simulate(Snapshot.of(layout), profile_of("4.9")), LATE_MS)
     assert lost is not None and lost.never_fired == lost.pending > 20 and not lost.harmless
     assert delivers.pending <= lost.pending <= delivers.pending + unread
     assert lost.unfired_text.endswith("unfired: it has no timer")
     os.truncate(layout.timer_wheel, 100)  # no broker with a timer would start
-    by_queue = timer_loss(simulate(Snapshot.of(layout), profile_of("4.9")))
+    by_queue = timer_loss(simulate(Snapshot.of(layout), profile_of("4.9")), LATE_MS)
     assert by_queue is not None and by_queue.never_fired > 20
 
 
@@ -120,7 +173,7 @@ def test_what_a_killed_broker_fires_twice(name: str, tmp_path: Path) -> None:
     """After a real restart the wheel leads to two entries for as many messages as was said."""
     root = stores.unpack(name, tmp_path)
     outcome = simulate(Snapshot.of(Layout.open(root)), profile_of(name[:3]))
-    found = timer_loss(outcome)
+    found = timer_loss(outcome, LATE_MS)
     slots = stores.truth(f"{name}-restarted")["timer_files"]["slots"]
     entries = Counter(e["offset_py"] for slot in slots for e in slot["chain"])
     assert found is not None

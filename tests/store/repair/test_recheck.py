@@ -56,14 +56,17 @@ def test_a_timercheck_that_is_lost_is_made_from_the_timer_log(kind: str, tmp_pat
     assert 0 < made.last_read_time_ms <= whole.last_read_time_ms
 
 
-def test_a_time_that_is_no_tick_of_the_timer_may_be_any(tmp_path: Path) -> None:
-    """It is not rounded, but taken from what has been delivered, as where timercheck is lost."""
+@pytest.mark.parametrize("read_ms", [342_000_000_001, 1000, 1 << 62])
+def test_a_time_that_no_timer_has_come_to_may_be_any(read_ms: int, tmp_path: Path) -> None:
+    """No tick, before all that a start goes back to, or still to come: it is not rounded, but taken from what has been
+    delivered, as where timercheck is lost.
+    """
     name = "5.3.3-timer-clean"
     root = stores.unpack(name, tmp_path)
     path = root / "config/timercheck"
     whole = read_timer_check(path)
     assert whole is not None
-    path.write_bytes(whole._replace(last_read_time_ms=whole.last_read_time_ms // 5 + 1).to_bytes())
+    path.write_bytes(whole._replace(last_read_time_ms=read_ms).to_bytes())
     layout = Layout.open(root, BrokerConfig(stores.config(name, root)))
     plan = analyze(layout, Choice(), "5.3", NOW_MS).plan
     apply(layout, None, lambda: plan, Files(), command="repair")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.disk.layout import Layout
+from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.next_commands import cure_of
 from mqstore.store.search.store import StoreReader
 from mqstore.store.session.journal import LeftOver
@@ -14,6 +15,8 @@ from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.start import GROUP, cut_off, predict, refused_by_config, start_beside, why_not
 
 from ...stores import unpack
+from .mutations import NOW_MS
+from .mutations.timer import Timer
 
 
 @pytest.fixture(scope="module")
@@ -76,14 +79,26 @@ def test_nothing_is_predicted_for_other_groups(root: Path) -> None:
 
 def test_a_start_that_loses_messages(root: Path, tmp_path: Path) -> None:
     """A sound store starts without a finding; of one that lost log what is lost is told with its number."""
-    assert predict(Layout.open(root), None, None).findings == []
+    assert predict(Layout.open(root), None, None, NOW_MS).findings == []
     killed = Layout.open(unpack("4.9.7-killed-hole", tmp_path))
-    found = predict(killed, None, None)
+    found = predict(killed, None, None, NOW_MS)
     assert found.why_not == "" and found.findings
     assert {finding.code for finding in found.findings} <= {f"I-{code}" for code in range(180, 189)}
     for finding in found.findings:
         if finding.code in {"I-181", "I-182"}:
             assert f"{finding.count:,} message" in finding.message
+
+
+def test_a_time_that_the_timer_cannot_have_read(tmp_path: Path) -> None:
+    """By the clock of the one who asks: what is due before a time to come is never delivered."""
+    timer = Timer(unpack("5.3.3-timer-clean", tmp_path))
+    layout, read_ms = Layout.open(timer.store), timer.check.last_read_time_ms
+    timer.set_check("last_read_time_ms", read_ms + 7 * 86_400_000)
+    (found,) = predict(layout, None, None, read_ms).findings
+    assert found.code == "I-183" and found.severity is Severity.ERROR and found.count > 20
+    assert not predict(layout, None, None, read_ms + 7 * 86_400_000).findings
+    timer.set_check("last_read_time_ms", 1)
+    assert not predict(layout, None, None, read_ms).findings
 
 
 def test_a_configuration_that_keeps_a_broker_from_a_start(root: Path, tmp_path: Path) -> None:

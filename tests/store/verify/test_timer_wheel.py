@@ -103,6 +103,13 @@ def test_what_no_start_links_is_damage(timer: Timer) -> None:
     assert str(_position(timer, rows[1])) in finding.message
 
 
+@pytest.mark.parametrize("read_ms", [0, 1000, 1_700_000_000_000])
+def test_a_time_read_that_is_before_what_a_start_goes_back_to(read_ms: int, timer: Timer) -> None:
+    timer.set_check("last_read_time_ms", read_ms)
+    (finding,) = [found for found in _all_told(timer) if found.code == "I-132"]
+    assert finding.message == f"last_read_time_ms is {read_ms}: what the wheel has had delivered is delivered again"
+
+
 class _Counted(TimerEntries):
     """Entries that know how many positions were looked up in them."""
 
@@ -120,7 +127,7 @@ def _log(ticks: list[int], links: list[int]) -> Any:
     position = np.arange(len(rows)) * UNIT_BYTES
     previous = np.where(rows < 0, rows, rows * UNIT_BYTES)
     due_ms = np.array(ticks, np.int64) * 1000
-    entries = _Counted(position, previous, due_ms, zeros, zeros, zeros, zeros, zeros)
+    entries = _Counted(position, previous, due_ms, *[zeros] * 6)
     return SimpleNamespace(log=SimpleNamespace(entries=entries), ticks=Ticks(1000, 1))
 
 
