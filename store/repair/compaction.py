@@ -42,7 +42,7 @@ from ..queues.read import ConsumeQueue
 from ..queues.units import Units
 from ..search.queue_search import open_log
 from ..search.store import StoreReader
-from ..settings.read import BACKUP
+from ..settings.read import BACKUP, read_config_file
 from ..verify.compaction import (
     FEWEST_QUEUE_FILES,
     CompactedQueue,
@@ -228,7 +228,7 @@ def _file_of(files: Iterable[MappedFile], position: int) -> MappedFile:
 
 
 _DEFAULT_BYTES = 10 << 20
-_POSITIONS = "queueOffsetMap"
+_POSITIONS, _EMPTY = "queueOffsetMap", "empty"
 _END_UNIT = UNIT.build(END)
 
 
@@ -359,7 +359,7 @@ def _file(units: Units, old: bytes, size: int, *, closed: bool) -> bytes | None:
 
 
 def _position_edits(layout: Layout, ranges: Mapping[QueueId, tuple[int, int]]) -> Iterator[Edit]:
-    """position-checkpoint, or its .bak, names no offset that its queue does not have."""
+    """position-checkpoint, its .bak, or what is left of it, names no offset that its queue does not have."""
     path = layout.compaction_log.parent / "position-checkpoint"
     if not path.is_file():
         return
@@ -367,8 +367,13 @@ def _position_edits(layout: Layout, ranges: Mapping[QueueId, tuple[int, int]]) -
     backup = path.with_name(path.name + BACKUP)
     if content is None and backup.is_file():
         content, reasons = read_json(backup), [f"taken from {backup.name}: it cannot be read"]
-    table = content.get(_POSITIONS) if content is not None else None
-    if content is None or not isinstance(table, dict):
+    if content is None:
+        left = read_config_file(path, path.name).value.get(_POSITIONS)
+        rows = left if isinstance(left, dict) else {}
+        known = {name: offset for name, offset in rows.items() if isinstance(offset, int)}
+        content, reasons = {_EMPTY: not known, _POSITIONS: known}, ["what is left of it: it cannot be read"]
+    table = content.get(_POSITIONS)
+    if not isinstance(table, dict):
         return
     highest: Mapping[str, int] = {f"{queue.topic}_{queue.queue_id}": bounds[1] - 1 for queue, bounds in ranges.items()}
     wrong = {

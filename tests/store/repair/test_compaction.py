@@ -87,6 +87,17 @@ def test_a_position_that_no_queue_has(root: Path) -> None:
     assert {k: v for k, v in written.items() if k != name} == {k: v for k, v in known.items() if k != name}
 
 
+@pytest.mark.parametrize("text", ['{"empty":true,"queueOffsetMap":{"a_0":9}}}', "nothing of it"])
+def test_positions_that_cannot_be_read_and_have_no_bak(text: str, tmp_path: Path) -> None:
+    """What is left of them is kept; the broker takes none of it."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    path = root / "compaction" / "position-checkpoint"
+    path.write_text(text)
+    repaired(root, CONFIG, COMPACTION)
+    known = {"a_0": 9} if "a_0" in text else {}
+    assert loads(path.read_text()) == {"empty": not known, "queueOffsetMap": known}
+
+
 @pytest.mark.few(2)
 def test_positions_that_are_cut_are_taken_from_their_bak(root: Path) -> None:
     path = root / "compaction" / "position-checkpoint"
