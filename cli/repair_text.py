@@ -43,6 +43,7 @@ def repair_text(
     found, last, rows = before.repair, after or before, None if common.verbose else ROWS
     lines = [
         _verdict(before, applied, after, given, asking),
+        *_lost(found, rows),
         *_edits(found, applied, rows),
         *_offsets(found, rows),
     ]
@@ -111,6 +112,21 @@ def _parts(found: Repair) -> str:
         return "the whole store"
     queues = [f"queue {queue_text(queue)}" for queue in choice.queues]
     return ", ".join([*queues, *sorted(choice.parts - ({"queue"} if queues else set()))])
+
+
+def _lost(found: Repair, rows: int | None) -> Iterator[str]:
+    """Of which queues messages are lost."""
+    shares = list(found.plan.lost)
+    if not shares:
+        return
+    yield ""
+    yield "Messages that are lost:"
+    lines = (
+        f"  {share.messages:>9,}  {share.queue} at {share.first_offset}"
+        f"{f' to {share.last_offset}' if share.messages > 1 else ''}"
+        for share in shares
+    )
+    yield from folded(lines, len(shares), rows)
 
 
 def _edits(found: Repair, applied: Applied | None, rows: int | None) -> Iterator[str]:

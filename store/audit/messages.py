@@ -166,6 +166,15 @@ class Tally:
         """Count messages of which no record is known."""
         self._share(queue, "").add_all(messages, 0, time, time, offset, offset)
 
+    def with_those_of(self, other: Tally) -> Tally:
+        """Both, counted together."""
+        both = Tally()
+        for share in (*self.shares.values(), *other.shares.values()):
+            times = (share.first_store_timestamp, share.last_store_timestamp)
+            offsets = (share.first_offset, share.last_offset)
+            both._share(share.queue, share.reason).add_all(share.messages, share.bytes, *times, *offsets)
+        return both
+
     def _share(self, queue: QueueId, reason: str) -> Share:
         return self.shares.setdefault((queue, reason), Share(queue, reason))
 

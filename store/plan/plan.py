@@ -121,6 +121,8 @@ class Plan:
     edits: Sequence[Edit] = ()
     queues: Sequence[QueueRow] = ()
     lost: Tally = field(default_factory=Tally)
+    #: How many of these only a compaction log had.
+    lost_compacted: int = 0
     #: Lost messages beside these of which index items alone tell.
     index_alone: int = 0
     groups: GroupLoss = field(default_factory=lambda: GroupLoss({}))

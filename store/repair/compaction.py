@@ -6,30 +6,34 @@ of a pair is missing. The queue follows from the log, whose own mends are in `co
 
 Logs of compaction topics: their length, the place each record names, torn records, the BLANK.
 
-A record that is torn is taken from the commit log, where that still has its message. Spec 06, 6.1;
-I-055, I-161, I-162, I-164.
+A record that is damaged, or that only its unit tells of any more, is taken from the commit log, where that still
+has its message whole; messages of units that neither log has are lost. Spec 06, 6.1; I-023, I-055, I-161 to I-164.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from itertools import pairwise, zip_longest
+from typing import NamedTuple
 
 import numpy as np
 
 from ...formats import message_properties as names
 from ...formats.blank import BLANK, MAGIC_BLANK
-from ...formats.derive import dtype_of, offset_of
-from ...formats.hashing import java_hash
+from ...formats.derive import Ragged, decode, dtype_of, offset_of
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing_columns import java_hash_column
 from ...formats.message import MESSAGE
 from ...formats.message_properties import crc_ok
 from ...formats.property_columns import PropertyItems
 from ...formats.sparse_consume_queue import END, UNIT, UNIT_BYTES
+from ..audit.messages import Tally
 from ..broker.snapshot import QueueId
 from ..broker.topics import json_bytes, read_json
+from ..columns import rows_of
 from ..counted import counted
 from ..disk.compressed import read_regular
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
@@ -37,7 +41,7 @@ from ..disk.files import Edit
 from ..disk.layout import Layout, queue_directories
 from ..errors import NotFound
 from ..log.commit_log import Batch, CommitLog
-from ..log.message import Mark
+from ..log.message import Mark, tombstones
 from ..queues.read import ConsumeQueue
 from ..queues.units import Units
 from ..search.queue_search import open_log
@@ -46,22 +50,54 @@ from ..settings.read import BACKUP, read_config_file
 from ..verify.compaction import (
     FEWEST_QUEUE_FILES,
     CompactedQueue,
+    CompactedUnits,
     compacted_queues,
     leftovers,
     log_bytes,
 )
 from ..verify.context import Scope, VerifyContext
 
-_SAME = (
-    "total_size",
-    "queue_offset",
-    "body_crc",
-    "body_length",
-    "born_timestamp",
-    "store_timestamp",
+_SAME = frozenset(
+    ("total_size", "queue_offset", "body_crc", "body_length", "born_timestamp", "store_timestamp"),
 )
 """Fields of a record that are the same in both logs."""
+_BODY = frozenset(("total_size", "body_crc", "body_length"))
 _PLACE_AT = offset_of(MESSAGE, "physical_offset")
+_EVERYWHERE = np.iinfo(np.int64).max
+
+
+class DamagedRecord(NamedTuple):
+    """Where a record of a compaction log is damaged. queue_offset: of its message. store_time: as its unit has it,
+    None: not asked for. same: fields in which it agrees with the message, None where no record can be read.
+    """
+
+    position: int
+    size: int
+    queue_offset: int
+    store_time: int | None
+    same: frozenset[str] | None
+    code: str
+
+
+class RestoredRecord(NamedTuple):
+    """A record as the commit log has it, with its place in the compaction log. code: what is wrong with the old one."""
+
+    data: bytes
+    code: str
+
+
+class RestoredQueue(NamedTuple):
+    """What comes from the commit log, by position in the compaction log, and units of messages that neither has."""
+
+    records: dict[int, RestoredRecord]
+    lost: CompactedUnits
+
+
+class CompactionRepair(NamedTuple):
+    """The edits, and the messages that were in compaction logs and are lost."""
+
+    edits: list[Edit]
+    lost: Tally
 
 
 def log_sizes(layout: Layout) -> Counter[int]:
@@ -73,23 +109,91 @@ def log_sizes(layout: Layout) -> Counter[int]:
     return sizes
 
 
-def restored(store: StoreReader, queue: CompactedQueue) -> dict[int, bytes]:
-    """By position in the compaction log, torn records as the commit log has them.
+def restored(store: StoreReader, queue: CompactedQueue, lengths: Mapping[int, Edit]) -> RestoredQueue:
+    """Records that are damaged, as the commit log has them. lengths: as `log_lengths`. Raises Unreadable."""
+    found: dict[int, RestoredRecord] = {}
+    offsets = queue.records.queue_offset.copy()
+    damaged, missing = list(_damaged(queue)), _without_record(queue, offsets)
+    if not damaged and not missing.any():
+        return RestoredQueue(found, CompactedUnits(*(column[missing] for column in queue.units)))
+    with ExitStack() as stack:
+        log = CommitLog(stack.enter_context(open_log(store.layout, queue.topic, queue.queue_id).queue))
+        units = None
+        with suppress(NotFound):
+            units = stack.enter_context(store.queues.open(queue.topic, queue.queue_id))
 
-    Raises Unreadable.
+        def take(each: DamagedRecord) -> bool:
+            data = _from_commit_log(store, queue, each, units, log)
+            if data is not None:
+                found[each.position] = RestoredRecord(data, each.code)
+            return data is not None
+
+        for row, each in damaged:
+            if each.position in found:
+                continue
+            own = each._replace(queue_offset=int(offsets[row]), store_time=None, same=_SAME)
+            if each.store_time is not None and _from_commit_log(store, queue, own, units, log) is not None:
+                continue  # the record is right, and its unit wrong
+            if take(each):
+                offsets[row] = each.queue_offset
+        missing = _without_record(queue, offsets)
+        for row in np.flatnonzero(missing).tolist():
+            each = _hole(queue.units, row)
+            missing[row] = not (_has_room(queue, lengths, each) and take(each))
+    return RestoredQueue(found, CompactedUnits(*(column[missing] for column in queue.units)))
+
+
+def _damaged(queue: CompactedQueue) -> Iterator[tuple[int, DamagedRecord]]:
+    """Rows of records that are not whole, by what is left of them and by their units; then those that their units tell
+    something else of.
     """
-    records = queue.records
-    rows = np.flatnonzero(records.torn).tolist()
-    if not rows:
-        return {}
-    try:
-        units = store.queues.open(queue.topic, queue.queue_id)
-    except NotFound:
-        return {}
-    with units, open_log(store.layout, queue.topic, queue.queue_id).queue as files:
-        log = CommitLog(files)
-        found = {int(records.position[row]): _from_commit_log(store, queue, row, units, log) for row in rows}
-    return {position: data for position, data in found.items() if data is not None}
+    records, units = queue.records, queue.units
+    wrong = {"I-055": records.torn}
+    codes = {at: code for code, flags in wrong.items() for at in np.flatnonzero(flags).tolist()}
+    for at, code in codes.items():
+        place, size, offset = (int(column[at]) for column in (records.position, records.size, records.queue_offset))
+        yield at, DamagedRecord(place, size, offset, None, _SAME, code)
+    row, named = rows_of(records.position, units.physical_offset)
+    if not len(records.position):
+        return
+    same = records.queue_offset[row] == units.base
+    named &= (records.size[row] == units.size) & (same | ~np.isin(units.base, records.queue_offset))
+    same &= records.store_timestamp[row] == units.store_time
+    for unit, at in zip(np.flatnonzero(named).tolist(), row[named].tolist(), strict=True):
+        if at in codes:
+            yield at, _hole(units, unit)._replace(code=codes[at])
+        elif not same[unit]:
+            yield at, _hole(units, unit)._replace(same=_BODY)
+
+
+def _hole(units: CompactedUnits, row: int) -> DamagedRecord:
+    """Where no record is that can be read: the unit alone tells of it."""
+    position, size, base = (int(column[row]) for column in (units.physical_offset, units.size, units.base))
+    return DamagedRecord(position, size, base, int(units.store_time[row]), None, "I-163")
+
+
+def _without_record(queue: CompactedQueue, offsets: Ints) -> Flags:
+    """bool[n]: the unit names a place where no record is, between records with lower and higher queue offsets.
+
+    offsets: of the records. A unit that is itself damaged, or that a compaction left behind, does not fit there.
+    """
+    records, units = queue.records, queue.units
+    end = units.physical_offset + units.size
+    behind = np.searchsorted(records.position, units.physical_offset)
+    ends = np.append(0, records.position + records.size)
+    starts = np.append(records.position, _EVERYWHERE)
+    free = (ends[behind] <= units.physical_offset) & (end <= starts[behind]) & (end > units.physical_offset)
+    rises = (np.append(-1, offsets)[behind] < units.base) & (units.base < np.append(offsets, _EVERYWHERE)[behind])
+    return np.asarray(free & rises, np.bool_)
+
+
+def _has_room(queue: CompactedQueue, lengths: Mapping[int, Edit], damaged: DamagedRecord) -> bool:
+    """The record is to lie in one file of the log, as long as that will be."""
+    file = _file_of(queue.log_files, damaged.position)
+    if file is None:
+        return False
+    edit = lengths.get(file.start)
+    return damaged.position + damaged.size <= (file.end if edit is None else file.start + edit.length)
 
 
 def log_lengths(store: StoreReader, queue: CompactedQueue, queue_bytes: int, sizes: Counter[int]) -> dict[int, Edit]:
@@ -114,14 +218,16 @@ def closed_files(queue: CompactedQueue, lengths: Mapping[int, Edit]) -> dict[int
     return {start: end for start, end in ends.items() if end in starts}
 
 
-def log_edits(queue: CompactedQueue, lengths: Mapping[int, Edit], whole: Mapping[int, bytes]) -> Iterator[Edit]:
+def log_edits(
+    queue: CompactedQueue, lengths: Mapping[int, Edit], whole: Mapping[int, RestoredRecord]
+) -> Iterator[Edit]:
     """What the log of a queue needs. lengths: as `log_lengths`. whole: as `restored`."""
     closed = closed_files(queue, lengths)
     for file in queue.log_files:
         if file.start in lengths:
             yield lengths[file.start]
         if file.start in closed:
-            yield from _blank(queue, file, closed[file.start])
+            yield from _blank(queue, file, closed[file.start], whole)
     yield from _records(queue, whole)
 
 
@@ -156,13 +262,17 @@ def _length(file: MappedFile, behind: MappedFile | None, size: int) -> Iterator[
     yield Edit("truncate", file.path, reason, ("I-161",), length=size)
 
 
-def _blank(queue: CompactedQueue, file: MappedFile, file_end: int) -> Iterator[Edit]:
+def _blank(
+    queue: CompactedQueue, file: MappedFile, file_end: int, whole: Mapping[int, RestoredRecord]
+) -> Iterator[Edit]:
     """A full file is closed behind its last record. file_end: of the file as it will be."""
     records = queue.records
     mine = (records.position >= file.start) & (records.position < file.end)
-    if not mine.any() or (file_end == file.end and file_end in queue.blank_ends):
+    ends = (records.position[mine] + records.size[mine]).tolist()
+    ends += [at + len(record.data) for at, record in whole.items() if file.start <= at < file_end]
+    if not ends or (file_end == file.end and file_end in queue.blank_ends):
         return
-    end = int((records.position[mine] + records.size[mine]).max())
+    end = max(ends)
     data: bytes = BLANK.build({"total_size": file_end - end, "magic_code": MAGIC_BLANK})
     if end + len(data) > file_end:
         return
@@ -172,59 +282,66 @@ def _blank(queue: CompactedQueue, file: MappedFile, file_end: int) -> Iterator[E
     yield Edit("write", file.path, "go on in the next file", ("I-164",), end - file.start, len(data), data)
 
 
-def _records(queue: CompactedQueue, whole: Mapping[int, bytes]) -> Iterator[Edit]:
-    """Torn records, and those that name another place than their own."""
+def _records(queue: CompactedQueue, whole: Mapping[int, RestoredRecord]) -> Iterator[Edit]:
+    """Damaged records, and those that name another place than their own."""
     records = queue.records
-    for position in records.position[records.physical_offset != records.position].tolist():
-        if position not in whole:
-            data: bytes = MESSAGE.physical_offset.build(position)
-            file = _file_of(queue.log_files, position)
-            at = position - file.start + _PLACE_AT
-            yield Edit("write", file.path, "its own place", ("I-162",), at, len(data), data)
-    for position, data in whole.items():
+    edits = [
+        (position, MESSAGE.physical_offset.build(position), "its own place", "I-162", _PLACE_AT)
+        for position in records.position[records.physical_offset != records.position].tolist()
+        if position not in whole
+    ]
+    reason = "damaged, and taken from the commit log"
+    edits += [(position, record.data, reason, record.code, 0) for position, record in whole.items()]
+    for position, data, reason, code, at in edits:
         file = _file_of(queue.log_files, position)
-        reason = "torn, and taken from the commit log"
-        yield Edit("write", file.path, reason, ("I-055",), position - file.start, len(data), data)
+        if file is not None:
+            yield Edit("write", file.path, reason, (code,), position - file.start + at, len(data), data)
 
 
 def _from_commit_log(
-    store: StoreReader, queue: CompactedQueue, row: int, units: ConsumeQueue, log: CommitLog
+    store: StoreReader, queue: CompactedQueue, damaged: DamagedRecord, units: ConsumeQueue | None, log: CommitLog
 ) -> bytes | None:
     """The record as the commit log has it, with its place here; None where it is not there whole.
 
-    units: of the queue in front of the commit log. log: the queue's own.
+    units: of the queue in front of the commit log, None where it is lost. log: the queue's own.
     """
-    records = queue.records
-    unit = units.unit(int(records.queue_offset[row]))
-    if unit is None or unit.size != records.size[row]:
+    unit = units.unit(damaged.queue_offset) if units is not None else None
+    if unit is None or unit.size != damaged.size:
         return None
     found = store.log.records(np.array([unit.physical_offset], np.int64))
-    torn = log.records(records.position[row : row + 1])
-    if not len(found) or not len(torn) or not _is_message(found, torn, queue):
+    if not len(found) or not _is_message(found, damaged, queue, log):
         return None
     data = store.log.queue.read(unit.physical_offset, unit.size)
     if crc_ok(data) is False:
         return None
-    place: bytes = MESSAGE.physical_offset.build(int(records.position[row]))
+    place: bytes = MESSAGE.physical_offset.build(damaged.position)
     return data[:_PLACE_AT] + place + data[_PLACE_AT + len(place) :]
 
 
-def _is_message(record: Batch, torn: Batch, queue: CompactedQueue) -> bool:
-    """A record of the commit log is the same message of the queue, and nothing of it is damaged.
+def _is_message(record: Batch, damaged: DamagedRecord, queue: CompactedQueue, log: CommitLog) -> bool:
+    """A record of the commit log is the message of the queue, and nothing of it is damaged.
 
     A tombstone has its queue offset and its size, too, but not its time and its body.
     """
     columns = record.columns
-    wanted = {name: int(torn.columns.ints(name)[0]) for name in _SAME}
-    wanted |= {"queue_id": queue.queue_id, "physical_offset": int(record.position[0])}
+    wanted = {"queue_id": queue.queue_id, "physical_offset": int(record.position[0])}
+    wanted |= {"queue_offset": damaged.queue_offset, "total_size": damaged.size}
+    if damaged.store_time is not None:
+        wanted["store_timestamp"] = damaged.store_time
+    if damaged.same is not None:
+        torn = log.records(np.array([damaged.position], np.int64))
+        if not len(torn):
+            return False
+        wanted |= {name: int(torn.columns.ints(name)[0]) for name in damaged.same}
     same = all(int(columns.ints(name)[0]) == value for name, value in wanted.items())
     topic = columns.ragged("topic")[0] == queue.topic.encode("utf-8", "surrogateescape")
-    sound = record.body_crc_ok is not None and bool(record.body_crc_ok[0])
+    sound = record.body_crc_ok is not None and bool(record.body_crc_ok[0]) and not tombstones(columns).any()
     return same and topic and sound and b"\0" not in columns.ragged("properties")[0]
 
 
-def _file_of(files: Iterable[MappedFile], position: int) -> MappedFile:
-    return next(file for file in files if file.start <= position < file.end)
+def _file_of(files: Iterable[MappedFile], position: int) -> MappedFile | None:
+    """The file that the position is in, or behind whose end it will be."""
+    return max((file for file in files if file.start <= position), key=lambda file: file.start, default=None)
 
 
 _DEFAULT_BYTES = 10 << 20
@@ -232,22 +349,30 @@ _POSITIONS, _EMPTY = "queueOffsetMap", "empty"
 _END_UNIT = UNIT.build(END)
 
 
-def compaction_repair(layout: Layout, ranges: Mapping[QueueId, tuple[int, int]]) -> Iterator[Edit]:
-    """The edits. ranges: (min, max) offset of each queue once it is mended. Raises Unreadable."""
+def compaction_repair(
+    layout: Layout, ranges: Mapping[QueueId, tuple[int, int]], lost_of_log: Collection[tuple[QueueId, int]] = ()
+) -> CompactionRepair:
+    """The edits, and what is lost. ranges: (min, max) offset of each queue once it is mended. lost_of_log: messages
+    that the commit log has lost, which are counted there. Raises Unreadable.
+    """
+    edits, lost = list[Edit](), Tally()
     with StoreReader(layout) as store:
         scene = VerifyContext(store, Scope())
-        for path in leftovers(scene):
-            yield Edit("move", os.fspath(path), "left of a compaction", ("I-166",))
+        edits += (Edit("move", os.fspath(path), "left of a compaction", ("I-166",)) for path in leftovers(scene))
         sizes = log_sizes(layout)
         queues = compacted_queues(scene)
         size = _queue_file_bytes(layout, sizes, _least_step(queues))
         for queue in queues:
-            whole = restored(store, queue)
             lengths = {} if size is None else log_lengths(store, queue, size, sizes)
-            yield from log_edits(queue, lengths, whole)
+            whole, gone = restored(store, queue, lengths)
+            edits += log_edits(queue, lengths, whole)
             if size is not None:
-                yield from _queue_edits(layout, queue, size, closed_files(queue, lengths), whole)
-    yield from _position_edits(layout, ranges)
+                edits += _queue_edits(layout, queue, size, closed_files(queue, lengths), whole)
+                name = QueueId(queue.topic, queue.queue_id)
+                told = [offset for of_queue, offset in lost_of_log if of_queue == name]
+                mine = (gone.base < ranges.get(name, (0, _EVERYWHERE))[1]) & ~np.isin(gone.base, told)
+                lost.add(name, "", gone.size[mine], gone.store_time[mine], gone.base[mine])
+    return CompactionRepair([*edits, *_position_edits(layout, ranges)], lost)
 
 
 def _least_step(queues: Iterable[CompactedQueue]) -> int | None:
@@ -290,19 +415,25 @@ def _queue_edits(
     queue: CompactedQueue,
     size: int,
     closed: Container[int],
-    whole: Mapping[int, bytes],
+    whole: Mapping[int, RestoredRecord],
 ) -> Iterator[Edit]:
     """The queue files. closed: starts of those that others follow; what compaction wrote is not.
 
-    whole: records by position as they will be.
+    whole: as `restored`.
     """
     there = {file.start: file for file in queue.queue_files}
+    restored_of: dict[int, dict[int, bytes]] = {file.start: {} for file in queue.log_files}
+    for at, record in whole.items():
+        if (of_log := _file_of(queue.log_files, at)) is not None:
+            restored_of[of_log.start][at] = record.data
     log = open_log(layout, queue.topic, queue.queue_id)
     with log.queue:
         for file in log.queue.files:
             units = _units_of(log_units(log.scan(file.start, file.end, crc=False, reuse=True)))
-            for row in np.flatnonzero(np.isin(units["physical_offset"], list(whole))).tolist():
-                units["tags_code"][row] = _tags_code(whole[int(units["physical_offset"][row])])
+            if mine := restored_of[file.start]:
+                stay = units[~np.isin(units["physical_offset"], list(mine))]
+                units = _units_of([stay, *log_units([_batch(mine)])])
+                units = units[np.argsort(units["physical_offset"])]
             known = there.pop(file.start, None)
             old = b"" if known is None else read_regular(known.path, size)
             data = _file(units, old, size, closed=file.start in closed)
@@ -316,7 +447,7 @@ def _queue_edits(
         yield Edit("move", stray.path, "no file of the compaction log is beside it", ("I-160",))
 
 
-def log_units(items: Iterator[object]) -> Iterator[Units]:
+def log_units(items: Iterable[object]) -> Iterator[Units]:
     """The units of records of a compaction log, batch by batch."""
     for item in items:
         if not isinstance(item, Batch) or item.mark is Mark.EMBEDDED:
@@ -334,12 +465,14 @@ def log_units(items: Iterator[object]) -> Iterator[Units]:
         yield units
 
 
-def _tags_code(record: bytes) -> int:
-    properties = names.parse(MESSAGE.parse(record).properties)
-    return java_hash(properties.get(names.TAGS, ""))
+def _batch(records: Mapping[int, bytes]) -> Batch:
+    """Records by position, decoded."""
+    texts = Ragged.of(records.values())
+    columns = decode(MESSAGE, texts.buffer, texts.start)
+    return Batch(columns, np.array(list(records), np.int64), Mark.NONE, None)
 
 
-def _units_of(parts: Iterator[Units]) -> Units:
+def _units_of(parts: Iterable[Units]) -> Units:
     """All of them in one array; the byte order stays that of the file."""
     found = list(parts)
     units = np.zeros(sum(map(len, found)), dtype_of(UNIT))

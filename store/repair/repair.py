@@ -35,6 +35,7 @@ from ..findings.next_commands import proposed
 from ..index.compare import index_edits
 from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan, Reading, make_plan
+from ..plan.unreferenced import pairs_of
 from ..queues.hybrid import has_database
 from ..queues.references import commit_log_of
 from ..recover.cases import Case, case_named
@@ -301,7 +302,11 @@ def repair_parts(
         queue = planned_queue(layout, rest, whole.edits)
         edits = [*timer_edits(layout, ranges, request.made_ms, first, queue), *rest]
     if RepairPart.COMPACTION in choice.parts:
-        edits = [*compaction_repair(layout, ranges), *edits]
+        lost_of_log = [pair for fill in whole.fills for pair in pairs_of(fill.lost)]
+        compacted = compaction_repair(layout, ranges, lost_of_log)
+        edits = [*compacted.edits, *edits]
+        both = plan.lost.with_those_of(compacted.lost)
+        plan = replace(plan, lost=both, lost_compacted=compacted.lost.messages)
     plan = replace(plan, edits=edits)
     if choice.parts & {RepairPart.CHECKPOINT, RepairPart.INDEX}:
         plan = with_checkpoint(snapshot, plan, only_index=RepairPart.CHECKPOINT not in choice.parts)

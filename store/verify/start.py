@@ -151,11 +151,11 @@ def findings_of_start(found: Recovery) -> Iterator[Finding]:
     if found.refusal is not None and not found.interrupted:
         yield Finding.of("I-187", root, f"no recovery is possible yet: {found.refusal}")
     yield from _of_prediction(root, worst, by_files=not found.not_by_files)
-    if plan is not None and plan.lost.messages and not worst.lost.messages:
-        count = plan.lost.messages
+    count = plan.lost.messages - plan.lost_compacted if plan is not None else 0
+    if count and not worst.lost.messages:
         are = "is" if count == 1 else "are"
         text = f"{counted(count, 'message', form=',')} that queue units name {are}"
-        yield Finding.of("I-186", root, f"{text} gone", count=plan.lost.messages)
+        yield Finding.of("I-186", root, f"{text} gone", count=count)
 
 
 def cut_off(root: str, left: LeftOver | None) -> Iterator[Finding]:

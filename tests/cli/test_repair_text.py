@@ -11,11 +11,14 @@ import pytest
 from mqstore.cli.repair_text import _after_the_move, _offsets, _parts
 from mqstore.cli.terminal import page_of
 from mqstore.cli.verdict_text import beyond_lines
+from mqstore.formats.message import MESSAGE
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.repair.recheck import Beyond
 
 from .. import stores
+from ..store.repair.test_compaction import in_commit_log, record_of
+from ..store.verify.mutations.edit import set_field
 from .datadriven import run_here
 
 BREAK = "a\nmqstore: all is well"
@@ -84,3 +87,19 @@ def test_a_page_without_anything_to_repair_asks_for_nothing(tmp_path: Path) -> N
     page = run_here(["repair", str(root), "--index"]).stdout
     assert "Nothing to repair in index." in page.splitlines()[0]
     assert "The plan:" not in page and "Next: mqstore recover" in page
+
+
+def test_a_message_of_a_compaction_topic_that_is_lost_is_named(tmp_path: Path) -> None:
+    """Neither its record nor that in the commit log is whole: nobody is told that nothing was lost."""
+    root = stores.unpack("5.3.3-compaction", tmp_path)
+    place = record_of(root, 1)
+    set_field(place.file, place.at, MESSAGE, "magic_code", 0)
+    set_field(*in_commit_log(root, place), MESSAGE, "store_timestamp", 367)
+    looked = run_here(["recover", str(root)])
+    assert looked.code == 1
+    assert ": not that message. `mqstore recover" in looked.stdout, "and no other damage"
+    assert "--apply` loses 1 message." in looked.stdout
+    result = run_here(["repair", str(root), "--compaction", "--apply", "--yes"])
+    assert result.code == 1
+    assert "Done: repaired. 1 message is lost. A broker can be started." in result.stdout
+    assert f"Messages that are lost:\n          1  state/0 at {place.queue_offset}\n" in result.stdout

@@ -6,20 +6,28 @@ import os
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from mqstore.formats.blank import BLANK
-from mqstore.formats.sparse_consume_queue import UNIT_BYTES
+from mqstore.formats.derive import offset_of
+from mqstore.formats.message import MESSAGE
+from mqstore.formats.sparse_consume_queue import UNIT, UNIT_BYTES
+from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.broker.topics import dumps, loads
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import MappedFileQueue
-from mqstore.store.repair.parts import RepairPart, chosen
+from mqstore.store.disk.layout import Layout
+from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.repair.parts import Choice, RepairPart, chosen
 from mqstore.store.repair.recheck import find_unrepairable
+from mqstore.store.search.queue_search import open_log
+from mqstore.store.search.store import StoreReader
 
 from ... import stores
 from ...slices import rng
+from ..verify.mutations.edit import set_field
 from .test_repair import examined, repaired, rows
 
 COMPACTION = chosen([RepairPart.COMPACTION], ())
@@ -181,4 +189,100 @@ def test_queue_files_of_a_length_that_no_log_file_allows_tell_nothing(tmp_path: 
         os.truncate(path, UNIT_BYTES << 10)
     assert not examined(root, CONFIG, COMPACTION).plan.edits
     repaired(root, SIZES, COMPACTION)
+    assert rows(root, ["compaction"]) == wanted
+
+
+class Place(NamedTuple):
+    """A record of a compaction log: the file, the byte, its queue, and where it lies in the commit log."""
+
+    file: Path
+    at: int
+    queue: QueueId
+    queue_offset: int
+    in_commit_log: int
+
+
+def record_of(root: Path, number: int) -> Place:
+    """The record with this number in the first compaction log. Raises IndexError."""
+    layout = Layout.open(root, CONFIG)
+    directory = min((root / "compaction/compactionLog").glob("*/*"))
+    queue = QueueId(directory.parent.name, int(directory.name))
+    log = open_log(layout, *queue)
+    rows = [
+        row
+        for item in log.scan()
+        if isinstance(item, Batch)
+        for row in zip(item.position.tolist(), item.columns.ints("queue_offset").tolist(), strict=True)
+    ]
+    position, offset = rows[number]
+    file = log.queue.file_at(position)
+    assert file is not None
+    with StoreReader(layout) as store, store.queues.open(*queue) as units:
+        unit = units.unit(offset)
+    assert unit is not None
+    return Place(Path(file.path), position - file.start, queue, offset, unit.physical_offset)
+
+
+def in_commit_log(root: Path, place: Place) -> tuple[Path, int]:
+    """File and byte of the message there."""
+    file = Layout.open(root, CONFIG).commit_log_files().file_at(place.in_commit_log)
+    assert file is not None
+    return Path(file.path), place.in_commit_log - file.start
+
+
+FIELDS = ("total_size", "magic_code", "queue_offset", "physical_offset", "store_timestamp")
+
+
+@pytest.mark.few(4)
+@pytest.mark.parametrize("number", [1, -1])
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_damaged_record_comes_back_from_the_commit_log(field: str, number: int, tmp_path: Path) -> None:
+    """One that no reader finds any more, too: its unit tells which message it was."""
+    root = stores.unpack("5.3.3-compaction", tmp_path)
+    wanted = rows(root, ["compaction"])
+    place = record_of(root, number)
+    set_field(place.file, place.at, MESSAGE, field, 367)
+    assert rows(root, ["compaction"]) != wanted
+    found = examined(root, CONFIG, COMPACTION)
+    assert found.plan.lost.messages == 0
+    repaired(root, CONFIG, COMPACTION)
+    assert rows(root, ["compaction"]) == wanted
+
+
+def test_the_last_record_of_a_file_that_others_follow_comes_back(tmp_path: Path) -> None:
+    """Nothing is written over it as if the file ended before it."""
+    root = stores.unpack(SEVERAL, tmp_path)
+    wanted = rows(root, ["compaction"])
+    path = sorted((root / "compaction/compactionLog/state/0").iterdir())[1]
+    with MappedFileQueue.of_file(path, 0) as files:
+        last = [item.position.tolist() for item in CommitLog(files).scan() if isinstance(item, Batch)][-1][-1]
+    set_field(path, last, MESSAGE, "magic_code", 0)
+    repaired(root, CONFIG, COMPACTION)
+    assert rows(root, ["compaction"]) == wanted
+
+
+@pytest.mark.parametrize("field", ["store_timestamp", "body_crc"])
+def test_a_message_that_neither_log_has_whole_is_lost(field: str, tmp_path: Path) -> None:
+    """It is counted once, where the commit log has lost it as well."""
+    root = stores.unpack("5.3.3-compaction", tmp_path)
+    place = record_of(root, 1)
+    set_field(place.file, place.at, MESSAGE, "total_size", 367)
+    set_field(*in_commit_log(root, place), MESSAGE, field, 367)
+    for choice in (COMPACTION, Choice()):
+        (share,) = examined(root, CONFIG, choice).plan.lost
+        assert (share.queue, share.messages, share.first_offset) == (place.queue, 1, place.queue_offset)
+    repaired(root, CONFIG, COMPACTION)
+
+
+def test_a_unit_that_names_the_number_of_another_message_changes_no_record(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-compaction", tmp_path)
+    wanted = rows(root, ["compaction"])
+    path = min((root / QUEUES).glob("*/*/0*"))
+    data = bytearray(path.read_bytes())
+    at = UNIT_BYTES + offset_of(UNIT, "msg_base_offset")
+    data[at : at + 8] = (int.from_bytes(data[at : at + 8], "big") + 1).to_bytes(8, "big")
+    path.write_bytes(data)
+    found = examined(root, CONFIG, COMPACTION).plan
+    assert [Path(edit.path) for edit in found.edits] == [path] and not found.lost.messages
+    repaired(root, CONFIG, COMPACTION)
     assert rows(root, ["compaction"]) == wanted
