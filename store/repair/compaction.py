@@ -148,11 +148,11 @@ def _damaged(queue: CompactedQueue) -> Iterator[tuple[int, DamagedRecord]]:
     something else of.
     """
     records, units = queue.records, queue.units
-    wrong = {"I-055": records.torn}
+    wrong = {"I-055": records.torn, "I-162": records.foreign, "I-023": records.wrong_body}
     codes = {at: code for code, flags in wrong.items() for at in np.flatnonzero(flags).tolist()}
     for at, code in codes.items():
         place, size, offset = (int(column[at]) for column in (records.position, records.size, records.queue_offset))
-        yield at, DamagedRecord(place, size, offset, None, _SAME, code)
+        yield at, DamagedRecord(place, size, offset, None, _SAME - ({"body_crc"} if code == "I-023" else set()), code)
     row, named = rows_of(records.position, units.physical_offset)
     if not len(records.position):
         return

@@ -230,7 +230,7 @@ def in_commit_log(root: Path, place: Place) -> tuple[Path, int]:
     return Path(file.path), place.in_commit_log - file.start
 
 
-FIELDS = ("total_size", "magic_code", "queue_offset", "physical_offset", "store_timestamp")
+FIELDS = ("total_size", "magic_code", "body_crc", "queue_id", "queue_offset", "physical_offset", "store_timestamp")
 
 
 @pytest.mark.few(4)

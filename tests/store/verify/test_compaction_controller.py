@@ -1,4 +1,4 @@
-"""Epoch files and identities of brokers with a controller against the log and the configuration."""
+"""Records of compaction logs; epochs and identities of brokers with a controller against log and configuration."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.next_commands import next_commands
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.queues.references import commit_log_of
+from mqstore.store.search.queue_search import open_log
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
@@ -124,3 +125,28 @@ def test_names_of_the_configuration(root: Path) -> None:
         f"{name}: brokerClusterName is 'd', the cluster name here 'c': the broker does not register"
         for name in ("brokerIdentity", "brokerIdentity-temp")
     ]
+
+
+@pytest.mark.parametrize(
+    ("field", "code", "told"),
+    [
+        ("body", "I-023", "the body is not that of its CRC"),
+        ("topic", "I-162", "it does not say that it is of topic state, queue 0"),
+    ],
+)
+def test_records_of_a_compaction_log_are_whole(field: str, code: str, told: str, tmp_path: Path) -> None:
+    """They are what consumers of the topic get. Bodies are left out where structure alone is asked for."""
+    root = stores.unpack("5.3.3-compaction", tmp_path)
+    log = open_log(Layout.open(root), "state", 0)
+    batch = next(item for item in log.scan() if isinstance(item, Batch))
+    at = int((batch.columns.ragged(field).start - batch.columns.starts + batch.position)[1])
+    path = Path(log.queue.files[0].path)
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+    for quick in (False, True):
+        with StoreReader(root) as store:
+            found = verify(store, Scope(groups=frozenset({"compaction"}), quick=quick)).findings
+        wrong = [(f.code, f.path, f.offset, f.message) for f in found]
+        seen = [] if quick and field == "body" else [(code, str(path), 258, f"record at 258: {told}")]
+        assert wrong == seen

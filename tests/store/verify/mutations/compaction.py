@@ -79,9 +79,17 @@ def i_161(store: Path, random: Random) -> str:
 
 @on(*STORES, *SEVERAL)
 def i_162(store: Path, random: Random) -> str:
-    """A record does not know its place."""
+    """A record does not know its place, its queue or its topic."""
     log = random.choice([path for path in _files(store, "Log") if _records(path)])
     offset = random.choice(_records(log))
+    if random.random() < 0.2:
+        return set_field(log, offset, MESSAGE, "queue_id", random.choice([-1, 7, 1 << 30]))
+    if random.random() < 0.2:
+        topic = log.parts[-3].encode()
+        record = read(log, offset, int.from_bytes(read(log, offset, 4), "big"))
+        at = offset + record.index(bytes([len(topic)]) + topic) + 1
+        overwrite(log, at, bytes([topic[0] ^ 1]))
+        return f"{log} @{at}: another topic"
     value = int(log.name) + offset + random.choice([-1, 1, 8, 4096, 1 << 33])
     return set_field(log, offset, MESSAGE, "physical_offset", value)
 
