@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mqstore.cli.app import program
-from mqstore.cli.declared import PROGRAM
+from mqstore.cli.command_line import PathType
+from mqstore.cli.declared import PROGRAM, path_text
 from mqstore.cli.options import Common
 
 
@@ -103,7 +104,7 @@ def _parameter(parameter: Any) -> Parameter:
         parameter.help or "",
         choices,
         is_argument,
-        type(parameter.type).__name__ in ("Path", "TyperPath"),
+        isinstance(parameter.type, PathType) or getattr(parameter.type, "func", None) is path_text,
         bool(parameter.required),
         bool(parameter.multiple or parameter.nargs == -1),
         not is_argument and parameter.name in _SHARED,

@@ -119,23 +119,23 @@ def fish(commands: list[Command]) -> str:
 
 
 def _fish_lines(commands: list[Command]) -> Iterator[str]:
-    groups = [command for command in commands if command.is_group]
+    yield "function __mqstore_at --description 'The command that is typed is this one'"
+    yield "    set --local command mqstore"
+    yield "    for word in (commandline --tokenize --cut-at-cursor --current-process)"
+    yield '        switch "$command $word"'
+    yield f"            case {' '.join(_fish_quoted(command.name) for command in commands[1:])}"
+    yield '                set command "$command $word"'
+    yield "        end"
+    yield "    end"
+    yield '    test "$command" = "$argv"'
+    yield "end"
     for command in commands:
-        condition = _fish_condition(command, commands)
+        condition = _fish_quoted(f"__mqstore_at {command.name}")
         for word in _words(command, commands):
             (below,) = (c for c in commands if c.name == f"{command.name} {word}")
             yield f"complete -c mqstore -n {condition} -f -a {word} -d {_fish_quoted(below.summary)}"
         for option in command.options:
             yield f"complete -c mqstore -n {condition} {_fish_option(option)}"
-    assert groups
-
-
-def _fish_condition(command: Command, commands: list[Command]) -> str:
-    seen = [f"__fish_seen_subcommand_from {word}" for word in command.name.split()[1:]]
-    below = _words(command, commands)
-    if below:
-        seen.append(f"not __fish_seen_subcommand_from {' '.join(below)}")
-    return _fish_quoted("; and ".join(seen))
 
 
 def _fish_quoted(text: str) -> str:

@@ -133,3 +133,52 @@ def test_scripts_name_every_command_and_option(shell: str, script: str) -> None:
                 assert name in text or f"-l {name[2:]} " in text or f"-s {name[1:]} " in text
     if shutil.which(shell):
         subprocess.run([shell, "-n", str(path)], check=True, capture_output=True, timeout=60)
+
+
+FILE_OPTIONS = (
+    *("addresses", "body-file", "broker-config", "compare", "epoch", "from", "journal", "merge", "output", "replica"),
+    "to",
+)
+
+
+def _offered(lines: list[str]) -> set[str]:
+    """The options that completions of fish name."""
+    return {f"--{name}" for line in lines for name in re.findall(r" -l ([a-z0-9-]+)", line.partition(" -d ")[0])}
+
+
+def test_files_are_offered_behind_options_that_take_one() -> None:
+    """In zsh and fish; and nothing behind those that take another text."""
+    zsh = (ROOT / "completions" / "zsh" / "_mqstore").read_text("utf-8")
+    assert set(re.findall(r"'\*?--([a-z-]+)\[.*:_files' ", zsh)) == {*FILE_OPTIONS, "resume"}
+    fish = (ROOT / "completions" / "fish" / "mqstore.fish").read_text("utf-8").splitlines()
+    assert _offered([line for line in fish if " -r -d " in line]) == {f"--{name}" for name in (*FILE_OPTIONS, "resume")}
+
+
+@pytest.mark.parametrize("command", TREE, ids=lambda command: command.name)
+def test_fish_offers_the_options_of_the_command_that_is_typed(command: Any) -> None:
+    """No others: a store may be called as a command, and pipeline has commands of the same names."""
+    text = (ROOT / "completions" / "fish" / "mqstore.fish").read_text("utf-8")
+    function, *rest = text.partition("\ncomplete ")
+    assert f"'{command.name}'" in function or command.name == "mqstore"
+    lines = [line for line in "".join(rest).splitlines() if f" -n '__mqstore_at {command.name}' " in line]
+    long = {name for option in command.options for name in option.names if name.startswith("--")}
+    assert _offered(lines) == long
+
+
+def _fish_completions(line: str) -> list[str]:
+    """What fish offers at the end of a line."""
+    script = "source $argv[1]; complete --do-complete $argv[2]"
+    words = ["fish", "--no-config", "-c", script, str(ROOT / "completions" / "fish" / "mqstore.fish"), line]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60, cwd=ROOT)
+    return [row.partition("\t")[0] for row in done.stdout.splitlines()]
+
+
+def test_fish_completes_options_and_files() -> None:
+    """In a real fish, where there is one."""
+    if not shutil.which("fish"):
+        return
+    assert _fish_completions("mqstore pipeline verify --re") == []
+    assert _fish_completions("mqstore put s verify --re") == ["--resume"]
+    assert _fish_completions("mqstore dump --format nd") == ["ndjson"]
+    assert _fish_completions("mqstore recover --journal cli/sche") == ["cli/schemas/"]
+    assert _fish_completions("mqstore put --tag ") == []
