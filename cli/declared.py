@@ -9,7 +9,7 @@ start` measures it, `.ci/run` warns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar, dataclass_transform, get_type_hints
 
@@ -63,6 +63,15 @@ class Options:
         for name, annotation in get_type_hints(cls, include_extras=True).items():
             yield Parameter(name, getattr(cls, name), annotation)
 
+    def said(self, *besides: str) -> list[str]:
+        """The options with another value than their default, as they are typed. besides: names that do not count."""
+        own = type(self)
+        said = {each for each in own.__annotations__ if getattr(self, each) != getattr(own, each)}.difference(besides)
+        if not said:  # the annotations are texts, which take their time to be read
+            return []
+        declared = (each.annotation.__metadata__[0] for each in self.parameters() if each.name in said)
+        return [each.names[0].partition("/")[0] for each in declared]
+
 
 class App:
     """The `app` of a command's module: one command, or a group of them.
@@ -111,6 +120,15 @@ def bad_parameter(text: str, *, param_hint: str | None = None) -> Exception:
     from typer import BadParameter
 
     return BadParameter(text, param_hint=param_hint)
+
+
+def exclude(option: str, groups: Iterable[Options], *goes_with: str) -> None:
+    """Raises BadParameter where other options are given that mean nothing beside this one.
+
+    goes_with: names of those that do.
+    """
+    for other in (name for group in groups for name in group.said(*goes_with)):
+        raise bad_parameter(f"{option} and {other} exclude each other")
 
 
 EMPTY_PATH = "an empty path: is a variable not set?"

@@ -55,8 +55,7 @@ class Expiring(Options):
         """Raises BadParameter for options that do not go together. others: of another kind of answer."""
         if self.expires and any(others):
             raise bad_parameter("--expires goes with neither --quick nor --browse nor --master")
-        given = (self.within, self.trend, self.disk_size, self.disk_used, self.now)
-        if not self.expires and any(one is not None for one in given):
+        if not self.expires and self.said():
             raise bad_parameter("--within, --trend, --disk-size, --disk-used, --now need --expires")
 
     def spans_ms(self) -> tuple[int, int, int]:

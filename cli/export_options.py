@@ -99,7 +99,9 @@ class ExportOptions(Options):
     answer_json: Annotated[bool, Option("--json", help="Answer with one JSON object: counts, files, damage.")] = False
 
     def asked(self, common: Common) -> dict[str, str]:
-        """The options of a read, but its stores. Raises InvalidInput."""
+        """The options of a read, but its stores. Raises InvalidInput, BadParameter."""
+        if self.body is BodyOption.NONE and "body" in map(str.strip, (self.columns or "").split(",")):
+            raise bad_parameter("--columns body and --body none exclude each other")
         given = source_options(common, self.since, self.until)
         found = {"body": self.body.value, **given}
         found |= {"topics": ",".join(self.topic)} if self.topic else {}

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..store.errors import InvalidInput, Unsupported
+from ..store.errors import Unsupported
 from ..store.search.store import FoundMessage, StoreReader
 from .get_answer import GetQuestion, print_found
 
@@ -18,20 +18,12 @@ if TYPE_CHECKING:
     from .options import Common
     from .output import Output
 
-_NOT_WITH = ("offset", "how_many", "at", "message_id", "until")
-
 
 def follow_log(path: Path, question: GetQuestion, raw: bool, common: Common) -> None:
     """Print new messages until the limit, Ctrl-C or a closed pipe.
 
-    Raises InvalidInput for what does not go with it, Unsupported, Unreadable, BrokenPipeError.
+    Raises InvalidInput, Unsupported, Unreadable, BrokenPipeError.
     """
-    for name in _NOT_WITH:
-        if getattr(question, name) is not None:
-            option = "count" if name == "how_many" else name.replace("_", "-")
-            raise InvalidInput(f"--follow and --{option} exclude each other")
-    if question.reverse:
-        raise InvalidInput("--follow and --reverse exclude each other")
     selection = question.selection()
     with StoreReader(path, common.config(), rate_bytes=common.rate) as store:
         if store.layout.dledger is not None:

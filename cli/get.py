@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from .declared import App, Argument, Option, Options, bad_parameter, path_text
+from .declared import App, Argument, Option, Options, bad_parameter, exclude, path_text
 from .options import PASSED_OVER, Common, countable, shared
 from .selection_options import MAX_BODY_BYTES, Conditions, MaxBody, Raw
 
@@ -169,20 +169,26 @@ def get(
         max_body_bytes=printing.max_body,
         whole=raw or form == GetFormat.HEX.value,
     )
+    groups = conditions, place, printing
     if addresses is not None:
         if follow or offset_at is not None:
             other = "--follow" if follow else "--offset-at"
             raise bad_parameter(f"--addresses and {other} exclude each other")
+        exclude("--addresses", groups, "raw", "max_body")
         from .get_addresses import answer_addresses
 
         answer_addresses(store, addresses, question, raw, common)
     elif follow:
         if offset_at is not None:
             raise bad_parameter("--follow and --offset-at exclude each other")
+        exclude("--follow", groups, *conditions.__annotations__.keys() - {"until"}, "limit", "raw", "max_body")
         from .follow import follow_log
 
         follow_log(store, question, raw, common)
     elif offset_at is not None:
+        exclude("--offset-at", groups, "topic", "queue")
+        if form in (GetFormat.BODY.value, GetFormat.HEX.value):
+            raise bad_parameter(f"--offset-at and --format {form} exclude each other")
         answer_offset_at(store, question, offset_at, common)
     else:
         answer(store, question, raw, common)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 1000
 """Characters of an address that its answer repeats."""
-_GOES_WITH = ("reverse", "max_body_bytes", "whole")
-"""Fields of a question that are no conditions."""
 
 
 class _Line(NamedTuple):
@@ -44,13 +42,6 @@ def answer_addresses(path: Path, source: str, question: GetQuestion, raw: bool, 
 
     Raises NotFound at the end where one is missing, InvalidInput for a line that is no address.
     """
-    others = {name: value for name, value in question._asdict().items() if name not in _GOES_WITH}
-    for name, value in others.items():
-        if value is not None:
-            option = {"queue_id": "queue", "how_many": "count"}.get(name, name)
-            raise InvalidInput(f"--addresses and --{option.replace('_', '-')} exclude each other")
-    if question.reverse:
-        raise InvalidInput("--addresses and --reverse exclude each other")
     count = _AnswerCount()
     with (
         StoreReader(path, common.config(), rate_bytes=common.rate) as store,

@@ -63,13 +63,8 @@ class Spark(Options):
     @property
     def meant(self) -> bool:
         """Spark is to do what this process could. Raises BadParameter for its options without it."""
-        others = {
-            "--conf": self.conf,
-            "--executor-memory": self.executor_memory,
-            "--packages": self.packages,
-        }
-        for name, value in others.items():
-            if value is not None and self.master is None:
+        if self.master is None:
+            for name in self.said():
                 raise bad_parameter("an option of Spark, and no --master", param_hint=name)
         return self.master is not None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from .broker_version import tell_nearest
-from .declared import App, Argument, Exit
+from .declared import App, Argument, Exit, bad_parameter
 from .exit_codes import ExitCode
 from .options import Common, shared, stdin_descriptor
 from .put_options import Flush, PutMessageOptions, PutSourceOptions, PutWritingOptions, TransactionStep
@@ -64,6 +64,10 @@ def put(
     from ..store.errors import InvalidInput
     from ..store.put.on_damage import CorruptedBodies
 
+    for option in () if source.path is not None else source.said():
+        raise bad_parameter(f"{option} goes with --from")
+    if message.compress is None and "--compress-over" in message.said():
+        raise bad_parameter("--compress-over goes with --compress")
     options = writing.options()
     tell_nearest(writing.as_broker, common)
     target = Target(store, options, common)

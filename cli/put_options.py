@@ -121,8 +121,7 @@ class PutMessageOptions(Options):
     @property
     def is_given(self) -> bool:
         """Something is said of it."""
-        default = PutMessageOptions(transaction=self.transaction, half=self.half)
-        return PutMessageOptions(**vars(self) | {"compress_over": default.compress_over}) != default
+        return bool(self.said("transaction", "half"))
 
     @property
     def ends_transaction(self) -> bool:

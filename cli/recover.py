@@ -152,6 +152,8 @@ def _analyze(
 ) -> JudgedRecovery:
     from ..store.library import recovery
 
+    given = {"lost_tag": asked.lost_tag, "replica": replica, "force_empty_log": force_empty_log}
+    options = {name: value for name, value in given.items() if value}
     with reading_the_log(layout, common, common.rate) as tell:
         return recovery(
             layout,
@@ -160,9 +162,7 @@ def _analyze(
             jobs=common.jobs,
             rate_bytes=common.rate,
             tell=tell,
-            lost_tag=asked.lost_tag,
-            replica=replica,
-            force_empty_log=force_empty_log,
+            **options,
         )
 
 

@@ -43,16 +43,8 @@ class StatsOptions(Options):
 
     def refuse(self, answer: str) -> None:
         """Raises BadParameter for options that mean nothing to this kind of answer."""
-        given = {
-            "--by": self.by,
-            "--top": self.top,
-            "--since": self.since,
-            "--until": self.until,
-            "--partial": self.partial or None,
-        }
-        for name, value in given.items():
-            if value is not None:
-                raise bad_parameter(f"{name} does not go with {answer}")
+        for name in self.said():
+            raise bad_parameter(f"{name} does not go with {answer}")
 
     @property
     def wanted(self) -> tuple[str, ...]:

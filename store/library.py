@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .disk.files import Files
     from .inspect.timers import Timers
     from .log.message import Message
+    from .plan.observer import RecoveryOptions
     from .plan.plan import Plan
     from .search.log_search import OnDamage, Time
     from .session.apply import Applied
@@ -205,24 +206,30 @@ def recovery(
     from .verify.judged import JudgedRecovery, verified_before, with_start
 
     layout = path if isinstance(path, Layout) else Layout.open(path, BrokerConfig.of(config))
+    if options:
+        _options(policy, options).check()
     others, proved = verified_before(layout, broker_version, rate_bytes=rate_bytes, jobs=jobs, tell=tell)
     # what plans comes behind the pass over the log
-    from .plan.observer import Policy, RecoveryOptions
     from .recover.recovery import analyze
     from .repair.repair import needs_log, widened
 
-    planned = Policy(policy)
     found = analyze(
         layout,
         broker_version,
-        options=RecoveryOptions(planned, **options),
+        options=_options(policy, options),
         jobs=jobs,
         tell=tell,
         proved=proved,
-        exact=planned is Policy.KEEP and needs_log(others.findings),
+        exact=policy == "keep" and needs_log(others.findings),
     )
     found = widened(found, with_start(others, found).findings)
     return JudgedRecovery(found, with_start(others, found))
+
+
+def _options(policy: str, others: Mapping[str, Any]) -> RecoveryOptions:
+    from .plan.observer import Policy, RecoveryOptions
+
+    return RecoveryOptions(Policy(policy), **others)
 
 
 def apply(found: JudgedRecovery, files: Files | None = None, *, wait_seconds: float = 0) -> Applied:

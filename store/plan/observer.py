@@ -116,15 +116,16 @@ class RecoveryOptions(NamedTuple):
         """How tombstones look."""
         return Forms(self.made_ms, self.generations, self.lost_tag)
 
-
-def check_lost_tag(tag: str) -> None:
-    """Raises InvalidInput for what consumers could not subscribe to as one tag."""
-    if not tag:
-        return
-    if not tag.isprintable() or any(c in "| *" for c in tag):
-        raise InvalidInput("--lost-tag is no single tag", hint="take letters and digits")
-    if len(tag.encode()) > _TAG_BYTES_MAX:
-        raise InvalidInput(f"--lost-tag has more than {_TAG_BYTES_MAX} bytes")
+    def check(self) -> None:
+        """Raises InvalidInput for what has no effect, and for a tag that consumers could not subscribe to as one."""
+        for option, given in (("--replica", self.replica), ("--lost-tag", self.lost_tag)):
+            if given and self.policy is not Policy.KEEP:
+                raise InvalidInput(f"{option} is of use under --policy keep only")
+        tag = self.lost_tag
+        if not tag.isprintable() or any(c in "| *" for c in tag):
+            raise InvalidInput("--lost-tag is no single tag", hint="take letters and digits")
+        if len(tag.encode()) > _TAG_BYTES_MAX:
+            raise InvalidInput(f"--lost-tag has more than {_TAG_BYTES_MAX} bytes")
 
 
 class PlanBuilder(LogObserver):

@@ -22,7 +22,7 @@ from ..disk.byte_reader import refusing
 from ..disk.layout import Layout
 from ..disk.lock import holder
 from ..disk.workers import cores
-from ..errors import InvalidInput, Refused
+from ..errors import Refused
 from ..index.read import sizes_of
 from ..plan.database import opened_database
 from ..plan.fill import damaged_ranges
@@ -32,7 +32,6 @@ from ..plan.observer import (
     GroupLoss,
     Policy,
     RecoveryOptions,
-    check_lost_tag,
     expected_queues,
 )
 from ..plan.plan import Plan, Reading, make_plan
@@ -258,9 +257,7 @@ def analyze(
     gives both. Raises Unreadable, Unsupported, InvalidInput, and for a replica that cannot be used Missing, NotAStore.
     """
     options = options or RecoveryOptions()
-    check_lost_tag(options.lost_tag)
-    if options.replica and options.policy is not Policy.KEEP:
-        raise InvalidInput("a replica is of use under --policy keep only")
+    options.check()
     if proved is not None and proved.files is not None and not proved.files.still_holds(layout):
         proved = None
     seen = proved.seen if proved is not None else Fingerprint.of(layout)

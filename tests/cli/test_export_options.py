@@ -15,6 +15,7 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         for more, code in (
             (["--format", "xml"], 2),
             (["--body", "all"], 2),
+            (["--columns", "topic, body", "--body", "none"], 2),
             (["--since", "whenever"], 2),
             (["--compression", "lz4", "--format", "csv"], 2),
             (["--master", "local", "--rate", "1M"], 2),

@@ -229,6 +229,25 @@ def test_formats(root: Path) -> None:
         ("--topic orders --set mappedFileSizeCommitLog=x", "mappedFileSizeCommitLog"),
         ("--at 0 --format hex --fields topic", "--format hex prints none"),
         ("--at 0 --format body --fields topic", "--format body prints none"),
+        *(
+            (
+                f"--topic orders --queue 0 --offset-at 0 {option}",
+                f"--offset-at and {option.split()[0]} exclude each other",
+            )
+            for option in (
+                *(
+                    "--offset 0",
+                    "--count 1",
+                    "--at 0",
+                    "--tag a",
+                    "--key k",
+                    "--unique-key a",
+                    "--message-id a",
+                    "--raw",
+                ),
+                *("--where a=1", "--grep a", "--since 0", "--until now", "--limit 1", "--reverse", "--max-body 1"),
+            )
+        ),
     ],
 )
 def test_wrong_usage_is_one_line_and_2(root: Path, options: str, says: str) -> None:

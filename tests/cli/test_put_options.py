@@ -27,3 +27,22 @@ def test_transactions_without_sense(words: list[str], code: int, message: str, t
     assert message in said.stderr
     assert said.code == code, said.stderr
     assert not (root / "commitlog").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--keep-times"], "--keep-times goes with --from"),
+        (["--resume"], "--resume goes with --from"),
+        (["--no-answers"], "--no-answers goes with --from"),
+        (["--on-damage", "skip"], "--on-damage goes with --from"),
+        (["--from-format", "csv"], "--from-format goes with --from"),
+        (["--compress-over", "10"], "--compress-over goes with --compress"),
+    ],
+)
+def test_options_without_effect_are_refused(words: list[str], message: str, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    said = run_here(["put", str(root), "T", "x", *words])
+    assert message in said.stderr
+    assert said.code == 2
+    assert not root.exists()

@@ -209,6 +209,14 @@ def test_a_tag_that_is_none(tag: str, tmp_path: Path) -> None:
     assert "--lost-tag" in result.stderr and len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("option", ["--lost-tag", "--replica"])
+def test_what_has_no_effect_under_the_policy_of_a_broker(option: str, tmp_path: Path) -> None:
+    root, options = of_case("body_crc_middle", tmp_path)
+    result = run_here(["recover", str(root), *options, "--policy", "broker", option, "x"])
+    assert (result.code, result.stdout) == (2, "")
+    assert f"{option} is of use under --policy keep only" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("option", "log"), [("enableDLegerCommitLog=false", "commitlog"), ("dLegerSelfId=n9", "dledger-n9/data")]
 )

@@ -15,12 +15,13 @@ from .damaged_case import SIZES, of_case
 from .datadriven import run_here
 
 
-def test_the_command_to_go_on_with(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [["--lost-tag", "gone"], ["--policy", "broker"]])
+def test_the_command_to_go_on_with(options: list[str], tmp_path: Path) -> None:
     root, _ = of_case("body_crc_middle", tmp_path)
-    options = ["--broker-version", "5.4", "--lost-tag", "gone", "--policy", "broker"]
-    page = run_here(["recover", str(root), *SIZES, *options]).stdout
+    version = ["--broker-version", "5.4"]
+    page = run_here(["recover", str(root), *SIZES, *version, *options]).stdout
     sizes = [word for size in SIZES for word in ("--set", size.removeprefix("--set="))]
-    wanted = shlex.join(["--apply", *options[4:], *options[2:4], *options[:2], *sizes])
+    wanted = shlex.join(["--apply", *options, *version, *sizes])
     assert page.splitlines()[-1] == f"Next: mqstore recover {root} {wanted}"
 
 
