@@ -81,6 +81,12 @@ class Sides:
             if (apart := found.logs.apart) is not None:
                 self.within[name] = apart
 
+    @property
+    def hidden(self) -> set[str]:
+        """The pairs of which damage hides messages."""
+        ranges = {} if self.unsound is None else self.unsound.ranges
+        return {name for side in (self.a, self.b) for root, name in side.items() if root in ranges}
+
     def found(self, rows: Sequence[Mapping[str, Any]], unsound: Unsound) -> None:
         """What the comparison says."""
         self.rows, self.unsound = rows, unsound
@@ -136,9 +142,9 @@ def _every(common: Common) -> bool:
 
 def _records(sides: Sides, *, every: bool) -> Iterator[Mapping[str, Any]]:
     """Each pair, then what of its parts differs, then its messages. every: of what is one of many, too."""
-    for name, found in sides.parts.items():
+    for name, found in (_messages_alone(sides) | sides.parts).items():
         rows = [row for row in sides.rows if row["store"] == name]
-        yield _comparison(name, found, len(rows))
+        yield _comparison(name, found, len(rows), hidden=name in sides.hidden)
         seen = Counter[str]()
         for one in found.differs:
             seen[one.part] += 1
@@ -147,16 +153,24 @@ def _records(sides: Sides, *, every: bool) -> Iterator[Mapping[str, Any]]:
             if not every and seen[one.part] == _SHOWN + 1:
                 yield {"type": "more", "part": one.part, "count": found.counts[one.part] - _SHOWN}
         yield from ({"type": "difference", **row} for row in rows)
-    others = (row for row in sides.rows if row["store"] not in sides.parts)
-    yield from ({"type": "difference", **row} for row in others)
 
 
-def _comparison(name: str, found: Comparison, queues: int) -> dict[str, Any]:
+def _messages_alone(sides: Sides) -> dict[str, Comparison]:
+    """What is known of pairs whose messages were compared, and of which nothing else may have been."""
+    from ..store.compare.both import Comparison
+    from ..store.compare.logs import LogsCompared
+
+    names = sides.a.values() if sides.unsound is not None else ()
+    return {name: Comparison(LogsCompared(None, None, samples=0), quick=False) for name in names}
+
+
+def _comparison(name: str, found: Comparison, queues: int, *, hidden: bool) -> dict[str, Any]:
+    """queues: with other messages. hidden: damage keeps some messages from being compared."""
     logs = found.logs
     return {
         "type": "comparison",
         "store": name,
-        "same": found.same and not queues,
+        "same": found.same and not queues and not hidden,
         "same_log": logs.same,
         "quick": found.quick,
         "samples": logs.samples,
@@ -169,5 +183,5 @@ def _comparison(name: str, found: Comparison, queues: int) -> dict[str, Any]:
         "expired_a": sum(each.size for each in logs.expired_a),
         "expired_b": sum(each.size for each in logs.expired_b),
         "differences": {**found.counts, **({"message": queues} if queues else {})},
-        "unread": found.unread,
+        "unread": [*found.unread, *(["some messages: damage hides them"] if hidden else [])],
     }

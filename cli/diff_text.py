@@ -49,8 +49,9 @@ def _line(row: Mapping[str, Any]) -> str:
 def _sentence(row: Mapping[str, Any]) -> str:
     """What is so, and how much was looked at."""
     looked = f"{bytes_text(row['bytes'])} of log byte by byte"
+    alone = row["samples"] == 0 and row["same_log"] is None
     if row["samples"] == 0:
-        looked = "no log was read"
+        looked = "only messages were compared" if alone else "no log was read"
     elif row["quick"]:
         looked = f"as far as --quick looks: ends, beginnings of files and samples, {bytes_text(row['bytes'])}"
     expired = [
@@ -68,7 +69,9 @@ def _sentence(row: Mapping[str, Any]) -> str:
         counted(number, *_THINGS.get(part, ("queue with other messages", "queues with other messages")))
         for part, number in row["differences"].items()
     ]
-    if row["same_log"] is None:
+    if alone:
+        head = "Not the same"
+    elif row["same_log"] is None:
         head = "Not the same: no bytes of a log that both have"
     elif not row["same_log"]:
         head = "Not the same: another log"

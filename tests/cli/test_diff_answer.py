@@ -28,12 +28,22 @@ def test_all_records_are_what_their_schemas_say(tmp_path: Path, capsys: pytest.C
     a, b = unpack("5.3.3-killed-page", tmp_path), unpack("5.3.3-clean", tmp_path)
     spoilt = copy_of(a)
     spoil(spoilt)
-    for other, words in ((b, []), (b, ["--quick"]), (a, []), (spoilt, ["--only", "log"])):
+    for other, words in ((b, []), (b, ["--quick"]), (a, []), (spoilt, ["--only", "log"]), (b, ["--only", "messages"])):
         run(["diff", str(a), str(other), "--format", "ndjson", *words])
         rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert rows[0]["type"] == "comparison"
         for row in rows:
             assert list(errors(schema_of(row["type"]), row)) == []
+
+
+@pytest.mark.parametrize(("name", "same"), [("5.3.3-clean", True), ("4.9.7-killed-page", False)])
+def test_messages_alone(name: str, same: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """That they are the same is said; not where damage hides some on both sides."""
+    root = unpack(name, tmp_path)
+    code = run(["diff", str(root), str(copy_of(root)), "--only", "messages", "--format", "json"])
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (code, row["type"], row["same"], row["differences"]) == (int(not same), "comparison", same, {})
+    assert row["unread"] == ([] if same else ["some messages: damage hides them"])
 
 
 def test_of_much_damage_only_numbers_are_told(

@@ -58,6 +58,11 @@ def test_messages() -> None:
     [
         ({}, "The same (2.0 KiB of log byte by byte)"),
         ({"samples": 0}, "The same (no log was read)"),
+        ({"samples": 0, "same_log": None}, "The same (only messages were compared)"),
+        (
+            {"samples": 0, "same_log": None, "same": False, "differences": {"message": 1}},
+            "Not the same: 1 queue with other messages (only messages were compared)",
+        ),
         (
             {"samples": 3, "quick": True},
             "The same (as far as --quick looks: ends, beginnings of files and samples, 2.0 KiB)",
