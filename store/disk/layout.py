@@ -57,6 +57,7 @@ ROCKSDB_STORE_TYPE = "defaultRocksDB"
 _SNAPSHOT_PREFIX = "timerwheel."
 _LARGEST_DIRECTORY = 10_000
 """Entries looked at in a directory that might hold a commit log."""
+_LACKS = f"it has no {COMMIT_LOG}, {CONSUME_QUEUE}, {INDEX} or checkpoint"
 T = TypeVar("T")
 _URI = re.compile(r"[a-z][a-z0-9+.-]*://")
 
@@ -137,7 +138,7 @@ class Layout:
         _check_directory(Path(root))
         layout = cls.of(root, config)
         if not any(path.exists() for path in layout._parts):
-            raise NotAStore("not a message store", path=root, hint=_where_instead(layout.root))
+            raise NotAStore("not a message store", path=root, hint=where_instead(layout.root))
         return layout
 
     @property
@@ -467,10 +468,8 @@ def _check_directory(root: Path) -> None:
     """Raise unless `root` is a directory that can be listed."""
     try:
         if not stat.S_ISDIR(root.stat().st_mode):
-            hint = _parent_hint(root)
-            raise NotAStore("not a store directory but a file", path=root, hint=hint)
-        with os.scandir(root):
-            pass
+            raise NotAStore("not a store directory but a file", path=root, hint=_parent_hint(root))
+        os.scandir(root).close()
     except FileNotFoundError as error:
         raise Missing("no such directory", path=root, hint="check the path") from error
     except OSError as error:
@@ -478,16 +477,18 @@ def _check_directory(root: Path) -> None:
 
 
 def _parent_hint(path: Path) -> str:
-    return f"name the store's root directory instead ({path.absolute().parent}?)"
+    above = [path.absolute().parent, *path.absolute().parents[1:4]]
+    root = next((each for each in above if (each / COMMIT_LOG).is_dir()), above[0])
+    return f"name the store's root directory instead ({root}?)"
 
 
-def _where_instead(root: Path) -> str:
+def where_instead(root: Path, otherwise: str = _LACKS) -> str:
     """What to name instead of a directory that is no store."""
     if root.name in _DIRECTORIES or _log_files(root):
         return _parent_hint(root)
     if (root / "store" / COMMIT_LOG).is_dir():
         return f"did you mean {root / 'store'}?"
-    return f"it has no {COMMIT_LOG}, {CONSUME_QUEUE}, {INDEX} or checkpoint"
+    return otherwise
 
 
 def refuse_compressed(layout: Layout) -> None:

@@ -57,6 +57,7 @@ from ..disk.layout import (
     TIERED_INDEX_FILES,
     TIMER_LOG,
     Layout,
+    where_instead,
 )
 from ..errors import InvalidInput, Missing, NotAStore, Unsupported, from_os_error
 from ..tiered.segments import SEGMENTS, kind_of_place, queue_of_place
@@ -336,11 +337,9 @@ def recognise(path: str | os.PathLike[str], kind: str | None = None, config: Bro
     found = _directory(path, config) if is_directory else _file(path)
     if found is None:
         place = next((part for part in _parts(path)[::-1] if part in _NOT_YET), None)
-        raise Unsupported(
-            f"files of {place}/ are not handled" if place else "cannot tell what this is",
-            path=path,
-            hint="name its kind with --as; mqstore dump --help lists the kinds",
-        )
+        text = f"files of {place}/ are not handled" if place else "cannot tell what this is"
+        hint = "name its kind with --as; mqstore dump --help lists the kinds"
+        raise Unsupported(text, path=path, hint=where_instead(path, hint) if is_directory and not place else hint)
     return found
 
 

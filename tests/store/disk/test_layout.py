@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -129,8 +130,12 @@ def test_what_is_no_store_is_said(tmp_path: Path) -> None:
 
 def test_a_directory_of_the_store_gets_advice(tmp_path: Path) -> None:
     log(tmp_path / "store" / "commitlog", 0)
-    with pytest.raises(NotAStore, match="root directory"):
-        Layout.open(tmp_path / "store" / "commitlog")
+    queue = tmp_path / "store" / "consumequeue" / "orders" / "0"
+    log(queue, 0)
+    logs = tmp_path / "store" / "commitlog"
+    for wrong in (logs, queue, *logs.iterdir(), *queue.iterdir()):
+        with pytest.raises(NotAStore, match=rf"root directory instead \({re.escape(str(tmp_path / 'store'))}\?\)"):
+            Layout.open(wrong)
     with pytest.raises(NotAStore, match=r"did you mean .*/store\?"):
         Layout.open(tmp_path)
 

@@ -116,6 +116,13 @@ def test_what_cannot_be_told(tmp_path: Path, make, error, says) -> None:  # type
         recognise(path)
 
 
+def test_the_store_in_a_directory_is_named(tmp_path: Path) -> None:
+    """As by commands that take stores alone; `--as` would lead nowhere."""
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    with pytest.raises(errors.Unsupported, match=r"did you mean .*/store\?"):
+        recognise(tmp_path)
+
+
 def test_as_overrides_and_is_checked(tmp_path: Path) -> None:
     """`--as` names a kind that there is."""
     path = tmp_path / "thing"
