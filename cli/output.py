@@ -29,7 +29,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet runs when a cell begins with it."""
 
 _JSON = (Format.JSON, Format.NDJSON)
-_TIMES = "_timestamp"
+_TIMES = ("_timestamp", "began", "now")
 """Fields whose name ends so are epoch milliseconds; text and CSV show them as times."""
 _BASE64 = "_base64"
 """Of a field whose name ends so the bytes of the one without it, where that cannot be read back."""

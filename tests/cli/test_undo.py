@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import subprocess
 from itertools import product
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from mqstore.cli.record_types import schema_of
+from mqstore.cli.terminal import time_text
 
 from .damaged_case import of_case
 from .datadriven import run_here
@@ -62,6 +65,16 @@ def test_list_undo_list(recovered: tuple[Path, list[str]]) -> None:
     (after,) = answers(str(root), "--list", *options)
     assert after["state"] == "undone"
     assert answers(str(root), "--yes", *options, code=1) == []
+
+
+def test_a_csv_has_times(recovered: tuple[Path, list[str]]) -> None:
+    root, options = recovered
+    (known,) = answers(str(root), "--list", *options)
+    listed = run_here(["undo", str(root), "--list", "--format", "csv", "--utc", *options])
+    (row,) = csv.DictReader(io.StringIO(listed.stdout))
+    assert row["began"] == time_text(known["began"], utc=True)
+    delays = run_here(["inspect", str(root), "--delays", "--now", "0", "--format", "csv", "--utc", *options])
+    assert delays.stdout.splitlines()[1].startswith("delays,1970-01-01T00:00:00.000Z,")
 
 
 def test_text(recovered: tuple[Path, list[str]]) -> None:
