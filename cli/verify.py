@@ -123,7 +123,7 @@ class VerifyOptions(Options):
             "--only",
             metavar="GROUP,…",
             help="Only these groups of checks: layout, commit_log, consume_queue, index, checkpoint,"
-            " timer, config, compaction.",
+            " timer, config, compaction, start.",
         ),
     ] = None
 

@@ -149,7 +149,7 @@ complete -c mqstore -n '__mqstore_at mqstore verify' -l max-duration -x -d 'Stop
 complete -c mqstore -n '__mqstore_at mqstore verify' -l since -x -d 'Stored at this time or later: 2026-11-20T21:38:00Z, -1h, yesterday, epoch ms.'
 complete -c mqstore -n '__mqstore_at mqstore verify' -s t -l topic -x -d 'Only queues and files of this topic.'
 complete -c mqstore -n '__mqstore_at mqstore verify' -l queue -x -d 'Only this queue of the topic.'
-complete -c mqstore -n '__mqstore_at mqstore verify' -l only -x -d 'Only these groups of checks: layout, commit_log, consume_queue, index, checkpoint, timer, config, compaction.'
+complete -c mqstore -n '__mqstore_at mqstore verify' -l only -x -d 'Only these groups of checks: layout, commit_log, consume_queue, index, checkpoint, timer, config, compaction, start.'
 complete -c mqstore -n '__mqstore_at mqstore verify' -l resume -r -d 'Keep in FILE how far an interrupted run came, and go on from there.'
 complete -c mqstore -n '__mqstore_at mqstore verify' -l broker-version -x -d 'The broker that will start: 4.3, 4.9, 5.1, 5.3, 5.4, 5.5, 5.5.1 (default: a guess).'
 complete -c mqstore -n '__mqstore_at mqstore verify' -l format -x -a 'text json ndjson csv prometheus' -d 'Text is for people, the others are stable.'

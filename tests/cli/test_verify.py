@@ -15,7 +15,7 @@ import pytest
 
 from mqstore.cli import verify as verify_command
 from mqstore.cli.app import run
-from mqstore.store.findings.catalogue import catalogue
+from mqstore.store.findings.catalogue import GROUPS, catalogue
 from mqstore.store.repair import recheck
 from mqstore.store.verify.verdict import Verdict
 
@@ -24,6 +24,12 @@ from .datadriven import run_here
 from .json_schema import wrong
 from .test_reads_only import content, nothing_is_written
 from .verified import rows
+
+
+def test_the_help_names_every_group_of_checks() -> None:
+    (only,) = (each for each in verify_command.VerifyOptions.parameters() if each.name == "only")
+    shown = only.annotation.__metadata__[0].settings["help"]
+    assert shown == f"Only these groups of checks: {', '.join(GROUPS)}."
 
 
 @pytest.mark.few(2)
