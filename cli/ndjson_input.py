@@ -21,6 +21,10 @@ PORTION_BYTES = 1 << 20
 LARGEST_LINE_BYTES = 256 << 20
 
 
+_WANTED = "NDJSON is read here, an object a line (mqstore dump --format ndjson); --from-format names others"
+"""Said of a first line that is none: the file may be of another kind, a JSON array say."""
+
+
 class Line(NamedTuple):
     """A record that came in, and where: the number of its line or row, from 1 on."""
 
@@ -48,7 +52,7 @@ def read_portions(
                 except ValueError as error:
                     if portion:
                         yield portion
-                    raise InvalidInput(f"line {number}: {error}") from None
+                    raise InvalidInput(f"line {number}: {error}", hint=_WANTED if number == 1 else "") from None
                 if record is not None:
                     portion.append(Line(number, record))
             if portion or text is None:

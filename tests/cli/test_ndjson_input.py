@@ -37,6 +37,14 @@ def test_what_stands_before_a_bad_line_comes_first(bad: bytes, said: str, tmp_pa
         next(portions)
 
 
+@pytest.mark.parametrize("text", [b'[\n{"n":1},\n{"n":2}\n]\n', b"topic,body\na,b\n"], ids=["JSON array", "CSV"])
+def test_what_is_wanted_is_said_of_a_file_of_another_kind(text: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(text)
+    with pytest.raises(InvalidInput, match=r"line 1: .*; NDJSON is read here, an object a line .*--from-format"):
+        records(path)
+
+
 @pytest.mark.parametrize("room", [1, 3, 7, 1 << 20])
 def test_lines_are_whole_wherever_portions_end(room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last line may lack its end; a half of a surrogate pair and other encodings of JSON are taken."""
