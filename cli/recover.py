@@ -152,7 +152,7 @@ def _analyze(
 ) -> JudgedRecovery:
     from ..store.library import recovery
 
-    given = {"lost_tag": asked.lost_tag, "replica": replica, "force_empty_log": force_empty_log}
+    given: dict[str, Any] = {"lost_tag": asked.lost_tag, "replica": replica, "force_empty_log": force_empty_log}
     options = {name: value for name, value in given.items() if value}
     with reading_the_log(layout, common, common.rate) as tell:
         return recovery(
