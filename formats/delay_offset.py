@@ -9,7 +9,7 @@ TABLES = (
         "offsetTable",
         "delay_offset",
         "one entry for each delay level that was ever used",
-        (JsonField("delayLevel", "integer", "delay level; its queue is level - 1"),),
+        (JsonField("delayLevel", "integer", "delay level; its queue is level - 1", bits=32),),
         value=JsonField("offset", "integer", "queue offset of the next message to deliver"),
     ),
     DATA_VERSION,

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+_DIGITS = 19
+"""Of an integer at most."""
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _TYPES: dict[str, tuple[type, ...]] = {
     "integer": (int,),
@@ -30,7 +32,7 @@ class JsonField(NamedTuple):
     """One member of an entry, or what a key of a table is.
 
     type: as in JSON Schema. called: its name in records, where it cannot be that of the file. after:
-    of the second of two fields in one key, what stands before it.
+    of the second of two fields in one key, what stands before it. bits: of an integer, as a broker holds it.
     """
 
     name: str
@@ -38,16 +40,30 @@ class JsonField(NamedTuple):
     doc: str
     called: str = ""
     after: str = "@"
+    bits: int = 64
 
     @property
     def column(self) -> str:
         """Its name in records."""
         return self.called or _in_snake_case(self.name)
 
+    @property
+    def told(self) -> str:
+        """Its type in words."""
+        return f"integer of {self.bits} bits" if self.type == "integer" else self.type
+
     def fits(self, value: Any) -> bool:
         """Whether a value is of the type."""
         right = isinstance(value, _TYPES[self.type])
         return right and (self.type == "boolean" or not isinstance(value, bool))
+
+    def holds(self, number: int | str) -> bool:
+        """Whether a number, or a text of one, is a whole one and not beyond what a broker holds."""
+        if isinstance(number, str):
+            digits = number.removeprefix("-")
+            if not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS):
+                return False
+        return -1 << self.bits - 1 <= int(number) < 1 << self.bits - 1
 
 
 class Member(NamedTuple):
@@ -94,7 +110,7 @@ def _keys(
 
 TOPIC = JsonField("topic", "string", "topic")
 GROUP = JsonField("group", "string", "consumer group")
-QUEUE_ID = JsonField("queueId", "integer", "queue id")
+QUEUE_ID = JsonField("queueId", "integer", "queue id", bits=32)
 DATA_VERSION = JsonTable(
     "dataVersion",
     "data_version",

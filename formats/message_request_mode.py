@@ -13,7 +13,7 @@ TABLES = (
         (
             JsonField("consumerGroup", "string", "the group again"),
             JsonField("mode", "string", "PULL or POP"),
-            JsonField("popShareQueueNum", "integer", "queues that members share"),
+            JsonField("popShareQueueNum", "integer", "queues that members share", bits=32),
         ),
     ),
 )

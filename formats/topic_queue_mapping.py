@@ -12,7 +12,7 @@ TABLES = (
         (TOPIC,),
         (
             JsonField("scope", "string", "__global__ or a name"),
-            JsonField("totalQueues", "integer", "logical queues of the topic"),
+            JsonField("totalQueues", "integer", "logical queues of the topic", bits=32),
             JsonField("bname", "string", "broker"),
             JsonField("epoch", "integer", "number of the mapping"),
             JsonField("dirty", "boolean", "not yet sent to all"),

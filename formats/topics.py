@@ -12,12 +12,12 @@ TABLES = (
         (TOPIC,),
         (
             JsonField("topicName", "string", "the topic again"),
-            JsonField("readQueueNums", "integer", "queues that consumers see"),
-            JsonField("writeQueueNums", "integer", "queues that producers see"),
-            JsonField("perm", "integer", "4 read + 2 write + 1 inherit, 8 priority (5.x)"),
+            JsonField("readQueueNums", "integer", "queues that consumers see", bits=32),
+            JsonField("writeQueueNums", "integer", "queues that producers see", bits=32),
+            JsonField("perm", "integer", "4 read + 2 write + 1 inherit, 8 priority (5.x)", bits=32),
             JsonField("order", "boolean", "messages are kept in order"),
             JsonField("topicFilterType", "string", "SINGLE_TAG or MULTI_TAG"),
-            JsonField("topicSysFlag", "integer", "1 unit, 2 has subscribers in units"),
+            JsonField("topicSysFlag", "integer", "1 unit, 2 has subscribers in units", bits=32),
             JsonField(
                 "attributes",
                 "object",

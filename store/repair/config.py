@@ -23,9 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...formats.consumer_offset import OFFSET_TABLES
+from ...formats.consumer_offset import OFFSET, OFFSET_TABLES
 from ...formats.kinds import KINDS, Syntax
-from ...formats.tiered_store_metadata import SERIAL, TOPIC_ID, TOPIC_TABLE
 from ..broker.profiles import DispatchRules, Profile, WriterProfile
 from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, group_of_topic, is_system_topic
@@ -51,6 +50,7 @@ from ..start.config_load import (
     load_databases,
     misfits,
 )
+from ..tiered.segments import numbers_go_on, without_segment
 from ..verify.config_entries import MODES, PERM_MOST, has_own_records
 from ..verify.config_files import ConfigTables
 
@@ -59,6 +59,8 @@ _FILTERS, _MODES_TABLE = "filterDataByTopic", "messageRequestModeMap"
 _TOLD_CHARS = 60
 """Of a name or value that is told."""
 _QUEUE_NUMBERS = ("readQueueNums", "writeQueueNums")
+_MENDED = frozenset({"perm", *_QUEUE_NUMBERS})
+"""Numbers of a topic that are put right by themselves."""
 
 
 class Proven(NamedTuple):
@@ -96,12 +98,13 @@ def _topics(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
         if not isinstance(entry, dict):
             continue
         fresh = new_topic(topic, proven.highest.get(topic, 0), proven.profile)
+        wrong = {misfit.key for misfit in misfits(KINDS[FILES[_TOPICS[0]]].tables[0], {topic: entry})}
         if entry.get("topicName", topic) != topic:
             yield "I-142", _set(entry, topic, "topicName", topic)
         perm = entry.get("perm", 0)
-        if _is_int(perm) and not 0 <= perm <= PERM_MOST:
+        if "perm" in wrong or (_is_int(perm) and not 0 <= perm <= PERM_MOST):
             yield "I-142", _set(entry, topic, "perm", fresh["perm"])
-        counts = [entry.get(column, 1) for column in _QUEUE_NUMBERS]
+        counts = [-1 if column in wrong else entry.get(column, 1) for column in _QUEUE_NUMBERS]
         sound = [n for n in counts if _is_int(n) and n > 0]
         for column, count in zip(_QUEUE_NUMBERS, counts, strict=True):
             if _is_int(count) and count <= 0:
@@ -289,11 +292,19 @@ def _inside(group: str, row: Json, key: Any, queue: QueueId, ends: tuple[int, in
     offset = row[key]
     if not _is_int(offset):
         return
+    if ends is None and _is_beyond(offset):
+        yield Clamped(group, queue, row.pop(key), None)
+        return
     ends = ends or (0, max(0, offset))
     inside = min(max(offset, ends[0]), ends[1])
     if inside != offset:
         row[key] = inside
         yield Clamped(group, queue, offset, inside)
+
+
+def _is_beyond(offset: Any) -> bool:
+    """It is none that a broker reads."""
+    return _is_int(offset) and not OFFSET.holds(offset)
 
 
 def _number(key: Any) -> int | None:
@@ -462,14 +473,16 @@ def _content(loaded: LoadedConfig, path: Path, gone: frozenset[str], proven: Pro
     content = {}
     if loaded.start is LoadAction.BACKUP:
         content = read_json(backup) or {}
-    kept = _merge(name, content, _fitting(name, loaded.backup))
-    kept += _merge(name, content, _fitting(name, loaded.main))
-    if name == TIERED and not _numbers_go_on(content):
+    kept, told = 0, list[str]()
+    for parts, text in ((False, loaded.backup), (False, loaded.main), (True, loaded.backup), (True, loaded.main)):
+        kept += _merge(name, content, _fitting(name, text, content, told, parts=parts))
+    if name == TIERED and not numbers_go_on(content):
         return None, ""
     count = _prove(name, content, proven) if name in gone or loaded.taken is None else 0
     table = KINDS[FILES[name]].tables[0].member
     content.setdefault(table, {})
-    why = loaded.main.problem or ("entries are missing" if name in gone else "it has no table")
+    problem = loaded.main.problem or ("entries are missing" if name in gone else "it has no table")
+    why = "; ".join((problem, *told[:_TOLD]))
     if loaded.start is LoadAction.BACKUP:
         more = kept + count
         besides = f", and {counted(more, 'entry', 'entries')} that it lacks" if more else ""
@@ -477,48 +490,37 @@ def _content(loaded: LoadedConfig, path: Path, gone: frozenset[str], proven: Pro
         return content, f"taken from {backup.name}{besides}: {why}"
     proved = f"{counted(count, 'entry', 'entries')} that the store proves"
     proved += f" ({_UNSETTLED[name]})" if count else ""
-    if not loaded.main.there and not kept:
-        return content, f"rebuilt, with {proved}: {why}"
-    return content, f"what is left of it{f', and {proved}' if count else ''}: {why}"
+    left = f"what is left of it{f', and {proved}' if count else ''}"
+    return content, f"{left if loaded.main.there or kept else f'rebuilt, with {proved}'}: {why}"
 
 
-def _fitting(name: str, text: Text) -> Json:
-    """Of what can be read the entries that a broker takes, of the tables that it has."""
-    found: Json = {}
-    text = as_proof(name, text)
-    for table in KINDS[FILES[name]].tables:
-        value = text.value.get(table.member)
-        if not isinstance(value, dict):
-            continue
-        if not table.levels:  # of the whole file, not of its entries
-            found[table.member] = _numbered(value)
+def _fitting(name: str, text: Text, content: Json, told: list[str], *, parts: bool) -> Json:
+    """Of what can be read the entries that a broker takes, of the tables that it has. parts: and what it
+    takes of those that content has not, told is what it does not take of them.
+    """
+    found, text = dict[Any, Any](), as_proof(name, text)
+    tables = {table.member: table for table in KINDS[FILES[name]].tables}
+    for table in tables.values():
+        rows, mine = _numbered(text.value.get(table.member)), content.get(table.member)
+        if not isinstance(rows, dict):
             continue
         if name == TIERED and text.open[:1] == (table.member,):
-            value = _without(value, text.open[1:], len(table.levels))
-        rows = {key: row for key, row in value.items() if not next(misfits(table, {key: row}), "")}
-        found[table.member] = _numbered(rows)
-    tables = {table.member for table in KINDS[FILES[name]].tables}
+            rows = without_segment(rows, text.open[1:], len(table.levels))
+        found[table.member] = rows
+        for key in list(rows) if table.levels else ():  # a table without is of the whole file
+            one = {key: rows.pop(key)}
+            wrong = list(misfits(table, one))
+            for _, holder, column in wrong if parts else ():
+                known = mine.get(key) if isinstance(mine, dict) and holder is not one and table.value else mine
+                lacks = not isinstance(known, dict) or (column if table.value else key) not in known
+                if column in _MENDED or (lacks and "Offset" in name and _is_beyond(holder[column])):
+                    continue
+                place = _short(key) if holder is one else f"{_short(key)}: {_short(column)}"
+                lost = _short(holder.pop(column))
+                told += [f"{place} {lost} taken out"] if lacks else []
+            rows |= one if not wrong or (parts and one.get(key)) else {}
     plain = {member: value for member, value in text.value.items() if not isinstance(value, dict | list | None)}
-    return found | {member: value for member, value in plain.items() if member not in tables}
-
-
-def _without(rows: Json, keys: tuple[Any, ...], levels: int) -> Json:
-    """The rows of a table of the tiered store without the one that is not whole: a segment without its size is none."""
-    if len(keys) < levels or not isinstance(rows, dict) or keys[0] not in rows:
-        return rows
-    if levels == 1:
-        return {key: row for key, row in rows.items() if key != keys[0]}
-    return {**rows, keys[0]: _without(rows[keys[0]], keys[1:], levels - 1)}
-
-
-def _numbers_go_on(content: Json) -> bool:
-    """No topic of the tiered store will get a number that another one had: the last one given is known."""
-    topics = content.get(TOPIC_TABLE.member)
-    given = [row.get(TOPIC_ID.name) for row in topics.values()] if isinstance(topics, dict) else []
-    if not _is_int(content.get(SERIAL.name)):
-        return False
-    content[SERIAL.name] = max([content[SERIAL.name], *filter(_is_int, given)])
-    return True
+    return {member: value for member, value in plain.items() if member not in tables} | found
 
 
 def _merge(name: str, content: Json, more: Json) -> int:

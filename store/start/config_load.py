@@ -171,7 +171,7 @@ _STACK = "nested so deep that the broker dies of it (StackOverflowError)"
 _FILTER_TYPE, _FILTER_TYPES = "topicFilterType", ("SINGLE_TAG", "MULTI_TAG", "")
 _COUNTER = "counter"
 _NO_COUNTER = f"{_COUNTER} of {_VERSION} is null"
-_INTEGER = JsonField("", "integer", "")
+_INTEGER = JsonField("", "integer", "", bits=32)
 _TOPICS_OF_GROUPS = "groupTopicMap"
 _LONG_BYTES = 1 << 20
 _BLANKS = b" \t\r\n"
@@ -346,9 +346,7 @@ def as_proof(name: str, text: Text) -> Text:
         return text
     strange = [key for key in text.value if key not in _known_members(name)]
     alike = [
-        key
-        for key in strange
-        if _one_letter_off(str(key), table.member) and not next(misfits(table, text.value[key]), "")
+        key for key in strange if _one_letter_off(str(key), table.member) and not any(misfits(table, text.value[key]))
     ]
     if len(alike) != 1:
         return text
@@ -399,8 +397,8 @@ def _misfit(name: str, value: dict[Any, Any], rules: ConfigRules) -> str:
         elif entry is None or (entry == "" and name in rules.no_text_is_null):
             if name in rules.null_refused:
                 return f"{member} is null"
-        elif text := next(misfits(table, entry), ""):
-            return text
+        elif misfit := next(misfits(table, entry), None):
+            return misfit.text
     if name == FILTERS and (text := _misfit_bits(value)):
         return text
     noted = value.get(_TOPICS_OF_GROUPS, {}) if name in (OFFSETS, LMQ_OFFSETS) else {}
@@ -453,47 +451,48 @@ def _strange_constants(name: str, value: dict[Any, Any]) -> Iterator[str]:
 def _misfit_version(version: Any, refused: tuple[type, ...]) -> str:
     if isinstance(version, refused):
         return f"{_VERSION} is no object"
-    if refused and isinstance(version, dict):
-        for one in DATA_VERSION.fields:
-            if not _fits(one, version.get(one.name)):
-                return f"{one.name} of {_VERSION} is no {one.type}"
-    return ""
+    misfit = next(misfits(DATA_VERSION, version), None) if refused and isinstance(version, dict) else None
+    return misfit.text if misfit else ""
 
 
-def misfits(table: JsonTable, entry: Any) -> Iterator[str]:
-    """What of a table has another type than the fields of its manager."""
-    level: list[tuple[str, Any]] = [(table.member, entry)]
+class Misfit(NamedTuple):
+    """What a manager does not take: `holder[key]`, or the key itself."""
+
+    text: str
+    holder: dict[Any, Any]
+    key: Any
+
+
+def misfits(table: JsonTable, entry: Any) -> Iterator[Misfit]:
+    """What of a table has another type than the fields of its manager, or is a number beyond them."""
+    level = [Misfit(table.member, {table.member: entry}, table.member)]
     for step in table.levels:
-        below: list[tuple[str, Any]] = []
-        for place, value in level:
+        below: list[Misfit] = []
+        for place, holder, name in level:
+            value = holder[name]
             if not isinstance(value, dict):
-                yield f"{place} is no object"
-                return
-            if isinstance(step, Member):
-                if value.get(step.name) is not None:
-                    below.append((step.name, value[step.name]))
-                continue
-            for key, inner in value.items():
-                if isinstance(step, JsonField) and step.type == _INTEGER.type and not _is_number(key):
-                    yield f"a key of {place} is no number"
-                    return
-                below.append((f"an entry of {place}", inner))
+                yield Misfit(f"{place} is no object", holder, name)
+            elif isinstance(step, Member):
+                below += [Misfit(step.name, value, step.name)] if value.get(step.name) is not None else []
+            else:
+                integer = step if isinstance(step, JsonField) and step.type == _INTEGER.type else None
+                for key in value:
+                    if integer and not integer.holds(str(key)):
+                        yield Misfit(f"a key of {place} is no {integer.told}", value, key)
+                    else:
+                        below.append(Misfit(f"an entry of {place}", value, key))
         level = below
-    for place, value in level:
+    for place, holder, name in level:
+        value = holder[name]
         if table.value is not None:
             if not _fits(table.value, value) or value in (None, ""):
-                yield f"{place} is no {table.value.type}"
+                yield Misfit(f"{place} is no {table.value.told}", holder, name)
         elif not isinstance(value, dict):
-            yield f"{place} is no object"
+            yield Misfit(f"{place} is no object", holder, name)
         else:
             for one in table.fields:
                 if one.name in value and not _fits(one, value[one.name]):
-                    yield f"{one.name} of {place} is no {one.type}"
-
-
-def _is_number(key: Any) -> bool:
-    text = str(key).removeprefix("-")
-    return text.isascii() and text.isdecimal()
+                    yield Misfit(f"{one.name} of {place} is no {one.told}", value, one.name)
 
 
 def _fits(field_: JsonField, value: Any) -> bool:
@@ -502,15 +501,15 @@ def _fits(field_: JsonField, value: Any) -> bool:
         not isinstance(inner, str | None) for key, inner in value.items() if key in _CONSTANTS
     ):
         return False
-    if value is None or value == "" or field_.fits(value):
+    if value is None or value == "":
         return True
     if field_.type == "integer":
-        return isinstance(value, bool | float) or (isinstance(value, str) and _is_number(value))
+        return isinstance(value, bool | float) or (isinstance(value, int | str) and field_.holds(value))
+    if field_.fits(value):
+        return True
     if field_.type == "boolean":
         return isinstance(value, int) or value in ("true", "false")
-    if field_.name in _CONSTANTS:
-        return False
-    return field_.type == "string"
+    return field_.type == "string" and field_.name not in _CONSTANTS
 
 
 _UNSEEN, _NOTHING = Text(there=True, unseen=True), Text(there=False, present=False)

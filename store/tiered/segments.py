@@ -4,13 +4,13 @@ A flat file is a row of segments without gaps, one directory for each kind of it
 a segment is closed when the next one begins.
 
 One sealed segment of the tiered index (see `formats.tiered_index`), and index files before they are
-compacted (see `formats.tiered_index_file`). Nothing in them is believed.
+compacted (see `formats.tiered_index_file`). Nothing in them is believed. And what is left of damaged metadata.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import md5
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,6 +43,7 @@ from ...formats.tiered_index_file import HEADER as OPEN_HEADER
 from ...formats.tiered_index_file import ITEM as OPEN_ITEM
 from ...formats.tiered_index_file import SLOT as OPEN_SLOT
 from ...formats.tiered_index_file import items_offset as open_items_offset
+from ...formats.tiered_store_metadata import SERIAL, TOPIC_ID, TOPIC_TABLE
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, start_of
@@ -368,3 +369,28 @@ def _windows(files: MappedFileQueue, index: TieredIndexFile) -> Iterator[tuple[i
         count = min(WINDOW_ITEMS, index.items + 1 - first)
         data = files.read_file(index.file, begin + first * OPEN_ITEM_BYTES, count * OPEN_ITEM_BYTES)
         yield first, np.frombuffer(data, dtype_of(OPEN_ITEM), len(data) // OPEN_ITEM_BYTES)
+
+
+def without_segment(rows: Any, keys: Sequence[Any], levels: int) -> Any:
+    """Rows of a table of the metadata without the one that is not whole: a segment without its size is none.
+
+    keys: where that is. levels: keys to a row.
+    """
+    if len(keys) < levels or not isinstance(rows, dict) or keys[0] not in rows:
+        return rows
+    if levels == 1:
+        return {key: row for key, row in rows.items() if key != keys[0]}
+    return {**rows, keys[0]: without_segment(rows[keys[0]], keys[1:], levels - 1)}
+
+
+def numbers_go_on(content: dict[str, Any]) -> bool:
+    """No topic of the metadata will get a number that another one had: the last one given is known, and is raised to
+    those that topics have.
+    """
+    topics, serial = content.get(TOPIC_TABLE.member), content.get(SERIAL.name)
+    if type(serial) is not int:
+        return False
+    rows = topics.values() if isinstance(topics, dict) else ()
+    given = (row.get(TOPIC_ID.name) for row in rows if isinstance(row, dict))
+    content[SERIAL.name] = max([serial, *(number for number in given if type(number) is int)])
+    return True

@@ -44,6 +44,16 @@ def test_types(kind: str, fitting: list[Any], others: list[Any]) -> None:
     assert not any(field.fits(value) for value in others)
 
 
+@pytest.mark.parametrize("bits", [32, 64])
+def test_numbers_in_texts_and_keys(bits: int) -> None:
+    """One beyond an int or a long is none that a broker reads; nor are those of other alphabets."""
+    field, end = JsonField("f", "integer", "", bits=bits), 1 << bits - 1
+    assert all(field.holds(number) for number in (0, "0", "-1", str(end - 1), str(-end), -end))
+    others = ("", "-", "--1", "+1", "1.5", "\N{ARABIC-INDIC DIGIT THREE}", str(end), str(-end - 1), end, "9" * 9999)
+    assert not any(field.holds(number) for number in others)
+    assert field.told == f"integer of {bits} bits"
+
+
 def test_keys_and_columns() -> None:
     """Two fields of one key are two columns; a step between levels is none."""
     value = JsonField("offset", "integer", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -235,6 +236,53 @@ def test_what_is_no_table_is_taken_from_its_bak(root: Path) -> None:
         path.write_text(text)
         mended(root)
         assert loads(path.read_text())["offsetTable"] == known, text
+
+
+def both_with(root: Path, name: str, change: tuple[str, str]) -> Any:
+    """A file of config/, and its .bak, with another text in the first of such places. Returns what it had."""
+    path = root / "config" / name
+    text = path.read_text()
+    assert change[0] in text
+    for one in (path, path.with_name(f"{name}.bak")):
+        one.write_text(text.replace(*change, 1))
+    return loads(text)
+
+
+def planned(root: Path) -> dict[str, tuple[str, Any]]:
+    """By file what the plan says of it, and its new content."""
+    edits = examined(root, BrokerConfig({}), CONFIG).plan.edits
+    return {Path(edit.path).name: (edit.reason, loads(bytes(edit.pieces[0][1]).decode())) for edit in edits}
+
+
+def test_a_number_that_no_broker_reads_costs_no_entry(root: Path) -> None:
+    """That of a topic is made anew, that of a group is taken out, an offset brought inside its queue."""
+    topics = both_with(root, "topics.json", ('"readQueueNums":2,', '"readQueueNums":2147483648,'))
+    groups = both_with(root, "subscriptionGroup.json", ('"retryMaxTimes":16', '"retryMaxTimes":2147483648'))
+    offsets = '{"offsetTable":{"orders@a":{0:1,1:9223372036854775808,2147483648:2},"gone@a":{0:-9223372036854775809}}}'
+    for name in ("consumerOffset.json", "consumerOffset.json.bak"):
+        (root / "config" / name).write_text(offsets)
+    plan = planned(root)
+    reason, content = plan["topics.json"]
+    assert content == topics and reason.endswith(": readQueueNums 2147483648 -> 2")
+    reason, content = plan["subscriptionGroup.json"]
+    lost = next(group for group, entry in content["subscriptionGroupTable"].items() if "retryMaxTimes" not in entry)
+    assert reason.endswith(f"{lost}: retryMaxTimes 2147483648 taken out")
+    assert groups["subscriptionGroupTable"].pop(lost) == content["subscriptionGroupTable"].pop(lost) | {
+        "retryMaxTimes": 16
+    }
+    assert groups["subscriptionGroupTable"].items() <= content["subscriptionGroupTable"].items()
+    reason, content = plan["consumerOffset.json"]
+    assert (
+        content["offsetTable"] == {"orders@a": {0: 1, 1: 25}, "gone@a": {}}
+        and "orders@a: 2147483648 2 taken out" in reason
+    )
+
+
+def test_an_offset_that_no_broker_reads_is_that_of_the_bak(root: Path) -> None:
+    path = root / "config" / "consumerOffset.json"
+    path.write_text('{"offsetTable":{"orders@a":{0:9223372036854775808,1:5}}}')
+    path.with_name("consumerOffset.json.bak").write_text('{"offsetTable":{"orders@a":{0:3,1:4}}}')
+    assert planned(root)["consumerOffset.json"][1]["offsetTable"] == {"orders@a": {0: 3, 1: 5}}
 
 
 @pytest.mark.few(1)

@@ -44,6 +44,37 @@ def test_single_characters_that_are_others(taken_by: tuple[str, ...], text: byte
         assert list(found[version].value["offsetTable"]) == ["A@G", "B@G"], version
 
 
+#: (file, a text of it, the first number that its field cannot hold), as the real managers take them.
+INT, LONG = 1 << 31, 1 << 63
+NUMBERS = (
+    ("topics.json", '{"topicConfigTable":{"A":{"readQueueNums":#}}}', INT),
+    ("topics.json", '{"topicConfigTable":{"A":{"perm":"#"}}}', INT),
+    ("topics.json", '{"dataVersion":{"counter":#},"topicConfigTable":{}}', LONG),
+    ("subscriptionGroup.json", '{"subscriptionGroupTable":{"A":{"retryMaxTimes":#}}}', INT),
+    ("subscriptionGroup.json", '{"subscriptionGroupTable":{"A":{"brokerId":"#"}}}', LONG),
+    ("consumerOffset.json", '{"offsetTable":{"A@G":{#:1}}}', INT),
+    ("consumerOffset.json", '{"offsetTable":{"A@G":{0:#}}}', LONG),
+    ("delayOffset.json", '{"offsetTable":{"#":1}}', INT),
+    ("delayOffset.json", '{"offsetTable":{1:#}}', LONG),
+)
+
+
+@pytest.mark.parametrize(("name", "text", "end"), NUMBERS)
+def test_a_number_beyond_an_int_or_a_long(name: str, text: str, end: int) -> None:
+    """The whole file is refused."""
+    for version, rules in RULES.items():
+        for number, taken in ((end - 1, True), (-end, True), (end, False), (-end - 1, False), (10**40, False)):
+            problem = judge(name, text.replace("#", str(number)).encode(), rules).problem
+            assert taken is not bool(problem), (version, number)
+            assert taken or f" is no integer of {end.bit_length()} bits" in problem
+
+
+def test_a_version_beyond_a_long_is_no_matter_to_those_that_do_not_read_it() -> None:
+    text = b'{"dataVersion":{"counter":9223372036854775808},"offsetTable":{}}'
+    taken_by = [version for version, rules in RULES.items() if not judge("delayOffset.json", text, rules).problem]
+    assert taken_by == ["4.3", "4.9"]
+
+
 BROKEN = {
     "missing": None,
     "empty": b"",
