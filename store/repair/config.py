@@ -59,14 +59,13 @@ _FILTERS, _MODES_TABLE = "filterDataByTopic", "messageRequestModeMap"
 _TOLD_CHARS = 60
 """Of a name or value that is told."""
 _QUEUE_NUMBERS = ("readQueueNums", "writeQueueNums")
-_MENDED = frozenset({"perm", *_QUEUE_NUMBERS})
-"""Numbers of a topic that are put right by themselves."""
+_MENDED = frozenset({"perm", *_QUEUE_NUMBERS})  # numbers of a topic that are put right by themselves
 
 
 class Proven(NamedTuple):
-    """What the store proves. highest: topic → its highest queue. unserved: topics with queues that
-    are to have an entry. topics, groups: names that are known. lost_groups: groups that something names
-    and a start would not have. attributes: topic → what its files tell. queues: all of them.
+    """What the store proves. highest: topic → its highest queue. unserved: topics with queues that are to have an
+    entry. topics, groups: names that are known. lost_groups: groups that something names and a start would not
+    have. attributes: topic → what its files tell. queues: all of them.
     """
 
     highest: Mapping[str, int]
@@ -110,9 +109,8 @@ def _topics(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
             if _is_int(count) and count <= 0:
                 most = max([*sound, proven.highest.get(topic, -1) + 1])
                 yield "I-142", _set(entry, topic, column, most or fresh[column])
-        counts = [entry.get(column, 1) for column in _QUEUE_NUMBERS]
         needed = proven.highest.get(topic, -1) + 1
-        if topic in proven.topics and all(_is_int(n) and n < needed for n in counts):
+        if topic in proven.topics and all(_is_int(n := entry.get(c, 1)) and n < needed for c in _QUEUE_NUMBERS):
             yield "I-076", _set(entry, topic, _QUEUE_NUMBERS[0], needed)
     for topic in sorted(proven.unserved - set(table)):
         table[topic] = proven.topic(topic)
@@ -484,8 +482,7 @@ def _content(loaded: LoadedConfig, path: Path, gone: frozenset[str], proven: Pro
     problem = loaded.main.problem or ("entries are missing" if name in gone else "it has no table")
     why = "; ".join((problem, *told[:_TOLD]))
     if loaded.start is LoadAction.BACKUP:
-        more = kept + count
-        besides = f", and {counted(more, 'entry', 'entries')} that it lacks" if more else ""
+        besides = f", and {counted(kept + count, 'entry', 'entries')} that it lacks" if kept + count else ""
         besides += f" ({counted(count, 'entry', 'entries')}: {_UNSETTLED[name]})" if count else ""
         return content, f"taken from {backup.name}{besides}: {why}"
     proved = f"{counted(count, 'entry', 'entries')} that the store proves"
@@ -495,8 +492,8 @@ def _content(loaded: LoadedConfig, path: Path, gone: frozenset[str], proven: Pro
 
 
 def _fitting(name: str, text: Text, content: Json, told: list[str], *, parts: bool) -> Json:
-    """Of what can be read the entries that a broker takes, of the tables that it has. parts: and what it
-    takes of those that content has not, told is what it does not take of them.
+    """Of what can be read the entries that a broker takes, of its tables; parts: and what it takes of those that
+    content has not, told is what it does not take of them.
     """
     found, text = dict[Any, Any](), as_proof(name, text)
     tables = {table.member: table for table in KINDS[FILES[name]].tables}
@@ -507,7 +504,10 @@ def _fitting(name: str, text: Text, content: Json, told: list[str], *, parts: bo
         if name == TIERED and text.open[:1] == (table.member,):
             rows = without_segment(rows, text.open[1:], len(table.levels))
         found[table.member] = rows
-        for key in list(rows) if table.levels else ():  # a table without is of the whole file
+        if not table.levels:  # of the whole file, not of its entries
+            others = [misfit.key for misfit in misfits(table, rows)]
+            found[table.member] = {k: v for k, v in rows.items() if k not in others and v not in (None, "")}
+        for key in list(rows) if table.levels else ():
             one = {key: rows.pop(key)}
             wrong = list(misfits(table, one))
             for _, holder, column in wrong if parts else ():

@@ -254,6 +254,17 @@ def planned(root: Path) -> dict[str, tuple[str, Any]]:
     return {Path(edit.path).name: (edit.reason, loads(bytes(edit.pieces[0][1]).decode())) for edit in edits}
 
 
+@pytest.mark.parametrize("counter", ['"x"', "null"])
+def test_a_version_that_no_broker_reads_costs_no_entry(counter: str, root: Path) -> None:
+    change = ('"counter":', f'"counter":{counter},"x":')
+    whole = {name: both_with(root, name, change) for name in ("topics.json", "subscriptionGroup.json")}
+    plan = planned(root)
+    for name, known in whole.items():
+        _, content = plan[name]
+        assert "counter" not in content.pop("dataVersion") and known.pop("dataVersion")
+        assert content == known
+
+
 def test_a_number_that_no_broker_reads_costs_no_entry(root: Path) -> None:
     """That of a topic is made anew, that of a group is taken out, an offset brought inside its queue."""
     topics = both_with(root, "topics.json", ('"readQueueNums":2,', '"readQueueNums":2147483648,'))
