@@ -498,12 +498,12 @@ def _fitting(name: str, text: Text, content: Json, told: list[str], *, parts: bo
     found, text = dict[Any, Any](), as_proof(name, text)
     tables = {table.member: table for table in KINDS[FILES[name]].tables}
     for table in tables.values():
-        rows, mine = _numbered(text.value.get(table.member)), content.get(table.member)
+        rows, mine = text.value.get(table.member), content.get(table.member)
         if not isinstance(rows, dict):
             continue
         if name == TIERED and text.open[:1] == (table.member,):
             rows = without_segment(rows, text.open[1:], len(table.levels))
-        found[table.member] = rows
+        found[table.member] = rows = _numbered(rows)
         if not table.levels:  # of the whole file, not of its entries
             others = [misfit.key for misfit in misfits(table, rows)]
             found[table.member] = {k: v for k, v in rows.items() if k not in others and v not in (None, "")}
