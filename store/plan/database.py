@@ -297,20 +297,13 @@ class DatabaseAudit(LogObserver):
         lowest = database.get(BOUNDS, low)
         if lowest is None:
             return
-        if len(lowest) != _BOUND.size or _hides(QueueBound(*_BOUND.unpack(lowest)), reach.first):
+        if len(lowest) != _BOUND.size or QueueBound(*_BOUND.unpack(lowest)).hides(reach.first):
             rows[low] = _BOUND.pack(*reach.first)
 
 
 def _columns(messages: Messages) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     m = messages
     return m.offset, m.position, m.size, m.tags_code, m.store_timestamp
-
-
-def _hides(row: QueueBound, first: QueueBound) -> bool:
-    """A min row keeps the first message from consumers, or sends them to what is not there."""
-    if row.queue_offset < first.queue_offset:
-        return row.physical_offset >= first.physical_offset
-    return row.queue_offset > first.queue_offset
 
 
 _SPARSE = 8

@@ -231,10 +231,16 @@ _BYTES_OF_UNIT, _BYTES_OF_BOUND = 64, 256
 
 
 class QueueBound(NamedTuple):
-    """The last unit of a queue: position of its record, its queue offset."""
+    """The last unit of a queue, or the first: position of its record, its queue offset."""
 
     physical_offset: int
     queue_offset: int
+
+    def hides(self, first: QueueBound) -> bool:
+        """As the row of the first unit it keeps the first message from consumers, or sends them where none is."""
+        if self.queue_offset < first.queue_offset:
+            return self.physical_offset >= first.physical_offset
+        return self.queue_offset > first.queue_offset
 
 
 class UnitSpool:
@@ -291,6 +297,11 @@ class UnitSpool:
             self._disordered.add(queue)
         if before is None or end.queue_offset >= before.queue_offset:
             self.ends[queue] = end
+
+    def first(self, queue: QueueId) -> QueueBound:
+        """The first unit of a queue that has some."""
+        row = next(self.rows(queue))[0]
+        return QueueBound(int(row["physical_offset"]), int(row["queue_offset"]))
 
     def rows(self, queue: QueueId) -> Iterator[Any]:
         """Stretches of a queue's units, `ROW` each, by queue offset; of several at one the last."""

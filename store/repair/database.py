@@ -25,7 +25,7 @@ from ...formats import rocksdb_consume_queue as formats
 from ...formats.consume_queue import UNIT_BYTES
 from ...formats.derive.ragged import Ints
 from ...formats.message import SMALLEST
-from ...formats.rocksdb_consume_queue import BOUNDS, MAX
+from ...formats.rocksdb_consume_queue import BOUNDS, MAX, MIN
 from ..audit.messages import LogObserver, Messages, scan_messages
 from ..broker.dispatch import Dispatched
 from ..broker.dispatch_record import Dispatching
@@ -291,8 +291,8 @@ def compare(database: RocksDb, spool: UnitSpool, log_start: int, end: int) -> Wr
     units = sum(_units_wrong(database, spool, queue) for queue in spool.queues)
     rows = 0
     for queue, bound in spool.ends.items():
-        found = _bound(database.get(BOUNDS, _max_key(queue)))
-        rows += found is None or found != bound
+        high, low = (_bound(database, queue, which) for which in (MAX, MIN))
+        rows += (high != bound) + (low is not None and low.hides(spool.first(queue)))
     for queue, bound in last_units(database):
         rows += queue not in spool.ends and bound.physical_offset >= end
     rows += sum(1 for _ in odd_rows(database))
@@ -337,15 +337,13 @@ def _units_wrong(database: RocksDb, spool: UnitSpool, queue: QueueId) -> int:
     return wrong
 
 
-def _max_key(queue: QueueId) -> bytes:
-    return formats.bound_key(queue.topic.encode("utf-8", "surrogateescape"), queue.queue_id, MAX)
-
-
 def _unit_key(queue: QueueId, offset: int) -> bytes:
     return formats.unit_key(queue.topic.encode("utf-8", "surrogateescape"), queue.queue_id, offset)
 
 
-def _bound(value: bytes | None) -> QueueBound | None:
+def _bound(database: RocksDb, queue: QueueId, which: bytes) -> QueueBound | None:
+    topic = queue.topic.encode("utf-8", "surrogateescape")
+    value = database.get(BOUNDS, formats.bound_key(topic, queue.queue_id, which))
     if value is None or len(value) != formats.BOUND.sizeof():
         return None
     found = formats.BOUND.parse(value)

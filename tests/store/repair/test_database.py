@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.formats.rocksdb_consume_queue import BOUNDS, UNITS, unit_key
+from mqstore.formats.rocksdb_consume_queue import BOUND, BOUNDS, MIN, UNIT_KEY, UNITS, bound_key, unit_key
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
@@ -150,6 +150,20 @@ def test_the_rows_are_there_again(damage: str, name: str, tmp_path: Path) -> Non
     assert examined(now, kind).nothing_to_do
     taken_back(now, done)
     assert everything(layout.root) == broken
+
+
+def test_a_row_of_the_first_unit_that_hides_messages(tmp_path: Path) -> None:
+    """`recover` put it right, and a repair of all had nothing to do."""
+    layout = opened(ROCKS, tmp_path)
+    place = database_of(layout)
+    first = UNIT_KEY.parse(min(rows_of(place)[0]))
+    row = BOUND.build({"physical_offset": 1 << 20, "queue_offset": first.queue_offset + 1})
+    for name, data in rewritten(place, {bound_key(first.topic, first.queue_id, MIN): row}, BOUNDS).made.items():
+        (place / name).write_bytes(data)
+    assert errors(again(layout))
+    carried_out(again(layout))
+    assert not errors(again(layout))
+    assert examined(again(layout)).nothing_to_do
 
 
 def test_the_record_that_a_broker_leaves_out(tmp_path: Path) -> None:
