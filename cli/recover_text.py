@@ -159,8 +159,8 @@ def _cure(before: JudgedRecovery, given: Given) -> str:
 
 def _behind_the_log(before: JudgedRecovery) -> str:
     """What queues name and no file of the log has, where the plan counts none of it: a start has cut it off."""
-    plan = before.recovery.plan
-    if plan is not None and (plan.gone or plan.brought):
+    plan, start = before.recovery.plan, before.recovery.prediction
+    if plan is not None and (plan.gone or plan.brought or plan.log_end != start.log_end):
         return ""
     behind = sum(each.count for each in before.verdict.findings if each.code == "I-067")
     return f"; queues name {counted(behind, 'record', form=',')} behind the end of the log" if behind else ""

@@ -9,6 +9,8 @@ With IPv4 on both sides a version 1 record has 91 bytes + body + topic + propert
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from construct import Bytes, IfThenElse, Int8sb, Int16sb, Int32sb, Int32ub, Int64sb, Rebuild, Struct
 from construct import this as _record
 
@@ -24,12 +26,11 @@ __all__ = [
     "MAGIC_V2",
     "MESSAGE",
     "PROPERTIES_BYTES_MAX",
-    "PROPERTIES_LENGTH_BYTES",
     "SMALLEST",
     "TOPIC_BYTES_MAX_V1",
-    "TOPIC_LENGTH_BYTES",
     "TRANSACTION_MASK",
     "SysFlag",
+    "ends_of_body",
     "host_of",
     "host_text",
 ]
@@ -75,10 +76,25 @@ TOPIC_BYTES_MAX_V1 = 127
 EARLIEST_MS, LATEST_MS = 1 << 40, 1 << 43
 """A store time before the first, in the year 2004, or behind the second, in 2248, is no time of a broker."""
 PROPERTIES_BYTES_MAX = 32767
-#: Bytes of the lengths of topic, by magic code, and properties.
-TOPIC_LENGTH_BYTES = {MAGIC_V1: Int8sb.sizeof(), MAGIC_V2: Int16sb.sizeof()}
-PROPERTIES_LENGTH_BYTES = Int16sb.sizeof()
 #: Most bytes of a record around its body: two IPv6 hosts, the longest topic of version 2.
 BYTES_AROUND_BODY_MAX = (
     SMALLEST + 2 * (HOST_V6.sizeof() - HOST_V4.sizeof()) + Int16sb.sizeof() - Int8sb.sizeof() + 2 * PROPERTIES_BYTES_MAX
 )
+
+
+def ends_of_body(record: bytes, topic: bytes) -> Iterator[tuple[int, int]]:
+    """Where the body of a record of this topic may end, whatever its length says, and how many bytes of properties it
+    has then: behind the topic stand their length and as many bytes (spec 1.2).
+
+    >>> list(ends_of_body(b"body" b"\\x01t" b"\\x00\\x03a\\x01b", b"t"))
+    [(4, 3)]
+    """
+    of_topic = (Int16sb if len(topic) > TOPIC_BYTES_MAX_V1 else Int8sb).build(len(topic)) + topic
+    least = max(0, len(record) - len(of_topic) - Int16sb.sizeof() - PROPERTIES_BYTES_MAX)
+    at = record.find(of_topic, least)
+    while at >= 0:
+        behind = at + len(of_topic)
+        size = len(record) - behind - Int16sb.sizeof()
+        if size >= 0 and record.startswith(size.to_bytes(Int16sb.sizeof(), "big"), behind):
+            yield at, size
+        at = record.find(of_topic, at + 1)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .counted import counted
 from .disk.broker_conf import BrokerConfig
 from .disk.layout import Layout
-from .errors import Unsupported
+from .errors import InvalidInput, Unsupported
 from .search import store as search_store
 
 if TYPE_CHECKING:
@@ -229,6 +229,8 @@ def recovery(
 def _options(policy: str, others: Mapping[str, Any]) -> RecoveryOptions:
     from .plan.observer import Policy, RecoveryOptions
 
+    if policy not in tuple(Policy):
+        raise InvalidInput(f"no such policy: {policy}; there are {', '.join(Policy)}")
     return RecoveryOptions(Policy(policy), **others)
 
 

@@ -22,7 +22,7 @@ from glob import glob, has_magic
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any, Self
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from pyarrow import fs
@@ -70,7 +70,7 @@ def _of_uri(uri: str) -> str:
     """The place that a URI names: of `file:///…` a path of this machine, else what it says."""
     if not uri.startswith("file:///"):
         return uri.rstrip("/")
-    return _absolute(unquote(urlsplit(uri).path, errors="surrogateescape"))
+    return _absolute(unquote(uri.removeprefix("file://"), errors="surrogateescape"))
 
 
 def stores_of(words: Iterable[str]) -> list[str]:

@@ -105,7 +105,7 @@ def keep_log(
     entries = {int(entry.name): entry for entry in snapshot.log}
     size, start = snapshot.log_file_bytes, min(entries)
     dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
-    end = max(finder.end, start)
+    end, filled = max(finder.end, start), finder.filled
     look = partial(lost_units, snapshot, dead=dead, ends=finder.queue_ends, verified=verified, audits=audits)
     behind = units_behind(size, end, max(entries) + size, look)
     if len(behind):
@@ -115,7 +115,7 @@ def keep_log(
         finder.close(end)
     gaps = finder.all_gaps(end)
     forms = forms._replace(append_crc=forms.append_crc or finder.crc_items)
-    gone = [] if finder.given_up else _last_files(finder, end, look)
+    gone = [] if finder.given_up else _last_files(finder, max(end, filled), look)
     topics = _further(snapshot, audits, queue) if finder.gaps else {}  # reads two records of each queue
     lost = look(gaps, finder.torn, further=topics)
     rules = PutRightRules(options_of(snapshot.layout).delay_waits(), finder.verify, finder.inner_batches)
@@ -211,12 +211,13 @@ def units_behind(
     return found if begins_there or sure else found.take(slice(0, 0))
 
 
-def _last_files(finder: GapFinder, end: int, look: Callable[..., LostUnits]) -> list[Fill]:
+def _last_files(finder: GapFinder, filled: int, look: Callable[..., LostUnits]) -> list[Fill]:
     """The records of the last log files that are missing, which units name: nothing is written for them, the log goes
-    on at its end. The first of them stands where the files that are there end; other units are what a cut has left.
+    on at its end. Records or a BLANK fill the files that are there, up to `filled`, and the first of the lost stands
+    behind them; where they do not, all that units name is what a cut has left.
     """
     files_end = max(finder.files) + finder.file_bytes
-    if end <= files_end - finder.file_bytes:
+    if filled < files_end:
         return []
     found = look([Gap(files_end, _FARTHEST, True, 0)], ())
     if not len(found) or int(found.position[0]) != files_end:

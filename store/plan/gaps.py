@@ -241,6 +241,11 @@ class GapFinder:
     #: Behind the queue offsets of all messages, by queue.
     queue_ends: dict[QueueId, int] = field(default_factory=dict)
 
+    @property
+    def filled(self) -> int:
+        """Behind the last good record, or the BLANK behind it that fills its file."""
+        return self.covered if self.stale_end <= self.end else self.end
+
     def extent(self, extent: Extent) -> None:
         """What is no record: only a BLANK says something."""
         if extent.kind is ExtentKind.BLANK:

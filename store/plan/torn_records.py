@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,12 +49,11 @@ from ...formats.message import (
     MAGIC_V2,
     MESSAGE,
     PROPERTIES_BYTES_MAX,
-    PROPERTIES_LENGTH_BYTES,
     SMALLEST,
     TOPIC_BYTES_MAX_V1,
-    TOPIC_LENGTH_BYTES,
     TRANSACTION_MASK,
     SysFlag,
+    ends_of_body,
 )
 from ...formats.message_properties import (
     CRC32,
@@ -253,6 +253,7 @@ _PART_BYTES = 8 << 20
 _KEPT = ("body_crc", "flag", "sys_flag", "born_timestamp", "store_timestamp", "reconsume_times")
 _PREPARED = "prepared_transaction_offset"
 _NUMBERS = ("queue_id", "queue_offset", "physical_offset")
+_MOST_ENDS = 8  # places where a body may end that are tried: more are made to cost time
 
 
 def all_put_right(
@@ -415,20 +416,15 @@ def _fields(raw: bytes, topic: bytes) -> dict[str, Any] | None:
 
 def _with_body(raw: bytes, fields: dict[str, Any], numbers: dict[str, int]) -> dict[str, Any] | None:
     """The fields with the body that ends where the topic begins, None where there is none with its checksum, or
-    with that of the whole record. Behind the topic stand the length of the properties and as many bytes.
+    with that of the whole record.
     """
-    topic, around = fields["topic"], len(MESSAGE.build({**fields, **numbers, "body": b"", "properties": b""}))
-    least = max(0, len(raw) - len(topic) - PROPERTIES_LENGTH_BYTES - PROPERTIES_BYTES_MAX)
-    for hit in re.compile(b"(?=%s)" % re.escape(topic)).finditer(raw, least):
-        behind = hit.start() + len(topic)
-        size = len(raw) - behind - PROPERTIES_LENGTH_BYTES
-        if size < 0 or not raw.startswith(size.to_bytes(PROPERTIES_LENGTH_BYTES, "big"), behind):
-            continue
-        end = hit.start() - TOPIC_LENGTH_BYTES[fields["magic_code"]]
-        body = raw[end - max(0, len(raw) - around - size) : end]
+    around = len(MESSAGE.build({**fields, **numbers, "body": b"", "properties": b""}))
+    for end, size in islice(ends_of_body(raw, fields["topic"]), _MOST_ENDS):
+        body, text = raw[end - max(0, len(raw) - around - size) : end], raw[len(raw) - size :]
         found = {**fields, "body_crc": crc31(body), "body": body}
-        whole = {**found, **numbers, "properties": raw[len(raw) - size :]}
-        if found["body_crc"] == fields["body_crc"] or crc_ok(MESSAGE.build(whole)):
+        if found["body_crc"] == fields["body_crc"]:
+            return found
+        if without_crc(text)[1] and crc_ok(MESSAGE.build({**found, **numbers, "properties": text})):
             return found
     return None
 

@@ -115,11 +115,13 @@ def _summaries(layout: Layout, log: MappedFileQueue, log_end: int | None = None)
         ahead = [each for each in found if log_end is not None and (each.end_position or 0) > log_end]
         if log_end is None or not ahead:
             return found + batches
-        next_file = next(file.end for file in log.files if file.end >= log_end)
+        file = next(file for file in log.files if file.end >= log_end)
+        with log:  # a BLANK fills the file, so that the next one is that of the next record
+            filled = log_end == file.end or any(log.read_file(file, log_end - file.start, BLANK_BYTES))
         for each in ahead:
             with queues.open(each.topic, each.queue_id) as queue:
                 named = queue.behind(log.start, log_end)
-            if named in (log_end, next_file):
+            if named == log_end or (filled and named == file.end):
                 raise unclean(layout, f"{each.topic}/{each.queue_id} names a record that the log has lost", named)
         return queues.summaries(log.start, log_end) + batches
     finally:

@@ -12,6 +12,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from ...formats.blank import BLANK_BYTES
 from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import reading_rate
 from ..disk.file_queue import MappedFileQueue
@@ -295,9 +296,9 @@ class StoreReader:
 
     @cached_property
     def end_is_lost(self) -> bool:
-        """Queues name the record right behind the end of the log, or that at the next file, and none is there.
-
-        Other units behind the end are what a cut of the log has left (spec 2.5). Raises Unreadable.
+        """Queues name the record right behind the end of the log, or that at the next file where a BLANK fills this
+        one, and none is there. Other units behind the end are what a cut of the log has left (spec 2.5). Raises
+        Unreadable.
         """
         end, size, named = self.log_end.position, self.sizes.commit_log.value, list[int]()
         for summary in self._all_units:
@@ -305,7 +306,9 @@ class StoreReader:
                 with self.queues.open(summary.topic, summary.queue_id) as queue:
                     named.append(queue.behind(self.log_files.start, end))
         first = min((position for position in named if position >= 0), default=-1)
-        if first - self.payload_at(end - 1) not in (end, -(-end // size) * size):
+        file = self.log_files.file_at(end)
+        filled = file is None or any(self.log_files.read_file(file, end - file.start, BLANK_BYTES))
+        if first - self.payload_at(end - 1) not in (end, -(-end // size) * size if filled else end):
             return False
         with StoreReader(self.layout) as now:  # a broker may have begun a file since the log was listed
             return not any(now._messages_at([first]))

@@ -338,6 +338,30 @@ def test_units_of_a_missing_file_that_stand_alone_are_no_loss(tmp_path: Path) ->
     assert answer(str(root), *settings, code=1)["summary"]["lost_by_plan"] == 0
 
 
+def test_dead_units_of_a_cut_prove_no_missing_file(tmp_path: Path) -> None:
+    """The log ends in the middle of its last file: what lay behind was cut off, in the next file, too."""
+    root = stores.unpack("5.3.3-killed-bit-restarted", tmp_path)
+    path = root / "consumequeue/T%a|b_c-D/0/00000000000000001000"
+    units = np.frombuffer(path.read_bytes(), UNIT_DTYPE).copy()
+    last = int(np.flatnonzero(units["size"] > 0)[-1])
+    units["physical_offset"][last] = 524_288
+    path.write_bytes(units.tobytes())
+    settings = [f"--set={name}={value}" for name, value in stores.config(root.name, root).items()]
+    record = answer(str(root), *settings, code=0)
+    assert (record["summary"]["lost_by_plan"], record["plan"]["case"]) == (0, "stale-records")
+
+
+def test_a_record_that_is_put_right_at_the_end_is_not_behind_it(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-killed", tmp_path)
+    path = max((root / "commitlog").iterdir())
+    whole = path.read_bytes()
+    at = 395_813 - int(path.name) + 87
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    settings = [f"--set={name}={value}" for name, value in stores.config("5.3.3-killed", root).items()]
+    first = run_here(["recover", str(root), *settings]).stdout.partition("\n")[0]
+    assert first.endswith("` loses no message."), first
+
+
 def test_what_only_the_index_names_is_lost(tmp_path: Path) -> None:
     """Verdict and exit code say so."""
     root = stores.unpack("5.5.0-rocksdb-killed", tmp_path)

@@ -274,3 +274,5 @@ def test_a_recovery_that_is_refused(store: Unpack) -> None:
     assert found.recovery.plan is None
     with pytest.raises(StoreError, match="force-empty-log"):
         mqstore.apply(found)
+    with pytest.raises(InvalidInput, match="no such policy: all; there are keep, broker"):
+        mqstore.recovery(root, policy="all")
