@@ -168,7 +168,7 @@ def test_one_log_for_several_stores_is_wrong_usage(copied: tuple[Path, Path]) ->
     """They would be the same to `diff`; a path that is taken from each of them is right."""
     root, copy = copied
     named = ["--set", f"storePathCommitLog={root / 'commitlog'}"]
-    (listed := root.parent.with_suffix(".list")).write_text(f"{root}\n{copy}\n")
+    (listed := root.parent / ".list").write_text(f"{root}\n{copy}\n")
     lines = [["diff", str(root), str(copy)], ["stats", f"{root.parent}/*"], ["verify", str(root), str(copy)]]
     lines.append(["stats", f"@{listed}"])
     for line in lines:
