@@ -12,7 +12,6 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from ...formats.blank import BLANK_BYTES
 from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import reading_rate
 from ..disk.file_queue import MappedFileQueue
@@ -300,6 +299,8 @@ class StoreReader:
         one, and none is there. Other units behind the end are what a cut of the log has left (spec 2.5). Raises
         Unreadable.
         """
+        from ...formats.blank import BLANK_BYTES  # with construct
+
         end, size, named = self.log_end.position, self.sizes.commit_log.value, list[int]()
         for summary in self._all_units:
             if (summary.end_position or 0) > end:
