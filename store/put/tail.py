@@ -25,9 +25,8 @@ from ..disk.layout import BARRIER_PREFIX, Layout, queue_directories
 from ..errors import NotAStore, NotFound, Refused, Unclean, Unsupported, from_os_error
 from ..index.read import sizes_of
 from ..log.message import Message, read_message
-from ..queues.hybrid import HybridConsumeQueues, has_database
-from ..queues.read import ConsumeQueues, QueueSummary
-from ..queues.rocksdb import RocksdbConsumeQueues
+from ..queues.hybrid import all_queues, has_database
+from ..queues.read import QueueSummary
 
 if TYPE_CHECKING:
     from ...formats.derive.ragged import Flags
@@ -83,7 +82,7 @@ def find_tail(layout: Layout) -> Tail:
         if file is None:
             return _empty(layout, log)
         walked = _walk(layout, log, file)
-    queues = _summaries(layout, log, walked.end)
+        queues = _summaries(layout, log, walked.end)
     reached = max((queue.end_position or 0 for queue in queues), default=0)
     if reached > walked.end:
         raise unclean(layout, "a queue points behind the log's end", walked.end)
@@ -109,31 +108,17 @@ def _summaries(layout: Layout, log: MappedFileQueue, log_end: int | None = None)
         batches = batch_summaries(layout)
     if batches and layout.queue_database is not None:
         raise Unsupported(NO_BATCHES, path=layout.queue_database)
-    queues = _queues(layout)
+    queues = all_queues(layout)
     try:
         found = queues.summaries(log.start)
-        ahead = [each for each in found if log_end is not None and (each.end_position or 0) > log_end]
-        if log_end is None or not ahead:
+        if log_end is None or all((each.end_position or 0) <= log_end for each in found):
             return found + batches
-        file = next(file for file in log.files if file.end >= log_end)
-        with log:  # a BLANK fills the file, so that the next one is that of the next record
-            filled = log_end == file.end or any(log.read_file(file, log_end - file.start, BLANK_BYTES))
-        for each in ahead:
-            with queues.open(each.topic, each.queue_id) as queue:
-                named = queue.behind(log.start, log_end)
-            if named == log_end or (filled and named == file.end):
-                raise unclean(layout, f"{each.topic}/{each.queue_id} names a record that the log has lost", named)
+        if (lost := queues.lost_at_end(found, log, log_end)) is not None:
+            position, of = lost
+            raise unclean(layout, f"{of.topic}/{of.queue_id} names a record that the log has lost", position)
         return queues.summaries(log.start, log_end) + batches
     finally:
         queues.close()
-
-
-def _queues(layout: Layout) -> ConsumeQueues:
-    """Those in files, in a RocksDB, or in both."""
-    if layout.queue_database is None:
-        return ConsumeQueues(layout)
-    database = RocksdbConsumeQueues(layout)
-    return database if layout.rocksdb_queues else HybridConsumeQueues(layout, database)
 
 
 def unclean(layout: Layout, what: str, offset: int | None, command: str = "recover") -> Unclean:

@@ -117,18 +117,27 @@ class HybridConsumeQueues(ConsumeQueues):
         self.in_database.close()
 
 
+def all_queues(layout: Layout) -> ConsumeQueues:
+    """The queues of a store: those in files, in a RocksDB, or in both; nothing is read yet."""
+    if layout.queue_database is None:
+        return ConsumeQueues(layout)
+    queues = RocksdbConsumeQueues(layout)
+    return queues if layout.rocksdb_queues else HybridConsumeQueues(layout, queues)
+
+
 def open_queues(layout: Layout) -> tuple[ConsumeQueues, str]:
     """The queues of a store, and why those of its RocksDB cannot be read, "" where they can: then
     there are those in files alone, of a store without such none.
     """
-    if layout.queue_database is None:
-        return ConsumeQueues(layout), ""
-    queues = RocksdbConsumeQueues(layout)
+    queues = all_queues(layout)
+    database = queues.in_database if isinstance(queues, HybridConsumeQueues) else queues
+    if not isinstance(database, RocksdbConsumeQueues):
+        return queues, ""
     try:
-        next(iter(queues), None)
+        next(iter(database), None)
     except (Unsupported, Unreadable) as error:
-        queues.give_up()
+        database.give_up()
         why = "; ".join(filter(None, (error.message, error.hint)))
         problem = f"the consume queues cannot be read ({why})"
-        return (queues if layout.rocksdb_queues else ConsumeQueues(layout)), problem
-    return queues if layout.rocksdb_queues else HybridConsumeQueues(layout, queues), ""
+        return (queues if database is queues else ConsumeQueues(layout)), problem
+    return queues, ""

@@ -15,7 +15,7 @@ and 5.5.0.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -330,6 +330,31 @@ class ConsumeQueues:
             with ConsumeQueue(topic, queue_id, files) as queue:
                 found.append(queue.summary(log_start, log_end, broker_4=broker_4))
         return found
+
+    def lost_at_end(
+        self, found: Iterable[QueueSummary], log: MappedFileQueue, end: int, payload: int = 0
+    ) -> tuple[int, QueueSummary] | None:
+        """The record that stood right behind the end of the log, or at the next file where a BLANK fills this one, as
+        the first that queues name behind it: its position, and its queue. Other units behind the end are what a cut of
+        the log has left (spec 2.5).
+
+        found: units behind the end included. payload: bytes of an entry before its record. Raises Unreadable.
+        """
+        first: tuple[int, QueueSummary] | None = None
+        for each in found:
+            if (each.end_position or 0) > end:
+                with self.open(each.topic, each.queue_id) as queue:
+                    named = queue.behind(log.start, end)
+                if named >= 0 and (first is None or named < first[0]):
+                    first = named, each
+        if first is None:
+            return None
+        from ...formats.blank import BLANK_BYTES  # with construct
+
+        file = log.file_at(end)
+        filled = file is None or any(log.read_file(file, end - file.start, BLANK_BYTES))
+        next_file = -(-end // log.file_size) * log.file_size
+        return first if first[0] - payload in (end, next_file if filled else end) else None
 
     def close(self) -> None:
         """Nothing: each queue has its own files."""

@@ -295,24 +295,13 @@ class StoreReader:
 
     @cached_property
     def end_is_lost(self) -> bool:
-        """Queues name the record right behind the end of the log, or that at the next file where a BLANK fills this
-        one, and none is there. Other units behind the end are what a cut of the log has left (spec 2.5). Raises
-        Unreadable.
-        """
-        from ...formats.blank import BLANK_BYTES  # with construct
-
-        end, size, named = self.log_end.position, self.sizes.commit_log.value, list[int]()
-        for summary in self._all_units:
-            if (summary.end_position or 0) > end:
-                with self.queues.open(summary.topic, summary.queue_id) as queue:
-                    named.append(queue.behind(self.log_files.start, end))
-        first = min((position for position in named if position >= 0), default=-1)
-        file = self.log_files.file_at(end)
-        filled = file is None or any(self.log_files.read_file(file, end - file.start, BLANK_BYTES))
-        if first - self.payload_at(end - 1) not in (end, -(-end // size) * size if filled else end):
+        """Queues name a record right behind the end of the log that it has lost. Raises Unreadable."""
+        end = self.log_end.position
+        lost = self.queues.lost_at_end(self._all_units, self.log_files, end, self.payload_at(end - 1))
+        if lost is None:
             return False
         with StoreReader(self.layout) as now:  # a broker may have begun a file since the log was listed
-            return not any(now._messages_at([first]))
+            return not any(now._messages_at(lost[:1]))
 
     @cached_property
     def topics(self) -> list[str]:
