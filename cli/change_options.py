@@ -119,11 +119,9 @@ def _is_yes(question: str) -> bool:
 
 def files_of(layout: Layout, follow_links: bool) -> Files:
     """What changes the files of a store, and nothing outside of it. Raises Refused."""
-    from ..store.disk.files import Files, confine
+    from ..store.disk.files import confined
 
-    files = Files()
-    confine(files, layout, follow_links=follow_links)
-    return files
+    return confined(layout, follow_links=follow_links)
 
 
 def half_rate(common: Common) -> int | None:

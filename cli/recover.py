@@ -176,7 +176,6 @@ def _rows_of(common: Common) -> tuple[int, ...]:
 def _apply(layout: Layout, before: JudgedRecovery, change: Change, common: Common) -> Applied:
     """Carry the plan out. Raises Refused and all that `apply` does."""
     from ..store import library
-    from ..store.disk.byte_reader import at_rate
 
     found = before.recovery
     if change.asks and (found.plan is not None or found.interrupted):
@@ -184,8 +183,8 @@ def _apply(layout: Layout, before: JudgedRecovery, change: Change, common: Commo
 
         plan = recovery_text(before, None, None, common, asking=True)
         agree(question(found), plan, common, exit_code_of_status(before.verdict.status))
-    with at_rate(common.rate):
-        return library.apply(before, files_of(layout, change.follow_links), wait_seconds=change.wait)
+    files = files_of(layout, change.follow_links)
+    return library.apply(before, files, wait_seconds=change.wait, rate_bytes=common.rate)
 
 
 def _print(

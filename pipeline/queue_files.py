@@ -6,7 +6,7 @@ One file of a queue is in memory at a time, however large a queue is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
@@ -156,6 +156,4 @@ def _repeat(before: QueueFile, place: AttemptFolder, unit: bytes, start: int) ->
     writer.append(first, unit * count)
     writer.sync()
     path = (writer.directory / file_name(start)).relative_to(place.folder).as_posix()
-    return replace(
-        before, path=path, start=start, first=first, end=first + count, units=0, missing=0, duplicates=0, without_unit=0
-    )
+    return QueueFile(before.attempt, path, before.store, before.topic, before.queue_id, start, first, first + count)

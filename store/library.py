@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .counted import counted
 from .disk.broker_conf import BrokerConfig
+from .disk.byte_reader import at_rate
 from .disk.layout import Layout
 from .errors import InvalidInput, Unsupported
 from .search import store as search_store
@@ -206,24 +207,25 @@ def recovery(
     from .verify.judged import JudgedRecovery, verified_before, with_start
 
     layout = path if isinstance(path, Layout) else Layout.open(path, BrokerConfig.of(config))
-    if options:
+    if options or policy != "keep":  # before the log is read
         _options(policy, options).check()
-    others, proved = verified_before(layout, broker_version, rate_bytes=rate_bytes, jobs=jobs, tell=tell)
-    # what plans comes behind the pass over the log
-    from .recover.recovery import analyze
-    from .repair.repair import needs_log, widened
+    with at_rate(rate_bytes):
+        others, proved = verified_before(layout, broker_version, rate_bytes=rate_bytes, jobs=jobs, tell=tell)
+        # what plans comes behind the pass over the log
+        from .recover.recovery import analyze
+        from .repair.repair import needs_log, widened
 
-    found = analyze(
-        layout,
-        broker_version,
-        options=_options(policy, options),
-        jobs=jobs,
-        tell=tell,
-        proved=proved,
-        exact=policy == "keep" and needs_log(others.findings),
-    )
-    found = widened(found, with_start(others, found).findings)
-    return JudgedRecovery(found, with_start(others, found))
+        found = analyze(
+            layout,
+            broker_version,
+            options=_options(policy, options),
+            jobs=jobs,
+            tell=tell,
+            proved=proved,
+            exact=policy == "keep" and needs_log(others.findings),
+        )
+        found = widened(found, with_start(others, found).findings)
+        return JudgedRecovery(found, with_start(others, found))
 
 
 def _options(policy: str, others: Mapping[str, Any]) -> RecoveryOptions:
@@ -234,14 +236,16 @@ def _options(policy: str, others: Mapping[str, Any]) -> RecoveryOptions:
     return RecoveryOptions(Policy(policy), **others)
 
 
-def apply(found: JudgedRecovery, files: Files | None = None, *, wait_seconds: float = 0) -> Applied:
+def apply(
+    found: JudgedRecovery, files: Files | None = None, *, wait_seconds: float = 0, rate_bytes: int | None = None
+) -> Applied:
     """Carry out what `recovery` has planned, under the broker's lock, or go on with what was cut off. What is changed
     is kept in `.mqstore` of the store, for `undo`. Where the store has changed since, nothing is done.
 
-    files: what writes; None: to the store's own files alone. wait_seconds: for the lock. Raises Refused, InUse,
-    NoSpace, Unreadable.
+    files: what writes; None: to the store's own files alone. wait_seconds: for the lock. rate_bytes: as of `recovery`.
+    Raises Refused, InUse, NoSpace, Unreadable.
     """
-    from .disk.files import Files, confine
+    from .disk.files import confined
     from .repair.repair import replan_with_parts
     from .session.apply import apply as carry_out
 
@@ -250,15 +254,14 @@ def apply(found: JudgedRecovery, files: Files | None = None, *, wait_seconds: fl
         assert planned.refusal is not None
         raise planned.refusal
     layout, version = planned.layout, planned.main_version
-    if files is None:
-        files = Files()
-        confine(files, layout)
+    files = confined(layout) if files is None else files
 
     def again() -> Plan:
         return replan_with_parts(Layout.open(layout.root, layout.broker_config), version, planned.options)
 
     shown = None if planned.interrupted else planned.plan
-    return carry_out(layout, shown, again, files, seen=planned.seen, wait_seconds=wait_seconds)
+    with at_rate(rate_bytes):
+        return carry_out(layout, shown, again, files, seen=planned.seen, wait_seconds=wait_seconds)
 
 
 def undo(
@@ -274,10 +277,10 @@ def undo(
     session: its name, None for the newest. force: also where the store has changed since. Raises NotFound, InUse,
     Refused, Unreadable, NoSpace.
     """
-    from .disk.files import Files, confine
+    from .disk.files import confined
     from .session import undo as undoing
 
-    layout, files = Layout.open(path, BrokerConfig.of(config)), Files()
-    confine(files, layout)
+    layout = Layout.open(path, BrokerConfig.of(config))
+    files = confined(layout)
     journal = undoing.session_to_undo(layout, session)
     return undoing.undo(layout, journal, files, force=force, wait_seconds=wait_seconds)

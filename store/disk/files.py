@@ -389,6 +389,13 @@ def confine(files: Files, layout: Layout, *, follow_links: bool = False) -> None
         files.check_inside(part)
 
 
+def confined(layout: Layout, *, follow_links: bool = False) -> Files:
+    """What changes files of this store alone. Raises as `confine`."""
+    files = Files()
+    confine(files, layout, follow_links=follow_links)
+    return files
+
+
 def is_linked(layout: Layout) -> bool:
     """Whether `confine` takes this store with `follow_links` alone: directories of it are links elsewhere."""
     files = Files()

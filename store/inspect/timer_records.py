@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -180,21 +181,33 @@ def _timed(batch: Batch) -> tuple[Flags, Flags, Flags]:
     return inside, timed & outside, asked & ~timed & outside
 
 
-def delivered_to(log: CommitLog, entries: TimerEntries, ticks: Ticks) -> int:
-    """Up to when a timer has delivered, as the log shows it: to behind the newest message that was. Without any to the
-    first of the entries of its log, 0 without these. Raises Unreadable.
-    """
-    newest = 0
-    for batch in log.scan(crc=False, reuse=True):
-        if isinstance(batch, Extent) or not (came_out := _timed(batch)[1]).any():
-            continue
-        columns = batch.take(came_out).columns
-        due = numbers(PropertyItems(columns.ragged("properties")).find(names.TIMER_OUT_MS))
-        in_time = due <= columns.ints("store_timestamp")  # nothing is delivered before its time
-        newest = max(newest, int(due[in_time].max(initial=0)))
-    if newest:
-        return ticks.start_ms(newest) + ticks.precision_ms
-    return ticks.start_ms(int(entries.tick_ms.min())) if len(entries) else 0
+@dataclass
+class DeliveredTimers:
+    """Up to when a timer has delivered, as a log shows it. The log is read once, when somebody asks for it."""
+
+    log: CommitLog
+
+    @cached_property
+    def newest_ms(self) -> int:
+        """When the newest message that was delivered was due, 0 without any. Raises Unreadable."""
+        newest = 0
+        for batch in self.log.scan(crc=False, reuse=True):
+            if isinstance(batch, Extent) or batch.mark > Mark.AFTER_DAMAGE:
+                continue
+            due = PropertyItems(batch.columns.ragged("properties")).find(names.TIMER_OUT_MS)
+            if not (due.length > 0).any() or not (came_out := _timed(batch)[1]).any():
+                continue
+            due_ms, stored = numbers(due)[came_out], batch.columns.ints("store_timestamp")[came_out]
+            newest = max(newest, int(due_ms[due_ms <= stored].max(initial=0)))  # nothing is delivered before its time
+        return newest
+
+    def up_to(self, entries: TimerEntries, ticks: Ticks) -> int:
+        """Behind the newest message that was delivered; without any the first of the entries of the timer log, 0
+        without these. Raises Unreadable.
+        """
+        if self.newest_ms:
+            return ticks.start_ms(self.newest_ms) + ticks.precision_ms
+        return ticks.start_ms(int(entries.tick_ms.min())) if len(entries) else 0
 
 
 @dataclass

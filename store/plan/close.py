@@ -31,7 +31,7 @@ from ..settings.options import options_of
 from .fill import SMALLEST_FILLER, Fill, PatchedQueue, Piece, encoded, fills, padded, rows_in
 from .gaps import Forms, Gap, GapFinder
 from .log import LogPlan, tail_edits, written
-from .lost_messages import LostUnits, lost_units
+from .lost_messages import EVERYWHERE, LostUnits, lost_units
 from .normalize import renamed
 from .torn_records import (
     CutProperties,
@@ -52,9 +52,6 @@ from .unreferenced import (
     with_own_queues,
     with_unreferenced,
 )
-
-_FARTHEST = (1 << 63) - 1
-"""No record of a log lies behind it."""
 
 
 class KeptLog(NamedTuple):
@@ -219,7 +216,7 @@ def _last_files(finder: GapFinder, filled: int, look: Callable[..., LostUnits]) 
     files_end = max(finder.files) + finder.file_bytes
     if filled < files_end:
         return []
-    found = look([Gap(files_end, _FARTHEST, True, 0)], ())
+    found = look([Gap(files_end, EVERYWHERE, True, 0)], ())
     if not len(found) or int(found.position[0]) != files_end:
         return []
     stray = np.flatnonzero(found.position[1:] - found.end[:-1] > finder.file_bytes)

@@ -44,7 +44,7 @@ MOST = 100_000
 """Messages that are named at most; the others are counted."""
 _AT_ONCE = 1000
 _SECOND_MS = 1000
-_EVERYWHERE = (1 << 63) - 1
+EVERYWHERE = (1 << 63) - 1
 
 
 class LostUnits(Rows):
@@ -318,7 +318,7 @@ class LostMessages:
     _parts: list[Messages | _Range] = field(default_factory=list)
     _kept: int = 0
     #: Up to this position they are kept.
-    _reach: int = _EVERYWHERE
+    _reach: int = EVERYWHERE
 
     def add(self, messages: Messages) -> None:
         """Note messages of one queue."""
@@ -382,7 +382,7 @@ def _first(messages: Iterable[Messages], most: int) -> tuple[list[Messages], int
     parts = list(messages)
     positions = np.concatenate([np.zeros(0, np.int64), *(part.position for part in parts)])
     if len(positions) <= most:
-        return parts, _EVERYWHERE
+        return parts, EVERYWHERE
     last = int(np.partition(positions, most - 1)[most - 1])
     found = [part.take(part.position <= last) for part in parts]
     return [part for part in found if len(part.offset)], last

@@ -10,9 +10,10 @@ from typing import Any
 from ...formats import message_properties as names
 from ...formats.host import PORT_MAX, host_of
 from ...formats.message import PROPERTIES_BYTES_MAX
-from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
+from ...formats.sys_flag import COMPRESSION_MASK
 from ..broker.topics import now_ms
 from ..errors import InvalidInput
+from ..log.message import FORMS
 from .new_message import (
     NUMBER_LIMITS,
     NewBatch,
@@ -28,7 +29,7 @@ BATCH = "batch"
 """The field whose messages a client sends together."""
 INNER = "inner_messages"
 """The field with the messages that a batch record had inside, beside what the record itself has."""
-BATCH_BITS = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP | SysFlag.COMPRESSED) | COMPRESSION_MASK
+BATCH_BITS = FORMS | COMPRESSION_MASK
 """Flags of a batch record that no message in it has."""
 
 

@@ -32,7 +32,7 @@ from ..broker.profiles import MinOffset, ReputStart, TimerRules
 from ..broker.snapshot import QueueId
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..inspect.timer_records import delivered_to
+from ..inspect.timer_records import DeliveredTimers
 from ..queues.references import commit_log_of
 from ..queues.start_rocksdb import StartedQueue
 from ..queues.units import FileUnits, is_pre_fill, is_valid
@@ -224,7 +224,7 @@ class NoTimerLoss(TimerLoss):
         return f"{super().unfired_text}: it has no timer" if self.never_fired else ""
 
 
-def timer_loss(outcome: Outcome, now_ms: int) -> TimerLoss | None:
+def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> TimerLoss | None:
     """None where nobody used the timer, or the broker does not run it. now_ms: a time that timercheck has and that is
     still to come was never read up to; else no clock counts, as if the start came at once. Raises Unreadable.
     """
@@ -232,9 +232,9 @@ def timer_loss(outcome: Outcome, now_ms: int) -> TimerLoss | None:
     if queue is None or outcome.hangs or outcome.refusal is not None:
         return None
     if state is None:
-        return None if outcome.profile.timer else _without_timer(outcome, queue, now_ms)
+        return None if outcome.profile.timer else _without_timer(outcome, queue, now_ms, delivered)
     entries = _entries(outcome, state)
-    read_ms, since_ms = _read_ms(outcome, entries, state, now_ms)
+    read_ms, since_ms = _read_ms(entries, state, now_ms, delivered)
     used = state.wheel[state.used(read_ms)]
     heads = entries.rows(used["last_pos"].astype(np.int64))
     reached = follow(entries.before, heads[heads >= 0])[0] != NOWHERE
@@ -253,7 +253,7 @@ def timer_loss(outcome: Outcome, now_ms: int) -> TimerLoss | None:
     return TimerLoss(int(own.sum()) + forgotten, never, twice, loops, stuck, bugs)
 
 
-def _read_ms(outcome: Outcome, entries: TimerEntries, state: TimerState, now_ms: int) -> tuple[int, int]:
+def _read_ms(entries: TimerEntries, state: TimerState, now_ms: int, delivered: DeliveredTimers) -> tuple[int, int]:
     """From when on a broker reads slots that starts when the timer log was written or later (spec 04, 4.9), and from
     when on messages wait: the same, or as far as the log shows where the timer has not come to that time yet.
     """
@@ -262,7 +262,7 @@ def _read_ms(outcome: Outcome, entries: TimerEntries, state: TimerState, now_ms:
         read_ms = _oldest_ms(entries, state)
     if read_ms <= now_ms + state.ticks.precision_ms:
         return read_ms, read_ms
-    return read_ms, min(read_ms, delivered_to(commit_log_of(outcome.snapshot.layout), entries, state.ticks))
+    return read_ms, min(read_ms, delivered.up_to(entries, state.ticks))
 
 
 def _waiting(outcome: Outcome, entries: TimerEntries, since_ms: int) -> Flags:
@@ -271,7 +271,7 @@ def _waiting(outcome: Outcome, entries: TimerEntries, since_ms: int) -> Flags:
     return ~entries.deletes & (entries.offset_py < outcome.log_end) & due & _is_newest(entries)
 
 
-def _without_timer(outcome: Outcome, queue: StartedQueue, now_ms: int) -> TimerLoss | None:
+def _without_timer(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered: DeliveredTimers) -> TimerLoss | None:
     """What waits, as a broker with a timer would find it; where that refuses the files, by the queue alone."""
     snapshot = outcome.snapshot
     if not snapshot.has_timer:
@@ -281,7 +281,7 @@ def _without_timer(outcome: Outcome, queue: StartedQueue, now_ms: int) -> TimerL
     if not isinstance(state, TimerState):
         state = TimerState.without_files(snapshot.layout)
     entries = _entries(outcome, state)
-    since_ms = _read_ms(outcome, entries, state, now_ms)[1]
+    since_ms = _read_ms(entries, state, now_ms, delivered)[1]
     count = int(_waiting(outcome, entries, since_ms).sum())
     offset = _queue_offsets(queue, entries.offset_py)
     state.queue_offset = queue.max_offset

@@ -30,6 +30,7 @@ from ..disk.file_queue import file_name
 from ..disk.layout import Layout
 from ..errors import InvalidInput, NotFound
 from ..index.read import sizes_of
+from ..inspect.timer_records import DeliveredTimers
 from ..log.batch import Batch, Extent
 from ..plan.observer import GroupLoss
 from ..queues.edits import is_zero_from, last_byte, last_unit_byte
@@ -225,8 +226,10 @@ def queue_ends(found: Prediction, plan: Plan | None, snapshot: Snapshot) -> Mapp
     return {queue: (0, 1) for queue, entries in snapshot.queues.items() if entries}
 
 
-def prediction(outcome: Outcome, after: Readability, groups: GroupLoss, case: Case, now_ms: int) -> Prediction:
-    """Put a simulated start into words and numbers. now_ms: as of `timer_loss`. Raises Unreadable."""
+def prediction(
+    outcome: Outcome, after: Readability, groups: GroupLoss, case: Case, now_ms: int, delivered: DeliveredTimers
+) -> Prediction:
+    """Put a simulated start into words and numbers. now_ms, delivered: as of `timer_loss`. Raises Unreadable."""
     profile = outcome.profile
     if outcome.refusal is not None:
         return _refused(outcome, profile, case)
@@ -259,7 +262,7 @@ def prediction(outcome: Outcome, after: Readability, groups: GroupLoss, case: Ca
         lost=after.lost,
         invisible=Tally() if hangs else with_bugs(outcome, after.invisible),
         groups=groups,
-        timers=timer_loss(outcome, now_ms),
+        timers=timer_loss(outcome, now_ms, delivered),
         index_items_lost=index_items_lost(outcome),
     )
 

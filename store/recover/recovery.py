@@ -24,6 +24,7 @@ from ..disk.lock import holder
 from ..disk.workers import cores
 from ..errors import Refused
 from ..index.read import sizes_of
+from ..inspect.timer_records import DeliveredTimers
 from ..plan.database import opened_database
 from ..plan.fill import damaged_ranges
 from ..plan.gaps import Gap
@@ -447,9 +448,10 @@ def _recovery(
     cut_off = unfinished(layout.root, layout.journal)
     predictions, plan_case = list[Prediction](), None
     at_first = list[Prediction]()
+    delivered = DeliveredTimers(commit_log_of(layout))  # what each start asks of the log, read once
     for outcome, after, groups in watched:
         case = case_of(CaseFacts(snapshot, outcome, after, plan, cut_off is not None))
-        found = prediction(outcome, after, groups, case, options.made_ms)
+        found = prediction(outcome, after, groups, case, options.made_ms, delivered)
         if sum(other.profile == outcome.profile for other, *_ in watched) > 1:
             found = replace(found, race=outcome.commit.value)
         ends = queue_ends(found, plan, snapshot)

@@ -63,7 +63,7 @@ _SAME = frozenset(
 """Fields of a record that are the same in both logs."""
 _BODY = frozenset(("total_size", "body_crc", "body_length"))
 _PLACE_AT = offset_of(MESSAGE, "physical_offset")
-_EVERYWHERE = np.iinfo(np.int64).max
+_NO_END = np.iinfo(np.int64).max
 
 
 class DamagedRecord(NamedTuple):
@@ -159,10 +159,11 @@ def _damaged(queue: CompactedQueue) -> Iterator[tuple[int, DamagedRecord]]:
     same = records.queue_offset[row] == units.base
     named &= (records.size[row] == units.size) & (same | ~np.isin(units.base, records.queue_offset))
     same &= records.store_timestamp[row] == units.store_time
+    named &= ~same | np.isin(row, list(codes))  # of the others there is nothing to say
     for unit, at in zip(np.flatnonzero(named).tolist(), row[named].tolist(), strict=True):
         if at in codes:
             yield at, _hole(units, unit)._replace(code=codes[at])
-        elif not same[unit]:
+        else:
             yield at, _hole(units, unit)._replace(same=_BODY)
 
 
@@ -181,9 +182,9 @@ def _without_record(queue: CompactedQueue, offsets: Ints) -> Flags:
     end = units.physical_offset + units.size
     behind = np.searchsorted(records.position, units.physical_offset)
     ends = np.append(0, records.position + records.size)
-    starts = np.append(records.position, _EVERYWHERE)
+    starts = np.append(records.position, _NO_END)
     free = (ends[behind] <= units.physical_offset) & (end <= starts[behind]) & (end > units.physical_offset)
-    rises = (np.append(-1, offsets)[behind] < units.base) & (units.base < np.append(offsets, _EVERYWHERE)[behind])
+    rises = (np.append(-1, offsets)[behind] < units.base) & (units.base < np.append(offsets, _NO_END)[behind])
     return np.asarray(free & rises, np.bool_)
 
 
@@ -370,7 +371,7 @@ def compaction_repair(
                 edits += _queue_edits(layout, queue, size, closed_files(queue, lengths), whole)
                 name = QueueId(queue.topic, queue.queue_id)
                 told = [offset for of_queue, offset in lost_of_log if of_queue == name]
-                mine = (gone.base < ranges.get(name, (0, _EVERYWHERE))[1]) & ~np.isin(gone.base, told)
+                mine = (gone.base < ranges.get(name, (0, _NO_END))[1]) & ~np.isin(gone.base, told)
                 lost.add(name, "", gone.size[mine], gone.store_time[mine], gone.base[mine])
     return CompactionRepair([*edits, *_position_edits(layout, ranges)], lost)
 

@@ -50,7 +50,7 @@ from ..start.config_load import (
     load_databases,
     misfits,
 )
-from ..tiered.segments import numbers_go_on, without_segment
+from ..tiered.segments import with_serial, without_segment
 from ..verify.config_entries import MODES, PERM_MOST, has_own_records
 from ..verify.config_files import ConfigTables
 
@@ -474,7 +474,7 @@ def _content(loaded: LoadedConfig, path: Path, gone: frozenset[str], proven: Pro
     kept, told = 0, list[str]()
     for parts, text in ((False, loaded.backup), (False, loaded.main), (True, loaded.backup), (True, loaded.main)):
         kept += _merge(name, content, _fitting(name, text, content, told, parts=parts))
-    if name == TIERED and not numbers_go_on(content):
+    if name == TIERED and (content := with_serial(content)) is None:
         return None, ""
     count = _prove(name, content, proven) if name in gone or loaded.taken is None else 0
     table = KINDS[FILES[name]].tables[0].member

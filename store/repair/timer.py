@@ -31,7 +31,7 @@ from ..disk.checkpoint import TimerCheck
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name, start_of
 from ..disk.files import Content, Edit
 from ..disk.layout import Layout
-from ..inspect.timer_records import delivered_to
+from ..inspect.timer_records import DeliveredTimers
 from ..inspect.timers import in_database
 from ..log.commit_log import CommitLog
 from ..queues.units import UNIT_DTYPE, is_valid
@@ -549,4 +549,4 @@ def _read_time_ms(files: TimerFiles, store: StoreReader, now_ms: int) -> int:
     has_come_to = earliest <= told <= now_ms + ticks.precision_ms and told == ticks.start_ms(told)
     if has_come_to or not (told or len(entries.position)):
         return told
-    return delivered_to(store.log, entries, ticks)
+    return DeliveredTimers(store.log).up_to(entries, ticks)

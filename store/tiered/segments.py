@@ -383,14 +383,13 @@ def without_segment(rows: Any, keys: Sequence[Any], levels: int) -> Any:
     return {**rows, keys[0]: without_segment(rows[keys[0]], keys[1:], levels - 1)}
 
 
-def numbers_go_on(content: dict[str, Any]) -> bool:
-    """No topic of the metadata will get a number that another one had: the last one given is known, and is raised to
-    those that topics have.
+def with_serial(content: dict[str, Any]) -> dict[str, Any] | None:
+    """Metadata with the number that the last topic was given, raised to those that topics have: no topic will get one
+    that another had. None where that number is lost.
     """
     topics, serial = content.get(TOPIC_TABLE.member), content.get(SERIAL.name)
     if type(serial) is not int:
-        return False
+        return None
     rows = topics.values() if isinstance(topics, dict) else ()
     given = (row.get(TOPIC_ID.name) for row in rows if isinstance(row, dict))
-    content[SERIAL.name] = max([serial, *(number for number in given if type(number) is int)])
-    return True
+    return {**content, SERIAL.name: max([serial, *(number for number in given if type(number) is int)])}

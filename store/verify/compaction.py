@@ -253,6 +253,8 @@ def _tell_records(
     records = queue.records
     if context.live:
         wrong[-1:] = False  # the broker may be writing it
+    if not wrong.any():
+        return
 
     def told(row: int) -> str:
         return f"record at {records.position[row]}: {text}{'' if value is None else f' {value[row]}'}"

@@ -274,5 +274,16 @@ def test_a_recovery_that_is_refused(store: Unpack) -> None:
     assert found.recovery.plan is None
     with pytest.raises(StoreError, match="force-empty-log"):
         mqstore.apply(found)
-    with pytest.raises(InvalidInput, match="no such policy: all; there are keep, broker"):
-        mqstore.recovery(root, policy="all")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"policy": "all"}, {"policy": "broker", "lost_tag": "x"}, {"lost_tag": "a b"}], ids=str
+)
+def test_what_is_asked_is_checked_before_the_log_is_read(
+    wrong: dict[str, str], clean: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mqstore.store.verify.judged.verified_before", lambda *_, **__: pytest.fail("the log is read"))
+    with pytest.raises(
+        InvalidInput, match=r"no such policy: all; there are keep, broker|--policy keep only|single tag"
+    ):
+        mqstore.recovery(clean, **wrong)  # type: ignore[arg-type]

@@ -6,6 +6,8 @@ import os
 import shutil
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -14,8 +16,14 @@ from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import read_timer_check
 from mqstore.store.disk.layout import Layout
+from mqstore.store.inspect.timer_records import DeliveredTimers
+from mqstore.store.log.batch import Batch
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.log.message import Mark
+from mqstore.store.queues.references import commit_log_of
 from mqstore.store.recover.broker_bugs import TimerLoss, timer_loss
 from mqstore.store.start.config_load import TIMER_CHECK
+from mqstore.store.start.outcome import Outcome
 from mqstore.store.start.simulate import simulate
 from mqstore.store.timer.start import QUEUE as TIMER_QUEUE
 
@@ -26,6 +34,10 @@ LATE_MS = 1 << 50
 """No time is still to come."""
 
 
+def loss_of(outcome: Outcome, now_ms: int) -> TimerLoss | None:
+    return timer_loss(outcome, now_ms, DeliveredTimers(commit_log_of(outcome.snapshot.layout)))
+
+
 def after_a_start(kind: str, work: Path, version: str = "") -> TimerLoss:
     """A shipped case of the timer, by the version that wrote it."""
     pool = [c for c in recovery_cases.feature_cases() if c["base"].startswith("timer")]
@@ -33,7 +45,7 @@ def after_a_start(kind: str, work: Path, version: str = "") -> TimerLoss:
     case = next(c for c in pool if c["kind"] == kind)
     root = recovery_cases.damaged(case, work)
     snapshot = Snapshot.of(Layout.open(root, config_of(case, root)))
-    found = timer_loss(simulate(snapshot, profile_of(version or case["version"])), LATE_MS)
+    found = loss_of(simulate(snapshot, profile_of(version or case["version"])), LATE_MS)
     assert found is not None
     return found
 
@@ -60,7 +72,7 @@ def test_slots_that_were_never_used_lead_nowhere(tmp_path: Path) -> None:
         path.write_bytes(b"")
         os.truncate(path, size)
     layout = Layout.open(root, BrokerConfig(stores.config("5.3.3-timer-clean", root)))
-    found = timer_loss(simulate(Snapshot.of(layout), profile_of("5.3.3")), LATE_MS)
+    found = loss_of(simulate(Snapshot.of(layout), profile_of("5.3.3")), LATE_MS)
     assert found is not None and found.harmless
 
 
@@ -99,7 +111,7 @@ def with_time_read(whole: Layout, read_ms: int, now_ms: int, work: Path, version
     assert check is not None
     with path.open("r+b") as file:
         file.write(check._replace(last_read_time_ms=read_ms).to_bytes())
-    found = timer_loss(simulate(Snapshot.of(Layout.open(root)), profile_of(version)), now_ms)
+    found = loss_of(simulate(Snapshot.of(Layout.open(root)), profile_of(version)), now_ms)
     assert found is not None
     return found
 
@@ -148,7 +160,7 @@ def test_where_nobody_used_it(tmp_path: Path) -> None:
     base = recovery_cases.base("5.3.3-clean-1", tmp_path)
     for version in ("5.3", "4.9"):
         outcome = simulate(Snapshot.of(Layout.open(base, CONFIG)), profile_of(version))
-        assert timer_loss(outcome, LATE_MS) is None
+        assert loss_of(outcome, LATE_MS) is None
 
 
 @pytest.mark.parametrize("name", ["5.1.4-timer-killed", "5.3.3-timer-clean"])
@@ -156,15 +168,15 @@ def test_a_broker_without_a_timer(name: str, tmp_path: Path) -> None:
     """Nothing that waits is delivered by 4.9: what a broker with one would deliver, read already or not."""
     layout = Layout.open(stores.unpack(name, tmp_path))
     outcome = simulate(Snapshot.of(layout), profile_of("5.1"))
-    delivers = timer_loss(outcome, LATE_MS)
+    delivers = loss_of(outcome, LATE_MS)
     assert delivers is not None and outcome.timer is not None
     unread = outcome.read_queues[TIMER_QUEUE].max_offset - outcome.timer.queue_offset
-    lost = timer_loss(simulate(Snapshot.of(layout), profile_of("4.9")), LATE_MS)
+    lost = loss_of(simulate(Snapshot.of(layout), profile_of("4.9")), LATE_MS)
     assert lost is not None and lost.never_fired == lost.pending > 20 and not lost.harmless
     assert delivers.pending <= lost.pending <= delivers.pending + unread
     assert lost.unfired_text.endswith("unfired: it has no timer")
     os.truncate(layout.timer_wheel, 100)  # no broker with a timer would start
-    by_queue = timer_loss(simulate(Snapshot.of(layout), profile_of("4.9")), LATE_MS)
+    by_queue = loss_of(simulate(Snapshot.of(layout), profile_of("4.9")), LATE_MS)
     assert by_queue is not None and by_queue.never_fired > 20
 
 
@@ -173,8 +185,19 @@ def test_what_a_killed_broker_fires_twice(name: str, tmp_path: Path) -> None:
     """After a real restart the wheel leads to two entries for as many messages as was said."""
     root = stores.unpack(name, tmp_path)
     outcome = simulate(Snapshot.of(Layout.open(root)), profile_of(name[:3]))
-    found = timer_loss(outcome, LATE_MS)
+    found = loss_of(outcome, LATE_MS)
     slots = stores.truth(f"{name}-restarted")["timer_files"]["slots"]
     entries = Counter(e["offset_py"] for slot in slots for e in slot["chain"])
     assert found is not None
     assert found.fired_twice == sum(count > 1 for count in entries.values()) > 0
+
+
+def test_what_an_earlier_life_delivered_is_no_sign(whole: Layout) -> None:
+    """Nor is a record inside of a body: such a time would pass over messages that wait."""
+    log = commit_log_of(whole)
+    newest_ms = DeliveredTimers(log).newest_ms
+    assert newest_ms > 0
+    for mark in (Mark.EARLIER_LIFE, Mark.DEAD_TAIL, Mark.EMBEDDED):
+        items = [Batch(item.columns, item.position, mark, None) for item in log.scan() if isinstance(item, Batch)]
+        marked = cast(CommitLog, SimpleNamespace(scan=lambda items=items, **_: items))
+        assert DeliveredTimers(marked).newest_ms == 0, mark
