@@ -63,13 +63,17 @@ class Options:
         for name, annotation in get_type_hints(cls, include_extras=True).items():
             yield Parameter(name, getattr(cls, name), annotation)
 
-    def said(self, *besides: str) -> list[str]:
-        """The options with another value than their default, as they are typed. besides: names that do not count."""
+    def set_ones(self, *besides: str) -> set[str]:
+        """Names of the options with another value than their default. besides: those that do not count."""
         own = type(self)
-        said = {each for each in own.__annotations__ if getattr(self, each) != getattr(own, each)}.difference(besides)
-        if not said:  # the annotations are texts, which take their time to be read
+        return {each for each in own.__annotations__ if getattr(self, each) != getattr(own, each)}.difference(besides)
+
+    def said(self, *besides: str) -> list[str]:
+        """The same, as they are typed."""
+        given = self.set_ones(*besides)
+        if not given:  # the annotations are texts, which take their time to be read
             return []
-        declared = (each.annotation.__metadata__[0] for each in self.parameters() if each.name in said)
+        declared = (each.annotation.__metadata__[0] for each in self.parameters() if each.name in given)
         return [each.names[0].partition("/")[0] for each in declared]
 
 

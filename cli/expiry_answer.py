@@ -55,7 +55,7 @@ class Expiring(Options):
         """Raises BadParameter for options that do not go together. others: of another kind of answer."""
         if self.expires and any(others):
             raise bad_parameter("--expires goes with neither --quick nor --browse nor --master")
-        if not self.expires and self.said():
+        if not self.expires and self.set_ones():
             raise bad_parameter("--within, --trend, --disk-size, --disk-used, --now need --expires")
 
     def spans_ms(self) -> tuple[int, int, int]:

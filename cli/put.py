@@ -66,7 +66,7 @@ def put(
 
     for option in () if source.path is not None else source.said():
         raise bad_parameter(f"{option} goes with --from")
-    if message.compress is None and "--compress-over" in message.said():
+    if message.compress is None and "compress_over" in message.set_ones():
         raise bad_parameter("--compress-over goes with --compress")
     options = writing.options()
     tell_nearest(writing.as_broker, common)

@@ -121,7 +121,7 @@ class PutMessageOptions(Options):
     @property
     def is_given(self) -> bool:
         """Something is said of it."""
-        return bool(self.said("transaction", "half"))
+        return bool(self.set_ones("transaction", "half"))
 
     @property
     def ends_transaction(self) -> bool:
