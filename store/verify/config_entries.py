@@ -29,12 +29,11 @@ from ..counted import counted
 from ..disk.file_queue import start_of
 from ..disk.layout import queue_directories
 from ..findings.catalogue import Severity
-from ..queues.rocksdb import is_rocksdb
 from ..search.find import silent
 from ..search.store import StoreReader
 from ..settings.options import options_of
 from ..settings.rocksdb import SECOND
-from ..start.config_load import DELAYS, TOPICS, config_rules
+from ..start.config_load import DELAYS, TOPICS
 from .config_files import ConfigTables, CountedFindings, TableEntry, config_start_of, config_tables
 from .context import VerifyContext
 from .queue_state import queue_bounds
@@ -292,11 +291,8 @@ def queues_have_a_topic(context: VerifyContext) -> None:
 
 def _database_of_topics(context: VerifyContext) -> Path | None:
     """The RocksDB that a broker of this generation reads its topics from, None where it reads a file."""
-    force = config_tables(context).force
-    path = force.databases.get(TOPICS)
-    if path is None or not config_rules(context.profile).databases:
-        return None
-    return path if path.name == SECOND or is_rocksdb(path) else None
+    path = config_tables(context).force.databases.get(TOPICS)
+    return path if path is not None and TOPICS in config_start_of(context).databases else None
 
 
 def has_own_records(store: StoreReader, topic: str) -> bool:
