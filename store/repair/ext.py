@@ -225,7 +225,7 @@ def ext_repair(snapshot: Snapshot, log: CommitLog, lost: Ints, gone: Container[s
             ext.files[:] = [file for file in ext.files if file.path not in gone]
             damaged, repaired = damaged_ranges(ext), set[int]()
             named = _named(whole, damaged, log, lost, levels) if damaged else {}
-            places = sorted(named)
+            places, emptied = sorted(named), dict[str, Edit]()
             for part in damaged:
                 first = bisect_left(places, part.position)
                 end = bisect_left(places, part.position + part.size, first)
@@ -233,6 +233,9 @@ def ext_repair(snapshot: Snapshot, log: CommitLog, lost: Ints, gone: Container[s
                 for place, edit in repair_range(ext, part, inside):
                     if place is not None:
                         repaired.add(place)
+                    if edit.data is None and not edit.offset:
+                        emptied[edit.path] = edit  # it goes as a whole where no unit names a place in it or behind it
+                        continue
                     yield edit
             left = [-1]
             for entry in whole:
@@ -240,9 +243,9 @@ def ext_repair(snapshot: Snapshot, log: CommitLog, lost: Ints, gone: Container[s
             behind = [file for file in ext.files if file.start > max(left) >= 0]
             there = {entry.path: entry for entry in snapshot.ext.get(queue, ())}
             for file in behind:  # `recover` looks at what the queue names before it is mended
-                if file.path in there and is_zero_from(there[file.path], 0):
-                    reason = "empty file behind the last unit of the queue"
-                    yield Edit("remove", file.path, reason, ("I-079",))
+                if emptied.pop(file.path, None) or (file.path in there and is_zero_from(there[file.path], 0)):
+                    yield Edit("remove", file.path, "empty file behind the last unit of the queue", _CODES)
+            yield from emptied.values()
 
 
 def _named(

@@ -60,3 +60,17 @@ def test_a_record_that_is_put_right_without_its_tags(tmp_path: Path) -> None:
     result = run_here(["recover", str(root), "--apply", "--yes"])
     assert result.code == 0, result.stdout
     assert run_here(["recover", str(root)]).stdout.startswith("Safe to start. Nothing to do.")
+
+
+def test_a_file_of_no_unit_behind_the_last_one_goes_at_once(tmp_path: Path) -> None:
+    """It is not emptied first, and taken away by a second recovery."""
+    root = stores.unpack("5.3.3-cqext", tmp_path)
+    newest = max((root / "consumequeue_ext" / "sql" / "0").iterdir())
+    behind = newest.with_name(file_name(int(newest.name) + newest.stat().st_size))
+    behind.write_bytes(b"\x11" * newest.stat().st_size)
+    result = run_here(["recover", str(root), "--apply", "--yes"])
+    assert result.code == 0, result.stdout
+    assert not behind.exists()
+    assert run_here(["recover", str(root)]).stdout.startswith("Safe to start. Nothing to do.")
+    assert run_here(["undo", str(root), "--yes"]).code == 0
+    assert set(behind.read_bytes()) == {0x11}
