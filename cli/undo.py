@@ -60,10 +60,14 @@ def undo(
     if list_:
         if session is not None:
             raise bad_parameter("--list shows every session: it takes no SESSION")
+        if purge or force:
+            raise bad_parameter(f"--list and {'--purge' if purge else '--force'} exclude each other")
         _list(layout, common)
         return
     if purge and session is None:
         raise bad_parameter("--purge needs a SESSION")
+    if purge and force:
+        raise bad_parameter("--purge and --force exclude each other")
     if not writing.yes and not can_ask():
         raise bad_parameter("undo needs --yes where there is no terminal to ask on")
     out = common.checked_output("purged" if purge else "undone")

@@ -143,3 +143,11 @@ def test_a_list_is_of_all_sessions(recovered: tuple[Path, list[str]]) -> None:
     root, options = recovered
     result = run_here(["undo", str(root), "some-session", "--list", *options])
     assert (result.code, result.stdout) == (2, "") and "takes no SESSION" in result.stderr
+
+
+def test_options_that_exclude_each_other(recovered: tuple[Path, list[str]]) -> None:
+    root, options = recovered
+    for first, second in (("--list", "--purge"), ("--list", "--force"), ("--purge", "--force")):
+        result = run_here(["undo", str(root), *(["s"] if first == "--purge" else []), first, second, "--yes", *options])
+        assert (result.code, result.stdout) == (2, ""), result
+        assert f"{first} and {second} exclude each other" in result.stderr
