@@ -235,7 +235,7 @@ class Restart(NamedTuple):
 class Description:
     """A store. exit: `clean`, `crashed`, or `running` where somebody holds the lock.
 
-    holder: process id of that somebody, 0 where it cannot be named, None without one.
+    holder: process id of that somebody, 0 where it cannot be named, None without one. end_is_lost: as of `StoreReader`.
     """
 
     layout: Layout
@@ -255,6 +255,7 @@ class Description:
     parts: list[StorePart] = field(default_factory=list)
     options: list[BrokerOption[Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    end_is_lost: bool = False
 
 
 def describe(layout: Layout) -> Description:
@@ -291,7 +292,13 @@ def describe(layout: Layout) -> Description:
             *_odd_files(layout, in_use=pid is not None),
             *_links(layout),
         ],
+        end_is_lost=any((each.summary.end_position or 0) > log.end for each in queues) and _end_is_lost(layout),
     )
+
+
+def _end_is_lost(layout: Layout) -> bool:
+    with StoreReader(layout) as store:
+        return store.end_is_lost
 
 
 @dataclass(frozen=True)

@@ -125,6 +125,17 @@ def test_a_torn_tail_is_told(tmp_path: Path) -> None:
         assert run_here(["inspect", str(store)]).stderr == ""
 
 
+def test_an_end_that_is_lost_is_told(tmp_path: Path) -> None:
+    """The last file of the log is missing: the queues tell of it, not the log. Not while somebody has the store."""
+    store = stores.unpack("5.3.3-clean", tmp_path)
+    max((store / "commitlog").iterdir()).unlink()
+    shown = run_here(["inspect", str(store)]).stdout
+    assert shown.startswith("Damaged: the store: queues name a message at 204,558, where the log ends: it is gone.")
+    assert f"Next: mqstore recover {store} --apply" in shown
+    with held(store):
+        assert run_here(["inspect", str(store)]).stdout.startswith("In use, and in order")
+
+
 def test_a_broken_file_is_told(tmp_path: Path) -> None:
     """A file of config/ that no broker takes."""
     path = tmp_path / "topics.json"
