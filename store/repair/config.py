@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...formats.consumer_offset import OFFSET, OFFSET_TABLES
+from ...formats.json_table import JsonTable
 from ...formats.kinds import KINDS, Syntax
 from ..broker.profiles import DispatchRules, Profile, WriterProfile
 from ..broker.snapshot import QueueId, Snapshot
@@ -36,6 +37,7 @@ from ..disk.layout import Layout, queue_directories
 from ..errors import InvalidInput, one_line
 from ..search.store import StoreReader
 from ..settings.options import options_of
+from ..settings.parse import with_numbers
 from ..settings.read import BACKUP, FILES
 from ..start.config import ConfigStart, config_start, numbers
 from ..start.config_load import (
@@ -462,7 +464,7 @@ def _content(loaded: LoadedConfig, path: Path, gone: frozenset[str], proven: Pro
     name, backup = loaded.name, path.with_name(path.name + BACKUP)
     if loaded.start is LoadAction.LOADS and name not in gone:
         if loaded.main.odd:
-            return _numbered(loaded.main.value), f"written as brokers do: {loaded.main.odd}"
+            return with_numbers(loaded.main.value), f"written as brokers do: {loaded.main.odd}"
         content = read_json(path)
         if content is not None or loaded.main.value:
             return content, ""
@@ -497,30 +499,39 @@ def _fitting(name: str, text: Text, content: Json, told: list[str], *, parts: bo
     """
     found, text = dict[Any, Any](), as_proof(name, text)
     tables = {table.member: table for table in KINDS[FILES[name]].tables}
-    for table in tables.values():
-        rows, mine = text.value.get(table.member), content.get(table.member)
-        if not isinstance(rows, dict):
+    for member, table in tables.items():
+        if not isinstance(rows := text.value.get(member), dict):
             continue
-        if name == TIERED and text.open[:1] == (table.member,):
+        if name == TIERED and text.open[:1] == (member,):
             rows = without_segment(rows, text.open[1:], len(table.levels))
-        found[table.member] = rows = _numbered(rows)
-        if not table.levels:  # of the whole file, not of its entries
+        rows = with_numbers(rows)
+        if table.levels:
+            mine = content.get(member)
+            found[member] = dict(_entries(name, table, rows, mine if isinstance(mine, dict) else {}, told, parts=parts))
+        else:  # of the whole file, not of its entries
             others = [misfit.key for misfit in misfits(table, rows)]
-            found[table.member] = {k: v for k, v in rows.items() if k not in others and v not in (None, "")}
-        for key in list(rows) if table.levels else ():
-            one = {key: rows.pop(key)}
-            wrong = list(misfits(table, one))
-            for _, holder, column in wrong if parts else ():
-                known = mine.get(key) if isinstance(mine, dict) and holder is not one and table.value else mine
-                lacks = not isinstance(known, dict) or (column if table.value else key) not in known
-                if column in _MENDED or (lacks and "Offset" in name and _is_beyond(holder[column])):
-                    continue
-                place = _short(key) if holder is one else f"{_short(key)}: {_short(column)}"
-                lost = _short(holder.pop(column))
-                told += [f"{place} {lost} taken out"] if lacks else []
-            rows |= one if not wrong or (parts and one.get(key)) else {}
+            found[member] = {k: v for k, v in rows.items() if k not in others and v not in (None, "")}
     plain = {member: value for member, value in text.value.items() if not isinstance(value, dict | list | None)}
     return {member: value for member, value in plain.items() if member not in tables} | found
+
+
+def _entries(
+    name: str, table: JsonTable, rows: Json, mine: Json, told: list[str], *, parts: bool
+) -> Iterator[tuple[Any, Any]]:
+    """As `_fitting` of the rows of one table. mine: those that it has by now."""
+    for key, row in rows.items():
+        one = {key: row}
+        wrong = list(misfits(table, one))
+        for _, holder, column in wrong if parts else ():
+            known = mine.get(key) if holder is not one and table.value else mine
+            lacks = not isinstance(known, dict) or (column if table.value else key) not in known
+            if column in _MENDED or (lacks and "Offset" in name and _is_beyond(holder[column])):
+                continue
+            place = _short(key) if holder is one else f"{_short(key)}: {_short(column)}"
+            lost = _short(holder.pop(column))
+            told += [f"{place} {lost} taken out"] if lacks else []
+        if not wrong or (parts and one.get(key)):
+            yield key, one[key]
 
 
 def _merge(name: str, content: Json, more: Json) -> int:
@@ -550,20 +561,6 @@ def _merge(name: str, content: Json, more: Json) -> int:
 
 def _less(mine: Any, other: Any) -> bool:
     return mine is None or (isinstance(mine, int) and isinstance(other, int) and mine < other)
-
-
-def _numbered(value: Any) -> Any:
-    """Keys that are numbers as numbers, and whole numbers without a point, as a broker writes them."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, list):
-        return [_numbered(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        int(key) if isinstance(key, str) and len(key) < 20 and key.isascii() and key.isdigit() else key: _numbered(item)
-        for key, item in value.items()
-    }
 
 
 def _prove(name: str, content: Json, proven: Proven) -> int:

@@ -320,6 +320,19 @@ def _short(token: str) -> str:
     return token if len(token) <= _LONGEST_NUMBER else token[:_LONGEST_NUMBER] + "…"
 
 
+def with_numbers(value: Any) -> Any:
+    """Keys that are numbers as numbers, and whole numbers without a point, as a broker writes them."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [with_numbers(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    texts = (key for key in value if isinstance(key, str) and key.isascii() and key.isdigit())
+    numbers = {key: int(key) for key in texts if len(key) < 20}
+    return {numbers.get(key, key): with_numbers(item) for key, item in value.items()}
+
+
 def entries(table: JsonTable, value: Any, head: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Records of one table; what does not fit is a `config_value` that says so.
 
