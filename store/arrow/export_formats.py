@@ -15,6 +15,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -249,12 +250,54 @@ def records_of(rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:
     """Rows as JSON objects; bytes as text, under `NAME_base64` where they are none.
 
     Inside of lists and objects a number that JSON has not is text, and bytes of a list that are no text are an
-    object of `base64`.
+    object of `base64`. An interval is a duration of ISO 8601, a time that Python has not a text of NumPy's.
     """
     maps = {field.name for field in rows.schema if pa.types.is_map(field.type)}
     odd = {field.name for field in rows.schema if pa.types.is_nested(field.type) and not _is_json(field.type)}
-    for row in rows.to_pylist():
+    try:
+        found = rows.to_pylist()
+    except OverflowError:
+        whole = rows if isinstance(rows, pa.Table) else pa.table(rows)
+        columns = [_timeless(column.combine_chunks()) for column in whole.columns]
+        found = pa.table(columns, rows.schema.names).to_pylist()
+    for row in found:
         yield {key: value for name in row for key, value in _shown(name, row[name], maps, odd)}
+
+
+def _timeless(column: pa.Array) -> pa.Array:
+    """A column whose times are texts, inside of lists and objects numbers: Python has years 1 to 9999 alone."""
+    kind, whole = column.type, pa.types.is_timestamp(column.type)
+    if whole or pa.types.is_date(kind):
+        unit = kind.unit if whole else "D" if pa.types.is_date32(kind) else "ms"
+        zone = "Z" if whole and kind.tz else ""
+        ticks = column.view(pa.int32() if unit == "D" else pa.int64()).to_pylist()
+        return pa.array(None if tick is None else f"{np.int64(tick).view(f'M8[{unit}]')}{zone}" for tick in ticks)
+    return column.cast(_number_type(kind)) if pa.types.is_nested(kind) else column
+
+
+def _number_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind) or pa.types.is_date64(kind):
+        return pa.int64()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_number_type(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_number_type(kind.key_type), _number_type(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(_number_type(kind.value_type))
+    return pa.int32() if pa.types.is_date32(kind) else kind
+
+
+def _duration(value: pa.MonthDayNano) -> str:
+    """
+    >>> _duration(pa.MonthDayNano([14, 0, -1_500_000_000]))
+    'P14MT-1.5S'
+    >>> _duration(pa.MonthDayNano([0, 3, 0]))
+    'P3D'
+    """
+    whole, part = divmod(abs(value.nanoseconds), 1_000_000_000)
+    seconds = f"{'-' * (value.nanoseconds < 0)}{whole}.{part:09}".rstrip("0").rstrip(".")
+    days = f"{value.months}M" * bool(value.months) + f"{value.days}D" * bool(value.days)
+    return f"P{days}T{seconds}S" if value.nanoseconds or not days else f"P{days}"
 
 
 def _shown(name: str, value: Any, maps: set[str], odd: set[str]) -> Iterator[tuple[str, Any]]:
@@ -272,7 +315,9 @@ def _named(name: str, value: Any) -> tuple[str, Any]:
             return f"{name}_base64", base64.b64encode(value).decode("ascii")
     if isinstance(value, dict):
         return name, dict(_named(_key(key), _inside(one)) for key, one in value.items())
-    if type(value) in (list, tuple):  # an interval is a tuple, too
+    if isinstance(value, pa.MonthDayNano):  # a tuple
+        return name, _duration(value)
+    if isinstance(value, list | tuple):
         return name, [_element(_inside(one)) for one in value]
     if isinstance(value, datetime):
         return name, value.isoformat(timespec="milliseconds")

@@ -76,6 +76,25 @@ def test_values_that_json_has_not_are_texts_inside_of_others(capfdbinary: pytest
     ]
 
 
+def test_times_that_python_has_not(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """A time of ms taken for one of seconds, say; and what lies between two times."""
+    far = 1_763_674_634_829_000_000
+    times = pa.array([far, None], pa.timestamp("us", "UTC"))
+    inside = pa.array([{"at": far}, None], pa.struct({"at": pa.int64()}))
+    rows = pa.record_batch(
+        {
+            "time": times,
+            "day": pa.array([-735_000, 0], pa.int32()).cast(pa.date32()),
+            "object": inside.cast(pa.struct({"at": pa.timestamp("us", "UTC")})),
+            "between": pa.array([(0, 0, 46_825_000_000), (1, -2, 0)], pa.month_day_nano_interval()),
+        }
+    )
+    assert printed(rows, capfdbinary) == [
+        {"time": "57858-08-16T20:47:09.000000Z", "day": "-043-08-22", "object": {"at": far}, "between": "PT46.825S"},
+        {"time": None, "day": "1970-01-01", "object": None, "between": "P1M-2D"},
+    ]
+
+
 def test_columns_of_bytes_have_two_names() -> None:
     columns = {"topic": False, "body": True}
     assert shown_columns(columns, Common(fields="body_base64")) == ["topic", "body", "body_base64"]
