@@ -182,8 +182,9 @@ def config(a: StoreReader, b: StoreReader) -> Iterator[Differs]:
         if any(there):
             yield _differs("config", "all of config/", there)
         return
-    files = [_files(store.layout) for store in (a, b)]
-    yield from _apart("config", "", *files)
+    unread: dict[str, StoreError] = {}
+    files = [_files(store.layout, unread) for store in (a, b)]
+    yield from _apart("config", "", *({name: one[name] for name in one.keys() - unread.keys()} for one in files))
     bases = [_databases(store.layout) for store in (a, b)]
     for name in sorted(bases[0].keys() | bases[1].keys()):
         one, two = (_entries(base[name]) if name in base else None for base in bases)
@@ -192,10 +193,12 @@ def config(a: StoreReader, b: StoreReader) -> Iterator[Differs]:
             yield _differs("config", name, counts)
         else:
             yield from _apart("config", "", one, two)
+    for error in unread.values():
+        raise error  # what can be compared has been
 
 
-def _files(layout: Layout) -> dict[str, Any]:
-    """The values of every file, by its name."""
+def _files(layout: Layout, unread: dict[str, StoreError]) -> dict[str, Any]:
+    """The values of every file, by its name. unread: gets those that cannot be read."""
     found: dict[str, Any] = {}
     left_out = {*offset_files(layout)}
     for kind, path, plain in config_files(layout.config):
@@ -203,7 +206,7 @@ def _files(layout: Layout) -> dict[str, Any]:
             try:
                 found[plain] = read_config_file(path, kind).value
             except StoreError as error:
-                found[plain] = str(error)
+                unread.setdefault(plain, error)
     return found
 
 

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from mqstore.formats.consume_queue import UNIT_BYTES
+from mqstore.store.compare import both
 from mqstore.store.compare.both import WHAT, Comparison, compare_stores
+from mqstore.store.errors import Unreadable
 from mqstore.store.search.store import StoreReader
+from mqstore.store.settings.read import ConfigFile, read_config_file
 
 from ... import stores
 from ...stores import unpack
@@ -152,6 +155,22 @@ def test_a_part_that_cannot_be_read_is_told(pair: tuple[Path, Path]) -> None:
     (pair[1] / "config" / "topics.json").mkdir()
     found = compared(*pair)
     assert "config" in found.counts or found.unread
+
+
+def test_a_file_of_config_that_cannot_be_read(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no difference, whatever its path is; the others are compared."""
+
+    def read(path: Path, kind: str) -> ConfigFile:
+        if path.name == "topics.json":
+            raise Unreadable("Permission denied", path=path)
+        return read_config_file(path, kind)
+
+    monkeypatch.setattr(both, "read_config_file", read)
+    assert [reason.partition(" ")[0] for reason in compared(*pair).unread] == ["config:"]
+    (pair[1] / "config" / "subscriptionGroup.json").unlink()
+    found = compared(*pair)
+    assert found.counts == {"config": 1} and "subscriptionGroup.json" in found.differs[0].name
+    assert len(found.unread) == 1
 
 
 def no_manifest(root: Path) -> None:
