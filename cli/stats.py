@@ -60,9 +60,9 @@ def stats(
 
     A store that cannot be read ends the command before anything is counted; damage is reported on stderr.
 
-    Exit code: 0 counted; 1 counted, without what is damaged or with --partial; --expires: a group loses messages, that
-    is not known, or the disk gets full; 5 some store, queues that --quick asks, or bytes of one on a disk, cannot be
-    read.
+    Exit code: 0 counted; 1 counted, without what is damaged, what the queues lack of the log (--quick), or with
+    --partial; --expires: a group loses messages, that is not known, or the disk gets full; 5 some store, queues that
+    --quick asks, or bytes of one on a disk, cannot be read.
 
     \b
     Examples:
@@ -130,6 +130,7 @@ def _count_queues(stores: list[str], options: StatsOptions, spark: Spark, common
     from ..store.arrow.log_rows import Counted
     from ..store.arrow.stores import stores_of
     from ..store.inspect.stats import QUEUES, Stats, check_units_tell, stats_of_queues
+    from ..store.offsets.lag import behind_log_text, queue_ends
     from ..store.search.store import StoreReader
 
     wanted = options.wanted
@@ -140,12 +141,16 @@ def _count_queues(stores: list[str], options: StatsOptions, spark: Spark, common
     roots = stores_of(stores)
     unread = _unread_queues(roots, common)
     left_out = tell_unread(unread, others=len(unread) < len(roots), partial=options.partial)
+    behind = False
     for root in roots:
         if root in unread:
             continue
         with StoreReader(Path(root), common.config()) as store:
             total.add(Counted(stats_of_queues(store, inside, lambda _: None)), root)
-    answer(total, left_out, options, common)
+            if lacking := behind_log_text(store, queue_ends(store)):
+                common.warn(f"not in the answer: {root}: {lacking}; without --quick it is")
+                behind = True
+    answer(total, left_out, options, common, lacking=behind)
 
 
 def _unread_queues(roots: list[str], common: Common) -> dict[str, StoreError]:

@@ -78,8 +78,17 @@ class StatsOptions(Options):
         )
 
 
-def answer(found: Counted, left_out: Sequence[Mapping[str, Any]], options: StatsOptions, common: Common) -> None:
-    """Print it, and tell what it lacks. left_out: stores that are not counted. Raises Exit."""
+def answer(
+    found: Counted,
+    left_out: Sequence[Mapping[str, Any]],
+    options: StatsOptions,
+    common: Common,
+    *,
+    lacking: bool = False,
+) -> None:
+    """Print it, and tell what it lacks. left_out: stores that are not counted. lacking: so has been told already.
+    Raises Exit.
+    """
     rows = [{"type": "stats", **row} for row in found.stats.rows(options.top)]
 
     def text(row: Mapping[str, Any]) -> str:
@@ -95,7 +104,7 @@ def answer(found: Counted, left_out: Sequence[Mapping[str, Any]], options: Stats
         lines = (_text(row, options.wanted, common) for row in rows if columns)
         longest = max(map(len, lines), default=0)
         output.records([*rows, *behind], text=text, columns=options.columns)
-    raise Exit(max(tell_lacking(found.damage), int(bool(left_out))))
+    raise Exit(max(tell_lacking(found.damage), int(bool(left_out) or lacking)))
 
 
 def with_bar(line: str, share: float, longest: int, columns: int) -> str:

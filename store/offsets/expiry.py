@@ -34,7 +34,7 @@ from ..queues.units import is_used, is_valid
 from ..search.store import StoreReader
 from ..settings.rocksdb import stand_ins
 from ..start.config_load import LMQ_OFFSETS, OFFSETS
-from .lag import Ends, Lag, behind_log, lags_of, queue_ends
+from .lag import Ends, Lag, behind_log_text, lags_of, queue_ends
 from .positions import DELAYED, PULLED, Positions, groups_of, positions_of
 
 HOUR_MS = 3_600_000
@@ -468,8 +468,8 @@ def _unknown(store: StoreReader, found: Positions, ends: Ends) -> Iterator[str]:
     """Why somebody may lose messages who is not told."""
     if store.queues_unread and not ends:
         yield store.queues_unread
-    elif (behind := behind_log(store, ends)) is not None:
-        yield f"the queues are behind the log, from {behind} on"
+    elif behind := behind_log_text(store, ends):
+        yield behind
     config = store.layout.config
     there = OFFSETS in stand_ins(config, store.layout.broker_config)
     there |= any((config / name).exists() for name in (OFFSETS, LMQ_OFFSETS))

@@ -214,6 +214,12 @@ def behind_log(store: StoreReader, ends: Ends) -> int | None:
     return None
 
 
+def behind_log_text(store: StoreReader, ends: Ends) -> str:
+    """The same in words, "" where none does. Raises Unreadable."""
+    behind = behind_log(store, ends)
+    return "" if behind is None else f"the queues are behind the log, from {behind} on"
+
+
 def lags_of(positions: Iterable[Position], ends: Ends, groups: KnownGroups | None = None) -> Iterator[Lag]:
     """Each position held against its queue; with `groups` also what they say of the group, and what has
     no position: queues of a topic that a group consumes, groups that never committed.
@@ -381,15 +387,12 @@ def offsets_of(store: StoreReader, name: str, wanted: LagQuery, bar: Bar = no_ba
     positions, ends = positions_of(layout, version), queue_ends(store)
     named = [lag for lag in lags_of(positions.rows, ends, groups_of(layout, version)) if _is_named(lag, wanted)]
     notes, unread = list(positions.notes), bool(store.queues_unread and not ends)
-    behind = None if unread else behind_log(store, ends)
+    behind = "" if unread else behind_log_text(store, ends)
     for lag in named:
-        lag.ends_known = not unread and behind is None
+        lag.ends_known = not unread and not behind
     lags = [lag for lag in named if not wanted.odd or _is_odd(lag)]
-    if behind is not None and named:
-        notes.append(
-            f"the queues are behind the log, from {behind} on: where they end is not known before a start"
-            " has dispatched the rest"
-        )
+    if behind and named:
+        notes.append(f"{behind}: where they end is not known before a start has dispatched the rest")
     if unread and lags:
         notes.append(f"{store.queues_unread}: where queues end is not known")
     if not wanted.quick:

@@ -51,13 +51,17 @@ class BrowseRow(NamedTuple):
 
 class Browser:
     """A store that somebody walks through. behind, topics_behind: how many messages the group lacks that is
-    farthest behind, by queue and by topic.
+    farthest behind, by queue and by topic. lacking: what the queues lack of the log, "" for nothing.
     """
 
     def __init__(
-        self, store: StoreReader, behind: Mapping[Queue, int], topics_behind: Mapping[str, int] | None = None
+        self,
+        store: StoreReader,
+        behind: Mapping[Queue, int],
+        topics_behind: Mapping[str, int] | None = None,
+        lacking: str = "",
     ) -> None:
-        self._store = store
+        self._store, self._lacking = store, lacking
         self._behind, self._topics_behind = behind, topics_behind or {}
         self._bytes: dict[Queue, int] = {}
         self._unread: set[Queue] = set()
@@ -67,7 +71,7 @@ class Browser:
     @property
     def unread(self) -> str:
         """Why there is nothing to walk through, or not all of it, "" where nothing is wrong."""
-        return self._store.queues_problem or ("" if self.queues else self._store.queues_unread)
+        return self._store.queues_problem or ("" if self.queues else self._store.queues_unread) or self._lacking
 
     def topics(self) -> list[Usage]:
         """All topics that have queues, by name."""

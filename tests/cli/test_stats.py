@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.cli.browse import browser_of
+from mqstore.store.search.store import StoreReader
+
 from .. import stores
 from .datadriven import run_here
 
@@ -35,3 +38,14 @@ def test_queues_that_are_not_there_are_not_counted_as_none(tmp_path: Path) -> No
     assert "orders" in done.stdout
     done = run_here(["stats", str(lacking), *EXPIRES])
     assert done.code in (0, 1)
+
+
+def test_queues_that_are_behind_the_log_are_told(tmp_path: Path) -> None:
+    """What they lack is in no count of theirs, with --quick and on the terminal."""
+    root = stores.unpack("5.5.0-lmq-poison", tmp_path)
+    done = run_here(["stats", str(root), "--quick"])
+    with StoreReader(root) as store:
+        told = browser_of(store).unread
+    assert done.code == 1 and told.startswith("the queues are behind the log, from ")
+    assert told.partition(":")[0] in done.stderr
+    assert run_here(["stats", str(root)]).code == 0
