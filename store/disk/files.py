@@ -96,11 +96,10 @@ class Files:
     def check_inside(self, path: Path) -> None:
         """Raises Refused for a path that leads elsewhere. A name with NUL leads nowhere."""
         if "\0" in str(path) or not self.is_inside(path):
-            raise Refused(
-                f"leads out of the store, to {os.path.realpath(path)}",
-                path=path,
-                hint=f"{FOLLOW_LINKS} trusts links of the store's own directories",
-            )
+            hint = f"{FOLLOW_LINKS} trusts links of the store's own directories"
+            if "\0" not in str(path) and self.is_inside(path.parent):
+                hint = "only directories of a store may be links: put the file itself there, in place of the link"
+            raise Refused(f"leads out of the store, to {os.path.realpath(path)}", path=path, hint=hint)
 
     def step(self, change: str, path: Path, size_bytes: int = 0) -> None:
         """Called before every change. Tests override it: what it raises happens instead.

@@ -87,6 +87,8 @@ def apply(
             if not plan.edits:
                 lock.leave = lock.was
                 return Applied("", False, 0)
+            for edit in plan.edits:
+                files.check_inside(Path(edit.path))
             journal = stage(layout, plan, files, new_session(layout), command, lock.was)
         carry_through(journal, files)
         journal.finish(files, listing(layout, journal, files))

@@ -21,6 +21,7 @@ import pytest
 from mqstore.store.session.journal import JOURNAL, SEALED, FileState, Step
 
 from .. import stores
+from .datadriven import run_here
 from .hostile import check_output, content, mq, swapped
 from .test_proposed import commands_in
 
@@ -123,6 +124,16 @@ def test_links_that_the_user_trusts(tmp_path: Path) -> None:
     shutil.move(tmp_path / "was-consumequeue" / "New", tmp_path / "New")
     (tmp_path / "was-consumequeue" / "New").symlink_to(tmp_path / "New")
     assert mq(*put, "--follow-links", sizes=False).code == 5
+
+
+def test_a_log_file_that_is_a_link_is_refused_before_anything_is_kept(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-killed-bit", tmp_path)
+    damaged = max((root / "commitlog").iterdir())
+    swapped(root, f"commitlog/{damaged.name}", lambda path: path.symlink_to(tmp_path / f"was-commitlog-{damaged.name}"))
+    for more in ([], ["--follow-links"]):
+        result = run_here(["recover", str(root), "--apply", "--yes", *more])
+        assert result.code == 5 and "put the file itself there, in place of the link" in result.stderr
+    assert not (root / ".mqstore").exists()
 
 
 def test_what_is_proposed_follows_links(tmp_path: Path) -> None:
