@@ -190,7 +190,8 @@ def _show(stores: list[Path], wanted: LagQuery, common: Common) -> None:
 
 def _compare(path: Path, other: Path, wanted: LagQuery, common: Common) -> None:
     """Exit code 1 where some position differs. Raises Exit."""
-    from ..store.offsets.move import Ahead, Only, compare, is_named, open_side, side_of
+    from ..store.offsets.move import Ahead, compare, is_named, open_side, side_of
+    from ..store.offsets.positions import Only
     from ..store.search.store import StoreReader
     from .offsets_text import COMPARED, compared_text, totals_text
 
@@ -279,7 +280,8 @@ def _edit(edit: dict[str, Any], layout: Layout) -> dict[str, Any]:
 
 
 def _planned(layout: Layout, moving: Moving, wanted: LagQuery, common: Common) -> Moves:
-    from ..store.offsets.move import Merge, Only, WhichPosition, open_side, parse_reset, plan_moves
+    from ..store.offsets.move import Merge, WhichPosition, open_side, parse_reset, plan_moves
+    from ..store.offsets.positions import Only
     from ..store.search.store import StoreReader
 
     resets = [parse_reset(text) for text in moving.reset or ()]

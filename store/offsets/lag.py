@@ -29,9 +29,8 @@ from ..put.tail import end_with_unit
 from ..queues.batches import BatchConsumeQueue, batch_summaries
 from ..queues.read import QueueSummary
 from ..queues.units import record_bytes
-from ..search.selection import matches
 from ..search.store import StoreReader
-from .positions import DELAYED, PULLED, KnownGroups, Position, groups_of, positions_of
+from .positions import DELAYED, PULLED, KnownGroups, Only, Position, groups_of, positions_of
 
 Queue = tuple[str, int]
 """Topic and queue id."""
@@ -385,7 +384,9 @@ def offsets_of(store: StoreReader, name: str, wanted: LagQuery, bar: Bar = no_ba
     if not layout.config.is_dir():
         return LagRows([], ["no config/ here: nothing says how far groups have come"], named=False)
     positions, ends = positions_of(layout, version), queue_ends(store)
-    named = [lag for lag in lags_of(positions.rows, ends, groups_of(layout, version)) if _is_named(lag, wanted)]
+    only = Only(wanted.group, wanted.topic)
+    known = lags_of(positions.rows, ends, groups_of(layout, version))
+    named = [lag for lag in known if only.has(lag.position.key[1:])]
     notes, unread = list(positions.notes), bool(store.queues_unread and not ends)
     behind = "" if unread else behind_log_text(store, ends)
     for lag in named:
@@ -406,13 +407,6 @@ def offsets_of(store: StoreReader, name: str, wanted: LagQuery, bar: Bar = no_ba
     rows = list(_sums(lags, name, wanted))
     rows.sort(key=lambda row: (-(row["lag"] or 0), row["group"] or "", row.get("topic") or ""))
     return LagRows(rows, notes, bool(named))
-
-
-def _is_named(lag: Lag, wanted: LagQuery) -> bool:
-    one = lag.position
-    if wanted.group is not None and not matches(one.group, wanted.group):
-        return False
-    return wanted.topic is None or matches(one.topic, wanted.topic)
 
 
 def _is_odd(lag: Lag) -> bool:

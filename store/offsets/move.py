@@ -35,7 +35,7 @@ from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary, first_at
 from ..queues.rocksdb import DEFAULT, is_rocksdb
 from ..queues.rocksdb_write import in_order, rewritten
-from ..search.selection import matches, parse_time, queue_of
+from ..search.selection import parse_time, queue_of
 from ..search.store import StoreReader
 from ..settings.read import BACKUP, FILES
 from ..settings.rocksdb import POSITIONS, SECOND, SEPARATE, SINGLE, stand_ins
@@ -47,6 +47,7 @@ from .positions import (
     LMQ,
     MEMBER_OF,
     TABLES,
+    Only,
     Position,
     Positions,
     StoredPositions,
@@ -201,19 +202,6 @@ class Merge(NamedTuple):
 
     other: Sequence[Position]
     take: WhichPosition
-
-
-class Only(NamedTuple):
-    """What a plan is kept to. group, topic: names or patterns, None for all."""
-
-    group: str | None = None
-    topic: str | None = None
-
-    def has(self, key: _Key) -> bool:
-        """This position may be moved."""
-        return (self.group is None or matches(key[0], self.group)) and (
-            self.topic is None or matches(key[1], self.topic)
-        )
 
 
 EVERY = Only()

@@ -18,6 +18,7 @@ from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, is_system_group
 from ..counted import counted
 from ..disk.layout import Layout
 from ..errors import StoreError
+from ..search.selection import matches
 from ..settings.read import BACKUP, FILES, ConfigFile, config_files, read_config_file
 from ..settings.rocksdb import InForce, in_force, rows_of, stand_ins
 from ..start.config import files_in_use
@@ -76,6 +77,19 @@ class Position(NamedTuple):
         if self.file.removesuffix(BACKUP) != LMQ_OFFSETS or self.table not in (CONSUMED, LMQ):
             return True
         return (self.table == LMQ) == self.group.startswith(LMQ_PREFIX)
+
+
+class Only(NamedTuple):
+    """Which positions are meant. group, topic: names or patterns, None for all."""
+
+    group: str | None = None
+    topic: str | None = None
+
+    def has(self, key: tuple[str, str, int]) -> bool:
+        """The one of this group, topic and queue is."""
+        return (self.group is None or matches(key[0], self.group)) and (
+            self.topic is None or matches(key[1], self.topic)
+        )
 
 
 class StoredPositions(NamedTuple):

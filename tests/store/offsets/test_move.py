@@ -15,7 +15,6 @@ from mqstore.store.offsets.lag import LagQuery, offsets_of
 from mqstore.store.offsets.move import (
     Ahead,
     Merge,
-    Only,
     WhichPosition,
     compare,
     open_side,
@@ -23,7 +22,7 @@ from mqstore.store.offsets.move import (
     plan_moves,
     side_of,
 )
-from mqstore.store.offsets.positions import Position, positions_of
+from mqstore.store.offsets.positions import Only, Position, positions_of
 from mqstore.store.queues.rocksdb_write import in_order
 from mqstore.store.search.store import StoreReader
 
