@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
-from .hashing import CRC_MASK, crc31, java_string
+from .hashing import crc31, java_string
 
 NAME_VALUE_SEPARATOR: Final = b"\x01"
 ITEM_SEPARATOR: Final = b"\x02"
@@ -134,11 +134,3 @@ def crc_ok(record: bytes) -> bool | None:
     if not item.startswith(CRC32.encode() + NAME_VALUE_SEPARATOR):
         return None
     return item == crc_item(record[:-CRC_ITEM_BYTES])
-
-
-def crc_digits_value(digits: bytes) -> int:
-    """Value of the digits of a `__CRC32#` item (least significant first); -1 if malformed."""
-    if len(digits) != CRC_DIGITS or not digits.isdigit():
-        return -1
-    value = int(digits[::-1])
-    return value if value <= CRC_MASK else -1

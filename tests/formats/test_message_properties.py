@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from mqstore.formats.hashing import java_string
 from mqstore.formats.message_properties import (
     CRC32,
-    crc_digits_value,
     crc_item,
     crc_ok,
     format_properties,
@@ -72,9 +71,3 @@ def test_crc_of_a_whole_record(before: bytes) -> None:
         spoiled[at] ^= 0x10
         assert crc_ok(bytes(spoiled)) is not True
     assert crc_ok(before) is (None if CRC32.encode() not in before[-20:] else crc_ok(before))
-    assert crc_digits_value(record[-11:-1]) >= 0
-
-
-@pytest.mark.parametrize("digits", [b"", b"1", b"12345678901", b"123456789x", b"9999999999", b"-123456789"])
-def test_malformed_digits(digits: bytes) -> None:
-    assert crc_digits_value(digits) == -1
