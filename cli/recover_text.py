@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -218,23 +217,22 @@ def _change(change: FileChange) -> str:
 
 def _losses(found: Recovery, rows: int | None) -> list[str]:
     """What is lost of each topic, by a start and by the plan."""
-    start, plan = found.prediction.lost.by_topic(), Counter[str]()
-    if found.plan is not None:
-        plan = found.plan.lost.by_topic()
-    topics = sorted(start | plan, key=lambda topic: (-start[topic], -plan[topic], topic))
-    if not topics:
+    from ..store.recover.recovery import lost_topics
+
+    lost = lost_topics(found)
+    if not lost:
         return []
-    if not start and found.options.policy == "keep":
-        gone = (f"  {plan[t]:>9,}  {t}" for t in topics)
-        return ["", f"  {'gone':>9}  messages of topic", *folded(gone, len(topics), rows)]
+    if not found.prediction.lost.messages and found.options.policy == "keep":
+        gone = (f"  {plan:>9,}  {topic}" for topic, _, plan in lost)
+        return ["", f"  {'gone':>9}  messages of topic", *folded(gone, len(lost), rows)]
     if found.not_by_files:  # the plan changes nothing, and so saves nothing
-        by_start = (f"  {start[t]:>9,}  {t}" for t in topics)
+        by_start = (f"  {start:>9,}  {topic}" for topic, start, _ in lost)
         head = f"  {'a start':>9}  messages lost of topic"
-        return ["", head, *folded(by_start, len(topics), rows)]
+        return ["", head, *folded(by_start, len(lost), rows)]
     unknown = "?" if found.plan is None else None
-    table = (f"  {start[t]:>9,}  {unknown or f'{plan[t]:,}':>9}  {t}" for t in topics)
+    table = (f"  {start:>9,}  {unknown or f'{plan:,}':>9}  {topic}" for topic, start, plan in lost)
     head = f"  {'a start':>9}  {'the plan':>9}  messages lost of topic"
-    return ["", head, *folded(table, len(topics), rows)]
+    return ["", head, *folded(table, len(lost), rows)]
 
 
 def _given_up(found: Recovery, common: Common, rows: int | None) -> list[str]:

@@ -6,6 +6,7 @@ What a start does to it and what was found of it is also told line by line, for 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,7 +18,7 @@ from ..audit.verified import VerifiedLog
 from ..broker.dispatch_record import Dispatching
 from ..broker.profiles import Profile, is_exact, profile_of
 from ..broker.snapshot import QueueId, Snapshot
-from ..counted import bytes_text
+from ..counted import bytes_text, counted
 from ..disk.byte_reader import refusing
 from ..disk.layout import Layout
 from ..disk.lock import holder
@@ -460,7 +461,7 @@ def _recovery(
         if outcome.profile == main and plan_case is None:
             plan_case = case
     predictions.sort(key=lambda p: (p.badness, p.broker_version == main.version), reverse=True)
-    counted = watched[0][1]
+    seen_records = watched[0][1]
     predictions += at_first
     notes = list(_notes(layout, version, main, plan))
     notes += [
@@ -478,11 +479,11 @@ def _recovery(
         plan,
         plan_case,
         refusal,
-        counted.total,
-        counted.damaged,
-        counted.damaged_bytes,
-        counted.tombstones,
-        counted.dead,
+        seen_records.total,
+        seen_records.damaged,
+        seen_records.damaged_bytes,
+        seen_records.tombstones,
+        seen_records.dead,
         cut_off.session if cut_off else "",
         main.version,
         bool(barriers_left(layout)),
@@ -491,6 +492,27 @@ def _recovery(
 
 
 _DEAD = "records taken for cut off by an earlier start: too old behind a hole, or counted again"
+
+
+def lost_topics(found: Recovery) -> list[tuple[str, int, int]]:
+    """(topic, messages that a start loses, messages that the plan loses), the most first."""
+    start = found.prediction.lost.by_topic()
+    plan = found.plan.lost.by_topic() if found.plan is not None else Counter[str]()
+    return sorted(((t, start[t], plan[t]) for t in start | plan), key=lambda row: (-row[1], -row[2], row[0]))
+
+
+_TOPICS = 20
+"""Named in a line each."""
+
+
+def losses_of(found: Recovery) -> Iterator[tuple[str, str]]:
+    """Lines as those of `facts_of`: what a start loses, and what `recover` does not save of it."""
+    rows = lost_topics(found)
+    for number, (topic, start, plan) in enumerate(rows[:_TOPICS]):
+        by_plan = f"; with recover {plan:,}" if found.plan is not None else ""
+        yield "" if number else "loses", f"{counted(start, 'message', form=',')} of {topic}{by_plan}"
+    if len(rows) > _TOPICS:
+        yield "", f"and of {counted(len(rows) - _TOPICS, 'more topic')}"
 
 
 def facts_of(found: Recovery) -> Iterator[tuple[str, str]]:

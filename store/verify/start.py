@@ -210,14 +210,14 @@ def predict(layout: Layout, version: str | None, verified: VerifiedLog | None, n
     Raises Unreadable.
     """
     from ..plan.observer import Policy, RecoveryOptions
-    from ..recover.recovery import Proved, analyze, facts_of
+    from ..recover.recovery import Proved, analyze, facts_of, losses_of
 
     proved = None if verified is None else Proved(verified, None)
     try:
         found = analyze(layout, version, options=RecoveryOptions(Policy.KEEP, now_ms, applicable=False), proved=proved)
     except StoreError as error:
         return Predicted(list(refused_by_config(layout, version)), error.message)
-    return Predicted(list(findings_of_start(found)), "", tuple(facts_of(found)), found.recovered)
+    return Predicted(list(findings_of_start(found)), "", (*facts_of(found), *losses_of(found)), found.recovered)
 
 
 def refused_by_config(layout: Layout, version: str | None) -> Iterator[Finding]:

@@ -112,6 +112,15 @@ def test_a_page_says_what_verify_says(name: str, tmp_path: Path) -> None:
     assert f"{verdict.records:,} of " in tree.text
 
 
+def test_what_is_lost_is_said_by_topic(tmp_path: Path) -> None:
+    """In the words of no finding: what a start loses, and what recover does not save of it."""
+    root = stores.unpack("5.3.3-killed-page", tmp_path)
+    page = tmp_path / "page.html"
+    assert run_here(["report", str(root), "--to", str(page)]).code == 1
+    text = " ".join(re.sub("<[^>]*>", " ", page.read_text()).split())
+    assert "loses 14 messages of logs; with recover 2 12 messages of T%a|b_c-D; with recover 4" in text
+
+
 def test_the_numbers_are_those_of_stats(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-clean", tmp_path)
     tree = harmless(page_of(root, tmp_path / "page.html"))
