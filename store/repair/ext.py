@@ -215,12 +215,13 @@ _NO_TAGS = 0
 def ext_repair(snapshot: Snapshot, log: CommitLog, lost: Ints, gone: Container[str]) -> Iterator[Edit]:
     """The edits, queue by queue. Raises Unreadable.
 
-    lost: int64[n], ascending, positions that get a tombstone. gone: files that are moved away.
+    lost: int64[n], ascending, positions that get a tombstone. gone: files that are moved away, of queues, too:
+    what is changed first could not be taken back.
     """
     levels = options_of(snapshot.layout).delay_waits()
     for queue, entries in sorted(snapshot.queues.items()):
         path = snapshot.layout.consume_queue_ext / queue.topic / str(queue.queue_id)
-        whole = [e for e in entries if is_whole_file(e, snapshot.queue_file_bytes)]
+        whole = [e for e in entries if e.path not in gone and is_whole_file(e, snapshot.queue_file_bytes)]
         with MappedFileQueue.open(os.fspath(path)) as ext:
             ext.files[:] = [file for file in ext.files if file.path not in gone]
             damaged, repaired = damaged_ranges(ext), set[int]()

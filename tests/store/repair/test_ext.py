@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,17 @@ from mqstore.formats.message import MESSAGE
 from mqstore.store.columns import rows_of
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
 from mqstore.store.repair import ext
 from mqstore.store.repair.parts import Choice
 from mqstore.store.search.store import StoreReader
+from mqstore.store.session.undo import session_to_undo, undo
 
 from ... import stores
 from ...cli.datadriven import run_here
-from .test_repair import repaired
+from ..session.test_undo import everything
+from .test_repair import examined, repaired
 
 
 def test_lost_messages_are_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,3 +79,17 @@ def test_a_file_of_no_unit_behind_the_last_one_goes_at_once(tmp_path: Path) -> N
     assert run_here(["recover", str(root)]).stdout.startswith("Safe to start. Nothing to do.")
     assert run_here(["undo", str(root), "--yes"]).code == 0
     assert set(behind.read_bytes()) == {0x11}
+
+
+def test_a_queue_that_is_moved_away_is_not_changed_first(tmp_path: Path) -> None:
+    """Its units are those of another topic: what was there comes back, byte for byte."""
+    root = stores.unpack("5.3.3-cqext", tmp_path)
+    shutil.copytree(root / "consumequeue" / "sql", root / "consumequeue" / "Other")
+    before = everything(root)
+    found = examined(root, BrokerConfig({}), Choice())
+    kinds = {edit.kind for edit in found.plan.edits if "Other" in Path(edit.path).parts}
+    assert kinds == {"move"}, kinds
+    repaired(root, BrokerConfig({}), Choice())
+    layout = Layout.open(root)
+    undo(layout, session_to_undo(layout), Files())
+    assert everything(root) == before

@@ -478,6 +478,17 @@ def test_a_file_that_was_changed_in_place_is_gone(root: Path) -> None:
     assert session_state(root) is SessionState.APPLIED
 
 
+def test_a_file_that_was_changed_and_then_moved(root: Path) -> None:
+    """As earlier versions did with a queue that was copied under another topic."""
+    before, layout = everything(root), Layout.open(root, CONFIG)
+    path = str(next(layout.consume_queue.glob("*/*/*")))
+    edits = [Edit("write", path, "wrong", (), 0, 20), Edit("move", path, "wrong", ())]
+    plan = Plan(Policy.KEEP, 0, 0, edits)
+    apply(layout, plan, lambda: plan, Files())
+    take_back(root)
+    assert everything(root) == before
+
+
 def test_a_damaged_journal(root: Path) -> None:
     recover(root, CONFIG, VERSION)
     journal = next((root / ".mqstore").glob("*/journal.json"))
