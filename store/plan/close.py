@@ -358,7 +358,7 @@ def writes_of(
         entry = entries.get(start)
         if entry is None:
             continue
-        last = min(last_byte(entry, begin), size)  # a file that is too long is cut, not written to
+        last = last_byte(entry, begin, size)  # a file that is too long is cut, not written to
         if last > begin:
             reason = "bytes that no record owns, up to the end of the file"
             yield Edit("write", entry.path, reason, ("I-020",), begin, last - begin)

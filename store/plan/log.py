@@ -133,7 +133,7 @@ def tail_edits(snapshot: Snapshot, files: list[LoadedFile], end: int, stale: boo
             begin = end - file.start
             if _is_blank(snapshot, file.entry, begin):
                 begin += BLANK.sizeof()
-            last = last_byte(file.entry, begin)
+            last = last_byte(file.entry, begin, size)  # a file that is too long is cut, not written to
             if last > begin:
                 reason = "bytes behind the log end, where the next start would look for records"
                 codes = ("I-054",) if stale else ("I-043",)

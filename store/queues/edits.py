@@ -183,13 +183,15 @@ def _dead_tail(entry: DirectoryEntry, end: int, size: int) -> Iterator[Edit]:
         yield Edit("write", entry.path, reason, ("I-067",), end, last - end)
 
 
-def last_byte(entry: DirectoryEntry, begin: int) -> int:
-    """Offset behind the last byte of a file that is not zero, at least `begin`.
+def last_byte(entry: DirectoryEntry, begin: int, length: int | None = None) -> int:
+    """Offset behind the last byte of a file that is not zero, at least `begin`. length: that it is to have, where it
+    can be too long.
 
     Holes of a sparse file are passed over without reading them; it is looked for from the end on. Raises Unreadable.
     """
+    end = entry.counting if length is None else min(length, entry.counting)
     with opened(entry.path) as descriptor:
-        for start, stop in reversed([*data_ranges(descriptor, begin, entry.counting)]):
+        for start, stop in reversed([*data_ranges(descriptor, begin, end)]):
             for at in reversed(range(start, stop, _WINDOW_BYTES)):
                 data = read(descriptor, min(_WINDOW_BYTES, stop - at), at, entry.path)
                 if data != _ZEROS[: len(data)]:

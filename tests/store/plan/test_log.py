@@ -151,3 +151,29 @@ def test_a_short_file_without_any_record_gets_its_length(tmp_path: Path) -> None
     assert plan is not None
     of_log = [(edit.kind, edit.path) for edit in plan.edits if "commitlog" in edit.path]
     assert of_log == [("move", str(first)), ("truncate", str(second))]
+
+
+@pytest.mark.parametrize("more", [20, 8192])
+def test_bytes_behind_the_end_of_the_last_file(more: int, tmp_path: Path) -> None:
+    """They are cut off, and nothing is written behind the cut: the file has its length afterwards."""
+    root = tmp_path / "store"
+    shutil.copytree(recovery_cases.base("5.3.3-clean-1", tmp_path), root)
+    last = max((root / "commitlog").iterdir())
+    with last.open("ab") as file:
+        file.write(b"Z" * more)
+    before = found(root)
+    assert before.plan is not None
+    assert [edit.kind for edit in before.plan.edits if edit.path == str(last)] == ["truncate"]
+    carried_out(root, before)
+    assert found(root).nothing_to_do
+
+
+def test_the_bytes_before_it_are_zeroed_as_well(tmp_path: Path) -> None:
+    """A file that is too long, and not zero behind the end of the log."""
+    root = tmp_path / "store"
+    shutil.copytree(recovery_cases.base("5.3.3-clean-1", tmp_path), root)
+    last = max((root / "commitlog").iterdir())
+    last.write_bytes(last.read_bytes()[:-100] + b"Z" * 200)
+    carried_out(root, found(root))
+    assert last.read_bytes()[-100:] == bytes(100)
+    assert found(root).nothing_to_do
