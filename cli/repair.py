@@ -250,7 +250,7 @@ def _with_repairs(seen: JudgedRepair, version: str | None) -> JudgedRepair:
 
 def _code(before: JudgedRepair, after: JudgedRepair | None) -> ExitCode:
     """after: the store once the plan was carried out, None where it was not."""
-    if before.repair.plan.lost.messages:
+    if before.repair.plan.lost_messages:
         return ExitCode.NO
     last = after or before
     code = exit_code_of_status(last.verdict.status)

@@ -77,7 +77,7 @@ def _verdict(
 ) -> str:
     """The sentence that `verify` has, and what a repair does about it."""
     found = before.repair
-    lost = found.plan.lost.messages
+    lost = found.plan.lost_messages
     gone = counted(lost, "message is", "messages are", form=",")
     loses = f" {gone} lost." if lost else ""
     if applied is not None:
@@ -116,17 +116,18 @@ def _parts(found: Repair) -> str:
 
 def _lost(found: Repair, rows: int | None) -> Iterator[str]:
     """Of which queues messages are lost."""
-    shares = list(found.plan.lost)
-    if not shares:
+    if not found.plan.lost_messages:
         return
     yield ""
     yield "Messages that are lost:"
-    lines = (
+    lines = [
         f"  {share.messages:>9,}  {share.queue} at {share.first_offset}"
         f"{f' to {share.last_offset}' if share.messages > 1 else ''}"
-        for share in shares
-    )
-    yield from folded(lines, len(shares), rows)
+        for share in found.plan.lost
+    ]
+    if found.plan.index_alone:
+        lines.append(f"  {found.plan.index_alone:>9,}  of which the index alone tells")
+    yield from folded(lines, len(lines), rows)
 
 
 def _edits(found: Repair, applied: Applied | None, rows: int | None) -> Iterator[str]:

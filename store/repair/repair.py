@@ -137,6 +137,7 @@ class Repair:
                     for row in self.clamped
                 ],
                 "lost": self.plan.lost.to_json(),
+                "lost_by_plan": self.plan.lost_messages,
             },
             **({"interrupted_session": self.interrupted} if self.interrupted else {}),
         }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,7 +18,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.repair.recheck import Beyond
 
-from .. import stores
+from .. import recovery_cases, stores
 from ..store.repair.test_compaction import in_commit_log, record_of
 from ..store.verify.mutations.edit import set_field
 from .datadriven import run_here
@@ -103,3 +105,22 @@ def test_a_message_of_a_compaction_topic_that_is_lost_is_named(tmp_path: Path) -
     assert result.code == 1
     assert "Done: repaired. 1 message is lost. A broker can be started." in result.stdout
     assert f"Messages that are lost:\n          1  state/0 at {place.queue_offset}\n" in result.stdout
+
+
+def test_lost_messages_of_which_the_index_alone_tells_are_counted(tmp_path: Path) -> None:
+    """The same number as `recover` has: log file and queues that named them are gone, their index items go, too."""
+    root = tmp_path / "store"
+    shutil.copytree(recovery_cases.base("5.3.3-clean-1", tmp_path), root)
+    max((root / "commitlog").iterdir()).unlink()
+    shutil.rmtree(root / "consumequeue")
+    asked = run_here(["recover", str(root), *recovery_cases.CONFIG.words])
+    assert asked.code == 1
+    assert "loses 8 messages." in asked.stdout
+    result = run_here(["repair", str(root), "--all", "--apply", "--yes", *recovery_cases.CONFIG.words])
+    assert result.code == 1
+    assert "Done: repaired. 8 messages are lost. A broker can be started." in result.stdout
+    assert "Messages that are lost:\n          8  of which the index alone tells\n" in result.stdout
+    undone = run_here(["undo", str(root), "--yes", *recovery_cases.CONFIG.words])
+    assert undone.code == 0
+    plan = json.loads(run_here(["repair", str(root), *recovery_cases.CONFIG.words, "--format", "json"]).stdout)["plan"]
+    assert (plan["lost"], plan["lost_by_plan"]) == ([], 8)
