@@ -52,10 +52,10 @@ def normalize(
 ) -> tuple[Snapshot, list[Edit]]:
     """The snapshot without entries that no version should meet, and the edits that remove them.
 
-    Directories, names that are no position of a file, empty files. any_length: files of a wrong
-    length stay. empty_log: it is meant that there is none. replica: a copy of the log that was named, ""
-    for none. Raises Refused for what cannot be put right by moving it: files of a wrong length, or of one that
-    no broker has, a log file whose name alone is wrong, a log that is not there, a lock that is a directory.
+    Directories, names that are no position of a file, empty files. any_length: files of a wrong length stay, an empty
+    one where the log goes on behind it. empty_log: it is meant that there is none. replica: a copy of the log that was
+    named, "" for none. Raises Refused for what cannot be put right by moving it: files of a wrong length, or of one
+    that no broker has, a log file whose name alone is wrong, a log that is not there, a lock that is a directory.
     """
     size, lock = snapshot.log_file_bytes, snapshot.layout.lock
     if lock.is_dir():
@@ -83,7 +83,8 @@ def normalize(
     edits: list[Edit] = []
     names = {entry.name for entry in snapshot.log}
     for entry in snapshot.log:
-        reason = _fault(entry._replace(size=size) if any_length and entry.size else entry, size)
+        of_log = any_length and (entry.size or _goes_on(entry, names, size))
+        reason = _fault(entry._replace(size=size) if of_log else entry, size)
         if reason:
             _refuse_other_name(entry, names, size)
             _refuse_other_size(entry, size)
@@ -312,6 +313,12 @@ def _check_queue_size(snapshot: Snapshot) -> None:
             path=snapshot.layout.consume_queue,
             hint="check mappedFileSizeConsumeQueue",
         )
+
+
+def _goes_on(entry: DirectoryEntry, names: Container[str], size: int) -> bool:
+    """The next file of the log is there: this one is no file that was to come, it has lost its bytes."""
+    start = start_of(entry.name)
+    return start is not None and file_name(start + size) in names
 
 
 def _fault(entry: DirectoryEntry, size: int) -> str:

@@ -144,13 +144,13 @@ def test_a_short_file_without_any_record_gets_its_length(tmp_path: Path) -> None
     name = "5.3.3-timer-killed"
     root = stores.unpack(name, tmp_path)
     first, second = sorted((root / "commitlog").iterdir())[:2]
-    os.truncate(first, 0)
-    second.write_bytes(bytes(16_910))
+    first.write_bytes(bytes(16_910))
+    shutil.rmtree(root / "consumequeue")
     config = BrokerConfig(stores.config(name, root))
     plan = analyze(Layout.open(root, config), options=RecoveryOptions(Policy.KEEP)).plan
     assert plan is not None
     of_log = [(edit.kind, edit.path) for edit in plan.edits if "commitlog" in edit.path]
-    assert of_log == [("move", str(first)), ("truncate", str(second))]
+    assert of_log == [("truncate", str(first)), ("remove", str(second))]
 
 
 @pytest.mark.parametrize("more", [20, 8192])
@@ -177,3 +177,24 @@ def test_the_bytes_before_it_are_zeroed_as_well(tmp_path: Path) -> None:
     carried_out(root, found(root))
     assert last.read_bytes()[-100:] == bytes(100)
     assert found(root).nothing_to_do
+
+
+@pytest.mark.parametrize("gone", [(0,), (0, 1), (2,)])
+def test_empty_files_that_the_log_goes_on_behind(gone: tuple[int, ...], tmp_path: Path) -> None:
+    """They have lost their messages: as many are told as of files of one byte, and each gets a tombstone."""
+    told = []
+    for length in (0, 1):
+        root = tmp_path / f"store-{length}"
+        shutil.copytree(recovery_cases.base("5.3.3-clean-1", tmp_path), root)
+        files = sorted((root / "commitlog").iterdir())
+        for number in gone:
+            os.truncate(files[number], 0)
+            os.truncate(files[number], length)
+        before = found(root)
+        assert before.plan is not None
+        told.append(before.plan.lost_messages)
+        carried_out(root, before)
+        assert {path.stat().st_size for path in files} == {8192}
+        assert found(root).nothing_to_do
+        assert found(root).tombstones == told[-1]
+    assert told[0] == told[1] > 0
