@@ -205,7 +205,8 @@ class QueueAudit:
         if self._fits or self._strays < _FOREIGN_UNITS:
             return False
         own = self.unreferenced()
-        return not any(np.isin(units["physical_offset"], own).any() for _, units in self.stream.written())
+        named = (units[is_used(units)]["physical_offset"] for _, units in self.stream.written())
+        return not any(np.isin(positions, own).any() for positions in named)
 
     def has_room(self, offsets: Ints, positions: Ints) -> Flags:
         """bool[n]: between the messages that the log has, some, one with this number could lie at that position."""

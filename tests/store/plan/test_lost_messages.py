@@ -11,6 +11,7 @@ import pytest
 
 from mqstore.formats.consume_queue import UNIT, UNIT_BYTES
 from mqstore.formats.hashing import index_hash
+from mqstore.formats.message import MESSAGE
 from mqstore.formats.message_properties import KEYS, UNIQ_KEY
 from mqstore.formats.message_properties import parse as parse_properties
 from mqstore.store.audit.messages import Messages
@@ -26,17 +27,21 @@ from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter
 from mqstore.store.queues.references import commit_log_of
+from mqstore.store.queues.units import UNIT_DTYPE
 from mqstore.store.recover.recovery import Recovery, analyze, replan
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
 
-from ... import stores
+from ... import recovery_cases, stores
 from ..made_log import MadeLog
 from ..recover.recovered import content, units_of
+from ..verify.mutations.edit import set_field
 from .narrow import overwrite
 
 STORE = "5.3.3-killed"
 PAGE, PAGE_BYTES = 61440, 4096
+LOG_FILE_BYTES = 8192
+"""Of the stores of recovery_cases."""
 QUEUE_OFFSET_AT = 20
 """Bytes of a record before its queue offset."""
 IN_BLANK = 244170
@@ -256,6 +261,24 @@ def test_units_of_another_store_name_no_lost_messages(tmp_path: Path) -> None:
     layout = Layout.open(root, config)
     apply(layout, found.plan, lambda: replan(layout, "5.3", found.options), Files())
     assert (root / place / file_name(0)).read_bytes() == own
+
+
+def test_units_of_a_queue_that_took_the_place_of_another(tmp_path: Path) -> None:
+    """They prove no header, and what is free behind them names no message: the first of the log, at position 0."""
+    root = tmp_path / "store"
+    shutil.copytree(recovery_cases.base("5.3.3-clean-1", tmp_path), root)
+    queues = root / "consumequeue/TopicB"
+    for name, other in (("0", "aside"), ("1", "0"), ("aside", "1")):
+        (queues / name).rename(queues / other)
+    position = int(np.fromfile(queues / "0" / file_name(0), UNIT_DTYPE)["physical_offset"][5])
+    number = position // LOG_FILE_BYTES * LOG_FILE_BYTES
+    set_field(root / "commitlog" / file_name(number), position - number, MESSAGE, "body_length", (1 << 31) - 1)
+    layout = Layout.open(root, recovery_cases.CONFIG)
+    plan = analyze(layout, "5.3", options=RecoveryOptions(Policy.KEEP)).plan
+    assert plan is not None
+    assert (plan.lost_messages, plan.restored) == (1, 0)
+    rows = {row.queue: row.max_offset for row in plan.queues if row.queue.topic == "TopicB"}
+    assert rows == {QueueId("TopicB", 0): 8, QueueId("TopicB", 1): 10, QueueId("TopicB", 2): 22}
 
 
 def test_a_unit_in_a_blank_is_of_no_lost_message_where_the_log_has_that_one(tmp_path: Path) -> None:
