@@ -209,16 +209,18 @@ class QueueAudit:
         return not any(np.isin(positions, own).any() for positions in named)
 
     def has_room(self, offsets: Ints, positions: Ints) -> Flags:
-        """bool[n]: between the messages that the log has, some, one with this number could lie at that position."""
+        """bool[n]: between the messages that the log has, some, one with this number could lie at that position; or be
+        one of these, with another number.
+        """
         if self.irregular:
             return np.ones(len(offsets), np.bool_)
-        room: Flags = (offsets >= self.next) & (positions > self.last_position)
-        room |= (offsets < self.first) & (positions < self.first_position)
+        room: Flags = (offsets >= self.next) & (positions >= self.last_position)
+        room |= (offsets < self.first) & (positions <= self.first_position)
         if self.holes:
             begin, end, low, high = np.array(self.holes, np.int64).T
             hole = np.searchsorted(begin, offsets, side="right") - 1
             inside = (hole >= 0) & (offsets < end[hole])
-            room |= inside & (positions > low[hole]) & (positions < high[hole])
+            room |= inside & (positions >= low[hole]) & (positions <= high[hole])
         return room
 
     def missing(self) -> list[QueueHole]:

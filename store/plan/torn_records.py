@@ -586,11 +586,13 @@ def _repeated(positions: Ints) -> Ints:
 
 
 def _named_elsewhere(log: CommitLog, audit: QueueAudit, number: int, wanted: Ints) -> Iterable[Place]:
-    """Units of a queue that name records which no unit at their own place names."""
+    """Units of a queue that name records which no unit at their own place names, where the log has no other one for
+    that place: else the unit is wrong, not the header.
+    """
     for first, units in audit.stream.windows():
         position = units["physical_offset"].astype(np.int64)
-        used = is_valid(units) & np.isin(position, wanted)
-        for at in np.flatnonzero(used).tolist():
+        rows = np.flatnonzero(is_valid(units) & np.isin(position, wanted))
+        for at in rows[audit.has_room(first + rows, position[rows])].tolist():
             if audit.has_wrong_offset_at(log, first + at):
                 size, tags = int(units["size"][at]), int(units["tags_code"][at])
                 yield int(position[at]), size, number, first + at, tags

@@ -47,6 +47,7 @@ from mqstore.store.verify.run import verify
 from ... import recovery_cases, stores
 from ...recovery_cases import CONFIG
 from ..recover.recovered import changes_of_starts, content, record_bytes, units_of
+from ..verify.mutations.edit import set_field
 
 MADE_MS = 1_795_300_000_000
 FILE_BYTES = CONFIG.get_int("mappedFileSizeCommitLog") or 0
@@ -325,3 +326,37 @@ def test_units_that_name_more_than_a_record_has_are_not_read(tmp_path: Path, mon
     found = all_put_right(log, units, rest[0], rest[0], PutRightRules(None, verify=False, inner_batches=True))
     assert not found
     assert asked == [100 + RECORD_BYTES_MAX]
+
+
+def recovered_as_before(base: Path, root: Path) -> None:
+    """Log and queues are those of the undamaged store."""
+    plan = planned(root, "5.3.3", CONFIG)
+    assert not plan.lost_messages
+    apply(Layout.open(root, CONFIG), plan, lambda: planned(root, "5.3.3", CONFIG), Files())
+    for path in (base / "commitlog").iterdir():
+        assert (root / "commitlog" / path.name).read_bytes() == path.read_bytes(), path.name
+    assert units_of(root, CONFIG) == units_of(base, CONFIG)
+
+
+@pytest.mark.parametrize("other", [("TopicA/1", 0), ("TopicA/1", 400), ("TopicA/1", 800), ("TopicB/2", 0)])
+def test_queue_files_under_the_names_of_each_other(other: tuple[str, int], tmp_path: Path) -> None:
+    """Their units name records of another queue, whose headers are right: the log has messages for these places."""
+    base, root = recovery_cases.base("5.3.3-clean-1", tmp_path), tmp_path / "store"
+    shutil.copytree(base, root)
+    queue, start = other
+    one, two = (root / "consumequeue" / name for name in (f"TopicA/0/{file_name(0)}", f"{queue}/{file_name(start)}"))
+    data = one.read_bytes()
+    one.write_bytes(two.read_bytes())
+    two.write_bytes(data)
+    recovered_as_before(base, root)
+
+
+@pytest.mark.parametrize(("at", "number"), [(9, 12), (9, 9000), (4, 5), (0, 2)])
+def test_a_queue_offset_in_a_header_is_put_right(at: int, number: int, tmp_path: Path) -> None:
+    """Also one for which there would be room: the unit names the record at the place that the log lacks."""
+    base, root = recovery_cases.base("5.3.3-clean-1", tmp_path), tmp_path / "store"
+    shutil.copytree(base, root)
+    position = units_of(base, CONFIG)[QueueId("TopicB", 1)][at][0]
+    start = position // FILE_BYTES * FILE_BYTES
+    set_field(root / "commitlog" / file_name(start), position - start, MESSAGE, "queue_offset", number)
+    recovered_as_before(base, root)
