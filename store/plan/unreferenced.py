@@ -180,10 +180,10 @@ class _Room:
     to_file_end: bool
 
     def take(self, least: int, most: int) -> int:
-        """The size of a record at `begin`, 0 where none fits."""
+        """The size of a record at `begin`, 0 where none fits: all that is left where `most` leaves too little."""
         left = self.end - self.begin
         size = min(most, left - self.rest)
-        if size < least and not self.to_file_end and least <= left <= most:
+        if size < most and not self.to_file_end:
             size = left
         return size if size >= least else 0
 

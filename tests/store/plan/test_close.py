@@ -177,6 +177,21 @@ def test_lost_messages_that_no_unit_names(count: int, tag: str, tmp_path: Path) 
     proved_for_rebuild(root, "5.3.3", positions, "unnamed")
 
 
+def test_a_tombstone_has_its_mark_where_the_gap_has_room(tmp_path: Path) -> None:
+    """190 bytes are too few for one with a mark and a record that fills the rest: it takes all of them."""
+    root = tmp_path / "store"
+    shutil.copytree(recovery_cases.base("5.3.3-clean-1", tmp_path), root)
+    position, size, _ = units_of(root, CONFIG)[QueueId("TopicA", 0)][29]
+    assert size == 190
+    overwrite(root / "commitlog", FILE_BYTES, position, bytes(size))
+    overwrite(root / "consumequeue/TopicA/0", 400, 29 * UNIT_BYTES, bytes(UNIT_BYTES))
+    plan = kept(root, "5.3.3")
+    assert plan.lost.messages == 1
+    found = commit_log_of(Layout.open(root, CONFIG)).record(position).columns
+    assert found.ints("total_size").tolist() == [size]
+    assert parse(found.ragged("properties")[0]) == {"LOST": "t"}
+
+
 def test_a_shifted_queue_is_no_damage(tmp_path: Path) -> None:
     """Units that an earlier broker has moved by one stay, and so do the records."""
     root = tmp_path / "store"
