@@ -156,7 +156,7 @@ def with_checkpoint(snapshot: Snapshot, plan: Plan, *, only_index: bool) -> Plan
         zeros = Edit("write", str(path), reason, _REST_CODES, at, rest, phase=Phase.PAGE)
         plan = replace(plan, edits=[zeros, *plan.edits])
     if not only_index:
-        lowered |= _flushed(snapshot, old, lowered)
+        lowered |= _flushed(commit_log_of(snapshot.layout, plan.files), old, lowered)
     if wiped or lowered or not (whole or only_index or plan.checkpoint):
         new = complete if wiped else old._replace(**lowered)
         others = [e for e in plan.edits if e.path != str(path) or e.phase is Phase.PAGE]
@@ -164,21 +164,20 @@ def with_checkpoint(snapshot: Snapshot, plan: Plan, *, only_index: bool) -> Plan
     return plan
 
 
-def _flushed(snapshot: Snapshot, old: Checkpoint, lowered: dict[str, int]) -> dict[str, int]:
-    """The positions that are none: a negative one, and those in the middle of a record."""
+def _flushed(log: CommitLog, old: Checkpoint, lowered: dict[str, int]) -> dict[str, int]:
+    """The positions that are none: a negative one, and those in the middle of a record. log: as it will be."""
     found = {"master_flushed_offset": 0} if old.master_flushed_offset < 0 else {}
     for name in ("confirm_phy_offset", "logics_physical_offset"):
         position = getattr(old, name)
         if position and name not in lowered:
-            begin = _record_begin(snapshot, position)
+            begin = _record_begin(log, position)
             if begin != position:
                 found[name] = begin
     return found
 
 
-def _record_begin(snapshot: Snapshot, position: int) -> int:
+def _record_begin(log: CommitLog, position: int) -> int:
     """Where the record or BLANK begins that a position lies in; the position where it is in none."""
-    log = commit_log_of(snapshot.layout)
     if log.queue.file_at(position) is None:
         return position
     for item in log.scan(in_step(log, position), position + 1, crc=False, reuse=True):

@@ -1,20 +1,23 @@
-"""Checksum items with a damaged name, in a store whose broker demands them of each record."""
+"""Checksum items with a damaged name, in a store whose broker demands them of each record; the checkpoint."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from mqstore.formats.message_properties import CRC32, CRC_ITEM_BYTES, crc_item
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.checkpoint import read_checkpoint
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.repair import index
 from mqstore.store.repair.parts import Choice
 
-from ... import stores
+from ... import recovery_cases, stores
 from .test_repair import examined, repaired
 
 NAME = "5.3.3-propcrc"
@@ -75,3 +78,17 @@ def test_only_what_is_misnamed_is_hashed(tmp_path: Path, monkeypatch: pytest.Mon
     found = list(index.crc_item_edits(commit_log_of(Layout.open(root, config))))
     assert [edit.offset + edit.length for edit in found] == ends[:2]
     assert len(hashed) == 2 < len(known)
+
+
+def test_the_checkpoint_names_a_record_of_the_log_as_it_will_be(tmp_path: Path) -> None:
+    """Not the one of the bytes that lie there before: the last log file holds those of the first."""
+    root = tmp_path / "store"
+    shutil.copytree(recovery_cases.base("5.3.3-clean-1", tmp_path), root)
+    files = sorted((root / "commitlog").iterdir())
+    shutil.copyfile(files[0], files[-1])
+    os.truncate(root / "checkpoint", 8)
+    repaired(root, recovery_cases.CONFIG, Choice())
+    made = read_checkpoint(root / "checkpoint")
+    assert made is not None
+    _, known = records(root, recovery_cases.CONFIG)
+    assert made.confirm_phy_offset == known[-1][0]
