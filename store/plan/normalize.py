@@ -37,6 +37,7 @@ from ..disk.file_queue import NAME_DIGITS, file_name, start_of, step_of
 from ..disk.files import Edit
 from ..errors import Refused, from_os_error
 from ..index.compare import stored_files
+from ..index.read import sizes_of
 from ..queues.edits import is_zero_from, last_byte
 from ..queues.start import ExtDamage, units_end
 from ..queues.units import is_whole_file, read_units
@@ -78,7 +79,8 @@ def normalize(
             + str(salvaging(layout.root, Given(layout.broker_config.words))),
         )
     wrong = sum(e.size not in (0, size) for e in snapshot.log if not e.directory)
-    any_length = any_length and (2 * wrong <= len(snapshot.log) or _names_tell(snapshot))  # else the size is not theirs
+    theirs = 2 * wrong <= len(snapshot.log) or _names_tell(snapshot) or _is_given(snapshot)
+    any_length = any_length and theirs
     kept: list[DirectoryEntry] = []
     edits: list[Edit] = []
     names = {entry.name for entry in snapshot.log}
@@ -92,7 +94,7 @@ def normalize(
             edits.append(Edit("move", entry.path, reason, ("I-001", "I-005")))
         elif entry.size != size and not any_length:
             raise Refused(
-                f"a log file of {counted(entry.size, 'byte')} among files of {size}",
+                f"a log file of {counted(entry.size, 'byte')}, not {size}",
                 path=entry.path,
                 hint=_other_length(snapshot),
             )
@@ -120,6 +122,8 @@ def _other_length(snapshot: Snapshot) -> str:
     starts = [start_of(entry.name) for entry in files if entry.size == size]
     if len(files) > 1 and len(starts) == len(files) and all(at is not None and at % size == 0 for at in starts):
         return f"all of them have that length, and their names fit it: mappedFileSizeCommitLog has to be {size}"
+    if all(entry.size != snapshot.log_file_bytes for entry in files):
+        return "check mappedFileSizeCommitLog, or restore its length"
     return "restore its length, or move it out of the store"
 
 
@@ -279,6 +283,16 @@ def _names_tell(snapshot: Snapshot) -> bool:
     """The steps between the names of files are the size of a file: of those whose first record names its place."""
     named = [e for e in snapshot.log if not e.directory and start_of(e.name) is not None]
     return step_of(int(e.name) for e in named if _is_in_place(e)) == snapshot.log_file_bytes
+
+
+def _is_given(snapshot: Snapshot) -> bool:
+    """The configuration tells the size of a file, and no name and no byte of the files contradicts it."""
+    size, files = snapshot.log_file_bytes, [entry for entry in snapshot.log if not entry.directory]
+    if sizes_of(snapshot.layout).commit_log.origin != "configuration":
+        return False
+    starts = [start_of(entry.name) for entry in files]
+    in_place = all(start is not None and not start % size for start in starts)
+    return in_place and all(entry.size <= size or is_zero_from(entry, size) for entry in files)
 
 
 def _names_another_place(entry: DirectoryEntry) -> bool:

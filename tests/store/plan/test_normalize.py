@@ -22,6 +22,9 @@ from mqstore.store.verify.run import verify
 from ... import recovery_cases, stores
 from ..recover.recovered import changes_of_starts
 
+END_OF_RECORDS, LOG_FILE_BYTES = 102_141, 262_144
+"""Of 5.3.3-cqext."""
+
 
 @pytest.mark.parametrize("policy", list(Policy))
 def test_renamed_log_files_are_no_empty_log(policy: Policy, tmp_path: Path) -> None:
@@ -59,6 +62,29 @@ def test_a_configured_length_that_is_not_that_of_the_files(configured: int, cut:
     refusal = str(analyze(Layout.open(root, config), "5.3.3").refusal)
     hint = "restore its length" if cut else "mappedFileSizeCommitLog has to be 8192"
     assert hint in refusal
+
+
+@pytest.mark.parametrize(("length", "lost"), [(262_143, 0), (102_141, 0), (102_140, 1), (300_000, 0)])
+def test_the_only_log_file_with_another_length(length: int, lost: int, tmp_path: Path) -> None:
+    """A default broker has one for its first GiB. Its configuration tells the length, and no byte contradicts it."""
+    root = stores.unpack("5.3.3-cqext", tmp_path)
+    (path,) = (root / "commitlog").iterdir()
+    assert len(path.read_bytes().rstrip(b"\0")) == END_OF_RECORDS
+    os.truncate(path, length)
+    config = BrokerConfig(stores.config("5.3.3-cqext", root))
+    options = RecoveryOptions(Policy.KEEP)
+    plan = analyze(Layout.open(root, config), "5.3", options=options).plan
+    assert plan is not None and plan.lost_messages == lost
+    apply(Layout.open(root, config), plan, lambda: replan(Layout.open(root, config), "5.3", options), Files())
+    assert path.stat().st_size == LOG_FILE_BYTES
+
+
+def test_records_behind_the_configured_length_of_the_only_file(tmp_path: Path) -> None:
+    """Then the configuration is not that of this store: nothing is cut off."""
+    root = stores.unpack("5.3.3-cqext", tmp_path)
+    config = BrokerConfig({**stores.config("5.3.3-cqext", root), "mappedFileSizeCommitLog": "65536"})
+    found = analyze(Layout.open(root, config), "5.3", options=RecoveryOptions(Policy.KEEP))
+    assert found.plan is None and "check mappedFileSizeCommitLog" in str(found.refusal)
 
 
 def test_a_file_far_from_all_others(tmp_path: Path) -> None:
