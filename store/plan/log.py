@@ -9,8 +9,8 @@ Old records right behind the last new one: whole, in place, and their queue offs
 
 A slave's cut, a restored file or a recycled one leaves them there. A broker takes them for messages at
 its next start: it gives them no unit, or one at the end of a queue that another message is to have
-(spec 2.2, step 4; 7.12, B14). All three must hold: they are older than the record before them, units
-of their queues name other messages at their offsets, and no unit of these queues names one of them.
+(spec 2.2, step 4; 7.12, B14). All three must hold: they are older than the record before them, messages
+before them have their offsets, and no unit of their queues names one of them.
 
 A store whose log is gone for good: what is left is put away, and a broker starts over.
 
@@ -236,14 +236,9 @@ class DeadTail(LogObserver):
         return end if all(self._is_dead(messages, end) for messages in tail) else None
 
     def _is_dead(self, messages: Messages, end: int) -> bool:
-        """Other messages have all these offsets, and nothing names a record behind `end`."""
-        audit = self.audits[messages.queue]
-        there = audit.stream.lookup(messages.offset)
-        if not (is_valid(there) & (there["physical_offset"] < end)).all():
-            return False
-        return not any(
-            (is_valid(units) & (units["physical_offset"] >= end)).any() for _, units in audit.stream.windows()
-        )
+        """No unit of their queue names a record behind `end`."""
+        units = (units for _, units in self.audits[messages.queue].stream.windows())
+        return not any((is_valid(some) & (some["physical_offset"] >= end)).any() for some in units)
 
 
 _UNITS_AT_ONCE = 1 << 16

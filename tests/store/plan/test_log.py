@@ -19,9 +19,10 @@ from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
 
 from ... import recovery_cases, stores
+from ...cli.datadriven import run_here
 from ...recovery_cases import CONFIG
 from ..put.faults import CountingFiles, Killed, KilledFiles
-from ..recover.recovered import content, started
+from ..recover.recovered import content, started, units_of
 
 VERSION = "5.3.3"
 
@@ -198,3 +199,18 @@ def test_empty_files_that_the_log_goes_on_behind(gone: tuple[int, ...], tmp_path
         assert found(root).nothing_to_do
         assert found(root).tombstones == told[-1]
     assert told[0] == told[1] > 0
+
+
+@pytest.mark.parametrize("gone", ["TopicC/0", "TopicB/0", "."])
+def test_old_records_behind_the_end_beside_a_queue_that_is_gone(gone: str, tmp_path: Path) -> None:
+    """They are no new messages: the log has older ones at their queue offsets, and no unit names them."""
+    base, root = recovery_cases.base("5.3.3-halt-1", tmp_path), tmp_path / "store"
+    sizes = recovery_cases.CONFIG.words
+    made = run_here(["damage", str(base), "--to", str(root), "--scenario", "dead-tail", "--seed", "0", "-q", *sizes])
+    assert made.code == 0, made.stderr
+    shutil.rmtree(root / "consumequeue" / gone)
+    before = found(root)
+    assert before.plan is not None and before.plan.log_end == found(base).prediction.log_end
+    carried_out(root, before)
+    assert found(root).nothing_to_do
+    assert units_of(root, CONFIG) == units_of(base, CONFIG)
