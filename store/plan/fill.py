@@ -49,7 +49,8 @@ class Fill(NamedTuple):
     """What closes one gap: all of it.
 
     lost: the records that get a tombstone, as large as that is. fillers: (position, size) of each.
-    blank: the same, None where the file goes on. padding: bytes that the record before takes.
+    blank: the same, None where the file goes on. padding: bytes that the record before takes. guessed: of so many of
+    the lost it is not known where they lay.
     """
 
     gap: Gap
@@ -57,6 +58,7 @@ class Fill(NamedTuple):
     fillers: list[tuple[int, int]]
     blank: tuple[int, int] | None
     padding: int = 0
+    guessed: int = 0
 
 
 def fill(gap: Gap, units: LostUnits, forms: Forms) -> Fill:

@@ -363,8 +363,8 @@ def _completed(
     if index is not None:
         edits += index_edits(snapshot, index)
     tells = index is not None and options.policy is Policy.KEEP and snapshot.layout.dledger is None
-    behind = (log.end, builder.last_timestamp) if tells and not queues.beyond else None
-    closed = kept.fills if queues.completed else ()  # queues that lack nothing name every message
+    closed, gone = (kept.fills, kept.gone) if queues.completed else ((), ())  # else queues name every message
+    behind = (log.end, builder.last_timestamp) if tells and (gone or not queues.beyond) else None
     checkpoint = _checkpoint(snapshot, index, builder, profile)
     changed = bool(edits) or snapshot.abort  # a store with nothing to do keeps its checkpoint
     if changed:
@@ -375,7 +375,7 @@ def _completed(
         edits=edits,
         queues=queues.rows,
         lost=builder.lost,
-        index_alone=index_alone(snapshot, closed, kept.unplaced, behind),
+        index_alone=index_alone(snapshot, closed, kept.unplaced, behind, gone),
         groups=builder.groups,
         index=index,
         items=builder.all_items,

@@ -314,7 +314,7 @@ def _with_rows(fill: Fill, rows: list[Row], rooms: list[_Room]) -> Fill:
     fillers = [(r.begin, r.end - r.begin) for r in rooms if r.end > r.begin and not r.to_file_end]
     blank = next(((r.begin, r.end - r.begin) for r in rooms if r.to_file_end), None)
     lost = both.take(np.argsort(both.position, kind="stable"))
-    return fill._replace(lost=lost, fillers=fillers, blank=blank)
+    return fill._replace(lost=lost, fillers=fillers, blank=blank, guessed=len(rows))
 
 
 _SECOND_MS = 1000
@@ -322,12 +322,17 @@ _SECOND_MS = 1000
 
 
 def index_alone(
-    snapshot: Snapshot, closed: Sequence[Fill], unplaced: Sequence[Unplaced], behind: tuple[int, int] | None
+    snapshot: Snapshot,
+    closed: Sequence[Fill],
+    unplaced: Sequence[Unplaced],
+    behind: tuple[int, int] | None,
+    gone: Sequence[Fill] = (),
 ) -> int:
     """The number of lost messages of which index items alone tell, at least: those in gaps that have more items of
     messages than tombstones, and those that were stored behind the log's end, later than its last record.
 
-    behind: the log's end and the time of that record; None: items behind it tell nothing. Raises Unreadable.
+    behind: the log's end and the time of that record; None: items behind it tell nothing. gone: those behind it that
+    units name. Raises Unreadable.
     """
     fills = sorted(closed, key=lambda fill: fill.gap.begin)
     gaps = [fill.gap for fill in fills]
@@ -337,13 +342,16 @@ def index_alone(
         gap = gaps[number]
         if gap.previous < 0 or time + _SECOND_MS > gap.store_timestamp:  # else an earlier start has cut it off
             found[number].add(position)
-    count = sum(max(0, len(places) - len(fill.lost)) for places, fill in zip(found, fills, strict=True))
-    count = max(0, count - len(unplaced))
+    more = [(len(places) - len(fill.lost), fill.guessed) for places, fill in zip(found, fills, strict=True)]
+    # a tombstone whose place is a guess may stand for what an item names in another gap
+    guessed = sum(min(most, -items) for items, most in more if items < 0)
+    count = max(0, sum(items for items, _ in more if items > 0) - guessed - len(unplaced))
     if behind is None:
         return count
     end, newest = behind
     tail = items_in(snapshot, [Gap(end, np.iinfo(np.int64).max, False, newest)])
-    late = {position: time for position, _, time in tail if time + _SECOND_MS > newest}
+    known = {position for fill in gone for position in fill.lost.position.tolist()}
+    late = {at: time for at, _, time in tail if time + _SECOND_MS > newest and at not in known}
     return count + (len(late) if any(time > newest for time in late.values()) else 0)
 
 

@@ -187,6 +187,30 @@ def test_index_items_behind_the_end_of_the_log(name: str, count: int, tmp_path: 
     assert (plan.lost_messages - plan.lost.messages, plan.touches("index")) == (count, True)
 
 
+@pytest.mark.parametrize("queue", ["TopicA/0", "TopicB/2"])
+def test_a_last_log_file_and_a_queue_that_are_gone(queue: str, tmp_path: Path) -> None:
+    """Units of other queues name some of its eight messages, index items the rest."""
+    root = tmp_path / "store"
+    shutil.copytree(recovery_cases.base("5.3.3-clean-1", tmp_path), root)
+    max((root / "commitlog").iterdir()).unlink()
+    shutil.rmtree(root / "consumequeue" / queue)
+    plan = kept(root, "5.3", recovery_cases.CONFIG)
+    assert plan.lost_messages == 8 > plan.lost.messages
+
+
+def test_a_message_with_a_tombstone_somewhere_is_counted_once(tmp_path: Path) -> None:
+    """Neither of two queues that are under each other's names tells where its lost messages lay in two lost files."""
+    root = tmp_path / "store"
+    shutil.copytree(recovery_cases.base("5.3.3-clean-1", tmp_path), root)
+    for path in sorted((root / "commitlog").iterdir())[4:6]:
+        path.unlink()
+    queues = root / "consumequeue/TopicA"
+    for name, other in (("0", "aside"), ("1", "0"), ("aside", "1")):
+        (queues / name).rename(queues / other)
+    plan = kept(root, "5.3", recovery_cases.CONFIG)
+    assert (plan.lost_messages, plan.lost.messages) == (42, 42)
+
+
 def test_queues_that_lack_nothing_name_every_message(tmp_path: Path) -> None:
     """A half message is in the index and in no queue: it is no lost message."""
     case = recovery_cases.case_of("zero_page_first", "5.3.3")
