@@ -117,11 +117,9 @@ def keep_log(
     lost = look(gaps, finder.torn, further=topics)
     rules = PutRightRules(options_of(snapshot.layout).delay_waits(), finder.verify, finder.inner_batches)
     gaps, lost, saved, restored = _put_right(queue, gaps, lost, rules)
-    for row in np.flatnonzero(elsewhere.position < end).tolist():
-        piece = put_right(queue, elsewhere, row, 0, rules)
-        if piece is not None and not _is_there(queue, piece):
-            restored.append(piece)
-    wanted = list(_wanted(audits, topics))
+    headers = list(_right_headers(queue, elsewhere.take(elsewhere.position < end), rules))
+    restored += [piece for piece, _ in headers]
+    wanted = list(_wanted(audits, topics, {position: own for (position, _), own in headers}))
     lost, given = with_own_queues(lost, wanted, (elsewhere, saved), topics)
     closed = [fill for fill in fills(gaps, lost, forms) if not _is_closed(fill, queue)]
     closed, unplaced = with_unreferenced(closed, wanted, (elsewhere, saved), given, forms)
@@ -163,11 +161,16 @@ def _further(snapshot: Snapshot, audits: Mapping[QueueId, QueueAudit], queue: Ma
     return {name: topic for name, topic in topics.items() if topic is not None}
 
 
-def _wanted(audits: Mapping[QueueId, QueueAudit], further: Container[QueueId]) -> Iterator[LostMessagePlace]:
+def _wanted(
+    audits: Mapping[QueueId, QueueAudit], further: Container[QueueId], own: Mapping[int, QueueId]
+) -> Iterator[LostMessagePlace]:
     """Queue offsets of which the log has no message. A unit of a further queue names a record that is another's: it
-    stays, and wants none of its own.
+    stays, and wants none of its own. Nor does a number of a queue beside it tell of lost messages where a record got it
+    that is put right. own: by position, the queues of such records.
     """
     for place in places(audits):
+        if any(own.get(beside, place.queue) != place.queue for beside in (place.low, place.high)):
+            continue
         if place.queue in further:
             unit = audits[place.queue].stream.lookup(np.array([place.queue_offset], np.int64))
             if (is_valid(unit) & ~is_pre_fill(unit)).any():
@@ -223,6 +226,16 @@ def _last_files(finder: GapFinder, filled: int, look: Callable[..., LostUnits]) 
     found = found.take(slice(0, int(stray[0]) + 1)) if len(stray) else found
     gap = Gap(files_end, int(found.end[-1]), True, finder.last_timestamp)
     return [Fill(gap, found, [], None)]
+
+
+def _right_headers(
+    queue: MappedFileQueue, elsewhere: LostUnits, rules: PutRightRules
+) -> Iterator[tuple[Piece, QueueId]]:
+    """Good records whose header is wrong as they were, and the queue of each."""
+    for row, number in enumerate(elsewhere.queue.tolist()):
+        piece = put_right(queue, elsewhere, row, 0, rules)
+        if piece is not None and not _is_there(queue, piece):
+            yield piece, elsewhere.queues[number]
 
 
 def _is_there(queue: MappedFileQueue, piece: Piece) -> bool:

@@ -12,6 +12,7 @@ from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.message import MESSAGE
 from mqstore.formats.message_properties import parse
 from mqstore.store.broker.snapshot import QueueId
+from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Refused
@@ -190,6 +191,25 @@ def test_a_tombstone_has_its_mark_where_the_gap_has_room(tmp_path: Path) -> None
     found = commit_log_of(Layout.open(root, CONFIG)).record(position).columns
     assert found.ints("total_size").tolist() == [size]
     assert parse(found.ragged("properties")[0]) == {"LOST": "t"}
+
+
+@pytest.mark.parametrize(("field", "value"), [("queue_id", 3), ("topic", None)])
+def test_a_header_that_is_put_right_invents_no_lost_messages(field: str, value: int | None, tmp_path: Path) -> None:
+    """Its wrong queue seemed to lack all offsets before that of the record: in the bytes of a lost file."""
+    base, root = recovery_cases.base("5.1.4-clean-1", tmp_path), tmp_path / "store"
+    shutil.copytree(base, root)
+    (root / "commitlog" / file_name(49152)).unlink()
+    expected = replan(Layout.open(root, CONFIG), "5.1.4", RecoveryOptions(Policy.KEEP)).lost_messages
+    position, size, _ = units_of(root, CONFIG)[QueueId("TopicB", 2)][21]
+    start = position // FILE_BYTES * FILE_BYTES
+    with (root / "commitlog" / file_name(start)).open("r+b") as file:
+        file.seek(position - start)
+        record = MESSAGE.parse(file.read(size))
+        file.seek(position - start)
+        file.write(MESSAGE.build({**record, field: b"XopicB" if value is None else value}))
+    plan = kept(root, "5.1.4")
+    assert (plan.lost_messages, plan.restored) == (expected, 1)
+    assert {row.queue for row in plan.queues} == set(units_of(base, CONFIG))
 
 
 def test_a_shifted_queue_is_no_damage(tmp_path: Path) -> None:
