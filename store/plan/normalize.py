@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,12 +40,14 @@ from ..index.compare import stored_files
 from ..index.read import sizes_of
 from ..queues.edits import is_zero_from, last_byte
 from ..queues.start import ExtDamage, units_end
-from ..queues.units import is_whole_file, read_units
+from ..queues.units import FileUnits, is_used, is_whole_file, read_units
 
 LARGEST_GAP = 1000
 """Log files that are missing in a row, and can be rebuilt."""
 LARGEST_FILE_BYTES = (1 << 31) - 1
 """mappedFileSizeCommitLog is an int, and so is the size of a filler."""
+_RESERVED_HOURS, _HOUR_MS = 72, 3_600_000
+"""How long a broker keeps a file where its configuration is silent."""
 
 
 def normalize(
@@ -102,8 +104,12 @@ def normalize(
             kept.append(entry)
     if not kept and not empty_log and any(_begins_with_record(e) for e in snapshot.log):
         raise renamed(snapshot)
+    unused = bool(kept) and _is_all_in_advance(snapshot, kept)
+    if unused:
+        edits += [Edit("move", entry.path, "no record is in it, and the log before it is gone", ()) for entry in kept]
+        kept = []
     if not kept and not empty_log:
-        refuse_lost_log(snapshot, replica)
+        refuse_lost_log(snapshot, replica, unused=unused)
     if any_length and kept:
         kept, astray = _near(snapshot, kept)
         edits += astray
@@ -196,19 +202,44 @@ def _missing(entry: DirectoryEntry, names: Container[str], size: int) -> str:
     return f"; its records are those of {name}, which is missing"
 
 
-def refuse_lost_log(snapshot: Snapshot, replica: str = "") -> None:
-    """A store without a log has something that a log left. replica: a copy of the log, "" for none. Raises Refused,
-    and for a replica that is none Missing, NotAStore, Unsupported.
+def refuse_lost_log(snapshot: Snapshot, replica: str = "", *, unused: bool = False) -> None:
+    """A store without a log has something that a log left. replica: a copy of the log, "" for none. unused: there are
+    files, without a record. Raises Refused, and for a replica that is none Missing, NotAStore, Unsupported.
     """
     if rest := what_a_log_left(snapshot):
         hint = "if the log is gone for good: --force-empty-log"
         if replica and snapshot.layout.dledger is None:
             hint = f"copy the files of the replica's log there first: {_copying(snapshot, replica)}"
+        harm = "have none of their messages" if unused else "delete the queues"
         raise Refused(
-            f"no commit log beside {rest}: a wrong path, or a disk that is not mounted?",
+            f"no {'record in the ' * unused}commit log beside {rest}: a wrong path, or a disk that is not mounted?",
             path=snapshot.layout.commit_log_directories[0],
-            hint=f"a broker started here would delete the queues; {hint}",
+            hint=f"a broker started here would {harm}; {hint}",
         )
+
+
+def _is_all_in_advance(snapshot: Snapshot, entries: Sequence[DirectoryEntry]) -> bool:
+    """All files of a log that had records are zeros, as those that a broker makes in advance, and nothing names a place
+    in them.
+
+    The last file with a record expires only behind one without any, and not before `fileReservedTime` (spec 7.8): no
+    broker has run that long after the newest message, by the files that it writes every minute.
+    """
+    start, layout = min(int(entry.name) for entry in entries), snapshot.layout
+    if not start or not all(is_zero_from(entry, 0) for entry in entries):
+        return False
+    index = [file.header for file in stored_files(snapshot.index)]
+    newest_ms = max(snapshot.checkpoint["physic_msg_timestamp"], *(header.end_timestamp for header in index), 0)
+    written = (path for path in (layout.checkpoint, *layout.config.glob("*")) if path.exists())
+    ran_ms = max((path.stat().st_mtime_ns // 1_000_000 for path in written), default=0)
+    kept_ms = (layout.broker_config.get_int("fileReservedTime", _RESERVED_HOURS) or 0) * _HOUR_MS
+    if ran_ms >= newest_ms + kept_ms:
+        return False
+    named = [header.end_physical_offset or -1 for header in index]
+    for queue in snapshot.queues.values():
+        for _, units in FileUnits.of(queue, snapshot.queue_file_bytes).windows():
+            named.append(int(units["physical_offset"][is_used(units)].max(initial=-1)))
+    return -1 < max(named, default=-1) < start
 
 
 def _copying(snapshot: Snapshot, replica: str) -> str:

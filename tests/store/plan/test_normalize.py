@@ -14,7 +14,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.next_commands import next_commands
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
-from mqstore.store.recover.recovery import analyze, replan
+from mqstore.store.recover.recovery import Recovery, analyze, replan
 from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
 from mqstore.store.verify.run import verify
@@ -163,10 +163,34 @@ def test_a_file_with_records_far_from_the_log(tmp_path: Path) -> None:
     first.rename(first.with_name(f"{first.name}.bak"))
     others[0].unlink()
     layout = Layout.open(root, BrokerConfig(stores.config("5.3.3-killed", root)))
-    plan = analyze(layout, "5.3.3", options=RecoveryOptions(Policy.BROKER)).plan
+    plan = analyze(layout, "5.3.3", options=RecoveryOptions(Policy.BROKER, force_empty_log=True)).plan
     assert plan is not None
     (moved,) = (edit for edit in plan.edits if edit.path.endswith(".bak"))
     assert f"those of {first.name}, which is missing" in moved.reason
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("policy", list(Policy))
+@pytest.mark.parametrize("name", ["5.3.3-compaction-killed", "5.5.0-rocksdb-killed", "4.9.7-killed"])
+def test_nothing_but_a_file_made_in_advance_is_left(name: str, policy: Policy, tmp_path: Path) -> None:
+    """No broker deletes what it has just stored: it is no expired log. `--force-empty-log` says that it is gone."""
+    root = stores.unpack(name, tmp_path)
+    *others, last = sorted((root / "commitlog").iterdir())
+    for path in others:
+        path.unlink()
+
+    def found(*, gone: bool = False) -> Recovery:
+        layout = Layout.open(root, BrokerConfig(stores.config(name, root)))
+        return analyze(layout, name[:5], options=RecoveryOptions(policy, force_empty_log=gone))
+
+    assert str(found().refusal).startswith("no record in the commit log beside ")
+    if "rocksdb" not in name:
+        plan = found(gone=True).plan
+        assert plan is not None and plan.lost.messages and str(last) in {edit.path for edit in plan.edits}
+    with StoreReader(root, BrokerConfig(stores.config(name, root))) as store:
+        assert {"I-187"} <= {finding.code for finding in verify(store).findings}
+    os.utime(root / "checkpoint")  # a broker has run for long enough since
+    assert found().plan is not None
 
 
 @pytest.mark.parametrize("length", [None, 524288])
