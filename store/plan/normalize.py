@@ -129,7 +129,7 @@ def _other_length(snapshot: Snapshot) -> str:
     if len(files) > 1 and len(starts) == len(files) and all(at is not None and at % size == 0 for at in starts):
         return f"all of them have that length, and their names fit it: mappedFileSizeCommitLog has to be {size}"
     if all(entry.size != snapshot.log_file_bytes for entry in files):
-        return "check mappedFileSizeCommitLog, or restore its length"
+        return "restore its length, or give the one it was made with: --set mappedFileSizeCommitLog=BYTES"
     return "restore its length, or move it out of the store"
 
 

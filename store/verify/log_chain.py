@@ -178,7 +178,7 @@ def room_for_a_blank(context: VerifyContext, records: Records) -> None:
     if file is not None and not file.compressed:
         frame = context.store.log.frame_of(file)
         if position + size > file.end - frame.spare:
-            text = f"record at {position}: its size {size} leaves no room for a BLANK"
+            text = f"record at {position}: its size {size} leaves no room for a BLANK{_of_a_cut_file(context)}"
             context.log_finding("I-021", position, size, text)
     blank = chain.blank
     if blank is not None and chain.follows(context, records) and file is not None:
@@ -187,6 +187,14 @@ def room_for_a_blank(context: VerifyContext, records: Records) -> None:
             text = f"a BLANK at {blank.position} where the next record, of {needed} bytes, had room"
             level = Severity.INFO if chain.mended or _begins_file(context, blank) else None
             context.log_finding("I-041", blank.position, blank.size, text, severity=level)
+
+
+def _of_a_cut_file(context: VerifyContext) -> str:
+    """What to do where the file itself may be too short: the only one, whose length is known of nothing else."""
+    option = "mappedFileSizeCommitLog"
+    if len(context.store.log_files.files) > 1 or context.store.layout.broker_config.size(option)[1] == "configuration":
+        return ""
+    return f"; if the file was cut, give the length it had: --set {option}=BYTES"
 
 
 def _begins_file(context: VerifyContext, blank: Extent) -> bool:

@@ -84,7 +84,7 @@ def test_records_behind_the_configured_length_of_the_only_file(tmp_path: Path) -
     root = stores.unpack("5.3.3-cqext", tmp_path)
     config = BrokerConfig({**stores.config("5.3.3-cqext", root), "mappedFileSizeCommitLog": "65536"})
     found = analyze(Layout.open(root, config), "5.3", options=RecoveryOptions(Policy.KEEP))
-    assert found.plan is None and "check mappedFileSizeCommitLog" in str(found.refusal)
+    assert found.plan is None and "--set mappedFileSizeCommitLog=BYTES" in str(found.refusal)
 
 
 def test_a_file_far_from_all_others(tmp_path: Path) -> None:

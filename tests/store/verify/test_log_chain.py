@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,15 @@ def test_a_magic_code_in_the_middle_is_a_range_without_records(root: Path) -> No
     assert {f.code for f in behind} == {"I-042"}
     assert [f.offset for f in behind] == [place.offset + place.size, 0]
     assert len({f.path for f in behind}) == 2
+
+
+def test_the_only_file_was_cut_behind_its_records(tmp_path: Path) -> None:
+    """Nothing but the file tells the length of files: what to give is said."""
+    root = unpack("5.3.3-v2", tmp_path)
+    last = records(root)[-1]
+    os.truncate(last.path, last.offset + last.size)
+    (finding,) = said(root)
+    assert "leaves no room for a BLANK; if the file was cut, give" in finding.message
 
 
 def test_a_blank_with_records_behind_it_in_its_file(root: Path) -> None:
