@@ -145,6 +145,8 @@ def prepare(columns: dict[str, Any], count: int, rules: WriterRules, now_ms: int
     columns["magic_code"] = np.array(magic, np.int64)[topics.ids]
     if rules.append_crc:
         columns["properties"] = _with_crc_items(columns["properties"])
+    elif rules.profile.final_separator:
+        columns["properties"] = _all_closed(columns["properties"])
     largest = int(columns["body"].length.max(initial=0))
     check_sizes(largest, int(columns["properties"].length.max(initial=0)), rules)
     born = columns["born_host.ip"].length
@@ -199,6 +201,14 @@ def _with_crc_items(properties: Ragged) -> Ragged:
     for row in rows_with_crc(properties).tolist():
         texts[row] = texts[row][:-CRC_ITEM_BYTES]
     return Ragged.of([_closed(text) + room for text in texts])
+
+
+def _all_closed(properties: Ragged) -> Ragged:
+    """Property texts, each with a separator at its end: a copy out of a store of 4.9 … 5.1 has none there."""
+    some = properties.length > 0
+    last = properties.buffer[(properties.start + properties.length - 1)[some]]
+    is_ended = (last == ord(ITEM_SEPARATOR)).all()
+    return properties if is_ended else Ragged.of([_closed(text) for text in properties.tolist()])
 
 
 def _closed(text: bytes) -> bytes:

@@ -51,7 +51,7 @@ def given(row: Row) -> Row:
     kept = {name: value for name, value in row.items() if name not in MADE_ANEW}
     kept["sys_flag"] &= ~SysFlag.STORE_V6
     kept["properties"] = {k: v for k, v in row["properties"].items() if k != CRC32}
-    kept["properties_raw"] = row.get("properties_raw", "").partition(CRC32)[0]
+    kept["properties_raw"] = row.get("properties_raw", "").partition(CRC32)[0].removesuffix("\2")
     return kept
 
 

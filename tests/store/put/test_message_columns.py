@@ -45,6 +45,18 @@ def test_property_crc_on_request(tmp_path: Path) -> None:
     assert records[1].properties.startswith(b"a\1b\2__CRC32#\1")
 
 
+@pytest.mark.parametrize(("version", "end"), [("4.3", b"\2"), ("5.1", b""), ("5.5", b"\2")])
+def test_a_text_without_a_separator_at_its_end_gets_the_one_of_the_generation(
+    version: str, end: bytes, tmp_path: Path
+) -> None:
+    """What `export` gives of a store of 5.1 comes without: alone among others it would be called torn."""
+    texts = [b"a\1b\2", b"a\1b\2a\1b", b"", b"a\1b\2"]
+    with writer(tmp_path, version) as store:
+        store.append_columns({"topic": b"T", "body": Ragged.of([b""] * len(texts)), "properties": Ragged.of(texts)})
+    found = [record.properties for record in records_of(Layout.open(tmp_path, TINY))]
+    assert found == [b"a\1b\2", b"a\1b\2a\1b" + end, b"", b"a\1b\2"]
+
+
 @pytest.mark.parametrize("value", [np.array([1.0, 2.0]), np.array([True, False]), np.array([1, 2], np.uint8), 3])
 def test_whole_numbers_of_any_kind(value: object, tmp_path: Path) -> None:
     """As pandas gives them for a column that has holes."""
