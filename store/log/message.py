@@ -30,6 +30,8 @@ from ..disk.file_queue import MappedFileQueue
 from ..errors import NotFound
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy.typing as npt
 
     from ...formats.derive import Columns
@@ -199,6 +201,27 @@ def mark_stories() -> dict[str, MarkStory]:
     data = get_data(__package__, "status_texts.toml")
     assert data is not None
     return {name: MarkStory(name, **row) for name, row in tomllib.loads(data.decode()).items()}
+
+
+class UndecodableBody(NamedTuple):
+    """The body in `row` of some records, and what its decompression said. put_back: 4.3.1 has put it back after a
+    check of its transaction: decompressed, with the mark left on (B39).
+    """
+
+    row: int
+    error: str
+    put_back: bool
+
+
+def undecodable_bodies(columns: Columns) -> Iterator[UndecodableBody]:
+    """Bodies that do not decompress as their flags say."""
+    flags, bodies, texts = columns.ints("sys_flag"), columns.ragged("body"), columns.ragged("properties")
+    for row in (flags & SysFlag.COMPRESSED).nonzero()[0].tolist():
+        if error := unpack(bodies[row], int(flags[row])).error:
+            yield UndecodableBody(row, error, _CHECKS in names.parse(texts[row]))
+
+
+_CHECKS = "TRANSACTION_CHECK_TIMES"
 
 
 def tombstones(columns: Columns) -> Flags:

@@ -8,6 +8,9 @@ may have lost the pages that its slave has. A store that was shut down in order 
 and one that is a slave itself gets the rest from its master. Nor is anything taken in front of the first file:
 that is how an expired log looks.
 
+A record that is whole but for its header, with which its queue does not go on, is exchanged for the replica's if the
+queue of that has the number before or behind it: so it is not the replica's header that is wrong.
+
 The log of a store as it is with what a replica gives, before anything else is planned.
 """
 
@@ -48,6 +51,8 @@ _IDENTITY = (
     "body_crc",
 )
 """Fields that tell one record from another; none of them is 0 in most."""
+_OF_MESSAGE = ("total_size", "born_timestamp", "store_timestamp", "body_crc")
+"""Those that do not name a queue."""
 
 
 class ReplicaPart(NamedTuple):
@@ -56,6 +61,11 @@ class ReplicaPart(NamedTuple):
     position: int
     size: int
     records: int
+
+    @property
+    def end(self) -> int:
+        """Position behind it."""
+        return self.position + self.size
 
 
 class NotInReplica(NamedTuple):
@@ -71,13 +81,14 @@ class Brought:
     """What a replica gives. goes_on: it has more records behind the end of the log.
 
     earlier_bytes: what it has in front of this log, whose files may have expired. pieces: what is to
-    be written; bytes that are the same already are left out.
+    be written; bytes that are the same already are left out. exchanged: parts in the place of a whole record.
     """
 
     replica: str
     parts: list[ReplicaPart] = field(default_factory=list)
     lacks: list[NotInReplica] = field(default_factory=list)
     pieces: list[Piece] = field(default_factory=list)
+    exchanged: set[ReplicaPart] = field(default_factory=set)
     goes_on: bool = False
     earlier_bytes: int = 0
 
@@ -121,7 +132,26 @@ def bring_back(snapshot: Snapshot, log: CommitLog, finder: DamageFinder, replica
             _end(found, snapshot, log, hole, replica, mine)
         else:
             _middle(found, log, hole, replica, mine)
+    _exchange(found, log, finder, replica, units)
     return found
+
+
+def _exchange(found: Brought, log: CommitLog, finder: DamageFinder, replica: Replica, units: LostUnits) -> None:
+    """Records with another header than in the replica, and the same body: `QueueChain` tells which is right."""
+    for position in np.unique(np.concatenate([np.zeros(0, np.int64), *finder.elsewhere])).tolist():
+        own, other = record_at(log, position), record_at(replica.log, position)
+        heads = [_head(data.ljust(_PEEK_BYTES, b"\0")) or {} for data in (own, other)]
+        if own == other or any(heads[0].get(name, 0) != heads[1].get(name, 1) for name in _OF_MESSAGE):
+            continue
+        begin = max(position - _PEEK_BYTES, position // log.queue.file_size * log.queue.file_size)
+        run = ReplicaRun(position, position + len(own), 1)
+        sides = LogHole(run.begin, run.end, (begin, position))
+        is_taken = any(part.position <= position < part.end for part in found.parts)
+        if is_taken or _neighbours(log, sides, replica) or [*find_runs(replica, run.begin, run.end, units)] != [run]:
+            continue
+        _take(found, log, sides, replica, [run])
+        found.exchanged.add(found.parts[-1])
+    found.parts.sort()
 
 
 def _check_copy(samples: Sequence[int], log: CommitLog, replica: Replica) -> None:
@@ -336,12 +366,13 @@ def with_replica(
     look(commit_log_of(snapshot.layout, queue), [finder, *observers])
     brought = bring_back(snapshot, commit_log_of(snapshot.layout, queue), finder, replica)
     while brought.parts:
-        chain = QueueChain(brought.parts)
+        chain = QueueChain(brought.parts, brought.exchanged)
         patched = _patched(snapshot, queue, brought)
         look(commit_log_of(snapshot.layout, patched), [chain])
-        if not chain.broken:
+        broken = chain.broken | (brought.exchanged - chain.proved)
+        if not broken:
             return brought, patched
-        _drop(brought, chain.broken)
+        _drop(brought, broken)
     return brought, queue
 
 
@@ -350,9 +381,10 @@ def _drop(brought: Brought, broken: set[ReplicaPart]) -> None:
     reason = "its queue offsets do not fit between those of this log"
     for part in broken:
         brought.parts.remove(part)
-        brought.lacks.append(NotInReplica(part.position, part.size, reason))
-        end = part.position + part.size
-        brought.pieces = [p for p in brought.pieces if not part.position <= p[0] < end]
+        if part not in brought.exchanged:
+            brought.lacks.append(NotInReplica(part.position, part.size, reason))
+        brought.pieces = [p for p in brought.pieces if not part.position <= p[0] < part.end]
+    brought.exchanged -= broken
     brought.lacks.sort()
 
 
@@ -376,10 +408,12 @@ def _patched(snapshot: Snapshot, queue: MappedFileQueue, brought: Brought) -> Pa
 class QueueChain:
     """Whether the queue offsets rise from what is this log's own into what was brought, and back.
 
-    broken: parts where they do not.
+    broken: parts where they do not. proved: those of `exchanged` with the next number before or behind them.
     """
 
     parts: list[ReplicaPart]
+    exchanged: set[ReplicaPart] = field(default_factory=set)
+    proved: set[ReplicaPart] = field(default_factory=set)
     broken: set[ReplicaPart] = field(default_factory=set)
     #: Highest queue offset of each queue so far, and the position of that message.
     _last: dict[QueueId, tuple[int, int]] = field(default_factory=dict)
@@ -399,11 +433,17 @@ class QueueChain:
             sides = self._part_of(int(places[row + 1])), self._part_of(int(places[before]))
             if sides[0] != sides[1]:
                 self.broken |= {part for part in sides if part is not None}
+        goes_on = (offsets[1:] == offsets[:-1] + 1) & (offsets[:-1] >= 0)
+        self.proved |= {
+            part
+            for part in self.exchanged
+            if goes_on[(places[1:] == part.position) | (places[:-1] == part.position)].any()
+        }
 
     def _part_of(self, position: int) -> ReplicaPart | None:
         at = int(np.searchsorted([part.position for part in self.parts], position, side="right"))
         part = self.parts[at - 1] if at else None
-        return part if part and position < part.position + part.size else None
+        return part if part and position < part.end else None
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         """Nothing to note of records."""

@@ -5,8 +5,8 @@ lost the other has byte for byte, as long as nobody has cut either of them since
 
 Where a log has no good record and a replica may help: holes, with what stands on either side.
 
-More counts as damage here than for a plan: tombstones and fillers of an earlier recovery, and
-records that were torn inside their properties. A replica may have what was there.
+More counts as damage here than for a plan: tombstones and fillers of an earlier recovery, records
+that were torn inside their properties, bodies that do not decompress. A replica may have what was there.
 
 Stretches of a replica's log that can stand in another: whole records, one behind the other.
 """
@@ -23,7 +23,9 @@ import numpy as np
 
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.property_columns import PropertyItems
+from ...formats.sys_flag import SysFlag
 from ...formats.tombstone import FILLER_TOPIC, is_filler
+from ..audit.messages import Messages
 from ..broker.dispatch import Dispatched
 from ..broker.system_topics import LMQ_PREFIX
 from ..counted import counted
@@ -34,7 +36,7 @@ from ..disk.temporary import mapped
 from ..errors import InvalidInput, Missing, NotAStore, Refused, Unreadable, Unsupported
 from ..log.batch import Batch, Extent, ExtentKind, torn_properties
 from ..log.commit_log import CommitLog
-from ..log.message import Mark, tombstones
+from ..log.message import Mark, tombstones, undecodable_bodies
 from .fill import Piece
 from .gaps import Gap, GapFinder, readable_numbers
 from .lost_messages import LostUnits
@@ -167,9 +169,14 @@ class LogHole(NamedTuple):
 
 @dataclass
 class DamageFinder(GapFinder):
-    """Finds what a replica may have. samples: positions of some good records."""
+    """Finds what a replica may have. samples: positions of some good records. elsewhere: those of records that do
+    not go on from one before in their queue: their headers may be wrong.
+    """
 
     samples: list[int] = field(default_factory=list)
+    elsewhere: list[Ints] = field(default_factory=list)
+    #: Topics in whose queues a record may be many messages: numbers do not go up by one.
+    _batched: set[str] = field(default_factory=set)
 
     def good(self, batch: Batch, properties: PropertyItems) -> Flags:
         """bool[n]: whole, and what the producer sent."""
@@ -178,21 +185,35 @@ class DamageFinder(GapFinder):
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         """Note a record of each batch, fewer of a large log."""
         super().records(batch, dispatched)
+        inner = batch.columns.ints("sys_flag") & SysFlag.INNER_BATCH != 0
+        if inner.any():
+            units = dispatched.units
+            ids = np.unique(units.topic_id[inner[units.record]]).tolist()
+            self._batched.update(dispatched.topics[topic_id] for topic_id in ids)
         good = np.flatnonzero(self.good(batch, dispatched.properties))
         if len(good):
             self.samples.append(int(batch.position[good[0]]))
         if len(self.samples) > _SAMPLES:
             del self.samples[1::2]
 
+    def messages(self, messages: Messages) -> None:
+        """Note which do not go on from the one before."""
+        queue = messages.queue
+        if queue.topic not in self._batched and not queue.topic.startswith(LMQ_PREFIX):
+            expected = np.append(self.queue_ends.get(queue, -1), messages.offset[:-1] + 1)
+            self.elsewhere.append(messages.position[messages.offset != expected])
+        super().messages(messages)
+
 
 def is_original(batch: Batch) -> Flags:
-    """bool[n]: no tombstone, no filler, and not torn inside its properties."""
+    """bool[n]: no tombstone, no filler, not torn inside its properties, and its body is as its flags say."""
     columns = batch.columns
     topic, flags = columns.ragged("topic"), columns.ints("sys_flag")
     filler = np.zeros(len(batch), np.bool_)
     for row in np.flatnonzero(topic.length == len(FILLER_TOPIC)).tolist():
         filler[row] = is_filler(topic[row], int(flags[row]))
     original: Flags = ~(tombstones(columns) | filler | torn_properties(columns))
+    original[[body.row for body in undecodable_bodies(columns) if not body.put_back]] = False
     return original
 
 

@@ -24,33 +24,24 @@ from ..broker.system_topics import (
 from ..columns import Ranges, rows_of
 from ..findings.catalogue import Severity
 from ..findings.next_commands import RECOVER
-from ..log.message import unpack
+from ..log.message import undecodable_bodies, unpack
 from ..settings.options import options_of
 from .context import Mergeable, Records, VerifyContext, add_rows
 from .register import of_records
 
 _NUMBERS = re.compile(rb"-?\d{1,19}(,\d{1,19})*,?")
-_CHECKS = "TRANSACTION_CHECK_TIMES"
 _ENDS = "a broker's log ends here"
 
 
 @of_records("I-039")
 def compressed_bodies(context: VerifyContext, records: Records) -> None:
     """A body that is marked as compressed decompresses."""
-    flags = records.columns.ints("sys_flag")
-    rows = np.flatnonzero(flags & SysFlag.COMPRESSED)
-    if not len(rows) or context.scope.quick:
+    if context.scope.quick:
         return
-    bodies = records.columns.ragged("body")
-    checks = records.properties.find(_CHECKS)
-    for row in rows.tolist():
-        error = unpack(bodies[row], int(flags[row])).error
-        if error:
-            put_back = checks.length[row] >= 0  # 4.3.1 stores it decompressed then (B39)
-            severity = Severity.WARNING if put_back else None
-            if put_back:
-                error += "; the check of a transaction has put it back as it was sent"
-            _one(context, records, "I-039", row, f"the body {error}", severity)
+    for row, error, put_back in undecodable_bodies(records.columns):
+        severity = Severity.WARNING if put_back else None
+        more = "; the check of a transaction has put it back as it was sent" if put_back else ""
+        _one(context, records, "I-039", row, f"the body {error}{more}", severity)
 
 
 @of_records("I-044")

@@ -135,19 +135,18 @@ def test_a_part_whose_sides_differ_is_left(unpacked: Stores, torn: Path, tmp_pat
     """The replica has another record behind the hole: nobody knows what it has inside."""
     peer = Path(shutil.copytree(unpacked(SLAVE), tmp_path / "peer"))
     (part,) = brought(planned(torn, peer)).parts
-    change_time(peer / "commitlog" / file_name(0), part.position + part.size)
+    change(peer / "commitlog" / file_name(0), part.position + part.size, born_timestamp=1)
     plan = planned(torn, peer)
     (lack,) = brought(plan).lacks
     assert not brought(plan).parts and "behind it differ" in lack.reason
     assert plan.lost.messages > 0
 
 
-def change_time(path: Path, offset: int) -> None:
-    """Let a record have been born a millisecond later."""
-    data = path.read_bytes()[offset:]
-    values = MESSAGE.parse(data)
-    made = MESSAGE.build({**values, "born_timestamp": values.born_timestamp + 1})
-    overwrite(path, offset, made)
+def change(path: Path, offset: int, **fields: object) -> None:
+    """Give a record other values, a topic of one byte as long as it was."""
+    values = MESSAGE.parse(path.read_bytes()[offset:])
+    fields |= {name: text * len(values[name]) for name, text in fields.items() if isinstance(text, bytes)}
+    overwrite(path, offset, MESSAGE.build({**values, **fields}))
 
 
 def test_both_damaged_in_one_place(unpacked: Stores, torn: Path, tmp_path: Path) -> None:
@@ -259,6 +258,29 @@ def test_another_record_at_the_end(unpacked: Stores, tmp_path: Path) -> None:
     plan = planned(root, unpacked(SLAVE))
     assert brought(plan).parts == []
     assert "another record" in brought(plan).lacks[0].reason
+
+
+@pytest.mark.parametrize("wrong", [{"sys_flag": 1}, {"queue_id": 99}, {"queue_offset": 7777}, {"topic": b"X"}])
+def test_a_header_that_no_checksum_covers_comes_back(
+    unpacked: Stores, tmp_path: Path, wrong: dict[str, object]
+) -> None:
+    """Flags that call a plain body compressed (I-039); another queue, another place in it."""
+    root = Path(shutil.copytree(unpacked(MASTER), tmp_path / "store"))
+    shutil.rmtree(root / "consumequeue")
+    position = commit_log_of(Layout.open(root, CONFIG)).records(np.array([0], np.int64)).end
+    change(root / "commitlog" / file_name(0), position, **wrong)
+    (part,) = brought(recovered(root, unpacked(SLAVE))).parts
+    assert (part.position, part.records) == (position, 1)
+    assert log_bytes(root)[:FILE_BYTES] == log_bytes(unpacked(MASTER))[:FILE_BYTES]
+
+
+@pytest.mark.parametrize("wrong", [{"sys_flag": 1}, {"queue_id": 99}, {"topic": b"X"}])
+def test_a_wrong_header_of_the_replica_is_not_taken(unpacked: Stores, tmp_path: Path, wrong: dict[str, object]) -> None:
+    """The first records of queues are compared; no other of the log has the replica's queue."""
+    peer = Path(shutil.copytree(unpacked(SLAVE), tmp_path / "peer"))
+    change(peer / "commitlog" / file_name(0), 0, **wrong)
+    found = brought(planned(unpacked(MASTER), peer))
+    assert found.parts == [] and found.lacks == []
 
 
 def test_queue_offsets_have_to_fit() -> None:
