@@ -47,6 +47,25 @@ def crc31_column(strings: Ragged) -> Hashes:
     return (np.frombuffer(values, np.uint32) & np.uint32(CRC_MASK)).view(np.int32)
 
 
+def crc32c_column(strings: Ragged) -> npt.NDArray[np.uint32]:
+    """CRC-32C of each string, the Castagnoli polynomial, uint32[n]: a step for each byte of the longest one."""
+    order = np.argsort(-strings.length, kind="stable")
+    start, shorter = strings.start[order], -strings.length[order]
+    crc = np.full(len(order), _ALL_BITS, np.uint32)
+    for step in range(max(0, -int(shorter.min(initial=0)))):
+        rows = int(np.searchsorted(shorter, -step))
+        crc[:rows] = _CASTAGNOLI[(crc[:rows] ^ strings.buffer[start[:rows] + step]) & 0xFF] ^ crc[:rows] >> 8
+    out = np.empty(len(order), np.uint32)
+    out[order] = crc ^ _ALL_BITS
+    return out
+
+
+_ALL_BITS = np.uint32(0xFFFFFFFF)
+_CASTAGNOLI: npt.NDArray[np.uint32] = np.arange(1 << 8, dtype=np.uint32)
+for _ in range(8):
+    _CASTAGNOLI = (_CASTAGNOLI >> 1 ^ (_CASTAGNOLI & 1) * 0x82F63B78).astype(np.uint32)
+
+
 def java_hash_column(strings: Ragged) -> Hashes:
     """`String.hashCode` of UTF-8 strings, int32[n]; 0 where there is no string."""
     if (noted := _noted_hashes(strings)) is not None:

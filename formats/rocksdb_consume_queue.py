@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from construct import Bytes, Int8ub, Int32sb, Int64sb, Rebuild, Struct, this
+from construct import Bytes, ConstructError, Int8ub, Int32sb, Int64sb, Rebuild, Struct, this
 
 from .fixed import numbers_of
 from .primitives import size_
@@ -81,6 +81,27 @@ def bound_key(topic: bytes, queue_id: int, bound: bytes) -> bytes:
     """The key of one bound."""
     fields = {"topic": topic, "queue_id": queue_id, "bound": bound}
     return bytes(BOUND_KEY.build({**dict.fromkeys(_SEPARATORS, SEPARATOR), **fields}))
+
+
+def queue_of(key: bytes) -> tuple[bytes, int] | None:
+    """Topic and queue of a unit's key, None for a key that is none."""
+    try:
+        found = UNIT_KEY.parse(key)
+        whole = unit_key(found.topic, found.queue_id, found.queue_offset) == key
+    except ConstructError:
+        return None
+    return (found.topic, found.queue_id) if whole else None
+
+
+def bound_of(key: bytes) -> tuple[bytes, int] | None:
+    """Topic and queue of a `max` row, None for any other key."""
+    try:
+        found = BOUND_KEY.parse(key)
+    except ConstructError:
+        return None
+    if found.bound != MAX or found.topic == CHECKPOINT_TOPIC:
+        return None
+    return found.topic, found.queue_id
 
 
 _OFFSET_BYTES = UNIT_KEY.queue_offset.sizeof()

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ...formats import rocksdb_consume_queue as formats
 from ...formats.fixed import numbers_of
-from ...formats.rocksdb import MANIFEST_BLOCK_BYTES, MANIFEST_PART, RECYCLED_TYPES
+from ...formats.rocksdb import LOG_BLOCK_BYTES, LOG_PART, RECYCLED_TYPES, read_log
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX, UNIT_BYTES, UNITS
-from ..disk.byte_reader import Unread, failed, fill_any, opened, read, read_at
+from ..disk.byte_reader import Unread, failed, fill_any, opened, pieces, read_at
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout, QueueDirectory
-from ..errors import NotFound, StoreError, Unreadable, Unsupported, from_os_error
+from ..errors import Missing, NotFound, StoreError, Unreadable, Unsupported, from_os_error
 from .read import ConsumeQueue, ConsumeQueues, QueueSummary, Unit
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ _STRETCH = 1 << 10
 _PARTS = 64
 _NOTES = "rocksdict-config.json"
 """What the library writes about a database, even where it only reads."""
-_PART = numbers_of(MANIFEST_PART)
+_PART = numbers_of(LOG_PART)
+_LOG_WINDOW_BYTES = LOG_BLOCK_BYTES << 8
 _NAME_BYTES_MAX = 256
 _MOST_FILES = 200_000
 """More files than so in one directory are no RocksDB of a broker."""
@@ -86,8 +87,9 @@ class RocksDb:
         self._open: dict[str, Rdict] = {}
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, every_file: bool = False) -> RocksDb:
+    def open(cls, path: str | os.PathLike[str], *, every_file: bool = False, manifest: str = "") -> RocksDb:
         """The database in a directory. every_file: look at the end of each table now, as a broker does.
+        manifest: as if CURRENT named this one.
 
         Raises Unsupported where the extra is not installed, Unreadable for what is no whole
         RocksDB, Missing.
@@ -97,8 +99,9 @@ class RocksDb:
             import rocksdict
         except ImportError as error:
             raise Unsupported("cannot read a RocksDB without the extra rocksdb", path=path, hint=HINT) from error
-        _check_manifest(path)
-        links = _links(path)
+        if not manifest:
+            _check_manifest(path)
+        links = _links(path, manifest)
         try:
             names = tuple(sorted(rocksdict.Rdict.list_cf(links.name, _options(rocksdict))))
             options = _options(rocksdict)
@@ -198,8 +201,10 @@ def _options(rocksdict: Any) -> Any:
     return options
 
 
-def _links(path: Path) -> TemporaryDirectory[str]:
-    """A directory for temporary files with a link to each file of `path` that a broker makes."""
+def _links(path: Path, manifest: str) -> TemporaryDirectory[str]:
+    """A directory for temporary files with a link to each file of `path` that a broker makes. manifest: what CURRENT
+    names there, "": as here.
+    """
     from tempfile import TemporaryDirectory  # few stores have a RocksDB
 
     try:
@@ -212,7 +217,11 @@ def _links(path: Path) -> TemporaryDirectory[str]:
         target = TemporaryDirectory(prefix="mqstore-rocksdb-", ignore_cleanup_errors=True)
         for entry in files:
             link = Path(target.name, entry.name)
-            link.symlink_to(Path(entry.path).absolute())
+            if not (manifest and entry.name == CURRENT):
+                link.symlink_to(Path(entry.path).absolute())
+        if manifest:
+            with Path(target.name, CURRENT).open("w") as current:
+                current.write(f"{manifest}\n")
     except OSError as error:
         raise from_os_error(error, path, "cannot link to the files of") from error
     return target
@@ -220,34 +229,27 @@ def _links(path: Path) -> TemporaryDirectory[str]:
 
 def _check_manifest(path: Path) -> None:
     """At a part of a recycled log in the MANIFEST the library goes round for ever. Raises Unreadable."""
-    name, wrong = "", None
+    name, at, head = "", None, b""
     with suppress(StoreError):  # of a file that is not there, or cannot be read, the library tells
-        name = read_at(path / CURRENT, _NAME_BYTES_MAX, 0).decode("ascii", "replace").strip()
+        name = named_manifest(path)
         if not name.startswith(MANIFEST) or "/" in name or "\0" in name:
             return  # no name of a MANIFEST: the library tells this, too
-        manifest = path / name
-        with opened(manifest) as descriptor:
-            size = os.fstat(descriptor).st_size
-            blocks = range(0, size, MANIFEST_BLOCK_BYTES)
-            parts = (
-                (at, kind)
-                for begin in blocks
-                for at, kind in _parts_of(read(descriptor, MANIFEST_BLOCK_BYTES, begin, os.fspath(manifest)), begin)
-            )
-            wrong = next((at for at, kind in parts if kind in RECYCLED_TYPES), None)
-    if wrong is not None:
-        raise Unreadable(f"cannot read the RocksDB: {name} is damaged at {wrong}", path=path)
+        at = read_log(log_windows(path / name), keep=False).damaged
+        head = read_at(path / name, _PART.size, at) if at is not None else b""
+    if len(head) == _PART.size and _PART.unpack(head)[2] in RECYCLED_TYPES:
+        raise Unreadable(f"cannot read the RocksDB: {name} is damaged at {at}", path=path)
 
 
-def _parts_of(block: bytes, begin: int) -> Iterator[tuple[int, int]]:
-    """The parts of records in one block: where each begins in the file, and its type."""
-    at = 0
-    while at + _PART.size <= len(block):
-        _, length, kind = _PART.unpack_from(block, at)
-        if not (length or kind):
-            return
-        yield begin + at, kind
-        at += _PART.size + length
+def named_manifest(path: Path) -> str:
+    """The MANIFEST that CURRENT names, "" without one. Raises StoreError."""
+    with suppress(Missing):
+        return read_at(path / CURRENT, _NAME_BYTES_MAX, 0).decode("ascii", "replace").strip()
+    return ""
+
+
+def log_windows(path: Path) -> Iterator[bytes]:
+    """A MANIFEST or write-ahead log, as `read_log` takes it. Raises StoreError."""
+    return pieces(path, piece_bytes=_LOG_WINDOW_BYTES)
 
 
 def _error(error: Exception, path: Path, links: str) -> Unreadable:
@@ -469,11 +471,11 @@ class RocksdbConsumeQueues(ConsumeQueues):
         found: set[tuple[bytes, int]] = set()
         start = b""
         while (row := next(self.database.items(UNITS, start), None)) is not None:
-            if (queue := _queue_of(row[0])) is not None:
+            if (queue := formats.queue_of(row[0])) is not None:
                 found.add(queue)
             start = row[0] + b"\0" if queue is None else formats.queue_prefix(*queue) + _BEHIND
         for key, _ in self.database.items(BOUNDS):
-            bound = _bound_of(key)
+            bound = formats.bound_of(key)
             if bound is not None:
                 found.add(bound)
         names = ((topic.decode("utf-8", "surrogateescape"), number) for topic, number in found)
@@ -519,21 +521,9 @@ class RocksdbConsumeQueues(ConsumeQueues):
             del self.__dict__["database"]
 
 
-def _queue_of(key: bytes) -> tuple[bytes, int] | None:
-    """Topic and queue of a unit's key, None for a key that is none."""
-    from construct import ConstructError
-
-    try:
-        found = formats.UNIT_KEY.parse(key)
-        whole = formats.unit_key(found.topic, found.queue_id, found.queue_offset) == key
-    except ConstructError:
-        return None
-    return (found.topic, found.queue_id) if whole else None
-
-
 def queue_of_bound(key: bytes) -> tuple[str, int] | None:
     """Topic and queue of a `max` row, None for any other key."""
-    found = _bound_of(key)
+    found = formats.bound_of(key)
     return None if found is None else (found[0].decode("utf-8", "surrogateescape"), found[1])
 
 
@@ -546,16 +536,3 @@ def odd_rows(database: RocksDb) -> Iterator[bytes]:
             formats.BOUND_KEY.parse(key)
         except ConstructError:
             yield key
-
-
-def _bound_of(key: bytes) -> tuple[bytes, int] | None:
-    """Topic and queue of a `max` row, None for any other key."""
-    from construct import ConstructError
-
-    try:
-        found = formats.BOUND_KEY.parse(key)
-    except ConstructError:
-        return None
-    if found.bound != MAX or found.topic == formats.CHECKPOINT_TOPIC:
-        return None
-    return found.topic, found.queue_id

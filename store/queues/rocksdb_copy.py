@@ -2,25 +2,38 @@
 
 Who goes through all units more than once (a verification, the prediction of a start, a plan) finds them
 there as those of queues in files, which cost a tenth. Numbers without a unit are holes, and known as such.
+
+What the files of a RocksDB prove: a library that opens one takes what CURRENT leads to, and what the
+write-ahead logs have up to their first fault, without a word of the rest.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import weakref
 from array import array
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from ...formats.rocksdb import ManifestContent, manifest_of, read_log
 from ..broker.snapshot import DirectoryEntry, QueueId
 from ..disk.file_queue import file_name
 from ..disk.temporary import temporary_files
-from ..errors import StoreError, Unreadable
-from .rocksdb import RocksDb, RocksdbConsumeQueue, RocksdbConsumeQueues
+from ..errors import StoreError, Unreadable, from_os_error
+from .rocksdb import (
+    RocksDb,
+    RocksdbConsumeQueue,
+    RocksdbConsumeQueues,
+    is_rocksdb,
+    log_windows,
+    named_manifest,
+)
 from .units import LARGEST_OFFSET, UNIT_DTYPE, WINDOW_UNITS, FileUnits, Units, UnitStream
 
 _ALL = int(np.iinfo(np.int64).max)
@@ -146,3 +159,106 @@ class _CopiedUnits(UnitStream):
     def fill(self, first: int, units: Units, *, around: bool = False) -> None:
         """As `UnitStream.fill`."""
         self._files.fill(first, units, around=around)
+
+
+_FILE_OF_DATABASE = re.compile(r"(?P<number>\d+)\.(?P<kind>sst|log)|(?P<manifest>MANIFEST-\d+)", re.ASCII)
+
+
+class DatabaseLoss(NamedTuple):
+    """What the files of a RocksDB prove that it had, and who opens it does not get.
+
+    text: what is wrong. manifest: with its name in CURRENT nothing is lost; "": there is no such one.
+    """
+
+    text: str
+    manifest: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Both, in words."""
+        return f"{self.text}; {self.manifest} beside it names all its tables" if self.manifest else self.text
+
+
+class _DatabaseFiles(NamedTuple):
+    """The files of a RocksDB. tables: number → bytes. logs: number → path. manifests: names, the newest first."""
+
+    tables: dict[int, int]
+    logs: dict[int, Path]
+    manifests: list[str]
+
+    @classmethod
+    def of(cls, path: Path) -> _DatabaseFiles:
+        """Those in a directory. Raises Unreadable."""
+        found = cls({}, {}, [])
+        try:
+            for entry in path.iterdir():
+                named = _FILE_OF_DATABASE.fullmatch(entry.name)
+                if named is None or not entry.is_file():
+                    continue
+                if named["manifest"]:
+                    found.manifests.append(entry.name)
+                elif named["kind"] == "sst":
+                    found.tables[int(named["number"])] = entry.stat().st_size
+                else:
+                    found.logs[int(named["number"])] = entry
+        except OSError as error:
+            raise from_os_error(error, path) from error
+        found.manifests.sort(reverse=True)
+        return found
+
+    def fit(self, manifest: ManifestContent) -> bool:
+        """They are those of a MANIFEST: its tables, and the log that took entries when it was last written."""
+        return manifest.tables.items() <= self.tables.items() and self.has_log_of(manifest)
+
+    def has_log_of(self, manifest: ManifestContent) -> bool:
+        """There is that log. One that is made later has a greater number, and takes its place with the next edit."""
+        made = self.tables or self.logs
+        return not made or any(manifest.open_log <= number < manifest.next_file for number in self.logs)
+
+
+def database_loss(path: Path) -> DatabaseLoss | None:
+    """What a RocksDB has lost; None: nothing, what whoever opens it tells, or all of it.
+
+    CURRENT names the MANIFEST that the tables and logs belong to, and what is in no table is in the logs. An end of
+    the last log that is not whole is what a kill leaves.
+    """
+    with suppress(StoreError):  # of a file that the disk does not give, the library tells
+        return _lost(path) if path.is_dir() else None
+    return None
+
+
+def _lost(path: Path) -> DatabaseLoss | None:
+    files, named = _DatabaseFiles.of(path), named_manifest(path)
+    own = manifest_of(log_windows(path / named)) if named in files.manifests else None
+    if own is not None and files.fit(own):
+        return _lost_of_logs(files, own)
+    others = (name for name in files.manifests if name != named)
+    contents = ((name, manifest_of(log_windows(path / name))) for name in others)
+    whole = next((name for name, one in contents if one is not None and not one.torn and files.fit(one)), "")
+    if named not in files.manifests:
+        there = files.tables or files.logs or files.manifests
+        text = f"CURRENT names {named[:40]!r}, which is not there" if is_rocksdb(path) else "it has no CURRENT"
+        return DatabaseLoss(text, whole) if there else None
+    if whole:
+        return DatabaseLoss(f"CURRENT names {named}, and the tables are those of {whole}", whole)
+    if own is None or files.has_log_of(own):
+        return None
+    younger = sorted(number for number in files.tables.keys() - own.tables if number >= own.next_file)
+    text = f"{named} is older than the tables beside it" if younger else f"a write-ahead log of {named} is missing"
+    return DatabaseLoss(text)
+
+
+def _lost_of_logs(files: _DatabaseFiles, manifest: ManifestContent) -> DatabaseLoss | None:
+    """What the logs of a MANIFEST have that nobody reads, or what is cut off of one."""
+    for number, path in sorted(files.logs.items()):
+        if number < manifest.first_log:
+            continue
+        found = read_log(log_windows(path), keep=False)
+        if found.damaged is not None:
+            return DatabaseLoss(f"its write-ahead log {path.name} is damaged at {found.damaged}, {_NOT_READ}")
+        if found.torn is not None and number != max(files.logs):
+            return DatabaseLoss(f"its write-ahead log {path.name} is cut short at {found.torn}, {_NOT_READ}")
+    return None
+
+
+_NOT_READ = "and not read from there on"

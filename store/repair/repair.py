@@ -12,6 +12,7 @@ session (`widened`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,7 @@ from ..disk.byte_reader import refusing
 from ..disk.files import Edit
 from ..disk.layout import Layout, queue_directories
 from ..disk.workers import cores
-from ..errors import InvalidInput, NotFound, Refused, StoreError, Unsupported
+from ..errors import InvalidInput, NotFound, Refused, StoreError, Unreadable, Unsupported
 from ..findings.catalogue import Severity
 from ..findings.findings import Finding
 from ..findings.next_commands import proposed
@@ -38,6 +39,8 @@ from ..plan.plan import Plan, Reading, make_plan
 from ..plan.unreferenced import pairs_of
 from ..queues.hybrid import has_database
 from ..queues.references import commit_log_of
+from ..queues.rocksdb import CURRENT, RocksDb
+from ..queues.rocksdb_copy import database_loss
 from ..recover.cases import Case, case_named
 from ..recover.recovery import Proved, Recovery
 from ..recover.recovery import replan as replan_recovery
@@ -45,6 +48,7 @@ from ..search.selection import queue_text
 from ..search.store import StoreReader
 from ..session.journal import Fingerprint, barriers_left, left_over, unfinished
 from ..settings.generation import generation_of
+from ..settings.rocksdb import in_force
 from ..start.config_load import STATISTICS
 from ..start.log import Switches, as_configured, proof_for_rebuild, switches_of
 from ..start.outcome import Outcome
@@ -279,6 +283,7 @@ def repair_parts(
     if RepairPart.CONFIG in choice.parts:
         writer = writer_profile(request.version)
         config = config_repair(snapshot, ranges, profile, writer)
+        config.edits.extend(_databases_named_again(layout))
     if choice.everything:
         items = _crc_items(layout, profile, switches)
         plan = replace(whole, edits=[*config.edits, *items, *whole.edits])
@@ -312,6 +317,23 @@ def repair_parts(
     if choice.parts & {RepairPart.CHECKPOINT, RepairPart.INDEX}:
         plan = with_checkpoint(snapshot, plan, only_index=RepairPart.CHECKPOINT not in choice.parts)
     return plan, config
+
+
+def _databases_named_again(layout: Layout) -> Iterator[Edit]:
+    """CURRENT of each RocksDB of config/ that has lost it, or names another MANIFEST than that of the tables.
+
+    Raises Unsupported.
+    """
+    places = dict.fromkeys(in_force(layout.config, layout.broker_config).databases.values(), "I-155")
+    for path, code in sorted(places.items()):
+        loss = database_loss(path)
+        if loss is None or not loss.manifest:
+            continue
+        with suppress(Unreadable):  # of what does not open no more is known
+            RocksDb.open(path, every_file=True, manifest=loss.manifest).close()
+            data = f"{loss.manifest}\n".encode()
+            reason, pieces = f"names {loss.manifest} again: {loss.text}", ((0, data),)
+            yield Edit("create", str(path / CURRENT), reason, (code,), length=len(data), pieces=pieces)
 
 
 def _check_named(layout: Layout, choice: Choice, whole: Plan) -> None:

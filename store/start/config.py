@@ -33,9 +33,11 @@ from ..broker.system_topics import (
 )
 from ..counted import counted
 from ..disk.layout import Layout
+from ..queues.rocksdb import is_rocksdb
+from ..queues.rocksdb_copy import database_loss
 from ..settings.generation import came_through_a_broker
 from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile
-from ..settings.rocksdb import stand_ins
+from ..settings.rocksdb import in_force, stand_ins
 from .config_load import (
     DELAYS,
     FILTERS,
@@ -49,6 +51,7 @@ from .config_load import (
     TIMER_CHECK,
     TIMERS,
     TOPICS,
+    ConfigRules,
     LoadAction,
     LoadedConfig,
     Text,
@@ -344,7 +347,8 @@ class ConfigStart(NamedTuple):
     refuses: why there is no start, "" where there is one; lost is then what no file has. unnamed: of which files
     something is lost that nothing names, and what, in words. unsettled: topics and groups that are lost with all that
     was set for them. bare: this is a log with its queues, and no sign says that it ever had a configuration: what is
-    lost is told, and is not harm. databases: files whose tables are in a RocksDB.
+    lost is told, and is not harm. databases: files whose tables are in a RocksDB. cut_databases: those of them whose
+    RocksDB has lost entries by what its files prove, and how.
     """
 
     version: str
@@ -359,11 +363,12 @@ class ConfigStart(NamedTuple):
     bare: bool = False
     unsettled: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
     databases: frozenset[str] = frozenset()
+    cut_databases: tuple[tuple[str, str], ...] = ()
 
     @property
     def unknown(self) -> tuple[str, ...]:
         """What is lost and cannot be named, in words."""
-        return tuple(text for _, text in self.unnamed)
+        return tuple(dict.fromkeys(text for _, text in (*self.unnamed, *self.cut_databases)))
 
     @property
     def loses(self) -> bool:
@@ -392,7 +397,7 @@ class ConfigStart(NamedTuple):
             (self.lost_delays, {DELAYS}),
         )
         found = {name for lost, names in named if lost for name in names}
-        return frozenset(found | {name for name, _ in (*self.lost_entries, *self.unnamed)})
+        return frozenset(found | {name for name, _ in (*self.lost_entries, *self.unnamed, *self.cut_databases)})
 
     @property
     def backups(self) -> tuple[str, ...]:
@@ -460,17 +465,31 @@ def config_start(layout: Layout, profile: Profile, queues: Ranges) -> ConfigStar
         bare=not signs.of_a_broker and not signs.of_files,
         unsettled=lost.unsettled(),
         databases=frozenset(databases) if rules.databases else frozenset(),
+        cut_databases=_cut_databases(layout, rules),
     )
+
+
+def _cut_databases(layout: Layout, rules: ConfigRules) -> tuple[tuple[str, str], ...]:
+    """As `ConfigStart.cut_databases`, without those that have no CURRENT: with them no broker starts."""
+    found: list[tuple[str, str]] = []
+    places = in_force(layout.config, layout.broker_config).databases if rules.databases else {}
+    for name, path in places.items():
+        loss = database_loss(path) if is_rocksdb(path) else None
+        if loss is not None:
+            found.append((name, f"entries of config/{path.name} are lost: {loss.text}"))
+    return tuple(found)
 
 
 def still_lost(before: ConfigStart, layout: Layout, profile: Profile) -> ConfigStart:
     """What a start would have lost and is not back now. Topics and groups come back as new ones."""
     rules = config_rules(profile)
-    back = set[tuple[str, tuple[Any, ...]]]()
+    back, opened = set[tuple[str, tuple[Any, ...]]](), set[str]()
     for file in before.files:
         if file.file == TIMER_CHECK:
             continue
         taken = load_table(layout, file.file, rules).taken
+        if taken is not None and file.file in before.databases:
+            opened.add(file.file)
         keys = entries_of(file.file, taken) if taken is not None else {}
         back |= {(file.file, key[1:]) for key in keys}
     offsets = next(iter({file.file for file in before.files} & {OFFSETS, LMQ_OFFSETS}), OFFSETS)
@@ -493,6 +512,8 @@ def still_lost(before: ConfigStart, layout: Layout, profile: Profile) -> ConfigS
             for name, entry in before.lost_entries
             if entry not in {entry_text(key) for file, key in back if file == name}
         ),
+        unnamed=tuple((name, text) for name, text in before.unnamed if name not in opened),
+        cut_databases=_cut_databases(layout, rules),
     )
 
 

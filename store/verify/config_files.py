@@ -21,6 +21,7 @@ from ..broker.snapshot import QueueId
 from ..errors import Missing, StoreError, Unsupported
 from ..findings.catalogue import Severity
 from ..queues.rocksdb import RocksDb, is_rocksdb
+from ..queues.rocksdb_copy import database_loss
 from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile, read_config_file, stand_in
 from ..settings.rocksdb import ConfigForm, InForce, in_force, read_entries
 from ..start.config import ConfigFileStart, ConfigStart, config_start
@@ -241,7 +242,12 @@ def databases_can_be_opened(context: VerifyContext) -> None:
     for name in sorted({path.name for path in tables.force.databases.values()}):
         path = os.fspath(tables.directory / name)
         problem, families = tables.problems.get(name), tables.families.get(name)
-        if isinstance(problem, Unsupported):
+        loss = None if context.live else database_loss(Path(path))
+        if loss is not None:
+            severity = Severity.ERROR if families is not None else None
+            mend = "config" if loss.manifest else ""
+            context.findings.add("I-155", path, loss.sentence, severity=severity, repair=mend)
+        elif isinstance(problem, Unsupported):
             context.unread.append(f"config/{name}: {problem.hint or problem.message}")
         elif problem is not None:
             context.findings.add("I-155", path, f"cannot be opened: {problem.message}")
@@ -323,7 +329,9 @@ def a_broker_takes_each_table(context: VerifyContext) -> None:
 def _tell_databases(context: VerifyContext, start: ConfigStart) -> None:
     """A RocksDB that opens, or is made anew, and lacks what the store had: no file that is written stands in for it."""
     force = config_tables(context).force
-    for path in sorted({force.databases[name] for name in start.databases & start.forgotten if start.forgets}):
+    told = {name for name, _ in start.cut_databases}  # by I-155
+    lost = start.databases & start.forgotten - told if start.forgets else frozenset()
+    for path in sorted({force.databases[name] for name in lost}):
         text = "lacks entries that the store shows" if is_rocksdb(path) else "is missing: a broker makes an empty one"
         context.findings.add("I-156", os.fspath(path), text, repair="")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mqstore.formats.derive import Ragged
 from mqstore.formats.hashing import crc31, index_hash, java_hash, java_string, tags_code
-from mqstore.formats.hashing_columns import crc31_column, index_hash_column, java_hash_column
+from mqstore.formats.hashing_columns import crc31_column, crc32c_column, index_hash_column, java_hash_column
 from tests.slices import examples, rng, share
 
 from .test_hashing import slow_hash
@@ -37,6 +37,14 @@ def test_as_one_by_one(found: list[bytes | None], before: bytes, behind: bytes) 
     prefixes = np.full(len(found), java_hash("T#"), np.int32)
     assert index_hash_column(prefixes, column).tolist() == [index_hash("T", t) for t in texts]
     assert crc31_column(column).tolist() == [crc31(string or b"") for string in found]
+
+
+def test_known_values_of_crc32c() -> None:
+    """Those of RFC 3720, B.4, and the usual check value."""
+    column = Ragged.of([b"123456789", b"", bytes(32), b"\xff" * 32, bytes(range(32))])
+    wanted = [0xE3069283, 0, 0x8A9136AA, 0x62A8AB43, 0x46DD794E]
+    assert crc32c_column(column).tolist() == wanted
+    assert crc32c_column(Ragged.of([])).tolist() == []
 
 
 def test_known_values() -> None:

@@ -12,10 +12,12 @@ import pytest
 
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.disk.layout import Layout
+from mqstore.store.queues.rocksdb_copy import database_loss
 from mqstore.store.settings.parse import parse
 from mqstore.store.start.config_load import LoadAction, config_rules, load_databases
 
 from .. import stores
+from ..store.queues.test_rocksdb_copy import NEW, flip
 from .brokers import missing
 from .managers import Managers
 
@@ -75,6 +77,41 @@ def damages() -> Iterator[tuple[str, Way]]:
         yield f"{pattern} {what}", _each(pattern, WAYS[what])
     for what in ("missing", "garbage", "empty"):
         yield f"MANIFEST {what}", _each("MANIFEST-*", WAYS[what])
+
+
+def _emptied_by_a_start(path: Path) -> None:
+    (path / "MANIFEST-000001").write_bytes(NEW)
+    (path / "CURRENT").write_text("MANIFEST-000001\n")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _nothing,
+        _emptied_by_a_start,
+        _each("000010.log", WAYS["missing"]),
+        _each("000010.log", lambda path: flip(path, path.stat().st_size // 3)),
+        _each("MANIFEST-*", WAYS["cut"]),
+    ],
+)
+def test_what_is_lost_is_told(damage: Way, tmp_path: Path) -> None:
+    """The real manager loads what is left without a word; with the MANIFEST that is named for CURRENT all of it."""
+    if why := missing("5.5.0"):
+        pytest.skip(why)
+    config = stores.unpack("5.5.0-rocksdb-killed", tmp_path) / "config"
+    (config / "topics/000004.log").unlink()  # has once more what the tables have
+    copy = tmp_path / "copy"
+    with Managers("5.5.0") as managers:
+        shutil.copytree(config, tmp_path / "whole/config")
+        whole = _real(managers, tmp_path / "whole", "topics")
+        damage(config / "topics")
+        loss = database_loss(config / "topics")
+        shutil.copytree(config, copy / "config")
+        left = _real(managers, copy, "topics")
+        assert whole is not None and left is not None and (left < whole) == (loss is not None)
+        if loss is not None and loss.manifest:
+            (config / "topics/CURRENT").write_text(f"{loss.manifest}\n")
+            assert _real(managers, config.parent, "topics") == whole
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import rocksdict
 
-from mqstore.formats.rocksdb import MANIFEST_PART, RECYCLED_TYPES
+from mqstore.formats.rocksdb import LOG_PART, RECYCLED_TYPES
 from mqstore.store.errors import Missing, NotFound, StoreError, Unreadable, Unsupported
 from mqstore.store.library import Store
 from mqstore.store.queues import rocksdb
@@ -225,6 +225,6 @@ def test_a_manifest_that_the_library_would_read_for_ever(kind: int, tmp_path: Pa
     end = manifest.stat().st_size
     part = {"crc": 1, "length": 20, "type": kind}
     with manifest.open("ab") as file:
-        file.write(MANIFEST_PART.build(part) + bytes(20))
+        file.write(LOG_PART.build(part) + bytes(20))
     with pytest.raises(Unreadable, match=f"{manifest.name} is damaged at {end}"):
         RocksDb.open(root / "consumequeue")

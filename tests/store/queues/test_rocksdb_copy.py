@@ -1,9 +1,13 @@
-"""Units of a RocksDB as files: the same units, the same holes, and nothing left behind."""
+"""Units of a RocksDB as files: the same units, the same holes, and nothing left behind.
+
+What the files of real RocksDBs prove: nothing is lost of those that a broker left, and each loss is told.
+"""
 
 from __future__ import annotations
 
 import pickle
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +17,11 @@ import rocksdict
 from mqstore.formats.rocksdb_consume_queue import UNIT, unit_key
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.queues.rocksdb import RocksDb, RocksdbConsumeQueue
-from mqstore.store.queues.rocksdb_copy import CopiedQueues
+from mqstore.store.queues.rocksdb_copy import CopiedQueues, DatabaseLoss, database_loss
 from mqstore.store.queues.rocksdb_write import table_options
 from mqstore.store.queues.units import UNIT_DTYPE
+
+from ... import stores
 
 QUEUE = QueueId("topic", 2)
 NUMBERS = (0, 1, 2, 5, 6, 9, 10, 11, 12, 40, 1000)
@@ -81,3 +87,111 @@ def test_files_go_with_the_object_not_with_a_pickle(tmp_path: Path, temporary: P
     assert path.exists(), "what came from another process has taken the files away"
     del copied
     assert list(temporary.iterdir()) == []
+
+
+STORES = ("5.3.3-rocksdb", "5.5.0-rocksdb-killed", "5.5.0-clean", "5.5.1-config-single", "5.5.1-config-v2")
+
+
+@pytest.mark.parametrize("name", [*STORES, "5.5.1-rocks-trans-open", "5.5.1-combine-finished"])
+def test_real_databases_have_lost_nothing(name: str, tmp_path: Path) -> None:
+    root = stores.unpack(name, tmp_path)
+    found = [current.parent for current in root.rglob("CURRENT")]
+    assert found
+    for path in found:
+        assert database_loss(path) is None, path
+
+
+@pytest.fixture
+def topics(tmp_path: Path) -> Path:
+    """The RocksDB of the topics of a killed broker: two tables, MANIFEST-000005, and a log of four records."""
+    return stores.unpack("5.5.0-rocksdb-killed", tmp_path) / "config/topics"
+
+
+def lost(path: Path) -> DatabaseLoss:
+    found = database_loss(path)
+    assert found is not None
+    return found
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 4
+    path.write_bytes(data)
+
+
+def cut(path: Path, length: int) -> None:
+    path.write_bytes(path.read_bytes()[:length])
+
+
+NEW = bytes.fromhex("c4c19f5b060001020003020400")
+"""The MANIFEST that a real broker left whose start failed for want of CURRENT (5.5.1)."""
+
+
+def test_current_leads_to_another_manifest(topics: Path) -> None:
+    """It is lost, or names the MANIFEST that a failed start has made."""
+    current, own = topics / "CURRENT", topics / "MANIFEST-000005"
+    with RocksDb.open(topics) as opened:
+        rows = list(opened.items("default"))
+    current.unlink()
+    assert lost(topics) == DatabaseLoss("it has no CURRENT", own.name)
+    current.write_text("MANIFEST-000099\n")
+    assert lost(topics).text == "CURRENT names 'MANIFEST-000099', which is not there"
+    (topics / "000004.log").unlink()  # has once more what the tables have
+    other = topics / "MANIFEST-000001"
+    other.write_bytes(NEW)
+    current.write_text(f"{other.name}\n")
+    assert lost(topics).manifest == own.name
+    with RocksDb.open(topics, manifest=own.name) as right, RocksDb.open(topics) as wrong:
+        assert list(right.items("default")) == rows
+        assert len(list(wrong.items("default"))) < len(rows)
+    cut(own, 40)
+    assert lost(topics).manifest == ""
+
+
+def test_a_manifest_that_is_older_than_the_tables(topics: Path) -> None:
+    own = topics / "MANIFEST-000005"
+    cut(own, own.stat().st_size // 2)
+    (topics / "000004.log").unlink()
+    assert lost(topics) == DatabaseLoss("MANIFEST-000005 is older than the tables beside it")
+
+
+def test_a_log_that_is_missing(topics: Path) -> None:
+    (topics / "000010.log").unlink()
+    assert lost(topics) == DatabaseLoss("a write-ahead log of MANIFEST-000005 is missing")
+
+
+CHANGES: dict[str, Callable[[Path], None]] = {
+    "damaged at 0": lambda log: flip(log, 20),
+    "damaged at 451": lambda log: flip(log, log.stat().st_size - 1),
+}
+
+
+@pytest.mark.parametrize("text", CHANGES)
+def test_a_log_that_is_damaged(text: str, topics: Path) -> None:
+    CHANGES[text](topics / "000010.log")
+    assert lost(topics).text == f"its write-ahead log 000010.log is {text}, and not read from there on"
+
+
+def test_an_end_that_is_cut_is_what_a_kill_leaves(topics: Path) -> None:
+    """Not of a log that has a later one behind it."""
+    log = topics / "000010.log"
+    cut(log, 500)
+    assert database_loss(topics) is None
+    (topics / "000011.log").touch()
+    assert lost(topics).text.startswith("its write-ahead log 000010.log is cut short at 451")
+
+
+def test_a_log_that_nobody_needs_any_more(topics: Path) -> None:
+    """Its entries are in tables: it waits to be deleted."""
+    flip(topics / "000004.log", 20)
+    assert database_loss(topics) is None
+
+
+def test_no_database(tmp_path: Path) -> None:
+    assert database_loss(tmp_path / "none") is None
+    assert database_loss(tmp_path) is None
+    new = database(tmp_path / "new", ())
+    assert database_loss(new) is None
+    (new / "CURRENT").unlink()
+    (new / "CURRENT").mkdir()  # whoever opens it tells that
+    assert database_loss(new) is None

@@ -34,6 +34,7 @@ from mqstore.store.verify.run import verify
 
 from ... import recovery_cases, stores
 from ...recovery_cases import config_of
+from ..queues.test_rocksdb_copy import NEW
 from ..session.test_undo import everything
 
 
@@ -309,6 +310,27 @@ def test_configuration_is_mended_without_the_log(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-clean", tmp_path)
     shutil.rmtree(root / "config")
     _added_to_the_plan(root, BrokerConfig(stores.config("5.3.3-clean", root)), "5.3.3")
+
+
+@pytest.mark.parametrize(
+    ("name", "place"), [("5.3.3-rocksdb", "config/consumerOffsets")]
+)
+@pytest.mark.parametrize("content", ["", "MANIFEST-000001\n"])
+def test_current_names_the_manifest_of_the_tables_again(name: str, place: str, content: str, tmp_path: Path) -> None:
+    """It was lost; or a start that failed for want of it has named the MANIFEST of an empty database."""
+    root = stores.unpack(name, tmp_path)
+    current, config = root / place / "CURRENT", BrokerConfig(stores.config(name, root))
+    before = current.read_bytes()
+    current.unlink()
+    if content:
+        current.write_text(content)
+        current.with_name(content.strip()).write_bytes(NEW)
+    assert {f.code for f in errors_of(root, config, None)} & {"I-014", "I-155"}
+
+    def named_again() -> None:
+        assert current.read_bytes() == before
+
+    recovered(root, config, between=named_again)
 
 
 def _added_to_the_plan(root: Path, config: BrokerConfig, version: str) -> None:

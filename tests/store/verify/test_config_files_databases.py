@@ -46,3 +46,18 @@ def test_two_forms_beside_queues_in_files(tmp_path: Path) -> None:
     (text,) = said(files)
     assert text.startswith("warning: consumerOffsets, subscriptionGroups, topics beside files of JSON")
     assert said(files, "storeType=default") == said(databases) == []
+
+
+def test_a_log_of_topics_with_a_wrong_byte(tmp_path: Path) -> None:
+    """A broker takes what lies before it without a word: the start forgets, and that is an error."""
+    root = stores.unpack("5.5.0-rocksdb-killed", tmp_path)
+    log = root / "config/topics/000010.log"
+    data = bytearray(log.read_bytes())
+    data[len(data) // 3] ^= 4
+    log.write_bytes(data)
+    config = BrokerConfig(stores.config("5.5.0-rocksdb-killed", root))
+    with StoreReader(root, config) as store:
+        found = {f.code: f for f in verify(store, Scope(groups=frozenset({"config", "start"}))).serious}
+    assert set(found) == {"I-155", "I-188"}
+    assert found["I-155"].message == "its write-ahead log 000010.log is damaged at 175, and not read from there on"
+    assert found["I-155"].severity is Severity.ERROR and "entries of config/topics are lost" in found["I-188"].message
