@@ -22,6 +22,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,6 +53,7 @@ from ..log.batch import Batch, messages
 from ..log.message import Mark, Message
 from ..queues.read import ConsumeQueue
 from ..queues.references import batches, of_queue
+from ..queues.rocksdb_copy import database_loss
 from ..queues.units import is_valid
 from ..search.log_search import LAST_OFFSET, behind_queues, lacks_of, lost_behind, told_of
 from ..search.selection import Selection, utf8
@@ -490,6 +492,7 @@ def transactions(store: StoreReader, note: Note) -> Transactions:
     if store.queues.has_topic(ROCKSDB_HALF_TOPIC) or not store.topics:
         for message in _messages(store, ROCKSDB_HALF_TOPIC, note):
             _add(found, message, in_rocksdb=True)
+        note_loss_in(store, store.layout.rocksdb_store, "transactions", note)
         positions = _decided_positions(store, note)
     if not found:
         return Transactions([])
@@ -503,6 +506,13 @@ def transactions(store: StoreReader, note: Note) -> Transactions:
         elif positions & set(row.positions) if row.in_rocksdb else row.offsets[-1] in decided:
             row.state = TransactionState.ROLLED_BACK
     return Transactions(sorted(found.values(), key=lambda row: row.positions[0]))
+
+
+def note_loss_in(store: StoreReader, path: Path, what: str, note: Note) -> None:
+    """Tell that a RocksDB has lost something, where no broker writes there."""
+    written = holder(store.layout.lock) is not None
+    if not written and (loss := database_loss(path)) is not None:
+        note(f"{what}: {path.name}: {loss.sentence}")
 
 
 def _messages(store: StoreReader, topic: str, note: Note) -> Iterator[Message]:

@@ -30,7 +30,7 @@ from ..search.selection import utf8
 from ..search.store import Note, StoreReader
 from ..settings.read import Progress, read_config_file, read_progress
 from ..settings.rocksdb import read_entries
-from .own_topics import any_lacking, every_record, note_lost, queue_records, unreliable
+from .own_topics import any_lacking, every_record, note_loss_in, note_lost, queue_records, unreliable
 
 Key = tuple[Any, ...]
 
@@ -315,6 +315,7 @@ def _tell(store: StoreReader, note: Note) -> None:
 def _kept(store: StoreReader, note: Note) -> list[Popped]:
     """What consumers have by `kvStore/`, where popConsumerKVServiceEnable keeps it (spec 05, 5.4)."""
     path = store.layout.root / pop_format.KV_STORE
+    note_loss_in(store, path, "pop", note)
     if not is_rocksdb(path):
         return []
     try:

@@ -25,6 +25,7 @@ from ..queues.references import RecordPlaces, batches
 from ..search.store import Note, StoreReader
 from ..settings.rocksdb import TimersKept, timers_kept
 from ..timer.read import NO_NUMBER, NOWHERE, TimerEntries
+from .own_topics import note_loss_in
 from .timer_records import (
     Cancel,
     Cancels,
@@ -299,6 +300,8 @@ def in_database(store: StoreReader, note: Note) -> TimersKept | None:
     The configuration tells; without it the one of both that has got farther in the timer topic's queue.
     """
     said = store.config.get(OPTION)
+    if store.config.get_bool(OPTION):
+        note_loss_in(store, store.layout.rocksdb_store, "timers", note)
     try:
         kept = timers_kept(store.layout.rocksdb_store)
     except StoreError as error:

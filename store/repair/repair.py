@@ -52,6 +52,7 @@ from ..settings.rocksdb import in_force
 from ..start.config_load import STATISTICS
 from ..start.log import Switches, as_configured, proof_for_rebuild, switches_of
 from ..start.outcome import Outcome
+from ..verify.layout import KEPT_THERE
 from .compaction import compaction_repair
 from .config import Clamped, ConfigRepair, config_repair
 from .database import (
@@ -283,7 +284,7 @@ def repair_parts(
     if RepairPart.CONFIG in choice.parts:
         writer = writer_profile(request.version)
         config = config_repair(snapshot, ranges, profile, writer)
-        config.edits.extend(_databases_named_again(layout))
+        config.edits.extend(_databases_named_again(layout, everything=choice.everything))
     if choice.everything:
         items = _crc_items(layout, profile, switches)
         plan = replace(whole, edits=[*config.edits, *items, *whole.edits])
@@ -319,12 +320,14 @@ def repair_parts(
     return plan, config
 
 
-def _databases_named_again(layout: Layout) -> Iterator[Edit]:
+def _databases_named_again(layout: Layout, *, everything: bool) -> Iterator[Edit]:
     """CURRENT of each RocksDB of config/ that has lost it, or names another MANIFEST than that of the tables.
 
-    Raises Unsupported.
+    everything: of those with messages, too. Raises Unsupported.
     """
     places = dict.fromkeys(in_force(layout.config, layout.broker_config).databases.values(), "I-155")
+    if everything:
+        places |= {layout.root / name: "I-014" for name in KEPT_THERE}
     for path, code in sorted(places.items()):
         loss = database_loss(path)
         if loss is None or not loss.manifest:

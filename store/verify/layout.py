@@ -19,7 +19,7 @@ from ...formats.locked_range import CONTENT
 from ...formats.pop import KV_STORE
 from ..broker.profiles import OnOddFile
 from ..broker.snapshot import DirectoryEntry, list_entries
-from ..broker.system_topics import LMQ_PREFIX
+from ..broker.system_topics import LMQ_PREFIX, ROCKSDB_HALF_TOPIC, TIMER_TOPIC
 from ..counted import counted
 from ..disk.compressed import is_compressed_name, plain_name, read_regular
 from ..disk.file_queue import NAME_DIGITS, MappedFile, file_name, start_of
@@ -27,16 +27,16 @@ from ..disk.layout import (
     BARRIER_PREFIX,
     JOURNAL,
     ROCKSDB_CONSUME_QUEUE,
-    ROCKSDB_CURRENT,
     ROCKSDB_STORE,
     was_rocksdb,
 )
 from ..disk.lock import holder
-from ..errors import Missing, NoSpace, StoreError, Unreadable, Unsupported
+from ..errors import Missing, NoSpace, Unreadable, Unsupported
 from ..findings.catalogue import Severity
-from ..findings.next_commands import RECOVER
+from ..findings.next_commands import ALL, RECOVER
 from ..log.batch import Extent, ExtentKind
 from ..log.scan import LogItems
+from ..queues.rocksdb_copy import database_loss
 from ..session.journal import barriers_left
 from ..settings.rocksdb import has_rows, read_whole
 from .context import Mergeable, VerifyContext
@@ -249,7 +249,6 @@ _TOLERANCE_S = 60
 """How far the times of files may be out of order: pages reach the disk as they like."""
 _FILE_STORES = frozenset({"default", ""})
 _LOCK_BYTES_MAX = 64
-_NAME_BYTES_MAX = 256
 
 
 @before("I-001", "I-002", "I-003", "I-004", "I-005", "I-011")
@@ -463,51 +462,53 @@ def times_of_files(context: VerifyContext) -> None:
 
 @before("I-014")
 def databases_of_messages(context: VerifyContext) -> None:
-    """The RocksDBs in which brokers keep more of messages have CURRENT, and the MANIFEST that it names, and can be
-    read.
-    """
-    for name, kept in _KEPT_THERE.items():
-        path = context.store.layout.root / name
-        # a broker makes one in an empty directory, too
-        if list_entries(path) and _names_manifest(context, path):
-            _can_be_read(context, path, kept)
-
-
-_KEPT_THERE = {
-    ROCKSDB_STORE: {
-        "timerRocksDBEnable": "timers",
-        "transRocksDBEnable": "transactions",
-        "indexRocksDBEnable": "index items",
-    },
-    KV_STORE: {"popConsumerKVServiceEnable": "messages that POP consumers have"},
-}
-"""Directories of such RocksDBs, options of brokers, and what they have them keep there."""
-
-
-def _names_manifest(context: VerifyContext, path: Path) -> bool:
-    """CURRENT names a file that is there; what is wrong is told."""
-    try:
-        named = read_regular(path / ROCKSDB_CURRENT, _NAME_BYTES_MAX).decode("latin-1").strip()
-    except Missing:
-        context.findings.add("I-014", os.fspath(path), "it has no CURRENT")
-        return False
-    except StoreError as error:
-        context.findings.add("I-014", os.fspath(path), f"CURRENT cannot be read: {error}")
-        return False
-    if named and "/" not in named and (path / named).is_file():
-        return True
-    text = f"CURRENT names {named[:40]!r}, which is not there"
-    context.findings.add("I-014", os.fspath(path), text)
-    return False
-
-
-def _can_be_read(context: VerifyContext, path: Path, kept: dict[str, str]) -> None:
-    """What is kept in a RocksDB can be read; where it is not known to be kept there, a warning.
+    """The RocksDBs in which brokers keep more of messages are there, have lost nothing, and can be read.
 
     Where a broker writes its files come and go: nobody can tell then.
     """
     config = context.store.config
-    used = [what for option, what in kept.items() if config.get_bool(option)]
+    for name, kept in KEPT_THERE.items():
+        path = context.store.layout.root / name
+        used = [what for option, what in kept.items() if config.get_bool(option)]
+        there = f": it keeps {' and '.join(used)}" if used else ""
+        level = Severity.ERROR if used else None
+        if not list_entries(path):  # a broker makes one in an empty directory, too
+            if lost := [what for what in used if _has_topic(context, _TOPICS.get(what))]:
+                text = f"it is missing, and kept {' and '.join(lost)}"
+                context.findings.add("I-014", os.fspath(path), text, severity=level, repair="")
+            continue
+        loss = None if context.live else database_loss(path)
+        if loss is None:
+            _can_be_read(context, path, bool(used), there)
+            continue
+        mend = ALL if loss.manifest else None if was_rocksdb(path) else ""
+        if used and name == KV_STORE and was_rocksdb(path):
+            there, level = f"{there}, and a broker does not start without it", Severity.FATAL
+        context.findings.add("I-014", os.fspath(path), f"{loss.sentence}{there}", severity=level, repair=mend)
+
+
+_TRANSACTIONS, _TIMERS = "transactions", "timers"
+KEPT_THERE = {
+    ROCKSDB_STORE: {
+        "timerRocksDBEnable": _TIMERS,
+        "transRocksDBEnable": _TRANSACTIONS,
+        "indexRocksDBEnable": "index items",
+    },
+    KV_STORE: {
+        "popConsumerKVServiceInit": "messages that POP consumers have",
+    },
+}
+"""Directories of such RocksDBs, options of brokers, and what they have them keep there."""
+_TOPICS = {_TRANSACTIONS: ROCKSDB_HALF_TOPIC, _TIMERS: TIMER_TOPIC}
+"""What has messages that are kept there as well."""
+
+
+def _has_topic(context: VerifyContext, topic: str | None) -> bool:
+    return any(queue.topic == topic for queue in context.store.queues)
+
+
+def _can_be_read(context: VerifyContext, path: Path, used: bool, there: str) -> None:
+    """What is kept in a RocksDB can be read; where it is not known to be kept there, a warning."""
     why, failed, files = "", None, _names(path)
     if context.scope.quick:
         return
@@ -521,10 +522,8 @@ def _can_be_read(context: VerifyContext, path: Path, kept: dict[str, str]) -> No
     if why and (used or has_rows(path)):
         context.unread.append(f"{path.name}: {why}")
     elif failed is not None and not why:
-        there = f": it keeps {' and '.join(used)}" if used else ""
         level = Severity.ERROR if used else None
-        text = f"cannot be read ({failed.message}){there}"
-        context.findings.add("I-014", os.fspath(path), text, severity=level)
+        context.findings.add("I-014", os.fspath(path), f"cannot be read ({failed.message}){there}", severity=level)
 
 
 def _names(path: Path) -> list[str]:

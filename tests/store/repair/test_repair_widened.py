@@ -313,7 +313,7 @@ def test_configuration_is_mended_without_the_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "place"), [("5.3.3-rocksdb", "config/consumerOffsets")]
+    ("name", "place"), [("5.3.3-rocksdb", "config/consumerOffsets"), ("5.5.1-rocks-trans-open", "rocksdbstore")]
 )
 @pytest.mark.parametrize("content", ["", "MANIFEST-000001\n"])
 def test_current_names_the_manifest_of_the_tables_again(name: str, place: str, content: str, tmp_path: Path) -> None:

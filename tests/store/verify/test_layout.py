@@ -1,7 +1,9 @@
-"""RocksDBs in which brokers keep timers, transactions, what POP consumers have: whether they can be read."""
+"""RocksDBs in which brokers keep timers, transactions, what POP consumers have: whether they are whole."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import NoSpace
 from mqstore.store.findings.catalogue import Severity
+from mqstore.store.findings.next_commands import ALL
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify import layout
 from mqstore.store.verify.context import Scope, VerifyContext
@@ -88,3 +91,34 @@ def test_a_full_disk_for_temporary_files_is_no_damage(store: Path, monkeypatch: 
     found = verified(store, OPTION)
     assert not [f for f in found.findings if f.code == "I-014"]
     assert any("rocksdbstore: full" in text for text in found.unread)
+
+
+def test_what_its_files_prove_to_be_lost(store: Path) -> None:
+    """Damage where the broker's options keep something there; a way back where the MANIFEST of the tables is there."""
+    database = store / "rocksdbstore"
+    (database / "CURRENT").unlink()
+    assert severities(store) == [Severity.WARNING]
+    (found,) = [f for f in verified(store, OPTION).serious if f.code == "I-014"]
+    assert found.message.startswith("it has no CURRENT; MANIFEST-000005 beside it names all its tables")
+    assert found.repair == ALL
+    (manifest,) = database.glob("MANIFEST-*")
+    os.truncate(manifest, manifest.stat().st_size // 2)
+    (database / "CURRENT").write_text(f"{manifest.name}\n")
+    (found,) = verified(store, OPTION).serious
+    assert found.message.startswith("MANIFEST-000005 is older than the tables beside it") and found.repair == ""
+
+
+def test_a_directory_that_is_gone(store: Path) -> None:
+    """A broker makes a new one, and asks for the decision of no half message."""
+    shutil.rmtree(store / "rocksdbstore")
+    assert severities(store) == severities(store, "timerRocksDBEnable=true") == []
+    (found,) = verified(store, OPTION).serious
+    assert found.message == "it is missing, and kept transactions"
+
+
+def test_kv_store_without_current(store: Path) -> None:
+    """A real 5.5.1 broker with popConsumerKVServiceInit does not start: RocksDB makes no new one beside a log."""
+    (store / "rocksdbstore").rename(store / "kvStore")
+    (store / "kvStore/CURRENT").unlink()
+    assert severities(store) == severities(store, "popConsumerKVServiceEnable=true") == [Severity.WARNING]
+    assert severities(store, "popConsumerKVServiceInit=true") == [Severity.FATAL]
