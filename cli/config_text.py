@@ -1,4 +1,4 @@
-"""What `mqstore recover` says of config/: what a start forgets, and which files it takes how."""
+"""What `recover` and `repair` say of config/: what a start forgets, and which files it takes how."""
 
 from __future__ import annotations
 
@@ -8,33 +8,38 @@ from typing import TYPE_CHECKING
 from .plan_text import folded
 
 if TYPE_CHECKING:
+    from ..store.disk.layout import Layout
     from ..store.recover.recovery import Recovery
     from ..store.start.config import ConfigStart
 
 _BARE = "there is no configuration here: a broker that starts on it serves none of its topics yet"
 
 
-def left_lost(found: Recovery, after: Recovery) -> ConfigStart | None:
-    """What a start would have lost and a recovery has not brought back, None for nothing."""
+def left_lost(before: ConfigStart | None, after: Layout) -> ConfigStart | None:
+    """What a start would have lost and the change of the store has not brought back, None for nothing."""
     from ..store.broker.profiles import profile_of
     from ..store.start.config import still_lost
 
-    if found.config.bare or not found.config.loses:
+    if before is None or before.bare or not before.loses:
         return None
-    left = still_lost(found.config, after.layout, profile_of(found.prediction.broker_version))
+    left = still_lost(before, after, profile_of(before.version))
     return left if left.loses else None
 
 
-def back_unsettled(found: Recovery, left: ConfigStart | None) -> str:
-    """What a recovery has brought back without its settings, "" for nothing. left: of `left_lost`."""
-    from ..store.start.config import back_unsettled as told
+def not_back(before: ConfigStart | None, left: ConfigStart | None) -> str:
+    """What is lost for good, and what came back without its settings, behind a space; "" for nothing. left: of
+    `left_lost`.
+    """
+    from ..store.start.config import back_unsettled
 
-    return "" if found.config.bare or not found.config.loses else told(found.config, left)
+    if before is None or before.bare or not before.loses:
+        return ""
+    unsettled = back_unsettled(before, left)
+    return (f" {unsettled}." if unsettled else "") + (f" Not brought back: {left.sentence}." if left else "")
 
 
-def config_lines(found: Recovery, rows: int | None) -> list[str]:
+def config_lines(config: ConfigStart, rows: int | None) -> list[str]:
     """Files that are not taken as they are, and what is lost with them."""
-    config = found.config
     if config.bare:
         return []
     files = [file for file in config.files if file.problem and file.start != "empty"]

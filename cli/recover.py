@@ -127,7 +127,7 @@ def recover(
         applied = _apply(layout, before, change, common)
         after = _analyze(Layout.open(layout.root, layout.broker_config), asked, common)
         gone = bool(found.plan and found.plan.lost_messages)
-        gone |= left_lost(found, after.recovery) is not None
+        gone |= left_lost(found.config, after.recovery.layout) is not None
         clean = exit_code_of_status(after.verdict.status) is ExitCode.DONE
         code = ExitCode.DONE if clean and not gone else ExitCode.NO
     given = change.given(broker_version, common).at(layout)
@@ -207,7 +207,7 @@ def _print(
     record["next"] = [] if last.verdict.live else [str(step) for step in next_steps(last, given)]
     if applied is not None and after is not None:
         start, plan = after.recovery.prediction, after.recovery.plan
-        left = left_lost(before.recovery, after.recovery)
+        left = left_lost(before.recovery.config, after.recovery.layout)
         record["applied"] = {
             "session": applied.session,
             "resumed": applied.resumed,

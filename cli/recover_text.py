@@ -16,7 +16,7 @@ from ..store.findings.next_commands import (
     repair_command,
 )
 from ..store.verify.verdict import Status, first_sentence, harmless
-from .config_text import back_unsettled, bare_lines, config_lines, left_lost
+from .config_text import bare_lines, config_lines, left_lost, not_back
 from .loss_text import cut_lines, lost_lines, replica_lines, timer_lines
 from .plan_text import ROWS, folded, steps_text
 from .terminal import page_of, time_text
@@ -59,7 +59,7 @@ def recovery_text(
     lines += _tally(f"Messages that {stay} be read:", worst.invisible, common, rows)
     lines += _groups(found)
     lines += timer_lines(found)
-    lines += config_lines(found, rows)
+    lines += config_lines(found.config, rows)
     lines += _given_up(found, common, rows)
     lines += lost_lines(found, common)
     lines += cut_lines(found, rows)
@@ -103,10 +103,7 @@ def verdict(
     if applied is not None:
         lost = found.plan.lost_messages if found.plan else 0
         ended = "went on with the recovery that was cut off" if applied.resumed else "recovered"
-        left = left_lost(found, after.recovery) if after is not None else None
-        besides = f" Not brought back: {left.sentence}." if left is not None else ""
-        if after is not None and (unsettled := back_unsettled(found, left)):
-            besides = f" {unsettled}.{besides}"
+        besides = not_back(found.config, left_lost(found.config, after.recovery.layout)) if after is not None else ""
         return f"Done: {ended}, {_messages(lost)} lost.{besides} {_start_after(after)}"
     sentence = first_sentence(before.verdict, found.layout.root)
     return f"{sentence}. {_cure(before, given)}".rstrip()

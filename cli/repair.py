@@ -129,7 +129,7 @@ def repair(
 
     Exit code, without --apply: 0 nothing to do, or in use and in order; 1 the store is damaged, or the
     plan loses messages; 3 not shut down cleanly, or there is something to do. With it: 0 the store is in
-    order now; 1 not all of it is, or messages are lost. What is wrong beside the parts that were asked
+    order now; 1 not all of it is, or messages or configuration are lost. What is wrong beside the parts that were asked
     for counts, too.
 
     \b
@@ -252,9 +252,13 @@ def _code(before: JudgedRepair, after: JudgedRepair | None) -> ExitCode:
     """after: the store once the plan was carried out, None where it was not."""
     if before.repair.plan.lost_messages:
         return ExitCode.NO
+    from .repair_text import config_left
+
     last = after or before
     code = exit_code_of_status(last.verdict.status)
     if after is not None and (code is not ExitCode.DONE or not after.repair.nothing_to_do):
+        return ExitCode.NO
+    if config_left(before, after) is not None:
         return ExitCode.NO
     # what a running broker has not written yet is not wrong
     to_do = code is ExitCode.DONE and not last.verdict.live and not last.repair.nothing_to_do
@@ -298,7 +302,7 @@ def _print(
     common: Common,
     out: Output,
 ) -> None:
-    from .repair_text import next_steps, repair_text
+    from .repair_text import config_left, next_steps, repair_text
     from .verdict_text import verdict_json
 
     found, last = before.repair, after or before
@@ -311,6 +315,7 @@ def _print(
             "resumed": applied.resumed,
             "edits_left": len(after.repair.plan.edits),
             "verdict": verdict_json(after.verdict, root),
+            "config": left.to_json() if (left := config_left(before, after)) is not None else None,
         }
     if beyond := last.beyond(given):
         record["beyond_repair"] = [row.to_json() for row in beyond]

@@ -10,6 +10,7 @@ from ..store.counted import counted
 from ..store.findings.next_commands import NextCommand, going_on, next_commands, repair_command
 from ..store.search.selection import queue_text
 from ..store.verify.verdict import Status, first_sentence
+from .config_text import config_lines, left_lost, not_back
 from .plan_text import ROWS, folded, steps_text
 from .terminal import page_of
 from .verdict_text import NEXT_IN_USE, beyond_lines, error_lines
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ..store.repair.recheck import JudgedRepair
     from ..store.repair.repair import Repair
     from ..store.session.apply import Applied
+    from ..store.start.config import ConfigStart
     from .options import Common
 
 
@@ -44,6 +46,7 @@ def repair_text(
     lines = [
         _verdict(before, applied, after, given, asking),
         *_lost(found, rows),
+        *(config_lines(before.verdict.config, rows) if before.verdict.config and config_left(before, after) else ()),
         *_edits(found, applied, rows),
         *_offsets(found, rows),
     ]
@@ -61,6 +64,24 @@ def repair_text(
         live = last.verdict.live
         lines += ["", *([NEXT_IN_USE] if live else (f"Next: {steps[0]}", *(f"Then: {step}" for step in steps[1:])))]
     return page_of(lines)
+
+
+def _not_back(before: JudgedRepair, after: JudgedRepair | None) -> str:
+    asked = after is not None and _mends_config(before)
+    return not_back(before.verdict.config, config_left(before, after)) if asked else ""
+
+
+def _mends_config(before: JudgedRepair) -> bool:
+    from ..store.repair.parts import RepairPart
+
+    return RepairPart.CONFIG in before.repair.request.choice.parts
+
+
+def config_left(before: JudgedRepair, after: JudgedRepair | None) -> ConfigStart | None:
+    """What of the configuration the repair was asked for and has not brought back, None for nothing."""
+    if after is None or not _mends_config(before):
+        return None
+    return left_lost(before.verdict.config, after.repair.layout)
 
 
 def _after_the_move(found: Repair) -> Iterator[str]:
@@ -82,7 +103,7 @@ def _verdict(
     loses = f" {gone} lost." if lost else ""
     if applied is not None:
         done = "went on with what was cut off" if applied.resumed else "repaired"
-        return f"Done: {done}.{loses} {_now(after)}"
+        return f"Done: {done}.{loses}{_not_back(before, after)} {_now(after)}"
     sentence = first_sentence(before.verdict, found.layout.root)
     left = going_on(before.verdict.findings, found.layout.root, given)
     if found.interrupted or left is not None:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from ..broker.snapshot import QueueId
     from ..log.commit_log import Batch, Extent
     from ..queues.rocksdb_copy import CopiedQueues
+    from ..start.config import ConfigStart
 
 
 T = TypeVar("T")
@@ -124,12 +125,14 @@ class Predicted(NamedTuple):
     """Findings about the next start, and why there are none: "" where it was predicted.
 
     facts: what it does, line by line, each with a label. recovered: `recover` has nothing to do; None: not known.
+    config: what it makes of config/.
     """
 
     findings: list[Finding]
     why_not: str = ""
     facts: Sequence[tuple[str, str]] = ()
     recovered: bool | None = None
+    config: ConfigStart | None = None
 
 
 class Scope(NamedTuple):

@@ -115,6 +115,7 @@ def verify(
         context.predicted.recovered,
         proved_of(context) if scope.proof else None,
         context.predicted.facts,
+        context.predicted.config,
         None if scope.watch is None else context.states().get(scope.watch),
     )
 

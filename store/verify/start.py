@@ -217,7 +217,8 @@ def predict(layout: Layout, version: str | None, verified: VerifiedLog | None, n
         found = analyze(layout, version, options=RecoveryOptions(Policy.KEEP, now_ms, applicable=False), proved=proved)
     except StoreError as error:
         return Predicted(list(refused_by_config(layout, version)), error.message)
-    return Predicted(list(findings_of_start(found)), "", (*facts_of(found), *losses_of(found)), found.recovered)
+    facts = (*facts_of(found), *losses_of(found))
+    return Predicted(list(findings_of_start(found)), "", facts, found.recovered, found.config)
 
 
 def refused_by_config(layout: Layout, version: str | None) -> Iterator[Finding]:

@@ -31,6 +31,7 @@ from .context import LogFacts, LogWatcher
 
 if TYPE_CHECKING:
     from ..audit.verified import VerifiedLog
+    from ..start.config import ConfigStart
 
 
 class Status(StrEnum):
@@ -67,6 +68,8 @@ class Verdict:
     verified: VerifiedLog | None = field(default=None, compare=False, repr=False)
     #: What the next start does, line by line, each with a label; nothing where it was not predicted.
     start: Sequence[tuple[str, str]] = field(default=(), compare=False, repr=False)
+    #: What the next start makes of config/.
+    config: ConfigStart | None = field(default=None, compare=False, repr=False)
     #: What `Scope.watch` has seen.
     watched: LogWatcher | None = field(default=None, compare=False, repr=False)
     #: Repairs of parts have nothing to do either, but to renumber these queues. None: not known.

@@ -7,18 +7,23 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from mqstore.cli.config_text import back_unsettled, bare_lines, config_lines, left_lost
+from mqstore.cli.config_text import bare_lines, config_lines, left_lost, not_back
 from mqstore.cli.terminal import page_of
 from mqstore.store.start.config import ConfigStart, LostDelay, LostPosition
 
 from .hostile import TEXTS
 
 if TYPE_CHECKING:
+    from mqstore.store.disk.layout import Layout
     from mqstore.store.recover.recovery import Recovery
 
 
-def found(**config: Any) -> Recovery:
-    return cast("Recovery", SimpleNamespace(config=ConfigStart("5.3", **config)))
+def found(**config: Any) -> ConfigStart:
+    return ConfigStart("5.3", **config)
+
+
+def with_config(config: ConfigStart) -> Recovery:
+    return cast("Recovery", SimpleNamespace(config=config))
 
 
 def file(start: str, problem: str, *, overwritten: bool = False) -> Any:
@@ -27,14 +32,14 @@ def file(start: str, problem: str, *, overwritten: bool = False) -> Any:
 
 def test_nothing_is_wrong() -> None:
     """Then nothing is said; of a log that never had a configuration only that."""
-    assert config_lines(found(), None) == bare_lines(found()) == []
+    assert config_lines(found(), None) == bare_lines(with_config(found())) == []
     assert config_lines(found(files=(file("taken", ""), file("empty", "there is none"))), None) == []
     bare = found(bare=True, lost_topics=("t",))
     assert config_lines(bare, None) == []
-    assert len(bare_lines(bare)) == 2 and "no configuration" in bare_lines(bare)[1]
-    assert bare_lines(found(bare=True)) == []
-    assert left_lost(bare, bare) is None and back_unsettled(bare, None) == ""
-    assert left_lost(found(), found()) is None and back_unsettled(found(), None) == ""
+    assert len(bare_lines(with_config(bare))) == 2 and "no configuration" in bare_lines(with_config(bare))[1]
+    assert bare_lines(with_config(found(bare=True))) == []
+    for nothing in (None, bare, found()):
+        assert left_lost(nothing, cast("Layout", None)) is None and not_back(nothing, None) == ""
 
 
 def test_what_is_lost_is_named() -> None:

@@ -124,3 +124,24 @@ def test_lost_messages_of_which_the_index_alone_tells_are_counted(tmp_path: Path
     assert undone.code == 0
     plan = json.loads(run_here(["repair", str(root), *recovery_cases.CONFIG.words, "--format", "json"]).stdout)["plan"]
     assert (plan["lost"], plan["lost_by_plan"]) == ([], 8)
+
+
+def test_configuration_that_does_not_come_back_is_named(tmp_path: Path) -> None:
+    """As `recover` says it, and with its exit code; a repair of other parts has lost none."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    offsets = root / "config" / "consumerOffset.json"
+    offsets.write_bytes(bytes(offsets.stat().st_size))
+    offsets.with_name(offsets.name + ".bak").unlink()
+    other = run_here(["repair", str(root), "--checkpoint", "--apply", "--yes"])
+    assert "Not brought back" not in other.stdout
+    result = run_here(["repair", str(root), "--all", "--apply", "--yes", "--format", "json"])
+    applied = json.loads(result.stdout)["applied"]
+    assert result.code == 1
+    assert applied["verdict"]["status"] == "clean"
+    assert applied["config"]["unknown"] == ["the positions of all groups are lost"]
+    assert run_here(["undo", str(root), "--yes"]).code == 0
+    page = run_here(["repair", str(root), "--config", "--apply", "--yes"]).stdout.splitlines()
+    assert page[0] == (
+        "Done: repaired. Not brought back: the positions of all groups are lost. A broker can be started."
+    )
+    assert "  lost     the positions of all groups are lost" in page
