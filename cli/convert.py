@@ -48,6 +48,7 @@ def _text(record: Mapping[str, Any]) -> str:
         ("damaged", "damaged in between: tombstones and fillers in their place"),
         ("wrong", "with a wrong checksum, a tombstone in its place"),
         ("torn", "with torn properties: some of them are lost"),
+        ("restored", "with a header that its queue contradicts, put right as `mqstore recover` does"),
         ("dead", "of an earlier life of the log, left out"),
     ):
         if record[name]:

@@ -4,8 +4,9 @@ Every record is written once more without the entry around it, one behind the ot
 what they are, positions do not: records, ends of transactions and the timer log get the new ones; queues,
 index and checkpoint are made from the new log. Configuration, timer wheel and compaction topics come along.
 
-What lies between records and is damaged keeps its room: the plan of `recover` closes it, with a tombstone
-for each message that was there.
+A record whose header its queue contradicts is written as a recovery of the old store puts it right: the new store
+has no queues that tell. What lies between records and is damaged keeps its room: the plan of `recover` closes it,
+with a tombstone for each message that was there.
 
 Where records have gone is kept in an unnamed file beside memory (`Moved`), as pairs of old and new
 positions, in log order: of 16 bytes; of a log with ten million records that is more than a command may hold.
@@ -14,7 +15,8 @@ positions, in log order: of 16 bytes; of a log with ten million records that is 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -36,19 +38,23 @@ from ..damage.drill import check_target, copy_file, copy_store
 from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import read
 from ..disk.file_queue import MappedFileQueue
-from ..disk.files import Files, new_directory
+from ..disk.files import Edit, Files, new_directory
 from ..disk.layout import COMMIT_LOG, COMPACTION, TIMER_LOG, Layout
 from ..disk.lock import holder
 from ..disk.sizes import commit_log_size
-from ..errors import InUse, Refused, Unsupported
+from ..errors import InUse, Refused, StoreError, Unsupported
 from ..index.read import sizes_of
 from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog
 from ..log.message import Mark
 from ..log.write import LogWriter, place_columns
+from ..plan.close import RESTORED
+from ..plan.fill import PatchedQueue
+from ..plan.observer import Policy, RecoveryOptions
 from ..queues.batches import batch_summaries
 from ..queues.read import ConsumeQueues, QueueSummary
 from ..queues.references import commit_log_of
+from ..recover.recovery import analyze
 from ..salvage.original import MissingOffsets, Restored, complete
 from ..settings.generation import generation_of
 
@@ -112,8 +118,8 @@ _DAMAGED = (ExtentKind.DAMAGE, ExtentKind.MISSING, ExtentKind.TORN_TAIL)
 class Copied:
     """What was written. damaged: ranges between good records, and a torn last one.
 
-    wrong: records with a wrong checksum. torn: records that had lost properties. dead: records of an earlier
-    life of the log, which are left out.
+    wrong: records with a wrong checksum. torn: records that had lost properties. restored: records whose header was
+    put right. dead: records of an earlier life of the log, which are left out.
     """
 
     records: int = 0
@@ -122,6 +128,7 @@ class Copied:
     damaged_bytes: int = 0
     wrong: int = 0
     torn: int = 0
+    restored: int = 0
     dead: int = 0
 
 
@@ -284,7 +291,7 @@ def convert(
     check_target(layout.root, target)
     file_bytes = commit_log_size(layout).value
     with new_directory(target, files), Moved() as moved:
-        copied = _copy_log(layout, target, file_bytes, files, moved, told)
+        copied = _copy_log(layout, target, file_bytes, files, moved, told, _put_right(layout, version))
         left_behind = list(_take_along(layout, target, files, moved))
         config = _config(layout)
         version = version or generation_of(layout).version
@@ -311,6 +318,14 @@ def _check(layout: Layout) -> None:
         raise InUse(f"in use by process {pid}", path=layout.root, hint="stop the broker first")
 
 
+def _put_right(layout: Layout, version: str | None) -> list[Edit]:
+    """The changes that put right what headers say, of the plan of a recovery; none where there is no plan."""
+    with suppress(StoreError):
+        plan = analyze(layout, version, options=RecoveryOptions(Policy.KEEP)).plan
+        return [edit for edit in plan.edits if (edit.reason, *edit.codes) == RESTORED] if plan else []
+    return []
+
+
 def _copy_log(
     layout: Layout,
     target: Path,
@@ -318,16 +333,22 @@ def _copy_log(
     files: Files,
     moved: Moved,
     told: Callable[[int], None],
+    put_right: Sequence[Edit],
 ) -> Copied:
+    """put_right: changes of the log under which it is read."""
     directory = target / COMMIT_LOG
     files.make_directory(directory)
-    log = commit_log_of(layout)
-    with log.queue:
+    with layout.commit_log_files() as queue:
+        starts = {file.path: file.start for file in queue.files}
+        pieces = [(starts[edit.path] + edit.offset, edit.data) for edit in put_right if edit.data is not None]
+        present = {file.path: file.size for file in queue.files}
+        log = commit_log_of(layout, PatchedQueue(queue, queue.files, present, pieces))
         # a unit of an expired message names a position before the log: it must stay before it
         writer = LogWriter(files, [directory], file_bytes, log.min_offset)
         try:
             writer.prepare()
             copied = copy_log(log, writer, moved, told)
+            copied.restored = len(pieces)
             writer.sync()
         finally:
             writer.close()

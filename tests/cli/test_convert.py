@@ -62,6 +62,7 @@ DONE: dict[str, Any] = {
     "damaged": 0,
     "wrong": 0,
     "torn": 0,
+    "restored": 0,
     "dead": 0,
     "left": "",
     "queues": 20,

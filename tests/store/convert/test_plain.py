@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from mqstore.formats import timer_log
-from mqstore.formats.message import SysFlag
+from mqstore.formats.dledger import HEADER_BYTES
+from mqstore.formats.message import MESSAGE, SysFlag
 from mqstore.formats.message_properties import crc_item, crc_ok
 from mqstore.store.convert.plain import NOWHERE, Converted, Moved, convert, copy_log
+from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InUse, InvalidInput, Refused
@@ -60,6 +62,24 @@ def assert_left_alone(target: Path) -> None:
 def queues_of(root: Path) -> dict[str, tuple[int, int]]:
     with Store(root) as store:
         return {f"{q.topic}/{q.queue_id}": (q.min_offset, q.max_offset) for q in store.queue_summaries}
+
+
+@pytest.mark.parametrize("wrong", [{"queue_id": 77}, {"topic": b"X"}])
+def test_a_header_that_a_queue_contradicts_is_put_right(wrong: dict[str, int | bytes], tmp_path: Path) -> None:
+    """The new store has no queues that tell: a queue would begin with its second message, twice."""
+    name = "5.3.3-dledger"
+    root, target = stores.unpack(name, tmp_path), tmp_path / "plain"
+    log = root / DATA / file_name(0)
+    data = log.read_bytes()
+    record = MESSAGE.parse(data[HEADER_BYTES:])
+    topic = bytes(wrong.get("topic", b"")) + record.topic[1:] if "topic" in wrong else record.topic
+    made_wrong = MESSAGE.build({**record, **wrong, "topic": topic})
+    log.write_bytes(data[:HEADER_BYTES] + made_wrong + data[HEADER_BYTES + len(made_wrong) :])
+    done = converted(root, target, name)
+    assert done.complete and done.copied.restored == 1
+    assert queues_of(target) == {
+        queue: (ends["min_offset"], ends["max_offset"]) for queue, ends in stores.truth(name)["queues"].items()
+    }
 
 
 @pytest.mark.parametrize("name", NAMES)
