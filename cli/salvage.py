@@ -233,7 +233,10 @@ def _made(record: Mapping[str, Any]) -> list[str]:
             f" {counted(record['fillers'], 'filler')}"
         )
     if record["unplaced"]:
-        lines.append(f"  {counted(record['unplaced'], 'queue offset is', 'queue offsets are')} missing")
+        missing = counted(record["unplaced"], "queue offset is", "queue offsets are")
+        lines.append(
+            f"  {missing} missing, and no hole is there for a tombstone: consumers get a message beside it twice"
+        )
     if record["left"]:
         lines.append(f"  not complete: {record['left']}")
     return lines

@@ -19,7 +19,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import gcd
 from pathlib import Path
-from sys import maxsize
 from typing import NamedTuple
 
 import numpy as np
@@ -92,12 +91,6 @@ class MissingOffsets:
     lmq: bool = False
     _last: dict[QueueId, tuple[int, int]] = field(default_factory=dict)
     _batches: set[bytes] = field(default_factory=set)
-    _first_hole: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        """The first hole of a log that has not expired, asked for by every queue of every batch."""
-        holes = self.hole_begins if not self.log_start else self.hole_begins[:0]
-        self._first_hole = int(holes[0]) if len(holes) else maxsize
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         """Which of them stand before a hole; topics with batches, whose offsets go in steps."""
@@ -123,8 +116,8 @@ class MissingOffsets:
         messages = messages.take(messages.offset <= later)
         offset, position = messages.offset, messages.position
         end = position + messages.size
-        # every queue of a log that has not expired began with offset 0: what is missing lay in a hole
-        begin = (-1, 0) if self._first_hole < position[0] else (int(offset[0]) - 1, int(position[0]))
+        # every queue of a log that has not expired began with offset 0
+        begin = (int(offset[0]) - 1, int(position[0])) if self.log_start else (-1, 0)
         known = self._last.get(queue, begin)
         before = np.append(known[0], offset[:-1])
         after = np.append(known[1], end[:-1])

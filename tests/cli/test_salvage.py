@@ -6,7 +6,13 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from mqstore.formats.consume_queue import UNIT
+from mqstore.formats.derive import dtype_of
+from mqstore.formats.message import MESSAGE
+from mqstore.store.disk.file_queue import file_name
 
 from .. import stores
 from .datadriven import run_here
@@ -22,6 +28,22 @@ def test_a_damaged_body_is_told_and_ends_with_1(tmp_path: Path) -> None:
     assert "          1 with a damaged body" in lines
     told = json.loads(run_here(["salvage", str(root), "--dry-run", "--format", "json"]).stdout)
     assert (told["whole"], told["structure"], told["to"]) == (count - 1, 1, None)
+
+
+def test_a_queue_offset_that_no_record_has_is_told_with_what_consumers_get(tmp_path: Path) -> None:
+    """A wrong topic in the first record: nothing in an image tells what it was."""
+    root, new = stores.unpack("5.3.3-clean", tmp_path), tmp_path / "new"
+    log = root / "commitlog" / file_name(0)
+    record = MESSAGE.parse(log.read_bytes())
+    made = MESSAGE.build({**record, "topic": b"X" + record.topic[1:]})
+    with log.open("r+b") as file:
+        file.write(made)
+    done = run_here(["salvage", str(root / "commitlog"), "--to", str(new)])
+    assert done.code == 1
+    assert "  1 queue offset is missing" in done.stdout and "consumers get a message beside it twice" in done.stdout
+    queue = new / "consumequeue" / record.topic.decode() / str(record.queue_id)
+    units = np.fromfile(queue / file_name(0), dtype_of(UNIT), 2)
+    assert units[0] == units[1]
 
 
 @pytest.mark.parametrize("topic", ["orders", "nothing of it"])
