@@ -78,7 +78,7 @@ def _timers_text(record: Record, common: Common) -> Iterator[str]:
     where = " (in RocksDB)" if record["engine"] == "rocksdb" else ""
     yield f"timers{where}: {counts}; {record['overdue']:,} overdue at {_time(record['now'], common)}"
     if record["again"]:
-        yield f"  {record['again']:,} of those delivered will be delivered once more"
+        yield f"  {record['again']:,} will be delivered once more than asked for"
     if record["timers"]:
         read = record["read_timestamp"]
         begin = _time(read, common) if read else "the first of them"

@@ -148,11 +148,11 @@ class Scanned:
     damage: int = -1
 
 
-def timer_records(store: StoreReader) -> Scanned:
+def timer_records(log: CommitLog) -> Scanned:
     """Scan the log for timer messages; no queue is needed. Raises Unreadable."""
     found = Scanned()
     parts: tuple[list[TimerRecords], ...] = ([], [], [])
-    for item in store.log.scan(crc=False, reuse=True):
+    for item in log.scan(crc=False, reuse=True):
         if isinstance(item, Extent):
             if item.kind in (ExtentKind.DAMAGE, ExtentKind.MISSING):
                 found.damage = item.position
@@ -183,9 +183,14 @@ def _timed(batch: Batch) -> tuple[Flags, Flags, Flags]:
 
 @dataclass
 class DeliveredTimers:
-    """Up to when a timer has delivered, as a log shows it. The log is read once, when somebody asks for it."""
+    """What a log shows of a timer: up to when it has delivered. The log is read once, when somebody asks for it."""
 
     log: CommitLog
+
+    @cached_property
+    def scanned(self) -> Scanned:
+        """All of its messages. Raises Unreadable."""
+        return timer_records(self.log)
 
     @cached_property
     def newest_ms(self) -> int:
@@ -433,7 +438,8 @@ class WheelPosition:
     last_read_ms: of timercheck. read_ms: from where slots are read; later than last_read_ms where
     the store stood still for longer than the wheel goes round. queue_end: behind the last unit of
     that queue, None if not known. log_end: what a broker keeps of the
-    commit log, None if not known. time_ms, last_pos: slots in use from read_ms on.
+    commit log, None if not known. in_rocksdb: messages wait in a RocksDB besides. time_ms, last_pos: slots
+    in use from read_ms on.
     """
 
     ticks: Ticks
@@ -443,6 +449,7 @@ class WheelPosition:
     queue_end: int | None = None
     timer_log_end: int | None = None
     log_end: int | None = None
+    in_rocksdb: bool = False
     time_ms: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     last_pos: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
@@ -471,8 +478,10 @@ class Chained(NamedTuple):
     cut: int
 
 
-def wheel_of(store: StoreReader, now_ms: int, note: Note) -> WheelPosition:
-    """The wheel of a broker that starts at `now_ms`. Raises Unreadable."""
+def wheel_of(store: StoreReader, now_ms: int, note: Note, started: Outcome | None = None) -> WheelPosition:
+    """The wheel of a broker that starts at `now_ms`. started: that start, where it is known. Raises Unreadable."""
+    if started is not None:
+        return _after(started, store, now_ms)
     from ..broker.profiles import profile_of
     from ..broker.snapshot import Snapshot
     from ..start.log import switches_of

@@ -6,6 +6,8 @@ log in its real topic already, or the wheel or the timer topic's queue leads to 
 With timerRocksDBEnable (5.4+; spec 04, 4.10) timers are kept in the RocksDB `rocksdbstore/`: a row for
 each message, under the time when it fires; the broker notes up to which time it has delivered, and from
 where it reads the timer topic's queue. Wheel and timer log go on beside it: they have the cancel messages.
+What it reads there whose time has passed it puts into its topic at once, whether it has a row, and whether it was
+cancelled.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,6 +42,9 @@ from .timer_records import (
     wheel_of,
 )
 
+if TYPE_CHECKING:
+    from ..start.outcome import Outcome
+
 HOUR_MS = 3_600_000
 _STUCK = (
     "a slot of the wheel leads into a loop or behind the end of the timer log: a broker that gets"
@@ -49,6 +54,8 @@ _AT_ONCE = "due when it came in: it was put into its topic at once"
 _NOT_ASKED = "put into its topic at once although it was not due"
 _POISON = "a broker reads the timer queue no farther than"
 _WRONG_SIZE = "its entry in the timer log names a wrong number of bytes"
+_NO_ROW = "the RocksDB has no row for it, and no broker reads it from the queue"
+_PASSED = "the RocksDB is read from a later time on than that of its row"
 NO_CHAIN = "its entry in the timer log is in no chain of the wheel"
 
 
@@ -80,7 +87,8 @@ class Timer:
     topic, queue_id: the real ones, queue_id -1 if unknown. deliver_timestamp: when a broker
     delivers it. next_timestamp: when the wheel has it next, None where it is in no chain; before
     deliver_timestamp for one that is rolled. rolls: how often it was. positions: its records in the
-    timer topic. delivered: its records in its real topic. again: a broker will deliver it once more.
+    timer topic. delivered: its records in its real topic. again: a broker will deliver it once
+    more than it was, or is to be.
     reason: of the state, where it needs one.
     """
 
@@ -148,21 +156,23 @@ class Timers:
         }
 
 
-def timers(store: StoreReader, now_ms: int, note: Note, scanned: Scanned | None = None) -> Timers:
+def timers(
+    store: StoreReader, now_ms: int, note: Note, scanned: Scanned | None = None, started: Outcome | None = None
+) -> Timers:
     """The timer messages of a store as they stand at `now_ms`. Raises Unreadable.
 
-    scanned: what is known of them already; without it the log is scanned.
+    scanned: what is known of them already; without it the log is scanned. started: as of `wheel_of`.
     """
-    scanned = timer_records(store) if scanned is None else scanned
+    scanned = timer_records(store.log) if scanned is None else scanned
     records = scanned.requested
     kept = in_database(store, note)
     if records is None and not store.layout.timer_wheel.exists() and kept is None:
         return Timers(now_ms)
-    wheel = wheel_of(store, now_ms, note)
+    wheel = wheel_of(store, now_ms, note, started)
     chained = entries_of(store, wheel)
     _tell(chained, note)
     if kept is not None:
-        wheel, chained = with_database(wheel, chained, kept, note)
+        wheel, chained = with_database(wheel, chained, kept, now_ms, note)
     found = Timers(now_ms, wheel.read_ms, wheel.queue_offset)
     found.engine = Engine.WHEEL if kept is None else Engine.ROCKSDB
     if records is not None:
@@ -205,11 +215,12 @@ def _row(facts: TimerFacts, cancels: Cancels, rows: Ints, now_ms: int) -> Timer:
     if len(waits):
         row.next_timestamp = int(facts.fires_ms[waits[-1]])
     row.state, row.reason = _state(facts, rows)
-    row.again = bool(row.delivered) and row.state in WAITING
+    at_once = facts.wheel.in_rocksdb and bool(facts.in_queue[rows].any()) and out_ms <= now_ms
+    row.again = row.state in WAITING and bool(row.delivered or (at_once and len(waits)))
     if row.delivered:
         row.state, row.reason = TimerMessageState.DELIVERED, ""
     cancelled, why_not = cancels.of(row.topic, row.unique_key, facts.slot(last), row.delivered != [])
-    if cancelled:
+    if cancelled and not at_once:
         row.state, row.reason = TimerMessageState.CANCELLED, ""
     elif why_not and row.state in WAITING:
         row.reason = why_not
@@ -234,7 +245,7 @@ def _state(facts: TimerFacts, rows: Ints) -> tuple[TimerMessageState, str]:
             return TimerMessageState.PENDING, "its slot of the wheel is that of a later time"
         return (TimerMessageState.ROLLED if facts.rolled[waits[-1]] else TimerMessageState.PENDING), ""
     if facts.in_queue[last]:
-        if facts.poison is not None and facts.records.queue_offset[last] >= facts.poison:
+        if facts.poison is not None and not facts.wheel.in_rocksdb and facts.records.queue_offset[last] >= facts.poison:
             return TimerMessageState.NEVER, f"{_POISON} {facts.poison}"
         return TimerMessageState.PENDING, "not in the wheel yet"
     if facts.damage > facts.records.position[last]:
@@ -246,6 +257,8 @@ def _why_never(facts: TimerFacts, last: int) -> str:
     tick_ms, wheel = int(facts.tick_ms[last]), facts.wheel
     if facts.unread[last]:
         return _WRONG_SIZE
+    if wheel.in_rocksdb:
+        return _NO_ROW if tick_ms == NOWHERE else _PASSED
     if tick_ms == NOWHERE:
         return "no entry of the timer log names it, and no broker reads it from the queue"
     if tick_ms < wheel.last_read_ms:
@@ -312,20 +325,20 @@ def in_database(store: StoreReader, note: Note) -> TimersKept | None:
         if store.config.get_bool(OPTION):
             nothing = np.zeros(0, np.int64)
             return kept or TimersKept(nothing, nothing, nothing)
-        if kept is not None and (waits := int((kept.due_ms > kept.delivered_ms).sum())):
+        if kept is not None and (waits := int((kept.due_ms >= (kept.delivered_ms or 0)).sum())):
             waiting = counted(waits, "timer waits", "timers wait")
             note(f"timers: {waiting} in rocksdbstore, where a broker with {OPTION}=false does not look")
         return None
     check = read_timer_check(store.layout.config / "timercheck")
     behind = min(check.last_timer_queue_offset, check.master_timer_queue_offset) if check else 0
-    if kept is None or kept.queue_offset <= behind:
+    if kept is None or not (kept.queue_offset > behind or (len(kept.due_ms) and not behind)):
         return None
     note(f"timers: taken from rocksdbstore, which has got farther: {OPTION}=true, else say --set")
     return kept
 
 
 def with_database(
-    wheel: WheelPosition, chained: Chained, kept: TimersKept, note: Note
+    wheel: WheelPosition, chained: Chained, kept: TimersKept, now_ms: int, note: Note
 ) -> tuple[WheelPosition, Chained]:
     """Where a broker goes on, and what leads to messages, with the rows of the RocksDB besides."""
     entries, count = chained.entries, len(kept.due_ms)
@@ -336,12 +349,14 @@ def with_database(
     position = entries.end + np.arange(count, dtype=np.int64)
     none_before = np.full(count, NOWHERE, np.int64)
     rows = TimerEntries(position, none_before, kept.due_ms, kept.position, kept.size, *[nothing] * 4)
-    fires = np.where(kept.due_ms > kept.delivered_ms, kept.due_ms, NOWHERE)
+    read_ms = kept.read_ms(now_ms)
+    fires = np.where(kept.due_ms >= read_ms, kept.due_ms, NOWHERE)
     both = TimerEntries.concat([entries, rows])
     ahead = replace(
         wheel,
-        last_read_ms=kept.delivered_ms,
-        read_ms=kept.delivered_ms,
+        last_read_ms=read_ms,
+        read_ms=read_ms,
         queue_offset=kept.queue_offset,
+        in_rocksdb=True,
     )
     return ahead, chained._replace(entries=both, fires_ms=np.concatenate([chained.fires_ms, fires]))

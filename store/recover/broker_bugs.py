@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pkgutil import get_data
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -33,9 +33,11 @@ from ..broker.snapshot import QueueId
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..inspect.timer_records import DeliveredTimers
+from ..inspect.timers import WAITING, TimerMessageState, in_database, timers
 from ..queues.references import commit_log_of
 from ..queues.start_rocksdb import StartedQueue
 from ..queues.units import FileUnits, is_pre_fill, is_valid
+from ..search.store import StoreReader
 from ..start.log import LAST_LOOKED_AT
 from ..start.outcome import Outcome
 from ..timer.read import NOWHERE, TimerEntries, follow, is_entry, is_in_place
@@ -178,6 +180,8 @@ class TimerLoss:
     loops: int = 0
     stuck_at: int | None = None
     bugs: list[str] = field(default_factory=list)
+    in_files: ClassVar[bool] = True
+    """What is wrong is in the timer's files: a repair mends it."""
 
     @property
     def harmless(self) -> bool:
@@ -205,10 +209,10 @@ class TimerLoss:
 
     @property
     def twice_text(self) -> str:
-        """How many messages would be delivered twice, "" for none."""
+        """Which messages a broker would deliver that it should not, "" for none."""
         why = f" ({', '.join(self.bugs)})" if self.bugs else ""
         count = counted(self.fired_twice, "timed message", form=",")
-        return f"{count}{why}" if self.fired_twice else ""
+        return f"{count}{why} twice" if self.fired_twice else ""
 
     def to_json(self) -> dict[str, Any]:
         """The object `prediction.timers`."""
@@ -224,6 +228,25 @@ class NoTimerLoss(TimerLoss):
         return f"{super().unfired_text}: it has no timer" if self.never_fired else ""
 
 
+@dataclass(frozen=True)
+class DatabaseTimerLoss(TimerLoss):
+    """The same of a broker that has its timers in a RocksDB. uncancelled: messages that were cancelled, and fire."""
+
+    uncancelled: int = 0
+    in_files: ClassVar[bool] = False
+
+    @property
+    def twice_text(self) -> str:
+        """Which messages such a broker would deliver that it should not, "" for none."""
+        cancelled = f", and {self.uncancelled:,} that were cancelled" if self.uncancelled else ""
+        return f"{super().twice_text}{cancelled}" if self.fired_twice else ""
+
+    @property
+    def unfired_text(self) -> str:
+        """What such a broker does to them; "" for none."""
+        return f"{super().unfired_text}: nothing in rocksdbstore leads to them" if self.never_fired else ""
+
+
 def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> TimerLoss | None:
     """None where nobody used the timer, or the broker does not run it. now_ms: a time that timercheck has and that is
     still to come was never read up to; else no clock counts, as if the start came at once. Raises Unreadable.
@@ -231,6 +254,8 @@ def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> Tim
     state, queue = outcome.timer, outcome.read_queues.get(QUEUE)
     if queue is None or outcome.hangs or outcome.refusal is not None:
         return None
+    if outcome.profile.timer and (found := _in_database(outcome, queue, now_ms, delivered)) is not None:
+        return found
     if state is None:
         return None if outcome.profile.timer else _without_timer(outcome, queue, now_ms, delivered)
     entries = _entries(outcome, state)
@@ -251,6 +276,32 @@ def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> Tim
     bugs += ["B34"] if twice else []
     bugs += ["B35"] if stuck is not None else []
     return TimerLoss(int(own.sum()) + forgotten, never, twice, loops, stuck, bugs)
+
+
+def _in_database(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered: DeliveredTimers) -> TimerLoss | None:
+    """None where a broker has no timers in a RocksDB. What a cancel message names is not missed, whatever lies there:
+    its row is gone. Raises Unreadable.
+    """
+    with StoreReader(outcome.snapshot.layout) as store:
+        if in_database(store, _untold) is None:
+            return None
+        found = timers(store, now_ms, _untold, delivered.scanned, outcome)
+    cancelled = {cancel.cancels.rpartition("+")[2] for cancel in found.cancels}
+    known = [row for row in found.rows if row.deliver_timestamp is not None and row.positions]
+    waiting = [row for row in known if row.state in WAITING]
+    never = sum(
+        row.state is TimerMessageState.NEVER and row.positions[-1] < outcome.log_end and row.unique_key not in cancelled
+        for row in known
+    )
+    pending = len(waiting) + never
+    if found.queue_offset >= queue.max_offset - 1:
+        return DatabaseTimerLoss(pending, never)  # after every stop the last message that was read is read again
+    uncancelled = sum(row.unique_key in cancelled for row in waiting)
+    return DatabaseTimerLoss(pending, never, sum(row.again for row in known), uncancelled=uncancelled)
+
+
+def _untold(_: str) -> None:
+    """Notes are for who asks for timers alone."""
 
 
 def _read_ms(entries: TimerEntries, state: TimerState, now_ms: int, delivered: DeliveredTimers) -> tuple[int, int]:

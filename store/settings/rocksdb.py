@@ -510,14 +510,24 @@ def has_rows(path: Path) -> bool:
 
 class TimersKept(NamedTuple):
     """The timers in a RocksDB: int64[n] each. due_ms: when each fires. queue_offset: of the timer topic's
-    queue, from where a broker reads on. delivered_ms: the last time whose timers were delivered.
+    queue, from where a broker reads on. delivered_ms: up to where timers were delivered, None where it does not say.
     """
 
     due_ms: Ints
     position: Ints
     size: Ints
     queue_offset: int = 0
-    delivered_ms: int = 0
+    delivered_ms: int | None = None
+
+    def read_ms(self, now_ms: int) -> int:
+        """From when on a broker that starts at `now_ms` delivers what is due (spec 04, 4.10)."""
+        if self.delivered_ms is None:
+            return (now_ms - _LOOKED_BACK_MS) // 1000 * 1000
+        return self.delivered_ms if self.delivered_ms > 0 else _NEVER_MS
+
+
+_LOOKED_BACK_MS = 10_000
+_NEVER_MS = 1 << 62
 
 
 def timers_kept(path: Path) -> TimersKept | None:
@@ -525,7 +535,7 @@ def timers_kept(path: Path) -> TimersKept | None:
 
     path: of the RocksDB. Memory: some 100 bytes for each.
     """
-    if not is_rocksdb(path):
+    if not is_rocksdb(path) or not has_rows(path):
         return None
     rows: list[tuple[int, int, int]] = []
     marks: dict[bytes, int] = {}
@@ -542,7 +552,7 @@ def timers_kept(path: Path) -> TimersKept | None:
         return None
     due_ms, position, size = np.array(rows, np.int64).reshape(-1, 3).T
     offset = marks.get(rocksdb_store.TIMER_QUEUE_OFFSET, 0)
-    return TimersKept(due_ms, position, size, offset, marks.get(rocksdb_store.TIMER_DELIVERED, 0))
+    return TimersKept(due_ms, position, size, offset, marks.get(rocksdb_store.TIMER_DELIVERED))
 
 
 _DUE_BYTES = rocksdb_store.POSITION.sizeof()

@@ -188,10 +188,11 @@ def _of_prediction(root: str, worst: Prediction, *, by_files: bool) -> Iterator[
         yield Finding.of("I-182", root, text, count=hidden)
     timers = worst.timers
     if timers is not None and (text := timers.unfired_text):
-        yield Finding.of("I-183", root, f"{broker} would {text}", count=max(timers.never_fired, 1))
+        mend = None if timers.in_files else ""
+        yield Finding.of("I-183", root, f"{broker} would {text}", count=max(timers.never_fired, 1), repair=mend)
     if timers is not None and timers.fired_twice:
-        text = f"{broker} would fire {timers.twice_text} twice"
-        yield Finding.of("I-184", root, text, count=timers.fired_twice)
+        text = f"{broker} would fire {timers.twice_text}"
+        yield Finding.of("I-184", root, text, count=timers.fired_twice, repair=None if timers.in_files else "")
     if worst.config is not None:
         yield from forgotten(root, worst.config)
 

@@ -11,6 +11,7 @@ from typing import cast
 
 import pytest
 
+from mqstore.formats import rocksdb_store
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
@@ -21,6 +22,7 @@ from mqstore.store.log.batch import Batch
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.message import Mark
 from mqstore.store.queues.references import commit_log_of
+from mqstore.store.queues.rocksdb import RocksDb
 from mqstore.store.recover.broker_bugs import TimerLoss, timer_loss
 from mqstore.store.start.config_load import TIMER_CHECK
 from mqstore.store.start.outcome import Outcome
@@ -28,6 +30,7 @@ from mqstore.store.start.simulate import simulate
 from mqstore.store.timer.start import QUEUE as TIMER_QUEUE
 
 from ... import recovery_cases, stores
+from ...database_mishaps import put
 from ...recovery_cases import CONFIG, config_of
 
 LATE_MS = 1 << 50
@@ -201,3 +204,62 @@ def test_what_an_earlier_life_delivered_is_no_sign(whole: Layout) -> None:
         items = [Batch(item.columns, item.position, mark, None) for item in log.scan() if isinstance(item, Batch)]
         marked = cast(CommitLog, SimpleNamespace(scan=lambda items=items, **_: items))
         assert DeliveredTimers(marked).newest_ms == 0, mark
+
+
+ON = {"timerRocksDBEnable": "true"}
+DAYS_LATER_MS = 1_796_000_000_000
+
+
+def in_rocksdb(root: Path, changes: dict[bytes, bytes | None]) -> TimerLoss:
+    """What a start of 5.5 does to the timers of `root`, with these rows of its RocksDB changed."""
+    if changes:
+        put(root / "rocksdbstore", {rocksdb_store.TIMER: changes})
+    layout = Layout.open(root, BrokerConfig.of(ON))
+    outcome = simulate(Snapshot.of(layout), profile_of("5.5"))
+    found = loss_of(outcome, DAYS_LATER_MS)
+    assert found is not None
+    return found
+
+
+def position(value: int) -> bytes:
+    return rocksdb_store.POSITION.build({"value": value})
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, ("", "")),
+        ({rocksdb_store.TIMER_DELIVERED: None}, ("leave 19 of 19 timed messages unfired", "")),
+        ({rocksdb_store.TIMER_DELIVERED: position(0)}, ("leave 19 of 19 timed messages unfired", "")),
+        ({rocksdb_store.TIMER_DELIVERED: position(1_995_564_415_000)}, ("leave 19 of 19 timed", "")),
+        ({rocksdb_store.TIMER_QUEUE_OFFSET: position(1000)}, ("", "")),
+        ({rocksdb_store.TIMER_QUEUE_OFFSET: position(0)}, ("", "32 timed messages twice, and 5 that were cancelled")),
+        ({rocksdb_store.TIMER_QUEUE_OFFSET: None}, ("", "32 timed messages twice, and 5 that were cancelled")),
+    ],
+)
+def test_timers_in_a_rocksdb(changes: dict[bytes, bytes | None], told: tuple[str, str], tmp_path: Path) -> None:
+    """As a real 5.5.1 did: 14 delivered before, 19 that wait, 5 cancelled (tests/stores, 5.5.1-rocks-timer)."""
+    pytest.importorskip("rocksdict")
+    found = in_rocksdb(stores.unpack("5.5.1-rocks-timer", tmp_path), changes)
+    assert found.unfired_text.startswith(told[0]) and bool(found.unfired_text) == bool(told[0])
+    assert found.twice_text == told[1] and not found.in_files
+
+
+def test_timers_without_their_row(tmp_path: Path) -> None:
+    pytest.importorskip("rocksdict")
+    root = stores.unpack("5.5.1-rocks-timer", tmp_path)
+    with RocksDb.open(root / "rocksdbstore") as database:
+        waiting = [key for key, _ in database.items(rocksdb_store.TIMER)][-6:-2]
+    found = in_rocksdb(root, dict.fromkeys(waiting))
+    assert (found.never_fired, found.pending) == (4, 19)
+
+
+def test_timers_in_a_rocksdb_after_a_kill(tmp_path: Path) -> None:
+    """Nothing was flushed: all of the queue is read again. What had been read before the next stop never fires: a real
+    5.5.1 delivered none of it, since no row says up to when it had.
+    """
+    pytest.importorskip("rocksdict")
+    killed = in_rocksdb(stores.unpack("5.5.1-rocks-timer-killed", tmp_path / "1"), {})
+    assert not killed.never_fired and killed.pending > 170 and killed.fired_twice
+    again = in_rocksdb(stores.unpack("5.5.1-rocks-timer-killed-restarted", tmp_path / "2"), {})
+    assert again.never_fired == again.pending == 168
