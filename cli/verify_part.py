@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,13 +21,14 @@ from ..store.disk.layout import (
     Layout,
 )
 from ..store.errors import NotAStore, Unreadable, Unsupported
+from ..store.tiered.segments import kind_of_place
 
 if TYPE_CHECKING:
     from ..store.disk.broker_conf import BrokerConfig
     from ..store.findings.findings import Finding
     from ..store.verify.verdict import Verdict
 
-_DEEPEST = 6
+_DEEPEST = 7
 """Levels of directories between a file of a store and its root."""
 _LAYOUT = "layout"
 _LOG = "commit_log"
@@ -46,6 +48,8 @@ _GROUPS = {
     "lock": _LAYOUT,
 }
 """The group of checks that is about a part of a store, by the part's name."""
+_OF_TIER = re.compile(r"tieredStore|[0-9a-f]{8}_.+")
+"""Directories of a store with segments of the tiered store, which config/ has the metadata of (spec 05, 5.3)."""
 _TIMER_FILES = ("timercheck", "timermetrics")
 """Of config/, but the timer's."""
 _ABOVE_TOPICS = {CONSUME_QUEUE: 1, BATCH_CONSUME_QUEUE: 1, CONSUME_QUEUE_EXT: 1, COMPACTION: 2}
@@ -112,6 +116,9 @@ def part_of(path: Path, config: BrokerConfig) -> VerifyTarget | None:
             part = _part(root, path, whole, config) if _is_root(root) else None
             if part is not None:
                 return part
+        if kind_of_place(whole) is not None:
+            hint = "name the store that it is of, with --set tieredStoreFilePath=DIR"
+            raise NotAStore("a segment of the tiered store, with no store above it", path=path, hint=hint)
     Layout.open(path, config)
     return None
 
@@ -138,6 +145,8 @@ def _part(root: Path, path: Path, whole: Path, config: BrokerConfig) -> VerifyTa
         group = _LOG
     elif whole.name.partition(".")[0] in _TIMER_FILES:
         group = "timer"
+    elif _OF_TIER.fullmatch(inside[0]):
+        group = "config"
     if group is None:
         return None
     if not whole.is_dir() and (whole.parent / ROCKSDB_CURRENT).is_file():

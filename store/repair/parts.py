@@ -67,7 +67,7 @@ _OF_CODES = {
     "I-080": RepairPart.EXT,
 }
 """Codes that another part mends than their group says."""
-_BY_HAND = frozenset({"I-147", "I-148", "I-151", "I-153", "I-157", "I-158", "I-170", "I-171"})
+_BY_HAND = frozenset({"I-147", "I-148", "I-151", "I-153", "I-157", "I-158", "I-159", "I-170", "I-171"})
 """Codes that no repair mends, whatever their group says: `unrepairable.toml` has the reasons."""
 
 

@@ -4,7 +4,7 @@ Offsets that the configuration keeps, against the queues (I-144 … I-146, I-152
 
 Topics, groups, filters and static topics: entries that contradict themselves or the store.
 
-Segments of the tiered store are held against `tieredStoreMetadata.json` and the local log (I-153, I-157, I-158).
+Segments of the tiered store are held against `tieredStoreMetadata.json` and the local log (I-153, I-157 … I-159).
 
 A segment lies at `HASH_CLUSTER/PATH/KIND/` below tieredStoreFilePath with the POSIX provider (spec 05, 5.3).
 With any other one the segments are in an object storage: what is not on this machine is not looked at.
@@ -20,20 +20,30 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ...formats.consume_queue import UNIT_BYTES
 from ...formats.consumer_offset import OFFSET_TABLES
+from ...formats.derive import dtype_of
+from ...formats.derive.ragged import Flags
+from ...formats.tiered_consume_queue import UNIT
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, SYSTEM_GROUPS, is_system_topic
 from ..broker.topics import CLEANUP_POLICY, COMPACTED
+from ..columns import rows_of
 from ..counted import counted
 from ..disk.file_queue import start_of
 from ..disk.layout import queue_directories
 from ..findings.catalogue import Severity
+from ..log.batch import Batch, Extent, ExtentKind
+from ..log.commit_log import CommitLog
+from ..log.message import Mark
 from ..search.find import silent
 from ..search.store import StoreReader
 from ..settings.options import options_of
 from ..settings.rocksdb import SECOND
 from ..start.config_load import DELAYS, TOPICS
+from ..tiered.segments import MEMBERS, open_segments, tiered_roots
 from .config_files import ConfigTables, CountedFindings, TableEntry, config_start_of, config_tables
 from .context import VerifyContext
 from .queue_state import queue_bounds
@@ -379,8 +389,6 @@ def flat_files(context: VerifyContext) -> list[FlatFile]:
 
 
 def _flat_files(context: VerifyContext) -> Iterator[FlatFile]:
-    from ..tiered.segments import MEMBERS, open_segments, tiered_roots
-
     rows: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
     for row in config_tables(context).entries("tiered_segment"):
         kind = MEMBERS.get(str(row.values.get("table")))
@@ -457,6 +465,87 @@ def _odd_segments(file: FlatFile) -> Iterator[str]:
         yield f"the segment at {base} is not in the metadata: a broker does not see it"
 
 
+@after("I-159")
+def tiered_segments_can_be_read(context: VerifyContext) -> None:
+    """The segments of a tiered log are records, and each unit of the tiered queue names one."""
+    if context.live or context.scope.quick:
+        return  # both are told: a broker adds to them, CRCs are not asked for
+    told, queues = CountedFindings(context, "I-159"), defaultdict[str, dict[str, FlatFile]](dict)
+    for file in flat_files(context):
+        if file.there and file.queue is not None and _is_wanted(context, file.queue):
+            queues[file.path][file.kind] = file
+    for path, files in sorted(queues.items()):
+        if (reason := context.stopped()) and files:
+            context.unread.append(f"tiered segments from {path} on: {reason}")
+            break
+        log = _RecordsOfTier()
+        if _LOG in files:
+            log.read(files[_LOG], told)
+        if len(files) == len((_LOG, _QUEUE)):
+            log.compare(files[_QUEUE], told)
+    told.tell()
+
+
+def _is_wanted(context: VerifyContext, queue: QueueId) -> bool:
+    scope = context.scope
+    return scope.topic in (None, queue.topic) and scope.queue_id in (None, queue.queue_id)
+
+
+class _RecordsOfTier:
+    """Where the records of one tiered log lie. Memory: 16 bytes for each."""
+
+    def __init__(self) -> None:
+        self._start, self._position, self._size = 0, np.empty(0, np.int64), np.empty(0, np.int64)
+
+    def read(self, file: FlatFile, told: CountedFindings) -> None:
+        """Read all of them, and tell what is none. Raises Unreadable."""
+        last, parts = file.segments[-1] if file.segments else {}, []
+        end = last.get("base_offset", 0) + last.get("size", 0)
+        with open_segments(file.directory) as files:
+            log = CommitLog(files)
+            self._start = log.min_offset
+            for item in log.scan(reuse=True):
+                place = files.file_at(int(item.position if isinstance(item, Extent) else item.position[0]))
+                path = os.fspath(file.directory) if place is None else place.path
+                if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
+                    size = item.columns.ints("total_size").astype(np.int64)
+                    parts.append((item.position.copy(), size))
+                    for position in item.position[~_checked(item)].tolist():
+                        told.add(path, f"the body of the record at {position} does not have its CRC")
+                elif isinstance(item, Batch):
+                    told.add(path, f"the record at {item.position[0]} is none of this log")
+                elif item.kind not in _TOLD_BY_SIZE and item.position < end:
+                    told.add(path, f"{counted(item.size, 'byte')} at {item.position} are no record")
+        if parts:
+            self._position, self._size = (np.concatenate(column) for column in zip(*parts, strict=True))
+
+    def compare(self, file: FlatFile, told: CountedFindings) -> None:
+        """Hold the units of the queue against them; those of messages that expired apart. Raises Unreadable."""
+        with open_segments(file.directory) as files:
+            for one in files.files:
+                for begin, data in files.windows(one, 0, one.size, _WINDOW_BYTES, UNIT_BYTES):
+                    units = np.frombuffer(data, dtype_of(UNIT), len(data) // UNIT_BYTES)
+                    position = units["physical_offset"].astype(np.int64)
+                    rows, known = rows_of(self._position, position)
+                    right = known & (units["size"] == self._size[rows]) if len(self._size) else known
+                    expired = (position < self._start) & (units["size"] > 0)
+                    for number in np.flatnonzero(~right & ~expired).tolist():
+                        offset = (one.start + begin) // UNIT_BYTES + number
+                        text = f"the unit at queue offset {offset} names {units['size'][number]} bytes at"
+                        told.add(one.path, f"{text} {position[number]}, where no such record is")
+
+
+def _checked(batch: Batch) -> Flags:
+    ok = batch.checked().body_crc_ok
+    assert ok is not None
+    return ok
+
+
+_TOLD_BY_SIZE = (ExtentKind.BLANK, ExtentKind.MISSING)
+"""What is as usual, and what I-157 tells."""
+_WINDOW_BYTES = 1 << 20
+
+
 @after("I-158")
 def nothing_is_between_tier_and_log(context: VerifyContext) -> None:
     """The tiered queue reaches to where the queue begins in the local log."""
@@ -467,8 +556,7 @@ def nothing_is_between_tier_and_log(context: VerifyContext) -> None:
         queue = file.queue
         if file.kind != _QUEUE or queue is None or not file.segments:
             continue
-        scope = context.scope
-        if scope.topic not in (None, queue.topic) or scope.queue_id not in (None, queue.queue_id):
+        if not _is_wanted(context, queue):
             continue
         first, last = context.log.first_offset.get(queue), file.segments[-1]
         found = (file.there or {}).get(last["base_offset"])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .. import stores
+from .. import stores, tiered
+from ..store.verify.mutations.config import add_tier
 from .datadriven import run_here
 from .json_schema import wrong
 from .verified import rows
@@ -65,3 +67,20 @@ def test_options_of_whole_stores_are_refused_for_a_part(world: Path, options: tu
     result = run_here(["verify", str(world / "5.3.3-clean" / "index"), *options])
     assert (result.code, result.stdout) == (2, "")
     assert f"{options[0]}" in result.stderr and str(world / "5.3.3-clean") in result.stderr
+
+
+def test_of_tiered_segments(tmp_path: Path) -> None:
+    """One, a directory of them, or the whole tier; without a store above them it is said what to name."""
+    store = stores.unpack("5.5.0-clean", tmp_path)
+    add_tier(store, "5.5.0")
+    segments = tiered.queue_path(store, 0, "COMMIT_LOG")
+    segment = min(segments.iterdir())
+    segment.write_bytes(bytes(segment.stat().st_size))
+    for part in (segment, segments, store / tiered.CLUSTER):
+        *found, summary = rows(part, code=1)
+        assert {row["code"] for row in found} == {"I-159"} and summary["store"] == str(store)
+    rows(tiered.queue_path(store, 1, "COMMIT_LOG"), code=0)
+    alone = tmp_path / segments.name
+    shutil.move(segments, alone)
+    refused = run_here(["verify", str(alone / segment.name)])
+    assert refused.code == 5 and "--set tieredStoreFilePath=DIR" in refused.stderr

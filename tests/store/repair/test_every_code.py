@@ -33,7 +33,7 @@ def codes(*numbers: int) -> frozenset[str]:
 
 NEVER = codes(
     *(6, 8, 10, 11, 12, 13, 14, 15, 27, 28, 33, 34, 37, 38, 39, 44, 45, 46, 47, 48, 49, 50, 52),
-    *(147, 148, 151, 153, 157, 158, 170, 171),
+    *(147, 148, 151, 153, 157, 158, 159, 170, 171),
 )
 """No repair mends these: each has a line that says why."""
 SOMETIMES = codes(

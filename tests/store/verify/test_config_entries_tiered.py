@@ -19,7 +19,7 @@ from ... import stores, tiered
 from .mutations import NOW_MS
 from .mutations.config import add_tier
 
-CODES = ("I-153", "I-157", "I-158")
+CODES = ("I-153", "I-157", "I-158", "I-159")
 
 
 @pytest.fixture(params=tiered.VERSIONS)
@@ -65,7 +65,7 @@ def test_what_is_wrong_with_segments(store: Path) -> None:
     first.unlink()
     size = last.stat().st_size
     last.write_bytes(last.read_bytes()[:-1])
-    found = {finding.path: finding.message for finding in told(store)[1]}
+    found = {finding.path: finding.message for finding in told(store)[1] if finding.code == "I-157"}
     assert found == {
         str(queue): "broker-a/orders/0: the segment at 0, 200 bytes, is not there",
         str(log): f"broker-a/orders/1: the segment at {int(last.name[8:])} has {size - 1} bytes, "
@@ -109,3 +109,39 @@ def test_a_hole_between_tier_and_log(tmp_path: Path) -> None:
         texts = [finding.message for finding in found]
         assert ["1 message in neither" in text for text in texts] == [True] * missing
         assert not [one for one in found if one.severity.name != "WARNING"]
+
+
+def change(path: Path, begin: int, end: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[begin:end] = bytes(byte ^ 1 for byte in data[begin:end]) if end == begin + 1 else bytes(end - begin)
+    path.write_bytes(data)
+
+
+def first(store: Path, kind: str) -> Path:
+    return min(tiered.queue_path(store, 0, kind).iterdir(), key=lambda path: path.name[8:])
+
+
+@pytest.mark.parametrize(
+    ("kind", "begin", "end", "text"),
+    [
+        ("COMMIT_LOG", 0, 400, " are no record"),
+        ("COMMIT_LOG", 88, 89, "does not have its CRC"),
+        ("CONSUME_QUEUE", 0, 20, "the unit at queue offset 0 names 0 bytes at 0"),
+        ("CONSUME_QUEUE", 27, 28, "the unit at queue offset 1 names"),
+    ],
+)
+def test_segments_are_read(store: Path, kind: str, begin: int, end: int, text: str) -> None:
+    """Zeros or one byte changed: what the tier alone has of old messages is damaged."""
+    path = first(store, kind)
+    change(path, begin, end)
+    verdict, found = told(store)
+    assert verdict.status.value == "damaged"
+    of_segment = [finding for finding in found if finding.path == str(path)]
+    assert [finding.code for finding in of_segment] == ["I-159"] and text in of_segment[0].message
+
+
+def test_a_quick_run_does_not_read_them(store: Path) -> None:
+    change(first(store, "COMMIT_LOG"), 0, 400)
+    with StoreReader(store) as opened:
+        verdict = verify(opened, Scope(quick=True), now_ms=NOW_MS)
+    assert verdict.unread and "I-159" not in {finding.code for finding in verdict.findings}

@@ -350,6 +350,23 @@ def i_157(store: Path, random: Random) -> str:
     return f"{path.relative_to(store)}: {kind}"
 
 
+@on("5.3.3-clean", "5.5.0-clean")
+def i_159(store: Path, random: Random) -> str:
+    """A segment is zeros, or a byte of it is another one."""
+    cluster = add_tier(store, random.choice(tiered.VERSIONS))
+    kinds = ("COMMIT_LOG", "CONSUME_QUEUE")
+    path = random.choice(sorted(path for kind in kinds for path in cluster.rglob(f"{kind}/*")))
+    data, zeros = bytearray(path.read_bytes()), random.random() < 0.5
+    if zeros:
+        data = bytearray(len(data))
+    elif path.parent.name == kinds[0]:
+        data[random.randrange(4)] ^= 1 << random.randrange(8)  # of the first record's size
+    else:
+        data[random.randrange(12)] ^= 1 << random.randrange(8)  # of the first unit's place or size
+    path.write_bytes(data)
+    return f"{path.relative_to(store)}: {'zeros' if zeros else 'one bit'}"
+
+
 @on("5.3.3-expired")
 def i_158(store: Path, random: Random) -> str:
     """The tier ends before the log begins."""
