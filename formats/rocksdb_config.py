@@ -29,6 +29,8 @@ class RecordPrefix(IntEnum):
     DATA = 2
 
 
+VERSION_ROW = b"kvDataVersionKey"
+"""Key of the version of a table, in a column family of its own; not of configManagerVersion=v2."""
 HEAD = Struct(
     "table_prefix" / Int8ub * "1",
     "table_id" / Int16ub * "1 consumer offset, 2 pull offset, 3 topic, 4 subscription group",

@@ -81,11 +81,21 @@ def read_entries(database: RocksDb) -> Iterator[RocksdbEntry]:
     """All entries of all column families, in order of their keys. Raises Unreadable."""
     for family in database.column_families:
         reader = _reader(database, family)
-        for key, value in database.items(family):
+        for key, value in _items(database, family):
             found = reader(key, value)
             if found is None:
                 found = RocksdbEntry(family, key, value, (_bytes(family, key, value),))
             yield found
+
+
+def _items(database: RocksDb, family: str) -> Iterator[tuple[bytes, bytes]]:
+    """All rows of a family, as a broker comes to them: to a version by its key. An older one, which nothing reads, may
+    be damaged. Raises Unreadable.
+    """
+    versions = {_DATA_VERSION, *(name for name, (_, table) in FAMILIES.items() if table is DATA_VERSION)}
+    there = family in versions & {*database.column_families}
+    value = database.get(family, rocksdb_config.VERSION_ROW) if there else None
+    yield from database.items(family) if value is None else [(rocksdb_config.VERSION_ROW, value)]
 
 
 def as_bytes(database: RocksDb) -> Iterator[RocksdbEntry]:
@@ -387,7 +397,7 @@ def table_of(path: Path, file: str) -> dict[str, Any]:
     with RocksDb.open(path) as database:
         for family in database.column_families:
             member = _member(path.name, family, file)
-            for key, value in database.items(family) if member else ():
+            for key, value in _items(database, family) if member else ():
                 parsed = parse(value)
                 if parsed.problem or not isinstance(parsed.value, dict):
                     raise Unreadable(f"an entry is no JSON: {parsed.problem}", path=path)

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.store.errors import Unreadable
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.offsets.positions import positions_of
 from mqstore.store.search.store import StoreReader
-from mqstore.store.settings.rocksdb import SEPARATE, ConfigForm, in_force, rows_of, stand_ins
+from mqstore.store.settings.rocksdb import SEPARATE, ConfigForm, in_force, rows_of, stand_ins, table_of
 from mqstore.store.verify.run import verify
 
 from ... import stores
@@ -114,3 +115,20 @@ def test_two_forms_and_no_option_stop_a_plan(tmp_path: Path) -> None:
     both = [("metadata", "rdb"), ("rdb", "metadata")]
     assert found.unsure in [f"config/ has the databases {a} and {b}" for a, b in both]
     assert found.lacking
+
+
+def spoil(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[6] ^= 4
+    path.write_bytes(data)
+
+
+def test_an_older_version_that_is_damaged_is_not_asked_for(tmp_path: Path) -> None:
+    """A real 5.5.1 starts with it and serves all; a table with topics in the same state keeps it from a start."""
+    tables = stores.unpack("5.5.1-rocksdb", tmp_path) / "config" / "topics"
+    before = table_of(tables, "topics.json")
+    spoil(tables / "000011.sst")
+    assert table_of(tables, "topics.json") == before and len(rows_of(tables, "topics.json")) > 16
+    spoil(tables / "000012.sst")
+    with pytest.raises(Unreadable):
+        rows_of(tables, "topics.json")
