@@ -37,6 +37,7 @@ from ..inspect.timers import WAITING, TimerMessageState, in_database, timers
 from ..queues.references import commit_log_of
 from ..queues.start_rocksdb import StartedQueue
 from ..queues.units import FileUnits, is_pre_fill, is_valid
+from ..search.find import silent
 from ..search.store import StoreReader
 from ..start.log import LAST_LOOKED_AT
 from ..start.outcome import Outcome
@@ -283,9 +284,9 @@ def _in_database(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered: 
     its row is gone. Raises Unreadable.
     """
     with StoreReader(outcome.snapshot.layout) as store:
-        if in_database(store, _untold) is None:
+        if in_database(store, silent) is None:
             return None
-        found = timers(store, now_ms, _untold, delivered.scanned, outcome)
+        found = timers(store, now_ms, silent, delivered.scanned, outcome)
     cancelled = {cancel.cancels.rpartition("+")[2] for cancel in found.cancels}
     known = [row for row in found.rows if row.deliver_timestamp is not None and row.positions]
     waiting = [row for row in known if row.state in WAITING]
@@ -298,10 +299,6 @@ def _in_database(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered: 
         return DatabaseTimerLoss(pending, never)  # after every stop the last message that was read is read again
     uncancelled = sum(row.unique_key in cancelled for row in waiting)
     return DatabaseTimerLoss(pending, never, sum(row.again for row in known), uncancelled=uncancelled)
-
-
-def _untold(_: str) -> None:
-    """Notes are for who asks for timers alone."""
 
 
 def _read_ms(entries: TimerEntries, state: TimerState, now_ms: int, delivered: DeliveredTimers) -> tuple[int, int]:

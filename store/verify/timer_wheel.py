@@ -20,7 +20,9 @@ from ..broker.system_topics import TIMER_TOPIC
 from ..counted import counted
 from ..errors import Missing
 from ..findings.catalogue import Severity
+from ..search.find import silent
 from ..settings.read import read_config_file
+from ..settings.rocksdb import TimersKept
 from ..timer.read import NO_NUMBER, NOWHERE, ByTick, follow, is_in_place
 from .context import VerifyContext
 from .queue_state import queue_bounds
@@ -368,8 +370,16 @@ def the_flushed_position_is_in_the_log(context: VerifyContext) -> None:
 
 @of_timer("I-131")
 def the_queue_is_not_overtaken(context: VerifyContext) -> None:
-    """Neither offset of timercheck is behind the end of the queue, nor 0 with a filled wheel."""
+    """Neither offset of timercheck is behind the end of the queue, nor 0 with a filled wheel; nor is that of a RocksDB
+    0 that has timers.
+    """
     files = timer_files(context)
+    if len(timer_columns(context).position) and not context.live:
+        from ..inspect.timers import in_database  # where there are timers
+
+        if (kept := in_database(context.store, silent)) is not None:
+            _tell_read_again(context, kept)
+            return
     check, path = files.check, os.fspath(files.check_path)
     if not files.there:
         count = len(timer_columns(context).position)
@@ -397,6 +407,17 @@ def the_queue_is_not_overtaken(context: VerifyContext) -> None:
         text = f"{none} and the timer log has {entries}: a start reads the whole"
         text += " queue again and delivers twice what waits (B34)"
         context.findings.add("I-131", path, text)
+
+
+def _tell_read_again(context: VerifyContext, kept: TimersKept) -> None:
+    """Tell that a start reads the whole queue although a RocksDB has what was read of it. One that is behind the end
+    of the queue a broker sets back to it.
+    """
+    if len(kept.due_ms) and kept.queue_offset <= 0:
+        rows = counted(len(kept.due_ms), "timer")
+        text = f"it has {rows} and no place in the queue of the timer topic: a start reads the whole queue again, and"
+        text += " delivers twice what waits or was delivered, and what was cancelled"
+        context.findings.add("I-131", os.fspath(context.store.layout.rocksdb_store), text, repair="")
 
 
 @of_timer("I-132")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mqstore.formats import rocksdb_store
 from mqstore.formats.derive.ragged import Flags, Ints
 from mqstore.formats.timer_log import UNIT_BYTES
 from mqstore.store.findings.catalogue import Severity
@@ -22,6 +23,8 @@ from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.timer_wheel import linked_by_a_start
 
+from ... import stores
+from ...database_mishaps import put
 from .mutations import NOW_MS, copied, original
 from .mutations.timer import Timer
 
@@ -157,3 +160,18 @@ def test_chains_that_merge_are_followed_once() -> None:
     _Counted.looked_up = 0
     assert linked_by_a_start(_log(ticks, links), read).all()
     assert _Counted.looked_up <= 4 * count
+
+
+@pytest.mark.parametrize("place", [0, None])
+def test_a_rocksdb_of_timers_without_its_place_in_the_queue(place: int | None, tmp_path: Path) -> None:
+    """A real 5.5.1 delivered 32 messages once more, and 5 that were cancelled; as it was, and with a place behind the
+    end of the queue, none of that.
+    """
+    pytest.importorskip("rocksdict")
+    root = stores.unpack("5.5.1-rocks-timer", tmp_path)
+    for value, codes in ((1000, []), (place, ["I-131", "I-184"])):
+        row = None if value is None else rocksdb_store.POSITION.build({"value": value})
+        put(root / "rocksdbstore", {rocksdb_store.TIMER: {rocksdb_store.TIMER_QUEUE_OFFSET: row}})
+        with StoreReader(root) as store:
+            found = verify(store, now_ms=1_796_000_000_000).findings
+        assert [one.code for one in found if one.severity > Severity.INFO] == codes
