@@ -21,7 +21,6 @@ from ..store.disk.layout import (
     Layout,
 )
 from ..store.errors import NotAStore, Unreadable, Unsupported
-from ..store.tiered.segments import kind_of_place
 
 if TYPE_CHECKING:
     from ..store.disk.broker_conf import BrokerConfig
@@ -116,6 +115,8 @@ def part_of(path: Path, config: BrokerConfig) -> VerifyTarget | None:
             part = _part(root, path, whole, config) if _is_root(root) else None
             if part is not None:
                 return part
+        from ..store.tiered.segments import kind_of_place  # with numpy
+
         if kind_of_place(whole) is not None:
             hint = "name the store that it is of, with --set tieredStoreFilePath=DIR"
             raise NotAStore("a segment of the tiered store, with no store above it", path=path, hint=hint)
