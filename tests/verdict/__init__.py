@@ -173,7 +173,8 @@ def left_behind(after: Said) -> Iterator[str]:
     unsaid = [code for code in after.codes if code not in after.beyond]
     if unsaid:
         yield f"left without a reason: {', '.join(unsaid)}"
-    by_files = after.found is None or not after.found.not_by_files
+    timers = None if after.found is None else after.found.prediction.timers
+    by_files = after.found is None or not (after.found.not_by_files or (timers is not None and not timers.in_files))
     if after.status is Status.DAMAGED and not after.codes and by_files:
         yield f"a start does harm still: {after}"
 
