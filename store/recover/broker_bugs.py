@@ -245,7 +245,8 @@ class DatabaseTimerLoss(TimerLoss):
     @property
     def unfired_text(self) -> str:
         """What such a broker does to them; "" for none."""
-        return f"{super().unfired_text}: nothing in rocksdbstore leads to them" if self.never_fired else ""
+        why = "rocksdbstore has no row of them, or is read from a later time on"
+        return f"{super().unfired_text}: {why}" if self.never_fired else ""
 
 
 def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> TimerLoss | None:
