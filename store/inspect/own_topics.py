@@ -426,9 +426,6 @@ def _origins(batch: Batch) -> list[str]:
     return [(b or a or b"").decode("utf-8", "replace") for a, b in zip(dead, retried, strict=True)]
 
 
-_CHECKS = "TRANSACTION_CHECK_TIMES"
-
-
 class TransactionState(StrEnum):
     """What became of a prepared message."""
 
@@ -539,7 +536,7 @@ def _add(found: dict[str, Transaction], message: Message, *, in_rocksdb: bool) -
     row = found[key]
     row.positions.append(message.position)
     row.offsets.append(message.queue_offset)
-    row.checks = max(row.checks, _number(properties.get(_CHECKS, ""), 0))
+    row.checks = max(row.checks, _number(properties.get(names.TRANSACTION_CHECK_TIMES, ""), 0))
 
 
 def _number(text: str, otherwise: int) -> int:

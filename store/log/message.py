@@ -218,10 +218,7 @@ def undecodable_bodies(columns: Columns) -> Iterator[UndecodableBody]:
     flags, bodies, texts = columns.ints("sys_flag"), columns.ragged("body"), columns.ragged("properties")
     for row in (flags & SysFlag.COMPRESSED).nonzero()[0].tolist():
         if error := unpack(bodies[row], int(flags[row])).error:
-            yield UndecodableBody(row, error, _CHECKS in names.parse(texts[row]))
-
-
-_CHECKS = "TRANSACTION_CHECK_TIMES"
+            yield UndecodableBody(row, error, names.TRANSACTION_CHECK_TIMES in names.parse(texts[row]))
 
 
 def tombstones(columns: Columns) -> Flags:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...formats import message_properties as names
 from ...formats.derive import Columns
 from ...formats.hashing import java_hash, java_string
 from ...formats.index_file import items_offset, slots_offset
@@ -44,7 +45,9 @@ _INDEX_ITEMS_LOOKED_AT = 2000
 _RECORDS_LOOKED_AT = 500
 _RECORD_RULES = PROFILES[NEWEST].record
 _CLUSTER = "CLUSTER"
-_BY_BROKERS = frozenset({_CLUSTER, "MSG_REGION", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "TRANSACTION_CHECK_TIMES"})
+_BY_BROKERS = frozenset(
+    {_CLUSTER, "MSG_REGION", names.RETRY_TOPIC, names.ORIGIN_MESSAGE_ID, names.TRANSACTION_CHECK_TIMES}
+)
 """Properties that a broker gives to messages of clients, and a store alone does not."""
 _ROCKSDB = "rocksdbstore"
 _STATE_VERSION = "stateVersion"

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ..inspect.pop import Popped
 
 
-_CHECKS = "TRANSACTION_CHECK_TIMES"
 _ORDER = {kind: number for number, kind in enumerate(EventKind)}
 MOST_NAMED = 64
 """Records whose units and index items are told; the others of a message that was copied more often."""
@@ -95,7 +94,7 @@ def _of_record(family: Family, message: Message, waiting: Waiting) -> Iterator[E
         if first:
             yield _event(EventKind.HALF, message, f"half message for {goes_to}")
         else:
-            times = properties.get(_CHECKS, "")
+            times = properties.get(names.TRANSACTION_CHECK_TIMES, "")
             text = f"put back by check {times}" if times else "put back by a check"
             yield _event(EventKind.CHECKED, message, text)
     elif role is RecordRole.GIVEN_UP:
