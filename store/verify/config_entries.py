@@ -531,8 +531,9 @@ class _RecordsOfTier:
                     expired = (position < self._start) & (units["size"] > 0)
                     for number in np.flatnonzero(~right & ~expired).tolist():
                         offset = (one.start + begin) // UNIT_BYTES + number
-                        text = f"the unit at queue offset {offset} names {units['size'][number]} bytes at"
-                        told.add(one.path, f"{text} {position[number]}, where no such record is")
+                        size = counted(int(units["size"][number]), "byte")
+                        text = f"the unit at queue offset {offset} names {size} at {position[number]}"
+                        told.add(one.path, f"{text}, where no such record is")
 
 
 def _checked(batch: Batch) -> Flags:
