@@ -297,8 +297,11 @@ def describe(layout: Layout) -> Description:
 
 
 def _end_is_lost(layout: Layout) -> bool:
-    with StoreReader(layout) as store:
-        return store.end_is_lost
+    try:
+        with StoreReader(layout) as store:
+            return store.end_is_lost
+    except StoreError:
+        return False  # a look at the whole store tells what cannot be read
 
 
 @dataclass(frozen=True)

@@ -341,7 +341,7 @@ class ConsumeQueues:
         found: units behind the end included. payload: bytes of an entry before its record. Raises Unreadable.
         """
         first: tuple[int, QueueSummary] | None = None
-        for each in found:
+        for each in found if log.file_size else ():  # without a byte in any file there is no end
             if (each.end_position or 0) > end:
                 with self.open(each.topic, each.queue_id) as queue:
                     named = queue.behind(log.start, end)

@@ -491,6 +491,13 @@ def _is_wanted(context: VerifyContext, queue: QueueId) -> bool:
     return scope.topic in (None, queue.topic) and scope.queue_id in (None, queue.queue_id)
 
 
+def _end_of(file: FlatFile) -> int:
+    """Where the metadata has it end: a broker goes on there after a start, whatever lies behind it."""
+    last = file.segments[-1] if file.segments else {}
+    end: int = last.get("base_offset", 0) + last.get("size", 0)
+    return end
+
+
 class _RecordsOfTier:
     """Where the records of one tiered log lie. Memory: 16 bytes for each."""
 
@@ -499,8 +506,7 @@ class _RecordsOfTier:
 
     def read(self, file: FlatFile, told: CountedFindings) -> None:
         """Read all of them, and tell what is none. Raises Unreadable."""
-        last, parts = file.segments[-1] if file.segments else {}, []
-        end = last.get("base_offset", 0) + last.get("size", 0)
+        parts, end = [], _end_of(file)
         with open_segments(file.directory) as files:
             log = CommitLog(files)
             self._start = log.min_offset
@@ -531,6 +537,8 @@ class _RecordsOfTier:
                     expired = (position < self._start) & (units["size"] > 0)
                     for number in np.flatnonzero(~right & ~expired).tolist():
                         offset = (one.start + begin) // UNIT_BYTES + number
+                        if offset * UNIT_BYTES >= _end_of(file):
+                            break
                         size = counted(int(units["size"][number]), "byte")
                         text = f"the unit at queue offset {offset} names {size} at {position[number]}"
                         told.add(one.path, f"{text}, where no such record is")

@@ -136,6 +136,15 @@ def test_an_end_that_is_lost_is_told(tmp_path: Path) -> None:
         assert run_here(["inspect", str(store)]).stdout.startswith("In use, and in order")
 
 
+def test_a_log_without_a_byte_is_described(tmp_path: Path) -> None:
+    """There is no end that it could have lost: what comes first is that it is not there."""
+    store = stores.unpack("5.3.3-clean", tmp_path)
+    for file in (store / "commitlog").iterdir():
+        file.write_bytes(b"")
+    shown = run_here(["inspect", str(store)])
+    assert shown.code == 0 and "a disk that is not mounted?" in shown.stdout
+
+
 def test_a_broken_file_is_told(tmp_path: Path) -> None:
     """A file of config/ that no broker takes."""
     path = tmp_path / "topics.json"
