@@ -24,7 +24,7 @@ from textual.widgets import DataTable, Footer, Input, Static
 
 from ..store.counted import bytes_text, counted
 from ..store.errors import InvalidInput, StoreError
-from ..store.offsets.lag import behind_log_text, most_behind, queue_ends
+from ..store.offsets.lag import lacking_text, most_behind
 from ..store.queues.read import QueueSummary
 from ..store.search.browse import PAGE, Browser, BrowseRow, Usage
 from ..store.search.selection import parse_time
@@ -473,7 +473,7 @@ class BrowserApp(App[None]):
 
 def browser_of(store: StoreReader) -> Browser:
     """A store to walk through, with how far groups are behind. Raises Unreadable, NotAStore."""
-    lacking = behind_log_text(store, queue_ends(store))
+    lacking = lacking_text(store)
     return Browser(store, *most_behind(store), f"{lacking}: what follows is not shown" if lacking else "")
 
 

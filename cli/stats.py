@@ -130,7 +130,7 @@ def _count_queues(stores: list[str], options: StatsOptions, spark: Spark, common
     from ..store.arrow.log_rows import Counted
     from ..store.arrow.stores import stores_of
     from ..store.inspect.stats import QUEUES, Stats, check_units_tell, stats_of_queues
-    from ..store.offsets.lag import behind_log_text, queue_ends
+    from ..store.offsets.lag import lacking_text
     from ..store.search.store import StoreReader
 
     wanted = options.wanted
@@ -147,7 +147,7 @@ def _count_queues(stores: list[str], options: StatsOptions, spark: Spark, common
             continue
         with StoreReader(Path(root), common.config()) as store:
             total.add(Counted(stats_of_queues(store, inside, lambda _: None)), root)
-            if lacking := behind_log_text(store, queue_ends(store)):
+            if lacking := lacking_text(store):
                 common.warn(f"not in the answer: {root}: {lacking}; without --quick it is")
                 behind = True
     answer(total, left_out, options, common, lacking=behind)

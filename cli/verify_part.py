@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -47,8 +46,6 @@ _GROUPS = {
     "lock": _LAYOUT,
 }
 """The group of checks that is about a part of a store, by the part's name."""
-_OF_TIER = re.compile(r"tieredStore|[0-9a-f]{8}_.+")
-"""Directories of a store with segments of the tiered store, which config/ has the metadata of (spec 05, 5.3)."""
 _TIMER_FILES = ("timercheck", "timermetrics")
 """Of config/, but the timer's."""
 _ABOVE_TOPICS = {CONSUME_QUEUE: 1, BATCH_CONSUME_QUEUE: 1, CONSUME_QUEUE_EXT: 1, COMPACTION: 2}
@@ -115,7 +112,7 @@ def part_of(path: Path, config: BrokerConfig) -> VerifyTarget | None:
             part = _part(root, path, whole, config) if _is_root(root) else None
             if part is not None:
                 return part
-        from ..store.tiered.segments import kind_of_place  # with numpy
+        from ..store.tiered.segments import kind_of_place
 
         if kind_of_place(whole) is not None:
             hint = "name the store that it is of, with --set tieredStoreFilePath=DIR"
@@ -146,10 +143,12 @@ def _part(root: Path, path: Path, whole: Path, config: BrokerConfig) -> VerifyTa
         group = _LOG
     elif whole.name.partition(".")[0] in _TIMER_FILES:
         group = "timer"
-    elif _OF_TIER.fullmatch(inside[0]):
-        group = "config"
     if group is None:
-        return None
+        from ..store.tiered.segments import is_of_tier  # with numpy
+
+        if not is_of_tier(inside[0]):
+            return None
+        group = "config"  # which has the metadata of segments
     if not whole.is_dir() and (whole.parent / ROCKSDB_CURRENT).is_file():
         hint = f"name its directory, {path.parent}"
         raise Unsupported("one file of a RocksDB", path=path, hint=hint)

@@ -292,7 +292,9 @@ def describe(layout: Layout) -> Description:
             *_odd_files(layout, in_use=pid is not None),
             *_links(layout),
         ],
-        end_is_lost=any((each.summary.end_position or 0) > log.end for each in queues) and _end_is_lost(layout),
+        end_is_lost=pid is None
+        and any((each.summary.end_position or 0) > log.end for each in queues)
+        and _end_is_lost(layout),
     )
 
 

@@ -32,6 +32,7 @@ from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary, first_at
 from ..queues.units import is_used, is_valid
 from ..search.store import StoreReader
+from ..settings.options import FILE_RESERVED_HOURS
 from ..settings.rocksdb import stand_ins
 from ..start.config_load import LMQ_OFFSETS, OFFSETS
 from .lag import Ends, Lag, behind_log_text, lags_of, queue_ends
@@ -76,7 +77,7 @@ class ExpiryRules(NamedTuple):
 
 
 _DEFAULTS = {
-    "fileReservedTime": 72,
+    "fileReservedTime": FILE_RESERVED_HOURS,
     "diskMaxUsedSpaceRatio": 75,
     "diskSpaceCleanForciblyRatio": 85,
     "diskSpaceWarningLevelRatio": 90,

@@ -22,6 +22,7 @@ from ...formats.quick import UNIT_BYTES
 from ..broker.system_topics import is_system_group
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import BATCH_CONSUME_QUEUE, Layout
+from ..disk.lock import holder
 from ..errors import NotFound
 from ..log.batch import Batch
 from ..log.message import Mark
@@ -217,6 +218,13 @@ def behind_log_text(store: StoreReader, ends: Ends) -> str:
     """The same in words, "" where none does. Raises Unreadable."""
     behind = behind_log(store, ends)
     return "" if behind is None else f"the queues are behind the log, from {behind} on"
+
+
+def lacking_text(store: StoreReader) -> str:
+    """The same for who counts units, "" also where somebody has the store: units follow their records. Raises
+    Unreadable.
+    """
+    return "" if holder(store.layout.lock) is not None else behind_log_text(store, queue_ends(store))
 
 
 def lags_of(positions: Iterable[Position], ends: Ends, groups: KnownGroups | None = None) -> Iterator[Lag]:

@@ -41,13 +41,13 @@ from ..index.read import sizes_of
 from ..queues.edits import is_zero_from, last_byte
 from ..queues.start import ExtDamage, units_end
 from ..queues.units import FileUnits, is_used, is_whole_file, read_units
+from ..settings.options import FILE_RESERVED_HOURS
 
 LARGEST_GAP = 1000
 """Log files that are missing in a row, and can be rebuilt."""
 LARGEST_FILE_BYTES = (1 << 31) - 1
 """mappedFileSizeCommitLog is an int, and so is the size of a filler."""
-_RESERVED_HOURS, _HOUR_MS = 72, 3_600_000
-"""How long a broker keeps a file where its configuration is silent."""
+_HOUR_MS = 3_600_000
 
 
 def normalize(
@@ -232,7 +232,7 @@ def _is_all_in_advance(snapshot: Snapshot, entries: Sequence[DirectoryEntry]) ->
     newest_ms = max(snapshot.checkpoint["physic_msg_timestamp"], *(header.end_timestamp for header in index), 0)
     written = (path for path in (layout.checkpoint, *layout.config.glob("*")) if path.exists())
     ran_ms = max((path.stat().st_mtime_ns // 1_000_000 for path in written), default=0)
-    kept_ms = (layout.broker_config.get_int("fileReservedTime", _RESERVED_HOURS) or 0) * _HOUR_MS
+    kept_ms = (layout.broker_config.get_int("fileReservedTime", FILE_RESERVED_HOURS) or 0) * _HOUR_MS
     if ran_ms >= newest_ms + kept_ms:
         return False
     named = [header.end_physical_offset or -1 for header in index]

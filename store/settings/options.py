@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 
 _SECOND_MS = 1_000
+FILE_RESERVED_HOURS = 72
+"""fileReservedTime, where the configuration is silent."""
 _UNITS_ENOUGH = 64
 _LEVELS_MAX = 1_000
 """More queues of the topic than that are no levels."""

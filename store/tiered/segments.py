@@ -64,14 +64,20 @@ MEMBERS = {
 """Tables of tieredStoreMetadata.json, and the directories of their segments."""
 COMPACTING = "compacting"
 """In the directory of index files: compacted ones that wait to become segments, named by times."""
-_OPTION = "tieredStoreFilePath"
+_OPTION, _DIRECTORY = "tieredStoreFilePath", "tieredStore"
 _HASH_DIGITS = 8
 
 
 def tiered_roots(store: Path, config: BrokerConfig) -> list[Path]:
     """Directories that may have clusters of segments: as configured, else the usual ones of a store."""
     given = config.get(_OPTION)
-    return [Path(given)] if given else [store, store / "tieredStore"]
+    return [Path(given)] if given else [store, store / _DIRECTORY]
+
+
+def is_of_tier(name: str) -> bool:
+    """A directory of a store may have segments: the one for them, or that of a cluster (spec 05, 5.3)."""
+    digits, separator, cluster = name.partition("_")
+    return name == _DIRECTORY or bool(separator and cluster and digits == _hash(cluster))
 
 
 def segment_name(start: int) -> str:

@@ -310,7 +310,7 @@ def _of_description(seen: Description) -> Iterator[Finding]:
         text = f"{size} no records"
         path = os.fspath(log.directories[0]) if log.directories else root
         yield Finding.of("I-020", path, text, count=log.damaged_ranges)
-    if seen.end_is_lost and seen.exit != "running" and log.torn is None:
+    if seen.end_is_lost and log.torn is None:
         text = f"queues name a message at {log.end:,}, where the log ends: it is gone"
         yield Finding.of("I-186", root, text)
     if seen.restart is not None and not seen.restart.file:
