@@ -82,11 +82,7 @@ class TopicsView(BrowseView):
         return [
             (
                 usage.topic,
-                [
-                    *_usage_cells(usage, all_bytes),
-                    _number(usage.queues),
-                    *_last(usage, usage.topic),
-                ],
+                [*_usage_cells(usage, all_bytes), _number(usage.queues), *_last(usage, usage.topic)],
                 partial(QueuesView, self.browser, self.utc, usage.topic),
             )
             for usage in sorted(found, key=self._order)

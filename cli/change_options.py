@@ -47,10 +47,9 @@ class Change(Options):
     apply: Annotated[bool, Option("--apply", help="Carry the plan out.")] = False
     yes: Yes = False
     wait: Wait = 0
-    journal: Annotated[
-        Path | None,
-        Option("--journal", metavar="DIR", help="Keep what was there before in DIR."),
-    ] = None
+    journal: Annotated[Path | None, Option("--journal", metavar="DIR", help="Keep what was there before in DIR.")] = (
+        None
+    )
     follow_links: FollowLinks = False
 
     def check(self) -> None:

@@ -107,10 +107,7 @@ def _of_layouts(record_type: str, layouts: tuple[str, ...]) -> tuple[str, str, d
 
     known = dict(KINDS["rocksdb"].layouts)
     fields = {
-        column.name: {
-            "type": "string" if column.type == "bytes" else "integer",
-            "description": column.doc,
-        }
+        column.name: {"type": "string" if column.type == "bytes" else "integer", "description": column.doc}
         for layout in layouts
         for column in columns_of(known[layout])
         if is_shown(column.name)

@@ -32,10 +32,7 @@ def read_portions(source: str, note: Callable[[int], None]) -> Iterator[list[Lin
     note: told how many bytes were read. Raises InvalidInput with the row, Missing, Unreadable.
     """
     csv.field_size_limit(_LARGEST_CELL)
-    with (
-        opened(source) as descriptor,
-        open(descriptor, encoding="utf-8", newline="", closefd=False) as text,
-    ):
+    with opened(source) as descriptor, open(descriptor, encoding="utf-8", newline="", closefd=False) as text:
         rows = csv.reader(_noted(text, note))
         number = 0
         portion: list[Line] = []

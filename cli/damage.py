@@ -21,13 +21,9 @@ app = App()
 @shared()
 def damage(
     store: Annotated[Path | None, Argument(metavar="STORE", help="A store's root directory.")] = None,
-    to: Annotated[
-        Path | None,
-        Option("--to", metavar="COPY", help="The copy: a new or an empty directory."),
-    ] = None,
+    to: Annotated[Path | None, Option("--to", metavar="COPY", help="The copy: a new or an empty directory.")] = None,
     scenario: Annotated[
-        str | None,
-        Option("--scenario", "-s", metavar="NAME", help="What happens; see --list."),
+        str | None, Option("--scenario", "-s", metavar="NAME", help="What happens; see --list.")
     ] = None,
     seed: Annotated[int, Option("--seed", metavar="N", help="Chance: the same seed, the same damage.")] = 1,
     list_: Annotated[bool, Option("--list", "-l", help="List the scenarios.")] = False,
@@ -68,12 +64,7 @@ def _scenarios() -> Iterator[dict[str, Any]]:
     from ..store.damage.scenarios import scenarios
 
     for each in scenarios().values():
-        yield {
-            "type": "scenario",
-            "name": each.name,
-            "summary": each.summary,
-            "links": list(each.links),
-        }
+        yield {"type": "scenario", "name": each.name, "summary": each.summary, "links": list(each.links)}
 
 
 def _scenario_text(record: Mapping[str, Any]) -> str:

@@ -11,8 +11,5 @@ __all__ = ["OnDamage", "OnDamageOption"]
 
 OnDamageOption = Annotated[
     OnDamage,
-    Option(
-        "--on-damage",
-        help="Of a body that failed its checksum: fail, skip it, or mark: its copy fails, too.",
-    ),
+    Option("--on-damage", help="Of a body that failed its checksum: fail, skip it, or mark: its copy fails, too."),
 ]

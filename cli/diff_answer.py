@@ -26,16 +26,7 @@ if TYPE_CHECKING:
 COLUMNS = (
     *("type", "store", "topic", "queue_id", "queue_offset", "how", "only_a", "only_b", "changed"),
     *("part", "name", "a", "b", "position", "count", "same", "same_log", "quick", "samples"),
-    *(
-        "first_difference",
-        "a_start",
-        "a_end",
-        "b_start",
-        "b_end",
-        "bytes",
-        "expired_a",
-        "expired_b",
-    ),
+    *("first_difference", "a_start", "a_end", "b_start", "b_end", "bytes", "expired_a", "expired_b"),
     *("differences", "unread"),
 )
 _SHOWN = 12
@@ -57,12 +48,7 @@ class Sides:
     within: dict[str, Sequence[PositionRange]] = field(default_factory=dict)
 
     def compare_parts(
-        self,
-        config: BrokerConfig,
-        note: Callable[[int], None],
-        only: frozenset[str],
-        *,
-        quick: bool,
+        self, config: BrokerConfig, note: Callable[[int], None], only: frozenset[str], *, quick: bool
     ) -> None:
         """Everything but messages, of pairs that are on this machine. only: of `WHAT`. Raises StoreError."""
         if only == {MESSAGES}:

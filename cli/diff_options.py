@@ -29,12 +29,10 @@ class Looks(Options):
     """How much is compared; the annotations are the declaration of the options."""
 
     quick: Annotated[
-        bool,
-        Option("--quick", help="Ends of logs, beginnings of files and samples only, no message."),
+        bool, Option("--quick", help="Ends of logs, beginnings of files and samples only, no message.")
     ] = False
     only: Annotated[
-        frozenset[str] | None,
-        Option("--only", metavar="PART,…", parser=parse_only, help=f"Of {', '.join(WHAT)}."),
+        frozenset[str] | None, Option("--only", metavar="PART,…", parser=parse_only, help=f"Of {', '.join(WHAT)}.")
     ] = None
     partial: Partial = False
 

@@ -27,11 +27,7 @@ class RecordOptions(Options):
 
     hex: Annotated[bool, Option("--hex", help="The bytes of each record beside its fields.")] = False
     raw: Annotated[
-        bool,
-        Option(
-            "--raw",
-            help="Bodies as stored (base64), batches in one piece, unused slots of a timer wheel.",
-        ),
+        bool, Option("--raw", help="Bodies as stored (base64), batches in one piece, unused slots of a timer wheel.")
     ] = False
     max_body: MaxBody = MAX_BODY_BYTES
 
@@ -50,10 +46,7 @@ def dump(
             help="Begin at this position of a log, offset of a queue, number of an item or slot.",
         ),
     ] = None,
-    count: Annotated[
-        int | None,
-        Option("--count", "-n", metavar="N", min=0, help="Print at most N records."),
-    ] = None,
+    count: Annotated[int | None, Option("--count", "-n", metavar="N", min=0, help="Print at most N records.")] = None,
     *,
     conditions: Conditions,
     view: RecordOptions,
@@ -136,11 +129,7 @@ def _print_records(
             out.lines(_ndjson(damage.passed(chunks), count))
         else:
             records = chain.from_iterable(chunk.records() for chunk in damage.passed(chunks))
-            out.records(
-                islice(records, count),
-                text=RecordText(common.utc),
-                columns=lambda: columns_of_kind(what.kind),
-            )
+            out.records(islice(records, count), text=RecordText(common.utc), columns=lambda: columns_of_kind(what.kind))
     if damage.ranges:
         common.warn(str(damage))
 

@@ -91,12 +91,7 @@ def commit_log(
 
 
 def _items(
-    log: CommitLog,
-    what: Recognised,
-    at: int | None,
-    raw: bool,
-    selection: Selection,
-    progress: Progress,
+    log: CommitLog, what: Recognised, at: int | None, raw: bool, selection: Selection, progress: Progress
 ) -> Iterator[Chunk | DumpedRecords]:
     """The wanted ones of one log."""
     from ..store.log.commit_log import Batch

@@ -34,20 +34,16 @@ class Expiring(Options):
 
     expires: Annotated[bool, Option("--expires", help="What goes next, when the disk is full, who loses what.")] = False
     within: Annotated[
-        str | None,
-        Option("--within", metavar="SPAN", help="--expires: look so far ahead (default: 7d)."),
+        str | None, Option("--within", metavar="SPAN", help="--expires: look so far ahead (default: 7d).")
     ] = None
     trend: Annotated[
-        str | None,
-        Option("--trend", metavar="SPAN", help="--expires: grow as in the last (default: 24h)."),
+        str | None, Option("--trend", metavar="SPAN", help="--expires: grow as in the last (default: 24h).")
     ] = None
     disk_size: Annotated[
-        int | None,
-        Option("--disk-size", metavar="BYTES", parser=parse_bytes, help="--expires: of the disk."),
+        int | None, Option("--disk-size", metavar="BYTES", parser=parse_bytes, help="--expires: of the disk.")
     ] = None
     disk_used: Annotated[
-        int | None,
-        Option("--disk-used", metavar="BYTES", parser=parse_bytes, help="--expires: how much is used."),
+        int | None, Option("--disk-used", metavar="BYTES", parser=parse_bytes, help="--expires: how much is used.")
     ] = None
     now: Annotated[str | None, Option("--now", metavar="TIME", help="--expires: as of then (default: now).")] = None
 
@@ -208,9 +204,4 @@ def _more_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
     yield "  … and more (--verbose shows all)"
 
 
-_TEXTS = {
-    "expiry": _expiry_text,
-    "losing_group": _losing_text,
-    "expiring_file": _file_text,
-    "more": _more_text,
-}
+_TEXTS = {"expiry": _expiry_text, "losing_group": _losing_text, "expiring_file": _file_text, "more": _more_text}

@@ -55,44 +55,30 @@ class FileCompression(Enum):
 class ExportOptions(Options):
     """What is exported, and how its files are written."""
 
-    body: Annotated[
-        BodyOption,
-        Option("--body", help="plain: decompressed; stored: as stored; none: no bodies."),
-    ] = BodyOption.PLAIN
+    body: Annotated[BodyOption, Option("--body", help="plain: decompressed; stored: as stored; none: no bodies.")] = (
+        BodyOption.PLAIN
+    )
     columns: Annotated[str | None, Option("--columns", metavar="A,B,C", help="Only these columns.")] = None
     topic: Annotated[
-        list[str] | None,
-        Option("--topic", "-t", metavar="T", help="Only these topics; patterns count."),
+        list[str] | None, Option("--topic", "-t", metavar="T", help="Only these topics; patterns count.")
     ] = None
     since: Since = None
     until: Until = None
-    timestamps: Annotated[
-        bool,
-        Option("--timestamps", help="Add times in UTC beside milliseconds."),
-    ] = False
+    timestamps: Annotated[bool, Option("--timestamps", help="Add times in UTC beside milliseconds.")] = False
     compression: Annotated[
-        FileCompression | None,
-        Option("--compression", help="Of Parquet and Arrow files. Default: zstd."),
+        FileCompression | None, Option("--compression", help="Of Parquet and Arrow files. Default: zstd.")
     ] = None
     file_size: Annotated[
-        int,
-        Option(
-            "--file-size",
-            metavar="BYTES",
-            parser=parse_bytes,
-            help="Start another file at this size.",
-        ),
+        int, Option("--file-size", metavar="BYTES", parser=parse_bytes, help="Start another file at this size.")
     ] = "128M"  # type: ignore[assignment]
     by_day: Annotated[bool, Option("--by-day", help="A folder date=YYYY-MM-DD for each UTC day.")] = False
     safe_csv: Annotated[
-        bool,
-        Option("--safe-csv", help="Put a quote before CSV cells that a spreadsheet would run."),
+        bool, Option("--safe-csv", help="Put a quote before CSV cells that a spreadsheet would run.")
     ] = False
     append: Annotated[bool, Option("--append", help="Add files to an export that is in DIR.")] = False
     overwrite: Annotated[bool, Option("--overwrite", help="Replace the export that is in DIR, at once.")] = False
     since_last: Annotated[
-        bool,
-        Option("--since-last", help="Add what stands behind the end of the last export into DIR."),
+        bool, Option("--since-last", help="Add what stands behind the end of the last export into DIR.")
     ] = False
     on_damage: OnDamageOption = OnDamage.MARK
     partial: Partial = False
@@ -111,11 +97,7 @@ class ExportOptions(Options):
         """What becomes of an export that is in DIR. Raises BadParameter."""
         from ..store.arrow.data_set import Mode
 
-        flags = {
-            Mode.APPEND: self.append,
-            Mode.OVERWRITE: self.overwrite,
-            Mode.SINCE_LAST: self.since_last,
-        }
+        flags = {Mode.APPEND: self.append, Mode.OVERWRITE: self.overwrite, Mode.SINCE_LAST: self.since_last}
         given = [mode for mode, flag in flags.items() if flag]
         if len(given) > 1:
             names = " and ".join(f"--{mode}" for mode in given)

@@ -28,29 +28,16 @@ class GetOptions(Options):
     """One message, or some of a queue; the annotations are the declaration of the options."""
 
     offset: Annotated[
-        int | None,
-        Option(
-            "--offset",
-            metavar="N",
-            min=0,
-            help="From this queue offset on; alone, only that message.",
-        ),
+        int | None, Option("--offset", metavar="N", min=0, help="From this queue offset on; alone, only that message.")
     ] = None
     count: Annotated[
-        int | None,
-        Option("--count", metavar="C", min=1, help="The first C messages, with --offset from there on."),
+        int | None, Option("--count", metavar="C", min=1, help="The first C messages, with --offset from there on.")
     ] = None
-    at: Annotated[
-        int | None,
-        Option("--at", metavar="POSITION", min=0, help="The record at this physical offset."),
-    ] = None
+    at: Annotated[int | None, Option("--at", metavar="POSITION", min=0, help="The record at this physical offset.")] = (
+        None
+    )
     message_id: Annotated[
-        str | None,
-        Option(
-            "--message-id",
-            metavar="HEX",
-            help="The message with this id, a broker's or a client's.",
-        ),
+        str | None, Option("--message-id", metavar="HEX", help="The message with this id, a broker's or a client's.")
     ] = None
 
 
@@ -71,25 +58,15 @@ def get(
     conditions: Conditions,
     place: GetOptions,
     follow: Annotated[
-        bool,
-        Option("--follow", "-f", help="Wait for new messages; with --since those of before come first."),
+        bool, Option("--follow", "-f", help="Wait for new messages; with --since those of before come first.")
     ] = False,
     offset_at: Annotated[
         str | None,
-        Option(
-            "--offset-at",
-            metavar="TIME",
-            help="Print the queue offset that a broker answers for this time.",
-        ),
+        Option("--offset-at", metavar="TIME", help="Print the queue offset that a broker answers for this time."),
     ] = None,
     addresses: Annotated[
         str | None,
-        Option(
-            "--addresses",
-            metavar="FILE|-",
-            parser=path_text,
-            help="One answer for each address, a line each.",
-        ),
+        Option("--addresses", metavar="FILE|-", parser=path_text, help="One answer for each address, a line each."),
     ] = None,
     printing: Printing,
     common: Common,

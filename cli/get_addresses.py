@@ -103,12 +103,7 @@ def _portions(source: str, count: _AnswerCount) -> Iterator[list[_Line]]:
 
 
 def _print_records(
-    store: StoreReader,
-    answers: Iterator[_Answer],
-    question: GetQuestion,
-    raw: bool,
-    common: Common,
-    out: Output,
+    store: StoreReader, answers: Iterator[_Answer], question: GetQuestion, raw: bool, common: Common, out: Output
 ) -> None:
     from .record_text import RecordText
     from .record_types import columns_of_types
@@ -124,12 +119,7 @@ def _record(answer: _Answer, question: GetQuestion, raw: bool) -> dict[str, Any]
     line, found = answer.line, answer.found
     if isinstance(found, NotFound):
         address = line.text[:_SHOWN].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        return {
-            "type": "missing",
-            "line": line.number,
-            "address": address,
-            "reason": found.message,
-        }
+        return {"type": "missing", "line": line.number, "address": address, "reason": found.message}
     record = _message(found, question).to_json(raw=raw, max_body=question.max_body_bytes)
     if found.via in (Via.INDEX, Via.SCAN) and line.address.unique_key is not None:
         record["found_by"] = found.via.value
@@ -152,24 +142,14 @@ def _found(answers: Iterator[_Answer], common: Common) -> Iterator[FoundMessage]
 
 
 def _print_bodies(
-    store: StoreReader,
-    answers: Iterator[_Answer],
-    question: GetQuestion,
-    raw: bool,
-    common: Common,
-    out: Output,
+    store: StoreReader, answers: Iterator[_Answer], question: GetQuestion, raw: bool, common: Common, out: Output
 ) -> None:
     for found in _found(answers, common):
         out.raw(body_of(_message(found, question), question, raw))
 
 
 def _print_hex(
-    store: StoreReader,
-    answers: Iterator[_Answer],
-    question: GetQuestion,
-    raw: bool,
-    common: Common,
-    out: Output,
+    store: StoreReader, answers: Iterator[_Answer], question: GetQuestion, raw: bool, common: Common, out: Output
 ) -> None:
     from .hex_view import HexView
 

@@ -20,23 +20,13 @@ class Views(Options):
     """What is to be told of the messages of a broker's own topics; the annotations are the declaration."""
 
     delays: Annotated[bool, Option("--delays", help="What waits in each delay level, and when it fires.")] = False
-    timers: Annotated[
-        bool,
-        Option("--timers", help="Timer messages: due when, delivered, cancelled, lost."),
-    ] = False
+    timers: Annotated[bool, Option("--timers", help="Timer messages: due when, delivered, cancelled, lost.")] = False
     retries: Annotated[bool, Option("--retries", help="Retries and dead letters by group and topic.")] = False
-    pop: Annotated[
-        bool,
-        Option("--pop", help="What POP consumers have: until when, what came back."),
-    ] = False
-    transactions: Annotated[
-        bool,
-        Option("--transactions", help="Prepared messages: open, committed, rolled back."),
-    ] = False
-    now: Annotated[
-        str | None,
-        Option("--now", metavar="TIME", help="What is due then (default: now)."),
-    ] = None
+    pop: Annotated[bool, Option("--pop", help="What POP consumers have: until when, what came back.")] = False
+    transactions: Annotated[bool, Option("--transactions", help="Prepared messages: open, committed, rolled back.")] = (
+        False
+    )
+    now: Annotated[str | None, Option("--now", metavar="TIME", help="What is due then (default: now).")] = None
 
     @property
     def names(self) -> list[str]:

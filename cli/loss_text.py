@@ -79,12 +79,7 @@ def timer_lines(found: Recovery) -> list[str]:
     if timers.fired_twice:
         lines.append(f"  {timers.fired_twice:>9,}  would fire twice")
     if timers.loops:
-        ticks = counted(
-            timers.loops,
-            " tick would lead to itself",
-            " ticks would lead to themselves",
-            form=">9,",
-        )
+        ticks = counted(timers.loops, " tick would lead to itself", " ticks would lead to themselves", form=">9,")
         lines.append(f"  {ticks}, and stop the timer")
     if timers.stuck_at is not None:
         lines.append(f"  none behind queue offset {timers.stuck_at:,} would be read: no number there")

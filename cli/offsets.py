@@ -28,17 +28,13 @@ class OffsetsOptions(Options):
     """What is shown; the annotations are the declaration."""
 
     by: Annotated[
-        str | None,
-        Option("--by", metavar="WHAT", help=f"A line for each {', '.join(_BY)} (default: topic)."),
+        str | None, Option("--by", metavar="WHAT", help=f"A line for each {', '.join(_BY)} (default: topic).")
     ] = None
     group: Annotated[str | None, Option("--group", "-g", metavar="NAME", help="Only this group, or a pattern.")] = None
     topic: Annotated[str | None, Option("--topic", "-t", metavar="NAME", help="Only this topic, or a pattern.")] = None
     behind: Annotated[bool, Option("--behind", help="Only what is behind, out of range or odd otherwise.")] = False
     quick: Annotated[bool, Option("--quick", help="No bytes and no ages: reads the ends of queues only.")] = False
-    now: Annotated[
-        str | None,
-        Option("--now", metavar="TIME", help="What ages are counted to (default: now)."),
-    ] = None
+    now: Annotated[str | None, Option("--now", metavar="TIME", help="What ages are counted to (default: now).")] = None
 
     def wanted(self) -> LagQuery:
         """What is asked for. Raises BadParameter, InvalidInput."""
@@ -72,13 +68,11 @@ class Moving(Options):
         ),
     ] = None
     merge: Annotated[
-        Path | None,
-        Option("--merge", metavar="OTHER", help="Take over positions of OTHER, see --take."),
+        Path | None, Option("--merge", metavar="OTHER", help="Take over positions of OTHER, see --take.")
     ] = None
-    take: Annotated[
-        str | None,
-        Option("--take", metavar="max|min", help="Which of two positions --merge takes."),
-    ] = None
+    take: Annotated[str | None, Option("--take", metavar="max|min", help="Which of two positions --merge takes.")] = (
+        None
+    )
 
     @property
     def plans(self) -> bool:
@@ -206,9 +200,7 @@ def _compare(path: Path, other: Path, wanted: LagQuery, common: Common) -> None:
     shown = different if wanted.odd or not common.verbose else rows
     with common.open_output() as output:
         output.records(
-            ({"type": "compared_offset", **row.to_json()} for row in shown),
-            text=compared_text,
-            columns=COMPARED,
+            ({"type": "compared_offset", **row.to_json()} for row in shown), text=compared_text, columns=COMPARED
         )
     if not named:
         common.warn(totals_text(wanted, named))

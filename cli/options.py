@@ -61,13 +61,9 @@ class Common(Options):
     """The values of the shared options; the annotations are their declaration."""
 
     format: Annotated[Format, Option("--format", help=FORMAT_HELP)] = Format.TEXT
-    fields: Annotated[
-        str | None,
-        Option("--fields", metavar="A,B,C", help="Only these fields, in this order."),
-    ] = None
+    fields: Annotated[str | None, Option("--fields", metavar="A,B,C", help="Only these fields, in this order.")] = None
     output: Annotated[
-        Path | None,
-        Option("--output", "-o", metavar="FILE", help="Write data to FILE, not to stdout."),
+        Path | None, Option("--output", "-o", metavar="FILE", help="Write data to FILE, not to stdout.")
     ] = None
     quiet: Annotated[bool, Option("--quiet", "-q", help="No warnings and no progress, errors only.")] = False
     verbose: Annotated[bool, Option("--verbose", "-v", help="Say more; a traceback with each error.")] = False
@@ -85,16 +81,11 @@ class Common(Options):
         ),
     ] = None
     broker_config: Annotated[
-        Path | None,
-        Option("--broker-config", metavar="FILE", help="The broker's broker.conf: sizes, directories."),
+        Path | None, Option("--broker-config", metavar="FILE", help="The broker's broker.conf: sizes, directories.")
     ] = None
     set: Annotated[
         list[str] | None,
-        Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="A property of the broker by RocketMQ's name; the last one wins.",
-        ),
+        Option("--set", metavar="KEY=VALUE", help="A property of the broker by RocketMQ's name; the last one wins."),
     ] = None
 
     def config(self) -> BrokerConfig:
@@ -105,10 +96,7 @@ class Common(Options):
         return (config or BrokerConfig()).with_set(self.set or ())
 
     def given(
-        self,
-        broker_version: str | None = None,
-        journal: Path | None = None,
-        follow_links: bool = False,
+        self, broker_version: str | None = None, journal: Path | None = None, follow_links: bool = False
     ) -> Given:
         """What was said of the broker and of how to write: a command that is proposed repeats it."""
         from ..store.findings.next_commands import Given
@@ -125,13 +113,7 @@ class Common(Options):
         from .output import Output
 
         return Output(
-            self.format,
-            self.fields,
-            self.output,
-            no_color=self.no_color,
-            utc=self.utc,
-            growing=growing,
-            mode=mode,
+            self.format, self.fields, self.output, no_color=self.no_color, utc=self.utc, growing=growing, mode=mode
         )
 
     def checked_output(self, *record_types: str) -> Output:

@@ -127,12 +127,7 @@ class Output:
         self.records(chain(records, behind), text=text, columns=columns)
 
     def record(
-        self,
-        record: Record,
-        *,
-        text: TextOf,
-        columns: Columns | None = None,
-        verdict: ExitCode | None = None,
+        self, record: Record, *, text: TextOf, columns: Columns | None = None, verdict: ExitCode | None = None
     ) -> None:
         """One record; as JSON it is one object, indented.
 

@@ -26,10 +26,7 @@ _PASSES = 2
 def compact(
     stores: Stores,
     *,
-    topic: Annotated[
-        list[str],
-        Option("--topic", "-t", metavar="T", help="Topics to compact; patterns count."),
-    ],
+    topic: Annotated[list[str], Option("--topic", "-t", metavar="T", help="Topics to compact; patterns count.")],
     to: To,
     as_broker: AsBroker = None,
     on_damage: OnDamageOption = OnDamage.FAIL,

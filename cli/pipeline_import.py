@@ -18,17 +18,11 @@ from .pipeline_options import To
 
 @shared(without=("rate",))
 def import_(
-    files: Annotated[
-        list[Path],
-        Argument(metavar="FILE...", help="Parquet or Arrow files, or directories of them."),
-    ],
+    files: Annotated[list[Path], Argument(metavar="FILE...", help="Parquet or Arrow files, or directories of them.")],
     *,
     to: To,
     as_broker: AsBroker = None,
-    keep_times: Annotated[
-        bool,
-        Option("--keep-times/--new-times", help="Take store_timestamp; or the clock."),
-    ] = True,
+    keep_times: Annotated[bool, Option("--keep-times/--new-times", help="Take store_timestamp; or the clock.")] = True,
     on_damage: OnDamageOption = OnDamage.FAIL,
     common: Common,
 ) -> None:

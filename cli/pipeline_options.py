@@ -17,10 +17,7 @@ if TYPE_CHECKING:
     from ..pipeline.watch import Done, Tell
 
 _STORES = "Store directories, patterns, @FILE with one a line"
-Stores = Annotated[
-    list[str],
-    Argument(metavar="STORE...", parser=path_text, help=f"{_STORES}, s3://BUCKET/STORE."),
-]
+Stores = Annotated[list[str], Argument(metavar="STORE...", parser=path_text, help=f"{_STORES}, s3://BUCKET/STORE.")]
 
 
 def _local(text: str) -> str:
@@ -30,10 +27,7 @@ def _local(text: str) -> str:
 
 
 LocalStores = Annotated[list[str], Argument(metavar="STORE...", parser=_local, help=f"{_STORES}.")]
-To = Annotated[
-    Path,
-    Option("--to", metavar="DIR", help="A new or empty directory for what is made."),
-]
+To = Annotated[Path, Option("--to", metavar="DIR", help="A new or empty directory for what is made.")]
 
 
 class Spark(Options):
@@ -48,17 +42,12 @@ class Spark(Options):
         ),
     ] = None
     conf: Annotated[
-        list[str] | None,
-        Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; overrides mqstore's."),
+        list[str] | None, Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; overrides mqstore's.")
     ] = None
     executor_memory: Annotated[
-        str | None,
-        Option("--executor-memory", metavar="SIZE", help="Memory of each executor: 2g, 8g, …"),
+        str | None, Option("--executor-memory", metavar="SIZE", help="Memory of each executor: 2g, 8g, …")
     ] = None
-    packages: Annotated[
-        str | None,
-        Option("--packages", metavar="A,B", help="Maven packages that Spark loads."),
-    ] = None
+    packages: Annotated[str | None, Option("--packages", metavar="A,B", help="Maven packages that Spark loads.")] = None
 
     @property
     def meant(self) -> bool:
@@ -83,10 +72,7 @@ class Spark(Options):
 
     def _settings(self) -> dict[str, str]:
         """The last of a key wins. Raises BadParameter."""
-        named = {
-            "spark.executor.memory": self.executor_memory,
-            "spark.jars.packages": self.packages,
-        }
+        named = {"spark.executor.memory": self.executor_memory, "spark.jars.packages": self.packages}
         settings = {key: value for key, value in named.items() if value is not None}
         for text in self.conf or ():
             key, equals, value = text.partition("=")

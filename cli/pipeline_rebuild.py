@@ -22,14 +22,7 @@ if TYPE_CHECKING:
 
 
 @shared(without=("rate",))
-def rebuild(
-    stores: LocalStores,
-    *,
-    to: To,
-    spark: Spark,
-    broker_version: BrokerVersion = None,
-    common: Common,
-) -> None:
+def rebuild(stores: LocalStores, *, to: To, spark: Spark, broker_version: BrokerVersion = None, common: Common) -> None:
     """Rebuild queues, index, timer wheel and checkpoint from the commit log.
 
     DIR is laid out as a store, without the log: consumequeue, batchconsumequeue, consumequeue_ext,

@@ -23,16 +23,11 @@ def verify(
     stores: Stores,
     *,
     quick: Annotated[
-        bool,
-        Option("--quick/--deep", help="Structure and ends only; or all of it (the default)."),
+        bool, Option("--quick/--deep", help="Structure and ends only; or all of it (the default).")
     ] = False,
-    only: Annotated[
-        str | None,
-        Option("--only", metavar="GROUP,…", help="Only these groups of checks."),
-    ] = None,
+    only: Annotated[str | None, Option("--only", metavar="GROUP,…", help="Only these groups of checks.")] = None,
     findings: Annotated[
-        bool,
-        Option("--findings", help="Of several stores, too, what is wrong, not a line each."),
+        bool, Option("--findings", help="Of several stores, too, what is wrong, not a line each.")
     ] = False,
     spark: Spark,
     broker_version: BrokerVersion = None,

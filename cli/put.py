@@ -82,13 +82,7 @@ def put(
 
             at_once = writing.flush is Flush.SYNC
             many = Many(
-                source.path,
-                source.form,
-                source.keep_times,
-                at_once,
-                source.resume,
-                not source.no_answers,
-                corrupted,
+                source.path, source.form, source.keep_times, at_once, source.resume, not source.no_answers, corrupted
             )
             answers: Iterator[Any] = put_many(target, many, out)
         elif message.ends_transaction:

@@ -62,15 +62,10 @@ class PutSourceOptions(Options):
         ),
     ] = None
     form: Annotated[
-        InputFormat | None,
-        Option("--from-format", help="Format of --from; default: by its suffix, or ndjson."),
+        InputFormat | None, Option("--from-format", help="Format of --from; default: by its suffix, or ndjson.")
     ] = None
     resume: Annotated[
-        bool,
-        Option(
-            "--resume",
-            help="With --from: leave out what the store has, by topic, queue, unique key.",
-        ),
+        bool, Option("--resume", help="With --from: leave out what the store has, by topic, queue, unique key.")
     ] = False
     no_answers: Annotated[bool, Option("--no-answers", help="With --from: no answer for each message.")] = False
     keep_times: Annotated[bool, Option("--keep-times", help="With --from: take store_timestamp as it is.")] = False
@@ -83,39 +78,26 @@ class PutMessageOptions(Options):
     queue: Annotated[int, Option("--queue", metavar="N", min=0, help="Queue id.")] = 0
     tag: Annotated[str | None, Option("--tag", metavar="TAG", help="Tag (property TAGS).")] = None
     keys: Annotated[
-        str | None,
-        Option("--keys", metavar="'K1 K2'", help="Keys (property KEYS), separated by spaces."),
+        str | None, Option("--keys", metavar="'K1 K2'", help="Keys (property KEYS), separated by spaces.")
     ] = None
     properties: Annotated[list[str] | None, Option("--property", metavar="K=V", help="A property; repeatable.")] = None
     body_file: Annotated[Path | None, Option("--body-file", metavar="FILE", help="Read the body from FILE.")] = None
     delay_level: Annotated[
-        int | None,
-        Option("--delay-level", metavar="N", min=1, help="Deliver after delay level N."),
+        int | None, Option("--delay-level", metavar="N", min=1, help="Deliver after delay level N.")
     ] = None
     deliver_at: Annotated[
-        str | None,
-        Option("--deliver-at", metavar="TIME", help="Delivered at this time (5.x): RFC 3339, +10m."),
+        str | None, Option("--deliver-at", metavar="TIME", help="Delivered at this time (5.x): RFC 3339, +10m.")
     ] = None
     transaction: Annotated[
         TransactionStep | None,
-        Option(
-            "--transaction",
-            help="Begin one (PGROUP=GROUP is whom a broker asks), or end that of --half.",
-        ),
+        Option("--transaction", help="Begin one (PGROUP=GROUP is whom a broker asks), or end that of --half."),
     ] = None
     half: Annotated[
-        str | None,
-        Option("--half", metavar="KEY", help="Unique key or message id of a half message to decide."),
+        str | None, Option("--half", metavar="KEY", help="Unique key or message id of a half message to decide.")
     ] = None
     compress: Annotated[BodyCompression | None, Option("--compress", help="Compress the body as a client does.")] = None
     compress_over: Annotated[
-        int,
-        Option(
-            "--compress-over",
-            metavar="BYTES",
-            parser=parse_bytes,
-            help="Compress only larger bodies.",
-        ),
+        int, Option("--compress-over", metavar="BYTES", parser=parse_bytes, help="Compress only larger bodies.")
     ] = 4096
 
     @property
@@ -126,10 +108,7 @@ class PutMessageOptions(Options):
     @property
     def ends_transaction(self) -> bool:
         """It is a half message that is to be decided."""
-        return self.half is not None or self.transaction in (
-            TransactionStep.COMMIT,
-            TransactionStep.ROLLBACK,
-        )
+        return self.half is not None or self.transaction in (TransactionStep.COMMIT, TransactionStep.ROLLBACK)
 
     def record(self, topic: str) -> dict[str, Any]:
         """It as a JSON object, but for its body. Raises InvalidInput."""
@@ -169,8 +148,7 @@ class PutWritingOptions(Options):
         ),
     ] = None
     flush: Annotated[
-        Flush | None,
-        Option("--flush", help="sync: at once (default for one message); async: every second."),
+        Flush | None, Option("--flush", help="sync: at once (default for one message); async: every second.")
     ] = None
     wait: Annotated[float, Option("--wait", metavar="SECONDS", min=0, help="Wait so long for the store's lock.")] = 10
     no_topic_config: Annotated[bool, Option("--no-topic-config", help="Leave config/topics.json alone.")] = False

@@ -62,36 +62,16 @@ _EXT = {
 }
 
 DERIVED: Mapping[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
-    "consume_queue_unit": (
-        "consume-queue",
-        "unit",
-        {**_QUEUE, "queue_offset": _INTEGER},
-        {"state": _STATE, **_EXT},
-    ),
-    "consume_queue_ext_unit": (
-        "consume-queue-ext",
-        "unit",
-        {**_QUEUE, "position": _INTEGER, "address": _ADDRESS},
-        {},
-    ),
-    "batch_consume_queue_unit": (
-        "batch-consume-queue",
-        "unit",
-        {**_QUEUE, "number": _INTEGER},
-        {"state": _STATE},
-    ),
+    "consume_queue_unit": ("consume-queue", "unit", {**_QUEUE, "queue_offset": _INTEGER}, {"state": _STATE, **_EXT}),
+    "consume_queue_ext_unit": ("consume-queue-ext", "unit", {**_QUEUE, "position": _INTEGER, "address": _ADDRESS}, {}),
+    "batch_consume_queue_unit": ("batch-consume-queue", "unit", {**_QUEUE, "number": _INTEGER}, {"state": _STATE}),
     "sparse_consume_queue_unit": (
         "sparse-consume-queue",
         "unit",
         {**_QUEUE, "position": _POSITION},
         {"state": _SPARSE_STATE},
     ),
-    "tiered_index_header": (
-        "tiered-index",
-        "header",
-        {"file": {"type": "string"}, "slots": _INTEGER},
-        {},
-    ),
+    "tiered_index_header": ("tiered-index", "header", {"file": {"type": "string"}, "slots": _INTEGER}, {}),
     "tiered_index_item": (
         "tiered-index",
         "item",
@@ -113,12 +93,7 @@ DERIVED: Mapping[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "dledger_index_unit": ("dledger-index", "unit", {"number": _INTEGER}, {"state": _INVALID}),
     "timer_check": ("timer-check", "fields", {}, {}),
     "index_header": ("index-file", "header", {"file": {"type": "string"}}, {}),
-    "index_item": (
-        "index-file",
-        "item",
-        {"file": {"type": "string"}, "number": _INTEGER, "slot": _INTEGER},
-        {},
-    ),
+    "index_item": ("index-file", "item", {"file": {"type": "string"}, "number": _INTEGER, "slot": _INTEGER}, {}),
     "checkpoint": ("checkpoint", "checkpoint", {}, {}),
     "abort": ("abort", "abort", {}, {}),
     "lock": ("lock", "lock", {}, {}),
@@ -171,10 +146,7 @@ def derived_schema(record_type: str) -> dict[str, Any]:
 
     kind, layout, before, behind = DERIVED[record_type]
     fields = {
-        column.name: {
-            "type": "string" if column.type == "bytes" else "integer",
-            "description": column.doc,
-        }
+        column.name: {"type": "string" if column.type == "bytes" else "integer", "description": column.doc}
         for column in columns_of(dict(KINDS[kind].layouts)[layout])
     }
     return {

@@ -45,10 +45,7 @@ class LossOptions(Options):
     ] = None
     force_empty_log: Annotated[
         bool,
-        Option(
-            "--force-empty-log",
-            help="The log is gone for good: move queues, index and timer away, start over.",
-        ),
+        Option("--force-empty-log", help="The log is gone for good: move queues, index and timer away, start over."),
     ] = False
 
 
@@ -144,11 +141,7 @@ class _Asked(NamedTuple):
 
 
 def _analyze(
-    layout: Layout,
-    asked: _Asked,
-    common: Common,
-    replica: str = "",
-    force_empty_log: bool = False,
+    layout: Layout, asked: _Asked, common: Common, replica: str = "", force_empty_log: bool = False
 ) -> JudgedRecovery:
     from ..store.library import recovery
 
@@ -221,8 +214,4 @@ def _print(
     if beyond := beyond_repair(last, given):
         record["beyond_repair"] = [row.to_json() for row in beyond]
     with out:
-        out.record(
-            record,
-            text=lambda _: recovery_text(before, applied, after, common, given),
-            verdict=code,
-        )
+        out.record(record, text=lambda _: recovery_text(before, applied, after, common, given), verdict=code)

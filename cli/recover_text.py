@@ -93,10 +93,7 @@ def beyond_repair(seen: JudgedRecovery, given: Given) -> list[Beyond]:
 
 
 def verdict(
-    before: JudgedRecovery,
-    applied: Applied | None,
-    after: JudgedRecovery | None = None,
-    given: Given = NOTHING_GIVEN,
+    before: JudgedRecovery, applied: Applied | None, after: JudgedRecovery | None = None, given: Given = NOTHING_GIVEN
 ) -> str:
     """One line for somebody who has no time: the sentence that `verify` has, and the cure."""
     found = before.recovery
@@ -171,11 +168,7 @@ def next_steps(seen: JudgedRecovery, given: Given) -> list[NextCommand]:
         return []
     root, to_do = found.layout.root, not found.nothing_to_do
     steps = next_commands(
-        seen.verdict.findings,
-        root,
-        given,
-        recovered=found.recovered or None,
-        to_renumber=seen.verdict.to_renumber,
+        seen.verdict.findings, root, given, recovered=found.recovered or None, to_renumber=seen.verdict.to_renumber
     )
     by_hand = [step for step in steps if step.by_hand]
     if to_do:  # what is left behind it is told when it was carried out

@@ -41,13 +41,11 @@ class Parts(Options):
     """The parts of a store that are to be repaired; the annotations are the declaration."""
 
     queue: Annotated[
-        list[str] | None,
-        Option("--queue", metavar="TOPIC[/ID]", help="Queues of a topic, or one of them."),
+        list[str] | None, Option("--queue", metavar="TOPIC[/ID]", help="Queues of a topic, or one of them.")
     ] = None
     queues: Annotated[bool, Option("--queues", help="All queues; those in a RocksDB are rebuilt as a whole.")] = False
     as_: Annotated[
-        QueuesChoice | None,
-        Option("--as", help="With --queues: have them in a RocksDB, or in files, from now on."),
+        QueuesChoice | None, Option("--as", help="With --queues: have them in a RocksDB, or in files, from now on.")
     ] = None
     index: Annotated[bool, Option("--index", help="The index files.")] = False
     checkpoint: Annotated[bool, Option("--checkpoint", help="The checkpoint.")] = False
@@ -57,8 +55,7 @@ class Parts(Options):
     compaction: Annotated[bool, Option("--compaction", help="Compaction topics.")] = False
     all_: Annotated[bool, Option("--all", help="All of that, and what `recover` does to the log.")] = False
     finding: Annotated[
-        list[str] | None,
-        Option("--finding", metavar="CODE", help="The part that repairs it, e.g. I-064."),
+        list[str] | None, Option("--finding", metavar="CODE", help="The part that repairs it, e.g. I-064.")
     ] = None
 
     def choice(self) -> Choice:
@@ -89,13 +86,11 @@ class Conversion(Options):
     """Another kind of store; the annotations are the declaration of the options."""
 
     convert: Annotated[
-        ConvertChoice | None,
-        Option("--convert", help="plain: make a plain store of a DLedger store, in --to DIR."),
+        ConvertChoice | None, Option("--convert", help="plain: make a plain store of a DLedger store, in --to DIR.")
     ] = None
-    to: Annotated[
-        Path | None,
-        Option("--to", metavar="DIR", help="With --convert: a new or an empty directory."),
-    ] = None
+    to: Annotated[Path | None, Option("--to", metavar="DIR", help="With --convert: a new or an empty directory.")] = (
+        None
+    )
 
 
 @app.command()
@@ -180,12 +175,7 @@ def repair(
 
 
 def _analyze(
-    layout: Layout,
-    judged: Layout,
-    choice: Choice,
-    version: str | None,
-    common: Common,
-    kind: QueueStoreKind | None,
+    layout: Layout, judged: Layout, choice: Choice, version: str | None, common: Common, kind: QueueStoreKind | None
 ) -> JudgedRepair:
     """judged: the store as it is now, before its queues go elsewhere."""
     from ..store.repair.repair import analyze, is_bare
@@ -295,12 +285,7 @@ def _apply(layout: Layout, before: JudgedRepair, change: Change, common: Common)
 
 
 def _print(
-    before: JudgedRepair,
-    applied: Applied | None,
-    after: JudgedRepair | None,
-    given: Given,
-    common: Common,
-    out: Output,
+    before: JudgedRepair, applied: Applied | None, after: JudgedRepair | None, given: Given, common: Common, out: Output
 ) -> None:
     from .repair_text import config_left, next_steps, repair_text
     from .verdict_text import verdict_json
@@ -321,7 +306,5 @@ def _print(
         record["beyond_repair"] = [row.to_json() for row in beyond]
     with out:
         out.record(
-            record,
-            text=lambda _: repair_text(before, applied, after, common, given),
-            verdict=_code(before, after),
+            record, text=lambda _: repair_text(before, applied, after, common, given), verdict=_code(before, after)
         )

@@ -88,11 +88,7 @@ def _check_outside(to: Path, stores: list[Path], output: Path | None) -> None:
 
 
 def _sections(
-    stores: list[Path],
-    now_ms: int,
-    broker_version: str | None,
-    common: Common,
-    codes: list[ExitCode],
+    stores: list[Path], now_ms: int, broker_version: str | None, common: Common, codes: list[ExitCode]
 ) -> Iterator[Section]:
     """The parts of the page. codes: is told how each store is."""
     from ..store.report.page import unreadable

@@ -39,17 +39,10 @@ class SalvageOptions(Options):
     """The messages that are wanted; the annotations are the declaration of the options."""
 
     topic: Annotated[
-        list[str] | None,
-        Option("--topic", "-t", metavar="TOPIC", help="Only these topics (compact)."),
+        list[str] | None, Option("--topic", "-t", metavar="TOPIC", help="Only these topics (compact).")
     ] = None
-    since: Annotated[
-        str | None,
-        Option("--since", metavar="TIME", help="Stored at TIME or later (compact)."),
-    ] = None
-    until: Annotated[
-        str | None,
-        Option("--until", metavar="TIME", help="Stored before TIME (compact)."),
-    ] = None
+    since: Annotated[str | None, Option("--since", metavar="TIME", help="Stored at TIME or later (compact).")] = None
+    until: Annotated[str | None, Option("--until", metavar="TIME", help="Stored before TIME (compact).")] = None
 
     def selection(self) -> SalvageSelection:
         """What they let through. Raises InvalidInput."""
@@ -63,27 +56,17 @@ class SalvageOptions(Options):
 @app.command()
 @shared(unread=FOUND)
 def salvage(
-    images: Annotated[
-        list[Path],
-        Argument(metavar="IMAGE...", help="Files, directories, block devices."),
-    ],
+    images: Annotated[list[Path], Argument(metavar="IMAGE...", help="Files, directories, block devices.")],
     to: Annotated[
-        Path | None,
-        Option("--to", metavar="DIR", help="The new store: a new or an empty directory."),
+        Path | None, Option("--to", metavar="DIR", help="The new store: a new or an empty directory.")
     ] = None,
     layout: Annotated[
         LayoutChoice,
-        Option(
-            "--layout",
-            help="original: every record at its own position, holes closed; compact: renumbered.",
-        ),
+        Option("--layout", help="original: every record at its own position, holes closed; compact: renumbered."),
     ] = LayoutChoice.ORIGINAL,
     grade: Annotated[
         GradeName,
-        Option(
-            "--grade",
-            help="What the new store takes. whole: all that is proven; body: torn properties, too.",
-        ),
+        Option("--grade", help="What the new store takes. whole: all that is proven; body: torn properties, too."),
     ] = GradeName.BODY,
     dry_run: Annotated[bool, Option("--dry-run", help="Only say what is there. Writes nothing.")] = False,
     *,

@@ -13,11 +13,7 @@ if TYPE_CHECKING:
     from .options import Common
     from .progress import Progress
 
-_WAYS = {
-    Via.SCAN: "in the log, by a scan",
-    Via.QUEUE: "that queues name",
-    Via.INDEX: "that the index names",
-}
+_WAYS = {Via.SCAN: "in the log, by a scan", Via.QUEUE: "that queues name", Via.INDEX: "that the index names"}
 
 
 def scanning(store: StoreReader, common: Common) -> Progress:

@@ -13,30 +13,20 @@ if TYPE_CHECKING:
     from ..store.search.selection import Selection
 
 Topic = Annotated[
-    str | None,
-    Option("--topic", "-t", metavar="T", help="Messages of this topic, or of those like orders*."),
+    str | None, Option("--topic", "-t", metavar="T", help="Messages of this topic, or of those like orders*.")
 ]
 Queue = Annotated[int | None, Option("--queue", metavar="Q", min=0, help="Of this queue of the topic only.")]
-UniqueKey = Annotated[
-    str | None,
-    Option("--unique-key", metavar="HEX", help="Messages with this id of a client."),
-]
-Key = Annotated[
-    str | None,
-    Option("--key", "-k", metavar="K", help="Messages with this key or unique key."),
-]
+UniqueKey = Annotated[str | None, Option("--unique-key", metavar="HEX", help="Messages with this id of a client.")]
+Key = Annotated[str | None, Option("--key", "-k", metavar="K", help="Messages with this key or unique key.")]
 Since = Annotated[
     str | None,
     Option(
-        "--since",
-        metavar="TIME",
-        help="Stored at this time or later: 2026-11-20T21:38:00Z, -1h, yesterday, epoch ms.",
+        "--since", metavar="TIME", help="Stored at this time or later: 2026-11-20T21:38:00Z, -1h, yesterday, epoch ms."
     ),
 ]
 Until = Annotated[str | None, Option("--until", metavar="TIME", help="Stored before this time.")]
 Tag = Annotated[
-    str | None,
-    Option("--tag", metavar="TAG", help="Messages with exactly this tag, or with one of A || B."),
+    str | None, Option("--tag", metavar="TAG", help="Messages with exactly this tag, or with one of A || B.")
 ]
 Where = Annotated[
     str | None,
@@ -46,14 +36,8 @@ Where = Annotated[
         help="Messages that match a filter of RocketMQ (SQL92), over properties and @fields.",
     ),
 ]
-Grep = Annotated[
-    str | None,
-    Option("--grep", metavar="REGEX", help="Messages in whose body this is found."),
-]
-Raw = Annotated[
-    bool,
-    Option("--raw", help="Bodies as stored, neither decompressed nor decoded; batches in one piece."),
-]
+Grep = Annotated[str | None, Option("--grep", metavar="REGEX", help="Messages in whose body this is found.")]
+Raw = Annotated[bool, Option("--raw", help="Bodies as stored, neither decompressed nor decoded; batches in one piece.")]
 MaxBody = Annotated[
     int,
     Option(

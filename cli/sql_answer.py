@@ -47,10 +47,7 @@ def shown_columns(columns: Mapping[str, bool], common: Common) -> list[str]:
 
 
 def print_answer(
-    answer: Iterable[pa.RecordBatch],
-    columns: Sequence[str],
-    left_out: Sequence[Mapping[str, Any]],
-    common: Common,
+    answer: Iterable[pa.RecordBatch], columns: Sequence[str], left_out: Sequence[Mapping[str, Any]], common: Common
 ) -> None:
     """Print rows as they come, and behind them what stores they are not from."""
     from ..store.arrow.export_formats import records_of

@@ -22,10 +22,9 @@ app = App()
 class Browsing(Options):
     """A view instead of a table."""
 
-    browse: Annotated[
-        bool,
-        Option("--browse", help="Walk through one store: topics, queues, messages; q leaves."),
-    ] = False
+    browse: Annotated[bool, Option("--browse", help="Walk through one store: topics, queues, messages; q leaves.")] = (
+        False
+    )
 
 
 @app.command()
@@ -35,8 +34,7 @@ def stats(
     *,
     options: StatsOptions,
     quick: Annotated[
-        bool,
-        Option("--quick", help="From the units of queues alone, where these tell what --by asks for."),
+        bool, Option("--quick", help="From the units of queues alone, where these tell what --by asks for.")
     ] = False,
     expiring: Expiring,
     browsing: Browsing,

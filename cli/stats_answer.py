@@ -17,10 +17,7 @@ if TYPE_CHECKING:
     from ..store.arrow.log_rows import Counted
     from ..store.arrow.stores import Ask
 
-_BY = (
-    *("store", "topic", "queue", "queue_id", "group", "tag", "kind", "host"),
-    *("hour", "day", "size", "file"),
-)
+_BY = (*("store", "topic", "queue", "queue_id", "group", "tag", "kind", "host"), *("hour", "day", "size", "file"))
 _QUEUE = "queue"
 _LEAST_BAR = 10
 _TIMES = ("hour", "day")
@@ -30,13 +27,11 @@ class StatsOptions(Options):
     """What is counted, and how it is grouped."""
 
     by: Annotated[
-        str | None,
-        Option("--by", metavar="A,B", help=f"Group by some of: {', '.join(_BY)} (default: topic)."),
+        str | None, Option("--by", metavar="A,B", help=f"Group by some of: {', '.join(_BY)} (default: topic).")
     ] = None
-    top: Annotated[
-        int | None,
-        Option("--top", "-n", metavar="N", min=1, help="Only the N groups with most bytes."),
-    ] = None
+    top: Annotated[int | None, Option("--top", "-n", metavar="N", min=1, help="Only the N groups with most bytes.")] = (
+        None
+    )
     since: Since = None
     until: Until = None
     partial: Partial = False

@@ -72,11 +72,7 @@ def store_json(store: Description, verdict: Verdict, given: Given) -> dict[str, 
         },
         "checkpoint": None if store.checkpoint is None else store.checkpoint._asdict(),
         "next_start": restart
-        and {
-            "broker_version": restart.version,
-            "start_file": restart.file,
-            "reason": restart.reason,
-        },
+        and {"broker_version": restart.version, "start_file": restart.file, "reason": restart.reason},
         "index_files": [
             {"file": i.file, "slots": i.slots, "items": i.items, **i.header._asdict()} for i in store.index_files
         ],

@@ -30,17 +30,12 @@ class What(StrEnum):
 class Tracing(Options):
     """Whom and what it is about; the annotations are the declaration of the options."""
 
-    by: Annotated[
-        What | None,
-        Option("--by", help="What the text is, where it could be several things."),
-    ] = None
+    by: Annotated[What | None, Option("--by", help="What the text is, where it could be several things.")] = None
     topic: Annotated[
-        str | None,
-        Option("--topic", "-t", metavar="T", help="Messages of this topic, or of those like orders*."),
+        str | None, Option("--topic", "-t", metavar="T", help="Messages of this topic, or of those like orders*.")
     ] = None
     group: Annotated[
-        str | None,
-        Option("--group", "-g", metavar="G", help="The verdict on this group only, known or not."),
+        str | None, Option("--group", "-g", metavar="G", help="The verdict on this group only, known or not.")
     ] = None
     tags: Annotated[
         str | None,
@@ -50,21 +45,13 @@ class Tracing(Options):
             help="What the group of --group subscribes to: no store keeps the tags of a group.",
         ),
     ] = None
-    sql: Annotated[
-        str | None,
-        Option("--sql", metavar="SQL92", help="The same as a filter of RocketMQ."),
-    ] = None
-    now: Annotated[
-        str | None,
-        Option("--now", metavar="TIME", help="What is due or visible then (default: now)."),
-    ] = None
-    next_start: Annotated[
-        bool,
-        Option("--next-start", help="Say what the next start does to it, in any case."),
-    ] = False
+    sql: Annotated[str | None, Option("--sql", metavar="SQL92", help="The same as a filter of RocketMQ.")] = None
+    now: Annotated[str | None, Option("--now", metavar="TIME", help="What is due or visible then (default: now).")] = (
+        None
+    )
+    next_start: Annotated[bool, Option("--next-start", help="Say what the next start does to it, in any case.")] = False
     limit: Annotated[
-        int,
-        Option("--limit", "-n", metavar="N", min=1, help="At most N messages, where a key has more."),
+        int, Option("--limit", "-n", metavar="N", min=1, help="At most N messages, where a key has more.")
     ] = 10
 
     def question(self, text: str, given: Given) -> TraceQuestion:
@@ -94,8 +81,7 @@ def trace(
     text: Annotated[
         str,
         Argument(
-            metavar="KEY|UNIQUE-KEY|MESSAGE-ID|POSITION",
-            help="What is known of the message; TOPIC/QUEUE/OFFSET, too.",
+            metavar="KEY|UNIQUE-KEY|MESSAGE-ID|POSITION", help="What is known of the message; TOPIC/QUEUE/OFFSET, too."
         ),
     ],
     *,

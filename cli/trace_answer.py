@@ -37,10 +37,7 @@ def answer(store: Path, question: TraceQuestion, limit: int, common: Common) -> 
     from ..store.search.store import StoreReader
     from ..store.trace.trace import trace
 
-    with (
-        StoreReader(store, common.config(), rate_bytes=common.rate) as opened,
-        scanning(opened, common),
-    ):
+    with StoreReader(store, common.config(), rate_bytes=common.rate) as opened, scanning(opened, common):
         question = question._replace(given=question.given.at(opened.layout))
         found = trace(opened, question, common.warn)
         shown = list(islice(found, min(limit, sys.maxsize)))
@@ -71,14 +68,7 @@ def flat(record: Record) -> Iterator[Record]:
     for event in record["events"]:
         row = {name: event[name] for name in ("topic", "queue_id", "queue_offset", "position")}
         told = {"name": event["event"], "text": event["text"], "where": event["path"]}
-        yield {
-            **head,
-            **row,
-            "row": "event",
-            "at_timestamp": event["timestamp"],
-            "group": event["group"],
-            **told,
-        }
+        yield {**head, **row, "row": "event", "at_timestamp": event["timestamp"], "group": event["group"], **told}
     for group in record["groups"]:
         row = {name: group[name] for name in ("topic", "queue_id", "queue_offset", "group")}
         facts = "; ".join(f"{one['fact']} ({one['where']})" for one in group["evidence"])

@@ -29,8 +29,7 @@ def undo(
     purge: Annotated[bool, Option("--purge", help="Delete what SESSION kept: it cannot be undone then.")] = False,
     force: Annotated[bool, Option("--force", help="Undo also where the store has changed since.")] = False,
     journal: Annotated[
-        Path | None,
-        Option("--journal", metavar="DIR", help="Where the session is kept (of `recover --journal`)."),
+        Path | None, Option("--journal", metavar="DIR", help="Where the session is kept (of `recover --journal`).")
     ] = None,
     *,
     writing: ChangeOptions,
@@ -118,12 +117,7 @@ _COLUMNS = ("type", "session", "command", "state", "began", "changes", "files", 
 
 
 def _undo(
-    layout: Layout,
-    name: str | None,
-    force: bool,
-    writing: ChangeOptions,
-    files: Files,
-    common: Common,
+    layout: Layout, name: str | None, force: bool, writing: ChangeOptions, files: Files, common: Common
 ) -> dict[str, Any]:
     """Raises NotFound, Refused and all that `undo` does."""
     from ..store.counted import counted
@@ -163,11 +157,7 @@ def _purge(layout: Layout, name: str, yes: bool, files: Files, common: Common) -
     if not yes:
         folders = [f"  {path}" for path in sorted(folders_of(journal)) if path.is_dir()]
         plan = "These folders are deleted, with what the files of the store were before:"
-        agree(
-            f"Delete what {name} kept? It cannot be undone then.",
-            page_of([plan, *folders]),
-            common,
-        )
+        agree(f"Delete what {name} kept? It cannot be undone then.", page_of([plan, *folders]), common)
     freed = purge(layout, journal, files)
     return {"type": "purged", "session": name, "freed_bytes": freed}
 

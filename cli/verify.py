@@ -87,16 +87,12 @@ class VerifyOptions(Options):
     """What is checked; the annotations are the declaration of the options."""
 
     quick: Annotated[
-        bool,
-        Option("--quick/--deep", help="Structure and ends only, no CRC; or all of it (the default)."),
+        bool, Option("--quick/--deep", help="Structure and ends only, no CRC; or all of it (the default).")
     ] = False
     sample: Annotated[
         float | None,
         Option(
-            "--sample",
-            metavar="P%",
-            parser=parse_percent,
-            help="Read this share of the log, other parts in each run.",
+            "--sample", metavar="P%", parser=parse_percent, help="Read this share of the log, other parts in each run."
         ),
     ] = None
     max_duration: Annotated[
@@ -109,14 +105,10 @@ class VerifyOptions(Options):
         ),
     ] = None
     since: Since = None
-    topic: Annotated[
-        str | None,
-        Option("--topic", "-t", metavar="T", help="Only queues and files of this topic."),
-    ] = None
-    queue: Annotated[
-        int | None,
-        Option("--queue", metavar="Q", min=0, help="Only this queue of the topic."),
-    ] = None
+    topic: Annotated[str | None, Option("--topic", "-t", metavar="T", help="Only queues and files of this topic.")] = (
+        None
+    )
+    queue: Annotated[int | None, Option("--queue", metavar="Q", min=0, help="Only this queue of the topic.")] = None
     only: Annotated[
         str | None,
         Option(
@@ -156,11 +148,7 @@ def verify(
     limits: VerifyOptions,
     resume: Annotated[
         Path | None,
-        Option(
-            "--resume",
-            metavar="FILE",
-            help="Keep in FILE how far an interrupted run came, and go on from there.",
-        ),
+        Option("--resume", metavar="FILE", help="Keep in FILE how far an interrupted run came, and go on from there."),
     ] = None,
     broker_version: BrokerVersion = None,
     common: Common,

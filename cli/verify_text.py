@@ -45,11 +45,7 @@ def folded(text: str, columns: int) -> str:
     for line in told.split("\n"):
         indent = _INDENT.match(line)[0] + "  "  # type: ignore[index]
         rows = wrap(
-            line,
-            max(columns, _NARROWEST),
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
+            line, max(columns, _NARROWEST), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
         )
         lines += rows or [""]
     return "\n".join(lines) + now + commands
@@ -112,11 +108,7 @@ _CODES = 6
 def _what_now(path: Path | str, verdict: Verdict, given: Given, verbose: bool) -> Iterator[str]:
     """The commands that mend it all, in order; then why some of it is beyond repair."""
     from ..store.disk.layout import is_uri
-    from ..store.findings.next_commands import (
-        calls_for_something,
-        refused,
-        tidying_commands,
-    )
+    from ..store.findings.next_commands import calls_for_something, refused, tidying_commands
     from ..store.verify.verdict import commands_of, what_now
 
     about = [f for f in verdict.findings if calls_for_something(f)]

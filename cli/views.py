@@ -198,13 +198,7 @@ def _time(time_ms: int, common: Common) -> str:
     return time_text(time_ms, common.utc)
 
 
-_VIEWS = {
-    "delays": _delays,
-    "timers": _timers,
-    "retries": _retries,
-    "pop": _pop,
-    "transactions": _transactions,
-}
+_VIEWS = {"delays": _delays, "timers": _timers, "retries": _retries, "pop": _pop, "transactions": _transactions}
 _TEXTS = {
     "delays": _delays_text,
     "timers": _timers_text,

@@ -11,8 +11,7 @@ from construct import Int32sb, Int32ub, Struct
 MAGIC_BLANK = 0xCBD43194
 
 BLANK = Struct(
-    "total_size" / Int32sb * "bytes from here to the end of the file, at least 8",
-    "magic_code" / Int32ub * "CBD43194",
+    "total_size" / Int32sb * "bytes from here to the end of the file, at least 8", "magic_code" / Int32ub * "CBD43194"
 )
 
 #: Room that is always kept behind a record for a BLANK.

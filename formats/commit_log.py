@@ -21,10 +21,7 @@ from .message import MAGIC_V1, MAGIC_V2, MESSAGE
 #: Any item, by its size alone.
 ITEM = Struct("bytes" / GreedyBytes)
 #: What every record begins with.
-HEAD = Struct(
-    "total_size" / Int32sb * "whole record, this field included",
-    "magic_code" / Int32ub * "kind of record",
-)
+HEAD = Struct("total_size" / Int32sb * "whole record, this field included", "magic_code" / Int32ub * "kind of record")
 HEAD_BYTES = HEAD.sizeof()
 #: Bytes of the field in which an item names its own position.
 POSITION_BYTES = Int64sb.sizeof()

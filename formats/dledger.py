@@ -32,8 +32,5 @@ ENTRY = Struct(
 HEAD = Struct(*ENTRY.subcons[:-1])
 HEADER_BYTES = HEAD.sizeof()
 
-BLANK = Struct(
-    "magic" / Int32sb * "-1",
-    "size" / Int32sb * "bytes from here to the end of the file",
-)
+BLANK = Struct("magic" / Int32sb * "-1", "size" / Int32sb * "bytes from here to the end of the file")
 assert BLANK.sizeof() == 8

@@ -98,9 +98,7 @@ class JsonTable(NamedTuple):
         return (*self.keys, *self.fields, *((self.value,) if self.value else ()))
 
 
-def _keys(
-    levels: tuple[JsonField | tuple[JsonField, JsonField] | Member, ...],
-) -> Iterator[JsonField]:
+def _keys(levels: tuple[JsonField | tuple[JsonField, JsonField] | Member, ...]) -> Iterator[JsonField]:
     for level in levels:
         if isinstance(level, JsonField):
             yield level

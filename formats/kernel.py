@@ -103,13 +103,7 @@ class _Library:
 
         self._run = ctypes.CDLL(os.fspath(path)).mqstore_run
         self._run.restype = ctypes.c_int64
-        self._run.argtypes = (
-            ctypes.c_int64,
-            ctypes.c_void_p,
-            ctypes.c_size_t,
-            ctypes.c_void_p,
-            ctypes.c_size_t,
-        )
+        self._run.argtypes = (ctypes.c_int64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t)
 
     def __call__(self, operation: int, arrays: Sequence[npt.NDArray[Any]], numbers: Sequence[int]) -> int:
         places = [array.__array_interface__["data"][0] for array in arrays]

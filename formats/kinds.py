@@ -89,12 +89,7 @@ class FileKind(NamedTuple):
 
 
 _ALL = (
-    FileKind(
-        "commit-log",
-        "message",
-        (("message", message.MESSAGE), ("blank", blank.BLANK)),
-        ("message", "blank"),
-    ),
+    FileKind("commit-log", "message", (("message", message.MESSAGE), ("blank", blank.BLANK)), ("message", "blank")),
     FileKind("consume-queue", "consume_queue_unit", (("unit", consume_queue.UNIT),)),
     FileKind(
         "consume-queue-ext",
@@ -121,20 +116,12 @@ _ALL = (
     FileKind(
         "tiered-index",
         "tiered_index_item",
-        (
-            ("header", tiered_index.HEADER),
-            ("slot", tiered_index.SLOT),
-            ("item", tiered_index.ITEM),
-        ),
+        (("header", tiered_index.HEADER), ("slot", tiered_index.SLOT), ("item", tiered_index.ITEM)),
     ),
     FileKind(
         "tiered-index-file",
         "tiered_index_file_item",
-        (
-            ("header", tiered_index_file.HEADER),
-            ("slot", tiered_index_file.SLOT),
-            ("item", tiered_index_file.ITEM),
-        ),
+        (("header", tiered_index_file.HEADER), ("slot", tiered_index_file.SLOT), ("item", tiered_index_file.ITEM)),
     ),
     FileKind("dledger-index", "dledger_index_unit", (("unit", dledger_index.UNIT),)),
 )
@@ -157,18 +144,8 @@ _CONFIG = (
     _text("transaction-metrics", "transactionMetrics", transaction_metrics.TABLES),
     _text("timer-metrics", "timermetrics", timer_metrics.TABLES),
     _text("tiered-store-metadata", "tieredStoreMetadata.json", tiered_store_metadata.TABLES),
-    _text(
-        "broker-properties",
-        "broker.properties",
-        broker_properties.TABLES,
-        syntax=Syntax.PROPERTIES,
-    ),
-    _text(
-        "position-checkpoint",
-        "position-checkpoint",
-        position_checkpoint.TABLES,
-        place="compaction",
-    ),
+    _text("broker-properties", "broker.properties", broker_properties.TABLES, syntax=Syntax.PROPERTIES),
+    _text("position-checkpoint", "position-checkpoint", position_checkpoint.TABLES, place="compaction"),
     _text("epoch-file", "epochFileCheckpoint", epoch_file.TABLES, place="", syntax=Syntax.EPOCHS),
     _text(
         "broker-identity",

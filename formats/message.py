@@ -58,10 +58,7 @@ MESSAGE = Struct(
     "body_length" / Rebuild(Int32sb, size_(_record.body)) * "bytes of the body",
     "body" / Bytes(_record.body_length) * "body as stored",
     "topic_length"
-    / Rebuild(
-        IfThenElse(_record.magic_code == MAGIC_V2, Int16sb, Int8sb),
-        size_(_record.topic),
-    )
+    / Rebuild(IfThenElse(_record.magic_code == MAGIC_V2, Int16sb, Int8sb), size_(_record.topic))
     * "bytes of the topic",
     "topic" / Bytes(_record.topic_length) * "topic, UTF-8",
     "properties_length" / Rebuild(Int16sb, size_(_record.properties)) * "bytes of the properties",

@@ -49,10 +49,7 @@ def record_size_field(subcon: Construct[Any, Any]) -> Construct[Any, Any]:
 
 def host(address_bytes: int) -> Construct[Any, Any]:
     """An address as the broker writes it: the IP, then the port as a 4-byte integer (spec 1.2)."""
-    return Struct(
-        "ip" / Bytes(address_bytes) * "IP address",
-        "port" / Int32sb * "port",
-    )
+    return Struct("ip" / Bytes(address_bytes) * "IP address", "port" / Int32sb * "port")
 
 
 IPV4_BYTES = 4

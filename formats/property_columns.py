@@ -12,13 +12,7 @@ from . import kernel
 from . import message_properties as names
 from .derive.program import Noting
 from .derive.ragged import Bytes, Flags, Ints, Ragged, StringNotes, overlapping, ragged_copy
-from .message_properties import (
-    CRC32,
-    CRC_DIGITS,
-    CRC_ITEM_BYTES,
-    ITEM_SEPARATOR,
-    NAME_VALUE_SEPARATOR,
-)
+from .message_properties import CRC32, CRC_DIGITS, CRC_ITEM_BYTES, ITEM_SEPARATOR, NAME_VALUE_SEPARATOR
 
 _SEPARATOR = ITEM_SEPARATOR[0]
 _NAME_VALUE = NAME_VALUE_SEPARATOR[0]

@@ -31,10 +31,7 @@ def fixed(steps: Steps) -> Struct:
 
 
 UNIT = fixed(quick_tables.UNIT)
-_MESSAGE_IDS = {
-    IPV4_BYTES: fixed(quick_tables.MESSAGE_ID_V4),
-    IPV6_BYTES: fixed(quick_tables.MESSAGE_ID_V6),
-}
+_MESSAGE_IDS = {IPV4_BYTES: fixed(quick_tables.MESSAGE_ID_V4), IPV6_BYTES: fixed(quick_tables.MESSAGE_ID_V6)}
 OFFSET_DIGITS = 2 * quick_tables.OFFSET_BYTES
 _OFFSET_MASK = (1 << 4 * OFFSET_DIGITS) - 1
 _TOTAL_SIZE = _struct(quick_tables.MESSAGE[0][1][:2])

@@ -14,8 +14,7 @@ from construct import GreedyBytes, Int32sb, Int64sb, Struct
 INDEX, TIMER, TRANSACTION = "default", "timer", "trans"
 
 TIMER_KEY = Struct(
-    "delay_time" / Int64sb * "when the message is due, in ms",
-    "unique_key" / GreedyBytes * "unique key of the message",
+    "delay_time" / Int64sb * "when the message is due, in ms", "unique_key" / GreedyBytes * "unique key of the message"
 )
 TIMER_VALUE = Struct(
     "size" / Int32sb * "total_size of the record",
@@ -26,8 +25,7 @@ TRANSACTION_KEY = Struct(
     "name" / GreedyBytes * "@topic@uniqueKey",
 )
 TRANSACTION_VALUE = Struct(
-    "check_times" / Int32sb * "how often the producer was asked",
-    "size" / Int32sb * "total_size of the record",
+    "check_times" / Int32sb * "how often the producer was asked", "size" / Int32sb * "total_size of the record"
 )
 INDEX_KEY = Struct(
     "store_hour" / Int64sb * "hour of the store time, in ms",

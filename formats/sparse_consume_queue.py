@@ -11,8 +11,7 @@ from construct import Int64sb, Struct
 from . import batch_consume_queue
 
 UNIT = Struct(
-    "physical_offset" / Int64sb * "position of the record in the compaction log",
-    *batch_consume_queue.UNIT.subcons[1:],
+    "physical_offset" / Int64sb * "position of the record in the compaction log", *batch_consume_queue.UNIT.subcons[1:]
 )
 UNIT_BYTES = UNIT.sizeof()
 assert UNIT_BYTES == batch_consume_queue.UNIT_BYTES

@@ -12,7 +12,6 @@ from construct import Int64sb, Struct
 from . import consume_queue
 
 UNIT = Struct(
-    "physical_offset" / Int64sb * "position of the record in the tiered commit log",
-    *consume_queue.UNIT.subcons[1:],
+    "physical_offset" / Int64sb * "position of the record in the tiered commit log", *consume_queue.UNIT.subcons[1:]
 )
 assert UNIT.sizeof() == consume_queue.UNIT_BYTES

@@ -21,8 +21,7 @@ HEADER = Struct(
     "item_count" / Int32sb * "items that were put",
 )
 SLOT = Struct(
-    "position" / Int32sb * "byte of the segment where its items begin",
-    "length" / Int32sb * "bytes of its items",
+    "position" / Int32sb * "byte of the segment where its items begin", "length" / Int32sb * "bytes of its items"
 )
 ITEM = Struct(
     "hash_code" / Int32sb * "hash of topic#key, not negative",

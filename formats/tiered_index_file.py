@@ -23,17 +23,10 @@ DEFAULT_SLOTS = 5_000_000
 """Unless tieredStoreIndexFileMaxHashSlotNum says otherwise."""
 
 HEADER = Struct(
-    "magic" / SEALED_HEADER.magic.subcon * "BCC50289 takes items, BCC50285 full",
-    *SEALED_HEADER.subcons[1:],
+    "magic" / SEALED_HEADER.magic.subcon * "BCC50289 takes items, BCC50285 full", *SEALED_HEADER.subcons[1:]
 )
-SLOT = Struct(
-    "item" / Int32sb * "number of its newest item, 0 for none",
-    "unused" / Int32sb * "zeros",
-)
-ITEM = Struct(
-    *SEALED_ITEM.subcons,
-    "previous" / Int32sb * "number of the item before it in its slot, 0 for none",
-)
+SLOT = Struct("item" / Int32sb * "number of its newest item, 0 for none", "unused" / Int32sb * "zeros")
+ITEM = Struct(*SEALED_ITEM.subcons, "previous" / Int32sb * "number of the item before it in its slot, 0 for none")
 SLOT_BYTES = SLOT.sizeof()
 OPEN_ITEM_BYTES = ITEM.sizeof()
 assert (HEADER.sizeof(), SLOT_BYTES, OPEN_ITEM_BYTES) == (HEADER_BYTES, 8, ITEM_BYTES + 4)

@@ -18,11 +18,7 @@ TABLES = (
             JsonField("order", "boolean", "messages are kept in order"),
             JsonField("topicFilterType", "string", "SINGLE_TAG or MULTI_TAG"),
             JsonField("topicSysFlag", "integer", "1 unit, 2 has subscribers in units", bits=32),
-            JsonField(
-                "attributes",
-                "object",
-                "queue.type, cleanup.policy, message.type, reserve.time; 5.x",
-            ),
+            JsonField("attributes", "object", "queue.type, cleanup.policy, message.type, reserve.time; 5.x"),
         ),
     ),
     DATA_VERSION,

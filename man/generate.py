@@ -36,10 +36,7 @@ def contents() -> Iterator[tuple[Path, str]]:
     commands = _import("command_tree").commands()
     pages = _import("pages")
     for command in commands:
-        yield (
-            ROOT / "man" / "man1" / f"{command.name.replace(' ', '-')}.1",
-            pages.man1(command, commands),
-        )
+        yield (ROOT / "man" / "man1" / f"{command.name.replace(' ', '-')}.1", pages.man1(command, commands))
     yield ROOT / "man" / "man5" / "mqstore-store.5", pages.man5()
     shells = _import("completion_scripts")
     yield ROOT / "completions" / "bash" / "mqstore", shells.bash(commands)

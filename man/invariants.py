@@ -26,12 +26,7 @@ may have a lower one and says why.
 
 Written by `python man/generate.py` from `store/findings/catalogue`; do not edit.
 """
-_PARTS = (
-    ("A broker", "broker"),
-    ("Cause", "cause"),
-    ("Broker's log", "log"),
-    ("Effect", "effect"),
-)
+_PARTS = (("A broker", "broker"), ("Cause", "cause"), ("Broker's log", "log"), ("Effect", "effect"))
 
 
 def markdown() -> str:

@@ -147,10 +147,7 @@ def _kind(kind: FileKind) -> Iterator[str]:
     for name, schema in kind.layouts:
         yield f".SS {roff(name)}"
         for row in table(schema):
-            yield from (
-                ".TP",
-                f"{roff(row.offset)}  \\fI{roff(row.type)}\\fR  \\fB{roff(row.name)}\\fR",
-            )
+            yield from (".TP", f"{roff(row.offset)}  \\fI{roff(row.type)}\\fR  \\fB{roff(row.name)}\\fR")
             yield roff(row.doc) or "\\&"
     for json_table in kind.tables:
         yield f".SS {roff(json_table.member or json_table.record_type)}"

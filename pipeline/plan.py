@@ -86,10 +86,7 @@ class StorePlan:
 
     def output(self, folder: Path) -> Layout:
         """The paths of this store's output below `folder`, with file sizes of its own."""
-        sizes = {
-            _BATCH_SIZE: self.batch_file_bytes,
-            _EXT_SIZE: self.ext_file_bytes,
-        }
+        sizes = {_BATCH_SIZE: self.batch_file_bytes, _EXT_SIZE: self.ext_file_bytes}
         config = BrokerConfig({name: str(size) for name, size in sizes.items() if size})
         return Layout.of(folder / self.folder, config)
 

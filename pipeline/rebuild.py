@@ -131,12 +131,7 @@ def _making(plan: JobPlan, number: int, stage: Stage, items: Sequence[int]) -> I
 
 def _task(plan: JobPlan, number: int, stage: Stage) -> Task:
     store = plan.stores[number]
-    return {
-        "root": store.root,
-        "store": asdict(store),
-        "number": number,
-        "stage": str(stage.folder),
-    }
+    return {"root": store.root, "store": asdict(store), "number": number, "stage": str(stage.folder)}
 
 
 def _bytes_of(task: Task) -> int:

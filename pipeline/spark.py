@@ -27,15 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from warnings import catch_warnings
 
-from .masters import (
-    LOOPBACK,
-    SparkUnavailable,
-    check_reachable,
-    is_connect,
-    is_local,
-    ships_code,
-    stays_on_loopback,
-)
+from .masters import LOOPBACK, SparkUnavailable, check_reachable, is_connect, is_local, ships_code, stays_on_loopback
 from .scratch import session_folder
 from .ship import package_zip
 
@@ -54,10 +46,7 @@ _JAVA = "-XX:+UseSerialGC"
 _JAVA_IN_PYTHON = f"{_JAVA} -XX:TieredStopAtLevel=1"
 """A JVM that only deals out work is through before its second compiler has earned what that takes."""
 _PY_FILES = "spark.submit.pyFiles"
-_DROPPED_OPTIONS = (
-    "--add-modules=jdk.incubator.vector",
-    "--add-opens=java.base/sun.security.action=ALL-UNNAMED",
-)
+_DROPPED_OPTIONS = ("--add-modules=jdk.incubator.vector", "--add-opens=java.base/sun.security.action=ALL-UNNAMED")
 _QUERIES = "SQLQueryContextLogger"
 _EXCEPTION = re.compile(r'(Exception in thread "[^"]*" )?[\w.]+(Error|Exception)\b')
 _SHIM = """#!/bin/sh
@@ -84,10 +73,7 @@ logger.gateway.level = error
 
 @contextmanager
 def spark_session(
-    master: str = "local[*]",
-    settings: Mapping[str, str] | None = None,
-    *,
-    in_python: bool = False,
+    master: str = "local[*]", settings: Mapping[str, str] | None = None, *, in_python: bool = False
 ) -> Iterator[SparkSession]:
     """A session on `master`; it is stopped, and what it left behind removed, at the end.
 
@@ -96,11 +82,7 @@ def spark_session(
     """
     require_packages(master)
     check_reachable(master)
-    with (
-        session_folder() as folder,
-        _environment(_variables(master, folder)),
-        _quiet_loggers(),
-    ):
+    with session_folder() as folder, _environment(_variables(master, folder)), _quiet_loggers():
         java = _JAVA_IN_PYTHON if in_python else _JAVA
         session = _start(master, options(master, folder, settings or {}, java), folder / "log")
         with _stopped(session):
@@ -131,8 +113,7 @@ def require_packages(master: str = "local") -> None:
         missing = [name for name in packages if importlib.util.find_spec(name) is None]
         if missing:
             raise SparkUnavailable(
-                f"Spark is not installed ({', '.join(missing)} missing)",
-                hint=f"pip install 'mqstore[{extra}]'",
+                f"Spark is not installed ({', '.join(missing)} missing)", hint=f"pip install 'mqstore[{extra}]'"
             )
 
 

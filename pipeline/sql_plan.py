@@ -62,11 +62,7 @@ class SparkQuery:
 
 def understood(spark: SparkSession, query: str) -> SparkQuery:
     """A query, analysed without a look at any store. Raises InvalidInput for one that makes no sense."""
-    from pyspark.errors import (
-        AnalysisException,
-        ArithmeticException,
-        IllegalArgumentException,
-    )
+    from pyspark.errors import AnalysisException, ArithmeticException, IllegalArgumentException
 
     text = f"SELECT * FROM (\n{query.strip().removesuffix(';')}\n)"  # so that it can be no command
     before = {name: spark.conf.get(name, None) for name in _SETTINGS}

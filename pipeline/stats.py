@@ -39,12 +39,7 @@ def tasks_of(ask: Ask, by: Sequence[str]) -> list[Task]:
 
 def count(task: Task) -> list[Any]:
     """One task, where it runs: `Counted.to_json`. Raises StoreError."""
-    ask = Ask(
-        (task["root"],),
-        times=TimeRange(*task["times"]),
-        on_damage=task["on_damage"],
-        config=task["config"],
-    )
+    ask = Ask((task["root"],), times=TimeRange(*task["times"]), on_damage=task["on_damage"], config=task["config"])
     return count_part(ask, LogSplit.of(task["part"]), task["by"]).to_json()
 
 

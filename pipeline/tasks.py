@@ -115,10 +115,7 @@ def cores_of(spark: SparkSession) -> int:
 
 
 def rows_of_tasks(
-    spark: SparkSession,
-    function: str,
-    tasks: Sequence[Task],
-    shares: Sequence[Sequence[int]] | None = None,
+    spark: SparkSession, function: str, tasks: Sequence[Task], shares: Sequence[Sequence[int]] | None = None
 ) -> DataFrame:
     """A row for each of some tasks, not run yet: `task`, `store`, `answer`, `data`.
 

@@ -172,11 +172,7 @@ def unpacked(left: bytes) -> LookedAt:
 
 
 def _scope(task: Task) -> Scope:
-    return Scope(
-        quick=task["quick"],
-        groups=frozenset(task["groups"]),
-        broker_version=task["broker_version"],
-    )
+    return Scope(quick=task["quick"], groups=frozenset(task["groups"]), broker_version=task["broker_version"])
 
 
 def verify_on(

@@ -22,12 +22,7 @@ class StoreError(Exception):
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        path: str | PathLike[str] | None = None,
-        offset: int | None = None,
-        hint: str = "",
+        self, message: str, *, path: str | PathLike[str] | None = None, offset: int | None = None, hint: str = ""
     ) -> None:
         super().__init__(message)
         self.message = message

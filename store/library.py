@@ -91,14 +91,7 @@ class Store(search_store.StoreReader):
         from .search.log_search import selected
 
         batches = selected(
-            self,
-            topics=topics,
-            since=since,
-            until=until,
-            where=where,
-            on_damage=on_damage,
-            crc=True,
-            inner=True,
+            self, topics=topics, since=since, until=until, where=where, on_damage=on_damage, crc=True, inner=True
         )
         return (message for batch in batches for message in messages(batch))
 
@@ -139,15 +132,7 @@ class Store(search_store.StoreReader):
         except ImportError as error:
             hint = "pip install 'mqstore[arrow]'"
             raise Unsupported("this needs pyarrow", hint=hint) from error
-        return reader(
-            self,
-            fields,
-            topics=topics,
-            since=since,
-            until=until,
-            where=where,
-            on_damage=on_damage,
-        )
+        return reader(self, fields, topics=topics, since=since, until=until, where=where, on_damage=on_damage)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """All messages, for whatever takes a stream of Arrow: polars, DuckDB, pyarrow."""

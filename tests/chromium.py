@@ -57,13 +57,7 @@ class Page:
 
     def open(self, path: Path, width: int, *, dark: bool = False) -> None:
         """Load a file as a window of this width shows it, to its end."""
-        self.ask(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=900,
-            deviceScaleFactor=1,
-            mobile=False,
-        )
+        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", media="", features=[scheme])
         self._events.clear()

@@ -39,13 +39,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--rewrite`: store what a command printed instead of comparing with it; and `--one-in`."""
     parser.addoption("--rewrite", action="store_true", help="rewrite the expectations in tests/testdata")
-    parser.addoption(
-        "--one-in",
-        type=int,
-        default=1,
-        metavar="N",
-        help="a slice has one of N slow tests, by seed",
-    )
+    parser.addoption("--one-in", type=int, default=1, metavar="N", help="a slice has one of N slow tests, by seed")
 
 
 def pytest_report_header() -> str:

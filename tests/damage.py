@@ -19,16 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from mqstore.store.damage.scenario import write
-from mqstore.store.damage.scenarios import (
-    Corrupt,
-    Spot,
-    flip_bit,
-    garbage,
-    torn_tail,
-    truncate,
-    wrong_size,
-    zero_page,
-)
+from mqstore.store.damage.scenarios import Corrupt, Spot, flip_bit, garbage, torn_tail, truncate, wrong_size, zero_page
 from mqstore.store.disk.files import Edit
 
 from .stores import config, messages

@@ -96,10 +96,7 @@ def run(commands: Iterable[Sequence[str]], bad: Iterable[Bad], folder: Path, bel
     ranges.write_text("".join(f"{b.offset} {b.length} {b.error} {b.path.resolve()}\n" for b in bad))
     environment = {**os.environ, "LD_PRELOAD": str(library()), "FAILING_DISK": str(ranges)}
     if below is not None:
-        environment |= {
-            "COUNTED_READS": str(folder / "reads"),
-            "COUNTED_BELOW": str(below.resolve()),
-        }
+        environment |= {"COUNTED_READS": str(folder / "reads"), "COUNTED_BELOW": str(below.resolve())}
         (folder / "reads").write_text("")
     server = _server()
     assert server.stdin is not None and server.stdout is not None

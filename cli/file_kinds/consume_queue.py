@@ -103,8 +103,4 @@ def _unit_state(ext: Mapping[int, ExtUnit] | None, record: dict[str, Any]) -> Re
     there = ext.get(address)
     if there is None:
         return {"ext_address": address, "ext_problem": "no unit there"}
-    return {
-        "ext_address": address,
-        "ext_tags_code": there.tags_code,
-        "ext_bit_map": there.bit_map.hex(),
-    }
+    return {"ext_address": address, "ext_tags_code": there.tags_code, "ext_bit_map": there.bit_map.hex()}

@@ -41,13 +41,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 
 def item_units(
-    record_type: str,
-    schema: Construct[Any, Any],
-    name: str,
-    part: SegmentItems,
-    at: int,
-    begin: int,
-    slots: int,
+    record_type: str, schema: Construct[Any, Any], name: str, part: SegmentItems, at: int, begin: int, slots: int
 ) -> RecordArray:
     """Items of the file `name`, from number `at` on. begin: byte of the file where that of number 0 has its
     room. slots: of the file.

@@ -124,13 +124,7 @@ def group_by_shape(early: tuple[Early, ...], look_up: Callable[[str], Any], coun
     ]
 
 
-def _run(
-    nodes: tuple[Node, ...],
-    outcomes: Outcomes,
-    buffer: Bytes,
-    columns: Columns,
-    bounds: Any,
-) -> Columns:
+def _run(nodes: tuple[Node, ...], outcomes: Outcomes, buffer: Bytes, columns: Columns, bounds: Any) -> Columns:
     """Run the program of `nodes` on records that have been decoded up to `columns.ends`."""
     return _steps(straight_steps(nodes, outcomes), buffer, columns, bounds)
 

@@ -39,10 +39,7 @@ def sizes(schema: c.Construct[Any, Any], columns: Mapping[str, Any]) -> Ints:
 
 
 def encode(
-    schema: c.Construct[Any, Any],
-    columns: Mapping[str, Any],
-    starts: Ints | None = None,
-    out: Bytes | None = None,
+    schema: c.Construct[Any, Any], columns: Mapping[str, Any], starts: Ints | None = None, out: Bytes | None = None
 ) -> Encoded:
     """Encode columns to records.
 

@@ -96,15 +96,7 @@ class Program(NamedTuple):
         return columns
 
     def follow(
-        self,
-        frame: Ints,
-        buffer: Bytes,
-        base: int,
-        at: int,
-        *,
-        crc: bool,
-        room: int,
-        noting: Noting | None = None,
+        self, frame: Ints, buffer: Bytes, base: int, at: int, *, crc: bool, room: int, noting: Noting | None = None
     ) -> tuple[Columns, Flags | None, int]:
         """Follow the chain from byte `at` of a buffer that begins at log position `base`.
 
@@ -167,12 +159,7 @@ class _Notes:
             text.noted = StringNotes(numbers=(numbers[0], numbers[1][:found]))
         if noting.itemized:
             columns.ragged(noting.itemized).noted = StringNotes(
-                items=(
-                    values.reshape(noting.values, 3, count),
-                    self._odd[:count],
-                    names,
-                    noting.names,
-                ),
+                items=(values.reshape(noting.values, 3, count), self._odd[:count], names, noting.names),
                 sums=sums[0].view(np.uint64) if noting.words else None,
                 hashes=hashes if len(hashes) else None,
             )

@@ -74,11 +74,7 @@ class Ragged:
     @classmethod
     def repeat(cls, string: bytes, count: int) -> Ragged:
         """The same string `count` times, kept once."""
-        return cls(
-            np.frombuffer(string, np.uint8),
-            np.zeros(count, np.int64),
-            np.full(count, len(string), np.int64),
-        )
+        return cls(np.frombuffer(string, np.uint8), np.zeros(count, np.int64), np.full(count, len(string), np.int64))
 
     @classmethod
     def concat(cls, parts: Iterable[Ragged]) -> Ragged:

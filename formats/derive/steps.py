@@ -11,17 +11,7 @@ from typing import Any
 
 import construct as c
 
-from .layout import (
-    Blob,
-    Branch,
-    Expression,
-    Node,
-    Number,
-    PaddingBytes,
-    UnsupportedSchema,
-    minimum_bytes,
-    nodes_of,
-)
+from .layout import Blob, Branch, Expression, Node, Number, PaddingBytes, UnsupportedSchema, minimum_bytes, nodes_of
 
 Step = tuple[Any, ...]
 _LETTERS = {

@@ -12,12 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    DataSourceReader,
-    Filter,
-)
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, Filter
 from pyspark.sql.types import StructType
 
 from ...store.arrow.log_columns import COLUMNS, USUAL

@@ -25,11 +25,7 @@ class StorePartition(InputPartition):
 class PartsReader(DataSourceReader):
     """parts: what there is to read; rows: those of one part. Both run in processes of Spark."""
 
-    def __init__(
-        self,
-        parts: Callable[[], Sequence[Any]],
-        rows: Callable[[Any], Iterator[pa.RecordBatch]],
-    ) -> None:
+    def __init__(self, parts: Callable[[], Sequence[Any]], rows: Callable[[Any], Iterator[pa.RecordBatch]]) -> None:
         self._parts = parts
         self._rows = rows
 

@@ -318,9 +318,7 @@ def require_like(found: DataSet, wanted: Note, target: Path) -> None:
     """Raise Refused where files of another kind would come to those that are there."""
     if found.files and found.note is None:
         raise Refused(
-            "nothing there says which columns it has, and where an export ended",
-            path=target,
-            hint=_OTHER_KIND,
+            "nothing there says which columns it has, and where an export ended", path=target, hint=_OTHER_KIND
         )
     if found.note is not None:
         found.note.require_like(wanted, target)

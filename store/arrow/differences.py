@@ -105,11 +105,7 @@ class QueueDifferences:
 
 
 def compare(
-    a: Ask,
-    b: Ask,
-    name: str,
-    note: Note = lambda size: None,
-    within: Sequence[tuple[int, int]] | None = None,
+    a: Ask, b: Ask, name: str, note: Note = lambda size: None, within: Sequence[tuple[int, int]] | None = None
 ) -> QueueDifferences:
     """Compare the messages of two sides. name: of the pair. note: told how many bytes were read.
 
@@ -160,10 +156,7 @@ def side_of(
                 first = rows.column("position")[pc.index(sound, False).as_py()].as_py()
                 unsound.add_bodies(part.store, wrong, first)
             offset, digest = (rows.column(n).to_numpy() for n in ("queue_offset", DIGEST))
-            yield (
-                (_numbers(rows, queues), offset, digest),
-                pc.sum(rows.column("total_size")).as_py(),
-            )
+            yield ((_numbers(rows, queues), offset, digest), pc.sum(rows.column("total_size")).as_py())
 
 
 def _numbers(rows: Any, queues: dict[Queue, int]) -> Ints:

@@ -266,13 +266,7 @@ def export_parts(
     days = (DAY_COLUMN,) if how.by_day else ()
     reading = replace(ask, fields=tuple(dict.fromkeys((*fields_of(ask), *_READ, *days))))
     with ExportFiles(
-        folder,
-        how.named(name),
-        how.kind,
-        schema,
-        files,
-        by_day=how.by_day,
-        file_bytes=how.file_bytes,
+        folder, how.named(name), how.kind, schema, files, by_day=how.by_day, file_bytes=how.file_bytes
     ) as out:
         for part in parts:
             for rows in rows_of(reading, part, done.damage.append):

@@ -226,12 +226,7 @@ class ViewScan(dataset.Dataset):  # type: ignore[misc]
         self._asked = ask, lacking
         self._context = copy_context()
 
-    def scanner(
-        self,
-        columns: Sequence[str] | None = None,
-        filter: pc.Expression | None = None,
-        **_: Any,
-    ) -> _Scanned:
+    def scanner(self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> _Scanned:
         """The rows that a filter takes. Threads of DuckDB take turns with the reader."""
         names = list(self._view.columns if columns is None else columns)
         schema = pa.schema([self._view.schema.field(name) for name in names])

@@ -31,16 +31,7 @@ from ..disk.workers import Forked, cores
 from ..errors import InvalidInput, Unreadable
 from ..inspect.stats import Stats
 from ..inspect.stats_dimensions import noting_of
-from ..log.commit_log import (
-    Batch,
-    CommitLog,
-    Extent,
-    ExtentKind,
-    Split,
-    scan_split,
-    split_bytes_for,
-    splits,
-)
+from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind, Split, scan_split, split_bytes_for, splits
 from ..log.message import Mark
 from ..search.log_search import OnDamage, Time, selected, time_bounds
 from ..search.selection import Selection, TimeRange

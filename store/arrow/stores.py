@@ -33,16 +33,7 @@ from ..disk.byte_reader import Unread
 from ..disk.compressed import Plain
 from ..disk.file_queue import Foreign, MappedFile, MappedFileQueue, size_of, start_of
 from ..disk.layout import COMMIT_LOG, Layout, is_uri
-from ..errors import (
-    InvalidInput,
-    Missing,
-    NoSpace,
-    StoreError,
-    Unreadable,
-    UnreadableRange,
-    Unsupported,
-    from_os_error,
-)
+from ..errors import InvalidInput, Missing, NoSpace, StoreError, Unreadable, UnreadableRange, Unsupported, from_os_error
 from ..log.commit_log import CommitLog
 from ..offsets.positions import CONSUMED as OFFSETS
 from ..offsets.positions import TABLES as OFFSET_TABLES
@@ -400,10 +391,7 @@ _ALL = "*"
 _SEPARATOR = ","
 ALWAYS = TimeRange()
 BODY, BODY_CRC_OK, RAW = "body", "body_crc_ok", "raw"
-_NOTES = {
-    STORED_BODY: (BODY_CRC_OK, RAW),
-    PLAIN_BODY: (BODY_CRC_OK, "body_compression", "body_error"),
-}
+_NOTES = {STORED_BODY: (BODY_CRC_OK, RAW), PLAIN_BODY: (BODY_CRC_OK, "body_compression", "body_error")}
 """What stands beside a body, and tells whether it is sound, and how a writer has to take it."""
 OPTIONS = frozenset(
     {"path", "paths", "fields", "topics", "queue_id", "since", "until", "body", "on_damage"}

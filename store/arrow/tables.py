@@ -484,10 +484,4 @@ class FindingTable(Table):
         yield len(rows), {name: [row.get(name) for row in rows] for name in self.columns}
 
     def unread(self, root: str, error: StoreError) -> Values:
-        return {
-            "severity": Severity.FATAL.label,
-            "path": root,
-            "count": 1,
-            "message": str(error),
-            PROBLEM: str(error),
-        }
+        return {"severity": Severity.FATAL.label, "path": root, "count": 1, "message": str(error), PROBLEM: str(error)}

@@ -40,12 +40,7 @@ from .tables import (
     table_rows,
 )
 
-COLUMNS: Mapping[str, str] = {
-    STORE: "string",
-    "position": "bigint",
-    "size": "bigint",
-    "reason": "string",
-}
+COLUMNS: Mapping[str, str] = {STORE: "string", "position": "bigint", "size": "bigint", "reason": "string"}
 """Names and SQL types. position, size: null for all of a store."""
 
 
@@ -267,11 +262,7 @@ def readable(ask: Ask, views: Iterable[View]) -> tuple[Ask, dict[str, StoreError
 
 
 def rows_of_view(
-    view: View,
-    ask: Ask,
-    columns: Sequence[str],
-    lacking: Lacking,
-    wanted: pc.Expression | None = None,
+    view: View, ask: Ask, columns: Sequence[str], lacking: Lacking, wanted: pc.Expression | None = None
 ) -> Generator[pa.RecordBatch, None, None]:
     """Rows of `columns` that a filter takes; what cannot be read is told to `lacking`.
 
@@ -294,11 +285,7 @@ def rows_of_view(
 
 
 def _messages(
-    ask: Ask,
-    columns: Sequence[str],
-    lacking: Lacking,
-    wanted: pc.Expression | None,
-    about: Sequence[str],
+    ask: Ask, columns: Sequence[str], lacking: Lacking, wanted: pc.Expression | None, about: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """A body comes with its check: one that fails counts, unless it is the query that looks for it."""
     checked = BODY in columns or not CHECKED.isdisjoint(about)

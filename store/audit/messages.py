@@ -122,10 +122,7 @@ class Share:
     def add_all(self, messages: int, size: int, first: int, last: int, low: int, high: int) -> None:
         """The same: their number and bytes, the first and last time, the ends of the offsets."""
         if self.messages:
-            first, last = (
-                min(first, self.first_store_timestamp),
-                max(last, self.last_store_timestamp),
-            )
+            first, last = (min(first, self.first_store_timestamp), max(last, self.last_store_timestamp))
             low, high = min(low, self.first_offset), max(high, self.last_offset)
         self.first_store_timestamp, self.last_store_timestamp = first, last
         self.first_offset, self.last_offset = low, high
@@ -309,11 +306,7 @@ class _Beside:
     """
 
     def __init__(
-        self,
-        log: CommitLog,
-        crc: bool,
-        verified: VerifiedLog,
-        can_skip: Callable[[VerifiedRun], bool],
+        self, log: CommitLog, crc: bool, verified: VerifiedLog, can_skip: Callable[[VerifiedRun], bool]
     ) -> None:
         self._log, self._crc, self._takes = log, crc, can_skip
         self._runs = {run.begin: run for run in verified.runs}

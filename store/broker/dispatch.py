@@ -104,10 +104,7 @@ def dispatch(batch: HasColumns, how: Dispatching) -> Dispatched:
 
 
 def dispatch_columns(
-    columns: Columns,
-    how: Dispatching,
-    topics: Dictionary | None = None,
-    properties: PropertyItems | None = None,
+    columns: Columns, how: Dispatching, topics: Dictionary | None = None, properties: PropertyItems | None = None
 ) -> Dispatched:
     """Units and index items of n records.
 
@@ -163,11 +160,7 @@ def _units(columns: Columns, rows: Ints, topic_ids: Ints, codes: Ints) -> Units:
 
 
 def _deliver_times(
-    columns: Columns,
-    rows: Ints,
-    hashes: Ints,
-    properties: PropertyItems,
-    levels: tuple[int, ...],
+    columns: Columns, rows: Ints, hashes: Ints, properties: PropertyItems, levels: tuple[int, ...]
 ) -> Ints:
     """tags_code where scheduled messages carry the time of their delivery (spec 2.3)."""
     delays = properties.find(names.DELAY)[rows]
@@ -264,11 +257,7 @@ def java_split(text: bytes) -> list[str]:
 
 
 def _items(
-    columns: Columns,
-    topic_ids: Ints,
-    topics: list[bytes],
-    properties: PropertyItems,
-    tags: Ragged | None,
+    columns: Columns, topic_ids: Ints, topics: list[bytes], properties: PropertyItems, tags: Ragged | None
 ) -> IndexItems:
     """Index items: UNIQ_KEY, each part of KEYS, then TAGS where they are indexed."""
     prefixes = np.array([_hash_before_key(topic) for topic in topics], np.int32)

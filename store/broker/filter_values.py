@@ -251,15 +251,7 @@ NUMBERS: Final = (
     ),
 )
 CRC_OK: Final = "body_crc_ok"
-FIELDS: Final = (
-    *NUMBERS,
-    CRC_OK,
-    "topic",
-    "born_host",
-    "store_host",
-    "message_id",
-    "magic_code",
-)
+FIELDS: Final = (*NUMBERS, CRC_OK, "topic", "born_host", "store_host", "message_id", "magic_code")
 #: Fields that are properties under another name.
 PROPERTIES: Final = {"tags": names.TAGS, "keys": names.KEYS, "unique_key": names.UNIQ_KEY}
 

@@ -190,11 +190,7 @@ def knows(rules: RecordRules, magic: npt.NDArray[Any]) -> Flags:
 
 
 def check(
-    buffer: Bytes,
-    starts: Ints,
-    rules: RecordRules,
-    body: BodyCheck = BodyCheck.BODY_CRC,
-    behind: int = 0,
+    buffer: Bytes, starts: Ints, rules: RecordRules, body: BodyCheck = BodyCheck.BODY_CRC, behind: int = 0
 ) -> CheckedPositions:
     """Check the records at `starts` of some bytes of a file, which has `behind` more behind them."""
     left = len(buffer) + behind - starts
@@ -325,12 +321,7 @@ class LoadFailure(NamedTuple):
 
 
 def walk(
-    content: FileBytes,
-    offset: int,
-    rules: RecordRules,
-    body: BodyCheck,
-    file_start: int = 0,
-    end: int | None = None,
+    content: FileBytes, offset: int, rules: RecordRules, body: BodyCheck, file_start: int = 0, end: int | None = None
 ) -> Iterator[Columns | LoadFailure]:
     """Records from `offset` of a file on, in windows; last comes what is no good record.
 

@@ -245,13 +245,7 @@ PROFILES: dict[str, Profile] = {
             RecordRules(v2=False, ipv6=False, bounded=False, property_crc=False, unequal_is_data=True),
             StartRules(NormalStart.LAST_THREE, AbnormalStart.TIMES, None, _SLACK_MS),
             QueueRules(False, QueueCut.AFTER_CRASH, MinOffset.LINEAR, False, False),
-            DispatchRules(
-                False,
-                ReputStart.LOG_END,
-                index_tags=False,
-                multi_dispatch=False,
-                counts_puts=True,
-            ),
+            DispatchRules(False, ReputStart.LOG_END, index_tags=False, multi_dispatch=False, counts_puts=True),
         ),
         Profile(
             "4.9",
@@ -262,12 +256,7 @@ PROFILES: dict[str, Profile] = {
             StartRules(NormalStart.LAST_THREE, AbnormalStart.TIMES, None, _SLACK_MS),
             QueueRules(True, QueueCut.AHEAD_BEFORE, MinOffset.LINEAR, False, True),
             DispatchRules(
-                False,
-                ReputStart.QUEUES_END,
-                index_tags=False,
-                multi_dispatch=True,
-                slash_names=True,
-                lmq_closed=(),
+                False, ReputStart.QUEUES_END, index_tags=False, multi_dispatch=True, slash_names=True, lmq_closed=()
             ),
         ),
         Profile(
@@ -280,13 +269,7 @@ PROFILES: dict[str, Profile] = {
             ),
             StartRules(NormalStart.LAST_THREE, AbnormalStart.TIMES, None, _SLACK_MS),
             QueueRules(
-                True,
-                QueueCut.AHEAD_BEFORE,
-                MinOffset.BINARY,
-                True,
-                True,
-                has_confirm_offset=True,
-                batches=True,
+                True, QueueCut.AHEAD_BEFORE, MinOffset.BINARY, True, True, has_confirm_offset=True, batches=True
             ),
             DispatchRules(
                 False,
@@ -305,13 +288,7 @@ PROFILES: dict[str, Profile] = {
             RecordRules(v2=True, ipv6=True, bounded=True, property_crc=True, unequal_is_data=False, inner_batches=True),
             StartRules(NormalStart.QUEUE_END, AbnormalStart.TIMES, None, _SLACK_MS, True),
             QueueRules(
-                True,
-                QueueCut.AHEAD_BEFORE,
-                MinOffset.BINARY,
-                True,
-                True,
-                has_confirm_offset=True,
-                batches=True,
+                True, QueueCut.AHEAD_BEFORE, MinOffset.BINARY, True, True, has_confirm_offset=True, batches=True
             ),
             DispatchRules(True, ReputStart.LOG_END, index_tags=False, multi_dispatch=True),
             TimerRules(clamps=True, any_size=False),
@@ -324,24 +301,10 @@ PROFILES: dict[str, Profile] = {
             _TOLERANT,
             RecordRules(v2=True, ipv6=True, bounded=True, property_crc=True, unequal_is_data=False, inner_batches=True),
             StartRules(NormalStart.FIRST_RECORD, AbnormalStart.CHECKED_TIMES, _LOOK_BACK, _SLACK_MS, True),
-            QueueRules(
-                True,
-                QueueCut.AHEAD_AFTER,
-                MinOffset.BINARY,
-                True,
-                True,
-                has_confirm_offset=True,
-                batches=True,
-            ),
+            QueueRules(True, QueueCut.AHEAD_AFTER, MinOffset.BINARY, True, True, has_confirm_offset=True, batches=True),
             DispatchRules(True, ReputStart.LOG_END, index_tags=True, multi_dispatch=True),
             TimerRules(clamps=True, any_size=True),
-            DatabaseRules(
-                hybrid=True,
-                lmq=False,
-                skips_new=False,
-                checks_first=True,
-                accelerated_when_clean=True,
-            ),
+            DatabaseRules(hybrid=True, lmq=False, skips_new=False, checks_first=True, accelerated_when_clean=True),
         ),
         Profile(
             "5.5",
@@ -420,8 +383,7 @@ def _plain(version: str) -> str:
     match = re.fullmatch(r"v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?(?:\.\w+)*(?:-\w+)?", version.strip())
     if match is None:
         raise InvalidInput(
-            f"not a broker version: {version or 'an empty word'}",
-            hint=f"use one of {', '.join(VERSIONS)}",
+            f"not a broker version: {version or 'an empty word'}", hint=f"use one of {', '.join(VERSIONS)}"
         )
     return ".".join(str(int(number)) for number in match.groups() if number is not None)
 

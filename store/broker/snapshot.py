@@ -39,12 +39,7 @@ class FileBytes:
     this byte on it is read as zeros. Raises Missing, Unreadable, at once or with a slice.
     """
 
-    def __init__(
-        self,
-        path: str,
-        open_file: Callable[[str], int] = open_regular,
-        stop: int | None = None,
-    ) -> None:
+    def __init__(self, path: str, open_file: Callable[[str], int] = open_regular, stop: int | None = None) -> None:
         self.path = path
         self._open_file = open_file
         self._stop = stop

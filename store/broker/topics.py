@@ -179,12 +179,7 @@ class Topics:
         value = attributes.get(name) if isinstance(attributes, dict) else None
         return value if isinstance(value, str) else None
 
-    def add(
-        self,
-        highest_queue: Mapping[str, int],
-        profile: WriterProfile,
-        batch_topics: Collection[str] = (),
-    ) -> None:
+    def add(self, highest_queue: Mapping[str, int], profile: WriterProfile, batch_topics: Collection[str] = ()) -> None:
         """Add the topics that are missing: topic → highest queue id in use.
 
         batch_topics: those of them that have batch queues.

@@ -101,10 +101,7 @@ def _units(a: StoreReader, b: StoreReader, one: QueueSummary, two: QueueSummary,
     start, stop = max(one.min_offset, two.min_offset), min(one.max_offset, two.max_offset)
     first, count = None, 0
     try:
-        with (
-            a.queues.open(one.topic, one.queue_id) as queue_a,
-            b.queues.open(one.topic, one.queue_id) as queue_b,
-        ):
+        with a.queues.open(one.topic, one.queue_id) as queue_a, b.queues.open(one.topic, one.queue_id) as queue_b:
             for begin in range(start, stop, _UNITS_AT_ONCE):
                 size = min(_UNITS_AT_ONCE, stop - begin)
                 found = [np.zeros(size, UNIT_DTYPE) for _ in range(2)]

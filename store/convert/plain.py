@@ -99,10 +99,7 @@ class Moved:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
 
@@ -276,11 +273,7 @@ class Converted:
 
 
 def convert(
-    layout: Layout,
-    target: Path,
-    version: str | None,
-    files: Files,
-    told: Callable[[int], None] = lambda _: None,
+    layout: Layout, target: Path, version: str | None, files: Files, told: Callable[[int], None] = lambda _: None
 ) -> Converted:
     """Make a plain store of a DLedger store in a new directory; nothing of the old one is written.
 

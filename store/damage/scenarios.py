@@ -408,12 +408,7 @@ def _index_endless(scene: Scene) -> Iterator[Edit]:
     size = newest.stat().st_size
     with open_index_file(newest, scene.store.config) as index:
         end = index.header
-    fields = (
-        end.end_timestamp,
-        end.end_timestamp,
-        end.end_physical_offset,
-        end.end_physical_offset,
-    )
+    fields = (end.end_timestamp, end.end_timestamp, end.end_physical_offset, end.end_physical_offset)
     header = HEADER.build(dict(zip(Header._fields, (*fields, 0, 1), strict=True)))
     name = newest.name
     for _ in range(_ENDLESS_FILES):

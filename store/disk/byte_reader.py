@@ -387,13 +387,7 @@ def fill(descriptor: int, room: memoryview, offset: int, path: str, *, end: int 
 
 
 def fill_any(
-    descriptor: int,
-    room: memoryview,
-    offset: int,
-    path: str,
-    *,
-    end: int | None = None,
-    aside: bool = False,
+    descriptor: int, room: memoryview, offset: int, path: str, *, end: int | None = None, aside: bool = False
 ) -> tuple[int, list[Unread]]:
     """As `fill`, with zeros for what cannot be read, and those ranges. Whoever asks notes them.
 
@@ -449,11 +443,7 @@ def read_at(path: str | PathLike[str], size: int, offset: int) -> bytes:
 
 
 def pieces(
-    path: str | PathLike[str],
-    offset: int = 0,
-    size: int | None = None,
-    *,
-    piece_bytes: int = 1 << 20,
+    path: str | PathLike[str], offset: int = 0, size: int | None = None, *, piece_bytes: int = 1 << 20
 ) -> Iterator[bytes]:
     """`size` bytes of a regular file from byte `offset` on, one piece behind the other; None: all.
 

@@ -54,12 +54,7 @@ def checkpoint_bytes(checkpoint: Checkpoint) -> bytes:
 
 
 def at_last_record(
-    before: Checkpoint,
-    *,
-    store_timestamp: int,
-    physical_offset: int,
-    index_timestamp: int | None,
-    fields: int,
+    before: Checkpoint, *, store_timestamp: int, physical_offset: int, index_timestamp: int | None, fields: int
 ) -> Checkpoint:
     """The checkpoint of a store whose queues and index are complete up to its last record.
 

@@ -19,17 +19,7 @@ from collections.abc import Callable
 from typing import IO, Any, NamedTuple, cast
 
 from ..errors import FULL, LimitExceeded, NoSpace, Unreadable, from_os_error
-from .byte_reader import (
-    COMPRESSED,
-    data_ranges,
-    fill,
-    fill_any,
-    note,
-    open_regular,
-    opened,
-    read,
-    read_at,
-)
+from .byte_reader import COMPRESSED, data_ranges, fill, fill_any, note, open_regular, opened, read, read_at
 
 KEPT_BYTES = 4 << 30
 KEPT_FILES = 64
@@ -176,12 +166,7 @@ def claimed_size(path: str | os.PathLike[str]) -> int | None:
 
 def _claim(path: str | os.PathLike[str]) -> tuple[str, int | None]:
     """How a file is compressed, "" if not, and what it tells of its size."""
-    from ...formats.compression import (
-        GZIP_SIZE,
-        GZIP_SIZE_BYTES,
-        ZSTD_HEADER_BYTES_MAX,
-        compression_of,
-    )
+    from ...formats.compression import GZIP_SIZE, GZIP_SIZE_BYTES, ZSTD_HEADER_BYTES_MAX, compression_of
 
     head = _head(path, ZSTD_HEADER_BYTES_MAX)
     compression = compression_of(head)
@@ -223,8 +208,7 @@ def _unpack(path: str | os.PathLike[str], identity: _Identity) -> None:
             descriptor = os.dup(target.fileno())
     except UnpackedTooLarge:
         raise LimitExceeded(
-            f"decompresses to more than {LARGEST_BYTES} bytes, which no file of a store has",
-            path=path,
+            f"decompresses to more than {LARGEST_BYTES} bytes, which no file of a store has", path=path
         ) from None
     except OSError as error:
         hint = "it takes room in the directory for temporary files; TMPDIR names another one"
@@ -371,11 +355,7 @@ def _fast_gzip() -> _Decompressor:
 
     new = isal_zlib.decompressobj
     return _Decompressor(
-        lambda: new(_GZIP),
-        _feed_gzip,
-        cast("type[Exception]", igzip_lib.IsalError),
-        _GZIP_PIECE,
-        b"\0",
+        lambda: new(_GZIP), _feed_gzip, cast("type[Exception]", igzip_lib.IsalError), _GZIP_PIECE, b"\0"
     )
 
 

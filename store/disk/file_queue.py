@@ -232,11 +232,7 @@ class MappedFileQueue(Windows):
     stop: int | None = None
 
     def __init__(
-        self,
-        directories: tuple[str, ...],
-        files: list[MappedFile],
-        file_size: int,
-        foreign: list[Foreign],
+        self, directories: tuple[str, ...], files: list[MappedFile], file_size: int, foreign: list[Foreign]
     ) -> None:
         self.directories = directories
         self.files = files
@@ -466,10 +462,7 @@ def _open(file: MappedFile) -> int:
 
 
 def _list(
-    directory: str,
-    start_of: Callable[[str], int | None],
-    files: list[MappedFile],
-    foreign: list[Foreign],
+    directory: str, start_of: Callable[[str], int | None], files: list[MappedFile], foreign: list[Foreign]
 ) -> None:
     """Sort the entries of one directory into `files` and `foreign`."""
     try:

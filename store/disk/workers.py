@@ -156,10 +156,7 @@ def _packed(found: object, large: TemporaryBytes | None) -> bytes:
 
 
 def _work(
-    work: Callable[[], Any],
-    into: int,
-    folder: TemporaryDirectory[str] | None,
-    large: TemporaryBytes | None,
+    work: Callable[[], Any], into: int, folder: TemporaryDirectory[str] | None, large: TemporaryBytes | None
 ) -> None:
     """The child's whole life: nothing of the parent's is run or flushed here a second time."""
     code = 1

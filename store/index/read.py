@@ -446,14 +446,7 @@ class Index:
         self.close()
 
 
-def _search(
-    file: IndexFile,
-    key_hash: int,
-    begin_ms: int,
-    end_ms: int,
-    limit: int | None,
-    answer: Answer,
-) -> None:
+def _search(file: IndexFile, key_hash: int, begin_ms: int, end_ms: int, limit: int | None, answer: Answer) -> None:
     """Add the hits of one file. What cannot be read of it is a broken chain, and is noted."""
     try:
         _follow(file, key_hash, begin_ms, end_ms, limit, answer)

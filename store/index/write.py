@@ -175,8 +175,7 @@ class IndexImage:
         header = self.header
         if first <= 1:
             header = header._replace(
-                begin_timestamp=int(taken.store_timestamp[0]),
-                begin_physical_offset=int(taken.physical_offset[0]),
+                begin_timestamp=int(taken.store_timestamp[0]), begin_physical_offset=int(taken.physical_offset[0])
             )
             begin[1:] = header.begin_timestamp
         out["key_hash"] = taken.key_hash

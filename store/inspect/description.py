@@ -286,12 +286,7 @@ def describe(layout: Layout) -> Description:
         config_form=in_force(layout.config, layout.broker_config),
         parts=list(parts_of(layout)),
         options=options_of(layout).used,
-        notes=[
-            *notes,
-            *options_of(layout).notes(),
-            *_odd_files(layout, in_use=pid is not None),
-            *_links(layout),
-        ],
+        notes=[*notes, *options_of(layout).notes(), *_odd_files(layout, in_use=pid is not None), *_links(layout)],
         end_is_lost=pid is None
         and any((each.summary.end_position or 0) > log.end for each in queues)
         and _end_is_lost(layout),
@@ -467,9 +462,7 @@ def _odd_files(layout: Layout, *, in_use: bool) -> Iterator[str]:
     compressed = sum(file.compressed for file in files.files)
     if compressed:
         yield counted(
-            compressed,
-            "log file is compressed: no broker reads it",
-            "log files are compressed: no broker reads these",
+            compressed, "log file is compressed: no broker reads it", "log files are compressed: no broker reads these"
         )
     for file in files.files:
         if file.size != files.file_size and not (in_use and file is files.files[-1]):

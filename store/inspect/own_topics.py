@@ -419,10 +419,7 @@ def _waiting(batch: Batch, topic: str, group: str, progress: Progress) -> Flags 
 def _origins(batch: Batch) -> list[str]:
     """The topic that each message had first; "" where it does not tell."""
     properties = PropertyItems(batch.columns.ragged("properties"))
-    dead, retried = (
-        properties.find(names.DLQ_ORIGIN_TOPIC).tolist(),
-        properties.find(names.RETRY_TOPIC).tolist(),
-    )
+    dead, retried = (properties.find(names.DLQ_ORIGIN_TOPIC).tolist(), properties.find(names.RETRY_TOPIC).tolist())
     return [(b or a or b"").decode("utf-8", "replace") for a, b in zip(dead, retried, strict=True)]
 
 
@@ -470,11 +467,7 @@ class Transactions:
     def to_json(self) -> dict[str, Any]:
         """For `inspect --transactions`."""
         counts = {state.value: sum(row.state is state for row in self.rows) for state in TransactionState}
-        return {
-            "type": "transactions",
-            **counts,
-            "transactions": [row.to_json() for row in self.rows],
-        }
+        return {"type": "transactions", **counts, "transactions": [row.to_json() for row in self.rows]}
 
 
 def transactions(store: StoreReader, note: Note) -> Transactions:

@@ -257,10 +257,7 @@ class Stats:
         group, span = _grouped(numbers, [len(known) for known in self._numbers], len(measured.size))
         values = [list(known) for known in self._numbers]
         rows, counted = _counted(measured, special, group, span)
-        keys = zip(
-            *([v[n] for n in ns[rows].tolist()] for v, ns in zip(values, numbers, strict=True)),
-            strict=True,
-        )
+        keys = zip(*([v[n] for n in ns[rows].tolist()] for v, ns in zip(values, numbers, strict=True)), strict=True)
         for key, one in zip(keys if self.by else [()], counted, strict=True):
             self._merge(key, one)
 
@@ -351,11 +348,7 @@ def _counted(measured: Measured, special: Ints | None, group: Ints, span: int) -
     if time_ms is not None:
         first, last = least[1], greatest[-1]
     table = np.column_stack(
-        [
-            lengths,
-            *(none if one is None else next(of_columns) for one in added),
-            *(greatest[0], first, last),
-        ]
+        [lengths, *(none if one is None else next(of_columns) for one in added), *(greatest[0], first, last)]
     )
     groups = [StatsGroup(*row) for row in table.tolist()]
     place = np.zeros(span, np.int64)
@@ -497,13 +490,7 @@ def _at_rate(windows: Units) -> Units:
 
 
 def _add_queue(
-    stats: Stats,
-    store: StoreReader,
-    queue: QueueSummary,
-    within: tuple[int, int],
-    advance: Advance,
-    *,
-    timed: bool,
+    stats: Stats, store: StoreReader, queue: QueueSummary, within: tuple[int, int], advance: Advance, *, timed: bool
 ) -> None:
     """within: the bytes that the log has; a queue whose records are all gone has units before them."""
     with store.queues.open(queue.topic, queue.queue_id) as opened:

@@ -37,16 +37,7 @@ from ..log.commit_log import CommitLog
 from ..log.message import Mark
 from ..search.selection import utf8
 from ..search.store import Note, StoreReader
-from ..timer.read import (
-    CUT,
-    NO_NUMBER,
-    NOWHERE,
-    WINDOW_UNITS,
-    TimerEntries,
-    follow,
-    is_in_place,
-    timer_wheel,
-)
+from ..timer.read import CUT, NO_NUMBER, NOWHERE, WINDOW_UNITS, TimerEntries, follow, is_in_place, timer_wheel
 from ..timer.wheel import Ticks
 
 if TYPE_CHECKING:
@@ -505,11 +496,7 @@ def _after(outcome: Outcome, store: StoreReader, now_ms: int) -> WheelPosition:
     """The wheel after a start; an empty one where nobody used one before."""
     from ..timer.start import QUEUE
 
-    ticks, queue, state = (
-        Ticks.of_store(store.layout),
-        outcome.read_queues.get(QUEUE),
-        outcome.timer,
-    )
+    ticks, queue, state = (Ticks.of_store(store.layout), outcome.read_queues.get(QUEUE), outcome.timer)
     wheel = WheelPosition(ticks, read_ms=ticks.oldest_ms(now_ms), log_end=outcome.log_end)
     if state is not None:
         wheel.last_read_ms = state.check.last_read_time_ms

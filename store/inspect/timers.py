@@ -352,11 +352,5 @@ def with_database(
     read_ms = kept.read_ms(now_ms)
     fires = np.where(kept.due_ms >= read_ms, kept.due_ms, NOWHERE)
     both = TimerEntries.concat([entries, rows])
-    ahead = replace(
-        wheel,
-        last_read_ms=read_ms,
-        read_ms=read_ms,
-        queue_offset=kept.queue_offset,
-        in_rocksdb=True,
-    )
+    ahead = replace(wheel, last_read_ms=read_ms, read_ms=read_ms, queue_offset=kept.queue_offset, in_rocksdb=True)
     return ahead, chained._replace(entries=both, fires_ms=np.concatenate([chained.fires_ms, fires]))

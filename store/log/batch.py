@@ -32,15 +32,7 @@ from ...formats.message import MESSAGE, SMALLEST, TRANSACTION_MASK, SysFlag
 from ...formats.property_columns import find as find_property
 from ..columns import Key, Rows
 from ..counted import counted
-from .message import (
-    MAX_BODY_BYTES,
-    InnerMessage,
-    Mark,
-    Message,
-    compression_of,
-    is_batch_record,
-    unpack,
-)
+from .message import MAX_BODY_BYTES, InnerMessage, Mark, Message, compression_of, is_batch_record, unpack
 from .window import body_crc_ok
 
 if TYPE_CHECKING:
@@ -233,9 +225,7 @@ class ItemObserver(Protocol):
 
 
 def good_records(
-    items: Iterable[Batch | Extent],
-    observers: Sequence[ItemObserver],
-    progress: Callable[[int], None] | None = None,
+    items: Iterable[Batch | Extent], observers: Sequence[ItemObserver], progress: Callable[[int], None] | None = None
 ) -> Iterator[Batch]:
     """The good records that a scan finds; everything else goes to its observers.
 

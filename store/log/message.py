@@ -389,11 +389,7 @@ class Message(_Fields):
             return {}
         record, number, count = self.inner
         own = {"flag": record.flag, "properties": record.properties}
-        return {
-            "inner_number": number,
-            "batch_size": count,
-            "batch_record": own | record._raw_properties(raw=False),
-        }
+        return {"inner_number": number, "batch_size": count, "batch_record": own | record._raw_properties(raw=False)}
 
     def _raw_properties(self, raw: bool) -> dict[str, Any]:
         """`properties_raw` where the text cannot be rebuilt from the object."""
@@ -519,10 +515,7 @@ def _in_no_file(log: MappedFileQueue, position: int) -> NotFound:
         why = "a file is missing"
     for file in before:
         if position < file.end:  # it is longer than the others, and the next one begins earlier
-            why, path = (
-                f"what is longer than {counted(log.file_size, 'byte')} belongs to none",
-                file.path,
-            )
+            why, path = (f"what is longer than {counted(log.file_size, 'byte')} belongs to none", file.path)
     return NotFound(f"no log file holds this position: {why}", path=path, offset=position)
 
 

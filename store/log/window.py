@@ -209,14 +209,7 @@ class PlainChain:
         return program and self._follow(program, window, frame, at, crc=crc, in_place=in_place)
 
     def _follow(
-        self,
-        program: Program,
-        window: Window,
-        frame: Frame,
-        at: int,
-        *,
-        crc: bool,
-        in_place: bool,
+        self, program: Program, window: Window, frame: Frame, at: int, *, crc: bool, in_place: bool
     ) -> CheckedRecords | None:
         size = min([first for first, _ in window.unread], default=window.size)
         most = size // frame.smallest + 1

@@ -158,10 +158,7 @@ class Lag:
         if state is LagState.NO_POSITION:
             return None, self._without_position()
         if state is LagState.UNKNOWN and queue is not None:
-            return (
-                None,
-                "where the queue ends is known when a start has dispatched the rest of the log",
-            )
+            return (None, "where the queue ends is known when a start has dispatched the rest of the log")
         if queue is None:
             if state is not LagState.NO_QUEUE:
                 return self.position.offset, ""
@@ -293,12 +290,7 @@ def _measure(store: StoreReader, queues: Mapping[Queue, list[Lag]], advance: Cal
 
 
 def _unread(
-    store: StoreReader,
-    topic: str,
-    queue_id: int,
-    starts: list[int],
-    end: QueueSummary | None,
-    with_log: bool,
+    store: StoreReader, topic: str, queue_id: int, starts: list[int], end: QueueSummary | None, with_log: bool
 ) -> dict[int, Backlog]:
     if end is None:
         return {}

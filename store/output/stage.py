@@ -384,10 +384,7 @@ def _require_directory(target: Path, into: Into) -> bool:
 
 
 def _take_over(
-    is_same: Callable[[Mapping[str, Any]], bool],
-    target: Path,
-    files: Files,
-    into: Into,
+    is_same: Callable[[Mapping[str, Any]], bool], target: Path, files: Files, into: Into
 ) -> dict[str, Any] | None:
     """Finish a sealed job, remove what others left: its manifest if it is the same. Raises Refused."""
     finished = None

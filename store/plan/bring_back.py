@@ -41,15 +41,7 @@ from .replica import DamageFinder, LogHole, Replica, ReplicaRun, find_runs, hole
 
 _WINDOW_BYTES = 1 << 20
 _PEEK_BYTES = 4096
-_IDENTITY = (
-    "total_size",
-    "queue_id",
-    "queue_offset",
-    "sys_flag",
-    "born_timestamp",
-    "store_timestamp",
-    "body_crc",
-)
+_IDENTITY = ("total_size", "queue_id", "queue_offset", "sys_flag", "born_timestamp", "store_timestamp", "body_crc")
 """Fields that tell one record from another; none of them is 0 in most."""
 _OF_MESSAGE = ("total_size", "born_timestamp", "store_timestamp", "body_crc")
 """Those that do not name a queue."""
@@ -246,14 +238,7 @@ def _take(found: Brought, log: CommitLog, hole: LogHole, replica: Replica, runs:
         found.pieces += pieces_of(log, replica, run)
 
 
-def _end(
-    found: Brought,
-    snapshot: Snapshot,
-    log: CommitLog,
-    hole: LogHole,
-    replica: Replica,
-    units: LostUnits,
-) -> None:
+def _end(found: Brought, snapshot: Snapshot, log: CommitLog, hole: LogHole, replica: Replica, units: LostUnits) -> None:
     """What the replica has behind the end of the log."""
     known = _known_end(log, hole.begin, units)
     runs: list[ReplicaRun] = []
@@ -323,11 +308,7 @@ def _is_another(log: CommitLog, replica: Replica, position: int) -> bool:
     A field that was never written is 0; a single one that differs is damage.
     """
     own, other = (
-        _head(data)
-        for data in (
-            log.read(position, _PEEK_BYTES),
-            replica.bytes_at(position, position + _PEEK_BYTES),
-        )
+        _head(data) for data in (log.read(position, _PEEK_BYTES), replica.bytes_at(position, position + _PEEK_BYTES))
     )
     if own is None or other is None or own["physical_offset"] != position:
         return False

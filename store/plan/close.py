@@ -378,11 +378,7 @@ def writes_of(
 
 
 def patched_queue(
-    snapshot: Snapshot,
-    queue: MappedFileQueue,
-    entries: dict[int, DirectoryEntry],
-    pieces: Sequence[Piece],
-    end: int,
+    snapshot: Snapshot, queue: MappedFileQueue, entries: dict[int, DirectoryEntry], pieces: Sequence[Piece], end: int
 ) -> PatchedQueue:
     """The files of the log up to its end, with the pieces over them."""
     size = snapshot.log_file_bytes

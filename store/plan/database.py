@@ -30,13 +30,7 @@ from ..broker.snapshot import QueueId, Snapshot
 from ..disk.files import Content, Edit
 from ..errors import Unreadable
 from ..log.commit_log import Batch, CommitLog, Extent
-from ..queues.rocksdb import (
-    RocksDb,
-    RocksdbConsumeQueue,
-    RocksdbConsumeQueues,
-    is_rocksdb,
-    odd_rows,
-)
+from ..queues.rocksdb import RocksDb, RocksdbConsumeQueue, RocksdbConsumeQueues, is_rocksdb, odd_rows
 from ..queues.rocksdb_copy import CopiedQueues
 from ..queues.rocksdb_write import (
     UNIT,
@@ -259,11 +253,7 @@ class DatabaseAudit(LogObserver):
         return units, rows
 
     def _of_queue(
-        self,
-        database: RocksDb,
-        queue: QueueId,
-        gone: dict[bytes, None],
-        rows: dict[bytes, bytes | None],
+        self, database: RocksDb, queue: QueueId, gone: dict[bytes, None], rows: dict[bytes, bytes | None]
     ) -> None:
         topic, reach = _bytes(queue.topic), self.reach.get(queue)
         there = RocksdbConsumeQueue(database, *queue)

@@ -266,10 +266,7 @@ def keep_entries(
     made = ((t.position, t.head) for t in tiles if t.record not in saved)
     pieces = [*encoded(fills, forms, {}), *made, *blanks]
     log = sorted(pieces, key=_place)
-    edits = [
-        *lengths_of(snapshot, entries, finder.end, stale=False),
-        *writes_of(snapshot, entries, log),
-    ]
+    edits = [*lengths_of(snapshot, entries, finder.end, stale=False), *writes_of(snapshot, entries, log)]
     further = further_queues(snapshot, finder.cut)
     cut = cut_properties(queue, finder.cut, further, with_crc=finder.crc_items)
     whole = [(record.position, record.data) for record in cut]
@@ -382,10 +379,7 @@ def _tiled(gap: EntryGap, snapshot: Snapshot, index: DledgerIndexFile) -> tuple[
     count = gap.after.number - first
     parts = list(_by_file(gap, snapshot.log_file_bytes))
     term = gap.before.term if gap.before.term >= 0 else gap.after.term
-    for found in (
-        _by_units(gap, index.units(first, count), first, count),
-        _by_queues(gap, snapshot, count),
-    ):
+    for found in (_by_units(gap, index.units(first, count), first, count), _by_queues(gap, snapshot, count)):
         blanks = None if found is None else _closed(found, parts)
         if found is not None and blanks is not None:
             terms = range(first, first + count)

@@ -15,22 +15,9 @@ from ...formats.blank import BLANK, MAGIC_BLANK
 from ...formats.derive import Ragged, encode, sizes
 from ...formats.derive.ragged import Ints
 from ...formats.hashing import crc31
-from ...formats.message import (
-    MAGIC_V1,
-    MAGIC_V2,
-    MESSAGE,
-    PROPERTIES_BYTES_MAX,
-    SMALLEST,
-    TOPIC_BYTES_MAX_V1,
-)
+from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, PROPERTIES_BYTES_MAX, SMALLEST, TOPIC_BYTES_MAX_V1
 from ...formats.message_properties import CRC_ITEM_BYTES, ITEM_SEPARATOR, crc_item, ends_with_crc
-from ...formats.tombstone import (
-    FILLER_BYTES_MAX,
-    FILLER_SYS_FLAG,
-    FILLER_TOPIC,
-    LOST_ITEM,
-    lost_item,
-)
+from ...formats.tombstone import FILLER_BYTES_MAX, FILLER_SYS_FLAG, FILLER_TOPIC, LOST_ITEM, lost_item
 from ..audit.messages import Messages
 from ..broker.snapshot import NO_QUEUE, QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
@@ -204,10 +191,7 @@ def together(parts: Sequence[LostUnits]) -> LostUnits:
         renumbered.append(part.replace(queue=queue, batch_size=part.batch_sizes))
     columns = ("position", "size", "queue", "queue_offset", "tags_code", "batch_size")
     empty = np.zeros(0, np.int64)
-    return LostUnits(
-        names,
-        *(np.concatenate([empty, *(getattr(p, name) for p in renumbered)]) for name in columns),
-    )
+    return LostUnits(names, *(np.concatenate([empty, *(getattr(p, name) for p in renumbered)]) for name in columns))
 
 
 def _beside_tombstones(fill: Fill, forms: Forms) -> Iterator[Piece]:
@@ -299,11 +283,7 @@ def _common(time: int | Ints) -> dict[str, Any]:
 
 
 def _records(
-    columns: dict[str, Any],
-    wanted: Ints,
-    texts: Sequence[bytes],
-    bodies: Mapping[int, bytes],
-    forms: Forms,
+    columns: dict[str, Any], wanted: Ints, texts: Sequence[bytes], bodies: Mapping[int, bytes], forms: Forms
 ) -> list[bytes]:
     """Records of exactly the `wanted` sizes: the mark where there is room, `texts` behind it.
 
@@ -324,12 +304,7 @@ def _records(
             body = _zeros(left - len(mark))
         made_bodies.append(body)
     checksums = np.array([_crc(body) for body in made_bodies], np.int64)
-    filled = {
-        **columns,
-        "properties": Ragged.of(properties),
-        "body": Ragged.of(made_bodies),
-        "body_crc": checksums,
-    }
+    filled = {**columns, "properties": Ragged.of(properties), "body": Ragged.of(made_bodies), "body_crc": checksums}
     made = encode(MESSAGE, filled)
     records = Ragged(made.buffer, made.starts, made.sizes).tolist()
     if not crc:
@@ -367,11 +342,7 @@ class PatchedQueue(MappedFileQueue):
     """
 
     def __init__(
-        self,
-        base: MappedFileQueue,
-        files: list[MappedFile],
-        present: dict[str, int],
-        pieces: Iterable[Piece],
+        self, base: MappedFileQueue, files: list[MappedFile], present: dict[str, int], pieces: Iterable[Piece]
     ) -> None:
         super().__init__(base.directories, files, base.file_size, [])
         self._base = base

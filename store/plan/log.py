@@ -253,11 +253,7 @@ def put_away(snapshot: Snapshot) -> Iterator[Edit]:
     """
     directory = snapshot.layout.commit_log_directories[0]
     if not directory.is_dir():
-        raise Refused(
-            "there is no commit log directory",
-            path=directory,
-            hint="make it, if the log is to start over",
-        )
+        raise Refused("there is no commit log directory", path=directory, hint="make it, if the log is to start over")
     for queues in (snapshot.queues, snapshot.batch_queues, snapshot.ext):
         for _, entries in sorted(queues.items()):
             yield from _moved(entries)

@@ -172,13 +172,7 @@ def _topic_at(log: MappedFileQueue, position: int, size: int) -> str:
     return columns.ragged("topic")[0].decode("utf-8", "surrogateescape")
 
 
-def _of_queue(
-    stream: FileUnits,
-    number: int,
-    gaps: Ints,
-    known: int,
-    proved: tuple[int, int],
-) -> Iterator[Ints]:
+def _of_queue(stream: FileUnits, number: int, gaps: Ints, known: int, proved: tuple[int, int]) -> Iterator[Ints]:
     """int64[6, n]: the units of one queue that lie in gaps, while positions rise.
 
     gaps: begins and ends, int64[2, n]. known: behind the offsets of all its messages in the log. proved: offsets, first
@@ -512,11 +506,7 @@ def _add_head(row: dict[str, Any], log: CommitLog) -> None:
 
 
 def _of_index(
-    snapshot: Snapshot,
-    damaged: list[dict[str, Any]],
-    log: CommitLog,
-    gaps: Sequence[Gap],
-    reach: int,
+    snapshot: Snapshot, damaged: list[dict[str, Any]], log: CommitLog, gaps: Sequence[Gap], reach: int
 ) -> list[dict[str, Any]]:
     """Give damaged messages what index items say of them; rows of those that nothing else names, up to the
     log position `reach`.

@@ -19,15 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT_BYTES
-from ...formats.consume_queue_ext import (
-    ADDRESS_BASE,
-    END,
-    END_MARK,
-    HEAD,
-    UNIT,
-    UNIT_BYTES_MAX,
-    UNIT_BYTES_MIN,
-)
+from ...formats.consume_queue_ext import ADDRESS_BASE, END, END_MARK, HEAD, UNIT, UNIT_BYTES_MAX, UNIT_BYTES_MIN
 from ...formats.derive import Columns, decode
 from ...formats.derive.ragged import Bytes, Ints
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
@@ -68,10 +60,7 @@ def normalize(
         move = NextCommand(("mv", os.fspath(lock), aside(root, os.fspath(lock))))
         raise Refused(reason, path=lock, hint=f"move it out of the store: {move}")
     if size > LARGEST_FILE_BYTES:
-        from ..findings.next_commands import (  # which looks at findings, and they at recoveries
-            Given,
-            salvaging,
-        )
+        from ..findings.next_commands import Given, salvaging  # which looks at findings, and they at recoveries
 
         layout = snapshot.layout
         raise Refused(

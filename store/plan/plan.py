@@ -241,12 +241,7 @@ class _Database(NamedTuple):
     rewritten: Sequence[int] = ()
 
     def edits(
-        self,
-        log: CommitLog,
-        log_end: int,
-        how: Dispatching,
-        *,
-        applicable: bool,
+        self, log: CommitLog, log_end: int, how: Dispatching, *, applicable: bool
     ) -> tuple[list[Edit], DatabaseFix | None]:
         """What brings the RocksDB in line with a log, if the broker has one. applicable: as in
         `RecoveryOptions`.
@@ -296,9 +291,7 @@ def _plan(
     else:
         if edits or outcome.refusal or outcome.log.hidden:
             outcome = simulate(
-                normalized,
-                profile,
-                switches._replace(consume_queue_ext=False, timer_wheel_enable=False),
+                normalized, profile, switches._replace(consume_queue_ext=False, timer_wheel_enable=False)
             )
         in_entries = snapshot.layout.dledger is not None
         log = cut_log(normalized, outcome) if in_entries else plan_log(normalized, outcome)

@@ -162,11 +162,7 @@ class CutProperties(NamedTuple):
 
 
 def cut_properties(
-    queue: MappedFileQueue,
-    records: Sequence[TornRecord],
-    further: Mapping[int, NamedQueues],
-    *,
-    with_crc: bool,
+    queue: MappedFileQueue, records: Sequence[TornRecord], further: Mapping[int, NamedQueues], *, with_crc: bool
 ) -> list[CutProperties]:
     """What becomes of records that have lost properties. Raises Unreadable.
 
@@ -315,11 +311,7 @@ def _read_together(
             read.append(data)
             size += len(data)
         if rows:
-            yield (
-                np.frombuffer(b"".join(read), np.uint8),
-                np.concatenate(rows),
-                np.concatenate(starts),
-            )
+            yield (np.frombuffer(b"".join(read), np.uint8), np.concatenate(rows), np.concatenate(starts))
 
 
 def put_right(log: MappedFileQueue, units: LostUnits, row: int, near_ms: int, rules: PutRightRules) -> Piece | None:
@@ -547,10 +539,7 @@ Place = tuple[int, int, int, int, int]
 
 
 def wrong_offsets(
-    log: CommitLog,
-    audits: Mapping[QueueId, QueueAudit],
-    misplaced: Sequence[TornRecord],
-    silent: Sequence[Ints],
+    log: CommitLog, audits: Mapping[QueueId, QueueAudit], misplaced: Sequence[TornRecord], silent: Sequence[Ints]
 ) -> LostUnits:
     """What units say of records whose header is wrong.
 

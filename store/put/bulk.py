@@ -264,12 +264,7 @@ class _Groups(NamedTuple):
         heads = [(k // width, k % width) for k in ranked[first].tolist()]
         return cls(order, heads, np.append(first, len(order)))
 
-    def offsets(
-        self,
-        advances: Flags | Ints,
-        topics: list[str],
-        next_offsets: dict[Any, int],
-    ) -> Ints:
+    def offsets(self, advances: Flags | Ints, topics: list[str], next_offsets: dict[Any, int]) -> Ints:
         """Queue offset of each row, which advances its queue by so many; 0 for one that does not."""
         steps = advances[self.order].astype(np.int64)
         before = np.cumsum(steps) - steps
@@ -296,9 +291,7 @@ def _dispatch(
 
 def _dispatching(writer: OpenStore) -> Dispatching:
     how = writer.profile.start.dispatch.how(
-        items=writer.index is not None,
-        multi_dispatch=writer.lmq_units,
-        delay_levels=writer.delay_levels,
+        items=writer.index is not None, multi_dispatch=writer.lmq_units, delay_levels=writer.delay_levels
     )
     return how if writer.database is None else writer.database.stores.making(how)
 

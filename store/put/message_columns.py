@@ -64,10 +64,7 @@ _DEFAULTS: dict[str, int | bytes] = {
 }
 
 
-_NUMBERS = (
-    *("queue_id", "flag", "sys_flag", "born_timestamp", "reconsume_times"),
-    "prepared_transaction_offset",
-)
+_NUMBERS = (*("queue_id", "flag", "sys_flag", "born_timestamp", "reconsume_times"), "prepared_transaction_offset")
 _TEXTS = ("topic", "body", "properties")
 _FIELDS = attrgetter(*_NUMBERS, *_TEXTS)
 

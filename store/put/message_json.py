@@ -14,16 +14,7 @@ from ...formats.sys_flag import COMPRESSION_MASK
 from ..broker.topics import now_ms
 from ..errors import InvalidInput
 from ..log.message import FORMS
-from .new_message import (
-    NUMBER_LIMITS,
-    NewBatch,
-    NewMessage,
-    NoKeys,
-    UniqueKeys,
-    encoded,
-    stored_body_of,
-    wrong_crc,
-)
+from .new_message import NUMBER_LIMITS, NewBatch, NewMessage, NoKeys, UniqueKeys, encoded, stored_body_of, wrong_crc
 
 BATCH = "batch"
 """The field whose messages a client sends together."""

@@ -353,12 +353,7 @@ def inner(batch: NewBatch, rules: WriterRules) -> NewMessage:
     found[names.INNER_NUM] = str(len(batch.messages))
     properties = names.format_properties(found, final_separator=rules.profile.final_separator)
     bits = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
-    return replace(
-        batch.request,
-        body=encoded(batch),
-        properties=properties,
-        sys_flag=batch.request.sys_flag | bits,
-    )
+    return replace(batch.request, body=encoded(batch), properties=properties, sys_flag=batch.request.sys_flag | bits)
 
 
 def encoded(batch: NewBatch) -> bytes:

@@ -19,14 +19,7 @@ from ..broker.profiles import WriterProfile, writer_profile
 from ..broker.system_topics import TIMER_TOPIC
 from ..broker.topics import CLEANUP_POLICY, COMPACTED, Topics, now_ms
 from ..disk.broker_conf import BrokerConfig
-from ..disk.checkpoint import (
-    Checkpoint,
-    at_last_record,
-    create_abort,
-    read_checkpoint,
-    remove_abort,
-    write_checkpoint,
-)
+from ..disk.checkpoint import Checkpoint, at_last_record, create_abort, read_checkpoint, remove_abort, write_checkpoint
 from ..disk.files import Files, check_log_end, confine
 from ..disk.layout import Layout
 from ..disk.lock import StoreLock
@@ -260,8 +253,7 @@ class OpenStore:
         times = min(self._checkpoint.physic_msg_timestamp, self._checkpoint.logics_msg_timestamp)
         if earliest <= times:
             self._checkpoint = self._checkpoint._replace(
-                physic_msg_timestamp=max(0, earliest - 1),
-                logics_msg_timestamp=max(0, earliest - 1),
+                physic_msg_timestamp=max(0, earliest - 1), logics_msg_timestamp=max(0, earliest - 1)
             )
             write_checkpoint(self._files, self.layout.checkpoint, self._checkpoint)
 

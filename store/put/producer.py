@@ -29,13 +29,7 @@ from ...formats.message import TOPIC_BYTES_MAX_V1
 from ...formats.message_properties import RETRY_PREFIX
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
 from ..broker.profiles import WriterProfile
-from ..broker.system_topics import (
-    DEAD_LETTER_PREFIX,
-    HALF_TOPIC,
-    OP_TOPIC,
-    SCHEDULE_TOPIC,
-    TIMER_TOPIC,
-)
+from ..broker.system_topics import DEAD_LETTER_PREFIX, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..counted import counted
 from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
 from ..settings.options import options_of
@@ -81,8 +75,7 @@ def timed(
     """
     if not profile.timer:
         raise InvalidInput(
-            f"brokers of {profile.version} have no timers",
-            hint="use --delay-level, or --as-broker 5.1 or later",
+            f"brokers of {profile.version} have no timers", hint="use --delay-level, or --as-broker 5.1 or later"
         )
     _refuse_transaction(message)
     text = java_string(message.properties)
@@ -324,14 +317,7 @@ def as_stored(message: NewMessage, options: ProducerOptions, writer: StoreWriter
     limit = config.get_int("timerMaxDelaySec")
     if limit is None:
         return timed(message, deliver_ms, now_ms, writer.profile, precision_ms=precision_ms)
-    return timed(
-        message,
-        deliver_ms,
-        now_ms,
-        writer.profile,
-        precision_ms=precision_ms,
-        max_delay_seconds=limit,
-    )
+    return timed(message, deliver_ms, now_ms, writer.profile, precision_ms=precision_ms, max_delay_seconds=limit)
 
 
 def _asked_level(properties: dict[str, str]) -> int | None:

@@ -58,11 +58,7 @@ _NEAR_UNITS = 256
 
 
 def queue_edits(
-    fix: QueueFix,
-    entries: tuple[DirectoryEntry, ...],
-    directory: Path,
-    file_bytes: int,
-    unit_bytes: int = UNIT_BYTES,
+    fix: QueueFix, entries: tuple[DirectoryEntry, ...], directory: Path, file_bytes: int, unit_bytes: int = UNIT_BYTES
 ) -> Iterator[Edit]:
     """Edits that turn the queue's files into what `fix` says; unit_bytes: of the kind of queue.
 

@@ -21,15 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...formats.consume_queue_ext import (
-    ADDRESS_BASE,
-    END,
-    END_MARK,
-    HEAD,
-    UNIT,
-    UNIT_BYTES_MAX,
-    UNIT_BYTES_MIN,
-)
+from ...formats.consume_queue_ext import ADDRESS_BASE, END, END_MARK, HEAD, UNIT, UNIT_BYTES_MAX, UNIT_BYTES_MIN
 from ...formats.derive import Columns, decode, dtype_of
 from ...formats.derive.ragged import Bytes, Ints, overlapping
 from ...formats.fixed import numbers_of

@@ -66,10 +66,7 @@ class BloomFilter(NamedTuple):
         """As a broker with this configuration has it. Raises InvalidInput."""
         rate = config.get_int("maxErrorRateOfBloomFilter")
         consumers = config.get_int("expectConsumerNumUseFilter")
-        return cls.of(
-            ERROR_RATE_PERCENT if rate is None else rate,
-            CONSUMERS if consumers is None else consumers,
-        )
+        return cls.of(ERROR_RATE_PERCENT if rate is None else rate, CONSUMERS if consumers is None else consumers)
 
     @property
     def bytes(self) -> int:

@@ -24,14 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from ...formats.quick import EXT_ADDRESS_MAX, PRE_FILL, UNIT, UNIT_BYTES
 from ..disk.byte_reader import data_ranges
 from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..disk.layout import (
-    Layout,
-    QueueDirectory,
-    has_topic,
-    no_topic,
-    queue_directories,
-    queues_of_topic,
-)
+from ..disk.layout import Layout, QueueDirectory, has_topic, no_topic, queue_directories, queues_of_topic
 from ..errors import NotFound, from_os_error
 
 if TYPE_CHECKING:

@@ -26,14 +26,7 @@ from ..broker.snapshot import DirectoryEntry, QueueId
 from ..disk.file_queue import file_name
 from ..disk.temporary import temporary_files
 from ..errors import StoreError, Unreadable, from_os_error
-from .rocksdb import (
-    RocksDb,
-    RocksdbConsumeQueue,
-    RocksdbConsumeQueues,
-    is_rocksdb,
-    log_windows,
-    named_manifest,
-)
+from .rocksdb import RocksDb, RocksdbConsumeQueue, RocksdbConsumeQueues, is_rocksdb, log_windows, named_manifest
 from .units import LARGEST_OFFSET, UNIT_DTYPE, WINDOW_UNITS, FileUnits, Units, UnitStream
 
 _ALL = int(np.iinfo(np.int64).max)
@@ -133,12 +126,7 @@ class _CopiedUnits(UnitStream):
         self._begins, self._ends = np.frombuffer(there, np.int64).reshape(-1, 2).T
 
     def windows(
-        self,
-        first: int = 0,
-        stop: int = LARGEST_OFFSET,
-        *,
-        reverse: bool = False,
-        most: int | None = None,
+        self, first: int = 0, stop: int = LARGEST_OFFSET, *, reverse: bool = False, most: int | None = None
     ) -> Iterator[tuple[int, Units]]:
         """As `UnitStream.windows`."""
         step, known = most or WINDOW_UNITS, int(self._ends[-1]) if len(self._ends) else 0

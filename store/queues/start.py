@@ -226,10 +226,7 @@ class LoadedQueueFile(LoadedFile):
         if not self.added:
             self.added_at = self.wrote
         elif self.added_at + sum(map(len, self.added)) * self.dtype.itemsize != self.wrote:
-            keep = self.read(
-                self.added_at // self.dtype.itemsize,
-                (self.wrote - self.added_at) // self.dtype.itemsize,
-            )
+            keep = self.read(self.added_at // self.dtype.itemsize, (self.wrote - self.added_at) // self.dtype.itemsize)
             self.added = [keep]
         self.added.append(units)
         self.wrote += len(units) * self.dtype.itemsize

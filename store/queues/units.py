@@ -96,12 +96,7 @@ class UnitStream(ABC):
 
     @abstractmethod
     def windows(
-        self,
-        first: int = 0,
-        stop: int = LARGEST_OFFSET,
-        *,
-        reverse: bool = False,
-        most: int | None = None,
+        self, first: int = 0, stop: int = LARGEST_OFFSET, *, reverse: bool = False, most: int | None = None
     ) -> Iterator[tuple[int, Units]]:
         """Units first ≤ k < stop as (number of the first, units), at most `most` at a time.
 
@@ -326,22 +321,13 @@ class RowUnits(UnitStream):
     """
 
     def __init__(
-        self,
-        rows: Callable[[int, int], Iterator[tuple[int, bytes]]],
-        there: np.dtype[Any],
-        first: int,
-        stop: int,
+        self, rows: Callable[[int, int], Iterator[tuple[int, bytes]]], there: np.dtype[Any], first: int, stop: int
     ) -> None:
         self._rows, self._there = rows, there
         self.first, self.stop = first, stop
 
     def windows(
-        self,
-        first: int = 0,
-        stop: int = LARGEST_OFFSET,
-        *,
-        reverse: bool = False,
-        most: int | None = None,
+        self, first: int = 0, stop: int = LARGEST_OFFSET, *, reverse: bool = False, most: int | None = None
     ) -> Iterator[tuple[int, Units]]:
         """As `UnitStream.windows`."""
         step, first, stop = most or WINDOW_UNITS, max(first, self.first), min(stop, self.stop)

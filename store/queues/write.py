@@ -98,10 +98,7 @@ class QueueWriter:
         Raises Refused if they are not the next ones, NoSpace, Unreadable.
         """
         if self.next_offset is not None and first != self.next_offset:
-            raise Refused(
-                f"unit {first} does not follow: the queue's next is {self.next_offset}",
-                path=self.directory,
-            )
+            raise Refused(f"unit {first} does not follow: the queue's next is {self.next_offset}", path=self.directory)
         begins = self.next_offset is None
         for piece in pieces(first, units, self._file_size, begins=begins):
             self._write(piece)

@@ -474,13 +474,7 @@ CASES: tuple[Case, ...] = (
         ("I-079", "I-120", "I-126"),
         keep="puts right what `repair --all` would: each of them from the log",
     ),
-    Case(
-        "in-order",
-        "shut down cleanly, complete",
-        "starts and changes nothing",
-        "nothing to do",
-        lambda _facts: True,
-    ),
+    Case("in-order", "shut down cleanly, complete", "starts and changes nothing", "nothing to do", lambda _facts: True),
 )
 
 

@@ -30,12 +30,7 @@ from ..plan.database import opened_database
 from ..plan.fill import damaged_ranges
 from ..plan.gaps import Gap
 from ..plan.lost_messages import MOST, LostMessages, name_all
-from ..plan.observer import (
-    GroupLoss,
-    Policy,
-    RecoveryOptions,
-    expected_queues,
-)
+from ..plan.observer import GroupLoss, Policy, RecoveryOptions, expected_queues
 from ..plan.plan import Plan, Reading, make_plan
 from ..queues.references import commit_log_of
 from ..queues.rocksdb_copy import CopiedQueues
@@ -330,12 +325,7 @@ def _both(exact: Plan, without: Callable[[], Plan]) -> tuple[Plan, Plan]:
 
 
 @refusing()
-def replan(
-    layout: Layout,
-    version: str,
-    options: RecoveryOptions | None = None,
-    played: Played | None = None,
-) -> Plan:
+def replan(layout: Layout, version: str, options: RecoveryOptions | None = None, played: Played | None = None) -> Plan:
     """The plan that `analyze` made, made again. Raises as `analyze`.
 
     played: the start, as it was just played, with what was read for it; None: it is played from what is
@@ -409,9 +399,7 @@ def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None
     if layout.dledger is not None:
         yield "a DLedger log: predicted for one node alone; a follower takes what its leader has"
     if plan and plan.index is None and options_of(layout).message_index.is_guess:
-        from ..findings.next_commands import (
-            proposed,  # which looks at findings, and they at recoveries
-        )
+        from ..findings.next_commands import proposed  # which looks at findings, and they at recoveries
 
         yield (
             "there is no index, and nothing shows that there was one (messageIndexEnable=false?): "

@@ -57,9 +57,7 @@ from ..verify.compaction import (
 )
 from ..verify.context import Scope, VerifyContext
 
-_SAME = frozenset(
-    ("total_size", "queue_offset", "body_crc", "body_length", "born_timestamp", "store_timestamp"),
-)
+_SAME = frozenset(("total_size", "queue_offset", "body_crc", "body_length", "born_timestamp", "store_timestamp"))
 """Fields of a record that are the same in both logs."""
 _BODY = frozenset(("total_size", "body_crc", "body_length"))
 _PLACE_AT = offset_of(MESSAGE, "physical_offset")
@@ -412,11 +410,7 @@ def _queue_file_bytes(layout: Layout, logs: Counter[int], step: int | None) -> i
 
 
 def _queue_edits(
-    layout: Layout,
-    queue: CompactedQueue,
-    size: int,
-    closed: Container[int],
-    whole: Mapping[int, RestoredRecord],
+    layout: Layout, queue: CompactedQueue, size: int, closed: Container[int], whole: Mapping[int, RestoredRecord]
 ) -> Iterator[Edit]:
     """The queue files. closed: starts of those that others follow; what compaction wrote is not.
 

@@ -325,11 +325,7 @@ _UNSETTLED = {
 _VERSION = "dataVersion"
 _TOLD = 3
 """Entries of a file that are told one by one."""
-_OFFSET_CODES = {
-    "consumerOffset.json": "I-144",
-    "delayOffset.json": "I-146",
-    "lmqConsumerOffset.json": "I-152",
-}
+_OFFSET_CODES = {"consumerOffset.json": "I-144", "delayOffset.json": "I-146", "lmqConsumerOffset.json": "I-152"}
 Mended = tuple[str, str]
 
 

@@ -46,14 +46,7 @@ from ..queues.edits import QueueFix, queue_edits
 from ..queues.hybrid import selective_double_write
 from ..queues.read import ConsumeQueues
 from ..queues.references import commit_log_of
-from ..queues.rocksdb import (
-    HINT,
-    RocksDb,
-    RocksdbConsumeQueue,
-    RocksdbConsumeQueues,
-    odd_rows,
-    readable,
-)
+from ..queues.rocksdb import HINT, RocksDb, RocksdbConsumeQueue, RocksdbConsumeQueues, odd_rows, readable
 from ..queues.rocksdb_write import (
     UNIT,
     DatabaseFix,
@@ -176,11 +169,7 @@ def dispatching_of(layout: Layout, profile: Profile) -> Dispatching:
 
 
 def units_of_log(
-    layout: Layout,
-    profile: Profile,
-    tell: Callable[[int], None] | None = None,
-    *,
-    every_queue: bool = False,
+    layout: Layout, profile: Profile, tell: Callable[[int], None] | None = None, *, every_queue: bool = False
 ) -> UnitsOfLog:
     """The units that a database is to have, the position behind the last record, and the tombstones.
 

@@ -21,15 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT_BYTES
-from ...formats.consume_queue_ext import (
-    ADDRESS_BASE,
-    END,
-    END_MARK,
-    HEAD,
-    UNIT,
-    UNIT_BYTES_MAX,
-    UNIT_BYTES_MIN,
-)
+from ...formats.consume_queue_ext import ADDRESS_BASE, END, END_MARK, HEAD, UNIT, UNIT_BYTES_MAX, UNIT_BYTES_MIN
 from ...formats.derive.ragged import Ints
 from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import OWN_QUEUES

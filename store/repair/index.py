@@ -43,21 +43,12 @@ _WARNINGS = frozenset({"I-091", "I-093", "I-099", "I-104"})
 """Of these a warning is enough: a file that is rebuilt has none of them."""
 _REST_CODES = ("I-110",)
 _INDEX_TIME = "index_msg_timestamp"
-_BOUNDED = (
-    "physic_msg_timestamp",
-    "logics_msg_timestamp",
-    _INDEX_TIME,
-    "confirm_phy_offset",
-    "logics_physical_offset",
-)
+_BOUNDED = ("physic_msg_timestamp", "logics_msg_timestamp", _INDEX_TIME, "confirm_phy_offset", "logics_physical_offset")
 _OF_THE_LOG = (Mark.NONE, Mark.AFTER_DAMAGE)
 
 
 def index_fix(
-    snapshot: Snapshot,
-    version: str,
-    lost: Iterable[tuple[int, int]],
-    findings: Iterable[Finding] | None = None,
+    snapshot: Snapshot, version: str, lost: Iterable[tuple[int, int]], findings: Iterable[Finding] | None = None
 ) -> IndexFix | None:
     """What is to be rebuilt, None: nothing. Raises Unreadable.
 

@@ -60,12 +60,7 @@ _GROUPS = {
     "config": RepairPart.CONFIG,
     "compaction": RepairPart.COMPACTION,
 }
-_OF_CODES = {
-    "I-076": RepairPart.CONFIG,
-    "I-077": RepairPart.CONFIG,
-    "I-079": RepairPart.EXT,
-    "I-080": RepairPart.EXT,
-}
+_OF_CODES = {"I-076": RepairPart.CONFIG, "I-077": RepairPart.CONFIG, "I-079": RepairPart.EXT, "I-080": RepairPart.EXT}
 """Codes that another part mends than their group says."""
 _BY_HAND = frozenset({"I-147", "I-148", "I-151", "I-153", "I-157", "I-158", "I-159", "I-170", "I-171"})
 """Codes that no repair mends, whatever their group says: `unrepairable.toml` has the reasons."""

@@ -187,11 +187,7 @@ def replan(layout: Layout, request: Request) -> Plan:
 
 
 def _plan(
-    layout: Layout,
-    request: Request,
-    tell: Callable[[int], None] | None,
-    jobs: int,
-    proved: VerifiedLog | None = None,
+    layout: Layout, request: Request, tell: Callable[[int], None] | None, jobs: int, proved: VerifiedLog | None = None
 ) -> tuple[Plan, ConfigRepair]:
     choice, profile = request.choice, profile_of(request.version)
     if choice.parts == {RepairPart.QUEUE} and queues_in_database(layout, request.kind):
@@ -454,11 +450,7 @@ def replan_with_parts(layout: Layout, version: str, options: RecoveryOptions) ->
 
 
 def _with_parts(
-    layout: Layout,
-    version: str,
-    options: RecoveryOptions,
-    plan: Plan,
-    findings: Sequence[Finding] | None = None,
+    layout: Layout, version: str, options: RecoveryOptions, plan: Plan, findings: Sequence[Finding] | None = None
 ) -> Plan:
     """The plan of a recovery and what is mended besides in the parts that the wish names."""
     parts = frozenset(RepairPart(name) for name in options.parts)

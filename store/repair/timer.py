@@ -190,11 +190,7 @@ _APART_BYTES = 1 << 16
 
 
 def timer_edits(
-    layout: Layout,
-    ranges: Mapping[QueueId, tuple[int, int]],
-    now_ms: int,
-    before: Sequence[Edit],
-    queue: PlannedQueue,
+    layout: Layout, ranges: Mapping[QueueId, tuple[int, int]], now_ms: int, before: Sequence[Edit], queue: PlannedQueue
 ) -> list[Edit]:
     """All edits of the timer's files. ranges: (min, max) offset of each queue once it is mended.
 
@@ -394,14 +390,7 @@ def _entries(files: TimerFiles, repaired: RepairedEntries, linked: dict[int, int
             yield from _write(files, file.path, offsets, units[mask], reason, code)
 
 
-def _write(
-    files: TimerFiles,
-    path: str,
-    offsets: Ints,
-    values: Structs,
-    reason: str,
-    code: str,
-) -> Iterator[Edit]:
+def _write(files: TimerFiles, path: str, offsets: Ints, values: Structs, reason: str, code: str) -> Iterator[Edit]:
     """Items of a file written over: of one offset the last counts, neighbours are one edit."""
     if not len(offsets):
         return
@@ -413,10 +402,7 @@ def _write(
     last = np.append(offsets[1:] != offsets[:-1], True)
     offsets, values = offsets[last], values[last]
     pairs = zip(offsets.tolist(), values, strict=True)
-    there = np.array(
-        [data[at - base : at - base + size].tobytes() == v.tobytes() for at, v in pairs],
-        np.bool_,
-    )
+    there = np.array([data[at - base : at - base + size].tobytes() == v.tobytes() for at, v in pairs], np.bool_)
     offsets, values = offsets[~there], values[~there]
     cuts = np.flatnonzero(np.diff(offsets) > _APART_BYTES) + 1
     for part in np.split(np.arange(len(offsets)), cuts):
@@ -458,11 +444,7 @@ def _read_to(files: TimerFiles, log: CommitLog, high: int) -> int:
 
 
 def _right_check(
-    files: TimerFiles,
-    ranges: Mapping[QueueId, tuple[int, int]],
-    store: StoreReader,
-    records: TimerColumns,
-    now_ms: int,
+    files: TimerFiles, ranges: Mapping[QueueId, tuple[int, int]], store: StoreReader, records: TimerColumns, now_ms: int
 ) -> TimerCheck:
     """timercheck: nothing in it lies behind what there is, nor at the beginning of what was read."""
     check, log = files.check, files.log

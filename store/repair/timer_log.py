@@ -15,15 +15,7 @@ import numpy as np
 from ...formats.blank import MAGIC_BLANK
 from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Flags, Ints, Structs
-from ...formats.timer_log import (
-    BLANK,
-    BLANK_BYTES,
-    MAGIC_DEFAULT,
-    MAGIC_DELETE,
-    MAGIC_ROLL,
-    UNIT,
-    UNIT_BYTES,
-)
+from ...formats.timer_log import BLANK, BLANK_BYTES, MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_ROLL, UNIT, UNIT_BYTES
 from ..broker.system_topics import TIMER_TOPIC
 from ..columns import begins, rows_of
 from ..disk.file_queue import MappedFile

@@ -309,10 +309,7 @@ def log_maps(seen: Seen, topics: TopicRanking, time: TimeText) -> Iterator[Pictu
     only = NumbersTable(("topic", "#records", "#bytes"), *_topic_rows(topics))
     yield _map("topics", "Map of the log: topics", says, picture, by_topic, topics.legend, only)
     ages, first, last = _ages(picture)
-    legend = [
-        LegendLine(f"h{SHADES - 1}", f"newest, {time(last)}"),
-        LegendLine("h0", f"oldest, {time(first)}"),
-    ]
+    legend = [LegendLine(f"h{SHADES - 1}", f"newest, {time(last)}"), LegendLine("h0", f"oldest, {time(first)}")]
     says = f"{row}; the stronger the colour, the newer are the records, from {time(first)} to {time(last)}."
     yield _map("age", "Map of the log: age", says, picture, ages, legend, _age_table(picture, time))
 
@@ -475,14 +472,7 @@ def _one(name: str) -> str:
 
 
 def _heat(
-    name: str,
-    title: str,
-    says: str,
-    grid: Ints,
-    names: Sequence[str],
-    edges: Sequence[int],
-    time: TimeText,
-    note: str,
+    name: str, title: str, says: str, grid: Ints, names: Sequence[str], edges: Sequence[int], time: TimeText, note: str
 ) -> Picture:
     # what stands for many topics may be darker than any: it does not set the scale
     most, count = max(1, int(grid[: len(names) - (names[-1] == _OTHER) or 1].max())), grid.shape[1]
@@ -500,10 +490,7 @@ def _heat(
     labels.append(Label(x, below, width, time(edges[0])))
     labels.append(Label(x + width, below, width, time(edges[-1]), anchor="end"))
     show = str if name == "records" else bytes_text
-    legend = [
-        LegendLine("h1", "few"),
-        LegendLine(f"h{SHADES - 1}", f"{show(most)} {'' if name == 'bytes' else name}"),
-    ]
+    legend = [LegendLine("h1", "few"), LegendLine(f"h{SHADES - 1}", f"{show(most)} {'' if name == 'bytes' else name}")]
     table = NumbersTable(
         ("from", *(f"#{topic}" for topic in names)),
         [

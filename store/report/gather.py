@@ -107,14 +107,7 @@ def look(
     given: options that next commands need. judge: adds to the verdict what repairs would do. The other
     parameters are those of `verify`.
     """
-    verdict = verify(
-        store,
-        scope._replace(watch=LogPicture),
-        now_ms=now_ms,
-        progress=progress,
-        stop=stop,
-        jobs=jobs,
-    )
+    verdict = verify(store, scope._replace(watch=LogPicture), now_ms=now_ms, progress=progress, stop=stop, jobs=jobs)
     picture = verdict.watched
     verdict = judge(verdict) if judge is not None else verdict
     assert isinstance(picture, LogPicture)
@@ -219,11 +212,7 @@ def _due(store: StoreReader, now_ms: int, notes: list[str]) -> Due:
     return Due(hours_ms, past, later)
 
 
-STATUS = {
-    Status.CLEAN: "in order",
-    Status.UNCLEAN: "not shut down cleanly",
-    Status.DAMAGED: "damaged",
-}
+STATUS = {Status.CLEAN: "in order", Status.UNCLEAN: "not shut down cleanly", Status.DAMAGED: "damaged"}
 """What the statuses are called on the page."""
 
 

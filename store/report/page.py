@@ -47,12 +47,7 @@ def section_of(seen: Seen, number: int, time: TimeText) -> Section:
     """number: of the store on the page, from 1 on. time: as times are to be shown."""
     verdict = seen.verdict
     row = StoreRow(
-        seen.root,
-        verdict.status.value,
-        STATUS[verdict.status],
-        seen.sentence,
-        verdict.records,
-        verdict.bytes,
+        seen.root, verdict.status.value, STATUS[verdict.status], seen.sentence, verdict.records, verdict.bytes
     )
     html = (
         templates()

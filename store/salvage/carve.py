@@ -158,13 +158,7 @@ class _Carver:
         """Add records; returns their grades. body_crc_ok: of the first ones, where it is known."""
         grade = grades(columns, body_crc_ok)
         at, position = columns.starts, columns.ints("physical_offset")
-        runs = runs_of(
-            self._number,
-            at + self._at,
-            position,
-            columns.ints("total_size").astype(np.int64),
-            grade,
-        )
+        runs = runs_of(self._number, at + self._at, position, columns.ints("total_size").astype(np.int64), grade)
         for run in runs:
             self._note_blank(run)
         append(self._found.runs, runs)

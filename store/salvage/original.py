@@ -322,12 +322,7 @@ def _pieces(fill: Fill, forms: Forms, queue: MappedFileQueue) -> Iterator[Piece]
 
 
 def _write_fills(
-    closed: list[Fill],
-    forms: Forms,
-    queue: MappedFileQueue,
-    directory: Path,
-    file_bytes: int,
-    files: Files,
+    closed: list[Fill], forms: Forms, queue: MappedFileQueue, directory: Path, file_bytes: int, files: Files
 ) -> None:
     """Write what closes the holes, piece by piece; files that are missing are made."""
     start, file = -1, None

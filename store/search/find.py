@@ -72,12 +72,7 @@ def find(
 
 
 def _in_queues(
-    store: StoreReader,
-    selection: Selection,
-    offset: int | None,
-    count: int | None,
-    reverse: bool,
-    note: Note,
+    store: StoreReader, selection: Selection, offset: int | None, count: int | None, reverse: bool, note: Note
 ) -> Iterator[FoundMessage]:
     """The messages of one topic, by its queues, whatever they are, or by a scan."""
     topic = selection.one_topic

@@ -294,12 +294,7 @@ def search_batch_queues(
         numbers = [selection.queue_id]
     streams = [
         batch_places(
-            store,
-            open_batch_queue(store, topic, number),
-            selection,
-            offset=offset,
-            count=count,
-            reverse=reverse,
+            store, open_batch_queue(store, topic, number), selection, offset=offset, count=count, reverse=reverse
         )
         for number in numbers
     ]

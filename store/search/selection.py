@@ -36,14 +36,7 @@ if TYPE_CHECKING:
 
 
 LATEST_MS = (1 << 63) - 1
-_UNIT_MS = {
-    "ms": 1,
-    "s": 1000,
-    "m": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-    "w": 7 * 86_400_000,
-}
+_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _SPAN = r"(\d+(?:\.\d+)?)(ms|[smhdw])"
 _CLOCK = r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?"
@@ -232,13 +225,7 @@ class Selection(NamedTuple):
         """The topic where one is named, None for any and for a pattern."""
         return None if self.topic is None or is_pattern(self.topic) else self.topic
 
-    def wanted(
-        self,
-        batch: Batch,
-        *,
-        offsets: tuple[int, int] | None = None,
-        last_first: bool = False,
-    ) -> Batch:
+    def wanted(self, batch: Batch, *, offsets: tuple[int, int] | None = None, last_first: bool = False) -> Batch:
         """The wanted records of a batch, or rather the messages inside of them.
 
         offsets: of those with queue offsets first ≤ k < stop only. last_first: those of one record

@@ -116,9 +116,7 @@ def _agreed(
     plan = replan()
     if shown is not None and digest(plan.edits) != digest(shown.edits):
         raise Refused(
-            "the store has changed since the plan was made",
-            path=layout.root,
-            hint="look at the new plan and try again",
+            "the store has changed since the plan was made", path=layout.root, hint="look at the new plan and try again"
         )
     return plan
 

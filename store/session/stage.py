@@ -104,12 +104,7 @@ _BLOCK_BYTES = 512
 
 
 def stage(
-    layout: Layout,
-    plan: Plan,
-    files: Files,
-    session: str,
-    command: str = "recover",
-    lock: LockWas | None = None,
+    layout: Layout, plan: Plan, files: Files, session: str, command: str = "recover", lock: LockWas | None = None
 ) -> Journal:
     """Write the journal of `plan` and seal it. Nothing of the store is changed.
 

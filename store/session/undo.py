@@ -109,9 +109,7 @@ def session_to_undo(layout: Layout, name: str | None = None) -> Journal | None:
         folder = next((f for f in sessions(layout.journal) if f.name == name), None)
         state = SessionState.UNSEALED if folder is None else Journal(layout.root, folder, "").state
         if folder is None or state is SessionState.UNSEALED:
-            from ..findings.next_commands import (
-                proposed,  # which looks at findings, and they at recoveries
-            )
+            from ..findings.next_commands import proposed  # which looks at findings, and they at recoveries
 
             hint = f"{proposed(layout, 'undo', '--list')} names them"
             raise NotFound(f"no such session: {name}", path=layout.root, hint=hint)
@@ -127,12 +125,7 @@ def session_to_undo(layout: Layout, name: str | None = None) -> Journal | None:
 
 
 def undo(
-    layout: Layout,
-    journal: Journal | None,
-    files: Files,
-    *,
-    force: bool = False,
-    wait_seconds: float = 0,
+    layout: Layout, journal: Journal | None, files: Files, *, force: bool = False, wait_seconds: float = 0
 ) -> Undone:
     """Take a session back; None only removes the start barrier. force: also where the store has
     changed since.

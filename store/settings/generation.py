@@ -21,14 +21,7 @@ from ...formats.derive import Columns
 from ...formats.hashing import java_hash, java_string
 from ...formats.index_file import items_offset, slots_offset
 from ...formats.message import MAGIC_V2, SysFlag
-from ...formats.message_properties import (
-    CRC32,
-    INNER_MULTI_QUEUE_OFFSET,
-    ITEM_SEPARATOR,
-    TAGS,
-    UNIQ_KEY,
-    parse,
-)
+from ...formats.message_properties import CRC32, INNER_MULTI_QUEUE_OFFSET, ITEM_SEPARATOR, TAGS, UNIQ_KEY, parse
 from ..broker.load_rules import BodyCheck, LoadFailure, walk
 from ..broker.profiles import NEWEST, PROFILES, VERSIONS
 from ..broker.snapshot import DirectoryEntry, FileBytes, list_entries

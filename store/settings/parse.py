@@ -366,10 +366,7 @@ def _walk(table: JsonTable, value: Any) -> Iterator[tuple[tuple[str, ...], _Keys
 
 
 def _down(
-    step: JsonField | tuple[JsonField, JsonField] | Member,
-    place: tuple[str, ...],
-    keys: _Keys | None,
-    value: Any,
+    step: JsonField | tuple[JsonField, JsonField] | Member, place: tuple[str, ...], keys: _Keys | None, value: Any
 ) -> Iterator[tuple[tuple[str, ...], _Keys | None, Any]]:
     if keys is None or not isinstance(value, dict):
         yield place, None, value

@@ -113,12 +113,7 @@ def _reader(database: RocksDb, family: str) -> _Reader:
     families = set(database.column_families)
     if rocksdb_consume_queue.BOUNDS in families:
         if family == rocksdb_consume_queue.UNITS:
-            return _fields(
-                family,
-                "rocksdb_queue_unit",
-                rocksdb_consume_queue.UNIT_KEY,
-                rocksdb_consume_queue.UNIT,
-            )
+            return _fields(family, "rocksdb_queue_unit", rocksdb_consume_queue.UNIT_KEY, rocksdb_consume_queue.UNIT)
         return _bound
     if {rocksdb_store.TIMER, rocksdb_store.TRANSACTION} <= families:
         return _store(family) if family in _SCHEMAS else _unknown
@@ -136,11 +131,7 @@ def _reader(database: RocksDb, family: str) -> _Reader:
 _OWN = "default"
 _SCHEMAS: dict[str, tuple[str, Schema, Schema]] = {
     rocksdb_store.TIMER: ("rocksdb_timer", rocksdb_store.TIMER_KEY, rocksdb_store.TIMER_VALUE),
-    rocksdb_store.TRANSACTION: (
-        "rocksdb_transaction",
-        rocksdb_store.TRANSACTION_KEY,
-        rocksdb_store.TRANSACTION_VALUE,
-    ),
+    rocksdb_store.TRANSACTION: ("rocksdb_transaction", rocksdb_store.TRANSACTION_KEY, rocksdb_store.TRANSACTION_VALUE),
     rocksdb_store.INDEX: ("rocksdb_index", rocksdb_store.INDEX_KEY, rocksdb_store.INDEX_VALUE),
 }
 
@@ -272,10 +263,7 @@ def _version(value: bytes) -> Any:
 
 def _offset(key: bytes, value: bytes) -> Any:
     """As the file has it: topic@group → queue → offset."""
-    of, offset = (
-        _fields_of(rocksdb_config.OFFSET_KEY, key),
-        _fields_of(rocksdb_config.OFFSET, value),
-    )
+    of, offset = (_fields_of(rocksdb_config.OFFSET_KEY, key), _fields_of(rocksdb_config.OFFSET, value))
     if of is None or offset is None:
         return None
     topic, group = (of[name].decode("utf-8", "replace") for name in ("topic", "group"))
@@ -316,12 +304,7 @@ def is_shown(name: str) -> bool:
 
 
 def _bytes(family: str, key: bytes, value: bytes) -> dict[str, Any]:
-    return {
-        "type": "rocksdb_entry",
-        "column_family": family,
-        "key": key.hex(),
-        "value": value.hex(),
-    }
+    return {"type": "rocksdb_entry", "column_family": family, "key": key.hex(), "value": value.hex()}
 
 
 _V2 = "v2"

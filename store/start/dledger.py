@@ -380,12 +380,7 @@ class TakenRecords(NamedTuple):
 
 
 def records_of(
-    snapshot: Snapshot,
-    file: LoadedFile,
-    rules: RecordRules,
-    body: BodyCheck,
-    begin: int = 0,
-    end: int = 1 << 62,
+    snapshot: Snapshot, file: LoadedFile, rules: RecordRules, body: BodyCheck, begin: int = 0, end: int = 1 << 62
 ) -> Iterator[TakenRecords]:
     """The records of entries in bytes [begin, end) of a file, up to the first that the broker does not take.
 

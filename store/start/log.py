@@ -350,8 +350,7 @@ def as_configured(profile: Profile, config: BrokerConfig) -> Profile:
     if not (config.get_bool(_DUPLICATION) and profile.queues.has_confirm_offset):
         return profile
     return profile._replace(
-        record=profile.record._replace(dup_info=True),
-        dispatch=profile.dispatch._replace(confirmed_only=True),
+        record=profile.record._replace(dup_info=True), dispatch=profile.dispatch._replace(confirmed_only=True)
     )
 
 
@@ -412,11 +411,7 @@ def switches_of(snapshot: Snapshot) -> Switches:
 
 
 def proof_of(
-    layout: Layout,
-    version: str | None,
-    copied: CopiedQueues | None = None,
-    *,
-    anew: bool = False,
+    layout: Layout, version: str | None, copied: CopiedQueues | None = None, *, anew: bool = False
 ) -> Proof | None:
     """What proves a part of the log, as `analyze` wants it proved; None where that would be of no use.
 

@@ -12,11 +12,7 @@ from ...formats.derive import Columns
 from ...formats.derive.ragged import Ints
 from ..audit.verified import VerifiedRun
 from ..broker.dispatch import dispatch_columns
-from ..broker.load_rules import (
-    LoadedFile,
-    LoadedFiles,
-    Refusal,
-)
+from ..broker.load_rules import LoadedFile, LoadedFiles, Refusal
 from ..broker.profiles import Profile
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
@@ -26,17 +22,8 @@ from ..queues.start import ExtRules, QueueState
 from ..queues.start_rocksdb import Commit, DatabaseState, StartedQueue
 from ..queues.units import UNIT_DTYPE, Units
 from ..timer.start import TimerState
-from .log import (
-    LogWalk,
-    PhantomRecord,
-    StartFile,
-    Switches,
-)
-from .queue_stores import (
-    DispatchedUnits,
-    LmqThrows,
-    QueueStores,
-)
+from .log import LogWalk, PhantomRecord, StartFile, Switches
+from .queue_stores import DispatchedUnits, LmqThrows, QueueStores
 
 #: Pauses of a dispatch that cannot write its unit: 30 tries, one second apart (spec 2.2, step 6).
 RETRY_SECONDS = 30

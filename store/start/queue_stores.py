@@ -30,13 +30,7 @@ from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LITE_PREFIX, LMQ_PREFIX
 from ..broker.topics import Topics
 from ..columns import dictionary, kept, order_of_pairs
-from ..disk.layout import (
-    ROCKSDB_CONSUME_QUEUE,
-    ROCKSDB_CURRENT,
-    ROCKSDB_STORE_TYPE,
-    Layout,
-    was_rocksdb,
-)
+from ..disk.layout import ROCKSDB_CONSUME_QUEUE, ROCKSDB_CURRENT, ROCKSDB_STORE_TYPE, Layout, was_rocksdb
 from ..errors import StoreError, Unreadable
 from ..queues.hybrid import parents_of_lite, selective_double_write
 from ..queues.rocksdb import RocksDb, is_rocksdb
@@ -302,10 +296,7 @@ def search_for(stores: QueueStores, database: DatabaseState, profile: Profile) -
 
 
 def against_files(
-    stores: QueueStores,
-    database: DatabaseState,
-    queues: Mapping[QueueId, FileQueue],
-    commit: Commit,
+    stores: QueueStores, database: DatabaseState, queues: Mapping[QueueId, FileQueue], commit: Commit
 ) -> Refusal | None:
     """Hold the queues of both kinds against each other; then all units have been written."""
     same = True
@@ -328,13 +319,7 @@ class DatabaseDispatch:
     """No name is too odd for a key. Units on their way to a database, a batch of records at a time."""
 
     def __init__(
-        self,
-        stores: QueueStores,
-        database: DatabaseState,
-        how: Dispatching,
-        version: str,
-        *,
-        tells: bool,
+        self, stores: QueueStores, database: DatabaseState, how: Dispatching, version: str, *, tells: bool
     ) -> None:
         """how: the broker's, for queues in files. tells: who waits for light queues is told of their messages
         (enableMultiDispatch), also where they get no units.

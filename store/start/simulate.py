@@ -52,10 +52,7 @@ def simulate(
     """
     switches = switches or Switches()
     outcome = Outcome(
-        profile,
-        snapshot,
-        switches,
-        load_files(snapshot.log, snapshot.log_file_bytes, _load_rules(snapshot, profile)),
+        profile, snapshot, switches, load_files(snapshot.log, snapshot.log_file_bytes, _load_rules(snapshot, profile))
     )
     outcome.stores, outcome.commit = queue_stores(snapshot.layout, profile), commit
     if switches.consume_queue_ext:
@@ -338,9 +335,7 @@ def _correct_min_offsets(outcome: Outcome) -> None:
         if not queue.correct_min_offset(log_start):
             path = outcome.snapshot.layout.consume_queue / name.topic / str(name.queue_id)
             outcome.refusal = Refusal(
-                "queue-without-unit",
-                "IllegalArgumentException: newPosition < 0: (-20 < 0)",
-                str(path),
+                "queue-without-unit", "IllegalArgumentException: newPosition < 0: (-20 < 0)", str(path)
             )
             return
 

@@ -50,11 +50,7 @@ from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, start_of
 from ..disk.layout import TIERED_INDEX_FILES
 from ..errors import from_os_error
 
-SEGMENTS = {
-    "COMMIT_LOG": "tiered-commit-log",
-    "CONSUME_QUEUE": "tiered-consume-queue",
-    "INDEX": "tiered-index",
-}
+SEGMENTS = {"COMMIT_LOG": "tiered-commit-log", "CONSUME_QUEUE": "tiered-consume-queue", "INDEX": "tiered-index"}
 """Directories of segments, and the kind of the files in them."""
 MEMBERS = {
     "commitLogFileSegmentTable": "COMMIT_LOG",

@@ -88,11 +88,7 @@ class TimerState:
 
 
 def recover_timer(
-    snapshot: Snapshot,
-    profile: Profile,
-    log: tuple[int, int],
-    queue: StartedQueue | None,
-    now_ms: int,
+    snapshot: Snapshot, profile: Profile, log: tuple[int, int], queue: StartedQueue | None, now_ms: int
 ) -> TimerState | Refusal | None:
     """Load the timer behind the store's own load; None where nobody ever used one.
 

@@ -30,15 +30,7 @@ from ...formats.fixed import numbers_of, tuple_of
 from ...formats.hashing import java_hash
 from ...formats.message_properties import REAL_TOPIC, TIMER_DEL_UNIQKEY, TIMER_OUT_MS
 from ...formats.timer_check import PAGE_BYTES
-from ...formats.timer_log import (
-    BLANK,
-    BLANK_BYTES,
-    MAGIC_DEFAULT,
-    MAGIC_DELETE,
-    MAGIC_ROLL,
-    UNIT,
-    UNIT_BYTES,
-)
+from ...formats.timer_log import BLANK, BLANK_BYTES, MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_ROLL, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
 from ..broker.system_topics import TIMER_TOPIC
 from ..counted import counted
@@ -336,10 +328,7 @@ _BATCH = 1 << 14
 
 
 def enqueue_timers(
-    files: Files,
-    layout: Layout,
-    next_offsets: Mapping[tuple[str, int], int],
-    clock: Callable[[], int],
+    files: Files, layout: Layout, next_offsets: Mapping[tuple[str, int], int], clock: Callable[[], int]
 ) -> int:
     """`TimerWriter.enqueue`, where the store's configuration leaves the wheel to it."""
     config = layout.broker_config

@@ -243,8 +243,7 @@ def judgement_of(store: StoreReader, gone: Gone) -> Judgement | None:
     position = gone.position
     facts = tuple(
         Evidence(
-            "an index item names the place, by the hash of its key" if gone.by_key else "a unit names the place",
-            where,
+            "an index item names the place, by the hash of its key" if gone.by_key else "a unit names the place", where
         )
         for where in gone.named_by
     )

@@ -37,11 +37,7 @@ _LAST_MS = 1 << 62
 
 
 def story(
-    store: StoreReader,
-    family: Family,
-    units: list[FoundUnit],
-    waiting: Waiting,
-    pops: list[Popped],
+    store: StoreReader, family: Family, units: list[FoundUnit], waiting: Waiting, pops: list[Popped]
 ) -> list[Event]:
     """All events, by time, then by place. units: of the record that is judged. Raises Unreadable."""
     events = [_born(family)]
@@ -178,12 +174,7 @@ def _named(store: StoreReader, family: Family, units: list[FoundUnit]) -> Iterat
             unit = known.get(place) or named(store, message, place)
             kind = EventKind.NAMED if unit.state is Naming.NAMES else EventKind.NOT_NAMED
             yield Event(
-                kind,
-                unit.evidence.fact,
-                message.store_timestamp,
-                message.position,
-                *place,
-                path=unit.path or None,
+                kind, unit.evidence.fact, message.store_timestamp, message.position, *place, path=unit.path or None
             )
 
 

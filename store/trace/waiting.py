@@ -70,11 +70,7 @@ class Waiting:
 
     def _unread(self) -> Judgement | None:
         """The index knows a record of the message in its topic, and no record can be read there."""
-        topic, key, start = (
-            self._family.place.topic,
-            self._family.unique_key,
-            self._store.log_files.start,
-        )
+        topic, key, start = (self._family.place.topic, self._family.unique_key, self._store.log_files.start)
         for hit in self._store.index.query(topic, key).hits if key else ():
             try:
                 self._store.message_at(hit.physical_offset)

@@ -165,10 +165,7 @@ def a_file_can_be_read(context: VerifyContext) -> None:
         backup = tables.backup[name]
         for file in (main, backup):
             if file is not None and file.path.is_dir():
-                path, text = (
-                    os.fspath(file.path),
-                    "not a file but a directory, in the way of a broker that writes it",
-                )
+                path, text = (os.fspath(file.path), "not a file but a directory, in the way of a broker that writes it")
                 context.findings.add("I-140", path, text, severity=Severity.ERROR, repair=_ASIDE)
         if not _checked(name) or (main is None and backup is None):
             continue

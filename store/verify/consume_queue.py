@@ -101,12 +101,7 @@ def compare_entries(context: VerifyContext, check: QueueCheck, messages: Message
     rows, texts, guessed = [], [], []
     option = options_of(context.store.layout).delay_levels
     levels_guessed = queue.topic == SCHEDULE_TOPIC and not option.is_given
-    wanted = zip(
-        positions.tolist(),
-        messages.tags_code.tolist(),
-        messages.store_timestamp.tolist(),
-        strict=True,
-    )
+    wanted = zip(positions.tolist(), messages.tags_code.tolist(), messages.store_timestamp.tolist(), strict=True)
     gone = [noted for file in files.files for noted in noted_of(file.path)]
     for row, (position, tags_code, stored_ms) in enumerate(wanted):
         unit, guess = found.get(position), False
@@ -206,11 +201,7 @@ def _found(context: VerifyContext, check: QueueCheck, messages: Messages) -> Non
 
 
 def _compare_tags(
-    context: VerifyContext,
-    check: QueueCheck,
-    messages: Messages,
-    codes: Ints,
-    kinds: npt.NDArray[np.int8],
+    context: VerifyContext, check: QueueCheck, messages: Messages, codes: Ints, kinds: npt.NDArray[np.int8]
 ) -> None:
     """The units that name their messages' records carry the right codes."""
     addresses = np.flatnonzero((kinds == DifferenceKind.ADDRESS) & ~messages.lost)
@@ -228,11 +219,7 @@ def _compare_tags(
         "I-065",
         offsets,
         lambda row: _told(
-            check,
-            offsets[row],
-            codes[rows[row]],
-            messages.position[rows[row]],
-            messages.tags_code[rows[row]],
+            check, offsets[row], codes[rows[row]], messages.position[rows[row]], messages.tags_code[rows[row]]
         ),
     )
 

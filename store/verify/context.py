@@ -276,13 +276,7 @@ class VerifyContext:
         self.findings.add(code, path, message, offset=offset, length=size, **more)
 
     def log_rows(
-        self,
-        code: str,
-        wrong: Flags,
-        position: Ints,
-        ends: Ints,
-        message: Callable[[int], str],
-        **more: Any,
+        self, code: str, wrong: Flags, position: Ints, ends: Ints, message: Callable[[int], str], **more: Any
     ) -> None:
         """Rows of consecutive records of one file of the log, as in `Findings.add_rows`."""
         if not wrong.any():
@@ -370,11 +364,7 @@ LOOK = "mqstore get {store} --at {position} --format json"
 class Records:
     """n records in log order. dispatched: what they add to queues and index, None for stale ones."""
 
-    def __init__(
-        self,
-        batch: Batch,
-        dispatched: Dispatched | None = None,
-    ) -> None:
+    def __init__(self, batch: Batch, dispatched: Dispatched | None = None) -> None:
         self.batch = batch
         self.dispatched = dispatched
 

@@ -19,14 +19,7 @@ import numpy.typing as npt
 
 from ...formats import kernel
 from ...formats.derive.ragged import Flags, Ints, Structs
-from ...formats.index_file import (
-    HEADER_BYTES,
-    ITEM_BYTES,
-    SLOT_BYTES,
-    file_size,
-    items_offset,
-    slots_offset,
-)
+from ...formats.index_file import HEADER_BYTES, ITEM_BYTES, SLOT_BYTES, file_size, items_offset, slots_offset
 from ..counted import counted
 from ..disk.compressed import is_compressed_name
 from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero

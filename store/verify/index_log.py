@@ -172,9 +172,7 @@ class IndexCompare(Mergeable):
         if wrong.any():
             some, right = picked.take(wrong), expected[wrong]
             self._report_items(
-                "I-099",
-                some,
-                lambda row: f"{some.time_diff[row]} s since the file began, it should be {right[row]} s",
+                "I-099", some, lambda row: f"{some.time_diff[row]} s since the file began, it should be {right[row]} s"
             )
 
     def _report_lacking(self, records: Records, lacking: ExpectedItems) -> None:
@@ -275,11 +273,7 @@ class IndexCompare(Mergeable):
         self._look_at_strays()
 
     def _report_items(
-        self,
-        code: str,
-        picked: Picked,
-        message: Callable[[int], str],
-        severity: Severity | None = None,
+        self, code: str, picked: Picked, message: Callable[[int], str], severity: Severity | None = None
     ) -> None:
         """Findings about items, those in a row of one file as one."""
         for number, cursor in enumerate(self._cursors):
@@ -296,13 +290,7 @@ class IndexCompare(Mergeable):
                 offset = items_offset(cursor.file.slots) + int(numbers[begin]) * ITEM_BYTES
                 length = (end - begin) * ITEM_BYTES
                 self._context.findings.add(
-                    code,
-                    path,
-                    text,
-                    offset=offset,
-                    length=length,
-                    count=end - begin,
-                    severity=severity,
+                    code, path, text, offset=offset, length=length, count=end - begin, severity=severity
                 )
 
 

@@ -102,11 +102,7 @@ def _look(layout: Layout) -> bool:
 
 
 def _verified(
-    layout: Layout,
-    scope: Scope,
-    rate_bytes: int | None,
-    jobs: int = 1,
-    tell: Callable[[int], None] | None = None,
+    layout: Layout, scope: Scope, rate_bytes: int | None, jobs: int = 1, tell: Callable[[int], None] | None = None
 ) -> Verdict:
     """The verdict, without what only a run that goes on needs."""
     from ..search.store import StoreReader

@@ -23,13 +23,7 @@ from ..broker.system_topics import LMQ_PREFIX, ROCKSDB_HALF_TOPIC, TIMER_TOPIC
 from ..counted import counted
 from ..disk.compressed import is_compressed_name, plain_name, read_regular
 from ..disk.file_queue import NAME_DIGITS, MappedFile, file_name, start_of
-from ..disk.layout import (
-    BARRIER_PREFIX,
-    JOURNAL,
-    ROCKSDB_CONSUME_QUEUE,
-    ROCKSDB_STORE,
-    was_rocksdb,
-)
+from ..disk.layout import BARRIER_PREFIX, JOURNAL, ROCKSDB_CONSUME_QUEUE, ROCKSDB_STORE, was_rocksdb
 from ..disk.lock import holder
 from ..errors import Missing, NoSpace, Unreadable, Unsupported
 from ..findings.catalogue import Severity
@@ -375,11 +369,7 @@ def _has_queues(entry: DirectoryEntry) -> bool:
     return any(e.directory and e.name.isdigit() for e in list_entries(entry.path))
 
 
-_OWNERS, _GROUPS, _OTHERS = (
-    stat.S_IRUSR | stat.S_IWUSR,
-    stat.S_IRGRP | stat.S_IWGRP,
-    stat.S_IROTH | stat.S_IWOTH,
-)
+_OWNERS, _GROUPS, _OTHERS = (stat.S_IRUSR | stat.S_IWUSR, stat.S_IRGRP | stat.S_IWGRP, stat.S_IROTH | stat.S_IWOTH)
 """Rights of who reads and writes a file."""
 
 
@@ -494,9 +484,7 @@ KEPT_THERE = {
         "transRocksDBEnable": _TRANSACTIONS,
         "indexRocksDBEnable": "index items",
     },
-    KV_STORE: {
-        "popConsumerKVServiceInit": "messages that POP consumers have",
-    },
+    KV_STORE: {"popConsumerKVServiceInit": "messages that POP consumers have"},
 }
 """Directories of such RocksDBs, options of brokers, and what they have them keep there."""
 _TOPICS = {_TRANSACTIONS: ROCKSDB_HALF_TOPIC, _TIMERS: TIMER_TOPIC}

@@ -30,12 +30,7 @@ from ..start.dledger import entry_number, entry_rules, heads_of
 from .context import Mergeable, Records, VerifyContext
 from .register import after, of_extents, of_records, of_stale
 
-_CODES = {
-    Fault.NO_ROOM: "I-040",
-    Fault.NO_MAGIC: "I-020",
-    Fault.BAD_SIZE: "I-021",
-    Fault.UNEVEN: "I-022",
-}
+_CODES = {Fault.NO_ROOM: "I-040", Fault.NO_MAGIC: "I-020", Fault.BAD_SIZE: "I-021", Fault.UNEVEN: "I-022"}
 _SAME_BATCH = ("queue_id", "born_timestamp", "store_timestamp")
 _BATCH_ROWS = 4096
 """Records behind a BLANK that may have come as one batch."""

@@ -307,9 +307,7 @@ def repeated_keys(context: VerifyContext) -> None:
     for topic, repeat in repeats.items():
         one, several = f"message of {topic} has", f"messages of {topic} have"
         text = counted(
-            repeat.count,
-            f"{one} the unique key of one before it",
-            f"{several} the unique key of one before them",
+            repeat.count, f"{one} the unique key of one before it", f"{several} the unique key of one before them"
         )
         more = {"count": repeat.count, "topic": topic}
         context.log_finding("I-051", repeat.position, repeat.size, text, **more)

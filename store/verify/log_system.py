@@ -14,13 +14,7 @@ from ...formats.hashing import java_integer, java_string
 from ...formats.sys_flag import SysFlag
 from ...formats.tombstone import LOST
 from ..broker.load_rules import NUMBER_BITS, unreadable_batches
-from ..broker.system_topics import (
-    HALF_TOPIC,
-    OP_TOPIC,
-    ROCKSDB_HALF_TOPIC,
-    SCHEDULE_TOPIC,
-    TIMER_TOPIC,
-)
+from ..broker.system_topics import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..columns import Ranges, rows_of
 from ..findings.catalogue import Severity
 from ..findings.next_commands import RECOVER

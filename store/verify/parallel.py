@@ -294,11 +294,7 @@ def _works(context: VerifyContext, groups: frozenset[str], part: ReadRange, begi
 
 
 def _begins(
-    context: VerifyContext,
-    groups: frozenset[str],
-    parts: list[ReadRange],
-    jobs: int,
-    own_bytes: int | None = None,
+    context: VerifyContext, groups: frozenset[str], parts: list[ReadRange], jobs: int, own_bytes: int | None = None
 ) -> list[int]:
     """Where the parts of other processes begin: each at the first record behind a cut.
 

@@ -241,11 +241,7 @@ def _unreadable(context: VerifyContext) -> None:
 
 
 def _check_bound(
-    context: VerifyContext,
-    queue: QueueId,
-    summary: QueueSummary,
-    bounds: _Bounds,
-    opened: RocksdbConsumeQueue,
+    context: VerifyContext, queue: QueueId, summary: QueueSummary, bounds: _Bounds, opened: RocksdbConsumeQueue
 ) -> None:
     """The greatest offset of a queue that the database tells is that of its last unit."""
     last = summary.max_offset - 1
@@ -272,11 +268,7 @@ def _is_of_a_cut(context: VerifyContext, opened: RocksdbConsumeQueue, bound: tup
 
 
 def _check_holes(
-    context: VerifyContext,
-    queue: QueueId,
-    summary: QueueSummary,
-    bounds: _Bounds,
-    opened: RocksdbConsumeQueue,
+    context: VerifyContext, queue: QueueId, summary: QueueSummary, bounds: _Bounds, opened: RocksdbConsumeQueue
 ) -> None:
     """No unit is missing between two others: a pull there ends with an exception (spec 2.10, B4).
 

@@ -80,10 +80,7 @@ class Waits:
         for wait_ms, at, of_it in zip(times.tolist(), some[first], count.tolist(), strict=True):
             row = rows[at]
             message = Alone(
-                int(messages.offset[row]),
-                int(codes[row]),
-                int(messages.position[row]),
-                int(messages.tags_code[row]),
+                int(messages.offset[row]), int(codes[row]), int(messages.position[row]), int(messages.tags_code[row])
             )
             if self._is_level(wait_ms, message, of_it):
                 explained |= wait == wait_ms
@@ -118,11 +115,7 @@ class QueueReader:
     """
 
     def __init__(
-        self,
-        queue: QueueId,
-        directory: str,
-        opened: ConsumeQueue | None,
-        rate_bytes: int | None = None,
+        self, queue: QueueId, directory: str, opened: ConsumeQueue | None, rate_bytes: int | None = None
     ) -> None:
         self.queue = queue
         self._rate_bytes = rate_bytes
@@ -182,14 +175,7 @@ class QueueReader:
         start = at - at % self.files.file_size
         return os.path.join(self.directory, file_name(start)), at - start  # noqa: PTH118
 
-    def report(
-        self,
-        findings: Findings,
-        code: str,
-        offsets: Ints,
-        message: Callable[[int], str],
-        **more: Any,
-    ) -> None:
+    def report(self, findings: Findings, code: str, offsets: Ints, message: Callable[[int], str], **more: Any) -> None:
         """Findings about units at ascending queue offsets, int64[n]; those in a row are one.
 
         message: told of a row. more: as in `Findings.add`.

@@ -25,15 +25,7 @@ from ..broker.topics import Topics
 from ..counted import counted
 from ..disk.byte_reader import aside, noting
 from ..disk.layout import has_topic, queue_directories
-from ..errors import (
-    InvalidInput,
-    Missing,
-    NotFound,
-    Refused,
-    StoreError,
-    UnreadableRange,
-    Unsupported,
-)
+from ..errors import InvalidInput, Missing, NotFound, Refused, StoreError, UnreadableRange, Unsupported
 from ..findings.catalogue import GROUPS, group_of
 from ..findings.findings import Finding, order
 from ..search.find import find
@@ -203,12 +195,7 @@ def _signature(store: StoreReader) -> list[tuple[str, int, int]]:
     return found
 
 
-def _run(
-    context: VerifyContext,
-    progress: Callable[[int], None] | None,
-    jobs: int,
-    left: Sequence[PartResult],
-) -> None:
+def _run(context: VerifyContext, progress: Callable[[int], None] | None, jobs: int, left: Sequence[PartResult]) -> None:
     """One run."""
     groups = context.groups
     load_checks(groups)
@@ -229,10 +216,7 @@ def _run(
 
 
 def _read_parts(
-    context: VerifyContext,
-    groups: frozenset[str],
-    parts: list[ReadRange],
-    progress: Callable[[int], None] | None,
+    context: VerifyContext, groups: frozenset[str], parts: list[ReadRange], progress: Callable[[int], None] | None
 ) -> None:
     """The pass over the log in one process."""
     items = items_of(context, parts, crc=wants_crc(context, groups))
@@ -362,10 +346,7 @@ def check_topic(store: StoreReader, topic: str, queue_id: int | None = None) -> 
     Directories of queues name a topic, topics.json, and where there are no queues the log.
     """
     layout = store.layout
-    parts = (
-        *(layout.consume_queue, layout.batch_consume_queue),
-        *(layout.consume_queue_ext, layout.compaction_queues),
-    )
+    parts = (*(layout.consume_queue, layout.batch_consume_queue), *(layout.consume_queue_ext, layout.compaction_queues))
     try:
         configured = Topics.read(layout.config)
     except StoreError:

@@ -441,14 +441,7 @@ def entries_name_their_records(context: VerifyContext) -> None:
 
     _tell(context, log, "I-128", wrong & ~expired & ~dead, of_record)
     _tell(context, log, "I-128", wrong & expired, lambda n: f"{of_record(n)}: expired", Severity.INFO)
-    _tell(
-        context,
-        log,
-        "I-128",
-        wrong & dead & ~expired,
-        lambda n: f"{of_record(n)}: long due",
-        Severity.INFO,
-    )
+    _tell(context, log, "I-128", wrong & dead & ~expired, lambda n: f"{of_record(n)}: long due", Severity.INFO)
     _tell(context, log, "I-128", lost, of_lost, Severity.INFO)
     _tell(context, log, "I-129", known & same & ~due & ~lost, of_time)
 

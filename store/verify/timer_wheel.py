@@ -202,13 +202,7 @@ def _outside(context: VerifyContext, found: Chains) -> None:
     if not rows.any() or not files.has_check or context.live:
         return
     linked = linked_by_a_start(files, rows)
-    _tell_outside(
-        context,
-        rows & linked,
-        "a start links it",
-        severity=Severity.WARNING,
-        unclean=context.crashed,
-    )
+    _tell_outside(context, rows & linked, "a start links it", severity=Severity.WARNING, unclean=context.crashed)
     _tell_outside(context, rows & ~linked, "no later entry of its tick links to it")
 
 
@@ -234,13 +228,7 @@ def _tell_outside(context: VerifyContext, rows: Flags, why: str, **more: Any) ->
     assert file is not None
     text = f"the entry at {first} is in no chain, behind what timercheck says was written: {why}"
     context.findings.add(
-        "I-123",
-        file.path,
-        text,
-        offset=first - file.start,
-        length=UNIT_BYTES,
-        count=int(rows.sum()),
-        **more,
+        "I-123", file.path, text, offset=first - file.start, length=UNIT_BYTES, count=int(rows.sum()), **more
     )
 
 
@@ -283,15 +271,7 @@ def slots_count_their_entries(context: VerifyContext) -> None:
 
     _tell(context, "I-125", slots, wrong & ~usual, told)
     text = ": a start after a crash leaves it so"
-    _tell(
-        context,
-        "I-125",
-        slots,
-        wrong & usual,
-        lambda row: told(row) + text,
-        Severity.INFO,
-        repair="",
-    )
+    _tell(context, "I-125", slots, wrong & usual, lambda row: told(row) + text, Severity.INFO, repair="")
 
 
 @of_timer("I-137")

@@ -18,15 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..counted import counted
 from ..findings.catalogue import Severity, catalogue
 from ..findings.findings import Finding
-from ..findings.next_commands import (
-    CUT_OFF,
-    NOTHING_GIVEN,
-    Given,
-    NextCommand,
-    command_for,
-    next_commands,
-    refused,
-)
+from ..findings.next_commands import CUT_OFF, NOTHING_GIVEN, Given, NextCommand, command_for, next_commands, refused
 from .context import LogFacts, LogWatcher
 
 if TYPE_CHECKING:

@@ -63,11 +63,7 @@ def walk(bench: Bench) -> Iterator[Figure]:
 def _walk(bench: Bench, name: str, what: str, target: float) -> Figure:
     root = bench.store(name)
     files = log_files(root)
-    ours, crc = least(
-        bench.rounds,
-        lambda: float(subject("walk", root)["cpu_s"]),
-        lambda: crc_cpu_s(files),
-    )
+    ours, crc = least(bench.rounds, lambda: float(subject("walk", root)["cpu_s"]), lambda: crc_cpu_s(files))
     messages = subject("walk", root)["messages"]
     note = f"{ours * 1e9 / messages:.0f} ns a record"
     return Figure(what, ours / crc, target=target, note=note, limit=limits.crc(tuple(files)))
@@ -110,11 +106,7 @@ def where(bench: Bench) -> Iterator[Figure]:
         ("each value once", "UNIQ_KEY ENDSWITH 'none'"),
         ("numbers, each value once", "KEYS > 7"),
     ):
-        ours, crc = least(
-            bench.rounds,
-            partial(_seconds, "where", root, expression),
-            lambda: crc_cpu_s(files),
-        )
+        ours, crc = least(bench.rounds, partial(_seconds, "where", root, expression), lambda: crc_cpu_s(files))
         limit = limits.crc(tuple(files))
         yield Figure(f"--where, 1 KB bodies, {what} / crc", ours / crc, target=1.2, limit=limit)
 
@@ -125,11 +117,7 @@ def stats(bench: Bench) -> Iterator[Figure]:
     for name, body, target in (("1g-1k", "1 KB", 1.1), ("1g-100", "100 B", 2)):
         root = bench.store(name)
         files = log_files(root)
-        ours, crc = least(
-            bench.rounds,
-            partial(_seconds, "stats", root, "topic,hour"),
-            partial(crc_cpu_s, files),
-        )
+        ours, crc = least(bench.rounds, partial(_seconds, "stats", root, "topic,hour"), partial(crc_cpu_s, files))
         what, limit = f"stats --by topic,hour, {body} bodies / crc", limits.cat(tuple(files))
         yield Figure(what, ours / crc, target=target, limit=limit)
         memory = subject("stats", root, "topic,hour", memory=True)["peak_bytes"]
@@ -139,11 +127,7 @@ def stats(bench: Bench) -> Iterator[Figure]:
 
 def verify(bench: Bench) -> Iterator[Figure]:
     """`verify --deep`: the log for itself, the whole store, two processes, and memory."""
-    stores = (
-        ("1g-4k", "4 KB", 0.9, 1.2),
-        ("1g-1k", "1 KB", 1.0, 1.6),
-        ("1g-100", "100 B", 1.5, 3.5),
-    )
+    stores = (("1g-4k", "4 KB", 0.9, 1.2), ("1g-1k", "1 KB", 1.0, 1.6), ("1g-100", "100 B", 1.5, 3.5))
     for name, body, target, whole_target in stores:
         root = bench.store(name)
         files = log_files(root)
@@ -369,19 +353,13 @@ def put(bench: Bench) -> Iterator[Figure]:
     wall = min(cost.wall_s for cost in ours) / real_s
     cpu = min(cost.cpu_s for cost in ours) / min(float(r["cpu_s"]) for r in theirs)
     what = "put one message, start to exit / JVM to acknowledged"
-    limit = Limit(
-        (limits.start_s() + limits.write_s(bench.work, 1000, fsync=True)) / real_s,
-        "python, write, fsync",
-    )
+    limit = Limit((limits.start_s() + limits.write_s(bench.work, 1000, fsync=True)) / real_s, "python, write, fsync")
     yield Figure(what, wall, "<=", 0.2, f"by the clock; CPU {cpu:.2f}", limit)
 
 
 def recover(bench: Bench) -> Iterator[Figure]:
     """The plan of a recovery, whole process, against the real load of the same store; by the clock."""
-    for name, body, crashed_target, clean_target in (
-        ("1g-1k", "1 KB", 0.2, 0.25),
-        ("1g-100", "100 B", 0.15, 0.25),
-    ):
+    for name, body, crashed_target, clean_target in (("1g-1k", "1 KB", 0.2, 0.25), ("1g-100", "100 B", 0.15, 0.25)):
         for crashed, target in ((True, crashed_target), (False, clean_target)):
             copy = bench.work / "recover"
             command = [*python("-m", "mqstore", "recover", copy), "--quiet"]
@@ -456,11 +434,7 @@ def salvage(bench: Bench) -> Iterator[Figure]:
     for name, body in (("1g-1k", "1 KB"), ("1g-100", "100 B"), ("1g-4k", "4 KB")):
         root = bench.store(name)
         files = log_files(root)
-        ours, crc = least(
-            bench.rounds,
-            partial(_seconds, "carve", root / "commitlog"),
-            partial(crc_cpu_s, files),
-        )
+        ours, crc = least(bench.rounds, partial(_seconds, "carve", root / "commitlog"), partial(crc_cpu_s, files))
         what, limit = f"carve 1 GiB of records, {body} bodies / crc", limits.crc(tuple(files))
         yield Figure(what, ours / crc, target=1.65, limit=limit)
     noise = bench.work / "noise"
@@ -543,21 +517,7 @@ _WITH_ROCKSDB = "5.5.1"
 GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     group.__name__: group
     for group in (
-        *(
-            walk,
-            decode,
-            where,
-            stats,
-            verify,
-            memory,
-            append,
-            stream,
-            dump,
-            start,
-            trace,
-            put,
-            recover,
-        ),
+        *(walk, decode, where, stats, verify, memory, append, stream, dump, start, trace, put, recover),
         *(rebuild, rocksdb, salvage, report, data_source, spark_jobs, crossover),
     )
 }

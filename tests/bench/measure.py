@@ -41,11 +41,7 @@ def run(command: Sequence[str | Path], *, codes: Sequence[int] = (0,), memory: b
     """
     start = time.perf_counter()
     process = subprocess.Popen(
-        [str(word) for word in command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=_environment(),
+        [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_environment()
     )
     peak = _watch(process) if memory else 0
     assert process.stdout and process.stderr

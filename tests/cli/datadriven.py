@@ -43,12 +43,7 @@ DISK = Path(__file__).parents[1] / "store" / "salvage" / "deleted.img.gz"
 COMMAND = "  $ "
 MORE = "  > "
 OUTPUT = "  "
-ENVIRONMENT = {
-    "TZ": "<+08>-8",
-    "LC_ALL": "C.UTF-8",
-    "COLUMNS": "100",
-    "TERM": "dumb",
-}
+ENVIRONMENT = {"TZ": "<+08>-8", "LC_ALL": "C.UTF-8", "COLUMNS": "100", "TERM": "dumb"}
 _QUOTED = re.compile(r"'[^']*'")
 _INTO_A_FILE = re.compile(r"(mqstore [^|<>&;*$`()]+) > ([\w./-]+)")
 _SHELL_SYNTAX = re.compile(r"[|<>&;*$`()]")

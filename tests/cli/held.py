@@ -18,10 +18,7 @@ _HOLD = (
 def held(root: Path) -> Iterator[int]:
     """Process id of the holder."""
     with subprocess.Popen(
-        [sys.executable, "-c", _HOLD, str(root / "lock")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", _HOLD, str(root / "lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as broker:
         assert broker.stdout is not None
         assert broker.stdin is not None

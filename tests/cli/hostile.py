@@ -94,11 +94,7 @@ def _hostile_configuration(folder: Path, texts: list[str]) -> None:
     """Tables whose keys and values are the texts."""
     folder.mkdir()
     for name, member, value in (
-        (
-            "topics.json",
-            "topicConfigTable",
-            lambda text: {"topicName": text, "attributes": {text: text}},
-        ),
+        ("topics.json", "topicConfigTable", lambda text: {"topicName": text, "attributes": {text: text}}),
         ("subscriptionGroup.json", "subscriptionGroupTable", lambda text: {"groupName": text}),
         ("consumerOffset.json", "offsetTable", lambda text: {text: 1, "0": 2}),
         ("consumerFilter.json", "filterDataByTopic", lambda text: {"topic": text}),

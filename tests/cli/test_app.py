@@ -26,18 +26,7 @@ from .. import stores
 from .datadriven import Result, run_here
 
 SOURCE = Path(__file__).parents[2] / "src"
-HEAVY = (
-    "numpy",
-    "construct",
-    "rich",
-    "pyspark",
-    "pandas",
-    "pyarrow",
-    "isal",
-    "lz4",
-    "zstandard",
-    "lark",
-)
+HEAVY = ("numpy", "construct", "rich", "pyspark", "pandas", "pyarrow", "isal", "lz4", "zstandard", "lark")
 
 
 @pytest.fixture
@@ -221,10 +210,7 @@ _TYPED = ("typer", "click", "rich", "jsonschema", "lark", "tomllib", "lz4", "zst
     ("command", "unwanted"),
     [
         ("verify", ("numpy", "construct", "mqstore.store.verify.run", "dataclasses", *_TYPED)),
-        (
-            "recover",
-            ("mqstore.store.plan", "mqstore.store.recover", "mqstore.store.repair", *_TYPED),
-        ),
+        ("recover", ("mqstore.store.plan", "mqstore.store.recover", "mqstore.store.repair", *_TYPED)),
     ],
 )
 def test_the_log_is_read_before_what_comes_later_is_imported(

@@ -38,20 +38,9 @@ for command in commands:
 COMMANDS = (
     *("inspect S", "dump S -n 1", "get S --topic orders -n 1", "verify S --quick", "recover S"),
     *("repair S --index", "undo S --list", "salvage S/commitlog --dry-run", "explain I-001"),
-    *(
-        "damage --list",
-        "damage S --to C --scenario killed",
-        "put S orders hello",
-        "xyzzy",
-        "--help",
-    ),
+    *("damage --list", "damage S --to C --scenario killed", "put S orders hello", "xyzzy", "--help"),
 )
-READING = (
-    "put S orders",
-    "put S --from -",
-    "get S --addresses -",
-    "put S --from - --from-format csv",
-)
+READING = ("put S orders", "put S --from -", "get S --addresses -", "put S --from - --from-format csv")
 ASKING = ("recover S --apply", "repair S --all --apply", "undo S")
 
 

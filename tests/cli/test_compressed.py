@@ -214,11 +214,7 @@ def test_bombs_name_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("mqstore.store.disk.compressed.LARGEST_BYTES", 1 << 16)
     root = unpack("5.3.3-clean", tmp_path)
     packed = pack(max((root / "commitlog").iterdir()))
-    for arguments in (
-        ["dump", str(root)],
-        ["inspect", str(packed)],
-        ["get", str(root), "--at", "0"],
-    ):
+    for arguments in (["dump", str(root)], ["inspect", str(packed)], ["get", str(root), "--at", "0"]):
         result = run_here(arguments)
         assert result.code == 5
         assert str(packed) in result.stderr

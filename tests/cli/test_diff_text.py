@@ -124,8 +124,7 @@ def test_what_is_left_out() -> None:
 
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize(
-    "record",
-    [MESSAGES | {"topic": "{}"}, MESSAGES | {"store": "{}"}, PART | {"name": "{}"}, PART | {"a": "{}"}],
+    "record", [MESSAGES | {"topic": "{}"}, MESSAGES | {"store": "{}"}, PART | {"name": "{}"}, PART | {"a": "{}"}]
 )
 def test_nothing_in_a_store_makes_a_line_of_its_own(record: dict[str, Any], text: str) -> None:
     """Nor does it steer a terminal."""

@@ -40,10 +40,7 @@ def _offsets(records: list[dict[str, Any]]) -> list[int]:
     ("options", "fits"),
     [
         (("--topic", "orders"), lambda m: m["topic"] == "orders"),
-        (
-            ("--topic", "orders", "--queue", "2"),
-            lambda m: (m["topic"], m["queue_id"]) == ("orders", 2),
-        ),
+        (("--topic", "orders", "--queue", "2"), lambda m: (m["topic"], m["queue_id"]) == ("orders", 2)),
         (("--tag", "BB"), lambda m: m["properties"].get("TAGS") == "BB"),
         (("--tag", "Aa || BB"), lambda m: m["properties"].get("TAGS") in ("Aa", "BB")),
         (

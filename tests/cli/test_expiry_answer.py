@@ -15,12 +15,7 @@ from .datadriven import run_here
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ("--expires", "--quick"),
-        ("--within", "1d"),
-        ("--now", "now"),
-        ("--expires", "--master", "local[1]"),
-    ],
+    [("--expires", "--quick"), ("--within", "1d"), ("--now", "now"), ("--expires", "--master", "local[1]")],
     ids=" ".join,
 )
 def test_what_does_not_go_with_expiry(words: tuple[str, ...], tmp_path: Path) -> None:

@@ -118,10 +118,7 @@ def test_one_code_is_an_array_as_several_are() -> None:
 
 def test_several_at_once() -> None:
     result = run_here(["explain", "I-023", "killed", "--format", "json"])
-    assert [record["type"] for record in json.loads(result.stdout)] == [
-        "explanation",
-        "recovery_case",
-    ]
+    assert [record["type"] for record in json.loads(result.stdout)] == ["explanation", "recovery_case"]
 
 
 @pytest.mark.parametrize(

@@ -135,11 +135,7 @@ def test_verify_makes_a_finding_of_it(store: Path, tmp_path: Path) -> None:
 
 def test_nothing_is_planned_over_it(store: Path, tmp_path: Path) -> None:
     bad, before = Bad(log_file(store), 2 * PAGE, PAGE), tree(store)
-    commands = [
-        ["recover"],
-        ["recover", "--apply", "--yes"],
-        ["repair", "--all", "--apply", "--yes"],
-    ]
+    commands = [["recover"], ["recover", "--apply", "--yes"], ["repair", "--all", "--apply", "--yes"]]
     answers = run([[c[0], str(store), *c[1:]] for c in commands], [bad], tmp_path)
     for answer in answers:
         assert (answer.code, answer.out) == (5, "")
@@ -162,11 +158,7 @@ def test_reading_goes_on_behind_it_and_says_so(store: Path, tmp_path: Path) -> N
     assert units.rows[-1]["reason"] == "unreadable: Input/output error"
     assert all(row in whole[0].rows for row in got.rows)
     last = Bad(log, log.stat().st_size - 1, 1)
-    (scanned,) = run(
-        [["get", str(store), "--topic", topic, "--grep", ".", "--format", "ndjson"]],
-        [last],
-        tmp_path,
-    )
+    (scanned,) = run([["get", str(store), "--topic", topic, "--grep", ".", "--format", "ndjson"]], [last], tmp_path)
     assert scanned.rows and scanned.code in (0, 5)
 
 

@@ -77,11 +77,5 @@ def test_every_kind_is_described() -> None:
 
 def test_names_make_no_lines_of_their_own() -> None:
     text = "a\nmqstore: all is well"
-    told = {
-        "path": text,
-        "bytes": 7,
-        "topic": text,
-        "column_families": [text],
-        "contents": [text, "b"],
-    }
+    told = {"path": text, "bytes": 7, "topic": text, "column_families": [text], "contents": [text, "b"]}
     assert len(summary_text({"type": "file", **told}, True).splitlines()) == 6

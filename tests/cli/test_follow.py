@@ -74,18 +74,7 @@ def test_a_hundred_thousand(root: Path) -> None:
 
 
 def test_conditions_and_what_was_before(root: Path) -> None:
-    options = (
-        "--topic",
-        "T1",
-        "--tag",
-        "t0",
-        "--since",
-        "-1h",
-        "--limit",
-        "5",
-        "--format",
-        "ndjson",
-    )
+    options = ("--topic", "T1", "--tag", "t0", "--since", "-1h", "--limit", "5", "--format", "ndjson")
     process = following(root, *options)
     put(root, 10, 30)
     out, _ = process.communicate(timeout=60)

@@ -66,10 +66,7 @@ def test_count_limit_and_reverse(root: Path, known: list[Record]) -> None:
     assert offsets(root, *queue, "--reverse") == every[::-1]
     assert offsets(root, *queue, "--offset", "2", "--count", "4") == every[2:6]
     assert offsets(root, *queue, "--offset", "2", "--count", "4", "--reverse") == every[2:6][::-1]
-    assert offsets(root, *queue, "--count", "4", "--reverse", "--limit", "2") == [
-        every[3],
-        every[2],
-    ]
+    assert offsets(root, *queue, "--count", "4", "--reverse", "--limit", "2") == [every[3], every[2]]
     assert offsets(root, *queue, "--limit", "2") == every[:2]
     assert offsets(root, *queue, "--reverse", "--limit", "2") == every[:-3:-1]
     topic = [r["physical_offset"] for r in known if r["topic"] == "orders"]
@@ -376,11 +373,7 @@ def test_symlink_loops_are_passed_over(root: Path) -> None:
     for place in ("consumequeue/loop", "consumequeue/orders/9", "index/20260101000000000", "odd"):
         loop = root / place
         loop.symlink_to(loop)
-    for question in (
-        "--topic orders --limit 1",
-        "--key key28",
-        "--topic orders --queue 0 --offset 3",
-    ):
+    for question in ("--topic orders --limit 1", "--key key28", "--topic orders --queue 0 --offset 3"):
         result = get(root, *question.split())
         assert (result.code, result.stderr) == (0, ""), question
 

@@ -19,8 +19,7 @@ def root(store: Callable[[str], Path]) -> Path:
 
 @pytest.mark.few(5)
 @pytest.mark.parametrize(
-    "name",
-    [n for n in NAMES if truth(n)["expected_verdict"] == "clean" and "4.9.7-dledger" not in n],
+    "name", [n for n in NAMES if truth(n)["expected_verdict"] == "clean" and "4.9.7-dledger" not in n]
 )
 def test_offset_at_is_the_broker_s_answer(name: str, store: Callable[[str], Path]) -> None:
     place = store(name)

@@ -12,18 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .hostile import (
-    FALSE_LINE,
-    FORMULAS,
-    PATHS,
-    SIZES,
-    TEXTS,
-    check_output,
-    check_terminal,
-    content,
-    hostile_store,
-    mq,
-)
+from .hostile import FALSE_LINE, FORMULAS, PATHS, SIZES, TEXTS, check_output, check_terminal, content, hostile_store, mq
 
 FORMATS = ("text", "json", "ndjson", "csv")
 

@@ -192,8 +192,7 @@ BOMBS: dict[str, tuple[int, Callable[[], bytes]]] = {
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=pytest.mark.slow if n in ("lz4", "zstd") else ()) for n in BOMBS],
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in ("lz4", "zstd") else ()) for n in BOMBS]
 )
 def test_a_bomb_is_shown_as_stored(name: str, tmp_path: Path) -> None:
     """A body that unpacks to more than --max-body, which is bounded in memory, too."""

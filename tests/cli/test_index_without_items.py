@@ -10,12 +10,7 @@ from mqstore.formats.index_file import HEADER, HEADER_BYTES
 
 from .datadriven import run_here
 
-SIZES = {
-    "maxHashSlotNum": 7,
-    "maxIndexNum": 5,
-    "mappedFileSizeCommitLog": 4096,
-    "mappedFileSizeConsumeQueue": 200,
-}
+SIZES = {"maxHashSlotNum": 7, "maxIndexNum": 5, "mappedFileSizeCommitLog": 4096, "mappedFileSizeConsumeQueue": 200}
 OPTIONS = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
 
 

@@ -104,10 +104,7 @@ def test_without_its_record_a_message_stays_alone(root: Path, tmp_path: Path) ->
     ]
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"inner_messages": 1}, {"inner_messages": [1]}, {"inner_messages": [{}]}],
-)
+@pytest.mark.parametrize("wrong", [{"inner_messages": 1}, {"inner_messages": [1]}, {"inner_messages": [{}]}])
 def test_what_makes_no_sense(wrong: Row, tmp_path: Path) -> None:
     lines = tmp_path / "lines"
     lines.write_text(json.dumps({"topic": "T", "body": "x"} | wrong))

@@ -37,11 +37,7 @@ TREE = _module("command_tree").commands()
 def test_nothing_generated_is_stale() -> None:
     """`python man/generate.py` was run after the last change of a command or a format."""
     done = subprocess.run(
-        [sys.executable, str(MAN / "generate.py"), "--check"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
+        [sys.executable, str(MAN / "generate.py"), "--check"], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.stdout + done.stderr == ""
     assert done.returncode == 0
@@ -75,11 +71,7 @@ def test_pages_are_clean_roff(page: Path) -> None:
     assert "\b" not in page.read_text("ascii")
     if shutil.which("groff"):
         done = subprocess.run(
-            ["groff", "-t", "-man", "-ww", "-Tutf8", str(page)],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
+            ["groff", "-t", "-man", "-ww", "-Tutf8", str(page)], capture_output=True, text=True, check=True, timeout=60
         )
         assert done.stderr == ""
         assert len(done.stdout) > 500

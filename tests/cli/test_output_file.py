@@ -21,8 +21,7 @@ from .datadriven import run_here
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["commitlog/00000000000000000000", "checkpoint", "config/topics.json", "lock", "linked"],
+    "name", ["commitlog/00000000000000000000", "checkpoint", "config/topics.json", "lock", "linked"]
 )
 def test_a_file_of_a_store_is_never_replaced(tmp_path: Path, name: str) -> None:
     """Nor that of a log which lies elsewhere, behind a link."""
@@ -33,10 +32,7 @@ def test_a_file_of_a_store_is_never_replaced(tmp_path: Path, name: str) -> None:
         (root / "commitlog").symlink_to(tmp_path / "elsewhere")
         path = tmp_path / "elsewhere" / "00000000000000000000"
     before = path.read_bytes()
-    with (
-        pytest.raises(InvalidInput, match="a file of a store"),
-        Common(output=path).open_output() as out,
-    ):
+    with pytest.raises(InvalidInput, match="a file of a store"), Common(output=path).open_output() as out:
         out.records([{"number": 1}], text=lambda row: str(row["number"]), columns=("number",))
     assert path.read_bytes() == before
 

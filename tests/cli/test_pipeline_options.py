@@ -24,10 +24,7 @@ from ..stores import unpack
 
 @pytest.mark.parametrize("command", [["import"], ["compact", "--topic", "orders"]])
 def test_without_pyarrow_one_line(
-    command: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of the commands that need no Spark."""
     root, new = unpack("5.3.3-v2", tmp_path), tmp_path / "new"
@@ -91,10 +88,7 @@ def test_without_a_package_no_command_gets_far(hidden: str, tmp_path: Path) -> N
     (root / "x.parquet").write_bytes(b"PAR1 PAR1")
     commands = every_command(root, new)
     done = subprocess.run(
-        [sys.executable, "-c", HIDDEN, hidden, json.dumps(commands)],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", HIDDEN, hidden, json.dumps(commands)], capture_output=True, text=True, check=False
     )
     line = f"mqstore: Spark is not installed ({hidden} missing); pip install 'mqstore[spark]'"
     assert done.stderr.splitlines() == [line] * len(commands)

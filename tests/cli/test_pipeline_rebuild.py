@@ -141,10 +141,7 @@ def test_the_extra_is_missing(
 ) -> None:
     without(monkeypatch, "pyspark")
     code, line = failing([tmp_path, "--to", tmp_path / "new"], capsys)
-    assert (code, line) == (
-        5,
-        "Spark is not installed (pyspark missing); pip install 'mqstore[spark]'",
-    )
+    assert (code, line) == (5, "Spark is not installed (pyspark missing); pip install 'mqstore[spark]'")
 
 
 @pytest.mark.slow  # it starts a JVM of its own

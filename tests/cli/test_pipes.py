@@ -20,13 +20,7 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a line of bash; `mqstore` in it is this checkout's."""
     script = f'mqstore() {{ {MQSTORE} "$@"; }}; {command}'
     return subprocess.run(
-        ["bash", "-c", script],
-        cwd=folder,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
+        ["bash", "-c", script], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=300
     )
 
 
@@ -35,10 +29,7 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def test_a_reader_that_stops_early(options: str, tmp_path: Path) -> None:
     """Exit code 0, nothing on stderr."""
     stores.unpack("5.3.3-clean", tmp_path)
-    done = shell(
-        f"mqstore dump 5.3.3-clean {options} | head -n 2; echo ${{PIPESTATUS[0]}}",
-        tmp_path,
-    )
+    done = shell(f"mqstore dump 5.3.3-clean {options} | head -n 2; echo ${{PIPESTATUS[0]}}", tmp_path)
     assert done.stdout.splitlines()[-1] == "0"
     assert done.stderr == ""
 

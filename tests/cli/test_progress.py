@@ -85,10 +85,7 @@ AT_ONCE = (
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize(
-    "command",
-    ["dump", "verify", "recover", "repair", "salvage --dry-run", "get --grep orders"],
-)
+@pytest.mark.parametrize("command", ["dump", "verify", "recover", "repair", "salvage --dry-run", "get --grep orders"])
 def test_no_line_of_data_is_garbled(command: str, tmp_path: Path) -> None:
     """What is on the screen at the end are the lines that a pipe gets, and no bar."""
     words = command.split()

@@ -36,10 +36,7 @@ def test_answers_of_any_properties(native: bool, rows: list[tuple[bytes, int]], 
     rows = [*rows, *[(b"UNIQ_KEY\x01k\x02", 1)] * 30]
     numbers = np.array([number for _, number in rows], np.int64)
     stored = StoredColumns(
-        [topic, "other"],
-        np.arange(len(rows)) % 2,
-        *(numbers, numbers, numbers, numbers),
-        (b"\x7f\0\0\1", 10911),
+        [topic, "other"], np.arange(len(rows)) % 2, *(numbers, numbers, numbers, numbers), (b"\x7f\0\0\1", 10911)
     )
     properties = [text for text, _ in rows]
     with pytest.MonkeyPatch.context() as patch:

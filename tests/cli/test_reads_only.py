@@ -82,15 +82,7 @@ def state(root: Path) -> dict[str, tuple[int, ...]]:
     for path in [root, *root.rglob("*")]:
         s = path.stat()
         times = (s.st_mtime_ns, s.st_ctime_ns)
-        found[str(path)] = (
-            s.st_ino,
-            s.st_size,
-            s.st_blocks,
-            s.st_mode,
-            s.st_uid,
-            s.st_nlink,
-            *times,
-        )
+        found[str(path)] = (s.st_ino, s.st_size, s.st_blocks, s.st_mode, s.st_uid, s.st_nlink, *times)
     return found
 
 

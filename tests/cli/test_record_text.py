@@ -19,8 +19,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
-    [("/w==", "(1 byte, not text)"), ("//8=", "(2 bytes, not text)"), ("////", "(3 bytes, ")],
+    ("body", "said"), [("/w==", "(1 byte, not text)"), ("//8=", "(2 bytes, not text)"), ("////", "(3 bytes, ")]
 )
 def test_sizes_of_bodies(body: str, said: str, root: Path) -> None:
     (row,) = printed("get", root, "--topic", "TopicA", "--count", "1")

@@ -53,10 +53,7 @@ def test_everything_that_is_printed_of_tiered_segments(tmp_path: Path) -> None:
     root = tiered.unpack("5.3.3", tmp_path)
     seen = set()
     for place in tiered.PLACES.values():
-        for record in (
-            *records("dump", str(root / place)),
-            *records("inspect", str(root / place)),
-        ):
+        for record in (*records("dump", str(root / place)), *records("inspect", str(root / place))):
             assert wrong(record) == []
             seen.add(record["type"])
         assert run_here(["dump", str(root / place), "--hex"]).code == 0

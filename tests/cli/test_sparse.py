@@ -88,14 +88,7 @@ def timer_metrics(store: Path) -> Path:
 
 
 FAST: list[Damage] = [log_files_of_holes, index_file]
-SLOW: list[Damage] = [
-    log_of_holes,
-    log_between_holes,
-    queue_file,
-    timer_wheel,
-    topics,
-    timer_metrics,
-]
+SLOW: list[Damage] = [log_of_holes, log_between_holes, queue_file, timer_wheel, topics, timer_metrics]
 HARMLESS = [topics, timer_metrics]
 """Measured: a broker takes such a file for empty, and reads the .bak."""
 DAMAGE = [*FAST, *(pytest.param(damage, marks=pytest.mark.slow) for damage in SLOW)]

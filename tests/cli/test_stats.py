@@ -19,9 +19,7 @@ EXPIRES = ("--expires", "--disk-size", "1G", "--disk-used", "900M")
 
 @pytest.mark.parametrize("answer", ["--expires", "--browse"])
 @pytest.mark.parametrize(
-    "words",
-    [("--by", "topic"), ("--top", "1"), ("--since", "-1d"), ("--until", "now"), ("--partial",)],
-    ids=" ".join,
+    "words", [("--by", "topic"), ("--top", "1"), ("--since", "-1d"), ("--until", "now"), ("--partial",)], ids=" ".join
 )
 def test_what_another_answer_does_not_take(answer: str, words: tuple[str, ...], tmp_path: Path) -> None:
     done = run_here(["stats", str(tmp_path), answer, *words])

@@ -12,13 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.cli.terminal import (
-    colour_wanted,
-    escape,
-    escape_lines,
-    paint,
-    time_text,
-)
+from mqstore.cli.terminal import colour_wanted, escape, escape_lines, paint, time_text
 from mqstore.store.counted import bytes_text
 from mqstore.store.output.escaped import DANGEROUS
 

@@ -88,8 +88,7 @@ def test_several_messages_with_one_key(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "answer"),
-    [("json", "[]\n"), ("csv", ",".join(CSV_COLUMNS) + "\n"), ("ndjson", ""), ("text", "")],
+    ("shape", "answer"), [("json", "[]\n"), ("csv", ",".join(CSV_COLUMNS) + "\n"), ("ndjson", ""), ("text", "")]
 )
 def test_nothing_found_is_an_answer_too(tmp_path: Path, shape: str, answer: str) -> None:
     """Whoever parses it gets no message, as of `get`, and a file of an earlier answer does not stay."""

@@ -29,10 +29,7 @@ def test_a_store_that_cannot_be_read_ends_it(others: bool, partial: bool, capsys
 
 def test_with_partial_it_is_a_record_of_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     records = tell_unread(GONE, others=True, partial=True)
-    assert [unread_text(record) for record in records] == [
-        "not read: /a (in use)",
-        "not read: /b (no such directory)",
-    ]
+    assert [unread_text(record) for record in records] == ["not read: /a (in use)", "not read: /b (no such directory)"]
     assert len(capsys.readouterr().err.splitlines()) == 2
     assert tell_unread({}, others=True, partial=False) == []
 

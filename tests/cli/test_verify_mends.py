@@ -17,14 +17,7 @@ from ..store.verify.mutations import Mutation, copied, mutations, original, veri
 from ..stores import config_set
 from .datadriven import run_here
 
-LOOKS = (
-    "mqstore get",
-    "mqstore dump",
-    "mqstore verify",
-    "mqstore inspect",
-    "mqstore salvage",
-    "df",
-)
+LOOKS = ("mqstore get", "mqstore dump", "mqstore verify", "mqstore inspect", "mqstore salvage", "df")
 """These show what a finding is about, or save what is left: nothing mends it in place."""
 NOT_ALWAYS = {
     "I-012": "another owner needs to be root",

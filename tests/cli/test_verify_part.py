@@ -23,12 +23,7 @@ def _told(row: dict[str, Any]) -> dict[str, Any]:
 def test_of_a_part_only_its_own_findings_are_told(world: Path) -> None:
     store = world / "5.3.3-killed-page"
     *whole, _ = rows(store, code=1)
-    for name, code, count in (
-        ("commitlog", 1, None),
-        ("index", 1, 1),
-        ("checkpoint", 0, 0),
-        ("abort", 3, 1),
-    ):
+    for name, code, count in (("commitlog", 1, None), ("index", 1, 1), ("checkpoint", 0, 0), ("abort", 3, 1)):
         *found, summary = rows(store / name, code=code)
         inside = (f"{store / name}", f"{store / name}/")
         of_part = [r for r in whole if r["path"] == inside[0] or inside[1] in r["path"]]
@@ -60,8 +55,7 @@ def test_of_a_queue_no_other_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [("--only", "index"), ("--topic", "t"), ("--resume", "s"), ("--format", "prometheus")],
+    "options", [("--only", "index"), ("--topic", "t"), ("--resume", "s"), ("--format", "prometheus")]
 )
 def test_options_of_whole_stores_are_refused_for_a_part(world: Path, options: tuple[str, str]) -> None:
     result = run_here(["verify", str(world / "5.3.3-clean" / "index"), *options])

@@ -19,15 +19,7 @@ VIEWS = ("delays", "timers", "retries", "pop", "transactions")
 @pytest.mark.few(6)
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize(
-    "name",
-    [
-        "4.9.7-clean",
-        "5.3.3-killed",
-        "5.3.3-lmq",
-        "5.3.3-timer-roll",
-        "5.1.4-timer-killed",
-        "5.5.0-pop",
-    ],
+    "name", ["4.9.7-clean", "5.3.3-killed", "5.3.3-lmq", "5.3.3-timer-roll", "5.1.4-timer-killed", "5.5.0-pop"]
 )
 def test_one_view(view: str, name: str, tmp_path: Path) -> None:
     root = str(stores.unpack(name, tmp_path))

@@ -15,13 +15,7 @@ from mqstore.store.disk.checkpoint import Checkpoint, TimerCheck
 from mqstore.store.index.read import Header, Item
 from mqstore.store.timer.wheel import Slot
 
-SCHEMAS = [
-    consume_queue.UNIT,
-    index_file.HEADER,
-    index_file.SLOT,
-    index_file.ITEM,
-    timer_wheel.SLOT,
-]
+SCHEMAS = [consume_queue.UNIT, index_file.HEADER, index_file.SLOT, index_file.ITEM, timer_wheel.SLOT]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
@@ -58,10 +52,7 @@ def test_named_tuples_have_the_fields_of_their_schema(kind: Any, schema: c.Struc
     assert tuple_of(kind, schema, raw[:size]) == (1, 2, *[0] * (len(numbers) - 2))
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [c.Struct("a" / c.Int32sb, "b" / c.Int32sl), c.Struct("a" / c.Bytes(3)), c.Struct()],
-)
+@pytest.mark.parametrize("schema", [c.Struct("a" / c.Int32sb, "b" / c.Int32sl), c.Struct("a" / c.Bytes(3)), c.Struct()])
 def test_refuses_other_schemas(schema: c.Struct) -> None:
     with pytest.raises(TypeError):
         numbers_of(schema)

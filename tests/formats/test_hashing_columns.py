@@ -63,10 +63,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
 STRINGS = st.one_of(
-    st.none(),
-    TEXTS.map(str.encode),
-    st.binary(max_size=300),
-    st.text("ab\x7f\x80é€😀", max_size=300).map(str.encode),
+    st.none(), TEXTS.map(str.encode), st.binary(max_size=300), st.text("ab\x7f\x80é€😀", max_size=300).map(str.encode)
 )
 
 

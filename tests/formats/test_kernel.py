@@ -156,10 +156,7 @@ def test_arrays_that_share_bytes_are_refused() -> None:
     both_ways = np.zeros(8, np.int32)
     texts = Ragged.of([b"a", b"b"])
     with pytest.raises(ValueError, match="CHECKSUM"):
-        kernel.run(
-            kernel.Operation.CHECKSUM,
-            (both_ways.view(np.uint8), texts.start, texts.length, both_ways[:2]),
-        )
+        kernel.run(kernel.Operation.CHECKSUM, (both_ways.view(np.uint8), texts.start, texts.length, both_ways[:2]))
 
 
 @given(TEXTS, st.integers(1, 4))

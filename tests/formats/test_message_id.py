@@ -27,10 +27,7 @@ def test_what_is_no_message_id(text: str) -> None:
         parse_message_id(text)
 
 
-@given(
-    st.binary(min_size=4, max_size=4),
-    *[st.integers(0, 2**bits - 1) for bits in (16, 32, 32, 16)],
-)
+@given(st.binary(min_size=4, max_size=4), *[st.integers(0, 2**bits - 1) for bits in (16, 32, 32, 16)])
 def test_unique_keys(ip: bytes, pid: int, loader: int, month_ms: int, counter: int) -> None:
     key = unique_key(ip, pid, loader, month_ms, counter)
     found = UNIQUE_KEY_V4.parse(bytes.fromhex(key))

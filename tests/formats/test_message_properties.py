@@ -7,13 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mqstore.formats.hashing import java_string
-from mqstore.formats.message_properties import (
-    CRC32,
-    crc_item,
-    crc_ok,
-    format_properties,
-    parse,
-)
+from mqstore.formats.message_properties import CRC32, crc_item, crc_ok, format_properties, parse
 from tests.slices import examples
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), min_size=1)

@@ -10,15 +10,7 @@ from hypothesis import strategies as st
 
 from mqstore.formats.derive import Ragged
 from mqstore.formats.hashing import java_string
-from mqstore.formats.message_properties import (
-    CRC_DIGITS_AT,
-    KEYS,
-    TAGS,
-    UNIQ_KEY,
-    crc_item,
-    format_properties,
-    parse,
-)
+from mqstore.formats.message_properties import CRC_DIGITS_AT, KEYS, TAGS, UNIQ_KEY, crc_item, format_properties, parse
 from mqstore.formats.property_columns import PropertyItems, ends_with_misnamed_crc_item, find
 from tests.slices import examples
 

@@ -48,10 +48,7 @@ def test_all_kinds_of_entries_are_there() -> None:
 def test_a_position_as_a_broker_writes_it() -> None:
     """`rg` has read TopicA-1 up to 6: the bytes of a real 5.5.1."""
     key, value = formats.position_key(b"rg", b"TopicA", 1), formats.position_value(6)
-    assert (key.hex(), value.hex()) == (
-        "0100010200027267010006546f706963410100000001",
-        "0000000000000006",
-    )
+    assert (key.hex(), value.hex()) == ("0100010200027267010006546f706963410100000001", "0000000000000006")
     assert (key, value) in ROWS
 
 

@@ -36,10 +36,7 @@ VECTORS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("vectors.jso
 #: kind → schema, name in vectors.json → ours
 FIXED: dict[str, tuple[c.Construct[Any, Any], dict[str, str]]] = {
     "blank": (blank.BLANK, {"total": "total_size", "magic": "magic_code"}),
-    "cq": (
-        consume_queue.UNIT,
-        {"phyOffset": "physical_offset", "size": "size", "tagsCode": "tags_code"},
-    ),
+    "cq": (consume_queue.UNIT, {"phyOffset": "physical_offset", "size": "size", "tagsCode": "tags_code"}),
     "bcq": (
         batch_consume_queue.UNIT,
         {
@@ -66,12 +63,7 @@ FIXED: dict[str, tuple[c.Construct[Any, Any], dict[str, str]]] = {
     ),
     "index_item": (
         index_file.ITEM,
-        {
-            "keyHash": "key_hash",
-            "phyOffset": "physical_offset",
-            "timeDiff": "time_diff",
-            "prevIndex": "previous",
-        },
+        {"keyHash": "key_hash", "phyOffset": "physical_offset", "timeDiff": "time_diff", "prevIndex": "previous"},
     ),
     "checkpoint": (
         checkpoint.FIELDS,
@@ -101,13 +93,7 @@ FIXED: dict[str, tuple[c.Construct[Any, Any], dict[str, str]]] = {
     "timerblank": (timer_log.BLANK, {"size": "size", "zero": "prev_pos", "magic": "magic"}),
     "slot": (
         timer_wheel.SLOT,
-        {
-            "time": "time",
-            "firstPos": "first_pos",
-            "lastPos": "last_pos",
-            "num": "num",
-            "magic": "magic",
-        },
+        {"time": "time", "firstPos": "first_pos", "lastPos": "last_pos", "num": "num", "magic": "magic"},
     ),
     "timercheck": (
         timer_check.FIELDS,
@@ -154,12 +140,7 @@ DLEDGER = {
     "bodyCrc": "body_crc",
     "bodyLen": "body_length",
 }
-EXT = {
-    "size": "size",
-    "tagsCode": "tags_code",
-    "msgStoreTime": "msg_store_time",
-    "bitMapSize": "bit_map_size",
-}
+EXT = {"size": "size", "tagsCode": "tags_code", "msgStoreTime": "msg_store_time", "bitMapSize": "bit_map_size"}
 
 
 def of_kind(*kinds: str) -> list[Any]:

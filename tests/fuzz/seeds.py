@@ -113,11 +113,7 @@ def content_seeds() -> Iterator[tuple[str, str, bytes]]:
     yield "hashes", "text", "aA\u00e9\U0001f600".encode()
     yield "shown", "plain", joined([b"T", b"KEYS\1a b\2TAGS\1t\2", b"\0", b"body"])
     yield "shown", "compressed", joined([b"T", b"", b"\1", zlib.compress(b"body" * 9)])
-    yield (
-        "properties",
-        "plain",
-        joined([b"KEYS", b"KEYS\1a b\2TAGS\1t\2KEYS\1again\2odd\2\1x\2y\1"]),
-    )
+    yield ("properties", "plain", joined([b"KEYS", b"KEYS\1a b\2TAGS\1t\2KEYS\1again\2odd\2\1x\2y\1"]))
     for bits, packed in (
         (SysFlag.COMPRESSED | SysFlag.ZLIB, zlib.compress(b"body" * 9)),
         (SysFlag.COMPRESSED | SysFlag.LZ4, lz4.frame.compress(b"body" * 9)),
@@ -169,11 +165,7 @@ def kind_seeds(root: Path, folder: Path) -> Iterator[tuple[str, str, bytes]]:
     yield "config_text", "filters", text
     yield "config_text", "odd", b"\xef\xbb\xbf{a:1,'b':[1.5e3,null,],/* x */\"c\":{0:-1}}\0"
     yield "filters", "real", text
-    yield (
-        "ext",
-        "real",
-        b"\0" + first_file(filtered / "consumequeue_ext" / "sql").read_bytes()[:600],
-    )
+    yield ("ext", "real", b"\0" + first_file(filtered / "consumequeue_ext" / "sql").read_bytes()[:600])
     queue = first_file(batches / "batchconsumequeue").read_bytes()
     yield "batch_queue", "real", b"\0" + queue
     yield "batch_queue", "two-files", b"\1" + queue

@@ -47,12 +47,7 @@ def fix() -> None:
     replaced: dict[Any, dict[str, Any]] = {
         time: {"time": lambda: float(NOW_S), "time_ns": lambda: NOW_S * 10**9},
         datetime: {"datetime": _FixedDatetime},
-        os: {
-            "getpid": lambda: _PID,
-            "urandom": chance.randbytes,
-            "fsync": lambda _: None,
-            "fdatasync": lambda _: None,
-        },
+        os: {"getpid": lambda: _PID, "urandom": chance.randbytes, "fsync": lambda _: None, "fdatasync": lambda _: None},
     }
     for module, names in replaced.items():
         for name, value in names.items():

@@ -123,10 +123,7 @@ class Broker:
         )
         try:
             self.started_ms: int = self._ask(
-                "start",
-                store=os.fspath(store),
-                config=_texts(STORE, config or {}),
-                broker=_texts(BROKER, broker or {}),
+                "start", store=os.fspath(store), config=_texts(STORE, config or {}), broker=_texts(BROKER, broker or {})
             )["started_ms"]
         except BaseException:
             self.kill()
@@ -217,10 +214,7 @@ class Broker:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill()
 

@@ -106,10 +106,7 @@ class Filters:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._jvm.stdin and self._jvm.stdout
         self._jvm.stdin.close()

@@ -199,11 +199,7 @@ class Oracle:
         return said.decode(errors="replace").splitlines()
 
     def run(
-        self,
-        store: str | os.PathLike[str],
-        *,
-        config: dict[str, Any] | None = None,
-        **request: Any,
+        self, store: str | os.PathLike[str], *, config: dict[str, Any] | None = None, **request: Any
     ) -> dict[str, Any]:
         """Open, load, start, do the steps, exit. `config` is laid over TINY.
 
@@ -243,9 +239,6 @@ class Oracle:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()

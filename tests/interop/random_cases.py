@@ -52,15 +52,7 @@ HALF_LIGHT = "half light"
 #: A plain store whose last record has no unit: 4.9 dispatches it again at every start.
 HALF_AT_END = "half at the end"
 #: What a store can have besides plain queues, and the first version that knows it.
-FEATURES = {
-    "plain": 4,
-    HALF_AT_END: 4,
-    "ext": 4,
-    "light": 4.9,
-    HALF_LIGHT: 4.9,
-    "batch": 5,
-    "timer": 5,
-}
+FEATURES = {"plain": 4, HALF_AT_END: 4, "ext": 4, "light": 4.9, HALF_LIGHT: 4.9, "batch": 5, "timer": 5}
 BATCH_TOPICS = {"B": {"queue.type": "BatchCQ"}}
 LIGHT = {"enableLmq": "true", "enableMultiDispatch": "true"}
 OWN = {
@@ -163,12 +155,7 @@ def victim_of(root: Path, stored: list[Row], config: dict[str, str]) -> Victim:
     return Victim(root, tuple(spans), tuple(moments))
 
 
-def damaged_copy(
-    victim: Victim,
-    root: Path,
-    mishaps: Iterable[tuple[int, Mishap | DatabaseMishap]],
-    case: str,
-) -> Path:
+def damaged_copy(victim: Victim, root: Path, mishaps: Iterable[tuple[int, Mishap | DatabaseMishap]], case: str) -> Path:
     """A copy of a store at `root` that these mishaps befell; what lies there is replaced. case: for their seeds."""
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(victim.root, root, copy_function=sparse_copy)

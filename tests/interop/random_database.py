@@ -27,12 +27,7 @@ from tests.damage import Victim
 from tests.database_mishaps import DatabaseMishap
 from tests.mishaps import Mishap
 from tests.slices import rng
-from tests.store.start.database_disagreements import (
-    in_no_outcome,
-    names_of,
-    read,
-    state_differences,
-)
+from tests.store.start.database_disagreements import in_no_outcome, names_of, read, state_differences
 
 from .conftest import TIMEOUT_SECONDS, Judge
 from .oracle import OracleDied
@@ -54,11 +49,7 @@ LITE = {LITE_TOPIC: {"message.type": "LITE"}}
 KINDS: dict[str, dict[str, dict[str, str]]] = {
     "5.3.3": {"rocks": ALONE},
     "5.4.0": {"both": BOTH},
-    "5.5.0": {
-        "rocks aside": ALONE | ASIDE,
-        "both": BOTH | IN_BOTH,
-        "both aside": BOTH | IN_BOTH | ASIDE,
-    },
+    "5.5.0": {"rocks aside": ALONE | ASIDE, "both": BOTH | IN_BOTH, "both aside": BOTH | IN_BOTH | ASIDE},
     "5.5.1": {"selective": BOTH | IN_BOTH | ASIDE | SELECTIVE},
 }
 #: Options of the start that is judged, and the kinds of stores that they say something to.
@@ -72,15 +63,9 @@ OTHER: tuple[tuple[dict[str, str], str], ...] = (
     ({"enableMultiDispatch": "false"}, ""),
     ({"combineCQPreferCQType": "defaultRocksDB"}, "both"),
     ({"combineCQMaxExtraSearchCommitLogFiles": "0"}, "both"),
-    (
-        {"combineCQMaxExtraSearchCommitLogFiles": "1", "combineCQPreferCQType": "defaultRocksDB"},
-        "both",
-    ),
+    ({"combineCQMaxExtraSearchCommitLogFiles": "1", "combineCQPreferCQType": "defaultRocksDB"}, "both"),
     ({"rocksdbCQDoubleWriteEnable": "false", "combineCQUseRocksdbForLmq": "false"}, "both"),
-    (
-        {"rocksdbCQDoubleWriteEnable": "false", "combineCQUseRocksdbForLmq": "false", **ALONE},
-        "both",
-    ),
+    ({"rocksdbCQDoubleWriteEnable": "false", "combineCQUseRocksdbForLmq": "false", **ALONE}, "both"),
     ({"storeType": "default"}, "rocks"),
     ({"storeType": "default", **BOTH, **IN_BOTH}, "rocks"),
     ({"useSeparateStorePathForRocksdbCQ": "false"}, "aside"),

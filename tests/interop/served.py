@@ -23,12 +23,7 @@ Row = dict[str, Any]
 
 #: Small files: a few hundred messages fill several of each kind. An index file holds enough items
 #: that a broker does not fill two in one millisecond, which would give them the same name.
-SIZES = {
-    "mappedFileSizeCommitLog": 16384,
-    "mappedFileSizeConsumeQueue": 400,
-    "maxHashSlotNum": 50,
-    "maxIndexNum": 200,
-}
+SIZES = {"mappedFileSizeCommitLog": 16384, "mappedFileSizeConsumeQueue": 400, "maxHashSlotNum": 50, "maxIndexNum": 200}
 
 #: What a start may not touch in a store that has nothing to recover.
 DATA = ("commitlog", "consumequeue", "index", "commitlog-a", "disk2", "d1", "d2", "d3")
@@ -61,12 +56,7 @@ def rows(text: str) -> list[Row]:
 def put(root: Path, messages: Iterable[Row], config: dict[str, Any], *options: str) -> list[Row]:
     """`mqstore put --from -`: the answers, one per message."""
     lines = "".join(json.dumps(message) + "\n" for message in messages)
-    said = mqstore(
-        *("put", str(root), "--from", "-", "--format", "ndjson"),
-        *settings(config),
-        *options,
-        stdin=lines,
-    )
+    said = mqstore(*("put", str(root), "--from", "-", "--format", "ndjson"), *settings(config), *options, stdin=lines)
     return [row for row in rows(said) if row["type"] == "stored"]
 
 

@@ -45,13 +45,7 @@ def broker(version: str, root: Path, config: Row, **settings: Any) -> Iterator[B
 def message(topic: str, body: str, properties: Row | None = None, queue_id: int = 0) -> Row:
     """A line of `put --from -`; the unique key tells who it is when it comes out."""
     kept = {"UNIQ_KEY": f"key-of-{body}".replace(" ", "-")} | (properties or {})
-    return {
-        "type": "message",
-        "topic": topic,
-        "queue_id": queue_id,
-        "body": body,
-        "properties": kept,
-    }
+    return {"type": "message", "topic": topic, "queue_id": queue_id, "body": body, "properties": kept}
 
 
 def sent(root: Path, body: str, version: str, *options: str) -> Row:

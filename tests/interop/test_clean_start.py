@@ -36,11 +36,7 @@ pytestmark = pytest.mark.interop
 DOCUMENT = Path(__file__).parents[2] / "docs" / "clean-start.md"
 TABLE_MARK = "<!-- tests/interop/test_clean_start.py -->\n"
 #: What is asked of the judge, and how the documentation calls it.
-MOMENTS: dict[str, Row] = {
-    "load": {"start": False},
-    "run": {"exit": "halt"},
-    "stop": {"exit": "clean"},
-}
+MOMENTS: dict[str, Row] = {"load": {"start": False}, "run": {"exit": "halt"}, "stop": {"exit": "clean"}}
 #: A broker brings to disk what it has in memory every second.
 FLUSHED = {"do": "wait", "ms": 1_500}
 HEAD = f"| file | store | change | {' | '.join(VERSIONS)} |\n" + "|---" * (3 + len(VERSIONS)) + "|"

@@ -40,10 +40,7 @@ def test_pulls_from_every_offset(name: str, tmp_path: Path, oracle: Callable[[st
     ]
     version = stores.truth(name)["broker_version"]
     answer = oracle(version).run(
-        root,
-        config=stores.config(name, root),
-        topics={TOPIC: {"cleanup.policy": "COMPACTION"}},
-        steps=steps,
+        root, config=stores.config(name, root), topics={TOPIC: {"cleanup.policy": "COMPACTION"}}, steps=steps
     )
     assert answer["loaded"]
     theirs = [

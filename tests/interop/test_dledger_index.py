@@ -25,11 +25,7 @@ def test_units_are_those_of_the_real_store(version: str, tmp_path: Path) -> None
         pytest.skip(why)
     command = [*java(version, compiled(version, SOURCES), heap="1g"), "dledger.DLedgerFiles"]
     done = subprocess.run(
-        [*command, str(tmp_path), str(ENTRIES)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
+        [*command, str(tmp_path), str(ENTRIES)], capture_output=True, text=True, check=True, timeout=60
     )
     known = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
     assert len(known) == ENTRIES

@@ -47,16 +47,7 @@ def test_the_files_that_go(version: str, tmp_path: Path) -> None:
     for number, path in enumerate(files):
         age_s = 3 * hour_s if number < OLD or number == OLD + 1 else 0
         os.utime(path, (time.time() - age_s,) * 2)
-    words = [
-        "--expires",
-        "--within",
-        "5m",
-        "--trend",
-        "1h",
-        *settings(CONFIG),
-        "--format",
-        "ndjson",
-    ]
+    words = ["--expires", "--within", "5m", "--trend", "1h", *settings(CONFIG), "--format", "ndjson"]
     disk = ["--disk-size", "100G", "--disk-used", "1G"]
     found = rows(mqstore("stats", root, *words, *disk, codes=(0, 1)))
     going = [row["file"] for row in found if row["type"] == "expiring_file"]

@@ -15,10 +15,7 @@ from .test_same_bytes import HOST, difference, files, messages_of, random_messag
 
 pytestmark = pytest.mark.interop
 
-CONFIG: dict[str, Any] = SIZES | {
-    "enableConsumeQueueExt": True,
-    "mappedFileSizeConsumeQueueExt": 130,
-}
+CONFIG: dict[str, Any] = SIZES | {"enableConsumeQueueExt": True, "mappedFileSizeConsumeQueueExt": 130}
 
 
 def ext(root: Path) -> dict[str, bytes]:

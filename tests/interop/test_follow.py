@@ -25,11 +25,7 @@ STARTED_MS = 1_795_000_000_000
 def rows(first: int) -> list[Row]:
     """Messages numbered from `first` on; they fill several files."""
     return [
-        {
-            "topic": f"T{n % 3}",
-            "body": f"{n} " + "x" * (n * 53 % 400),
-            "store_timestamp": STARTED_MS + n,
-        }
+        {"topic": f"T{n % 3}", "body": f"{n} " + "x" * (n * 53 % 400), "store_timestamp": STARTED_MS + n}
         for n in range(first, first + MESSAGES)
     ]
 

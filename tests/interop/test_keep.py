@@ -91,12 +91,7 @@ def undamaged(judge: Judge, base: Path, root: Path, work: Path) -> dict[Place, t
 
 
 def check_kept(
-    judge: Judge,
-    root: Path,
-    plan: Plan,
-    expected: dict[Place, tuple[int, str]],
-    work: Path,
-    name: str,
+    judge: Judge, root: Path, plan: Plan, expected: dict[Place, tuple[int, str]], work: Path, name: str
 ) -> None:
     """The broker changes nothing, serves what is expected, and makes the same queues again."""
     result = _copy(root, work / "kept")

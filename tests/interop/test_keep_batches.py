@@ -39,12 +39,7 @@ def opened(base: str, root: Path) -> tuple[BrokerConfig, dict[str, Any]]:
 def kept(root: Path, config: BrokerConfig, version: str) -> Plan:
     options = RecoveryOptions(Policy.KEEP, 1_795_300_000_000, (version.rpartition(".")[0],))
     plan = replan(Layout.open(root, config), version, options)
-    apply(
-        Layout.open(root, config),
-        plan,
-        lambda: replan(Layout.open(root, config), version, options),
-        Files(),
-    )
+    apply(Layout.open(root, config), plan, lambda: replan(Layout.open(root, config), version, options), Files())
     return plan
 
 

@@ -119,9 +119,7 @@ def test_a_number_that_nobody_reads(judge: Judge, version: str, tmp_path: Path) 
     file = min((root / "commitlog").iterdir())
     file.write_bytes(file.read_bytes().replace(b"_OFFSET\x010,0", b"_OFFSET\x01x,0"))
     said = mqstore(
-        *("verify", root, "--format", "ndjson", "--broker-version", version),
-        *settings(config),
-        codes=(1, 3),
+        *("verify", root, "--format", "ndjson", "--broker-version", version), *settings(config), codes=(1, 3)
     )
     (level,) = {row["severity"] for row in rows(said) if row.get("code") == "I-048"}
     answer = judge.run(root, config=config, steps=[])

@@ -34,10 +34,7 @@ def edges() -> dict[str, Row]:
     for size in (32766, 32767, 32768, 32769):
         found[f"properties {size}"] = {"body": "x", "properties": properties(size)}
     for size in (32746, 32747, 32748, 32749):
-        found[f"properties of a full body {size}"] = {
-            "body": "x" * LIMIT,
-            "properties": properties(size),
-        }
+        found[f"properties of a full body {size}"] = {"body": "x" * LIMIT, "properties": properties(size)}
     for size in (LIMIT - HEAD, LIMIT - HEAD + 1, LIMIT - 22, LIMIT - 21):
         found[f"batch of one {size}"] = {"batch": [{"body": "x" * size}]}
     for size in (LIMIT // 2 - HEAD, LIMIT // 2 - HEAD + 1, LIMIT // 2 - 22, LIMIT // 2 - 21):

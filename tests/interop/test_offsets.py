@@ -104,11 +104,7 @@ def test_a_client_goes_on_where_it_was_sent(version: str, tmp_path: Path) -> Non
     with Broker(version, root, CONFIG) as broker:
         broker.consume({"orders": "*"})
         again = broker.received(4, seconds=8)
-    assert sorted((row["queue_id"], row["queue_offset"]) for row in again) == [
-        (1, 9),
-        (1, 10),
-        (1, 11),
-    ]
+    assert sorted((row["queue_id"], row["queue_offset"]) for row in again) == [(1, 9), (1, 10), (1, 11)]
 
 
 @pytest.mark.slow
@@ -116,11 +112,7 @@ def test_a_client_goes_on_where_it_was_sent(version: str, tmp_path: Path) -> Non
     ("store", "broker", "name"),
     [
         ({}, {"configManagerVersion": "v2"}, "rdb"),
-        (
-            {"storeType": "defaultRocksDB"},
-            {"useSingleRocksDBForAllConfigs": "true"},
-            "metadata",
-        ),
+        ({"storeType": "defaultRocksDB"}, {"useSingleRocksDBForAllConfigs": "true"}, "metadata"),
     ],
     ids=["v2", "single"],
 )

@@ -20,11 +20,7 @@ ROOMY_INDEX = {"maxIndexNum": 200}
 
 def test_its_own_store_serves_every_message(judge: Judge, tmp_path: Path) -> None:
     root = tmp_path / "store"
-    put, got = judge.run(
-        root,
-        config=ROOMY_INDEX,
-        steps=[{"do": "put", "messages": MESSAGES}, {"do": "get"}],
-    )["steps"]
+    put, got = judge.run(root, config=ROOMY_INDEX, steps=[{"do": "put", "messages": MESSAGES}, {"do": "get"}])["steps"]
     assert all(answer["status"] == "PUT_OK" for answer in put)
     offsets = [answer["physical_offset"] for answer in put]
     assert sorted(message["physical_offset"] for message in got) == offsets

@@ -95,8 +95,7 @@ def test_appended_to_a_real_store(name: str, oracle: Any, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["4.3.1-clean", "4.9.7-expired", "4.9.7-lmq", "5.1.4-v2", "5.3.3-dledger", "5.5.0-ipv6"],
+    "name", ["4.3.1-clean", "4.9.7-expired", "4.9.7-lmq", "5.1.4-v2", "5.3.3-dledger", "5.5.0-ipv6"]
 )
 def test_a_real_store_dumped_into_a_new_one(name: str, oracle: Any, tmp_path: Path) -> None:
     root = unpack(name, tmp_path)

@@ -40,12 +40,7 @@ def sent(count: int) -> list[Row]:
 
 
 def assert_goes_on(
-    judge: Judge,
-    root: Path,
-    config: dict[str, Any],
-    ours: list[Row],
-    queues: list[list[Any]] = QUEUES,
-    **request: Any,
+    judge: Judge, root: Path, config: dict[str, Any], ours: list[Row], queues: list[list[Any]] = QUEUES, **request: Any
 ) -> None:
     """Each message is served at its number, and a broker gives the next ones to the messages it takes.
 
@@ -56,12 +51,7 @@ def assert_goes_on(
         queue = row["topic"], row["queue_id"]
         before[queue] = max(before[queue], row["queue_offset"])
     more = [{"topic": t, "queue_id": q, "body": "next", "store_timestamp": 1_800_000_000_000} for t, q in queues[:3]]
-    steps = (
-        {"do": "get"},
-        {"do": "put", "messages": more},
-        {"do": "wait", "ms": 500},
-        {"do": "get"},
-    )
+    steps = ({"do": "get"}, {"do": "put", "messages": more}, {"do": "wait", "ms": 500}, {"do": "get"})
     answer = loaded(judge, root, config, *steps, queues=queues, files="none", **request)
     served = {(m["topic"], m["queue_id"], m["queue_offset"]): m for m in answer["steps"][0] if "sha1" in m}
     assert len([m for m in answer["steps"][0] if "sha1" not in m]) == 0, "a pull gave nothing"
@@ -130,8 +120,7 @@ def test_a_rocksdb_of_lite_topics_alone(told: bool, oracle: Any, tmp_path: Path)
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
-    ("name", "version"),
-    [("5.3.3-rocksdb", "5.4.0"), ("5.3.3-rocksdb", "5.5.1"), ("5.5.1-combine-lmq", "5.5.1")],
+    ("name", "version"), [("5.3.3-rocksdb", "5.4.0"), ("5.3.3-rocksdb", "5.5.1"), ("5.5.1-combine-lmq", "5.5.1")]
 )
 def test_killed_before_the_database(
     name: str, version: str, oracle: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

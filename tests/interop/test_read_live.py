@@ -53,13 +53,7 @@ def namespace(folder: Path) -> list[str]:
 def messages(first: int, count: int) -> list[Row]:
     """Numbered ones: message n has the key kn; they take turns in six queues."""
     return [
-        {
-            "topic": f"T{n % 3}",
-            "queue_id": n % 2,
-            "keys": f"k{n}",
-            "tags": "a",
-            "body": f"{n} " + "x" * (n * 53 % 400),
-        }
+        {"topic": f"T{n % 3}", "queue_id": n % 2, "keys": f"k{n}", "tags": "a", "body": f"{n} " + "x" * (n * 53 % 400)}
         for n in range(first, first + count)
     ]
 
@@ -190,11 +184,7 @@ def test_commands_beside_a_writing_broker(live: Live) -> None:
     assert [path for path in changed if path.startswith("commitlog/")] == []
     live.run("repair", store, codes=(0, 3))
 
-    assert {row["topic"] for row in live.rows("stats", store, "--by", "topic")} == {
-        "T0",
-        "T1",
-        "T2",
-    }
+    assert {row["topic"] for row in live.rows("stats", store, "--by", "topic")} == {"T0", "T1", "T2"}
     for key in ("k30", newest):
         (traced,) = live.rows("trace", store, key)
         verdict = (traced["for_all"] or {}).get("verdict")

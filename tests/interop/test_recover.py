@@ -62,12 +62,7 @@ def check(name: str, oracle: Callable[[str], Judge], tmp_path: Path) -> None:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
-    "kind",
-    [
-        None,
-        "torn_tail",
-        *(pytest.param(k, marks=pytest.mark.slow) for k in ("flip_bit", "zero_page")),
-    ],
+    "kind", [None, "torn_tail", *(pytest.param(k, marks=pytest.mark.slow) for k in ("flip_bit", "zero_page"))]
 )
 def test_a_store_killed_on_purpose(judge: Judge, version: str, kind: str | None, tmp_path: Path) -> None:
     root = tmp_path / "store"

@@ -43,12 +43,7 @@ def assert_served(judge: Judge, root: Path, config: dict[str, Any], name: str) -
     queues = [[topic, int(number)] for topic, number in sorted(ends) if not topic.startswith("rmq_")]
     if ["TopicA", 0] not in queues:
         queues.append(["TopicA", 0])
-    steps = (
-        {"do": "get"},
-        {"do": "put", "messages": [BODY]},
-        {"do": "wait", "ms": 300},
-        {"do": "get"},
-    )
+    steps = ({"do": "get"}, {"do": "put", "messages": [BODY]}, {"do": "wait", "ms": 300}, {"do": "get"})
     answer = loaded(judge, root, config, *steps, queues=queues, files="none")
     served = [m for m in answer["steps"][0] if "sha1" in m]
     assert len(served) == len(answer["steps"][0]), "a pull gave nothing"

@@ -18,14 +18,7 @@ def test_index_items_in_a_rocksdb(version: str, tmp_path: Path) -> None:
     if why := missing(version):
         pytest.skip(why)
     sent = [
-        {
-            "topic": "T",
-            "queue_id": 0,
-            "body": "b",
-            "keys": f"k@{n}",
-            "tags": "a",
-            "unique_key": f"U{n}",
-        }
+        {"topic": "T", "queue_id": 0, "body": "b", "keys": f"k@{n}", "tags": "a", "unique_key": f"U{n}"}
         for n in range(3)
     ]
     with Oracle(version, timeout_seconds=60) as oracle:
@@ -54,8 +47,5 @@ def test_index_items_in_a_rocksdb(version: str, tmp_path: Path) -> None:
     times = {r["store_timestamp"] for r in records if r["type"] == "rocksdb_index"}
     assert times == {one["store_timestamp"] for one in stored}
     rows = {r["name"]: r["value"] for r in records if r["type"] == "rocksdb_position"}
-    assert rows == {
-        "lastOffsetPy": stored[-1]["physical_offset"],
-        "lastStoreTimeStamp": stored[-1]["store_timestamp"],
-    }
+    assert rows == {"lastOffsetPy": stored[-1]["physical_offset"], "lastStoreTimeStamp": stored[-1]["store_timestamp"]}
     assert not [r for r in records if r["type"] == "rocksdb_entry"]

@@ -25,10 +25,7 @@ from .served import SIZES, Row, loaded, rows, settings
 
 pytestmark = pytest.mark.interop
 
-FAST = (
-    *("4.9.7-lmq", "4.9.7-multipath", "5.3.3-batchcq", "5.3.3-dledger", "5.3.3-pop"),
-    "5.3.3-propcrc",
-)
+FAST = (*("4.9.7-lmq", "4.9.7-multipath", "5.3.3-batchcq", "5.3.3-dledger", "5.3.3-pop"), "5.3.3-propcrc")
 MADE_ANEW = {
     *("physical_offset", "position", "queue_offset", "message_id", "store_host", "body_crc"),
     *("body_crc_ok", "total_size", "magic_code", "store_timestamp", "after_damage"),

@@ -183,11 +183,7 @@ def test_transactions_go_on(version: str, spoil: Corrupt, topic: str, tmp_path: 
         key = f"key-of-{body}".replace(" ", "-")
         mqstore("put", root, "--transaction", how, "--half", key, *settings(SIZES))
     recovered(root, spoil, halves["lost"] if topic == HALF else _op_of(root, 0))
-    answers = {
-        "open": "COMMIT_MESSAGE",
-        "lost": "COMMIT_MESSAGE",
-        "rolled back": "ROLLBACK_MESSAGE",
-    }
+    answers = {"open": "COMMIT_MESSAGE", "lost": "COMMIT_MESSAGE", "rolled back": "ROLLBACK_MESSAGE"}
     wanted = {"at once", "committed", "open"} | ({"lost"} if topic == OP else set())
     with broker(version, root, SIZES, **OFTEN) as running:
         running.consume({"orders": "*"})

@@ -44,12 +44,7 @@ def message(number: int, out_ms: int, **more: str) -> Row:
     """As a broker stores a message that is due at `out_ms`."""
     times = {"TIMER_OUT_MS": str(out_ms), "UNIQ_KEY": f"{number:032X}"}
     real = {"REAL_TOPIC": ("orders", "заказы")[number % 2], "REAL_QID": "1"}
-    return {
-        "type": "message",
-        "topic": "rmq_sys_wheel_timer",
-        "body": f"m{number}",
-        "properties": times | real | more,
-    }
+    return {"type": "message", "topic": "rmq_sys_wheel_timer", "body": f"m{number}", "properties": times | real | more}
 
 
 def random_messages(version: str, count: int = 60) -> list[Row]:

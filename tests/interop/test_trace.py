@@ -24,10 +24,7 @@ FIRST = ("plain", "tagged", "dear", "refused", "last")
 
 def first_messages(root: Path, version: str) -> None:
     """What producers have sent before there is a broker, and what waits."""
-    properties: dict[str, Row] = {
-        "tagged": {"TAGS": "A", "price": "1"},
-        "dear": {"TAGS": "B", "price": "100"},
-    }
+    properties: dict[str, Row] = {"tagged": {"TAGS": "A", "price": "1"}, "dear": {"TAGS": "B", "price": "100"}}
     lines = [message("orders", body, properties.get(body)) for body in FIRST]
     lines += [message("closed", "behind a door"), message("narrow", "too far", queue_id=3)]
     lines.append(message("popped", "held"))

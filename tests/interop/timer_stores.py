@@ -164,10 +164,7 @@ def main(folder: Path, versions: Sequence[str] = ()) -> None:
     for version, precision_ms in STORES:
         if versions and version not in versions:
             continue
-        with (
-            tempfile.TemporaryDirectory(prefix="mqstore-timer-") as work,
-            Oracle(version) as oracle,
-        ):
+        with tempfile.TemporaryDirectory(prefix="mqstore-timer-") as work, Oracle(version) as oracle:
             for way, run in (("clean", run_clean), ("killed", run_killed)):
                 root = Path(work) / f"{version}-{precision_ms}ms-{way}"
                 root.mkdir()

@@ -145,10 +145,7 @@ def command(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_damage_is_told(
-    command: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Where both are damaged, and not alike, no message differs; that none was compared is said."""
     root = unpack("4.9.7-killed-page", tmp_path)
@@ -182,10 +179,7 @@ def test_bodies_that_fail_their_checksum_are_told(
     assert "messages logs/0 from 4 on (it is another one)" in out
     first = f"the first at {hit.physical_offset}"
     assert sorted(told(err)) == sorted(
-        [
-            f"{root}: 1 body fails its checksum, {first}",
-            f"{other}: 2 bodies fail their checksums, {first}",
-        ]
+        [f"{root}: 1 body fails its checksum, {first}", f"{other}: 2 bodies fail their checksums, {first}"]
     )
 
 

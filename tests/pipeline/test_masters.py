@@ -45,8 +45,7 @@ def test_a_cluster_whose_workers_do_not_have_the_package(
     with cluster(tmp_path) as master:
         spark = ["--master", master, "--executor-memory", "512m"]
         done = program(
-            *("rebuild", *roots, "--to", tmp_path / "new", *spark, "--format", "json"),
-            environment=environment,
+            *("rebuild", *roots, "--to", tmp_path / "new", *spark, "--format", "json"), environment=environment
         )
         assert (done.returncode, done.stderr) == (0, "")
         checked = program("verify", *roots, *spark, "--format", "json", environment=environment)

@@ -149,11 +149,7 @@ def test_compact_of_a_fleet(tmp_path: Path) -> None:
     command = [*commands(tmp_path)["compact"], *map(str, roots[1:]), str(tmp_path / "none")]
     words = ["pipeline", *command, "--to", str(tmp_path / "new"), "--format", "json"]
     done = subprocess.run(
-        [sys.executable, "-m", "mqstore", *words],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
+        [sys.executable, "-m", "mqstore", *words], capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 5, done.stderr
     said = done.stderr.splitlines()

@@ -136,10 +136,7 @@ def test_several_stores_have_a_folder_each(tmp_path: Path) -> None:
     rebuild(plan_of(roots, BrokerConfig()), tmp_path / "new", plain_job())
     for name, root in zip(names, roots, strict=True):
         assert tree(tmp_path / "new" / name / "consumequeue") == tree(root / "consumequeue")
-        assert {path.name for path in (tmp_path / "new" / name).iterdir()} >= {
-            "index",
-            "checkpoint",
-        }
+        assert {path.name for path in (tmp_path / "new" / name).iterdir()} >= {"index", "checkpoint"}
 
 
 def test_damage_is_reported_and_what_is_good_is_there(tmp_path: Path) -> None:

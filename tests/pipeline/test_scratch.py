@@ -37,10 +37,7 @@ with session("local[2]") as spark:
 def started(text: str, place: Path) -> tuple[subprocess.Popen[str], str]:
     """A process with a place of its own for temporary files, and its first line."""
     process = subprocess.Popen(
-        [sys.executable, "-c", text],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(place)},
+        [sys.executable, "-c", text], stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(place)}
     )
     assert process.stdout is not None
     return process, process.stdout.readline().strip()

@@ -35,8 +35,7 @@ def without(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "feature"),
-    [("1.8.0_412", 8), ("17.0.15", 17), ("21", 21), ("25.0.2", 25), ("none", 0)],
+    ("text", "feature"), [("1.8.0_412", 8), ("17.0.15", 17), ("21", 21), ("25.0.2", 25), ("none", 0)]
 )
 def test_java_version(tmp_path: Path, text: str, feature: int) -> None:
     assert session.java_version(str(fake_java(tmp_path, text))) == feature

@@ -45,10 +45,7 @@ def test_a_view_reads_what_the_plan_of_the_query_needs(spark: SparkSession) -> N
         ("FROM messages |> WHERE queue_id = 1 |> SELECT tags", {"messages": ("queue_id", "tags")}),
         ("SELECT 'body' AS topic FROM messages", {"messages": ()}),
         ("SELECT count(*) FROM (SELECT * FROM messages)", {"messages": ()}),
-        (
-            "SELECT * EXCEPT (body) FROM messages",
-            {"messages": tuple(n for n in every if n != "body")},
-        ),
+        ("SELECT * EXCEPT (body) FROM messages", {"messages": tuple(n for n in every if n != "body")}),
         (
             "SELECT lag FROM lag NATURAL JOIN offsets",
             {"lag": tuple(n for n in ALL if n != "max_offset"), "offsets": (*ALL[:1], *ALL[1:5])},

@@ -73,11 +73,7 @@ def test_python_can_run_the_package() -> None:
 def test_the_tour_of_the_readme() -> None:
     path = f"{PROGRAM.parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["sh", HERE / "tour.sh"],
-        env={**os.environ, "PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
+        ["sh", HERE / "tour.sh"], env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "storm17" in done.stdout

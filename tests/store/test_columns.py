@@ -61,11 +61,7 @@ class Few(Pairs):
 
 def test_fields_are_inherited() -> None:
     few = Few(np.array([1, 2]), odd=np.array([True, False]))
-    assert (list(Few.FIELDS), len(few), few.take(few.odd).number.tolist()) == (
-        ["number", "odd"],
-        2,
-        [1],
-    )
+    assert (list(Few.FIELDS), len(few), few.take(few.odd).number.tolist()) == (["number", "odd"], 2, [1])
 
 
 def test_other_fields() -> None:

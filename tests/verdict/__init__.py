@@ -140,10 +140,7 @@ def apply_recovery(said: Said, config: BrokerConfig) -> str:
     if found.nothing_to_do:
         return ""
     again: Callable[[], Plan] = partial(
-        _again,
-        said.root,
-        config,
-        partial(replan_with_parts, version=found.main_version, options=found.options),
+        _again, said.root, config, partial(replan_with_parts, version=found.main_version, options=found.options)
     )
     shown = None if found.interrupted else found.plan
     return apply(Layout.open(said.root, config), shown, again, Files()).session

@@ -36,26 +36,14 @@ WITH_LOST_TIMERS = "5.5.1-rocks-timer-killed-restarted"
 """Stopped in order, and no row says up to when it has delivered timers: a real 5.5.1 never delivers its 168 messages
 whose time has passed since (`inspect --timers`, spec 04, 4.10).
 """
-SCENARIO_STORES = (
-    "4.9.7-clean",
-    "5.1.4-clean",
-    "5.3.3-killed",
-    "5.3.3-timer-clean",
-    "5.5.0-clean",
-)
+SCENARIO_STORES = ("4.9.7-clean", "5.1.4-clean", "5.3.3-killed", "5.3.3-timer-clean", "5.5.0-clean")
 _SEEDS = 2
 _EXPIRED = ("file_missing_first", "expired_more")
 """What a broker itself does to its oldest files: their messages are gone before any start."""
 
 
 def walked(
-    root: Path,
-    config: BrokerConfig,
-    version: str | None,
-    kind: str,
-    *,
-    real: str = "",
-    by_repair: bool = False,
+    root: Path, config: BrokerConfig, version: str | None, kind: str, *, real: str = "", by_repair: bool = False
 ) -> Iterator[str]:
     """All that is wrong with what is said of one store, before and after it is mended. real: as in the table."""
     held = everything(root)
@@ -78,13 +66,7 @@ def walked(
 
 
 def _mended(
-    before: Said,
-    config: BrokerConfig,
-    version: str | None,
-    kind: str,
-    real: str,
-    *,
-    by_repair: bool,
+    before: Said, config: BrokerConfig, version: str | None, kind: str, real: str, *, by_repair: bool
 ) -> Iterator[str]:
     root = before.root
     session = apply_repair(root, config, version)[1] if by_repair else apply_recovery(before, config)

@@ -27,13 +27,7 @@ def test_a_unit_of_zeros_between_others_is_told_as_invalid(tmp_path: Path) -> No
 def test_of_several_queues_there_are_sums(tmp_path: Path) -> None:
     """Without the first file of one of them its batches and messages are gone, no others."""
     queues = unpack("5.3.3-batchcq", tmp_path) / "batchconsumequeue"
-    assert summary(queues) == {
-        "batches": 60,
-        "topics": 1,
-        "queues": 2,
-        "messages": 162,
-        "highest_position": 235_228,
-    }
+    assert summary(queues) == {"batches": 60, "topics": 1, "queues": 2, "messages": 162, "highest_position": 235_228}
     one = queues / "BatchTopic" / "1"
     min(one.iterdir()).unlink()
     ends = summary(one)

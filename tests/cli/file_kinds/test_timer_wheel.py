@@ -25,10 +25,7 @@ def test_slots_that_hold_nonsense_are_shown_as_they_are(tmp_path: Path) -> None:
     path = wheel(tmp_path, {3: slot(1_795_210_954, -2), 7: slot(-1, 5)}, 10)
     path.write_bytes(path.read_bytes() + b"\xff" * 9)
     found = records(path, "timer-wheel")
-    assert [(row["slot"], row["time"], row["num"]) for row in found] == [
-        (3, 1_795_210_954, -2),
-        (7, -1, 5),
-    ]
+    assert [(row["slot"], row["time"], row["num"]) for row in found] == [(3, 1_795_210_954, -2), (7, -1, 5)]
     assert summary(path, "timer-wheel") == {
         "slots_used": 2,
         "messages": 3,
@@ -42,9 +39,4 @@ def test_slots_that_hold_nonsense_are_shown_as_they_are(tmp_path: Path) -> None:
 def test_of_a_wheel_that_never_turned_there_is_nothing(tmp_path: Path) -> None:
     path = wheel(tmp_path, {}, 10)
     assert records(path, "timer-wheel") == []
-    assert summary(path, "timer-wheel") == {
-        "slots_used": 0,
-        "messages": 0,
-        "first_tick": None,
-        "last_tick": None,
-    }
+    assert summary(path, "timer-wheel") == {"slots_used": 0, "messages": 0, "first_tick": None, "last_tick": None}

@@ -12,12 +12,7 @@ from mqstore.store.inspect.recognise import recognise
 
 
 def records(
-    path: Path,
-    kind: str | None = None,
-    *,
-    at: int | None = None,
-    raw: bool = False,
-    sizes: Sequence[str] = (),
+    path: Path, kind: str | None = None, *, at: int | None = None, raw: bool = False, sizes: Sequence[str] = ()
 ) -> list[Mapping[str, Any]]:
     """All records of its chunks. kind: what the file is, where its place does not tell it. sizes: for `--set`."""
     what = recognise(path, kind)

@@ -74,9 +74,7 @@ WIDE = c.Struct("length" / c.Int64sb, "data" / c.Bytes(this.length), "end" / c.I
 UNSIGNED = c.Struct("length" / c.Int64ub, "data" / c.Bytes(this.length))
 #: Conditions that can be known at once, behind a string.
 CONSTANT = c.Struct(
-    "text" / c.Prefixed(c.Int8ub, c.GreedyBytes),
-    "yes" / c.If(True, c.Int8ub),
-    "no" / c.If(False, c.Int16ub),
+    "text" / c.Prefixed(c.Int8ub, c.GreedyBytes), "yes" / c.If(True, c.Int8ub), "no" / c.If(False, c.Int16ub)
 )
 NOTHING = c.Struct("none" / c.Bytes(0), c.Padding(0))
 
@@ -138,13 +136,7 @@ def records(draw: st.DrawFn, schema: c.Construct[Any, Any]) -> bytes:
     return bytes(schema.build(value))
 
 
-def _draw(
-    draw: st.DrawFn,
-    sub: Any,
-    context: Any,
-    path: str,
-    choices: Mapping[str, st.SearchStrategy[Any]],
-) -> Any:
+def _draw(draw: st.DrawFn, sub: Any, context: Any, path: str, choices: Mapping[str, st.SearchStrategy[Any]]) -> Any:
     if path in choices:
         return draw(choices[path])
     if isinstance(sub, c.Rebuild):

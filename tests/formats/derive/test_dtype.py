@@ -23,14 +23,7 @@ from mqstore.formats import (
     timer_log,
     timer_wheel,
 )
-from mqstore.formats.derive import (
-    decode,
-    dtype_of,
-    encode,
-    fixed_bytes,
-    minimum_bytes,
-    offset_of,
-)
+from mqstore.formats.derive import decode, dtype_of, encode, fixed_bytes, minimum_bytes, offset_of
 from mqstore.formats.derive.layout import UnsupportedSchema
 from mqstore.formats.message_id import MESSAGE_ID_V4, MESSAGE_ID_V6, UNIQUE_KEY_V4, UNIQUE_KEY_V6
 from tests.slices import examples

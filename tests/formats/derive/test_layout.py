@@ -8,19 +8,8 @@ import construct as c
 import numpy as np
 import pytest
 
-from mqstore.formats import (
-    consume_queue_ext,
-    dledger,
-    message,
-)
-from mqstore.formats.derive import (
-    Ragged,
-    decode,
-    dtype_of,
-    encode,
-    minimum_bytes,
-    offset_of,
-)
+from mqstore.formats import consume_queue_ext, dledger, message
+from mqstore.formats.derive import Ragged, decode, dtype_of, encode, minimum_bytes, offset_of
 from mqstore.formats.derive.layout import UnsupportedSchema
 
 from .schemas import ARRAYS, NESTED, NOTHING

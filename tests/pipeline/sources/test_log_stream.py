@@ -42,13 +42,7 @@ def put(root: Path, first: int, count: int) -> None:
 
 
 def options(root: Path, **more: str) -> dict[str, str]:
-    return {
-        "path": str(root),
-        "fields": "position,body",
-        "body": "stored",
-        "broker_config": json.dumps(SIZES),
-        **more,
-    }
+    return {"path": str(root), "fields": "position,body", "body": "stored", "broker_config": json.dumps(SIZES), **more}
 
 
 def stream(root: Path, **more: str) -> LogStream:

@@ -18,10 +18,7 @@ from mqstore.store.output.stage import Stage, publish_job
 from ...store.arrow.rows import table_of
 from ...store.put.faults import CountingFiles, Killed, KilledFiles
 
-OPTIONS = {
-    "broker_config": '{"mappedFileSizeCommitLog": "65536", "messageIndexEnable": "false"}',
-    "keep_times": "true",
-}
+OPTIONS = {"broker_config": '{"mappedFileSizeCommitLog": "65536", "messageIndexEnable": "false"}', "keep_times": "true"}
 
 
 TIMED = ("checkpoint", "topics.json")

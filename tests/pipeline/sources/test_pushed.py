@@ -144,10 +144,7 @@ def test_records_that_are_not_wanted_are_left_out(one: Filter, left: list[int]) 
         if taken(
             [one],
             batch_of(
-                [{"TAGS": tag, "UNIQ_KEY": f"k{number}"}],
-                topic=topic.encode(),
-                queue_id=queue_id,
-                store_timestamp=time,
+                [{"TAGS": tag, "UNIQ_KEY": f"k{number}"}], topic=topic.encode(), queue_id=queue_id, store_timestamp=time
             ),
         )
         == [True]

@@ -27,11 +27,7 @@ def put(root: Path, *bodies: str, topic: str = "orders") -> Path:
 
 
 def exported(
-    roots: Path | list[Path],
-    target: Path,
-    mode: Mode = Mode.NEW,
-    files: Files | None = None,
-    **options: Any,
+    roots: Path | list[Path], target: Path, mode: Mode = Mode.NEW, files: Files | None = None, **options: Any
 ) -> dict[str, Any]:
     """Export in this process: the manifest."""
     stores = [str(root) for root in (roots if isinstance(roots, list) else [roots])]

@@ -87,10 +87,7 @@ def test_columns_that_some_files_lack(tmp_path: Path) -> None:
     """A topic may be in the path alone; a column of few different values has others in each file."""
     few = pa.array(["x", "y"]).dictionary_encode()
     write(pa.table({"tags": few, "store_timestamp": [3, 1]}), tmp_path / "topic=a%2Fb/1.parquet")
-    write(
-        pa.table({"topic": ["c"], "store_timestamp": pa.array([2], pa.int32())}),
-        tmp_path / "2.arrow",
-    )
+    write(pa.table({"topic": ["c"], "store_timestamp": pa.array([2], pa.int32())}), tmp_path / "2.arrow")
     found = pa.Table.from_batches(sorted_batches(files_of([tmp_path]))).to_pylist()
     assert [(row["topic"], row["tags"], row["store_timestamp"]) for row in found] == [
         ("a/b", "y", 1),

@@ -25,10 +25,7 @@ def test_another_order_and_little_memory(
     a, b = (Ask.of({"path": path, "split_bytes": "70000"}) for path in shuffled)
     found = compare(a, b, "x")
     rows = {(r["topic"], r["queue_id"]): tuple(r.values())[1:] for r in found.rows}
-    assert rows == {
-        ("t1", 1): ("t1", 1, 2, "changed", 0, 0, 1),
-        ("t2", 2): ("t2", 2, 3, "changed", 0, 1, 1),
-    }
+    assert rows == {("t1", 1): ("t1", 1, 2, "changed", 0, 0, 1), ("t2", 2): ("t2", 2, 3, "changed", 0, 1, 1)}
     assert not found.unsound
 
 

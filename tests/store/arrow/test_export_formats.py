@@ -99,10 +99,7 @@ def test_csv_and_avro_say_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("safe", "lines"),
-    [
-        (True, ['"tags"', '"\'=1+1"', "\"''@x\"", '"plain"', ""]),
-        (False, ['"tags"', '"=1+1"', '"\'@x"', '"plain"', ""]),
-    ],
+    [(True, ['"tags"', '"\'=1+1"', "\"''@x\"", '"plain"', ""]), (False, ['"tags"', '"=1+1"', '"\'@x"', '"plain"', ""])],
 )
 def test_a_cell_is_no_formula_where_that_is_asked(safe: bool, lines: list[str], tmp_path: Path) -> None:
     table = pa.table({"tags": ["=1+1", "'@x", "plain", None]})

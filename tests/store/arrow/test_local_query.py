@@ -90,15 +90,9 @@ def test_filters_are_those_of_the_rows(tmp_path: Path) -> None:
     every = rows("SELECT * FROM messages", root)
     conditions: tuple[tuple[str, Callable[[dict[str, Any]], bool]], ...] = (
         ("tags = 'TagA'", lambda row: row["tags"] == "TagA"),
-        (
-            "tags IS NULL AND queue_id IN (1, 2)",
-            lambda r: r["tags"] is None and 0 < r["queue_id"] < 3,
-        ),
+        ("tags IS NULL AND queue_id IN (1, 2)", lambda r: r["tags"] is None and 0 < r["queue_id"] < 3),
         ("body_crc_ok AND NOT raw", lambda row: row["body_crc_ok"] and not row["raw"]),
-        (
-            "total_size > 300 OR topic = 'logs'",
-            lambda r: r["total_size"] > 300 or r["topic"] == "logs",
-        ),
+        ("total_size > 300 OR topic = 'logs'", lambda r: r["total_size"] > 300 or r["topic"] == "logs"),
         ("store = 'elsewhere'", lambda row: False),
     )
     for condition, fits in conditions:
@@ -111,11 +105,7 @@ def test_filters_are_those_of_the_rows(tmp_path: Path) -> None:
     [
         *("SELECT nothing FROM messages", "SELECT 1; SELECT 2", "", "DROP VIEW lag", "SELECT ?"),
         *("COPY (SELECT 1) TO 'x'", "CREATE TABLE t AS SELECT 1", "SET threads = 9", "ATTACH 'x'"),
-        *(
-            "SELECT * FROM '/etc/passwd'",
-            "SELECT * FROM read_csv('/etc/passwd')",
-            "SELECT * FROM rows",
-        ),
+        *("SELECT * FROM '/etc/passwd'", "SELECT * FROM read_csv('/etc/passwd')", "SELECT * FROM rows"),
         *("INSTALL httpfs", "INSERT INTO messages SELECT 1"),
     ],
 )

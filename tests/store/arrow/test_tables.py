@@ -38,10 +38,7 @@ def configured(tmp_path: Path, **files: Any) -> Path:
 
 
 FILES = {
-    "consumerOffset": {
-        "offsetTable": {"T@g": {"0": 5, "1": -1, "2": 0}},
-        "pullOffsetTable": {"T@p": {"0": 3}},
-    },
+    "consumerOffset": {"offsetTable": {"T@g": {"0": 5, "1": -1, "2": 0}}, "pullOffsetTable": {"T@p": {"0": 3}}},
     "lmqConsumerOffset": {"lmqOffsetTable": {"%LMQ%q@%LMQ%g": 7, "%LMQ%q@%LMQ%h": -1}},
     "delayOffset": {"offsetTable": {"3": 15, "4": -1}},
 }
@@ -105,8 +102,7 @@ def test_positions_of_a_rocksdb(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "problems"),
-    [("", 1), ("{", 1), ('{"offsetTable": {"t@g": {"0": "x", "1": 5}}}', 1), ("{}", 0)],
+    ("text", "problems"), [("", 1), ("{", 1), ('{"offsetTable": {"t@g": {"0": "x", "1": 5}}}', 1), ("{}", 0)]
 )
 def test_offsets_that_cannot_be_read_are_told(text: str, problems: int, tmp_path: Path) -> None:
     """Of a file with nothing in it, too; other files do not count."""

@@ -103,9 +103,7 @@ def test_logs_are_longer_than_the_largest_size(made: tuple[CommitLog, Units], tm
 EXPIRED = 6
 
 
-@given(
-    st.dictionaries(st.integers(0, EXPIRED - 1), st.sampled_from([kind for kind in WRONG if kind != "no record"])),
-)
+@given(st.dictionaries(st.integers(0, EXPIRED - 1), st.sampled_from([kind for kind in WRONG if kind != "no record"])))
 def test_units_of_expired_messages_name_places_below_the_log(
     made: tuple[CommitLog, Units], damage: dict[int, str]
 ) -> None:

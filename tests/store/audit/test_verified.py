@@ -175,10 +175,7 @@ def test_short_runs_are_left_out_where_there_are_many(tmp_path: Path) -> None:
     few = VerifiedLog([*runs[:3]], runs[2].end, verified.index)
     assert few.of_long_runs() is few
     many = VerifiedLog([*runs], runs[-1].end, verified.index).of_long_runs()
-    assert (many.items, many.end) == (
-        [*runs[:2]],
-        runs[2].begin,
-    )  # the first one stays, however short
+    assert (many.items, many.end) == ([*runs[:2]], runs[2].begin)  # the first one stays, however short
     later = VerifiedLog([*runs[1:]], runs[-1].end, verified.index).of_long_runs()
     assert (later.items, later.end) == ([runs[1]], runs[2].begin)
 

@@ -34,16 +34,11 @@ VALUES = st.one_of(
     st.sampled_from((b"NaN", b"Infinity", b"0x1p3", b"\x01", b"00000000000000000007", b"1e3")),
 ).map(lambda value: value and value.replace(b"\x02", b""))
 LITERALS = st.one_of(
-    st.integers(-(1 << 31), (1 << 31) - 1),
-    st.integers(-(1 << 63), (1 << 63) - 1).map(Long),
-    st.floats(0.1, 1e9),
+    st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-(1 << 63), (1 << 63) - 1).map(Long), st.floats(0.1, 1e9)
 )
 LOOKED_FOR = st.sampled_from(("", "5", "one", "x", "12", "n", "-", "é", "\ufffd", "5-"))
 TESTS = st.builds(
-    TextTest,
-    st.sampled_from((str.startswith, str.endswith, str.__contains__)),
-    LOOKED_FOR,
-    st.booleans(),
+    TextTest, st.sampled_from((str.startswith, str.endswith, str.__contains__)), LOOKED_FOR, st.booleans()
 )
 LISTS = st.builds(InList, st.frozensets(LOOKED_FOR, max_size=3), st.booleans())
 

@@ -10,14 +10,7 @@ from mqstore.store.log.batch import messages
 
 from .batches import batch_of
 
-PROPERTIES = {
-    "a": "5",
-    "price": "34.19",
-    "region": "eu",
-    "quote": "it's",
-    "TAGS": "Aa",
-    "odd": "0x1p3",
-}
+PROPERTIES = {"a": "5", "price": "34.19", "region": "eu", "quote": "it's", "TAGS": "Aa", "odd": "0x1p3"}
 
 
 @pytest.mark.parametrize(

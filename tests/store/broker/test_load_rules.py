@@ -122,14 +122,7 @@ def test_a_number_that_is_none_ends_the_log(
 
 @pytest.mark.parametrize(
     ("text", "passes"),
-    [
-        (b"1_2", True),
-        (b"_2", True),
-        (b"1_2_", True),
-        (b"1", False),
-        (b"1_", False),
-        (b"a_b_c", False),
-    ],
+    [(b"1_2", True), (b"_2", True), (b"1_2_", True), (b"1", False), (b"1_", False), (b"a_b_c", False)],
 )
 def test_two_parts_as_java_splits(text: bytes, passes: bool) -> None:
     assert (_TWO_PARTS.fullmatch(text) is not None) == passes

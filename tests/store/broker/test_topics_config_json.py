@@ -46,10 +46,7 @@ def test_any_value_comes_back(value: object) -> None:
 
 
 def test_keys_without_quotes() -> None:
-    assert loads('{"a{1:2":{0 : "{3:4", -1:5}, "l":[{7:8}]}') == {
-        "a{1:2": {0: "{3:4", -1: 5},
-        "l": [{7: 8}],
-    }
+    assert loads('{"a{1:2":{0 : "{3:4", -1:5}, "l":[{7:8}]}') == {"a{1:2": {0: "{3:4", -1: 5}, "l": [{7: 8}]}
 
 
 @pytest.mark.parametrize("text", ["", "{", "{a:1}", '{"a":1', "[1,]", "nul", '{"a\\\\', '{"\\\\"1:'])

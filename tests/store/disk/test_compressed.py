@@ -112,11 +112,7 @@ def test_a_plain_file_wins(folder: Path) -> None:
         assert queue.read(0, 5) == queue.read(SIZE, 5) == b"plain"
         assert queue.read(2 * SIZE, 5) == content(2)[:5]
         names = [Path(foreign.path).name for foreign in queue.foreign]
-        assert names == [
-            f"{file_name(0)}.gz",
-            f"{file_name(SIZE)}.zst",
-            f"{file_name(2 * SIZE)}.zst",
-        ]
+        assert names == [f"{file_name(0)}.gz", f"{file_name(SIZE)}.zst", f"{file_name(2 * SIZE)}.zst"]
         assert queue.foreign[0].reason == f"the same position as {folder / file_name(0)}"
 
 

@@ -113,10 +113,5 @@ def test_a_zstd_window_of_gigabytes_is_not_made() -> None:
 @given(st.binary(max_size=400))
 def test_any_bytes(data: bytes) -> None:
     """No exception, whatever stands behind the magic numbers."""
-    for head in (
-        b"\x1f\x8b",
-        b"\x1f\x8b\x08\0\0\0\0\0\0\3",
-        b"\x28\xb5\x2f\xfd",
-        b"\x50\x2a\x4d\x18",
-    ):
+    for head in (b"\x1f\x8b", b"\x1f\x8b\x08\0\0\0\0\0\0\3", b"\x28\xb5\x2f\xfd", b"\x50\x2a\x4d\x18"):
         unpacked(head + data)

@@ -83,10 +83,7 @@ def test_what_is_no_file_of_the_stream_is_foreign(tmp_path: Path) -> None:
     (tmp_path / ("9" * 5000)[:200]).write_bytes(b"12345678")
     queue = MappedFileQueue.open(tmp_path)
     reasons = {Path(f.path).name: f.reason for f in queue.foreign}
-    assert set(reasons) == {
-        *("foo", "3", "٣", file_name(16), file_name(24)),
-        *("9" * 20, "9" * 200),
-    }
+    assert set(reasons) == {*("foo", "3", "٣", file_name(16), file_name(24)), *("9" * 20, "9" * 200)}
     assert "lies inside" in reasons["3"]
     assert [file.start for file in queue.files] == [0, 8, 123]
     assert queue.gaps == [StreamGap(16, 107)]

@@ -56,10 +56,7 @@ def test_directories_that_form_one_log_are_found(tmp_path: Path) -> None:
     log(tmp_path / "commitlog-a", 0, 16)
     (tmp_path / "checkpoint").write_bytes(b"")
     layout = Layout.open(tmp_path)
-    assert (directories(layout), layout.commit_log_origin) == (
-        ["commitlog-a", "d2/commitlog"],
-        "found",
-    )
+    assert (directories(layout), layout.commit_log_origin) == (["commitlog-a", "d2/commitlog"], "found")
     assert layout.foreign == []
 
 

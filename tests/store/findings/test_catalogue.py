@@ -98,10 +98,7 @@ def _plain(text: str) -> str:
     return re.sub(r"\W+", " ", text).lower().strip()
 
 
-@pytest.mark.parametrize(
-    "group",
-    [g if g == "commit_log" else pytest.param(g, marks=pytest.mark.slow) for g in GROUPS],
-)
+@pytest.mark.parametrize("group", [g if g == "commit_log" else pytest.param(g, marks=pytest.mark.slow) for g in GROUPS])
 def test_the_checks_of_a_group_are_loaded_without_those_of_others(group: str) -> None:
     """In a process of its own: what was registered here stays so."""
     program = (

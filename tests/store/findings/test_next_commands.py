@@ -158,10 +158,7 @@ def test_warnings_have_commands_of_their_own() -> None:
     """What only shows them is left out; nothing is told of an info."""
     touch = replace(found("I-013"), repair="touch -r {path} /older")
     told = tidying_commands([touch, found("I-151"), found("I-091"), found("I-107")], "s")
-    assert [str(each) for each in told] == [
-        "touch -r 'p q' /older",
-        "mqstore repair s --index --apply",
-    ]
+    assert [str(each) for each in told] == ["touch -r 'p q' /older", "mqstore repair s --index --apply"]
 
 
 def test_no_command_by_hand_where_a_finding_lacks_a_name_for_it() -> None:

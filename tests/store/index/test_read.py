@@ -99,10 +99,7 @@ def test_finds_the_geometry_in_the_files(name: str, store: Callable[[str], Path]
     st.integers(0, 9),
 )
 def test_finds_any_geometry(
-    tmp_path_factory: pytest.TempPathFactory,
-    slots: int,
-    keys: list[tuple[int, int]],
-    room: int,
+    tmp_path_factory: pytest.TempPathFactory, slots: int, keys: list[tuple[int, int]], room: int
 ) -> None:
     geometry = Geometry(slots, len(keys) + 1 + room)
     path = write_index(tmp_path_factory.mktemp("index"), keys, *geometry)
@@ -133,14 +130,7 @@ def _query_hash(directory: Path, key_hash: int) -> Answer:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"previous": 2},
-        {"previous": -1},
-        {"previous": 99},
-        {"time_diff": -1},
-        {"key_hash": -1},
-        {"key_hash": 2},
-    ],
+    [{"previous": 2}, {"previous": -1}, {"previous": 99}, {"time_diff": -1}, {"key_hash": -1}, {"key_hash": 2}],
 )
 def test_a_broken_chain_is_noted(tmp_path: Path, change: dict[str, int]) -> None:
     path = write_index(tmp_path, [(1, 10), (8, 20), (15, 30)])

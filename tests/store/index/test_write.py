@@ -117,11 +117,7 @@ def records(draw: st.DrawFn) -> list[list[Item]]:
 @pytest.mark.parametrize("every_put", [False, True])
 @given(found=records(), cuts=st.lists(st.integers(0, 30), max_size=4), columnar=st.booleans())
 def test_any_batches_give_the_brokers_bytes(
-    every_put: bool,
-    found: list[list[Item]],
-    cuts: list[int],
-    columnar: bool,
-    tmp_path_factory: pytest.TempPathFactory,
+    every_put: bool, found: list[list[Item]], cuts: list[int], columnar: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     directory = tmp_path_factory.mktemp("index") / "index"
     broker = Broker(SMALL, every_put)

@@ -258,8 +258,7 @@ def test_the_messages_of_a_check_point() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"t": None}, {"t": 1}, {"q": "0"}, {"so": -1}, {"pt": 1 << 63}, {"n": True}, {"d": ["0"]}],
+    "changes", [{"t": None}, {"t": 1}, {"q": "0"}, {"so": -1}, {"pt": 1 << 63}, {"n": True}, {"d": ["0"]}]
 )
 def test_bodies_that_are_none(changes: dict[str, Any]) -> None:
     assert parsed(**changes) is None

@@ -132,12 +132,7 @@ def test_as_overrides_and_is_checked(tmp_path: Path) -> None:
         recognise(path, "timer_log")
 
 
-@pytest.mark.parametrize(
-    ("name", "place", "says"),
-    [
-        ("5.3.3-rocksdb", "consumequeue/CURRENT", "RocksDB"),
-    ],
-)
+@pytest.mark.parametrize(("name", "place", "says"), [("5.3.3-rocksdb", "consumequeue/CURRENT", "RocksDB")])
 def test_strangers_in_a_known_place(name: str, place: str, says: str, tmp_path: Path) -> None:
     """Are not taken for what usually lies there."""
     with pytest.raises(errors.Unsupported, match=says):

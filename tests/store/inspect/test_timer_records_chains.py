@@ -64,10 +64,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-@given(
-    previous=st.lists(PLACES | ODD, min_size=1, max_size=ENTRIES),
-    heads=st.lists(PLACES | ODD, max_size=6),
-)
+@given(previous=st.lists(PLACES | ODD, min_size=1, max_size=ENTRIES), heads=st.lists(PLACES | ODD, max_size=6))
 def test_chains_are_followed_as_one_by_one(root: Path, previous: list[int], heads: list[int]) -> None:
     """Whatever the entries and slots say: loops, places behind the end, places of no entry."""
     found = entries(root, write(root, previous, heads))

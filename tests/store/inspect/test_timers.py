@@ -309,10 +309,7 @@ def test_cancel_messages_of_the_wrong_form(tmp_path: Path) -> None:
         if row.state is TimerMessageState.PENDING:
             assert "a 5.1 broker compares the unique key, not the topic" in row.reason
         else:  # its time had come already
-            assert (row.state, row.reason) == (
-                TimerMessageState.NEVER,
-                "its tick was read, but nothing was delivered",
-            )
+            assert (row.state, row.reason) == (TimerMessageState.NEVER, "its tick was read, but nothing was delivered")
     assert len({rows[key].state for key in cancelled}) == 2
 
 

@@ -213,10 +213,7 @@ def stored(root: Path, body: bytes, count: int, flags: int = 0) -> Store:
     """A store with a batch record that has this body, between two plain messages."""
     batch_topic(root, "B")
     record = NewMessage(
-        b"B",
-        body,
-        sys_flag=0xC0 | flags,
-        properties=text(UNIQ_KEY="OF-THE-BATCH", INNER_NUM=str(count)),
+        b"B", body, sys_flag=0xC0 | flags, properties=text(UNIQ_KEY="OF-THE-BATCH", INNER_NUM=str(count))
     )
     with writer(root, "5.3", config=CONFIG) as open_store:
         open_store.append(NewMessage(b"B", b"before", properties=text(KEYS="k0")))

@@ -91,11 +91,7 @@ def test_every_field_comes_out(tmp_path: Path) -> None:
     (batch,) = [item for item in log.log(tmp_path).scan() if isinstance(item, Batch)]
     (message,) = each(batch)
     assert (message.position, message.physical_offset, message.mark) == (at, at, Mark.NONE)
-    assert (message.stored_body, message.topic, message.properties) == (
-        b"body",
-        "topic",
-        {"a": "b"},
-    )
+    assert (message.stored_body, message.topic, message.properties) == (b"body", "topic", {"a": "b"})
     assert (message.queue_id, message.flag, message.body_crc_ok) == (3, -7, True)
     assert message.store_timestamp == START_MS
     kept = batch.copy()
@@ -174,10 +170,7 @@ def test_every_kind_of_damage(around: int, kind: str, seed: int, tmp_path: Path)
         )
     judge(found, spans, hurt.spoiled, str(hurt))
     broken = [e for e in found.extents if e.kind not in (ExtentKind.BLANK, ExtentKind.ZEROS)]
-    if kind == DROP_FILE and hurt.path.name not in (
-        file_name(0),
-        max(p.name for p in folder.iterdir()),
-    ):
+    if kind == DROP_FILE and hurt.path.name not in (file_name(0), max(p.name for p in folder.iterdir())):
         inner = file_name(0) < hurt.path.name < max(p.name for p in folder.iterdir())
         assert [e.kind for e in broken] == ([ExtentKind.MISSING] if inner else [])
     if kind == "flip_bit":

@@ -17,11 +17,7 @@ from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.log.message import MAX_BODY_BYTES, compression_of, pack, unpack
 
 COMPRESSED = int(SysFlag.COMPRESSED)
-FLAGS = {
-    "zlib": COMPRESSED | SysFlag.ZLIB,
-    "lz4": COMPRESSED | SysFlag.LZ4,
-    "zstd": COMPRESSED | SysFlag.ZSTD,
-}
+FLAGS = {"zlib": COMPRESSED | SysFlag.ZLIB, "lz4": COMPRESSED | SysFlag.LZ4, "zstd": COMPRESSED | SysFlag.ZSTD}
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "zlib": zlib.compress,
     "lz4": lz4.frame.compress,

@@ -18,15 +18,7 @@ from mqstore.formats.message import MESSAGE
 from mqstore.formats.property_columns import PropertyItems, noting_values
 from mqstore.store.broker.dispatch import split_keys
 from mqstore.store.columns import dictionary
-from mqstore.store.log.window import (
-    NOTING_HASHES,
-    NOTING_TOPICS,
-    PlainChain,
-    Window,
-    check,
-    find_item,
-    walk,
-)
+from mqstore.store.log.window import NOTING_HASHES, NOTING_TOPICS, PlainChain, Window, check, find_item, walk
 
 from ...slices import examples
 from ..made_log import bodies, entry, naive_starts, record

@@ -88,12 +88,7 @@ def _local_time(monkeypatch: pytest.MonkeyPatch) -> None:
     forcibly=st.booleans(),
 )
 def test_files_go_as_a_broker_lets_them_go(
-    ages_hours: list[int],
-    reserved: int,
-    hours: set[int],
-    used: int,
-    hours_a_file: int,
-    forcibly: bool,
+    ages_hours: list[int], reserved: int, hours: set[int], used: int, hours_a_file: int, forcibly: bool
 ) -> None:
     """To two minutes; the last file never goes, and none before the one that is older."""
     ages = sorted(ages_hours, reverse=True)

@@ -12,16 +12,7 @@ import pytest
 from mqstore.store.broker.topics import read_json
 from mqstore.store.errors import InvalidInput, NotFound, Refused, Unclean, Unreadable
 from mqstore.store.offsets.lag import LagQuery, offsets_of
-from mqstore.store.offsets.move import (
-    Ahead,
-    Merge,
-    WhichPosition,
-    compare,
-    open_side,
-    parse_reset,
-    plan_moves,
-    side_of,
-)
+from mqstore.store.offsets.move import Ahead, Merge, WhichPosition, compare, open_side, parse_reset, plan_moves, side_of
 from mqstore.store.offsets.positions import Only, Position, positions_of
 from mqstore.store.queues.rocksdb_write import in_order
 from mqstore.store.search.store import StoreReader
@@ -31,11 +22,7 @@ from .moved import carried_out, planned, positions
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        *("5.3.3-clean", "4.9.7-clean", "5.5.0-pop", "5.3.3-rocksdb"),
-        *("5.5.1-config-v2", "5.5.1-config-single"),
-    ],
+    "name", [*("5.3.3-clean", "4.9.7-clean", "5.5.0-pop", "5.3.3-rocksdb"), *("5.5.1-config-v2", "5.5.1-config-single")]
 )
 def test_only_what_was_asked_for_changes(name: str, tmp_path: Path) -> None:
     root = stores.unpack(name, tmp_path)
@@ -297,13 +284,7 @@ def test_zeros_before_a_number_count_for_nothing(tmp_path: Path) -> None:
 
 def test_a_database_names_only_what_is_there() -> None:
     names = ["CURRENT", "MANIFEST-000009", "000007.log", "OPTIONS-000011", "000008.sst"]
-    assert in_order(names) == [
-        "000008.sst",
-        "000007.log",
-        "OPTIONS-000011",
-        "MANIFEST-000009",
-        "CURRENT",
-    ]
+    assert in_order(names) == ["000008.sst", "000007.log", "OPTIONS-000011", "MANIFEST-000009", "CURRENT"]
 
 
 def test_a_queue_that_has_lost_its_units(tmp_path: Path) -> None:

@@ -178,12 +178,7 @@ def test_tombstones_of_the_replica_are_not_taken(unpacked: Stores, torn: Path, t
     peer = Path(shutil.copytree(torn, tmp_path / "peer"))
     options = RecoveryOptions(Policy.KEEP, MADE_MS, ("5.3",))
     plan = replan(Layout.open(peer, CONFIG), "5.3", options)
-    apply(
-        Layout.open(peer, CONFIG),
-        plan,
-        lambda: replan(Layout.open(peer, CONFIG), "5.3", options),
-        Files(),
-    )
+    apply(Layout.open(peer, CONFIG), plan, lambda: replan(Layout.open(peer, CONFIG), "5.3", options), Files())
     gaps = [(fill.gap.begin, fill.gap.end) for fill in plan.fills]
     assert gaps  # a record whose header alone was wrong is no tombstone, and comes
     taken = brought(planned(torn, peer)).parts

@@ -61,12 +61,7 @@ def test_a_tombstone_for_the_revive_service_has_a_time() -> None:
         (
             TIMER_TOPIC,
             ("5.3",),
-            {
-                "TIMER_OUT_MS": str(MADE_MS),
-                "TIMER_DEL_UNIQKEY": "x",
-                "REAL_TOPIC": "x",
-                "REAL_QID": "0",
-            },
+            {"TIMER_OUT_MS": str(MADE_MS), "TIMER_DEL_UNIQKEY": "x", "REAL_TOPIC": "x", "REAL_QID": "0"},
         ),
     ],
 )
@@ -77,8 +72,7 @@ def test_forms_of_system_topics(topic: str, generations: tuple[str, ...], expect
 
 
 @pytest.mark.parametrize(
-    ("kind", "lost"),
-    [("flip_bornHost_last_force", 1), ("flip_topic_last_force", 0), ("crc_zero_force", 1)],
+    ("kind", "lost"), [("flip_bornHost_last_force", 1), ("flip_topic_last_force", 0), ("crc_zero_force", 1)]
 )
 def test_a_record_whose_own_checksum_is_wrong(kind: str, lost: int, tmp_path: Path) -> None:
     """A broker with forceVerifyPropCRC cuts there, however good the body is.

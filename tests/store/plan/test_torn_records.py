@@ -262,10 +262,7 @@ def test_where_no_separator_ends_the_text_there_is_room_for_it_all() -> None:
 
 
 def test_names_that_do_not_fit_and_those_that_are_whole_stay_out() -> None:
-    for text, further in (
-        (TEXT, [(b"b" * len(TEXT), 1)]),
-        (format_properties(NAMED | {"KEYS": "k"}), [(b"b", 18)]),
-    ):
+    for text, further in ((TEXT, [(b"b" * len(TEXT), 1)]), (format_properties(NAMED | {"KEYS": "k"}), [(b"b", 18)])):
         torn = cut(record(text), 3)
         assert mended(torn, further, with_crc=False, ended=True) == mended(torn, with_crc=False, ended=True)
 

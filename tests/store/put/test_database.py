@@ -40,13 +40,7 @@ def opened(root: Path, options: BrokerConfig, files: Files | None = None) -> Sto
 
 def some(count: int, body: bytes = b"x" * 300) -> list[NewMessage]:
     return [
-        NewMessage(
-            b"TopicA",
-            body + b"%d" % n,
-            queue_id=n % 2,
-            properties=b"TAGS\1t\2",
-            store_timestamp=NOW,
-        )
+        NewMessage(b"TopicA", body + b"%d" % n, queue_id=n % 2, properties=b"TAGS\1t\2", store_timestamp=NOW)
         for n in range(count)
     ]
 

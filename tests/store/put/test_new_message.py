@@ -173,14 +173,8 @@ def test_brokers_of_4_know_no_batch_queues(tmp_path: Path) -> None:
     [
         (batch(b"T"), "1 to 32767 messages: 0"),
         (batch(b"T", b"x", sys_flag=SysFlag.PREPARED), "no part in a transaction"),
-        (
-            NewBatch(NewMessage(b"T", b"", properties=text(DELAY="3")), (NewMessage(b"", b""),)),
-            "delayed",
-        ),
-        (
-            NewBatch(NewMessage(b"T", b""), (NewMessage(b"", b"", properties=bytes(32768)),)),
-            "32768 bytes",
-        ),
+        (NewBatch(NewMessage(b"T", b"", properties=text(DELAY="3")), (NewMessage(b"", b""),)), "delayed"),
+        (NewBatch(NewMessage(b"T", b""), (NewMessage(b"", b"", properties=bytes(32768)),)), "32768 bytes"),
         (batch(b"T", bytes(3 << 20), bytes(1 << 20)), "maxMessageSize 4194304"),
     ],
     ids=["empty", "transaction", "delay", "properties", "size"],
@@ -230,10 +224,7 @@ def test_a_real_store_goes_on(name: str, store: Callable[[str], Path]) -> None:
     found = units(root, "BatchTopic")
     assert found[: len(before)] == before
     assert stored.queue_offset == last
-    assert [unit[1:] for unit in found[len(before) :]] == [
-        (last, 2),
-        *((last + 2 + n, 1) for n in range(30)),
-    ]
+    assert [unit[1:] for unit in found[len(before) :]] == [(last, 2), *((last + 2 + n, 1) for n in range(30))]
     folder = root / "batchconsumequeue" / "BatchTopic"
     assert {path.stat().st_size for path in folder.glob("*/*")} == {920}
     assert (folder / "3").is_dir()

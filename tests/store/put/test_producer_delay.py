@@ -78,12 +78,7 @@ MESSAGE = NewMessage(b"orders", b"hello", queue_id=2, properties=format_properti
 def test_a_level_above_the_highest(version: str) -> None:
     made = delayed(MESSAGE, 99, 18, writer_profile(version))
     assert made.queue_id == 17
-    assert parse(made.properties) == {
-        "KEYS": "k",
-        "DELAY": "18",
-        "REAL_TOPIC": "orders",
-        "REAL_QID": "2",
-    }
+    assert parse(made.properties) == {"KEYS": "k", "DELAY": "18", "REAL_TOPIC": "orders", "REAL_QID": "2"}
 
 
 def test_what_cannot_be_delayed() -> None:
@@ -100,8 +95,7 @@ def test_what_cannot_be_delayed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("deliver_ms", "out_ms"),
-    [(NOW_MS + 1, 1_795_300_000_000), (1_795_300_005_000, 1_795_300_004_000)],
+    ("deliver_ms", "out_ms"), [(NOW_MS + 1, 1_795_300_000_000), (1_795_300_005_000, 1_795_300_004_000)]
 )
 def test_the_tick_of_a_timer(deliver_ms: int, out_ms: int) -> None:
     made = timed(MESSAGE, deliver_ms, NOW_MS, writer_profile("5.3"))
@@ -134,9 +128,7 @@ def test_compression_of_4() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
-    [ProducerOptions(delay_level=3), ProducerOptions(deliver_ms=NOW_MS + 60_000)],
-    ids=["level", "time"],
+    "asked", [ProducerOptions(delay_level=3), ProducerOptions(deliver_ms=NOW_MS + 60_000)], ids=["level", "time"]
 )
 def test_the_real_topic_is_made_known(asked: ProducerOptions, tmp_path: Path) -> None:
     """A broker delivers only to topics that it knows; the delay topic has a queue for each level."""

@@ -19,15 +19,7 @@ from mqstore.store.inspect.own_topics import transactions
 from mqstore.store.log.batch import Batch, messages
 from mqstore.store.log.message import Message
 from mqstore.store.put.new_message import NewMessage
-from mqstore.store.put.producer import (
-    TRANSACTION_ID,
-    ProducerOptions,
-    as_stored,
-    committed,
-    decided,
-    half,
-    open_half,
-)
+from mqstore.store.put.producer import TRANSACTION_ID, ProducerOptions, as_stored, committed, decided, half, open_half
 from mqstore.store.search.store import StoreReader
 
 from ...stores import config, truth

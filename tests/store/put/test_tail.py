@@ -161,12 +161,7 @@ def test_a_log_file_whose_number_has_other_digits(store: Callable[[str], Path]) 
     assert_refused(root, Unclean, "a log file is called.*mqstore recover", BrokerConfig(config("5.3.3-clean", root)))
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("5.3.3-dledger", "DLedger.*--convert plain --to DIR"),
-    ],
-)
+@pytest.mark.parametrize(("name", "said"), [("5.3.3-dledger", "DLedger.*--convert plain --to DIR")])
 def test_kinds_that_are_not_appended_to(name: str, said: str, store: Callable[[str], Path]) -> None:
     root = store(name)
     assert_refused(root, Unsupported, said, BrokerConfig(config(name, root)))

@@ -263,10 +263,7 @@ def test_what_a_broker_refuses(message: NewMessage, error: type[Exception], said
 
 @pytest.mark.parametrize(
     ("version", "message"),
-    [
-        ("4.9", NewMessage(b"x" * 128, b"x")),
-        ("4.3", NewMessage(b"T", b"x", born_host=(bytes(16), 1))),
-    ],
+    [("4.9", NewMessage(b"x" * 128, b"x")), ("4.3", NewMessage(b"T", b"x", born_host=(bytes(16), 1)))],
 )
 def test_what_an_old_broker_cannot_store(version: str, message: NewMessage, tmp_path: Path) -> None:
     with writer(tmp_path, version) as store:

@@ -23,12 +23,7 @@ from mqstore.store.queues.read import ConsumeQueues
 from ..real_log import columns_of
 
 TINY = BrokerConfig(
-    {
-        "mappedFileSizeCommitLog": "4096",
-        "mappedFileSizeConsumeQueue": "200",
-        "maxHashSlotNum": "7",
-        "maxIndexNum": "30",
-    }
+    {"mappedFileSizeCommitLog": "4096", "mappedFileSizeConsumeQueue": "200", "maxHashSlotNum": "7", "maxIndexNum": "30"}
 )
 NOW = 1_795_000_000_000
 VERSIONS = ("4.3", "4.9", "5.1", "5.3", "5.4", "5.5", "5.5.1")

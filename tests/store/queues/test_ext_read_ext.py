@@ -12,15 +12,7 @@ from hypothesis import strategies as st
 
 from mqstore.formats.consume_queue_ext import END, END_OF_FILE, UNIT, UNIT_BYTES_MIN
 from mqstore.store.disk.file_queue import MappedFileQueue
-from mqstore.store.queues.ext import (
-    WINDOW_BYTES,
-    ExtRange,
-    ExtUnit,
-    ExtUnits,
-    ext_unit,
-    ext_units,
-    ext_units_at,
-)
+from mqstore.store.queues.ext import WINDOW_BYTES, ExtRange, ExtUnit, ExtUnits, ext_unit, ext_units, ext_units_at
 from mqstore.store.search.store import StoreReader
 
 from ...stores import unpack
@@ -94,10 +86,7 @@ def test_every_unit_of_a_real_broker(name: str, tmp_path: Path) -> None:
 
 UNITS = st.lists(
     st.builds(
-        unit,
-        st.integers(-(2**63), 2**63 - 1),
-        st.integers(1, 2**42),
-        st.binary(max_size=40) | st.just(bytes(8)),
+        unit, st.integers(-(2**63), 2**63 - 1), st.integers(1, 2**42), st.binary(max_size=40) | st.just(bytes(8))
     ),
     max_size=60,
 )

@@ -56,9 +56,7 @@ def test_summaries_are_what_the_broker_says(name: str, store: Callable[[str], Pa
     known = truth(name)
     loaded = known["load"]["after_load"]
     found = ConsumeQueues(Layout.open(store(name))).summaries(
-        loaded["min_phy_offset"],
-        loaded["max_phy_offset"],
-        broker_4=known["broker_version"].startswith("4."),
+        loaded["min_phy_offset"], loaded["max_phy_offset"], broker_4=known["broker_version"].startswith("4.")
     )
     # An LMQ with "/" in its name: the broker answers for it, but keeps (4.9) or makes (5.x) no
     # directory where a start would find it (spec 2.9, B12).

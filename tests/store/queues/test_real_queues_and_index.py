@@ -49,14 +49,7 @@ def write_queues(units: Units, topics: list[str], target: Path, file_size: int) 
         rows.setdefault(key, []).append(row)
     for (topic_id, queue_id), mine in rows.items():
         part = units.take(np.array(mine))
-        data = b"".join(
-            map(
-                unit_bytes,
-                part.physical_offset.tolist(),
-                part.size.tolist(),
-                part.tags_code.tolist(),
-            )
-        )
+        data = b"".join(map(unit_bytes, part.physical_offset.tolist(), part.size.tolist(), part.tags_code.tolist()))
         directory = queue_directory(target, topics[topic_id], queue_id)
         first = int(part.queue_offset[0])
         assert part.queue_offset.tolist() == list(range(first, first + len(part)))

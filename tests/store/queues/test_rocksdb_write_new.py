@@ -59,10 +59,7 @@ def rows_of(path: Path) -> tuple[Rows, Rows]:
 
 
 @pytest.mark.few(3)
-@pytest.mark.parametrize(
-    "name",
-    ["5.5.1-combine-lmq", "5.3.3-rocksdb", "5.5.1-combine-same"],
-)
+@pytest.mark.parametrize("name", ["5.5.1-combine-lmq", "5.3.3-rocksdb", "5.5.1-combine-same"])
 def test_the_rows_are_those_of_the_broker(name: str, tmp_path: Path) -> None:
     root = stores.unpack(name, tmp_path)
     layout = Layout.open(root, BrokerConfig(stores.config(name, root)))

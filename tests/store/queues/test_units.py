@@ -88,15 +88,7 @@ def test_units_are_found_wherever_they_are_asked_for(files: MappedFileQueue) -> 
     everything = stream.read(0, 5 * FILE_UNITS)
     assert np.flatnonzero(is_used(everything)).tolist() == there
     asked = np.array([LARGEST_OFFSET + 9, 7777, -3, 4 * FILE_UNITS - 1, 7777, 12000, 5000], np.int64)
-    assert stream.lookup(asked)["physical_offset"].tolist() == [
-        0,
-        777700,
-        0,
-        1999900,
-        777700,
-        0,
-        500000,
-    ]
+    assert stream.lookup(asked)["physical_offset"].tolist() == [0, 777700, 0, 1999900, 777700, 0, 500000]
     assert not files._descriptors
 
 

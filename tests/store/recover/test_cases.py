@@ -220,11 +220,7 @@ def test_a_row(label: str, tmp_path: Path) -> None:
     assert shown["prediction"]["case"] == label
     if shown["plan"] is not None:
         assert shown["plan"]["case"] == label
-    refuses = label.startswith(("queue-", "ext-", "timer-")) or label in (
-        "foreign-name",
-        "wrong-length",
-        "directory",
-    )
+    refuses = label.startswith(("queue-", "ext-", "timer-")) or label in ("foreign-name", "wrong-length", "directory")
     assert (found.prediction.outcome == "refuses") == (refuses or label == "empty-last-file")
     assert (found.prediction.outcome == "hangs") == (label == "dispatch-waits")
 

@@ -84,9 +84,7 @@ def run(work: Path, count: int, name: str) -> dict[str, list[str]]:
     return {done: wrong for done, wrong in tried if wrong}
 
 
-def test_a_queue_with_wrong_numbers_keeps_its_units_behind_a_file_that_is_gone(
-    tmp_path: Path,
-) -> None:
+def test_a_queue_with_wrong_numbers_keeps_its_units_behind_a_file_that_is_gone(tmp_path: Path) -> None:
     """A record names another number, the second of three files of its queue has an odd name."""
     _, wrong = one(tmp_path, 1592385394, carry_out=True)
     assert not wrong

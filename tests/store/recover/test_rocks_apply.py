@@ -41,12 +41,7 @@ BY_OPTIONS = {"other_path", "separate_path", "as_hybrid_separate", "no_lmq_in_ro
 """Refused whatever the files are."""
 NO_LOG = "files_missing_all"
 """There is nothing to bring queues in line with."""
-ELSEWHERE = {
-    "store_db_missing",
-    "store_db_current_missing",
-    "store_db_manifest_half",
-    "checkpoint_zero",
-}
+ELSEWHERE = {"store_db_missing", "store_db_current_missing", "store_db_manifest_half", "checkpoint_zero"}
 """What is wrong is no queue."""
 
 
@@ -104,11 +99,7 @@ def test_all_recoveries(base: str, policy: Policy, tmp_path: Path) -> None:
     assert not failed
 
 
-CUT_OFF = (
-    "rocks-halt-1/flip_body_late",
-    "hybrid-clean-1/db_missing",
-    "same-clean-1/db_manifest_half",
-)
+CUT_OFF = ("rocks-halt-1/flip_body_late", "hybrid-clean-1/db_missing", "same-clean-1/db_manifest_half")
 
 
 def entries(layout: Layout) -> dict[str, list[tuple[bytes, bytes]]]:

@@ -172,10 +172,7 @@ def test_offsets_outside_of_their_queue(root: Path) -> None:
     path.write_text(dumps(content))
     found = mended(root)
     told = {(c.group, str(c.queue), c.before) for c in found.clamped}
-    assert told == {
-        ("group-a_tags", "orders/0", 10**15),
-        ("group-a_tags", "orders/1", -7),
-    }
+    assert told == {("group-a_tags", "orders/0", 10**15), ("group-a_tags", "orders/1", -7)}
     after = loads(path.read_text())["offsetTable"]
     assert after["orders@group-a_tags"][0] == known[0], "it had consumed all of the queue"
     assert after["orders@group-a_tags"][1] == 0

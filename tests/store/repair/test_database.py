@@ -341,11 +341,7 @@ def test_what_the_command_says(tmp_path: Path) -> None:
     done = run_here(["repair", str(root), "--queues", "--as", "rocksdb", "--apply", "--yes"])
     assert done.code == 0, done.stderr
     assert "storeType=defaultRocksDB" in done.stdout
-    for words in (
-        ["--as", "files"],
-        ["--queues", "--index", "--as", "files"],
-        ["--all", "--as", "files"],
-    ):
+    for words in (["--as", "files"], ["--queues", "--index", "--as", "files"], ["--all", "--as", "files"]):
         assert run_here(["repair", str(root), *words]).code == 2
 
 

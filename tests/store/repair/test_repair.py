@@ -45,11 +45,7 @@ def repaired(root: Path, config: BrokerConfig, choice: Choice) -> Applied:
     found = examined(root, config, choice)
     layout = Layout.open(root, config)
     done = apply(
-        layout,
-        found.plan,
-        lambda: replan(Layout.open(root, config), found.request),
-        Files(),
-        command="repair",
+        layout, found.plan, lambda: replan(Layout.open(root, config), found.request), Files(), command="repair"
     )
     again = examined(root, config, choice)
     assert again.nothing_to_do, [edit.to_json() for edit in again.plan.edits]

@@ -343,9 +343,7 @@ def _added_to_the_plan(root: Path, config: BrokerConfig, version: str) -> None:
     recovered(root, config, version)
 
 
-def test_a_warning_in_a_part_that_needs_the_log_is_mended_with_an_error_elsewhere(
-    tmp_path: Path,
-) -> None:
+def test_a_warning_in_a_part_that_needs_the_log_is_mended_with_an_error_elsewhere(tmp_path: Path) -> None:
     """The configuration is gone, and one byte in a slot of the index is another one."""
     root = stores.unpack("5.3.3-clean", tmp_path)
     shutil.rmtree(root / "config")

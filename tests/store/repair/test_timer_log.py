@@ -10,15 +10,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.formats.timer_log import (
-    BLANK_BYTES,
-    MAGIC_DEFAULT,
-    MAGIC_DELETE,
-    MAGIC_MAX,
-    MAGIC_ROLL,
-    UNIT,
-    UNIT_BYTES,
-)
+from mqstore.formats.timer_log import BLANK_BYTES, MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_MAX, MAGIC_ROLL, UNIT, UNIT_BYTES
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import read_timer_check
 from mqstore.store.disk.file_queue import file_name
@@ -161,10 +153,7 @@ def test_a_record_without_its_time_says_nothing_of_the_entry(tmp_path: Path) -> 
     """A broker goes by the entry; that the record is torn is told of the record."""
     root = stores.unpack(CLEAN, tmp_path)
     put_time(root, lambda old: bytes(len(old)))
-    assert set(told(CLEAN, root)) - set(told(CLEAN, original(CLEAN, tmp_path))) == {
-        "I-049",
-        "I-055",
-    }
+    assert set(told(CLEAN, root)) - set(told(CLEAN, original(CLEAN, tmp_path))) == {"I-049", "I-055"}
 
 
 def test_a_time_that_no_entry_can_hold_is_told_with_its_reason(tmp_path: Path) -> None:

@@ -18,13 +18,7 @@ def test_the_newest_file_gets_what_is_written() -> None:
     old = Edit("create", "a", "old", length=9, pieces=((0, b"x"),))
     new = Edit("create", "a", "new", length=9)
     before = [old, write("b", 0, b"1")]
-    more = [
-        write("a", 1, b"2"),
-        write("b", 3, b"3"),
-        new,
-        write("a", 4, None, 2),
-        write("b", 5, b"4"),
-    ]
+    more = [write("a", 1, b"2"), write("b", 3, b"3"), new, write("a", 4, None, 2), write("b", 5, b"4")]
     wanted = [
         old._replace(pieces=((0, b"x"), (1, b"2"))),
         write("b", 0, b"1"),

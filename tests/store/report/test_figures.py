@@ -27,7 +27,4 @@ def test_a_wrong_clock_does_not_hide_the_others() -> None:
 
 def test_steps_have_names() -> None:
     told = [_step_text(seconds) for seconds in (1, 10, 60, 600, 3600, 86400, 604800, 2419200)]
-    assert told == [
-        *("a second", "10 seconds", "a minute", "10 minutes"),
-        *("an hour", "a day", "a week", "4 weeks"),
-    ]
+    assert told == [*("a second", "10 seconds", "a minute", "10 minutes"), *("an hour", "a day", "a week", "4 weeks")]

@@ -11,15 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.store.errors import InvalidInput, NotFound
-from mqstore.store.search.find import (
-    LARGEST,
-    OPEN_QUEUES,
-    Address,
-    Finder,
-    find,
-    parse_address,
-    silent,
-)
+from mqstore.store.search.find import LARGEST, OPEN_QUEUES, Address, Finder, find, parse_address, silent
 from mqstore.store.search.selection import Selection
 from mqstore.store.search.store import FoundMessage, StoreReader, Via
 
@@ -61,27 +53,8 @@ def test_addresses(text: str, meant: Address) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *(
-            "",
-            "x",
-            "-1",
-            "1.5",
-            str(LARGEST + 1),
-            "9" * 5000,
-            "١٢",
-            ID[:-1],
-            ID + "0000",
-            ID[:-1] + "g",
-        ),
-        *(
-            "orders",
-            "orders/1",
-            "/1/2",
-            "orders/-1/2",
-            "orders/a/2",
-            "orders/1/",
-            "a/0/" + "9" * 30,
-        ),
+        *("", "x", "-1", "1.5", str(LARGEST + 1), "9" * 5000, "١٢", ID[:-1], ID + "0000", ID[:-1] + "g"),
+        *("orders", "orders/1", "/1/2", "orders/-1/2", "orders/a/2", "orders/1/", "a/0/" + "9" * 30),
         *("{", "{}", "[1]", '{"position": "1"}', '{"position": true}', '{"position": -1}'),
         *('{"position": 1.0}', f'{{"position": {LARGEST + 1}}}', '{"message_id": 1}'),
         *('{"unique_key": ""}', '{"topic": "a", "queue_id": 1}', '{"unique_key": "\\ud800"}'),

@@ -47,11 +47,7 @@ SELECTIONS: list[tuple[Selection, Callable[[Record], bool]]] = [
 @pytest.mark.parametrize(("selection", "condition"), SELECTIONS)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_scanning_finds_what_a_filter_finds(
-    opened: StoreReader,
-    known: list[Record],
-    selection: Selection,
-    condition: Callable[[Record], bool],
-    reverse: bool,
+    opened: StoreReader, known: list[Record], selection: Selection, condition: Callable[[Record], bool], reverse: bool
 ) -> None:
     expected = wanted(known, condition)
     notes = Notes()
@@ -259,8 +255,7 @@ def test_streams_merge_by_position() -> None:
 
 def test_batches_are_bounded(opened: StoreReader, known: list[Record]) -> None:
     places = RecordPlaces(
-        np.array([r["physical_offset"] for r in known], np.int64),
-        np.full(len(known), 4 << 20, np.int64),
+        np.array([r["physical_offset"] for r in known], np.int64), np.full(len(known), 4 << 20, np.int64)
     )
     parts = list(batches(opened.log, places))
     assert max(len(part) for part, _ in parts) <= 4
@@ -268,10 +263,7 @@ def test_batches_are_bounded(opened: StoreReader, known: list[Record]) -> None:
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize(
-    "name",
-    stores_where(lambda t: t["name"].endswith("-restarted") and "after_load" in t["load"]),
-)
+@pytest.mark.parametrize("name", stores_where(lambda t: t["name"].endswith("-restarted") and "after_load" in t["load"]))
 def test_no_way_leads_to_what_a_broker_has_cut_off(name: str, store: Callable[[str], Path]) -> None:
     """Units behind the end of the log point at whole records, dead ones (spec 2.5, B21)."""
     end = truth(name)["load"]["after_load"]["max_phy_offset"]

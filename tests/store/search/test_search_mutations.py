@@ -53,10 +53,7 @@ def edit(path: Path, chance: random.Random) -> None:
         content[at] ^= 1 << chance.randrange(8)
     elif kind == "swap":
         other = chance.randrange(len(content))
-        content[at : at + 4], content[other : other + 4] = (
-            content[other : other + 4],
-            content[at : at + 4],
-        )
+        content[at : at + 4], content[other : other + 4] = (content[other : other + 4], content[at : at + 4])
     else:
         size = min(chance.choice([1, 4, 8, 20, 512]), len(content) - at)
         block = {"zeros": bytes(size), "ones": b"\xff" * size}.get(kind, chance.randbytes(size))

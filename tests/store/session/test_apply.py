@@ -280,10 +280,7 @@ def test_no_barrier_of_a_wrong_size_is_left(root: Path) -> None:
     """A full disk: a barrier that no broker refuses to load would do harm by itself."""
     layout = Layout.open(root, CONFIG)
     for step in (0, 1):
-        with (
-            pytest.raises(StoreError),
-            alone(layout, FailingFiles(step, errno.ENOSPC), 0),
-        ):
+        with pytest.raises(StoreError), alone(layout, FailingFiles(step, errno.ENOSPC), 0):
             raise AssertionError("not alone")
         assert not barriers(layout)
 
@@ -375,9 +372,7 @@ def test_a_process_that_is_killed(root: Path, tmp_path: Path) -> None:
     chance = rng("killed recoveries")
     for attempt in range(40):
         process = subprocess.Popen(
-            [sys.executable, "-m", "mqstore", *command],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            [sys.executable, "-m", "mqstore", *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
             process.wait(chance.uniform(0.2, 1.0) + 0.15 * attempt)

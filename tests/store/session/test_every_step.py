@@ -159,11 +159,7 @@ def like(files: Files) -> Files:
 
 def faults_at(step: int) -> list[Files]:
     """A kill at each step; the others take turns."""
-    others: list[Files] = [
-        PowerLossFiles(step, SEED),
-        FailingFiles(step, errno.ENOSPC),
-        FailingFiles(step, errno.EIO),
-    ]
+    others: list[Files] = [PowerLossFiles(step, SEED), FailingFiles(step, errno.ENOSPC), FailingFiles(step, errno.EIO)]
     return [KilledFiles(step, SEED), others[step % len(others)]]
 
 

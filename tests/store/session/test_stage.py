@@ -13,9 +13,7 @@ from mqstore.store.session.stage import _with_index_time
 from ... import stores
 
 
-def test_a_newer_index_file_changes_the_checkpoint_and_nothing_else_of_its_page(
-    tmp_path: Path,
-) -> None:
+def test_a_newer_index_file_changes_the_checkpoint_and_nothing_else_of_its_page(tmp_path: Path) -> None:
     """Bytes behind the fields are zeroed by an edit of their own, which stays."""
     layout = Layout.open(stores.unpack("5.3.3-clean", tmp_path))
     old = read_checkpoint(layout.checkpoint)

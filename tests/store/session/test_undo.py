@@ -19,14 +19,7 @@ from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import analyze, replan
 from mqstore.store.session.apply import apply
 from mqstore.store.session.journal import Journal, SessionState, barriers, unfinished
-from mqstore.store.session.undo import (
-    Undone,
-    journal_to_purge,
-    list_sessions,
-    purge,
-    session_to_undo,
-    undo,
-)
+from mqstore.store.session.undo import Undone, journal_to_purge, list_sessions, purge, session_to_undo, undo
 
 from ... import recovery_cases
 from ...recovery_cases import CONFIG, Case
@@ -48,12 +41,7 @@ def everything(root: Path) -> Everything:
         if stat.S_ISDIR(status.st_mode):
             found[name + "/"] = (status.st_mode, 0, 0, b"")
         else:
-            found[name] = (
-                status.st_mode,
-                status.st_size,
-                status.st_mtime_ns,
-                path.read_bytes(),
-            )
+            found[name] = (status.st_mode, status.st_size, status.st_mtime_ns, path.read_bytes())
     return found
 
 

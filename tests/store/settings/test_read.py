@@ -91,9 +91,7 @@ JUNK = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["a@g", "0", "-1", "t", "groupFilterData", "perm", "topic", "x" * 30]),
-            inner,
-            max_size=3,
+            st.sampled_from(["a@g", "0", "-1", "t", "groupFilterData", "perm", "topic", "x" * 30]), inner, max_size=3
         )
     ),
     max_leaves=12,

@@ -87,11 +87,7 @@ def test_any_bytes(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "wanted", "says"),
     [
-        (
-            "集群#broker-a#3",
-            {"cluster_name": "集群", "broker_name": "broker-a", "broker_id": 3},
-            "",
-        ),
+        ("集群#broker-a#3", {"cluster_name": "集群", "broker_name": "broker-a", "broker_id": 3}, ""),
         ("c#b#3#code", {"register_check_code": "code", "broker_id": 3}, ""),
         ("c#b", {"broker_name": "b"}, "2 parts, not the 3 of an identity"),
         ("c##3", {"cluster_name": "c"}, "broken at byte 2 (the broker name is empty)"),

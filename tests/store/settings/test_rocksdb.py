@@ -40,10 +40,7 @@ def test_timers_and_transactions(tmp_path: Path) -> None:
         tmp_path / "rocksdbstore",
         {
             "default": {b"lastOffsetPy": formats.POSITION.build({"value": 12})},
-            "timer": {
-                formats.TIMER_KEY.build(timer): formats.TIMER_VALUE.build(timer_value),
-                b"short": b"?",
-            },
+            "timer": {formats.TIMER_KEY.build(timer): formats.TIMER_VALUE.build(timer_value), b"short": b"?"},
             "trans": {
                 formats.TRANSACTION_KEY.build(transaction): formats.TRANSACTION_VALUE.build(
                     {"check_times": 2, "size": 300}
@@ -52,12 +49,7 @@ def test_timers_and_transactions(tmp_path: Path) -> None:
         },
     )
     assert records(path) == [
-        {
-            "type": "rocksdb_position",
-            "column_family": "default",
-            "name": "lastOffsetPy",
-            "value": 12,
-        },
+        {"type": "rocksdb_position", "column_family": "default", "name": "lastOffsetPy", "value": 12},
         {
             "type": "rocksdb_timer",
             "delay_time": 1795211490605,
@@ -66,13 +58,7 @@ def test_timers_and_transactions(tmp_path: Path) -> None:
             "physical_offset": 4096,
         },
         {"type": "rocksdb_entry", "column_family": "timer", "key": b"short".hex(), "value": "3f"},
-        {
-            "type": "rocksdb_transaction",
-            "physical_offset": 8192,
-            "name": "@T@7F01",
-            "check_times": 2,
-            "size": 300,
-        },
+        {"type": "rocksdb_transaction", "physical_offset": 8192, "name": "@T@7F01", "check_times": 2, "size": 300},
     ]
 
 
@@ -86,13 +72,9 @@ def test_what_is_not_known_is_bytes(tmp_path: Path) -> None:
         },
     )
     found = records(path)
-    assert [r["type"] for r in found] == [
-        *("topic_config", "rocksdb_entry", "rocksdb_entry", "data_version"),
-    ]
+    assert [r["type"] for r in found] == [*("topic_config", "rocksdb_entry", "rocksdb_entry", "data_version")]
     with RocksDb.open(path) as opened:
-        assert [entry.key for entry in as_bytes(opened)] == [
-            *(b"T", b"broken", b"G", b"kvDataVersionKey"),
-        ]
+        assert [entry.key for entry in as_bytes(opened)] == [*(b"T", b"broken", b"G", b"kvDataVersionKey")]
 
 
 @given(st.binary(max_size=60))

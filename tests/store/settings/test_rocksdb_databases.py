@@ -66,21 +66,12 @@ def test_an_option_says_which_of_two(options: dict[str, str], form: ConfigForm, 
 @pytest.mark.parametrize(
     ("name", "topics", "groups", "positions"),
     [
-        (
-            "5.5.1-config-v2",
-            {"TopicA", "TopicB"},
-            0,
-            {("TopicA", "rg", 0): 23, ("TopicA", "rg", 1): 6},
-        ),
+        ("5.5.1-config-v2", {"TopicA", "TopicB"}, 0, {("TopicA", "rg", 0): 23, ("TopicA", "rg", 1): 6}),
         ("5.5.1-config-single", 17, 9, {("TopicA", "rg", 0): 18, ("TopicA", "rg", 1): 7}),
     ],
 )
 def test_what_the_databases_say(
-    name: str,
-    topics: set[str] | int,
-    groups: int,
-    positions: dict[tuple[str, str, int], int],
-    tmp_path: Path,
+    name: str, topics: set[str] | int, groups: int, positions: dict[tuple[str, str, int], int], tmp_path: Path
 ) -> None:
     found = stand_ins(stores.unpack(name, tmp_path) / "config")
     rows = {file: rows_of(path, file) for file, path in found.items()}

@@ -19,13 +19,7 @@ from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.log.message import Message
 from mqstore.store.queues.read import ConsumeQueue
 from mqstore.store.settings.read import read_config_file
-from mqstore.store.tiered.segments import (
-    items,
-    open_segments,
-    read_index,
-    segment_name,
-    segment_start,
-)
+from mqstore.store.tiered.segments import items, open_segments, read_index, segment_name, segment_start
 
 from ... import tiered
 
@@ -106,10 +100,7 @@ def test_segments_are_those_of_the_metadata(version: str, tmp_path: Path) -> Non
     """Positions and sizes; no gaps."""
     root = tiered.unpack(version, tmp_path)
     told = tiered.metadata(root)
-    tables = {
-        "commitLogFileSegmentTable": "COMMIT_LOG",
-        "consumeQueueFileSegmentTable": "CONSUME_QUEUE",
-    }
+    tables = {"commitLogFileSegmentTable": "COMMIT_LOG", "consumeQueueFileSegmentTable": "CONSUME_QUEUE"}
     for table, kind in tables.items():
         assert len(told[table]) == 4
         for path, segments in told[table].items():
@@ -135,11 +126,7 @@ def test_metadata_has_nothing_unknown(version: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("place", "kind"),
-    [
-        ("COMMIT_LOG", "tiered-commit-log"),
-        ("CONSUME_QUEUE", "tiered-consume-queue"),
-        ("INDEX", "tiered-index"),
-    ],
+    [("COMMIT_LOG", "tiered-commit-log"), ("CONSUME_QUEUE", "tiered-consume-queue"), ("INDEX", "tiered-index")],
 )
 def test_recognised(place: str, kind: str, tmp_path: Path) -> None:
     """By place and name; a copy of a segment by its content."""

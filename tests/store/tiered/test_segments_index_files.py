@@ -23,13 +23,7 @@ from mqstore.formats.tiered_index_file import (
 )
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.inspect.recognise import recognise
-from mqstore.store.tiered.segments import (
-    TieredIndexFile,
-    index_items,
-    odd_slots,
-    open_index_files,
-    read_index_file,
-)
+from mqstore.store.tiered.segments import TieredIndexFile, index_items, odd_slots, open_index_files, read_index_file
 
 from ... import tiered
 
@@ -88,13 +82,7 @@ def item(hash_code: int, previous: int) -> bytes:
     return built
 
 
-def made(
-    slots: dict[int, int],
-    items: list[bytes],
-    *,
-    count: int | None = None,
-    magic: int = MAGIC_OPEN,
-) -> bytes:
+def made(slots: dict[int, int], items: list[bytes], *, count: int | None = None, magic: int = MAGIC_OPEN) -> bytes:
     """A file of 7 slots and room for 20 items, number 0 among them."""
     header = {"magic": magic, "begin_timestamp": 1, "end_timestamp": 2, "slot_count": 1}
     count = len(items) if count is None else count

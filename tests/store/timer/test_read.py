@@ -11,14 +11,7 @@ from mqstore.formats.timer_log import UNIT, UNIT_BYTES
 from mqstore.formats.timer_wheel import SLOT, SLOT_BYTES, SLOTS
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.disk.layout import Layout
-from mqstore.store.timer.read import (
-    WINDOW_UNITS,
-    TimerRange,
-    TimerUnits,
-    timer_log,
-    timer_wheel,
-    wheel_at_rest,
-)
+from mqstore.store.timer.read import WINDOW_UNITS, TimerRange, TimerUnits, timer_log, timer_wheel, wheel_at_rest
 
 from ...stores import ALL, NAMES, truth, unpack
 

@@ -31,11 +31,7 @@ from ..put.faults import CountingFiles, Killed, KilledFiles
 
 NOW_MS = 1_800_000_000_123
 LOG_FILE = 5 * UNIT_BYTES + 20
-SIZES = [
-    "mappedFileSizeCommitLog=65536",
-    "mappedFileSizeConsumeQueue=400",
-    f"mappedFileSizeTimerLog={LOG_FILE}",
-]
+SIZES = ["mappedFileSizeCommitLog=65536", "mappedFileSizeConsumeQueue=400", f"mappedFileSizeTimerLog={LOG_FILE}"]
 ON = BrokerConfig().with_set(SIZES)
 OFF = BrokerConfig().with_set([*SIZES, "timerWheelEnable=false"])
 

@@ -25,19 +25,11 @@ from .asked import asked, behind, config, k1, of_g, offsets, verdict, whole, wit
 @pytest.mark.parametrize(
     ("offset", "wanted", "reason"),
     [
-        (
-            0,
-            DeliveryVerdict.WAITING,
-            "the group has 1 message to read before it, 3 messages behind the end",
-        ),
+        (0, DeliveryVerdict.WAITING, "the group has 1 message to read before it, 3 messages behind the end"),
         (1, DeliveryVerdict.WAITING, "it is the next one that the group reads, 2 messages behind the end"),
         (2, DeliveryVerdict.PASSED, "the group's offset is beyond it"),
         (3, DeliveryVerdict.PASSED, "the group's offset is beyond it"),
-        (
-            4,
-            DeliveryVerdict.OFFSET_MOVED,
-            "the group's offset 4 is ahead of the queue, which ends before 3",
-        ),
+        (4, DeliveryVerdict.OFFSET_MOVED, "the group's offset 4 is ahead of the queue, which ends before 3"),
     ],
 )
 def test_what_an_offset_says(root: Path, offset: int, wanted: DeliveryVerdict, reason: str) -> None:

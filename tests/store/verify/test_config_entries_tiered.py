@@ -58,10 +58,7 @@ def test_what_is_wrong_with_segments(store: Path) -> None:
     """One is gone, one cut, one unknown: one finding for each directory, with the position."""
     queue = tiered.queue_path(store, 0, "CONSUME_QUEUE")
     log = tiered.queue_path(store, 1, "COMMIT_LOG")
-    first, last = (
-        min(queue.iterdir(), key=lambda one: one.name[8:]),
-        max(log.iterdir(), key=lambda one: one.name[8:]),
-    )
+    first, last = (min(queue.iterdir(), key=lambda one: one.name[8:]), max(log.iterdir(), key=lambda one: one.name[8:]))
     first.unlink()
     size = last.stat().st_size
     last.write_bytes(last.read_bytes()[:-1])

@@ -20,16 +20,7 @@ from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.run import verify
 
 from ... import slices
-from ...recovery_cases import (
-    SHARED,
-    Case,
-    all_cases,
-    all_feature_cases,
-    cases,
-    config_of,
-    damaged,
-    feature_cases,
-)
+from ...recovery_cases import SHARED, Case, all_cases, all_feature_cases, cases, config_of, damaged, feature_cases
 
 FAST_STEP = 90
 _EXPIRED = "file_missing_first|expired_more"
@@ -64,10 +55,7 @@ SOUND = {
 
 What the real classes did with them is in the cases: where they lost a message it counts as damage.
 """
-_NOT_SHIPPED = {
-    "first_time_zero_10 long-.*-1",
-    "flip_storeTimestamp_born6_middle v2ipv6-.*-clean-2",
-}
+_NOT_SHIPPED = {"first_time_zero_10 long-.*-1", "flip_storeTimestamp_born6_middle v2ipv6-.*-clean-2"}
 _TIMES_OF_FILES = "I-013"
 """Damaging a file makes it newer than those behind it."""
 

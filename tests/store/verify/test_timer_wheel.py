@@ -135,9 +135,7 @@ def _log(ticks: list[int], links: list[int]) -> Any:
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(-1, 30), st.booleans()), min_size=1, max_size=30))
-def test_a_start_links_what_a_walk_along_the_chains_meets(
-    entries: list[tuple[int, int, bool]],
-) -> None:
+def test_a_start_links_what_a_walk_along_the_chains_meets(entries: list[tuple[int, int, bool]]) -> None:
     """Chains of any tick that end, merge, or go forward, where a walk stops."""
     ticks, links, read = map(list, zip(*entries, strict=True))
     expected = set()

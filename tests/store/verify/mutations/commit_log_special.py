@@ -92,9 +92,7 @@ def i_039(store: Path, random: Random) -> str:
         other = random.choice([SysFlag.LZ4, SysFlag.ZSTD]) if zlib else SysFlag.ZLIB
         return packed.set("sys_flag", flags & ~SysFlag.ZLIB | other)
     place = a_record(
-        store,
-        random,
-        lambda p: not p.values["sys_flag"] & SysFlag.COMPRESSED and p.values["body_length"] > 4,
+        store, random, lambda p: not p.values["sys_flag"] & SysFlag.COMPRESSED and p.values["body_length"] > 4
     )
     kind = random.choice([0, SysFlag.LZ4, SysFlag.ZSTD, SysFlag.ZLIB])
     return place.set("sys_flag", place.values["sys_flag"] | SysFlag.COMPRESSED | kind)

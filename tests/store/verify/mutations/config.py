@@ -308,10 +308,7 @@ def i_156(store: Path, random: Random) -> str:
     name = random.choice(_JSON)
     path, backup = _file(store, name), _file(store, name + _BAK)
     if random.random() < 0.5:
-        table = {
-            "subscriptionGroup.json": "subscriptionGroupTable",
-            "topics.json": "topicConfigTable",
-        }
+        table = {"subscriptionGroup.json": "subscriptionGroupTable", "topics.json": "topicConfigTable"}
         path.write_text(f'{{"{table.get(name, "offsetTable")}":[]}}', "utf-8")
         return f"{name}: the table is a list"
     path.unlink()
@@ -383,7 +380,5 @@ def i_158(store: Path, random: Random) -> str:
     size, path = 20 * random.randrange(1, begin), f"broker-a/{topic}/{queue_id}"
     rows = {0: {"path": path, "type": 1, "baseOffset": 0, "status": 0, "size": size}}
     return _edit(
-        store,
-        _TIERED,
-        lambda content: str(content.update({"consumeQueueFileSegmentTable": {path: rows}}) or rows),
+        store, _TIERED, lambda content: str(content.update({"consumeQueueFileSegmentTable": {path: rows}}) or rows)
     )

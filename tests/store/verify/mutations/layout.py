@@ -15,15 +15,7 @@ from . import on
 
 _HOUR_S = 3600
 _PAGE_BYTES = 4096
-_WORDS = (
-    "backup",
-    "nohup.out",
-    "00000000000000000000.bak",
-    "x",
-    "lost+found",
-    ".swp",
-    "copy of log",
-)
+_WORDS = ("backup", "nohup.out", "00000000000000000000.bak", "x", "lost+found", ".swp", "copy of log")
 
 
 def _log(store: Path) -> list[Path]:
