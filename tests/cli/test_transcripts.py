@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ TRANSCRIPTS += sorted(path for path in GUIDES.glob("*.md") if path.name != "READ
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.name)
 def test_transcript(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rewrite: bool) -> None:
     """What the commands print is what the transcript says."""
+    if "| jq" in path.read_text(encoding="utf-8") and shutil.which("jq") is None:
+        pytest.skip("needs jq")
     datadriven.run_transcript(path, datadriven.World(tmp_path, monkeypatch), rewrite)
 
 
