@@ -254,9 +254,11 @@ class LogObserver(ItemObserver, Protocol):
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         """Good records of this log, in order."""
+        return
 
     def messages(self, messages: Messages) -> None:
         """The same by queue."""
+        return
 
 
 def scan_messages(
@@ -442,7 +444,7 @@ class _PendingMessages:
 
 
 @dataclass
-class Readability:
+class Readability(LogObserver):
     """Which messages can be read in a store: by its log, and by its queues.
 
     ranges: (start, end) of the log's files as far as they are written. queues: the state of each.
@@ -472,9 +474,6 @@ class Readability:
         self.readable = self.total = self.damaged = self.damaged_bytes = self.dead = 0
         self.tombstones = self.without_first = 0
         self.lost, self.invisible = Tally(), Tally()
-
-    def records(self, batch: Batch, dispatched: Dispatched) -> None:
-        """Nothing to note of records."""
 
     def extent(self, extent: Extent) -> None:
         """Count damaged and missing bytes between records."""

@@ -215,13 +215,15 @@ class ScannedLog(Protocol):
 
 
 class ItemObserver(Protocol):
-    """What looks at everything in a log but its good records."""
+    """What looks at everything in a log but its good records; who inherits it writes only the methods it needs."""
 
     def extent(self, extent: Extent) -> None:
         """What is no record."""
+        return  # a body: no method is abstract
 
     def stale(self, batch: Batch) -> None:
         """Whole records that are none of this log, or no longer."""
+        return
 
 
 def good_records(

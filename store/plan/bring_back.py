@@ -26,12 +26,11 @@ import numpy as np
 from ...formats.derive import decode
 from ...formats.message import MESSAGE
 from ..audit.messages import LogObserver, Messages
-from ..broker.dispatch import Dispatched
 from ..broker.snapshot import QueueId, Snapshot
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..errors import Refused
 from ..log.batch import Batch
-from ..log.commit_log import CommitLog, Extent
+from ..log.commit_log import CommitLog
 from ..queues.edits import is_zero_from
 from ..queues.references import commit_log_of
 from .fill import PatchedQueue, Piece
@@ -386,7 +385,7 @@ def _patched(snapshot: Snapshot, queue: MappedFileQueue, brought: Brought) -> Pa
 
 
 @dataclass
-class QueueChain:
+class QueueChain(LogObserver):
     """Whether the queue offsets rise from what is this log's own into what was brought, and back.
 
     broken: parts where they do not. proved: those of `exchanged` with the next number before or behind them.
@@ -425,12 +424,3 @@ class QueueChain:
         at = int(np.searchsorted([part.position for part in self.parts], position, side="right"))
         part = self.parts[at - 1] if at else None
         return part if part and position < part.end else None
-
-    def records(self, batch: Batch, dispatched: Dispatched) -> None:
-        """Nothing to note of records."""
-
-    def extent(self, extent: Extent) -> None:
-        """Nothing to note of what is no record."""
-
-    def stale(self, batch: Batch) -> None:
-        """Nothing to note of dead records."""

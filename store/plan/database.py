@@ -24,12 +24,11 @@ from ...formats.fixed import numbers_of
 from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT_TOPIC, MAX, MIN, UNITS
 from ..audit.messages import DifferenceKind, LogObserver, Messages, compare, scan_messages
 from ..audit.verified import VerifiedLog, VerifiedRun
-from ..broker.dispatch import Dispatched
 from ..broker.dispatch_record import Dispatching
 from ..broker.snapshot import QueueId, Snapshot
 from ..disk.files import Content, Edit
 from ..errors import Unreadable
-from ..log.commit_log import Batch, CommitLog, Extent
+from ..log.commit_log import CommitLog
 from ..queues.rocksdb import RocksDb, RocksdbConsumeQueue, RocksdbConsumeQueues, is_rocksdb, odd_rows
 from ..queues.rocksdb_copy import CopiedQueues
 from ..queues.rocksdb_write import (
@@ -132,15 +131,6 @@ class DatabaseAudit(LogObserver):
     rewritten: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     #: The database has units that cannot be read.
     broken: bool = False
-
-    def records(self, batch: Batch, dispatched: Dispatched) -> None:
-        """Nothing to note of records."""
-
-    def extent(self, extent: Extent) -> None:
-        """Nothing to note of what is no record."""
-
-    def stale(self, batch: Batch) -> None:
-        """Records that are none of this log have no units."""
 
     def messages(self, messages: Messages) -> None:
         """Note what the queue has otherwise, and how far it goes."""

@@ -169,9 +169,6 @@ class EntryFinder(LogObserver):
         elif extent.kind in _DAMAGED and self._damaged < 0:
             self._damaged = extent.position
 
-    def stale(self, batch: Batch) -> None:
-        """What an earlier life has left is none of this log."""
-
     def _close(self, begin: int, after: NeighbourEntry, time: int) -> None:
         """A good entry begins: what was damaged before it is a gap; so are numbers that are missing."""
         first = self.before is NOBODY  # in front of it there may be stale entries

@@ -41,7 +41,7 @@ from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..disk.file_queue import file_name
 from ..disk.files import Edit
 from ..errors import Refused
-from ..log.batch import Batch, Extent
+from ..log.batch import Batch
 from ..log.commit_log import CommitLog
 from ..queues.edits import is_zero_from, last_byte
 from ..queues.units import FileUnits, is_used, is_valid
@@ -213,12 +213,6 @@ class DeadTail(LogObserver):
         self.last = max(self.last, run.last)
         for queue, queue_range in run.queues.items():
             self._ends[queue] = max(queue_range.next, self._ends.get(queue, 0))
-
-    def extent(self, extent: Extent) -> None:
-        """What is no record."""
-
-    def stale(self, batch: Batch) -> None:
-        """What is known to be dead."""
 
     def begin(self, log: CommitLog) -> int | None:
         """Where the log is to end, None: it has no such tail. Raises Unreadable."""

@@ -29,7 +29,7 @@ from ..broker.system_topics import LMQ_PREFIX, is_system_topic
 from ..disk.temporary import Spill
 from ..errors import InvalidInput
 from ..index.compare import IndexAudit, IndexFiles
-from ..log.commit_log import Batch, Extent
+from ..log.commit_log import Batch
 from ..queues.units import FileUnits
 from ..settings.read import Progress
 from ..start.config_load import TOPICS, ConfigRules, load_table
@@ -240,12 +240,6 @@ class PlanBuilder(LogObserver):
             self.lost.add(gone.queue, "", gone.size, gone.store_timestamp, gone.offset)
         if count and not self.batches.has(messages.queue):
             self._audit(messages.queue).add(messages)
-
-    def extent(self, extent: Extent) -> None:
-        pass
-
-    def stale(self, batch: Batch) -> None:
-        pass
 
     def note_lost(self, marked: Iterable[Messages], unplaced: Sequence[Unplaced]) -> None:
         """Count messages whose places in the log are known, and those of which nothing is but their places in

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ...formats.dledger_index import FILE_BYTES, UNIT_BYTES
-from ..audit.messages import Messages, Readability, Tally, scan_messages
-from ..broker.dispatch import Dispatched
+from ..audit.messages import LogObserver, Messages, Readability, Tally, scan_messages
 from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import Refusal, size_at
 from ..broker.profiles import Profile
@@ -31,7 +30,6 @@ from ..disk.layout import Layout
 from ..errors import InvalidInput, NotFound
 from ..index.read import sizes_of
 from ..inspect.timer_records import DeliveredTimers
-from ..log.batch import Batch, Extent
 from ..plan.observer import GroupLoss
 from ..queues.edits import is_zero_from, last_byte, last_unit_byte
 from ..queues.references import commit_log_of
@@ -404,7 +402,7 @@ def consistent_point(own: Sequence[Epoch], master: Sequence[Epoch]) -> int:
 
 
 @dataclass
-class _Behind:
+class _Behind(LogObserver):
     """Counts the messages that lie behind a position."""
 
     position: int
@@ -414,15 +412,6 @@ class _Behind:
         """Those of one queue."""
         cut = messages.take((messages.position >= self.position) & ~messages.lost)
         self.lost.add(cut.queue, "", cut.size, cut.store_timestamp, cut.offset)
-
-    def records(self, batch: Batch, dispatched: Dispatched) -> None:
-        """All is in the messages."""
-
-    def extent(self, extent: Extent) -> None:
-        """What is no record is no loss."""
-
-    def stale(self, batch: Batch) -> None:
-        """What is dead already neither."""
 
 
 @dataclass(frozen=True)

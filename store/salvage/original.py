@@ -28,7 +28,7 @@ from ...formats.commit_log import DLEDGER
 from ...formats.derive.ragged import Ints
 from ...formats.message import SMALLEST, SysFlag
 from ...formats.message_properties import ends_with_crc
-from ..audit.messages import Messages, scan_messages
+from ..audit.messages import LogObserver, Messages, scan_messages
 from ..broker.dispatch import Dispatched
 from ..broker.dispatch_record import Dispatching
 from ..broker.profiles import LMQ_OPTIONS, writer_profile
@@ -41,7 +41,7 @@ from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.files import Files, confine
 from ..disk.layout import COMMIT_LOG, Layout
 from ..errors import InvalidInput, Refused
-from ..log.batch import Batch, Extent
+from ..log.batch import Batch
 from ..log.commit_log import CommitLog
 from ..plan.fill import Fill, Piece, encoded, fills, padded
 from ..plan.gaps import Forms, Gap
@@ -73,7 +73,7 @@ class Neighbour(NamedTuple):
 
 
 @dataclass
-class MissingOffsets:
+class MissingOffsets(LogObserver):
     """Looks at a scan of the log (an auditor of `scan_messages`).
 
     hole_begins: sorted, int64[n]. log_start: where the first file begins. neighbours: by where a hole begins.
@@ -127,12 +127,6 @@ class MissingOffsets:
             first, count = int(before[row]) + 1, int(jump[row])
             self.missing.append(MissingRange(int(position[row]), int(after[row]), queue, first, count))
         self._last[queue] = (int(offset[-1]), int(end[-1]))
-
-    def extent(self, extent: Extent) -> None:
-        """What is no record says nothing."""
-
-    def stale(self, batch: Batch) -> None:
-        """What is none of this log neither."""
 
     def certain(self) -> list[MissingRange]:
         """The missing offsets of all topics without batches."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...formats.index_file import file_size
-from ..audit.messages import Messages, scan_messages
+from ..audit.messages import LogObserver, scan_messages
 from ..broker.dispatch import Dispatched
 from ..broker.dispatch_record import Dispatching
 from ..counted import counted
@@ -30,7 +30,7 @@ from ..errors import NoSpace, Refused, Unreadable, from_os_error
 from ..index.compare import IndexFix
 from ..index.read import sizes_of
 from ..index.write import IndexWriter
-from ..log.commit_log import Batch, Extent
+from ..log.commit_log import Batch
 from ..plan.fill import damaged_ranges
 from ..plan.plan import Plan, checkpoint_edit
 from ..queues.references import commit_log_of
@@ -403,7 +403,7 @@ def _neighbour(path: Path) -> Path | None:
     return path.parent / (later[0] if later else names[-1]) if names else None
 
 
-class _Indexer:
+class _Indexer(LogObserver):
     """Gives the items of records behind a position to the writer."""
 
     def __init__(self, writer: IndexWriter, fix: IndexFix, skipped: int, log_end: int) -> None:
@@ -422,15 +422,6 @@ class _Indexer:
         chosen = items.take(inside)
         if len(chosen):
             self.writer.append(chosen, int(chosen.record[-1]) + 1)
-
-    def messages(self, messages: Messages) -> None:
-        pass
-
-    def extent(self, extent: Extent) -> None:
-        pass
-
-    def stale(self, batch: Batch) -> None:
-        pass
 
 
 def _stage_index(layout: Layout, plan: Plan, fix: IndexFix, folder: Path, files: Files) -> tuple[list[Edit], int]:
