@@ -497,7 +497,6 @@ class DatabaseQueue:
 
     def has_taken(self, first: int, parts: Sequence[Units]) -> bool:
         """Nobody knows whether these very units were taken."""
-        del first, parts
         return False
 
     def _is_there(self, number: int) -> bool:

@@ -450,7 +450,6 @@ class LogPicture(LogWatcher):
 
     def merge(self, context: VerifyContext, left: Self) -> None:
         """That of the part behind, too."""
-        del context
         numbers = np.append(0, self._numbers(list(left.topics)))
         self._coarser(max(self.step, left.step))
         left._coarser(self.step)

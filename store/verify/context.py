@@ -292,7 +292,6 @@ class Mergeable(ABC):
     @classmethod
     def fresh(cls, context: VerifyContext) -> Self:
         """The state of a run that has kept nothing yet."""
-        del context
         return cls()
 
     def export(self) -> Any:
@@ -301,7 +300,6 @@ class Mergeable(ABC):
 
     def can_merge(self, left: Any) -> bool:
         """Nothing would be found at the seam to what `export` gave of the part behind it."""
-        del left
         return True
 
     @abstractmethod
@@ -348,7 +346,6 @@ class Covered(Mergeable):
 
     def merge(self, context: VerifyContext, left: Covered) -> None:
         """That of the part, too."""
-        del context
         self._ranges.add_all(left._ranges)
 
 

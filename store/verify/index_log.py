@@ -93,7 +93,6 @@ class IndexCompare(Mergeable):
 
     def merge(self, context: VerifyContext, left: _IndexLeft) -> None:
         """Go on with the items behind those of the part."""
-        del context
         behind = [number for *_, number in left.items if number is not None]
         self._cursors = [cursor.from_item(number) for cursor, number in zip(self._cursors, behind, strict=True)]
         self._tags_from = left.tags_from if self._tags_from is None else self._tags_from

@@ -273,7 +273,6 @@ class _Waiting(Mergeable):
 
     def merge(self, context: VerifyContext, left: _Waiting) -> None:
         """Those of the part come later."""
-        del context
         self.files += left.files
 
 

@@ -60,12 +60,10 @@ class Chain(Mergeable):
 
     def can_merge(self, left: Chain) -> bool:
         """Nothing in front of the part makes a difference to what is in it."""
-        del left
         return not (self.open or self.damage or self.lost or self.blank)
 
     def merge(self, context: VerifyContext, left: Chain) -> None:
         """The last item is that of the part."""
-        del context
         self.end, self.blank, self.mended = left.end, left.blank, left.mended
 
 

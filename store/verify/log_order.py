@@ -92,7 +92,6 @@ class _LogOrder(Mergeable):
 
     def merge(self, context: VerifyContext, left: _LogOrder) -> None:
         """What follows the part is compared with its last records."""
-        del context
         self.newest = left.newest
         for topic in left.topics:
             self.topics.setdefault(topic, len(self.topics))

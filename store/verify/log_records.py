@@ -253,7 +253,6 @@ class _LastText(Mergeable):
 
     def merge(self, context: VerifyContext, left: _LastText) -> None:
         """The part's last record is the last one."""
-        del context
         self.open_end = left.open_end
 
 
@@ -349,7 +348,6 @@ class _UndispatchableRecord(Mergeable):
 
     def merge(self, context: VerifyContext, left: _UndispatchableRecord) -> None:
         """Those of the part come later."""
-        del context
         self.found += left.found
 
 

@@ -158,7 +158,6 @@ class _Halves(Mergeable):
 
     def merge(self, context: VerifyContext, left: _Halves) -> None:
         """The half messages of the part come later."""
-        del context
         self.positions += left.positions
         self.first_read = left.first_read if self.first_read is None else self.first_read
 

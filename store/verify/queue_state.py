@@ -375,7 +375,6 @@ class QueueStates(Mergeable):
 
     def merge(self, context: VerifyContext, left: QueuesResult) -> None:
         """The units of the part are right, too."""
-        del context
         for queue, right in left.right.items():
             self.check(queue).right.add_all(right)
         for queue, row in left.rows.items():

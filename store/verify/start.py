@@ -123,7 +123,6 @@ class ProofOfLog(Mergeable):
         from ..audit.prove import units_by
         from ..audit.verified import VerifiedLog
 
-        del context
         before = self.done()
         proof = self._proof
         if proof is None or not (left.items or before):

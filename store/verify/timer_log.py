@@ -81,7 +81,6 @@ class _Parts(Mergeable):
 
     def merge(self, context: VerifyContext, left: _Parts) -> None:
         """Those of the part come later."""
-        del context
         self.columns += left.columns
 
 
