@@ -104,7 +104,6 @@ def _key(key: str | int) -> str:
 
 NAME = "topics.json"
 _TABLE, _VERSION = "topicConfigTable", "dataVersion"
-_LARGEST_BYTES = 256 << 20
 _QUEUES_OF_A_NEW_TOPIC = 4
 _ONE_QUEUE = (RETRY_PREFIX, DEAD_LETTER_PREFIX, *SYSTEM_PREFIXES)
 _READ, _WRITE = 4, 2

@@ -367,8 +367,6 @@ class IndexFile:
 
 
 FOREVER_MS = (1 << 63) - 1
-TAG = "T"
-"""Index type of tags (since 5.4.0); keys and unique keys have none."""
 
 
 class Hit(NamedTuple):

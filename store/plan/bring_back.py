@@ -38,7 +38,6 @@ from .gaps import Gap
 from .lost_messages import LostUnits, lost_units
 from .replica import DamageFinder, LogHole, Replica, ReplicaRun, find_runs, holes, pieces_of, record_at
 
-_WINDOW_BYTES = 1 << 20
 _PEEK_BYTES = 4096
 _IDENTITY = ("total_size", "queue_id", "queue_offset", "sys_flag", "born_timestamp", "store_timestamp", "body_crc")
 """Fields that tell one record from another; none of them is 0 in most."""

@@ -471,9 +471,6 @@ def _spread(gap: EntryGap, parts: Sequence[tuple[int, int, bool]], count: int) -
     return found
 
 
-_AT_ONCE = 1 << 16
-
-
 class _FileOfLog:
     """`content[begin:end]` are bytes of a file of a log as it will be, uint8[end - begin]. Raises Unreadable."""
 

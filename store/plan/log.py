@@ -235,7 +235,6 @@ class DeadTail(LogObserver):
         return not any((is_valid(some) & (some["physical_offset"] >= end)).any() for some in units)
 
 
-_UNITS_AT_ONCE = 1 << 16
 _REASON = "what it names is gone with the log"
 _CODES = ("I-002",)
 

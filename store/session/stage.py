@@ -92,7 +92,6 @@ def _stretches(queue: MappedFileQueue, begin: int, end: int) -> list[tuple[int, 
     return found
 
 
-_WINDOW = 1 << 20
 _INDEX_FOLDER = "index"
 _DATABASE_FOLDER = "database"
 #: Room left on the disk beside what the journal needs.

@@ -33,8 +33,6 @@ from .journal import (
 )
 from .stage import sha256_of
 
-_COPY_BYTES = 1 << 20
-_PATH_BYTES = 4096
 _SHOWN = 3
 """Changed files that an error names."""
 _TABLES = (".sst", ".blob")

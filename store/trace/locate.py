@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ..counted import counted
 from ..errors import InvalidInput, NotFound, StoreError
-from ..log.commit_log import Batch, ExtentKind
+from ..log.commit_log import Batch
 from ..log.message import Mark, Message
 from ..search.find import Address, Finder, parse_address
 from ..search.key_search import search_key
@@ -233,7 +233,6 @@ def _hits(store: StoreReader, asked: TraceTarget) -> Iterator[Gone]:
 
 _BEFORE = 64 << 10
 """A scan begins so far before the place, at the start of its file at the earliest."""
-_DAMAGED = (ExtentKind.DAMAGE, ExtentKind.MISSING)
 
 
 def judgement_of(store: StoreReader, gone: Gone) -> Judgement | None:
