@@ -121,16 +121,6 @@ class Ragged:
         mask[rows] = True
         return mask
 
-    def span(self) -> bytes:
-        """The bytes of the buffer from the first string to the end of the last, with what lies between.
-
-        For a look at all of them at once: a few rows often share the buffer of a whole window.
-        """
-        if not len(self):
-            return b""
-        begin, end = int(self.start.min()), int((self.start + self.length).max())
-        return self.buffer[begin : max(begin, end)].tobytes()
-
     @property
     def arrays(self) -> tuple[Bytes, Ints, Ints]:
         """Buffer, starts and lengths, as the native kernel takes them."""

@@ -181,11 +181,6 @@ class Tally:
         return sum(share.messages for share in self.shares.values())
 
     @property
-    def bytes(self) -> int:
-        """Bytes of their records."""
-        return sum(share.bytes for share in self.shares.values())
-
-    @property
     def topics(self) -> int:
         """Number of different topics."""
         return len({share.queue.topic for share in self.shares.values()})

@@ -69,9 +69,9 @@ def how_of(a: Any, b: Any) -> str:
     return ONLY_B if a is None else CHANGED
 
 
-def _differs(part: str, name: str, values: tuple[Any, ...], position: int | None = None) -> Differs:
+def _differs(part: str, name: str, values: tuple[Any, ...]) -> Differs:
     a, b = values
-    return Differs(part, name, how_of(a, b), a, b, position)
+    return Differs(part, name, how_of(a, b), a, b)
 
 
 def queues(a: StoreReader, b: StoreReader, *, units: bool) -> Iterator[Differs]:

@@ -195,16 +195,6 @@ class Findings:
         one = wide.as_one()
         return [*found[:-1], replace(one, message=_text(self._tell.get(key, one.message), one.count))]
 
-    @property
-    def worst(self) -> Severity | None:
-        """Of all findings."""
-        return max((key[1] for key in self._found), default=None)
-
-    @property
-    def unclean(self) -> bool:
-        """Some finding says that the store was not shut down."""
-        return any(key[5] for key in self._found)
-
 
 def _text(message: Message, count: int) -> str:
     return message if isinstance(message, str) else message(count)

@@ -46,11 +46,6 @@ class IndexState(NamedTuple):
     kept: list[StoredIndex]
     deleted: list[StoredIndex]
 
-    @property
-    def end_physical_offset(self) -> int:
-        """Records before this position count as indexed."""
-        return self.kept[-1].header.end_physical_offset if self.kept else 0
-
 
 def stored_files(entries: Sequence[DirectoryEntry]) -> Iterator[StoredIndex]:
     """Those whose name is a number, in the order of the entries. Raises Unreadable."""

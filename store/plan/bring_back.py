@@ -82,16 +82,6 @@ class Brought:
     goes_on: bool = False
     earlier_bytes: int = 0
 
-    @property
-    def bytes(self) -> int:
-        """All that came."""
-        return sum(part.size for part in self.parts)
-
-    @property
-    def records(self) -> int:
-        """Records in it."""
-        return sum(part.records for part in self.parts)
-
     def to_json(self) -> dict[str, Any]:
         """The object `plan.replica`."""
         return {

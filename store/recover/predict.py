@@ -125,7 +125,6 @@ class Prediction:
     """
 
     broker_version: str
-    measured: str
     outcome: Literal["starts", "refuses", "hangs"]
     case: Case
     reason: str | None = None
@@ -242,7 +241,6 @@ def prediction(
     hangs = bool(outcome.hangs)
     return Prediction(
         broker_version=profile.version,
-        measured=profile.measured,
         outcome="hangs" if hangs else "starts",
         case=case,
         reason=outcome.hangs or None,
@@ -269,7 +267,7 @@ def _refused(outcome: Outcome, profile: Profile, case: Case) -> Prediction:
     assert outcome.refusal is not None
     root = os.fspath(outcome.snapshot.layout.root)
     reason = f"{outcome.refusal.reason} ({_relative(outcome.refusal.path, root)})"
-    return Prediction(profile.version, profile.measured, "refuses", case, reason)
+    return Prediction(profile.version, "refuses", case, reason)
 
 
 def _end_reason(outcome: Outcome) -> str:

@@ -110,11 +110,6 @@ class Repair:
     barrier: bool = False
 
     @property
-    def in_order(self) -> bool:
-        """All of the log is, and queues and index were made of it: there is no more to tell."""
-        return self.plan.items is not None and not self.plan.edits
-
-    @property
     def nothing_to_do(self) -> bool:
         """All that was chosen is in order."""
         return not self.plan.edits and not self.interrupted

@@ -89,12 +89,3 @@ def test_overlapping(data: bytes) -> None:
     view = overlapping(np.frombuffer(data, np.uint8), np.dtype(">u4"))
     expected = [int.from_bytes(data[i : i + 4]) for i in range(len(data) - 3)]
     assert view.tolist() == expected
-
-
-@given(st.lists(st.binary(max_size=6), max_size=12), st.data())
-def test_a_span_has_all_of_some_rows_and_nothing_of_those_outside(texts: list[bytes], data: st.DataObject) -> None:
-    """Rows of a slice share the buffer of all; strings that are absent have no bytes."""
-    first = data.draw(st.integers(0, len(texts)))
-    end = data.draw(st.integers(first, len(texts)))
-    assert Ragged.of(texts)[first:end].span() == b"".join(texts[first:end])
-    assert Ragged.of([None, *texts, None]).span() == b"".join(texts)

@@ -315,4 +315,5 @@ def test_a_flipped_bit_makes_no_queue_that_of_another_store(tmp_path: Path) -> N
     queue.write_bytes(units)
     plan = analyze(Layout.open(tmp_path, config), "5.3", options=RecoveryOptions(Policy.KEEP)).plan
     assert plan is not None
-    assert (plan.lost.messages, plan.lost.bytes) == (1, lost.total_size)
+    (share,) = plan.lost.shares.values()
+    assert (share.messages, share.bytes) == (1, lost.total_size)
