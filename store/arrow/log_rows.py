@@ -4,7 +4,7 @@ A row is a message that a broker would still find; records behind the end of a l
 cannot be read is told beside the rows (`Damage`). A log is cut anywhere into splits; all of them
 together give what one walk over it gives.
 
-`store.stats` of many logs: part by part, on several cores or tasks, added up in the end.
+`store.inspect.stats` of many logs: part by part, on several cores or tasks, added up in the end.
 
 The messages of a store as a stream of Arrow: what `Store.to_arrow` gives.
 """
@@ -285,7 +285,7 @@ class Counted:
 
 
 def count_part(ask: Ask, part: LogSplit, by: Sequence[str]) -> Counted:
-    """The records of one part in the times asked for. by: of `store.stats.DIMENSIONS`.
+    """The records of one part in the times asked for. by: of `stats_dimensions.DIMENSIONS`.
 
     Raises StoreError.
     """

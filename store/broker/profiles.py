@@ -1,9 +1,9 @@
 """What distinguishes the starts of seven broker generations, as data (spec/07-recovery.md).
 
-One `Profile` per generation. The algorithm is the same for all of them and lives in `load_rules`,
-`start` of the log, of queues and index, and `predict`; a difference between
-versions is a field here, never an `if` on a version there. Each value was measured on the real
-classes of the release named in `measured`.
+One `Profile` per generation. The algorithm is the same for all of them and lives in
+`broker.load_rules`, in the room `start` (of the log, of queues and index), and in `recover.predict`; a difference
+between versions is a field here, never an `if` on a version there. Each value was measured on the real classes of the
+release named in `measured`.
 
 One `WriterProfile` per generation: what distinguishes the bytes that it writes. Rules that recovery
 shares (version 2 records, IPv6, tags in the index, light queues) stand in the `Profile`.

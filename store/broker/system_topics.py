@@ -102,7 +102,7 @@ def delay_ms(delay: str, levels: tuple[int, ...]) -> int | None:
     """What a scheduled message with this DELAY waits, in ms; None if DELAY means no delay.
 
     A level above the highest counts as the highest. Text that is no number, at which a broker's log ends
-    (`load_rules`), means no delay here.
+    (`broker.load_rules`), means no delay here.
     """
     wanted = java_integer(delay, 32)
     if wanted is None:

@@ -1,14 +1,8 @@
-"""What can go wrong with a store, file by file; each registers itself under its name.
+"""What can go wrong with a store, file by file; each scenario registers itself under its name.
 
-Ways to spoil the bytes of a record, or of any part of a file: edits, nothing is written.
-
-`log_scenarios` do it to a good record of a store; the project's tests do it to anything.
-
-What can go wrong with the commit log.
-
-What can go wrong with consume queues, their extension and the index.
-
-What can go wrong with checkpoint, timer, configuration and tiered storage.
+First come ways to spoil the bytes of a record, or of any part of a file: scenarios do it to a good record of a store,
+the project's tests to anything. They make edits and write nothing. Scenarios follow: of the commit log; of queues,
+their extension and the index; of checkpoint, timer, configuration and tiered storage.
 """
 
 from __future__ import annotations

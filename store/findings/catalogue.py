@@ -31,9 +31,9 @@ class Invariant(NamedTuple):
     """One row of the catalogue.
 
     statement: what holds of a sound store. broker: what a broker does where it does not. repair: what mends it, a word
-    of `store.next_commands`, or a command by hand with {store}, {path}, {topic}, {queue_id} and {position} to fill in;
-    "" for none. cause, log, effect: how it comes to be, the broker's own log line, what users notice. links: incidents.
-    unchecked: why files alone cannot tell, "" where they can.
+    of `findings.next_commands`, or a command by hand with {store}, {path}, {topic}, {queue_id} and {position} to fill
+    in; "" for none. cause, log, effect: how it comes to be, the broker's own log line, what users notice. links:
+    incidents. unchecked: why files alone cannot tell, "" where they can.
     """
 
     code: str

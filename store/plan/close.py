@@ -326,7 +326,7 @@ def _is_closed(fill: Fill, queue: MappedFileQueue) -> bool:
 
 
 def lengths_of(snapshot: Snapshot, entries: dict[int, DirectoryEntry], end: int, *, stale: bool) -> Iterator[Edit]:
-    """Log files of a wrong length get theirs, those that stay (`log.tail_edits`)."""
+    """Log files of a wrong length get theirs, those that stay (`plan.log.tail_edits`)."""
     size, first = snapshot.log_file_bytes, min(entries)
     for start in sorted(entries):
         entry = entries[start]
