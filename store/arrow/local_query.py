@@ -17,13 +17,13 @@ from contextvars import Context, copy_context
 from queue import Empty, Queue
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyarrow import compute as pc
 from pyarrow import dataset
 
-from ..disk.byte_reader import give_up
+from ..disk.byte_reader import Closing, give_up
 from ..errors import InvalidInput, LimitExceeded, Unsupported
 from .stores import Ask
 from .views import VIEWS, Lacking, View, named_apart, rows_of_view
@@ -101,7 +101,7 @@ def require_duckdb() -> None:
         raise Unsupported("no SQL without DuckDB", hint="pip install 'mqstore[sql]'")
 
 
-class LocalQuery:
+class LocalQuery(Closing):
     """A query that makes sense; no store is looked at before `answer`. A context manager.
 
     views: those that it reads; columns: of its answer, in order, and whether they are bytes.
@@ -190,12 +190,6 @@ class LocalQuery:
         self._relation = None
         self._connection.close()
         self._spill.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class _Scanned:

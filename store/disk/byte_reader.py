@@ -18,13 +18,14 @@ import mmap
 import os
 import stat
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from os import PathLike
 from threading import Event
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from ..counted import counted
 from ..errors import StoreError, Unreadable, UnreadableRange, from_os_error
@@ -35,6 +36,20 @@ if TYPE_CHECKING:
 _PIECE_BYTES = 1 << 20
 _PAGE = mmap.PAGESIZE
 _ASIDE = ContextVar("aside", default=False)
+
+
+class Closing(ABC):
+    """What holds open files or the like: a context manager that calls `close` at the end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what is open."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 @contextmanager

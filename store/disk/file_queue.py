@@ -20,12 +20,12 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from ..counted import counted
 from ..errors import UnreadableRange, from_os_error
 from . import byte_reader
-from .byte_reader import Unread
+from .byte_reader import Closing, Unread
 from .compressed import (
     Plain,
     claimed_size,
@@ -219,7 +219,7 @@ def start_of(name: str) -> int | None:
     return None
 
 
-class MappedFileQueue(Windows):
+class MappedFileQueue(Closing, Windows):
     """The files of one stream, sorted by position. Open with `MappedFileQueue.open`.
 
     files: those that hold the stream. file_size: bytes of a whole file, as configured or as the
@@ -422,12 +422,6 @@ class MappedFileQueue(Windows):
         for opened in (self._descriptors, self._plain_descriptors):
             while opened:
                 os.close(opened.popitem()[1])
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy opens its own files: these numbers may mean others where it is used, and are closed here."""

@@ -23,10 +23,10 @@ from contextlib import contextmanager
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..errors import Refused, StoreError, from_os_error
-from .byte_reader import check_regular, read
+from .byte_reader import Closing, check_regular, read
 from .file_queue import start_of
 from .layout import COMMIT_LOG, JOURNAL, Layout, refuse_compressed
 
@@ -232,7 +232,7 @@ class Files:
             os.utime(path, ns=(accessed_ns, modified_ns))
 
 
-class OpenFile:
+class OpenFile(Closing):
     """One file open for reading and writing; a context manager that closes it."""
 
     def __init__(self, files: Files, path: Path, descriptor: int) -> None:
@@ -287,12 +287,6 @@ class OpenFile:
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 @contextmanager

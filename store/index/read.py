@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...formats.fixed import tuple_of
 from ...formats.index_file import (
@@ -36,7 +36,18 @@ from ...formats.index_file import (
     slots_offset,
 )
 from ..disk.broker_conf import BrokerConfig
-from ..disk.byte_reader import Unread, failed, fill_any, next_data, note, reading_rate, refusing, rest, unread_of
+from ..disk.byte_reader import (
+    Closing,
+    Unread,
+    failed,
+    fill_any,
+    next_data,
+    note,
+    reading_rate,
+    refusing,
+    rest,
+    unread_of,
+)
 from ..disk.compressed import open_any, plain_name
 from ..disk.file_queue import Foreign, is_file, is_zero
 from ..disk.layout import Layout
@@ -98,7 +109,7 @@ def is_outside(position: Ints, header: Header) -> Flags:
     return found
 
 
-class IndexFile:
+class IndexFile(Closing):
     """An index file opened for reading. Use as a context manager or `close`.
 
     slots and items are those given; see `find_geometry`. What a short file lacks reads as zeros, as
@@ -352,12 +363,6 @@ class IndexFile:
         if (descriptor := self.__dict__.pop("_descriptor", None)) is not None:
             os.close(descriptor)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __getstate__(self) -> dict[str, Any]:
         """A copy opens the file for itself: the number may mean another one where it is used, and is closed here."""
         return {name: value for name, value in self.__dict__.items() if name != "_descriptor"}
@@ -385,7 +390,7 @@ class Answer:
     damaged: list[IndexFile] = field(default_factory=list)
 
 
-class Index:
+class Index(Closing):
     """All index files of a store, oldest first. Use as a context manager or `close`.
 
     >>> [hit.physical_offset for hit in store.index.query("orders", "key28").hits]
@@ -436,12 +441,6 @@ class Index:
         """Close the files."""
         for file in self.files:
             file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _search(file: IndexFile, key_hash: int, begin_ms: int, end_ms: int, limit: int | None, answer: Answer) -> None:

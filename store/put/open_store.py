@@ -19,6 +19,7 @@ from ..broker.profiles import WriterProfile, writer_profile
 from ..broker.system_topics import TIMER_TOPIC
 from ..broker.topics import CLEANUP_POLICY, COMPACTED, Topics, now_ms
 from ..disk.broker_conf import BrokerConfig
+from ..disk.byte_reader import Closing
 from ..disk.checkpoint import Checkpoint, at_last_record, create_abort, read_checkpoint, remove_abort, write_checkpoint
 from ..disk.files import Files, check_log_end, confine
 from ..disk.layout import Layout
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from .message_columns import RecordWriter
 
 
-class OpenStore:
+class OpenStore(Closing):
     """A store that is locked and can be written to, part by part; a context manager."""
 
     def __init__(
@@ -363,9 +364,3 @@ class OpenStore:
             self.index.close()
         self._closed = True
         self._lock.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from ...formats.hashing import java_integer, java_string
 from ...formats.property_columns import find
 from ...formats.sparse_consume_queue import UNIT as SPARSE_UNIT
 from ...formats.sparse_consume_queue import UNIT_BYTES as SPARSE_UNIT_BYTES
+from ..disk.byte_reader import Closing
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.layout import Layout, queue_directories
 from .read import QueueSummary
@@ -52,7 +53,7 @@ class BatchUnit(NamedTuple):
     batch_size: int
 
 
-class BatchConsumeQueue:
+class BatchConsumeQueue(Closing):
     """One batch queue, read-only; a context manager.
 
     files: the stream of its units. Unit numbers count from the first unit of the first file.
@@ -167,12 +168,6 @@ class BatchConsumeQueue:
     def close(self) -> None:
         """Close the files."""
         self.files.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _units(data: bytes | bytearray) -> Units:

@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...formats.quick import EXT_ADDRESS_MAX, PRE_FILL, UNIT, UNIT_BYTES
-from ..disk.byte_reader import data_ranges
+from ..disk.byte_reader import Closing, data_ranges
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.layout import Layout, QueueDirectory, has_topic, no_topic, queue_directories, queues_of_topic
 from ..errors import NotFound, from_os_error
@@ -85,7 +85,7 @@ class QueueSummary(NamedTuple):
     end_position: int | None = None
 
 
-class ConsumeQueue:
+class ConsumeQueue(Closing):
     """One topic-queue. Open it with `ConsumeQueue.open`; use as a context manager or `close`."""
 
     def __init__(self, topic: str, queue_id: int, files: MappedFileQueue) -> None:
@@ -271,12 +271,6 @@ class ConsumeQueue:
     def close(self) -> None:
         """Close the files."""
         self.files.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class ConsumeQueues:

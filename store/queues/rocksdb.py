@@ -17,13 +17,13 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from ...formats import rocksdb_consume_queue as formats
 from ...formats.fixed import numbers_of
 from ...formats.rocksdb import LOG_BLOCK_BYTES, LOG_PART, RECYCLED_TYPES, read_log
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX, UNIT_BYTES, UNITS
-from ..disk.byte_reader import Unread, failed, fill_any, opened, pieces, read_at
+from ..disk.byte_reader import Closing, Unread, failed, fill_any, opened, pieces, read_at
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout, QueueDirectory
 from ..errors import Missing, NotFound, StoreError, Unreadable, Unsupported, from_os_error
@@ -74,7 +74,7 @@ def readable() -> bool:
     return True
 
 
-class RocksDb:
+class RocksDb(Closing):
     """One RocksDB, as it lies on the disk, its write-ahead log included.
 
     Open with `RocksDb.open`; use as a context manager or `close`. column_families: by name.
@@ -183,12 +183,6 @@ class RocksDb:
         self._open.clear()
         self._database.close()
         self._finalizer()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _options(rocksdict: Any) -> Any:

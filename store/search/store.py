@@ -10,10 +10,10 @@ from contextlib import suppress
 from enum import StrEnum
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..disk.broker_conf import BrokerConfig
-from ..disk.byte_reader import reading_rate
+from ..disk.byte_reader import Closing, reading_rate
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout, QueueDirectory, has_queues_of, queue_directories
 from ..errors import InvalidInput, Missing, NotAStore, NotFound, StoreError
@@ -94,7 +94,7 @@ def _nothing(_: int) -> None:
     """Nobody wants to know how far a scan is."""
 
 
-class StoreReader:
+class StoreReader(Closing):
     """The message store in a directory. It is read, never written; a broker may be running on it.
 
     Parts are opened when they are asked for. What it has found it keeps, the end of the log among it: of a store that
@@ -505,12 +505,6 @@ class StoreReader:
         found = (name for name in self.__dict__ if isinstance(getattr(kind, name, None), cached_property))
         kept = {name: self.__dict__[name] for name in self.__dict__.keys() - found}
         return {**kept, "_with_units": set(), "searched": Searched()}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def other_place(message: Message, queue: ConsumeQueue, number: int) -> str:
