@@ -93,7 +93,7 @@ def _of_table(table: Any) -> tuple[str, str, dict[str, Any], tuple[str, ...]]:
         del head["table"]
     columns = {c.column: {"type": c.type, "description": c.doc} for c in table.columns}
     more = {"type": "object", "description": "members that are not known, or of another type"}
-    # a queue id is missing where a light queue has only one
+    # a queue id is missing where an LMQ has only one
     keys = [key.column for key in table.keys if key.column != "queue_id"]
     required = (*head, *keys, *((table.value.column,) if table.value else ()))
     return table.record_type, table.doc, {**head, **columns, "more": more}, required

@@ -58,7 +58,7 @@ def dump(
     is recognised by its place, name and content; files compressed by gzip or zstd (.gz, .zst) count as what
     they were. Damage is printed as a record of its own, and reading goes on at the next good
     one. With a condition (--topic, --since, …) only messages of a commit log that fit are printed;
-    those that name a light queue (LMQ) fit its topic, too.
+    those that name an LMQ (light message queue) fit its topic, too.
 
     Messages that a client sent together and that lie in one record (queue.type=BatchCQ) are printed one
     by one, as a consumer gets them; put --from makes one record of them again. --raw and --hex show

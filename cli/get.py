@@ -82,9 +82,9 @@ def get(
     read as one of its kind, and a message whose text is none does not match: price > 50 skips a price
     of 34.19, price > 50.0 does not. @fields are those of the message as JSON, such as @queue_id.
 
-    A message that names a light queue (LMQ) is of that topic, too, in queues and log; it is printed as it is stored,
-    with its own topic, queue and number. A broker of 4.9 takes other names, too: the log is asked for these with
-    --set enableMultiDispatch=true.
+    A message that names an LMQ (light message queue) is of that topic, too, in queues and log; it is printed as it is
+    stored, with its own topic, queue and number. A broker of 4.9 takes other names, too: the log is asked for these
+    with --set enableMultiDispatch=true.
 
     A compaction topic answers from its compaction log, as a broker does: --offset begins at the next
     message that is left.

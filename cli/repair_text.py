@@ -89,7 +89,7 @@ def _after_the_move(found: Repair) -> Iterator[str]:
     kind = found.request.kind or ""
     told = found.layout.broker_config
     lmq = [f"{name}=true" for name in LMQ_OPTIONS if told.get_bool(name)]
-    also = f"; for light queues {', '.join(lmq)}" if kind == "files" and lmq else ""
+    also = f"; for LMQs {', '.join(lmq)}" if kind == "files" and lmq else ""
     yield _OPTIONS[kind] + also
 
 

@@ -1,4 +1,4 @@
-"""lmqConsumerOffset.json: offsets of groups of light queues (LMQ), 4.9.3+ (spec/05-config.md, 5.3)."""
+"""lmqConsumerOffset.json: offsets of groups of LMQs (light message queues), 4.9.3+ (spec/05-config.md, 5.3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TABLES = (
     JsonTable(
         "lmqOffsetTable",
         "consumer_offset",
-        "one entry for each light queue and group; the queue id is always 0",
+        "one entry for each LMQ and group; the queue id is always 0",
         ((TOPIC, GROUP),),
         value=OFFSET,
     ),

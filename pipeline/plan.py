@@ -36,7 +36,7 @@ class StorePlan:
     batch queues, whose files have batch_file_bytes. ext_file_bytes: of consumequeue_ext, 0 where
     the broker writes none. index_slots, index_items: of an index file, 0 where it writes none. missing:
     position and size of what no file holds behind `stop`, as where a broker's next file is there. light_queues:
-    the broker has light queues, and has them in files.
+    the broker has LMQs, and has them in files.
     """
 
     root: str

@@ -149,7 +149,7 @@ class VerifiedRun(NamedTuple):
     """Records of one file, one behind the other, from log position `begin` to `end`.
 
     Each is whole, names its own position, has the checksum of its body, is a message of its own queue
-    and of the light queues that it names, and no tombstone; the units there name it. last: position
+    and of the LMQs that it names, and no tombstone; the units there name it. last: position
     of the last one; store_timestamp, first_timestamp: when the last and the first one were stored
     (ms). with_crc: some last record of a window ends with a checksum of the whole. plain: of version
     1, with 4-byte hosts. unindexed: position of the first record with keys that no sound index file

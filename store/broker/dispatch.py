@@ -340,7 +340,7 @@ def split_keys(keys: Ragged) -> tuple[Ints, Ragged]:
 
 
 def queue_offset_of(text: str) -> int | None:
-    """The queue offset of a light queue that a broker reads there; None where it throws (spec 2.9)."""
+    """The queue offset of an LMQ that a broker reads there; None where it throws (spec 2.9)."""
     number = java_integer(text, 64)
     return None if number is None or number < 0 else number
 

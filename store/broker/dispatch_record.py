@@ -14,7 +14,7 @@ from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
 from .system_topics import LITE_PREFIX, LMQ_PREFIX, LOWER_PREFIX, SCHEDULE_TOPIC, delay_ms
 
 LMQ_CLOSED = (RETRY_PREFIX, LOWER_PREFIX, SCHEDULE_TOPIC)
-"""How topics begin whose messages go to no light queues, since 5.3 (spec 2.9)."""
+"""How topics begin whose messages go to no LMQs, since 5.3 (spec 2.9)."""
 _TAG_MARK = "T#"
 
 
@@ -23,8 +23,8 @@ class Dispatching(NamedTuple):
 
     items: index items are made; index_tags: of tags, too, as since 5.4. multi_dispatch: units for the names in
     INNER_MULTI_DISPATCH. slash_names: also for names with a `/`, as 4.9 does. lmq_closed: how topics begin
-    whose messages get none. lmq_zero: light queues have the number 0, not that of the message's queue
-    (enableLmq). delay_levels: ms of levels 1, 2, …; None: the broker's default. lite_alone: of light queues
+    whose messages get none. lmq_zero: LMQs have the number 0, not that of the message's queue
+    (enableLmq). delay_levels: ms of levels 1, 2, …; None: the broker's default. lite_alone: of LMQs
     those of LITE topics get units, as a broker with rocksdbCQSelectiveDoubleWriteEnable keeps no others.
     """
 

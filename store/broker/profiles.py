@@ -6,7 +6,7 @@ between versions is a field here, never an `if` on a version there. Each value w
 release named in `measured`.
 
 One `WriterProfile` per generation: what distinguishes the bytes that it writes. Rules that recovery
-shares (version 2 records, IPv6, tags in the index, light queues) stand in the `Profile`.
+shares (version 2 records, IPv6, tags in the index, LMQs) stand in the `Profile`.
 """
 
 from __future__ import annotations
@@ -389,7 +389,7 @@ def _plain(version: str) -> str:
 
 
 class LmqRules(NamedTuple):
-    """How a generation names offsets of light queues (spec 2.9; measured).
+    """How a generation names offsets of LMQs (spec 2.9; measured).
 
     options: all have to be on. undecided: PREPARED and ROLLBACK messages get offsets, too;
     undecided_count: and count. closed_topics: how topics begin whose messages get none. twice: a
@@ -541,7 +541,7 @@ _ALL = (_OLDEST, _4_9, _5_1, _5_3, _5_4, _5_5, _5_5_1)
 _WRITERS = {writer.version: writer for writer in _ALL}
 _LMQ = [writer.lmq_queues for writer in _WRITERS.values() if writer.lmq_queues]
 LMQ_OPTIONS = tuple(sorted({option for rules in _LMQ for option in rules.options}))
-"""All switches without which a broker of some generation keeps no light queues."""
+"""All switches without which a broker of some generation keeps no LMQs."""
 
 
 def writer_profile(version: str) -> WriterProfile:

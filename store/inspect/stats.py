@@ -7,7 +7,7 @@ what they do not tell is None then.
 
 The same counts come from the units of queues alone, a fiftieth of the bytes of the log, or less. A unit
 tells topic, queue, place and size of a record; what is inside of records it does not tell. A message that
-several queues name, as light queues do, counts in each; one that no queue names in none.
+several queues name, as LMQs do, counts in each; one that no queue names in none.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Position(NamedTuple):
 
     @property
     def is_read(self) -> bool:
-        """A broker asks this table for this group: lmqConsumerOffset.json has one for groups of light queues, and one
+        """A broker asks this table for this group: lmqConsumerOffset.json has one for groups of LMQs, and one
         for all others, whatever their topics are.
         """
         if self.file.removesuffix(BACKUP) != LMQ_OFFSETS or self.table not in (CONSUMED, LMQ):
@@ -169,7 +169,7 @@ def _position(table: str, record: dict[str, Any], file: str) -> Position:
     if record["type"] == _DELAY:
         topic, queue_id = SCHEDULE_TOPIC, record["delay_level"] - 1
         return Position(table, "", topic, queue_id, record["offset"], file)
-    queue_id = record.get("queue_id", 0)  # a light queue has no number
+    queue_id = record.get("queue_id", 0)  # an LMQ has no number
     return Position(table, record["group"], record["topic"], queue_id, record["offset"], file)
 
 

@@ -68,7 +68,7 @@ class KeptLog(NamedTuple):
     cut: Sequence[CutProperties] = ()
     written: Sequence[tuple[int, int]] = ()
     unplaced: Sequence[Unplaced] = ()
-    #: Number of records whose light queues are put right.
+    #: Number of records whose LMQs are put right.
     numbered: int = 0
     #: Some of it may be there only because all was asked for (`RecoveryOptions.exact`).
     exact_alone: bool = False
@@ -181,7 +181,7 @@ def _wanted(
 _BROUGHT = "brought back from the replica"
 RESTORED = "a record put right: its queue and its body tell what it was", "I-020"
 CUT = "separators in place of properties that a torn write cut", "I-055"
-_NUMBERED = "a number for each light queue that a record names", "I-048"
+_NUMBERED = "a number for each LMQ that a record names", "I-048"
 
 
 def _place(piece: Piece) -> int:
@@ -271,7 +271,7 @@ def _put_right(
 def _with_numbers(
     restored: Sequence[Piece], others: Sequence[Piece], audits: Mapping[QueueId, QueueAudit]
 ) -> tuple[list[Piece], list[Piece]]:
-    """The records that are put right, and others, with a number for each light queue that they name."""
+    """The records that are put right, and others, with a number for each LMQ that they name."""
     lacking = [piece for piece in restored if lacks_numbers(bytes(piece[1]))]
     made = dict(lmq_items([*lacking, *others], audits))
     return [(at, made.pop(at, data)) for at, data in restored], list(made.items())

@@ -234,7 +234,7 @@ def padded(record: bytes, count: int) -> bytes:
 
 def _tombstones(lost: LostUnits, times: Ints, gap: Ints, forms: Forms, bodies: Mapping[int, bytes]) -> Iterator[Piece]:
     """Neighbouring tombstones of a gap as one piece. times, gap: of each the store time, ms, and the number
-    of its gap. A light queue is no record's own: of what only that names a filler takes the place.
+    of its gap. An LMQ is no record's own: of what only that names a filler takes the place.
     """
     names = [FILLER_TOPIC.decode() if q.topic.startswith(LMQ_PREFIX) else q.topic for q in lost.queues]
     light = np.array([name != q.topic for name, q in zip(names, lost.queues, strict=True)], np.bool_)[lost.queue]
@@ -419,7 +419,7 @@ class PatchedQueue(MappedFileQueue):
 
 
 def tombstoned(snapshot: Snapshot, fills: Sequence[Fill]) -> Iterator[Messages]:
-    """The messages that get a tombstone, queue by queue: also those of light queues that name the
+    """The messages that get a tombstone, queue by queue: also those of LMQs that name the
     same records. Raises Unreadable.
     """
     if not fills:

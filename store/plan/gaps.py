@@ -219,7 +219,7 @@ class GapFinder:
     misplaced: list[TornRecord] = field(default_factory=list)
     #: Good records that have lost properties.
     cut: list[TornRecord] = field(default_factory=list)
-    #: Good records that name light queues without a number for each.
+    #: Good records that name LMQs without a number for each.
     undispatchable: list[TornRecord] = field(default_factory=list)
     #: Positions of good records that get no unit: prepared ones, and those rolled back.
     silent: list[Ints] = field(default_factory=list)
@@ -393,13 +393,13 @@ def readable_numbers(batch: Batch, properties: PropertyItems, *, inner_batches: 
 
 
 def is_undispatchable(queue_names: bytes, queue_offsets: bytes) -> bool:
-    """A broker makes no units of these light queues, or throws at them (spec 2.9)."""
+    """A broker makes no units of these LMQs, or throws at them (spec 2.9)."""
     wanted, given = java_split(queue_names), java_split(queue_offsets)
     return len(wanted) != len(given) or None in map(queue_offset_of, given)
 
 
 def _undispatchable(properties: PropertyItems, good: Flags) -> Ints:
-    """Rows of good records whose light queues no broker can read. One by one: few name any.
+    """Rows of good records whose LMQs no broker can read. One by one: few name any.
 
     Without any offset nobody dispatches: the option was off, or the message waits for its delay.
     """

@@ -253,7 +253,7 @@ class PlanBuilder(LogObserver):
 
 
 def expected_queues(snapshot: Snapshot, rules: ConfigRules, *, lmq: bool = False) -> Callable[[QueueId], bool]:
-    """Whether a queue's messages count. lmq: light queues need no directory, as those of a RocksDB.
+    """Whether a queue's messages count. lmq: LMQs need no directory, as those of a RocksDB.
 
     A deleted topic has no queue directory and no entry in topics.json any more; a broker's own topic needs
     none (config/rdb, v2, has only those of users). Nor do those count of a topic that cannot be a directory.

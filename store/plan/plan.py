@@ -403,7 +403,7 @@ def _wants_index(snapshot: Snapshot, switches: Switches, options: RecoveryOption
 def _kept_lmq(
     snapshot: Snapshot, outcome: Outcome, verified: VerifiedLog | None
 ) -> tuple[Switches, VerifiedLog | None]:
-    """Light queues that are there stay where the option is off, too: a broker leaves them.
+    """LMQs that are there stay where the option is off, too: a broker leaves them.
 
     What is in order is not known with their units then.
     """

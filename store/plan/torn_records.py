@@ -1,4 +1,4 @@
-"""Records that are there and wrong: a header, properties or light queues that were torn, a place that is not theirs.
+"""Records that are there and wrong: a header, properties or LMQs that were torn, a place that is not theirs.
 
 Queues that a torn record named besides its own: their units tell (spec 2.9; 7.12, B27).
 
@@ -18,10 +18,10 @@ No checksum covers a header. A unit names the place and the size of a record; it
 its number the queue offset. Where the rest of the bytes makes a whole record with them (fields that add up, a body
 with its checksum, the tag of the unit) that is the record which was there. A body ends where the topic begins.
 
-Records that name light queues without a number for each of them (spec 2.9; 7.12, B11).
+Records that name LMQs without a number for each of them (spec 2.9; 7.12, B11).
 
-The dispatch of a broker throws at one, for ever, or gives it no unit at all. The numbers that light
-queues prove are put back; names that no number is known of, to which no broker could dispatch, are
+The dispatch of a broker throws at one, for ever, or gives it no unit at all. The numbers that LMQs
+prove are put back; names that no number is known of, to which no broker could dispatch, are
 taken out. Separators take the place of what is gone: the record keeps its size.
 
 Good records that claim a place in a queue which a unit gives to another place. A broker takes them for messages of the
@@ -448,7 +448,7 @@ def _decoded(record: bytes) -> Columns:
 
 
 NumberOf = Callable[[bytes], int | None]
-"""The queue offset of a record in a light queue, None: not known."""
+"""The queue offset of a record in an LMQ, None: not known."""
 _NUMBER = re.compile(rb"\+?[0-9]{1,18}")
 _COMMA = b","
 
@@ -473,7 +473,7 @@ def lmq_items(records: Iterable[Piece], audits: Mapping[QueueId, QueueAudit]) ->
 
 
 def lacks_numbers(record: bytes) -> bool:
-    """It names light queues, and no broker can read the numbers that it has in them."""
+    """It names LMQs, and no broker can read the numbers that it has in them."""
     items = without_crc(MESSAGE.parse(record).properties)[0].split(ITEM_SEPARATOR)
     names, offsets = (_value(items, _of(items, part)) for part in (_NAMES, _OFFSETS))
     return bool(names and offsets) and is_undispatchable(names, offsets)
@@ -519,7 +519,7 @@ def with_numbers(record: bytes, number: NumberOf) -> bytes | None:
 
 
 def _right(name: bytes, offset: bytes, number: NumberOf) -> bytes:
-    """A number as it stands there, or as a light queue has it; none where nobody knows it."""
+    """A number as it stands there, or as an LMQ has it; none where nobody knows it."""
     if _NUMBER.fullmatch(offset):
         return offset
     found = number(name) if name else None

@@ -5,7 +5,7 @@ there keeps the queue as it is when a broker rebuilds it: without one all later 
 
 Lost messages that only index items name: known is how many, and no queue.
 
-Lost records that only a light queue names, or another that never is a record's own (spec 2.9): known is their
+Lost records that only an LMQ names, or another that never is a record's own (spec 2.9): known is their
 place and size. They were of a queue that lacks messages there.
 
 What lost op records of transactions said, as far as the log proves it (spec 9.9.3).

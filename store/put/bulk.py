@@ -209,7 +209,7 @@ def _with_offsets(
     counts: Ints | None,
     properties: PropertyItems,
 ) -> LightQueueRows | None:
-    """Complete the properties that tell queue offsets, in place: INNER_BASE, those of light queues.
+    """Complete the properties that tell queue offsets, in place: INNER_BASE, those of LMQs.
 
     Raises InvalidInput, LimitExceeded.
     """
@@ -332,7 +332,7 @@ UNIT_FIELDS = ("physical_offset", "size", "tags_code")
 
 
 def _runs(units: Units, begin: int, end: int) -> list[tuple[int, int]]:
-    """Runs of consecutive queue offsets; those of light queues may have gaps."""
+    """Runs of consecutive queue offsets; those of LMQs may have gaps."""
     offsets = units.queue_offset[begin:end]
     if int(offsets[-1]) - int(offsets[0]) == end - begin - 1:
         return [(begin, end)]

@@ -300,7 +300,7 @@ class Stored(NamedTuple):
 class WriterOptions:
     """as_broker: generation of a new store, or of one whose own cannot be told. store_host: None
     takes that of the last record. topic_config: add topics to config/topics.json. follow_links: the
-    store's own directories may be links to other disks. numbers_anew: numbers in light queues that messages
+    store's own directories may be links to other disks. numbers_anew: numbers in LMQs that messages
     bring along are those of another store: where they get units, they get numbers of this one.
     """
 

@@ -84,12 +84,12 @@ class OpenStore(Closing):
         self.kinds = QueueKinds(layout, self.topics, profile)
         self.batch_queues = BatchQueuesWriter(files, layout, tail.next_offsets)
         lmq = profile.lmq_queues
-        #: the broker names the offsets of light queues; where it does, it may leave out their units
+        #: the broker names the offsets of LMQs; where it does, it may leave out their units
         self.names_lmq_queues = lmq is not None and all(map(config.get_bool, lmq.options))
         self.lmq_units = config.get_bool("enableMultiDispatch", not self.names_lmq_queues)
         self.lmq_units |= database is not None
         self.numbers_anew = options.numbers_anew and self.lmq_units and not self.names_lmq_queues
-        #: next offsets of light queues, as far as they are not those of their units
+        #: next offsets of LMQs, as far as they are not those of their units
         self.lmq_offsets: dict[tuple[str, int], int] = {}
         self._records: RecordWriter | None = None
         self._unindexed: list[tuple[list[int], dict[str, Any]]] = []

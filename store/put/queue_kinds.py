@@ -3,7 +3,7 @@
 5.x: the topic's attribute queue.type says it. A topic that topics.json does not know is what its
 directory is; a new one gets batch queues with the first inner batch.
 
-Light queues (LMQ): the offsets that a broker gives a message for the queues it names (spec 02, 2.9).
+LMQs (light message queues): the offsets that a broker gives a message for the queues it names (spec 02, 2.9).
 
 INNER_MULTI_DISPATCH names further queues; a broker with the options switched on adds
 INNER_MULTI_QUEUE_OFFSET with the next offset of each. Copies in a store without them stay as they are, but for
@@ -148,7 +148,7 @@ Offsets = dict[Queue, int]
 
 
 class LightQueueRows(NamedTuple):
-    """Rows of a step that name light queues: int64[k], their new property texts; and how all
+    """Rows of a step that name LMQs: int64[k], their new property texts; and how all
     counters that they change stand behind them.
     """
 
@@ -166,7 +166,7 @@ def name_offsets(
     counters: Offsets,
     properties: PropertyItems,
 ) -> LightQueueRows | None:
-    """The offsets for messages that name light queues; None where there are none.
+    """The offsets for messages that name LMQs; None where there are none.
 
     properties: the items of that column, to which others may have been added. counters: where they
     stand, if not at `next_offsets`. Raises InvalidInput for a name at which the brokers of the
@@ -213,7 +213,7 @@ def numbered_anew(
     next_offsets: Offsets,
     properties: PropertyItems,
 ) -> LightQueueRows | None:
-    """The numbers in light queues of messages that bring such along from another store; None where there are none.
+    """The numbers in LMQs of messages that bring such along from another store; None where there are none.
 
     Its queues may have had others between them, or others before them: those that get units follow each other.
     """
@@ -259,9 +259,7 @@ def set_texts(columns: dict[str, Any], found: LightQueueRows, rules: WriterRules
         size = int(columns["total_size"][row]) + grown
         if rules and lmq and lmq.whole_records and size > rules.max_body_bytes:
             raise LimitExceeded(
-                f"a record of {counted(size, 'byte')} that names light queues,"
-                " more than maxMessageSize "
-                f"{rules.max_body_bytes}",
+                f"a record of {counted(size, 'byte')} that names LMQs, more than maxMessageSize {rules.max_body_bytes}",
                 hint="--set maxMessageSize=BYTES raises the limit",
             )
         texts[row] = text

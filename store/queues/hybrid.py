@@ -26,7 +26,7 @@ def has_database(layout: Layout) -> bool:
 
 
 def lmq_in_database(layout: Layout) -> bool | None:
-    """The RocksDB of queues has light queues; None: it has no queue, or cannot be read."""
+    """The RocksDB of queues has LMQs; None: it has no queue, or cannot be read."""
     if layout.queue_database is None:
         return None
     try:
@@ -37,7 +37,7 @@ def lmq_in_database(layout: Layout) -> bool | None:
 
 
 def selective_double_write(layout: Layout) -> bool:
-    """A broker with queues in files keeps those of LITE topics in a RocksDB besides, and light queues of others
+    """A broker with queues in files keeps those of LITE topics in a RocksDB besides, and LMQs of others
     nowhere.
 
     By rocksdbCQSelectiveDoubleWriteEnable (5.5.1), else by what is there (spec 2.10).
@@ -52,7 +52,7 @@ def selective_double_write(layout: Layout) -> bool:
 
 
 def parents_of_lite(layout: Layout) -> set[str]:
-    """The topics that light queues of LITE topics in the RocksDB name; none where that cannot be read."""
+    """The topics that LMQs of LITE topics in the RocksDB name; none where that cannot be read."""
     if layout.queue_database is None:
         return set()
     try:
@@ -64,8 +64,8 @@ def parents_of_lite(layout: Layout) -> set[str]:
 
 
 class HybridConsumeQueues(ConsumeQueues):
-    """Queues of a store that has them in files and in a RocksDB: those in files count, and of light
-    queues (LMQ) without a directory those of the database, where brokers keep them alone (spec 2.10).
+    """Queues of a store that has them in files and in a RocksDB: those in files count, and of LMQs
+    without a directory those of the database, where brokers keep them alone (spec 2.10).
     """
 
     def __init__(self, layout: Layout, database: RocksdbConsumeQueues) -> None:
@@ -74,7 +74,7 @@ class HybridConsumeQueues(ConsumeQueues):
 
     @property
     def lmq(self) -> list[QueueDirectory]:
-        """Light queues that are in the database alone."""
+        """LMQs that are in the database alone."""
         return list(self._lmq.values())
 
     @cached_property

@@ -216,7 +216,7 @@ CASES: tuple[Case, ...] = (
     ),
     _refusal(
         "queue-database-light",
-        "consumers read the queues of the RocksDB, and the log has messages of light queues (5.4)",
+        "consumers read the queues of the RocksDB, and the log has messages of LMQs (5.4)",
         "completes the queues, so that none of them is dispatched again",
         "I-084",
     ),

@@ -12,7 +12,7 @@ I-144, I-149, I-150, I-154.
 
 Offsets that the configuration keeps, brought inside their queues (I-077, I-144, I-146, I-152).
 
-Of consumers, of light queues, of delay levels. A queue that the store proves never to have had a
+Of consumers, of LMQs, of delay levels. A queue that the store proves never to have had a
 message ends at 0. What names no queue at all is taken out: nobody can ask for it.
 """
 

@@ -158,7 +158,7 @@ class UnitsOfLog(LogObserver):
 
 
 def dispatching_of(layout: Layout, profile: Profile) -> Dispatching:
-    """What units a broker makes of records: of light queues those that messages name, too."""
+    """What units a broker makes of records: of LMQs those that messages name, too."""
     options = options_of(layout)
     return profile.dispatch.how(
         items=False,
@@ -189,7 +189,7 @@ def _every(topic: str) -> bool:
 
 
 def _selected(layout: Layout) -> Callable[[str], bool]:
-    """Whether selective double write keeps a topic in the database: LITE topics, and their light queues."""
+    """Whether selective double write keeps a topic in the database: LITE topics, and their LMQs."""
     lite = lite_topics(layout)
     return lambda topic: topic in lite or topic.startswith(LITE_PREFIX)
 
@@ -242,7 +242,7 @@ def _wrong(layout: Layout, database: RocksDb, spool: UnitSpool, log_start: int, 
 
 
 def _complete(found: UnitsOfLog, database: RocksDb | None) -> None:
-    """Add what the log does not say: units of light queues that name a tombstone, which says nothing of these,
+    """Add what the log does not say: units of LMQs that name a tombstone, which says nothing of these,
     stay as they are. Holes that are left are closed.
     """
     lost = found.holes.tombstones[:, 1]
@@ -450,7 +450,7 @@ def refuse_kind(layout: Layout, kind: QueueStoreKind | None, version: str | None
 
 
 def _lmq_options(layout: Layout) -> Iterator[str]:
-    """A database has light queues; files are to have them, too."""
+    """A database has LMQs; files are to have them, too."""
     if layout.queue_database is None:
         return
     queues = RocksdbConsumeQueues.at(layout.queue_database)
@@ -573,7 +573,7 @@ def _other_positions(layout: Layout, name: str) -> Iterator[Edit]:
 
 
 def _positions(layout: Layout, content: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Name and content of the file that a broker reads: one of its own where it has light queues."""
+    """Name and content of the file that a broker reads: one of its own where it has LMQs."""
     table, topics = content["offsetTable"], dict[str, list[str]]()
     for key in sorted(table):
         topic, _, group = key.rpartition("@")

@@ -78,7 +78,7 @@ class MissingOffsets(LogObserver):
 
     hole_begins: sorted, int64[n]. log_start: where the first file begins. neighbours: by where a hole begins.
     highest_queue: of each topic. first_timestamp: when the first record was stored, 0 without records. lmq: records
-    have a number in a light queue, which only a broker that keeps these gives.
+    have a number in an LMQ, which only a broker that keeps these gives.
     """
 
     hole_begins: Ints

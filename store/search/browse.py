@@ -153,7 +153,7 @@ class Browser:
     def _numbered(
         self, queue: QueueSummary, found: Iterable[FoundMessage], first: int, stop: int
     ) -> Iterator[tuple[int, Message]]:
-        """Messages with their offsets in this queue, of those first ≤ k < stop: a light queue, or one that got
+        """Messages with their offsets in this queue, of those first ≤ k < stop: an LMQ, or one that got
         copies, has messages of other topics, which only its units number.
         """
         own, numbers = queue.topic.encode("utf-8", "surrogateescape"), None

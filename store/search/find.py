@@ -454,7 +454,7 @@ class Finder:
         ):
             selection = Selection(topic=topic, queue_id=queue_id)
             one = next(find(store, selection, offset=offset, count=1, note=self._note), None)
-            # of a compaction topic the next one that is left is found; in a light queue messages have other numbers
+            # of a compaction topic the next one that is left is found; in an LMQ messages have other numbers
             compacted = store.has_compaction_queues(topic)
             if one is None or (compacted and one.message.queue_offset > offset):
                 raise NotFound(f"{topic}/{queue_id} has no message {offset}")

@@ -99,7 +99,7 @@ def _ask(store: StoreReader, selection: Selection, key: str) -> Answer:
 
 
 def _own_topic(selection: Selection) -> str | None:
-    """The topic under which the index has the key, None for any: a light queue has messages of others."""
+    """The topic under which the index has the key, None for any: an LMQ has messages of others."""
     return selection.one_topic if selection.further is None else None
 
 

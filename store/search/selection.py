@@ -161,7 +161,7 @@ class Selection(NamedTuple):
     filter language. grep: a pattern to be found in the body, decompressed up to max_body_bytes and
     read as UTF-8 (bytes that are none become U+FFFD). whole: a record that holds a batch of
     messages is wanted as it is stored, where it or one of them is; otherwise they are. further: by these
-    rules messages of other topics are wanted, too, that go to queues of the topic besides, as light queues (LMQ)
+    rules messages of other topics are wanted, too, that go to queues of the topic besides, as LMQs
     have them; None: those alone that were stored under the topic.
     """
 

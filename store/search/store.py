@@ -371,7 +371,7 @@ class StoreReader(Closing):
         from ..broker.system_topics import LMQ_PREFIX
 
         # topics.json has none of these, and messages of other topics name them
-        return f"the light queue {topic} is not there" if topic.startswith(LMQ_PREFIX) else ""
+        return f"the LMQ {topic} is not there" if topic.startswith(LMQ_PREFIX) else ""
 
     def _has_units(self, topic: str) -> bool:
         """A queue of the topic has a unit; what has one keeps it, so that is asked once."""
@@ -510,7 +510,7 @@ class StoreReader(Closing):
 def other_place(message: Message, queue: ConsumeQueue, number: int) -> str:
     """What a unit of this number points at, "" where it is the message that it should name.
 
-    In a light queue messages have other numbers than in their own, and a batch has several.
+    In an LMQ messages have other numbers than in their own, and a batch has several.
     """
     name = f"{message.topic}/{message.queue_id}"
     if not message.is_of(queue.topic):

@@ -115,7 +115,7 @@ def _has_names_of_brokers(layout: Layout) -> bool:
 
 
 def has_lmq_offsets(layout: Layout) -> bool:
-    """Some of the newest records have the offsets that a broker gave them in light queues. Raises Unreadable."""
+    """Some of the newest records have the offsets that a broker gave them in LMQs. Raises Unreadable."""
     return layout.once(_has_lmq_offsets)
 
 
@@ -367,7 +367,7 @@ def _lmq_queues(evidence: _Evidence) -> str:
     """Of the brokers of 4.x only those from 4.9.3 on make them (spec 2.9)."""
     queues = list_entries(evidence.layout.consume_queue)
     found = any(entry.directory and entry.name.startswith(LMQ_PREFIX) for entry in queues)
-    return "there are light queues" if found else ""
+    return "there are LMQs" if found else ""
 
 
 def _dledger(evidence: _Evidence) -> str:

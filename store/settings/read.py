@@ -10,7 +10,7 @@ look at the .bak then.
 `inspect` has one line for each file (`summaries_of`).
 
 Consumer groups and their progress: `config/consumerOffset.json` and what stands in its place. A broker with
-`enableLmq` keeps `lmqConsumerOffset.json` instead, with the groups of light queues beside the others; one whose
+`enableLmq` keeps `lmqConsumerOffset.json` instead, with the groups of LMQs beside the others; one whose
 configuration is a RocksDB keeps it there (spec 05, 5.3, 5.4).
 """
 
@@ -470,7 +470,7 @@ def _rows(table: Mapping[str, Any]) -> Iterator[tuple[QueueId, str, int]]:
 
 
 def _lmq_rows(table: Mapping[str, Any]) -> Iterator[tuple[QueueId, str, int]]:
-    """A light queue has one queue, number 0."""
+    """An LMQ has one queue, number 0."""
     from ..broker.snapshot import QueueId
 
     for name, offset in table.items():

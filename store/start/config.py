@@ -528,7 +528,7 @@ def back_unsettled(before: ConfigStart, left: ConfigStart | None) -> str:
 
 
 def files_in_use(layout: Layout, needed: tuple[str, ...]) -> tuple[str, ...]:
-    """The files of a generation; with light queues their offsets are in a file of their own, but in a
+    """The files of a generation; with LMQs their offsets are in a file of their own, but in a
     RocksDB with all others.
     """
     config = layout.broker_config

@@ -48,7 +48,7 @@ class Switches(NamedTuple):
     """Options of a broker.conf that change where a recovery begins and what it does.
 
     multi_dispatch: messages go to the queues that they name besides. lmq_zero: those of them that
-    are light queues have the number 0; lite_alone: those of LITE topics alone are kept. consume_queue_ext:
+    are LMQs have the number 0; lite_alone: those of LITE topics alone are kept. consume_queue_ext:
     the queues have units in consumequeue_ext. delay_levels: ms of levels 1, 2, …; None for the usual ones.
     """
 

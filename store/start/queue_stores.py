@@ -50,7 +50,7 @@ class QueueStores(NamedTuple):
     """files: it has queues in files. database: directory of those in a RocksDB, None without.
 
     other: where no RocksDB may lie then. reads_database: consumers get what that has; light_in_database:
-    of light queues. selected: LITE topics where it has their queues alone, None: all. extra_files: log files that
+    of LMQs. selected: LITE topics where it has their queues alone, None: all. extra_files: log files that
     are looked at for the database alone. accelerated: a recovery begins at the position
     dispatched, after a crash at least. wrong: what the broker says of its options, "" if it takes them.
     """
@@ -66,7 +66,7 @@ class QueueStores(NamedTuple):
     wrong: str = ""
 
     def in_database(self, topic: str) -> bool:
-        """The database has the queues of a topic; light queues of LITE topics are known by their names."""
+        """The database has the queues of a topic; LMQs of LITE topics are known by their names."""
         selected = self.selected is None or topic in self.selected or topic.startswith(LITE_PREFIX)
         return self.database is not None and selected
 
@@ -78,11 +78,11 @@ class QueueStores(NamedTuple):
 
     @property
     def throws_at_lmq(self) -> bool:
-        """A message of a light queue cannot be dispatched (5.4, B44)."""
+        """A message of an LMQ cannot be dispatched (5.4, B44)."""
         return self.files and self.reads_database and not self.lmq_in_database
 
     def making(self, how: Dispatching) -> Dispatching:
-        """The units that count: a light queue that is read from the database may have a `/` in its name."""
+        """The units that count: an LMQ that is read from the database may have a `/` in its name."""
         read = self.lmq_in_database or self.reads_database
         return how._replace(slash_names=True) if read else how
 
@@ -142,7 +142,7 @@ def _places(layout: Layout, rules: DatabaseRules) -> tuple[Path, Path | None]:
 
 
 def lite_topics(layout: Layout) -> frozenset[str]:
-    """The topics whose messages are LITE, by their attributes or by their light queues in the database.
+    """The topics whose messages are LITE, by their attributes or by their LMQs in the database.
 
     Raises StoreError where the configuration cannot be read.
     """
@@ -233,14 +233,14 @@ class DispatchedUnits:
 
 
 class LmqThrows(Exception):
-    """5.4 looks for the file of a light queue among the queues that consumers read (B44)."""
+    """5.4 looks for the file of an LMQ among the queues that consumers read (B44)."""
 
     def __init__(self) -> None:
         super().__init__("ClassCastException: RocksDBConsumeQueue cannot be cast to ConsumeQueue")
 
     @classmethod
     def check(cls, topics: Iterable[str]) -> None:
-        """Raises it where one of these has light queues."""
+        """Raises it where one of these has LMQs."""
         if any(topic.startswith(LMQ_PREFIX) for topic in topics):
             raise cls
 
@@ -321,7 +321,7 @@ class DatabaseDispatch:
     def __init__(
         self, stores: QueueStores, database: DatabaseState, how: Dispatching, version: str, *, tells: bool
     ) -> None:
-        """how: the broker's, for queues in files. tells: who waits for light queues is told of their messages
+        """how: the broker's, for queues in files. tells: who waits for LMQs is told of their messages
         (enableMultiDispatch), also where they get no units.
         """
         self._database, self._stores = database, stores

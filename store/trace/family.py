@@ -4,7 +4,7 @@ They have one unique key, whatever became of the message: half message, delay le
 and dead letters of groups are copies of it with the same properties (spec 01, 1.6, 1.10, 1.11; 04,
 4.4). Of a message without a unique key the records with its key, time of birth and body CRC count.
 
-Each has units that name it, of its own queue, of light queues, of a batch queue (`named`); and which
+Each has units that name it, of its own queue, of LMQs, of a batch queue (`named`); and which
 unit names a place in the log where no record can be read (`naming`).
 """
 

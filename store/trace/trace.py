@@ -197,7 +197,7 @@ class _About:
             found.groups.append(GroupVerdict(group, judgement, *mine.place, next_))
 
     def _at(self, known: Known, group: str, lmq: dict[QueuePlace, FoundUnit]) -> Known:
-        """The scene of the queue that the group reads: a light queue, if only that."""
+        """The scene of the queue that the group reads: an LMQ, if only that."""
         from dataclasses import replace
 
         groups = self._groups

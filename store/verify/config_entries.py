@@ -150,7 +150,7 @@ def delays_are_inside_their_queues(context: VerifyContext) -> None:
 
 @after("I-152")
 def lmq_consumers_are_inside_their_queues(context: VerifyContext) -> None:
-    """An offset of a light queue names one, and is not behind its end."""
+    """An offset of an LMQ names one, and is not behind its end."""
     told = CountedFindings(context, "I-152")
     for row in config_tables(context).entries("consumer_offset", context.scope.topic):
         if row.values.get("table") != _LMQ_TABLE:
@@ -162,11 +162,11 @@ def lmq_consumers_are_inside_their_queues(context: VerifyContext) -> None:
             text = f"an offset of {group!r} on {topic!r}: brokers look in offsetTable, the group has no {LMQ_PREFIX}"
             told.add(row.path, text, Severity.INFO)
         elif not lmq and bounds is None:
-            told.add(row.path, f"{topic!r} is no light queue: its name has no {LMQ_PREFIX}")
+            told.add(row.path, f"{topic!r} is no LMQ: its name has no {LMQ_PREFIX}")
         elif offset < 0 or (offset > end and context.log.complete and (bounds or not context.log.start)):
             told.add(row.path, f"{topic}: offset {offset} is behind the end of the queue, {end}")
         elif not lmq:
-            text = f"{topic!r} is no light queue, and a group for light queues consumes it"
+            text = f"{topic!r} is no LMQ, and a group for LMQs consumes it"
             told.add(row.path, text, Severity.INFO)
     told.tell()
 

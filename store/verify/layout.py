@@ -37,7 +37,7 @@ from .context import Mergeable, VerifyContext
 from .register import after, before, of_extents
 
 _SLASH_NAMES = "4.9"
-"""The generation that makes directories for light queues with a slash in their name (B12)."""
+"""The generation that makes directories for LMQs with a slash in their name (B12)."""
 _INDEX_DIGITS = 17
 
 
@@ -119,7 +119,7 @@ def _odd_queue(context: VerifyContext, topic: str, queue: DirectoryEntry) -> Non
     """A directory beside the queues of a topic, with another name."""
     lmq = context.profile.version == _SLASH_NAMES and topic.startswith(LMQ_PREFIX)
     if lmq:
-        text = f"of a light queue {topic}/{queue.name}: 4.9 makes it, and forgets it (B12)"
+        text = f"of an LMQ {topic}/{queue.name}: 4.9 makes it, and forgets it (B12)"
     else:
         text = f"{queue.name!r} is no number of a queue of {topic}"
     severity = Severity.INFO if lmq else None

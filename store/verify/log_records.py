@@ -333,7 +333,7 @@ def _names_twice(text: bytes) -> set[bytes]:
 
 
 class _Harm(Enum):
-    """What a broker makes of the offsets of light queues: throws, passes over them, has none."""
+    """What a broker makes of the offsets of LMQs: throws, passes over them, has none."""
 
     BLOCKS = auto()
     LEFT_OUT = auto()
@@ -342,7 +342,7 @@ class _Harm(Enum):
 
 @dataclass
 class _UndispatchableRecord(Mergeable):
-    """Records whose light queues a broker cannot read: position, size, what is wrong, how bad."""
+    """Records whose LMQs a broker cannot read: position, size, what is wrong, how bad."""
 
     found: list[tuple[int, int, str, _Harm]] = field(default_factory=list)
 
@@ -353,7 +353,7 @@ class _UndispatchableRecord(Mergeable):
 
 @of_records("I-048")
 def lmq_queues(context: VerifyContext, records: Records) -> None:
-    """As many queue offsets as names of light queues, each a number."""
+    """As many queue offsets as names of LMQs, each a number."""
     if not records.properties.has_name(names.INNER_MULTI_DISPATCH):
         return
     queues = records.properties.find(names.INNER_MULTI_DISPATCH)
@@ -369,7 +369,7 @@ def lmq_queues(context: VerifyContext, records: Records) -> None:
             continue
         throws = (bad and not how.skips(name) for name, bad in zip(wanted, wrong, strict=False))
         harm = _Harm.BLOCKS if len(wanted) == len(given) and any(throws) else _Harm.LEFT_OUT
-        lmq = counted(len(wanted), "light queue")
+        lmq = counted(len(wanted), "LMQ")
         text = f"{lmq} with the offsets {','.join(given)[:60]!r}"
         if offsets.length[row] <= 0:
             harm = _Harm.NONE

@@ -150,12 +150,12 @@ def _types(context: VerifyContext, queues: QueueStates) -> None:
 
 @before("I-078")
 def lmq_queues(context: VerifyContext) -> None:
-    """A light queue has the number 0, and no `/` in its name."""
+    """An LMQ has the number 0, and no `/` in its name."""
     queues = queues_of(context)
     for queue, path in sorted(queues.paths.items()):
         lmq = queue.topic.startswith(LMQ_PREFIX) and queues.wanted(queue)
         if lmq and queue.queue_id and any(list_entries(path)):
-            text, mend = "a light queue has no other number than 0", "mv {path} {aside}"
+            text, mend = "an LMQ has no other number than 0", "mv {path} {aside}"
             _add(context, queue, "I-078", path, text, repair=mend)
     if context.store.layout.rocksdb_queues:
         return
@@ -272,7 +272,7 @@ def _check_holes(
 ) -> None:
     """No unit is missing between two others: a pull there ends with an exception (spec 2.10, B4).
 
-    What the log has of a queue that counts is told by I-070; here is what it has not, as of light queues.
+    What the log has of a queue that counts is told by I-070; here is what it has not, as of LMQs.
     """
     if context.live or queues_of(context).counts_in_files(queue):
         return

@@ -516,7 +516,7 @@ def queues_of(context: VerifyContext) -> QueueStates:
 
 
 def may_have_none(context: VerifyContext, queue: QueueId) -> bool:
-    """A light queue of a store that has no such queue: perhaps its broker makes none."""
+    """An LMQ of a store that has no such queue: perhaps its broker makes none."""
     lmq = queue.topic.startswith(LMQ_PREFIX)
     return lmq and options_of(context.store.layout).multi_dispatch.is_guess
 

@@ -156,7 +156,7 @@ class _UnitRecords:
         if self._queue.topic not in queues or mine != self._queue.queue_id:
             yield "I-063", of
             if lmq:
-                yield "I-078", f"{of} and goes to no light queue of that name"
+                yield "I-078", f"{of} and goes to no LMQ of that name"
             return
         if len(queues) == len(offsets):
             wanted = offsets[queues.index(self._queue.topic)]
@@ -423,7 +423,7 @@ _WITH_OPTIONS = "mqstore recover {store} --broker-config broker.conf"
 
 
 def _was_numbered(context: VerifyContext, queue: QueueId, position: int) -> bool:
-    """The record at a position has a number in a light queue: a broker with enableMultiDispatch gave it,
+    """The record at a position has a number in an LMQ: a broker with enableMultiDispatch gave it,
     and made a unit, though it may be in a RocksDB that is lost. Where one is there it has them, or leaves
     out those that are of no LITE topic (spec 2.10).
     """

@@ -60,11 +60,7 @@ def test_what_is_beyond_repair_has_its_reason_and_what_is_left_to_do() -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "told"),
     [
-        (
-            "files",
-            ["enableLmq=true"],
-            "storeType=default, no rocksdbCQDoubleWriteEnable; for light queues enableLmq=true",
-        ),
+        ("files", ["enableLmq=true"], "storeType=default, no rocksdbCQDoubleWriteEnable; for LMQs enableLmq=true"),
         ("files", [], "storeType=default, no rocksdbCQDoubleWriteEnable"),
         ("rocksdb", ["enableLmq=true"], "storeType=defaultRocksDB, no rocksdbCQDoubleWriteEnable"),
     ],

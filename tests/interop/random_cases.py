@@ -47,7 +47,7 @@ CASES_PER_STORE = 20
 IMPATIENT_SECONDS = 4
 LARGE_BYTES = 64 << 20
 STARTED = "started"
-#: Light queues, named by half messages, too: these take an offset, but get no unit.
+#: LMQs, named by half messages, too: these take an offset, but get no unit.
 HALF_LIGHT = "half light"
 #: A plain store whose last record has no unit: 4.9 dispatches it again at every start.
 HALF_AT_END = "half at the end"

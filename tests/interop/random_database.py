@@ -79,7 +79,7 @@ NAMES = ("%LMQ%a", "%LMQ%b", "%LMQ%c/d", LITE_NAME)
 
 @dataclass(frozen=True)
 class DatabaseStore:
-    """An undamaged store. exit: how its last life ended. holes: halves took numbers of light queues."""
+    """An undamaged store. exit: how its last life ended. holes: halves took numbers of LMQs."""
 
     kind: str
     exit: str

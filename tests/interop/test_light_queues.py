@@ -1,4 +1,4 @@
-"""Light queues (LMQ): the offsets that `put` names are those of the real classes, and so are the units."""
+"""LMQs (light message queues): the offsets that `put` names are those of the real classes, and so are the units."""
 
 from __future__ import annotations
 

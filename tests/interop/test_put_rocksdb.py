@@ -27,7 +27,7 @@ QUEUES = [["TopicA", 0], ["TopicA", 1], ["TopicNew", 0], ["%LMQ%new", 0]]
 
 
 def sent(count: int) -> list[Row]:
-    """Messages of an old topic and of a new one, every fifth for a light queue as well."""
+    """Messages of an old topic and of a new one, every fifth for an LMQ as well."""
     found = []
     for number in range(count):
         row = message(number) | {"queue_id": number % 2, "topic": "TopicA"}
@@ -92,7 +92,7 @@ LITE_QUEUES = [["TopicA", 0], [LITE, 0], ["TopicA", 1], [f"%LMQ%${LITE}$lite0", 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("told", [True, False])
 def test_a_rocksdb_of_lite_topics_alone(told: bool, oracle: Any, tmp_path: Path) -> None:
-    """It gets what messages of LITE topics name; light queues of others are nowhere, as with a broker.
+    """It gets what messages of LITE topics name; LMQs of others are nowhere, as with a broker.
 
     told: by an option; without it what is there says it.
     """

@@ -81,7 +81,7 @@ def test_from_a_rocksdb_to_files(version: str, oracle: Any, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("version", VERSIONS[1:])
 def test_both_kinds_after_the_database_was_lost(version: str, oracle: Any, tmp_path: Path) -> None:
-    """A broker by itself loses the light queues of all but the last log file."""
+    """A broker by itself loses the LMQs of all but the last log file."""
     judge = oracle(version)
     root, sizes = opened("5.5.1-combine-lmq", tmp_path)
     for table in (root / "consumequeue_rocksdb").glob("*.sst"):

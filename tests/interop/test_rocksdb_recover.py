@@ -26,7 +26,7 @@ NOT_BY_FILES = {
     *("other_path", "separate_path", "as_hybrid_separate", "no_lmq_in_rocks", "files_missing_all"),
     *("as_file_store", "store_db_manifest_half"),
 }
-"""No files are at fault, or none is left; a file store keeps no light queues in a database."""
+"""No files are at fault, or none is left; a file store keeps no LMQs in a database."""
 CASES = [case for case in cases() if case["kind"] not in NOT_BY_FILES]
 CHOSEN = random.Random(SEED).sample(CASES, share(len(CASES)))
 QUEUES = (

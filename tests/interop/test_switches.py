@@ -47,8 +47,8 @@ SWITCHES = {
     "no ext": Switch({"enableConsumeQueueExt": "false"}, ("ext",)),
     "ext": Switch({"enableConsumeQueueExt": "true", "mappedFileSizeConsumeQueueExt": "400"}),
     "no timer": Switch({"timerWheelEnable": "false"}, ("timer",), since=5),
-    "no light queues": Switch({"enableLmq": "false", "enableMultiDispatch": "false"}, LIGHT_ONES, since=4.9),
-    "light queues with numbers": Switch({"enableLmq": "false"}, LIGHT_ONES, since=4.9),
+    "no LMQs": Switch({"enableLmq": "false", "enableMultiDispatch": "false"}, LIGHT_ONES, since=4.9),
+    "LMQs with numbers": Switch({"enableLmq": "false"}, LIGHT_ONES, since=4.9),
     "no further queues": Switch({"enableMultiDispatch": "false"}, LIGHT_ONES, since=4.9),
     "few files": Switch({"commitLogRecoverMaxNum": "2"}, since=5.4),
 }

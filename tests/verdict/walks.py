@@ -96,7 +96,7 @@ def _real(case: Case) -> str:
     if messages is None or case["kind"] in _EXPIRED:
         return ""
     if case.get("config", {}).get("enableMultiDispatch") is False:
-        return ""  # the base counts light queues, and whoever turned the option off wants none
+        return ""  # the base counts LMQs, and whoever turned the option off wants none
     missing = messages["readable"] < case["before"]["messages"]
     return "harm" if messages["lost"] or messages["shifted"] or missing else "fine"
 

@@ -134,7 +134,7 @@ def test_put_from_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def _in_light_queues(root: Path) -> dict[str, list[int]]:
-    """By light queue: the numbers that records with units have there, in log order."""
+    """By LMQ: the numbers that records with units have there, in log order."""
     found: dict[str, list[int]] = {}
     for row in table_of(root, body="none").to_pylist():
         told = dict(row["properties"])

@@ -18,7 +18,7 @@ from .moved import planned, positions
 
 
 def test_both_files_of_offsets_are_told(tmp_path: Path) -> None:
-    """Where nothing says whether light queues are on."""
+    """Where nothing says whether LMQs are on."""
     root = stores.unpack("4.9.7-lmq", tmp_path)
     light = '{"lmqOffsetTable":{"%LMQ%a@%LMQ%g":5},"offsetTable":{}}'
     (root / "config" / "lmqConsumerOffset.json").write_text(light)

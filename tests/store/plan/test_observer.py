@@ -32,7 +32,7 @@ def test_unconsumed_is_what_lies_behind_the_progress() -> None:
 
 
 def test_a_record_of_several_queues_is_lost_to_all(tmp_path: Path) -> None:
-    """Light queues name records of other topics: their consumers lose them, too."""
+    """LMQs name records of other topics: their consumers lose them, too."""
     name = "5.3.3-lmq"
     root = stores.unpack(name, tmp_path)
     config = BrokerConfig().with_set(stores.config_set(name, root))

@@ -187,7 +187,7 @@ def test_a_service_of_the_broker_needs_the_properties(tmp_path: Path) -> None:
 
 NAMED = {"INNER_MULTI_DISPATCH": "b,%LMQ%c", "INNER_MULTI_QUEUE_OFFSET": "18,7"}
 NAMED_AT = 44640
-"""In 4.9.7-lmq: a record of mqtt/0 that names copy_topic and three light queues."""
+"""In 4.9.7-lmq: a record of mqtt/0 that names copy_topic and three LMQs."""
 FURTHER = [(b"b", 18), (b"%LMQ%c", 7)]
 
 

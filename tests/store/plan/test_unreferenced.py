@@ -124,13 +124,13 @@ def test_a_number_out_of_reach_makes_no_lost_messages() -> None:
 
 
 def light(name: str, tmp_path: Path) -> tuple[Path, BrokerConfig]:
-    """A real store with light queues, and its configuration."""
+    """A real store with LMQs, and its configuration."""
     root = stores.unpack(name, tmp_path)
     return root, BrokerConfig().with_set(stores.config_set(name, root))
 
 
 def test_a_record_that_only_light_queues_name_is_of_the_queue_that_lacks_it(tmp_path: Path) -> None:
-    """The queue of seven lost messages is gone: each gets its number back at the place that light queues name."""
+    """The queue of seven lost messages is gone: each gets its number back at the place that LMQs name."""
     root, config = light("5.3.3-lmq", tmp_path)
     queue, before = QueueId("mqtt", 1), units_of(root, config)
     shutil.rmtree(root / "consumequeue/mqtt/1")
@@ -145,7 +145,7 @@ def test_a_record_that_only_light_queues_name_is_of_the_queue_that_lacks_it(tmp_
 
 
 def test_where_no_queue_lacks_it_a_filler_stands_for_it(tmp_path: Path) -> None:
-    """Behind the last message nothing tells how many others a queue had: light queues are lost messages alone."""
+    """Behind the last message nothing tells how many others a queue had: LMQs are lost messages alone."""
     root, config = light("5.3.3-lmq", tmp_path)
     for topic in ("mqtt", "plain"):
         shutil.rmtree(root / "consumequeue" / topic)

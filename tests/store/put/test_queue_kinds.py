@@ -1,4 +1,4 @@
-"""Light queues: offsets that `put` names where the broker's options are on, by generation."""
+"""LMQs: offsets that `put` names where the broker's options are on, by generation."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_the_size_of_such_a_record(version: str, tmp_path: Path) -> None:
         store.append(naming("%LMQ%a", body=bytes(fits)))
         over = naming("%LMQ%a", body=bytes(fits + 1))
         if whole:
-            with pytest.raises(LimitExceeded, match="1001 bytes that names light queues"):
+            with pytest.raises(LimitExceeded, match="1001 bytes that names LMQs"):
                 store.append(over)
         else:
             store.append(over)

@@ -30,7 +30,7 @@ ROCKS = "5.3.3-rocksdb"
 SAME, LIGHT = "5.5.1-combine-same", "5.5.1-combine-lmq"
 FINISHED, MIGRATED = "5.5.1-combine-finished", "5.5.1-combine-migrated"
 _EMPTY = {"min_offset": 0, "max_offset": 0}
-"""What a broker says of a light queue that it has not: of a name with a slash (B12), or not selected."""
+"""What a broker says of an LMQ that it has not: of a name with a slash (B12), or not selected."""
 
 
 def check(name: str, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_database_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 
 
 def test_a_hole_that_the_log_does_not_fill_is_told(tmp_path: Path) -> None:
-    """Units of a light queue whose records are lost, too: a pull at one of them ends with an exception."""
+    """Units of an LMQ whose records are lost, too: a pull at one of them ends with an exception."""
     root = unpack(LIGHT, tmp_path)
     database = Rdict(
         str(root / "consumequeue_rocksdb"),

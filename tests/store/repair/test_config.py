@@ -318,7 +318,7 @@ def test_what_no_queue_proves_is_not_invented(root: Path) -> None:
 
 
 def test_a_position_that_no_broker_looks_for_stays(tmp_path: Path) -> None:
-    """Of a group that is none of light queues, in their table."""
+    """Of a group that is none of LMQs, in their table."""
     root = stores.unpack("4.9.7-lmq", tmp_path)
     path = root / "config" / "lmqConsumerOffset.json"
     path.write_text(path.read_text().replace("{}", '{"%LMQ%a@g":99999,"%LMQ%a@%LMQ%g":99999}'))

@@ -313,7 +313,7 @@ def test_without_the_extra_one_line_says_what_to_install(
 @pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["rocks", "hybrid"])
 def test_nothing_to_do_behind_a_recovery(kind: str, tmp_path: Path) -> None:
-    """Units of tombstones have no tag, and light queues keep those that name them."""
+    """Units of tombstones have no tag, and LMQs keep those that name them."""
     case = case_of(f"5.5.1-{kind}-halt-1/file_missing_middle")
     root, config = damaged(case, tmp_path)
     settings = [f"--set={name}={value}" for name, value in config.items()]

@@ -86,7 +86,7 @@ def test_texts_of_what_no_repair_mends() -> None:
 
 @pytest.mark.parametrize("code", ["I-070", "I-114", "I-117"])
 def test_a_message_without_a_unit_may_be_of_any_queue(code: str) -> None:
-    """Light queues are one cause of several, a shifted queue is another."""
+    """LMQs are one cause of several, a shifted queue is another."""
     texts = unrepairable_texts()[code]
     assert "shifted the queue" in texts["why"] and "in a light one" in texts["why"]
     assert "light" in texts["now"] and "--queue" in texts["command"]

@@ -30,7 +30,7 @@ from ...slices import pick, rng
 from ..session.test_undo import everything
 from .test_repair import CLEAN, NOW_MS
 
-#: Messages with times to come, of tags that are indexed, of light queues; a log that does not begin at 0.
+#: Messages with times to come, of tags that are indexed, of LMQs; a log that does not begin at 0.
 FAST = ("4.3.1-clean", "5.3.3-expired", "5.3.3-lmq", "5.5.0-timer-clean")
 
 

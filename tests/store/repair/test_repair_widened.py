@@ -191,7 +191,7 @@ def test_tombstones_at_the_begin_of_a_log_have_a_time(tmp_path: Path) -> None:
 
 
 def test_an_empty_directory_is_no_light_queue(tmp_path: Path) -> None:
-    """What is left of a light queue of another number than 0 once its files are moved away."""
+    """What is left of an LMQ of another number than 0 once its files are moved away."""
     case = recovery_cases.case_of("extra_queue_id")
     root = recovery_cases.damaged(case, tmp_path)
     recovered(root, config_of(case, root), case["version"])

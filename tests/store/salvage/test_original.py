@@ -168,7 +168,7 @@ def test_the_begin_of_the_log_is_gone(name: str, tmp_path: Path) -> None:
 
 
 def test_light_queues_without_a_configuration(tmp_path: Path) -> None:
-    """A number in a light queue tells that the broker kept such queues."""
+    """A number in an LMQ tells that the broker kept such queues."""
     root, new = unpack("5.3.3-lmq", tmp_path), tmp_path / "new"
     assert salvaged(new, root / "commitlog").complete
     names = {path.name for path in (root / "consumequeue").glob("%LMQ%*")}

@@ -60,7 +60,7 @@ def test_pages_lie_behind_one_another(store: StoreReader, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("name", ["5.3.3-lmq", "4.9.7-lmq"])
 def test_messages_have_the_numbers_of_their_units(name: str, tmp_path: Path) -> None:
-    """Those of other topics, too, in light queues and where 4.9 has copied them: their own are of another queue."""
+    """Those of other topics, too, in LMQs and where 4.9 has copied them: their own are of another queue."""
     with StoreReader(unpack(name, tmp_path)) as store:
         browser = Browser(store, {})
         for queue in browser.queues.values():

@@ -1,4 +1,4 @@
-"""Messages of light queues, which are stored under other topics: found without their queues as with them (spec 2.9)."""
+"""Messages of LMQs, which are stored under other topics: found without their queues as with them (spec 2.9)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_light_queue_that_is_lost(name: str, store: Callable[[str], Path], tmp
     with StoreReader(store(name)) as whole, StoreReader(copy) as lost:
         expected = list(find(whole, every))
         assert positions(find(lost, every, note=notes)) == [found.message.position for found in expected]
-        assert notes == [f"the light queue {LIGHT} is not there: scanning the log"]
+        assert notes == [f"the LMQ {LIGHT} is not there: scanning the log"]
         assert positions(find(lost, one, offset=7, count=5)) == positions(find(whole, one, offset=7, count=5))
         assert offset_at(lost, LIGHT, 0, expected[5].message.store_timestamp) == 5
         addresses = [Address(topic=LIGHT, queue_id=0, queue_offset=number) for number in (3, len(expected))]
@@ -108,7 +108,7 @@ def test_4_9_knows_further_queues_of_any_name(store: Callable[[str], Path], tmp_
 def test_a_plain_topic_costs_no_look_at_the_store(
     name: str, store: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither the version of the broker nor what shows light queues is looked for: that opens many files."""
+    """Neither the version of the broker nor what shows LMQs is looked for: that opens many files."""
     looks = list[str]()
     monkeypatch.setattr(generation, "_guess", lambda *_: looks.append("version"))
     monkeypatch.setattr(options, "shown_multi_dispatch", lambda *_: looks.append("queues"))

@@ -122,7 +122,7 @@ def test_a_damaged_time_is_an_error_whatever_the_levels(own_levels: Path) -> Non
 
 
 def test_further_queues_that_messages_name(tmp_path: Path) -> None:
-    """Queues of other names than those of light queues show it, too."""
+    """Queues of other names than those of LMQs show it, too."""
     messages = [naming("left,right"), PLAIN, naming("right"), naming("left")]
     root = written(tmp_path / "store", messages, f"{MULTI}=true", "enableLmq=true", version="4.9")
     assert (root / "consumequeue" / "left").exists()

@@ -21,7 +21,7 @@ def write(config: Path, name: str, text: str) -> None:
 
 
 def test_progress_of_light_queues_and_others(tmp_path: Path) -> None:
-    """A broker with light queues keeps all in another file; the later of two counts."""
+    """A broker with LMQs keeps all in another file; the later of two counts."""
     old = '{"dataVersion":{"timestamp":1},"offsetTable":{"a@g":{1:5},"%RETRY%g@g":{0:2}}}'
     new = '{"dataVersion":{"timestamp":2},"lmqOffsetTable":{"%LMQ%q@%LMQ%g":7},"offsetTable":{"a@g":{1:8}}}'
     write(tmp_path, "consumerOffset.json", old)

@@ -118,7 +118,7 @@ def test_5_4_finds_no_file_of_a_light_queue_where_a_database_is_read(tmp_path: P
 
 @pytest.mark.parametrize(("name", "light"), [(KILLED, "true"), ("5.5.1-hybrid-halt-1", "true"), (KILLED, "false")])
 def test_a_number_that_is_none_keeps_the_thread_busy_for_ever(name: str, light: str, tmp_path: Path) -> None:
-    """Without enableLmq it is who waits for light queues that cannot be told (enableMultiDispatch)."""
+    """Without enableLmq it is who waits for LMQs that cannot be told (enableMultiDispatch)."""
     layout = opened(name, tmp_path, enableLmq=light)
     path = max((layout.root / "commitlog").iterdir(), key=lambda p: b"%LMQ%" in p.read_bytes())
     data, text = path.read_bytes(), b"INNER_MULTI_QUEUE_OFFSET\x01"
@@ -137,7 +137,7 @@ def test_what_a_clean_start_dispatches_races_as_well(tmp_path: Path) -> None:
 
 
 def test_a_selective_database_has_what_messages_of_its_topics_name(tmp_path: Path) -> None:
-    """Whatever the light queues are named; what other messages name is nowhere."""
+    """Whatever the LMQs are named; what other messages name is nowhere."""
     layout = opened(HYBRID, tmp_path, "both_missing", rocksdbCQSelectiveDoubleWriteEnable="true")
     table = {"TopicA": {"topicName": "TopicA", "attributes": {"message.type": "LITE"}}}
     layout.config.mkdir(exist_ok=True)

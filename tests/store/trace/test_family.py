@@ -48,7 +48,7 @@ def test_a_number_in_a_property_is_plain_digits_or_none(text: str) -> None:
 def test_further_queues_without_a_readable_offset_are_no_places(
     offsets: str, wanted: list[tuple[str, int, int]]
 ) -> None:
-    """A light queue is queue 0, another one has the record's number."""
+    """An LMQ is queue 0, another one has the record's number."""
     message = record("t", INNER_MULTI_DISPATCH="%LMQ%a,light", INNER_MULTI_QUEUE_OFFSET=offsets)
     assert places_of(message) == [("t", 3, 7), *wanted]
 

@@ -143,7 +143,7 @@ def i_047(store: Path, random: Random) -> str:
 
 @on("5.3.3-lmq", "4.9.7-lmq")
 def i_048(store: Path, random: Random) -> str:
-    """An offset of a light queue is no number, or one of them is missing."""
+    """An offset of an LMQ is no number, or one of them is missing."""
     place = a_record(store, random, _has("INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"))
     if random.random() < 0.5:
         return _spoil(place, "INNER_MULTI_QUEUE_OFFSET", random)

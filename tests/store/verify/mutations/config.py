@@ -246,7 +246,7 @@ def i_151(store: Path, random: Random) -> str:
 
 @on("5.3.3-lmq", "4.9.7-lmq")
 def i_152(store: Path, random: Random) -> str:
-    """An offset of a light queue is behind its end, or of another queue."""
+    """An offset of an LMQ is behind its end, or of another queue."""
 
     def change(content: dict[Any, Any]) -> str:
         key = random.choice(["%LMQ%123@%LMQ%g", "plain@%LMQ%g", "%LMQ%none@%LMQ%g"])

@@ -311,7 +311,7 @@ def i_077(store: Path, random: Random) -> str:
 
 @on("5.3.3-lmq")
 def i_078(store: Path, random: Random) -> str:
-    """A light queue with another number or with a / in its name, or with a foreign unit."""
+    """An LMQ with another number or with a / in its name, or with a foreign unit."""
     light = [q for q in _queues(store) if q[0].topic.startswith("%LMQ%")]
     queue = random.choice(light)
     directory = queue[0].path.parent
