@@ -184,7 +184,7 @@ def of_right_type(snapshot: Snapshot, rules: QueueRules) -> tuple[Snapshot, list
             if (name.topic in snapshot.batch_topics) is batches:
                 kept[-1][name] = entries
             else:
-                path = str(root / name.topic / str(name.queue_id))
+                path = str(name.below(root))
                 edits.append(Edit("move", path, "a queue of the other type", ("I-083",)))
     return (replace(snapshot, queues=kept[0], batch_queues=kept[1]) if edits else snapshot), edits
 
@@ -232,7 +232,7 @@ class BatchAudits:
         snapshot = self.snapshot
         for name, audit in sorted(self.queues.items()):
             fix = audit.finish()
-            directory = snapshot.layout.batch_consume_queue / name.topic / str(name.queue_id)
+            directory = name.below(snapshot.layout.batch_consume_queue)
             entries = snapshot.batch_queues.get(name, ())
             size = snapshot.batch_file_bytes
             yield audit, fix, list(queue_edits(fix, entries, directory, size, UNIT_BYTES))

@@ -103,6 +103,10 @@ class QueueId(NamedTuple):
     def __str__(self) -> str:
         return f"{self.topic}/{self.queue_id}" if self != NO_QUEUE else self.topic
 
+    def below(self, queues: Path) -> Path:
+        """Its directory in one of the directories of queues."""
+        return queues / self.topic / str(self.queue_id)
+
 
 NO_QUEUE = QueueId("?", -1)
 """Of messages whose queue nothing tells; no topic has this name."""

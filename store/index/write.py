@@ -233,6 +233,7 @@ def _seconds_column(timestamp: Ints, begin: Ints) -> Ints:
 
 
 NAME_DIGITS = 17
+"""yyyyMMddHHmmssSSS."""
 _TIME = "%Y%m%d%H%M%S%f"
 _MILLISECOND = timedelta(milliseconds=1)
 

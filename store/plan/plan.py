@@ -558,7 +558,7 @@ def _queue_edits(
                 path=snapshot.layout.batch_consume_queue / name.topic,
                 hint="put the topic's queue.type in topics.json right",
             )
-        directory = snapshot.layout.consume_queue / name.topic / str(name.queue_id)
+        directory = name.below(snapshot.layout.consume_queue)
         entries = snapshot.queues.get(name, ())
         if stores.in_files(name.topic) and not audit.is_sound:
             found.edits += queue_edits(fix, entries, directory, snapshot.queue_file_bytes)

@@ -84,7 +84,7 @@ class QueueWriter:
 
     def __init__(self, files: Files, directory: Path, file_size: int, next_offset: int | None) -> None:
         if file_size <= 0 or file_size % UNIT_BYTES:
-            raise InvalidInput(f"consume queue file size {file_size} is no multiple of 20")
+            raise InvalidInput(f"consume queue file size {file_size} is no multiple of {UNIT_BYTES}")
         self.directory = directory
         self.next_offset = next_offset
         self._files = files

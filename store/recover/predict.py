@@ -307,9 +307,9 @@ def _changes(outcome: Outcome) -> Iterator[FileChange]:
         yield FileChange(os.fspath(place), "rewritten", begin % FILE_BYTES, end % FILE_BYTES)
     directory = snapshot.layout.consume_queue
     for name, queue in sorted(outcome.queues.items()):
-        yield from _queue_changes(queue, directory / name.topic / str(name.queue_id))
+        yield from _queue_changes(queue, name.below(directory))
         if queue.ext is not None:
-            place = snapshot.layout.consume_queue_ext / name.topic / str(name.queue_id)
+            place = name.below(snapshot.layout.consume_queue_ext)
             yield from _ext_changes(queue.ext, place)
     for entry, _ in outcome.index.deleted:
         yield FileChange(entry.path, "removed", 0, entry.size)

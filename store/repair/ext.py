@@ -212,7 +212,7 @@ def ext_repair(snapshot: Snapshot, log: CommitLog, lost: Ints, gone: Container[s
     """
     levels = options_of(snapshot.layout).delay_waits()
     for queue, entries in sorted(snapshot.queues.items()):
-        path = snapshot.layout.consume_queue_ext / queue.topic / str(queue.queue_id)
+        path = queue.below(snapshot.layout.consume_queue_ext)
         whole = [e for e in entries if e.path not in gone and is_whole_file(e, snapshot.queue_file_bytes)]
         with MappedFileQueue.open(os.fspath(path)) as ext:
             ext.files[:] = [file for file in ext.files if file.path not in gone]

@@ -333,7 +333,7 @@ def _correct_min_offsets(outcome: Outcome) -> None:
     log_start = outcome.log_start if outcome.log.files else -1
     for name, queue in outcome.queues.items():
         if not queue.correct_min_offset(log_start):
-            path = outcome.snapshot.layout.consume_queue / name.topic / str(name.queue_id)
+            path = name.below(outcome.snapshot.layout.consume_queue)
             outcome.refusal = Refusal(
                 "queue-without-unit", "IllegalArgumentException: newPosition < 0: (-20 < 0)", str(path)
             )

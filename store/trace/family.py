@@ -186,8 +186,17 @@ class Family:
 
 def number_of(message: Message, name: str) -> int | None:
     """A property that is a decimal number, None without."""
-    text = message.properties.get(name, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
+    return _decimal(message.properties.get(name, ""))
+
+
+def due_of(message: Message) -> int | None:
+    """When a timer is due by its message, ms; None where that does not say."""
+    return _decimal(message.properties.get(names.TIMER_OUT_MS, ""), 18)
+
+
+def _decimal(text: str, digits: int = 19) -> int | None:
+    """The number of so many digits at most; the default is what a Java long can have."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= digits else None
 
 
 def families(found: Iterable[tuple[Message, str]], found_by: str, given: Message | None = None) -> list[Family]:
@@ -282,9 +291,9 @@ def places_of(message: Message) -> list[QueuePlace]:
     if not further:
         return found
     for topic, offset in zip(further.split(","), offsets.split(","), strict=False):
-        if topic and offset.isascii() and offset.isdecimal() and len(offset) < 20:
+        if topic and (number := _decimal(offset)) is not None:
             queue_id = 0 if topic.startswith(LMQ_PREFIX) else message.queue_id
-            found.append(QueuePlace(topic, queue_id, int(offset)))
+            found.append(QueuePlace(topic, queue_id, number))
     return found
 
 

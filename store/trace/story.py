@@ -23,7 +23,7 @@ from ..queues.read import ConsumeQueue
 from ..search.store import StoreReader
 from ..tiered.segments import open_segments, tiered_roots
 from .answer import Event, EventKind
-from .family import Family, FoundUnit, Naming, RecordRole, named, places_of, role_of
+from .family import Family, FoundUnit, Naming, RecordRole, due_of, named, places_of, role_of
 from .waiting import Waiting
 
 if TYPE_CHECKING:
@@ -141,8 +141,7 @@ def _own(family: Family, message: Message) -> Event:
 
 
 def _timed(message: Message, goes_to: str, retry: str | None) -> Iterator[Event]:
-    out = message.properties.get(names.TIMER_OUT_MS, "")
-    due = int(out) if out.isascii() and out.isdecimal() and len(out) < 19 else None
+    due = due_of(message)
     rolls = message.properties.get(names.TIMER_ROLL_TIMES, "")
     kind = EventKind.RETRY_WAITS if retry is not None else (EventKind.ROLLED if rolls else EventKind.TIMED)
     round_ = f", taken round again (roll {rolls})" if rolls else ""

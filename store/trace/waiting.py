@@ -20,7 +20,7 @@ from ..search.key_search import search_key
 from ..search.selection import Selection
 from ..search.store import Note, StoreReader
 from .answer import DeliveryVerdict, Event, EventKind, Evidence, Judgement
-from .family import Family, RecordRole
+from .family import Family, RecordRole, due_of
 
 if TYPE_CHECKING:
     from ..inspect.timer_records import Scanned, TimerRecords
@@ -165,8 +165,7 @@ class Waiting:
 
         last = records[-1]
         evidence = [_record("waits in the timer topic", last)]
-        out = last.properties.get(names.TIMER_OUT_MS, "")
-        due = int(out) if out.isascii() and out.isdecimal() and len(out) < 19 else None
+        due = due_of(last)
         if (found := self._timed_in_rocksdb(last, due, evidence)) is not None:
             return found
         timer = self.timer = self._look(records)

@@ -90,7 +90,7 @@ def compare_entries(context: VerifyContext, check: QueueCheck, messages: Message
     """Units of these messages have addresses (codes) instead of tags: what stands there is theirs."""
     queue = check.queue
     root = context.store.layout.consume_queue_ext
-    path = os.fspath(root / queue.topic / str(queue.queue_id))
+    path = os.fspath(queue.below(root))
     opened = context.kept("ext files", dict[QueueId, MappedFileQueue])
     if queue not in opened:
         opened[queue] = MappedFileQueue.open(path)

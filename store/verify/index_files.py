@@ -27,12 +27,10 @@ from ..errors import Missing, StoreError
 from ..findings.catalogue import Severity
 from ..index.compare import stored_as_told
 from ..index.read import IndexFile, cannot_follow, is_outside
+from ..index.write import NAME_DIGITS
 from .context import VerifyContext
 from .layout import COMPRESSED, unpacking
 from .register import after, before
-
-_NAME_DIGITS = 17
-"""yyyyMMddHHmmssSSS."""
 
 
 def index_files(context: VerifyContext) -> list[IndexFile]:
@@ -73,8 +71,8 @@ def names_and_lengths(context: VerifyContext) -> None:
         name = os.path.basename(file.path)  # noqa: PTH119
         if is_compressed_name(name):
             add(context, "I-091", file, COMPRESSED, severity=Severity.ERROR, repair=unpacking(name))
-        elif len(name) != _NAME_DIGITS:
-            add(context, "I-091", file, f"its name has not the {_NAME_DIGITS} digits of a time")
+        elif len(name) != NAME_DIGITS:
+            add(context, "I-091", file, f"its name has not the {NAME_DIGITS} digits of a time")
         if not file.size:
             newest = number == len(index.files) - 1 and context.crashed
             text = "it is empty: the next start indexes records again that are indexed (B20)"

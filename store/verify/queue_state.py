@@ -430,7 +430,7 @@ class QueueStates(Mergeable):
     def reader(self, queue: QueueId) -> QueueReader:
         """A queue as it is now, there or not. Raises Unreadable."""
         root = self._context.store.layout.consume_queue
-        path = self.paths.get(queue) or os.fspath(root / queue.topic / str(queue.queue_id))
+        path = self.paths.get(queue) or os.fspath(queue.below(root))
         try:
             opened = self._context.store.queues.open(queue.topic, queue.queue_id)
         except NotFound:
@@ -449,7 +449,7 @@ class QueueStates(Mergeable):
     def batch_reader(self, queue: QueueId) -> BatchConsumeQueue:
         """A queue of batches as it is now. Raises Unreadable."""
         root = self._context.store.layout.batch_consume_queue
-        path = self.batch_paths.get(queue) or root / queue.topic / str(queue.queue_id)
+        path = self.batch_paths.get(queue) or queue.below(root)
         size, origin = self._context.store.config.size("mapperFileSizeBatchConsumeQueue")
         files = MappedFileQueue.open(path, size if origin == "configuration" else None)
         return BatchConsumeQueue(queue.topic, queue.queue_id, files)
