@@ -81,10 +81,10 @@ def _text_as_stored(strings: Ragged) -> tuple[pa.Array, bool]:
     return array, True
 
 
-def few_texts(strings: Ragged, text: Callable[[bytes], str] = java_string) -> pa.Array:
-    """The same for a column of few different values; `text` is asked once for each."""
+def few_texts(strings: Ragged) -> pa.Array:
+    """The same for a column of few different values."""
     found = dictionary(strings)
-    values = pa.array([text(value) for value in found.values], pa.string())
+    values = pa.array([java_string(value) for value in found.values], pa.string())
     return values.take(pa.array(found.ids))
 
 

@@ -43,14 +43,9 @@ class MessageReader:
     """
 
     def __init__(
-        self,
-        keys: UniqueKeys | NoKeys,
-        *,
-        final_separator: bool = True,
-        keep_times: bool = False,
-        clock: Callable[[], int] = now_ms,
+        self, keys: UniqueKeys | NoKeys, *, keep_times: bool = False, clock: Callable[[], int] = now_ms
     ) -> None:
-        self.final_separator = final_separator
+        self.final_separator = True
         self.keep_times = keep_times
         #: whether a topic's batches stay whole; their requests have a key of their own then
         self.is_batch_topic: Callable[[bytes], bool] = lambda topic: False

@@ -140,10 +140,6 @@ class _CopiedUnits(UnitStream):
                 at = max(one, begin)
                 yield at, units[at - begin : min(behind, end) - begin]
 
-    def written(self, rate_bytes: int | None = None, first: int = 0) -> Iterator[tuple[int, Units]]:
-        """As `UnitStream.written`; what lies in the page cache has no rate."""
-        return self.windows(first)
-
     def fill(self, first: int, units: Units, *, around: bool = False) -> None:
         """As `UnitStream.fill`."""
         self._files.fill(first, units, around=around)

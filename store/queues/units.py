@@ -104,12 +104,13 @@ class UnitStream(ABC):
         first; inside a window the order stays. Raises Unreadable.
         """
 
-    @abstractmethod
     def written(self, rate_bytes: int | None = None, first: int = 0) -> Iterator[tuple[int, Units]]:
         """All units from number `first` on in windows, but for holes of files and windows of zeros.
 
-        rate_bytes: most bytes per second that are read. Raises Unreadable.
+        rate_bytes: most bytes per second that are read of files; what a library or the page cache gives has no rate.
+        Raises Unreadable.
         """
+        return self.windows(first)
 
     @abstractmethod
     def fill(self, first: int, units: Units, *, around: bool = False) -> None:
@@ -361,10 +362,6 @@ class RowUnits(UnitStream):
             units = units[list(UNIT_DTYPE.names or ())].astype(UNIT_DTYPE)
             for begin in range(0, len(units), most):
                 yield number + begin, units[begin : begin + most]
-
-    def written(self, rate_bytes: int | None = None, first: int = 0) -> Iterator[tuple[int, Units]]:
-        """As `UnitStream.written`; what a library reads has no rate."""
-        return self.windows(first)
 
     def fill(self, first: int, units: Units, *, around: bool = False) -> None:
         """As `UnitStream.fill`."""

@@ -98,7 +98,6 @@ def look(
     *,
     now_ms: int,
     progress: Callable[[int], None] | None = None,
-    stop: Callable[[], bool] | None = None,
     jobs: int = 1,
     judge: Callable[[Verdict], Verdict] | None = None,
 ) -> Seen:
@@ -107,7 +106,7 @@ def look(
     given: options that next commands need. judge: adds to the verdict what repairs would do. The other
     parameters are those of `verify`.
     """
-    verdict = verify(store, scope._replace(watch=LogPicture), now_ms=now_ms, progress=progress, stop=stop, jobs=jobs)
+    verdict = verify(store, scope._replace(watch=LogPicture), now_ms=now_ms, progress=progress, jobs=jobs)
     picture = verdict.watched
     verdict = judge(verdict) if judge is not None else verdict
     assert isinstance(picture, LogPicture)

@@ -101,17 +101,12 @@ def _load_rules(snapshot: Snapshot, profile: Profile) -> LoadRules:
 
 
 def all_outcomes(
-    snapshot: Snapshot,
-    profile: Profile,
-    switches: Switches | None = None,
-    now_ms: int = 0,
-    *,
-    verified: VerifiedLog | None = None,
+    snapshot: Snapshot, profile: Profile, switches: Switches | None = None, *, verified: VerifiedLog | None = None
 ) -> Iterator[Outcome]:
     """What one start can come to: where a thread that writes units races with the recovery, several
     (B42). The usual one first. Raises as `simulate`.
     """
-    usual = simulate(snapshot, profile, switches, now_ms, verified=verified)
+    usual = simulate(snapshot, profile, switches, verified=verified)
     yield usual
     database = usual.database
     if database is None or not database.wrote:
@@ -121,7 +116,7 @@ def all_outcomes(
     seen = [_ends(usual)]
     others = [commit for commit in Commit if commit is not usual.commit]
     for commit in others if database.backwards else others[:-1]:
-        other = simulate(snapshot, profile, switches, now_ms, verified=verified, commit=commit)
+        other = simulate(snapshot, profile, switches, verified=verified, commit=commit)
         if (ends := _ends(other)) not in seen:
             seen.append(ends)
             yield other
