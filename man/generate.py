@@ -42,12 +42,8 @@ def contents() -> Iterator[tuple[Path, str]]:
     yield ROOT / "completions" / "bash" / "mqstore", shells.bash(commands)
     yield ROOT / "completions" / "zsh" / "_mqstore", shells.zsh(commands)
     yield ROOT / "completions" / "fish" / "mqstore.fish", shells.fish(commands)
-    types = _import("mqstore.cli.record_types")
-    for record_type in types.DERIVED:
-        schema = json.dumps(types.derived_schema(record_type), indent=2) + "\n"
-        yield types.SCHEMAS / f"{record_type}.json", schema
-    for record_type, found in types.config_schemas().items():
-        yield types.SCHEMAS / f"{record_type}.json", json.dumps(found, indent=2) + "\n"
+    for record_type, found in _import("schemas").schemas().items():
+        yield ROOT / "cli" / "schemas" / f"{record_type}.json", json.dumps(found, indent=2) + "\n"
     yield ROOT / "docs" / "invariants.md", _import("invariants").markdown()
     tables = _import("mqstore.formats.derive.steps").tables()
     yield ROOT / "formats" / "quick_tables.py", tables

@@ -86,7 +86,7 @@ class CaseFacts(NamedTuple):
         return end % size > 0 and not self.tail_written
 
 
-__all__ = ["CASES", "Case", "CaseFacts", "case_named", "case_of", "table"]
+__all__ = ["CASES", "Case", "CaseFacts", "case_named", "case_of"]
 
 
 class Case(NamedTuple):
@@ -486,16 +486,3 @@ def case_of(facts: CaseFacts) -> Case:
 def case_named(label: str) -> Case:
     """The case of that label."""
     return next(case for case in CASES if case.label == label)
-
-
-def table() -> str:
-    """The decision table as Markdown, for the documentation."""
-    rows = [
-        "| case | found | a broker | `--policy broker` | `--policy keep` | bugs, findings |",
-        "|---|---|---|---|---|---|",
-    ]
-    for case in CASES:
-        names = ", ".join((*case.bugs, *case.codes))
-        plans = f"{case.plan} | {case.keep or 'the same'}"
-        rows.append(f"| `{case.label}` | {case.found} | {case.broker} | {plans} | {names} |")
-    return "\n".join(rows) + "\n"

@@ -16,7 +16,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.queues.references import commit_log_of
-from mqstore.store.recover.cases import CASES, table
+from mqstore.store.recover.cases import CASES
 from mqstore.store.recover.recovery import Recovery, analyze
 
 from ... import recovery_cases, stores
@@ -274,6 +274,19 @@ def test_records_that_an_earlier_start_cut_off(tmp_path: Path) -> None:
 
 def test_labels_are_unique() -> None:
     assert len({case.label for case in CASES}) == len(CASES)
+
+
+def table() -> str:
+    """The decision table as Markdown."""
+    rows = [
+        "| case | found | a broker | `--policy broker` | `--policy keep` | bugs, findings |",
+        "|---|---|---|---|---|---|",
+    ]
+    for case in CASES:
+        names = ", ".join((*case.bugs, *case.codes))
+        plans = f"{case.plan} | {case.keep or 'the same'}"
+        rows.append(f"| `{case.label}` | {case.found} | {case.broker} | {plans} | {names} |")
+    return "\n".join(rows) + "\n"
 
 
 def test_the_documentation_has_the_table(rewrite: bool) -> None:
