@@ -389,8 +389,7 @@ _WITH_BODY = (BODY, "body_compression", "body_error")
 def rows_of_batch(store: str, batch: Batch, fields: Sequence[str], *, raw: bool = False) -> Iterator[pa.RecordBatch]:
     """The records of a batch as rows of `fields`, which are names in `COLUMNS`.
 
-    raw: bodies as stored, else decompressed. Memory: one batch of rows; with bodies some 64 MiB of
-    them, or one.
+    raw: bodies as stored, else decompressed. Memory: one batch of rows; with bodies some 64 MiB of them, or one.
     """
     with_body = any(name in _WITH_BODY for name in fields)
     for part, bodies in _shown(batch, raw) if with_body else _cut(batch, None):

@@ -1,8 +1,7 @@
 """The messages in the commit logs of many stores as rows of Arrow.
 
-A row is a message that a broker would still find; records behind the end of a log are none. What
-cannot be read is told beside the rows (`Damage`). A log is cut anywhere into splits; all of them
-together give what one walk over it gives.
+A row is a message that a broker would still find; records behind the end of a log are none. What cannot be read is told
+beside the rows (`Damage`). A log is cut anywhere into splits; all of them together give what one walk over it gives.
 
 `store.inspect.stats` of many logs: part by part, on several cores or tasks, added up in the end.
 

@@ -1,8 +1,7 @@
 """What a batch queue on disk lacks compared with the log, and how it is to be completed.
 
-Its units name their offsets themselves, so where they stand does not count: up to the first that is
-not that of the log they stay, from there on they are made anew. Units of lost records stay between
-those of their neighbours.
+Its units name their offsets themselves, so where they stand does not count: up to the first that is not that of the log
+they stay, from there on they are made anew. Units of lost records stay between those of their neighbours.
 """
 
 from __future__ import annotations
@@ -30,9 +29,8 @@ UNIT_BYTES = BATCH_UNIT_DTYPE.itemsize
 class BatchAudit:
     """One queue while the log is read.
 
-    log_start, log_end: the range of the log that stays. next: number of the unit that the next
-    record must have; units of records before the log are passed over. `min_offset`, `max_offset`:
-    of the queue once it has been completed.
+    log_start, log_end: the range of the log that stays. next: number of the unit that the next record must have; units
+    of records before the log are passed over. `min_offset`, `max_offset`: of the queue once it has been completed.
     """
 
     queue: QueueId

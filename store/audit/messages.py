@@ -269,10 +269,9 @@ def scan_messages(
 ) -> None:
     """Scan the log once for all auditors. Raises Unreadable.
 
-    how: what is dispatched. start: position of a record to begin at. crc: check the
-    bodies. progress: called with the position reached. items: a scan to take instead of one of the
-    whole log. verified: what is in order; the scan
-    leaves out those of its runs whose records no auditor has to see.
+    how: what is dispatched. start: position of a record to begin at. crc: check the bodies. progress: called with the
+    position reached. items: a scan to take instead of one of the whole log. verified: what is in order; the scan leaves
+    out those of its runs whose records no auditor has to see.
     """
     pending = _PendingMessages()
 
@@ -480,9 +479,7 @@ class Readability(LogObserver):
         self.dead += len(batch) if batch.mark is Mark.DEAD_TAIL else 0
 
     def can_skip(self, run: VerifiedRun) -> bool:
-        """Its messages are in the log, and their queues show the units that lie on disk; or all of
-        them are gone.
-        """
+        """Its messages are in the log, and their queues show the units that lie on disk; or all of them are gone."""
         if self._is_gone(run):
             return not run.further_by
         if self.seen is not None:

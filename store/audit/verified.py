@@ -83,9 +83,8 @@ _LONG_RUN_BYTES = 64 << 10
 class QueueRange(NamedTuple):
     """Messages of one queue in a run: queue offsets `first` ≤ k < `next`, all there, and in order.
 
-    first_position, last_position: log positions of the first and the last; last_bytes: of its
-    record. bytes: of all their records. first_timestamp, last_timestamp: store times (ms), the
-    least and the greatest."""
+    first_position, last_position: log positions of the first and the last; last_bytes: of its record. bytes: of all
+    their records. first_timestamp, last_timestamp: store times (ms), the least and the greatest."""
 
     first: int
     next: int
@@ -148,14 +147,13 @@ def is_long(queues: int, messages: int, size: int) -> bool:
 class VerifiedRun(NamedTuple):
     """Records of one file, one behind the other, from log position `begin` to `end`.
 
-    Each is whole, names its own position, has the checksum of its body, is a message of its own queue
-    and of the LMQs that it names, and no tombstone; the units there name it. last: position
-    of the last one; store_timestamp, first_timestamp: when the last and the first one were stored
-    (ms). with_crc: some last record of a window ends with a checksum of the whole. plain: of version
-    1, with 4-byte hosts. unindexed: position of the first record with keys that no sound index file
-    covers, None: all are covered. recent: positions of the last ones. units: those of queues that had
-    none on disk, made from the records. items: of an index that had none. further_by: some record
-    names further queues: the generation whose rules tell which; "" without.
+    Each is whole, names its own position, has the checksum of its body, is a message of its own queue and of the LMQs
+    that it names, and no tombstone; the units there name it. last: position of the last one; store_timestamp,
+    first_timestamp: when the last and the first one were stored (ms). with_crc: some last record of a window ends with
+    a checksum of the whole. plain: of version 1, with 4-byte hosts. unindexed: position of the first record with keys
+    that no sound index file covers, None: all are covered. recent: positions of the last ones. units: those of queues
+    that had none on disk, made from the records. items: of an index that had none. further_by: some record names
+    further queues: the generation whose rules tell which; "" without.
     """
 
     path: str
@@ -184,11 +182,10 @@ class VerifiedRun(NamedTuple):
 class VerifiedLog:
     """Runs in log order, and the BLANKs between files, with whatever lies between them.
 
-    From the log's first byte up to `end` there is nothing else. index: the index files, which tell
-    what `unindexed` is. made_by: the rules by which units of queues without any were made. copied: the
-    queues of a RocksDB, where they were held against those. tagged: units carry the tags codes of their
-    records, too. queues: those in files that are known to have nothing else in them. reach: the end of the
-    last good record that was seen, also behind what is in order.
+    From the log's first byte up to `end` there is nothing else. index: the index files, which tell what `unindexed` is.
+    made_by: the rules by which units of queues without any were made. copied: the queues of a RocksDB, where they were
+    held against those. tagged: units carry the tags codes of their records, too. queues: those in files that are known
+    to have nothing else in them. reach: the end of the last good record that was seen, also behind what is in order.
     """
 
     items: list[VerifiedRun | Extent]

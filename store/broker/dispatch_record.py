@@ -62,9 +62,8 @@ OWN_QUEUES = Dispatching(items=False, multi_dispatch=False)
 class OneRecord(NamedTuple):
     """What one record adds.
 
-    topic: as Java reads it. has_unit: it gets a unit in its own queue, with `tags_code`.
-    key_hashes: of its index items, in order. names_queues: it goes to further queues (LMQ), which
-    are not told here: `dispatch` does.
+    topic: as Java reads it. has_unit: it gets a unit in its own queue, with `tags_code`. key_hashes: of its index
+    items, in order. names_queues: it goes to further queues (LMQ), which are not told here: `dispatch` does.
     """
 
     topic: str

@@ -1,9 +1,8 @@
 """What distinguishes the starts of seven broker generations, as data (spec/07-recovery.md).
 
-One `Profile` per generation. The algorithm is the same for all of them and lives in
-`broker.load_rules`, in the room `start` (of the log, of queues and index), and in `recover.predict`; a difference
-between versions is a field here, never an `if` on a version there. Each value was measured on the real classes of the
-release named in `measured`.
+One `Profile` per generation. The algorithm is the same for all of them and lives in `broker.load_rules`, in the room
+`start` (of the log, of queues and index), and in `recover.predict`; a difference between versions is a field here,
+never an `if` on a version there. Each value was measured on the real classes of the release named in `measured`.
 
 One `WriterProfile` per generation: what distinguishes the bytes that it writes. Rules that recovery
 shares (version 2 records, IPv6, tags in the index, LMQs) stand in the `Profile`.
@@ -391,10 +390,9 @@ def _plain(version: str) -> str:
 class LmqRules(NamedTuple):
     """How a generation names offsets of LMQs (spec 2.9; measured).
 
-    options: all have to be on. undecided: PREPARED and ROLLBACK messages get offsets, too;
-    undecided_count: and count. closed_topics: how topics begin whose messages get none. twice: a
-    queue that is named twice counts twice. other_names: also for names without %LMQ%.
-    whole_records: maxMessageSize limits such a record.
+    options: all have to be on. undecided: PREPARED and ROLLBACK messages get offsets, too; undecided_count: and count.
+    closed_topics: how topics begin whose messages get none. twice: a queue that is named twice counts twice.
+    other_names: also for names without %LMQ%. whole_records: maxMessageSize limits such a record.
     """
 
     options: tuple[str, ...]
@@ -409,20 +407,17 @@ class LmqRules(NamedTuple):
 class WriterProfile(NamedTuple):
     """How one generation writes.
 
-    final_separator: 02 behind the last property (spec 1.6). stale_blank: what follows the head of
-    a BLANK are bytes of earlier records, not the file's own (spec 1.5). count_every_put: the
-    index counts puts, not slots in use (spec 3.1). pid_in_abort: `abort` holds the process id
-    (spec 4.2). checkpoint_fields: how many of the checkpoint's fields it knows (spec 4.1).
-    modern_topics: topics.json has attributes and a state version (spec 5.2, 5.3).
-    closed_dead_letters: %DLQ% topics cannot be read until somebody changes that. rocksdb_store:
-    the store has a RocksDB of that name, empty or not (spec 4.10). timer: it has a timer (spec 4.4).
-    batch_properties: properties of a batch's request go to each of its records (spec 1.9, B13).
-    property_crc: it knows enabledAppendPropCRC (spec 1.7). transaction_ids: a half message has
-    __transactionId__; keeps_real_topic: a committed one keeps REAL_TOPIC and REAL_QID; op_lists: an op
-    record ends its offsets with commas (spec 1.10). closed_topics: nobody may send to these;
-    long_topics: how topics begin that may have 255 characters, not 127.
-    whole_records: maxMessageSize limits records, not bodies (spec 1.4). lmq_queues: None in a
-    generation without them.
+    final_separator: 02 behind the last property (spec 1.6). stale_blank: what follows the head of a BLANK are bytes of
+    earlier records, not the file's own (spec 1.5). count_every_put: the index counts puts, not slots in use (spec 3.1).
+    pid_in_abort: `abort` holds the process id (spec 4.2). checkpoint_fields: how many of the checkpoint's fields it
+    knows (spec 4.1). modern_topics: topics.json has attributes and a state version (spec 5.2, 5.3).
+    closed_dead_letters: %DLQ% topics cannot be read until somebody changes that. rocksdb_store: the store has a RocksDB
+    of that name, empty or not (spec 4.10). timer: it has a timer (spec 4.4). batch_properties: properties of a batch's
+    request go to each of its records (spec 1.9, B13). property_crc: it knows enabledAppendPropCRC (spec 1.7).
+    transaction_ids: a half message has __transactionId__; keeps_real_topic: a committed one keeps REAL_TOPIC and
+    REAL_QID; op_lists: an op record ends its offsets with commas (spec 1.10). closed_topics: nobody may send to these;
+    long_topics: how topics begin that may have 255 characters, not 127. whole_records: maxMessageSize limits records,
+    not bodies (spec 1.4). lmq_queues: None in a generation without them.
     """
 
     start: Profile

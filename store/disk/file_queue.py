@@ -3,10 +3,9 @@
 Each file is named by the position of its first byte, in 20 decimal digits. Commit log, consume
 queues, timer log and DLedger data are such queues. Nothing here writes.
 
-Real directories are not always in order: a file cut short, an empty last file, a stray name, a
-hole. A reader must get at everything that is there, so a position is looked up in the file that
-holds it, not computed from one size. A file that somebody compressed (`.gz`, `.zst`) counts as the
-one that it was.
+Real directories are not always in order: a file cut short, an empty last file, a stray name, a hole. A reader must get
+at everything that is there, so a position is looked up in the file that holds it, not computed from one size. A file
+that somebody compressed (`.gz`, `.zst`) counts as the one that it was.
 
 Reading files of a queue in windows: around holes of sparse files, and what cannot be read.
 """

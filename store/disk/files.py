@@ -1,9 +1,8 @@
 """The only code of the project that changes the file system.
 
-Everything that writes does it through one `Files` object. Tests put another in its place that
-counts the steps, fails at any of them or stops for good there, so that every crash and every full
-disk can be tried. `Files` holds nothing but where it may write (`confine`): one object serves any
-number of stores and threads.
+Everything that writes does it through one `Files` object. Tests put another in its place that counts the steps, fails
+at any of them or stops for good there, so that every crash and every full disk can be tried. `Files` holds nothing but
+where it may write (`confine`): one object serves any number of stores and threads.
 
 A store can come from anybody. A link in it that leads elsewhere, or a journal that names another
 place, must not turn the repair of a store into a change of something else. The store's own
@@ -368,9 +367,8 @@ def _clear(target: Path, made: list[Path], files: Files) -> None:
 def confine(files: Files, layout: Layout, *, follow_links: bool = False) -> None:
     """Let `files` change nothing but this store.
 
-    Beside a log directory on another disk lies a session's folder on that disk. Raises Refused
-    where a part of the store lies elsewhere, Unsupported where files of it are compressed: nothing has
-    been written then.
+    Beside a log directory on another disk lies a session's folder on that disk. Raises Refused where a part of the
+    store lies elsewhere, Unsupported where files of it are compressed: nothing has been written then.
     """
     refuse_compressed(layout)
     other = None if follow_links else layout.log_of_another
@@ -461,12 +459,11 @@ class Phase(IntEnum):
 class Edit(NamedTuple):
     """One change of one file.
 
-    kind: `write` (bytes at `offset`; `data` None: zeros), `create` (a file of `length` bytes that
-    holds `pieces`), `truncate` (to `length` bytes), `move` (the file goes to the session's folder),
-    `remove` (the same, for a file that a broker removes too), `rebuild` (index files are made from
-    the log; `offset`: position that indexing begins at). path: absolute. codes: of the catalogue.
-    phase: behind all edits of those before. stands_for: what tells the content where no two makings of it
-    are byte for byte the same, as of a RocksDB.
+    kind: `write` (bytes at `offset`; `data` None: zeros), `create` (a file of `length` bytes that holds `pieces`),
+    `truncate` (to `length` bytes), `move` (the file goes to the session's folder), `remove` (the same, for a file that
+    a broker removes too), `rebuild` (index files are made from the log; `offset`: position that indexing begins at).
+    path: absolute. codes: of the catalogue. phase: behind all edits of those before. stands_for: what tells the content
+    where no two makings of it are byte for byte the same, as of a RocksDB.
     """
 
     kind: EditKind

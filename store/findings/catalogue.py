@@ -50,8 +50,7 @@ class Invariant(NamedTuple):
 
 
 GROUPS = ("layout", "commit_log", "consume_queue", "index", "checkpoint", "timer", "config", "compaction", "start")
-"""The groups A … H of docs/invariants.md, by the name of their file and of their module of checks, and the next
-start.
+"""The groups A … H of docs/invariants.md, by the name of their file and of their module of checks, and the next start.
 """
 
 

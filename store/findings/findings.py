@@ -165,8 +165,7 @@ class Findings:
     ) -> None:
         """Rows of consecutive items of one file: each run of `wrong` ones is a finding.
 
-        wrong: bool[n]. starts, ends: int64[n], bytes of the file. message: told of a row.
-        more: as in `add`.
+        wrong: bool[n]. starts, ends: int64[n], bytes of the file. message: told of a row. more: as in `add`.
         """
         if not wrong.any():
             return

@@ -133,8 +133,7 @@ def uncovered(ranges: Sequence[tuple[int, int]], batch: Batch, *, tagged: bool) 
 class IndexAudit:
     """The index while the log is read.
 
-    good: how many of the first files are sound and lie before the log end. tagged: tags are
-    indexed, too.
+    good: how many of the first files are sound and lie before the log end. tagged: tags are indexed, too.
     """
 
     files: IndexFiles

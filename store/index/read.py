@@ -7,10 +7,9 @@ same hash, so the records themselves must be compared with topic and key.
 
 All file sizes of a store, those of its index files with them; see `disk/sizes.py`.
 
-One index file: header, slots, items, and how many slots it has (spec 03, 3.1). A file does
-not say how many slots and items it holds, and its length has many solutions. The right one shows: the last
-item lies where the header's end position can be read, the first where its begin position can, and the last
-item's slot names it.
+One index file: header, slots, items, and how many slots it has (spec 03, 3.1). A file does not say how many slots and
+items it holds, and its length has many solutions. The right one shows: the last item lies where the header's end
+position can be read, the first where its begin position can, and the last item's slot names it.
 """
 
 from __future__ import annotations

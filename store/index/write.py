@@ -2,8 +2,7 @@
 
 `IndexImage` is one index file while it is being filled, in memory: header, slots, and the items to write.
 
-The rules are those of spec/03-index.md, 3.3. One item is put without numpy, many as columns; both
-give the same bytes.
+The rules are those of spec/03-index.md, 3.3. One item is put without numpy, many as columns; both give the same bytes.
 """
 
 from __future__ import annotations

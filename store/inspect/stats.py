@@ -1,9 +1,8 @@
 """Who fills the log: bytes, records, sizes and times by topic, queue, tag, host, hour, file and more.
 
-Counts of parts of a log add up: a part is counted anywhere, `Stats.merge` joins what was found. A
-record's bytes are those of the log, head, properties and body as stored; queues and index have
-about 20 and 40 bytes more of each message. Units of queues are counted likewise (`stats_of_queues`):
-what they do not tell is None then.
+Counts of parts of a log add up: a part is counted anywhere, `Stats.merge` joins what was found. A record's bytes are
+those of the log, head, properties and body as stored; queues and index have about 20 and 40 bytes more of each message.
+Units of queues are counted likewise (`stats_of_queues`): what they do not tell is None then.
 
 The same counts come from the units of queues alone, a fiftieth of the bytes of the log, or less. A unit
 tells topic, queue, place and size of a record; what is inside of records it does not tell. A message that

@@ -1,13 +1,12 @@
 """What a scan of the commit log yields: batches of records, and the extents between them.
 
-A record is told to be torn or dead here, which its own checks do not tell. *Torn*: body and header are good,
-keys and tags are not. No broker checks properties (spec 01, 1.6; 7.12, B27): a page that never reached the disk
-leaves zero bytes there, which no writer does. *Dead* (spec 7.4, step 4): a broker that cuts the log leaves the
-bytes behind the cut as they are, then writes new records over the first of them. What remains is whole and in
-place, but older than the records before it, or of a queue offset that has been given again. A clock that was
-set back makes good records behind damage look old, too, and a spoilt queue offset before it makes them look given
-again: there a queue names the record that stood where the damage begins, while nothing names what a broker has
-written over (`references.py`).
+A record is told to be torn or dead here, which its own checks do not tell. *Torn*: body and header are good, keys and
+tags are not. No broker checks properties (spec 01, 1.6; 7.12, B27): a page that never reached the disk leaves zero
+bytes there, which no writer does. *Dead* (spec 7.4, step 4): a broker that cuts the log leaves the bytes behind the cut
+as they are, then writes new records over the first of them. What remains is whole and in place, but older than the
+records before it, or of a queue offset that has been given again. A clock that was set back makes good records behind
+damage look old, too, and a spoilt queue offset before it makes them look given again: there a queue names the record
+that stood where the damage begins, while nothing names what a broker has written over (`references.py`).
 
 Messages inside of batch records are as consumers get them (spec 01, 1.9). In a topic with queue.type=BatchCQ a
 broker stores what a client sent together as one record. A client of 5.x takes it apart: each message has its
@@ -86,9 +85,8 @@ _TOLD = {ExtentKind.TORN_TAIL: "torn tail", ExtentKind.STALE_BYTES: "stale bytes
 class Inner(Rows):
     """Which rows of a batch are messages inside of records (`inner_batch.unwrapped`).
 
-    records: the records as they are stored; row int64[n]: which of them each row is, or is inside
-    of. number int64[n]: which message of its record, from 0 on; -1: the row is the record itself.
-    count int64[n]: messages in its record.
+    records: the records as they are stored; row int64[n]: which of them each row is, or is inside of. number int64[n]:
+    which message of its record, from 0 on; -1: the row is the record itself. count int64[n]: messages in its record.
     """
 
     records: Batch
@@ -154,9 +152,8 @@ class Batch(Rows):
 class LogEnd(NamedTuple):
     """Where the log ends and what lies behind it. reason: the first thing there.
 
-    store_timestamp: when its last record was stored (ms). damaged_ranges, damaged_bytes: what was
-    met on the way, missing files included, and first_damage the first of it. torn: a record behind the
-    end that is not whole.
+    store_timestamp: when its last record was stored (ms). damaged_ranges, damaged_bytes: what was met on the way,
+    missing files included, and first_damage the first of it. torn: a record behind the end that is not whole.
     """
 
     position: int

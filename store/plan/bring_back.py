@@ -1,12 +1,11 @@
 """Which bytes of a replica close the holes of a log, and which holes stay (spec 7.9).
 
-A part is taken where the records on either side of the hole are the same in both logs, and what the
-replica has between is whole: body checksums, physical offsets, one record behind the other. Behind
-the end of the log there is no other side. There the replica's records are taken as far as they
-follow one another, and as far as the units of the queues name no other ones: a store that crashed
-may have lost the pages that its slave has. A store that was shut down in order ends where it ends,
-and one that is a slave itself gets the rest from its master. Nor is anything taken in front of the first file:
-that is how an expired log looks.
+A part is taken where the records on either side of the hole are the same in both logs, and what the replica has between
+is whole: body checksums, physical offsets, one record behind the other. Behind the end of the log there is no other
+side. There the replica's records are taken as far as they follow one another, and as far as the units of the queues
+name no other ones: a store that crashed may have lost the pages that its slave has. A store that was shut down in order
+ends where it ends, and one that is a slave itself gets the rest from its master. Nor is anything taken in front of the
+first file: that is how an expired log looks.
 
 A record that is whole but for its header, with which its queue does not go on, is exchanged for the replica's if the
 queue of that has the number before or behind it: so it is not the replica's header that is wrong.

@@ -1,8 +1,7 @@
 """What "keep" does to the commit log: every gap closed, the log ends behind the last thing known.
 
-The log ends behind the last good record, or behind the lost ones that units name right behind it.
-What lies farther on (a torn tail, stale bytes, files that were never written) is put out of the way
-as under the policy "broker".
+The log ends behind the last good record, or behind the lost ones that units name right behind it. What lies farther on
+(a torn tail, stale bytes, files that were never written) is put out of the way as under the policy "broker".
 """
 
 from __future__ import annotations

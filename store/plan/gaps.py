@@ -2,9 +2,8 @@
 
 What a tombstone has to hold so that the service that reads its topic passes over it.
 
-A plain tombstone stops some of a broker's own services for ever: the timer of every version, a
-delay level of 4.9, the op progress of 4.9, POP's revive service of 5.1. Measured with the real
-services (spec 9.9).
+A plain tombstone stops some of a broker's own services for ever: the timer of every version, a delay level of 4.9, the
+op progress of 4.9, POP's revive service of 5.1. Measured with the real services (spec 9.9).
 """
 
 from __future__ import annotations
@@ -136,9 +135,8 @@ class Forms(NamedTuple):
     def _schedule(self) -> FillerForm:
         """For a topic that the delay service discards; what fits all, where the version is open.
 
-        A record without a unique key may be too small for either. Every version passes a tombstone
-        for the topic of fillers, and writes it there, where nobody reads: no delayed record has
-        less than such properties.
+        A record without a unique key may be too small for either. Every version passes a tombstone for the topic of
+        fillers, and writes it there, where nobody reads: no delayed record has less than such properties.
         """
         if set(self.generations) == {_PLAIN_GENERATION}:
             return FillerForm()
@@ -160,9 +158,8 @@ def _for_topic(topic: str) -> bytes:
 class Gap(NamedTuple):
     """Log positions [begin, end) of one file without a good record.
 
-    to_file_end: nothing follows in this file. store_timestamp: of the good record before, without one
-    of the next, 0 without any. previous: position of the good record that ends at `begin`, -1 without one.
-    blank: a BLANK closes it.
+    to_file_end: nothing follows in this file. store_timestamp: of the good record before, without one of the next, 0
+    without any. previous: position of the good record that ends at `begin`, -1 without one. blank: a BLANK closes it.
     """
 
     begin: int
@@ -201,10 +198,9 @@ _NUMBERS = ("total_size", "queue_id", "queue_offset", "sys_flag")
 class GapFinder:
     """Looks at a scan of the log, item by item in log order.
 
-    file_bytes: of a log file. files: positions where files begin that are there. covered: behind
-    the last good record or BLANK. end: where the log ends, as far as good records tell. verify:
-    the broker passes no record whose own checksum of the whole is wrong (forceVerifyPropCRC). inner_batches: nor one
-    whose numbers of a batch it cannot read.
+    file_bytes: of a log file. files: positions where files begin that are there. covered: behind the last good record
+    or BLANK. end: where the log ends, as far as good records tell. verify: the broker passes no record whose own
+    checksum of the whole is wrong (forceVerifyPropCRC). inner_batches: nor one whose numbers of a batch it cannot read.
     """
 
     file_bytes: int

@@ -1,9 +1,8 @@
 """The plan of `recover`: a list of edits and what they cost. Nothing is written.
 
-Under the policy `broker` the log ends where the broker's start would end it, under `keep` nothing
-that can be read is given up (`keep/`). Both complete queues and index from the log, which no broker
-does (spec 7.5), and put out of the way what lies behind the ends, so that the next start, of any
-version, finds nothing to do (spec 7.11).
+Under the policy `broker` the log ends where the broker's start would end it, under `keep` nothing that can be read is
+given up (`keep/`). Both complete queues and index from the log, which no broker does (spec 7.5), and put out of the way
+what lies behind the ends, so that the next start, of any version, finds nothing to do (spec 7.11).
 
 The end of a repair as edits: the checkpoint, and `abort` last of all.
 """
@@ -243,9 +242,7 @@ class _Database(NamedTuple):
     def edits(
         self, log: CommitLog, log_end: int, how: Dispatching, *, applicable: bool
     ) -> tuple[list[Edit], DatabaseFix | None]:
-        """What brings the RocksDB in line with a log, if the broker has one. applicable: as in
-        `RecoveryOptions`.
-        """
+        """What brings the RocksDB in line with a log, if the broker has one. applicable: as in `RecoveryOptions`."""
         if self.stores.database is None:
             return [], None
         if applicable:

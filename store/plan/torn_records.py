@@ -166,8 +166,7 @@ def cut_properties(
 ) -> list[CutProperties]:
     """What becomes of records that have lost properties. Raises Unreadable.
 
-    further: by position, queues that name the record. with_crc: records of this log end with a
-    checksum of the whole.
+    further: by position, queues that name the record. with_crc: records of this log end with a checksum of the whole.
     """
     if not records:
         return []

@@ -64,11 +64,10 @@ class StoredColumns(NamedTuple):
 def append_columns(writer: OpenStore, columns: Mapping[str, Any], *, whole: bool = False) -> StoredColumns:
     """Append n messages; on disk after `writer.sync`.
 
-    columns: by the names of MESSAGE, arrays, `Ragged` or one value for all. topic and body must be
-    there; other fields that a producer gives (`NewMessage`, wrong_crc too) have defaults; born_timestamp and
-    store_timestamp below 0 or missing take the clock. What the store assigns is ignored. Raises as
-    `StoreWriter.append`; where a message is refused, none of its step of 65,536 was written.
-    whole: they are one step, however many, and come to one file.
+    columns: by the names of MESSAGE, arrays, `Ragged` or one value for all. topic and body must be there; other fields
+    that a producer gives (`NewMessage`, wrong_crc too) have defaults; born_timestamp and store_timestamp below 0 or
+    missing take the clock. What the store assigns is ignored. Raises as `StoreWriter.append`; where a message is
+    refused, none of its step of 65,536 was written. whole: they are one step, however many, and come to one file.
     """
     writer.settle()
     total = count_of(columns)

@@ -37,8 +37,7 @@ def lmq_in_database(layout: Layout) -> bool | None:
 
 
 def selective_double_write(layout: Layout) -> bool:
-    """A broker with queues in files keeps those of LITE topics in a RocksDB besides, and LMQs of others
-    nowhere.
+    """A broker with queues in files keeps those of LITE topics in a RocksDB besides, and LMQs of others nowhere.
 
     By rocksdbCQSelectiveDoubleWriteEnable (5.5.1), else by what is there (spec 2.10).
     """

@@ -5,11 +5,10 @@ offline it is the first invalid unit behind the last valid one, and units that p
 are dead: a broker cuts them off when it starts. One unit is read with a few system calls and without numpy;
 many as arrays: `units.py`.
 
-For a time (`getOffsetInQueueByTime`) a 5.x broker answers the first message stored at it or later; behind the last,
-the end of the queue. A 4.x broker picks a queue file by its modification time (the first one changed at the time
-or later, else the last), searches only that one, and answers the message stored nearest to the time; of several
-with one time, the one its bisection meets. Seen in the answers of real brokers of 4.3.1, 4.9.7, 5.1.4, 5.3.3
-and 5.5.0.
+For a time (`getOffsetInQueueByTime`) a 5.x broker answers the first message stored at it or later; behind the last, the
+end of the queue. A 4.x broker picks a queue file by its modification time (the first one changed at the time or later,
+else the last), searches only that one, and answers the message stored nearest to the time; of several with one time,
+the one its bisection meets. Seen in the answers of real brokers of 4.3.1, 4.9.7, 5.1.4, 5.3.3 and 5.5.0.
 """
 
 from __future__ import annotations
@@ -239,9 +238,8 @@ class ConsumeQueue(Closing):
     def _end_of_content(self, file: MappedFile) -> int:
         """Stream position behind the last unit of a file that is not all zeros.
 
-        A small file is read. Of a large one the zeros at the end are a hole, as a broker makes
-        them; in a copy without holes the end is found by bisection, which takes the first block of
-        zeros for it.
+        A small file is read. Of a large one the zeros at the end are a hole, as a broker makes them; in a copy without
+        holes the end is found by bisection, which takes the first block of zeros for it.
         """
         size = file.size
         if size > _BLOCK_BYTES:

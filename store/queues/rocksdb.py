@@ -91,8 +91,7 @@ class RocksDb(Closing):
         """The database in a directory. every_file: look at the end of each table now, as a broker does.
         manifest: as if CURRENT named this one.
 
-        Raises Unsupported where the extra is not installed, Unreadable for what is no whole
-        RocksDB, Missing.
+        Raises Unsupported where the extra is not installed, Unreadable for what is no whole RocksDB, Missing.
         """
         path = Path(path)
         try:
@@ -135,8 +134,7 @@ class RocksDb(Closing):
     def items(self, family: str, start: bytes = b"", *, backwards: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """Keys from `start` on with their values, in order of the bytes. Raises Unreadable.
 
-        backwards: from the last key that is not behind `start` down. A family that is not there is
-        empty.
+        backwards: from the last key that is not behind `start` down. A family that is not there is empty.
         """
         if family not in self.column_families:
             return

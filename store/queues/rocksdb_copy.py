@@ -36,8 +36,7 @@ class CopiedQueues:
     """Queues of a database as files. They go with the object that has made them; in another process,
     and from a pickle, it only names them.
 
-    entries: by queue, files of `file_bytes`. whole: nothing was met that cannot be read, or has no place
-    in a file.
+    entries: by queue, files of `file_bytes`. whole: nothing was met that cannot be read, or has no place in a file.
     """
 
     def __init__(self, folder: TemporaryDirectory[str], file_bytes: int) -> None:

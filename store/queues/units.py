@@ -229,9 +229,7 @@ class FileUnits(UnitStream):
                 yield (file.start + byte) // self._size, units
 
     def data(self, file: MappedFile, most: int, first: int = 0) -> Iterator[tuple[int, int]]:
-        """Numbers, from `first` on, of the units of one file that are no holes: (first, count), `most` at a
-        time.
-        """
+        """Numbers, from `first` on, of the units of one file that are no holes: (first, count), `most` at a time."""
         number, stop = max(first, -(-file.start // self._size)), file.end // self._size
         while number < stop:
             data_at = self.files.next_data(file, number * self._size - file.start)
@@ -316,9 +314,8 @@ class FileUnits(UnitStream):
 class RowUnits(UnitStream):
     """The units of a queue that somebody has as rows of bytes, as in a RocksDB.
 
-    rows: of numbers first ≤ k < stop those that there are, as (number, bytes of units in a row).
-    there: what such a unit is; what a unit in a file does not have is left out. first, stop: numbers
-    of the first and behind the last.
+    rows: of numbers first ≤ k < stop those that there are, as (number, bytes of units in a row). there: what such a
+    unit is; what a unit in a file does not have is left out. first, stop: numbers of the first and behind the last.
     """
 
     def __init__(

@@ -78,8 +78,7 @@ def pieces(first: int, units: Buffer, file_size: int, *, begins: bool) -> Iterat
 class QueueWriter:
     """Appends units to the files of one topic-queue, and leaves zeros behind them.
 
-    next_offset: queue offset of the next unit; None for a queue without a unit, which then may
-    begin with any.
+    next_offset: queue offset of the next unit; None for a queue without a unit, which then may begin with any.
     """
 
     def __init__(self, files: Files, directory: Path, file_size: int, next_offset: int | None) -> None:

@@ -1,14 +1,12 @@
 """config/: a broken file mended from its .bak, from what is left of it, from what the store proves.
 
-Offsets that lie outside their queue are brought inside it (`config_offsets.py`), entries that are not
-possible are put right (`config_entries.py`). What a file says besides stays as it is. Spec 05, 5.1 to
-5.3; I-140.
+Offsets that lie outside their queue are brought inside it (`config_offsets.py`), entries that are not possible are put
+right (`config_entries.py`). What a file says besides stays as it is. Spec 05, 5.1 to 5.3; I-140.
 
 Entries of config/ that contradict their own key, or what no broker writes, put right.
 
-The key is what a broker looks up, so names inside an entry follow it. What an entry lacks comes from
-the store: a topic has as many queues as its messages need. Spec 05, 5.2 to 5.6; I-076, I-142 to
-I-144, I-149, I-150, I-154.
+The key is what a broker looks up, so names inside an entry follow it. What an entry lacks comes from the store: a topic
+has as many queues as its messages need. Spec 05, 5.2 to 5.6; I-076, I-142 to I-144, I-149, I-150, I-154.
 
 Offsets that the configuration keeps, brought inside their queues (I-077, I-144, I-146, I-152).
 
@@ -221,9 +219,8 @@ class Clamped(NamedTuple):
 class Bounds(NamedTuple):
     """What offsets are held against.
 
-    ranges: (min, max) offset of each queue. topics: those that the broker knows. levels: how many
-    delay levels there are, None where that is not known. from_zero: the log has every message that was
-    ever stored.
+    ranges: (min, max) offset of each queue. topics: those that the broker knows. levels: how many delay levels there
+    are, None where that is not known. from_zero: the log has every message that was ever stored.
     """
 
     ranges: Ranges

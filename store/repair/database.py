@@ -523,8 +523,7 @@ _CODES = ("I-140",)
 def config_in_files(layout: Layout, made_ms: int) -> Iterator[Edit]:
     """Writes the files, and moves the databases to the session's folder. layout: as `as_kind` gives it.
 
-    A database that cannot be read stays where it is. made_ms: the time of a dataVersion that no
-    database has.
+    A database that cannot be read stays where it is. made_ms: the time of a dataVersion that no database has.
     """
     found = _stands_for_files(layout)
     written: dict[str, Any] = {}

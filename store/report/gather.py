@@ -63,9 +63,8 @@ class Due(NamedTuple):
 class Seen:
     """One store as a report shows it. facts, start: lines with a label each.
 
-    commands: what to do next, in this order. tidy: they mend warnings only. queues: what their units say.
-    lags: records of `offsets_of` by group and topic, the farthest behind first. notes: what could not be
-    shown, and why.
+    commands: what to do next, in this order. tidy: they mend warnings only. queues: what their units say. lags: records
+    of `offsets_of` by group and topic, the farthest behind first. notes: what could not be shown, and why.
     """
 
     root: str

@@ -43,11 +43,10 @@ def find(
 ) -> Iterator[FoundMessage]:
     """The messages that a selection describes, in the order of the log, of one queue in its order.
 
-    offset, count: queue offsets offset ≤ k < offset + count of the queue that the selection names;
-    without offset, or with further conditions and a count above 1, the first `count` messages that
-    are wanted. Of a compaction topic the first `count` that are left at or behind offset. reverse:
-    the last one first. note: told in one line each what is worth knowing: damage met, another way
-    taken.
+    offset, count: queue offsets offset ≤ k < offset + count of the queue that the selection names; without offset, or
+    with further conditions and a count above 1, the first `count` messages that are wanted. Of a compaction topic the
+    first `count` that are left at or behind offset. reverse: the last one first. note: told in one line each what is
+    worth knowing: damage met, another way taken.
 
     A key or unique key is looked up in the index, and scanned for where the index lacks it; a topic is read through its
     queues; all else, a pattern of topics too, is a scan of the log, of the files that the times leave. Raises NotFound
@@ -500,9 +499,8 @@ def read_queue(
 ) -> Iterator[FoundMessage]:
     """Messages with queue offsets offset ≤ k < offset + count, those that there are.
 
-    A unit that points at no record, or at another message's, is noted and passed over; one that
-    points behind the end of the log counts as not there. Raises NotFound where the queue, or its
-    unit `offset`, does not exist.
+    A unit that points at no record, or at another message's, is noted and passed over; one that points behind the end
+    of the log counts as not there. Raises NotFound where the queue, or its unit `offset`, does not exist.
     """
     with store.queues.open(topic, queue_id) as queue:
         messages = list(_messages(store, queue, offset, count, note))

@@ -1,10 +1,9 @@
 """Messages found by key: through the index, and by scanning what the index does not cover.
 
-An index hit is only a candidate: the record itself must have the topic and the key. Ranges of the
-log that no sound index file covers are scanned; where all this finds nothing, the rest is, too. The
-index has a key only together with its topic: where nothing tells all topics, all of the log is
-scanned. It has the keys of a record, not those of the messages inside of it: the records of batch
-queues are read.
+An index hit is only a candidate: the record itself must have the topic and the key. Ranges of the log that no sound
+index file covers are scanned; where all this finds nothing, the rest is, too. The index has a key only together with
+its topic: where nothing tells all topics, all of the log is scanned. It has the keys of a record, not those of the
+messages inside of it: the records of batch queues are read.
 
 Where the messages with many unique keys lie: by the index, and one scan for what it lacks.
 """

@@ -155,14 +155,13 @@ def _local_ms(moment: datetime) -> int:
 class Selection(NamedTuple):
     """Conditions that all must hold; None asks nothing.
 
-    topic: its name, or a pattern of names as a shell's, such as `orders*`. key: one of the parts of
-    KEYS, or the unique key. unique_key: the unique key only. tag: one of several is `A || B`, as
-    consumers subscribe; `*` asks nothing. times: by store time. where: a condition in RocketMQ's
-    filter language. grep: a pattern to be found in the body, decompressed up to max_body_bytes and
-    read as UTF-8 (bytes that are none become U+FFFD). whole: a record that holds a batch of
-    messages is wanted as it is stored, where it or one of them is; otherwise they are. further: by these
-    rules messages of other topics are wanted, too, that go to queues of the topic besides, as LMQs
-    have them; None: those alone that were stored under the topic.
+    topic: its name, or a pattern of names as a shell's, such as `orders*`. key: one of the parts of KEYS, or the unique
+    key. unique_key: the unique key only. tag: one of several is `A || B`, as consumers subscribe; `*` asks nothing.
+    times: by store time. where: a condition in RocketMQ's filter language. grep: a pattern to be found in the body,
+    decompressed up to max_body_bytes and read as UTF-8 (bytes that are none become U+FFFD). whole: a record that holds
+    a batch of messages is wanted as it is stored, where it or one of them is; otherwise they are. further: by these
+    rules messages of other topics are wanted, too, that go to queues of the topic besides, as LMQs have them; None:
+    those alone that were stored under the topic.
     """
 
     topic: str | None = None
@@ -228,8 +227,7 @@ class Selection(NamedTuple):
     def wanted(self, batch: Batch, *, offsets: tuple[int, int] | None = None, last_first: bool = False) -> Batch:
         """The wanted records of a batch, or rather the messages inside of them.
 
-        offsets: of those with queue offsets first ≤ k < stop only. last_first: those of one record
-        in this order.
+        offsets: of those with queue offsets first ≤ k < stop only. last_first: those of one record in this order.
         """
         from ..log.message import is_batch_record
 

@@ -44,9 +44,8 @@ class Via(StrEnum):
 class Searched:
     """What was looked at for an answer, for those who get none.
 
-    records: how many, by each way there. first_ms, last_ms: when the first and the last of them
-    were stored. units: of queues, which tell time and tag of a record that was not read. index_files,
-    index_items: what was asked for a key.
+    records: how many, by each way there. first_ms, last_ms: when the first and the last of them were stored. units: of
+    queues, which tell time and tag of a record that was not read. index_files, index_items: what was asked for a key.
     """
 
     def __init__(self) -> None:

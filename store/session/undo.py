@@ -125,8 +125,7 @@ def session_to_undo(layout: Layout, name: str | None = None) -> Journal | None:
 def undo(
     layout: Layout, journal: Journal | None, files: Files, *, force: bool = False, wait_seconds: float = 0
 ) -> Undone:
-    """Take a session back; None only removes the start barrier. force: also where the store has
-    changed since.
+    """Take a session back; None only removes the start barrier. force: also where the store has changed since.
 
     Raises InUse, Refused (the store has changed, a later session stands in the way), Unreadable (a
     damaged journal, an I/O error), NoSpace. Nothing was touched then, or it can be run again.
@@ -354,8 +353,7 @@ def _further_folders(layout: Layout, journal: Journal) -> set[Path]:
 def journal_to_purge(layout: Layout, folder: Path) -> Journal:
     """A session to be removed; of a damaged journal only where it stands is known.
 
-    Nothing of such a session can be taken back, and the rest of the journal is not needed to remove
-    it.
+    Nothing of such a session can be taken back, and the rest of the journal is not needed to remove it.
     """
     try:
         return Journal.load(layout.root, folder)

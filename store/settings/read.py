@@ -2,10 +2,9 @@
 
 A file that is broken gives what can be read of it. Nothing is written. Spec 05, 5.2 and 5.3.
 
-A broker with a controller keeps two more: brokerIdentity, read as its BrokerMetadata does (spec 06, 6.3),
-and epochFileCheckpoint, as its CheckpointFile does (spec 06, 6.2). Nothing raises there: what is wrong, and
-where, is told beside what can be read. Of what is no number a broker does not recover: it does not even
-look at the .bak then.
+A broker with a controller keeps two more: brokerIdentity, read as its BrokerMetadata does (spec 06, 6.3), and
+epochFileCheckpoint, as its CheckpointFile does (spec 06, 6.2). Nothing raises there: what is wrong, and where, is told
+beside what can be read. Of what is no number a broker does not recover: it does not even look at the .bak then.
 
 `inspect` has one line for each file (`summaries_of`).
 
@@ -56,8 +55,7 @@ FILES: Mapping[str, str] = {kind.file: name for name, kind in KINDS.items() if k
 class ConfigProblem(NamedTuple):
     """What is wrong with a file: from `position` on `size` bytes cannot be read.
 
-    gives_up: a broker does not look at the .bak then. noted: whoever collects what a disk does not
-    give has it already.
+    gives_up: a broker does not look at the .bak then. noted: whoever collects what a disk does not give has it already.
     """
 
     position: int
@@ -138,8 +136,7 @@ def read_content(path: Path) -> ConfigContent:
 def read_config_file(path: Path, kind: str) -> ConfigFile:
     """Read one file. Raises Missing, Unreadable; what is in it raises nothing.
 
-    One that a disk does not give counts as broken, and is noted. Raises UnreadableRange where nobody
-    notes it.
+    One that a disk does not give counts as broken, and is noted. Raises UnreadableRange where nobody notes it.
     """
     if path.is_dir():  # a broker's read fails, as that of a broken file does
         return ConfigFile(path, kind, {}, ConfigProblem(0, 0, "not a file but a directory"))

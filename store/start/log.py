@@ -135,8 +135,7 @@ class PhantomRecord(NamedTuple):
 class LogWalk:
     """The loop of 7.4 over loaded files; complete once `batches` is exhausted.
 
-    end: the log end P. reason: why the walk ended: `blank`, `bad-record`. end_file: index of the file
-    with the end.
+    end: the log end P. reason: why the walk ended: `blank`, `bad-record`. end_file: index of the file with the end.
     """
 
     snapshot: Snapshot

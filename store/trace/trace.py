@@ -1,8 +1,7 @@
 """One answer a message: its story, a verdict for each group, the next start, the next command.
 
-What the next start does to a message is read off the simulated start (spec 7.1 to 7.5). Nothing but
-the part of the log is read that a start reads; the rest of `recover`'s prediction, which counts all
-messages, is left to that command.
+What the next start does to a message is read off the simulated start (spec 7.1 to 7.5). Nothing but the part of the log
+is read that a start reads; the rest of `recover`'s prediction, which counts all messages, is left to that command.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 Slots and chains of an index file (I-093 … I-098).
 
-A broker links each item to the one before it in its slot, and the slot to the newest. So the
-chains of a sound file follow from the hashes of its items alone: they are made again, window by
-window, and compared as columns.
+A broker links each item to the one before it in its slot, and the slot to the newest. So the chains of a sound file
+follow from the hashes of its items alone: they are made again, window by window, and compared as columns.
 """
 
 from __future__ import annotations

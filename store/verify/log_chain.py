@@ -40,10 +40,9 @@ _BATCH_ROWS = 4096
 class Chain(Mergeable):
     """What lies before the next record.
 
-    end: log position behind the last item. open: a range without records, until it shows whether
-    what follows is of this log. damage: the first one that a broker stops at. lost: some range was
-    passed that may have had records. blank: the BLANK that came last. mended: before it is a tombstone: a
-    recovery has closed what was lost there.
+    end: log position behind the last item. open: a range without records, until it shows whether what follows is of
+    this log. damage: the first one that a broker stops at. lost: some range was passed that may have had records.
+    blank: the BLANK that came last. mended: before it is a tombstone: a recovery has closed what was lost there.
     """
 
     end: int | None = None

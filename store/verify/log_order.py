@@ -48,9 +48,8 @@ class _Jump(NamedTuple):
 class _LogOrder(Mergeable):
     """newest, oldest: store timestamps of the last record and of the first. topics: a number for each.
 
-    next_offset: int64[topics, queues], behind the last message of the queue, -1 where none was met.
-    first_offset: the same of the first one. open: by topic and queue, a jump back that nothing of the
-    queue has followed yet.
+    next_offset: int64[topics, queues], behind the last message of the queue, -1 where none was met. first_offset: the
+    same of the first one. open: by topic and queue, a jump back that nothing of the queue has followed yet.
     """
 
     newest: int = 0

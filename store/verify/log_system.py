@@ -118,8 +118,7 @@ def transactions(context: VerifyContext, records: Records) -> None:
 class _Halves(Mergeable):
     """Positions of half messages, ascending in each array.
 
-    first_read: what is named in front of it was not read; None: nothing was. earlier: positions there
-    that are named.
+    first_read: what is named in front of it was not read; None: nothing was. earlier: positions there that are named.
     read: of a sample, which reads pieces of the log, what it has read; None: all behind first_read.
     """
 

@@ -249,10 +249,9 @@ class InARow(NamedTuple):
 class QueueCheck:
     """One queue.
 
-    right: queue offsets whose unit is that of the message. elsewhere: those whose unit is that of
-    another message of this queue. row: those of `right` that were met first, as long as each goes
-    on behind the one before. shift: how far units lay from their place last time. waits: how long
-    messages of a delay level wait.
+    right: queue offsets whose unit is that of the message. elsewhere: those whose unit is that of another message of
+    this queue. row: those of `right` that were met first, as long as each goes on behind the one before. shift: how far
+    units lay from their place last time. waits: how long messages of a delay level wait.
     """
 
     reader: QueueReader

@@ -48,9 +48,8 @@ def resolve(context: VerifyContext, reader: QueueReader, offsets: Ints, units: U
 def are_of_changed_records(
     context: VerifyContext, queues: QueueStates, queue: QueueId, offsets: Ints, units: Units
 ) -> Flags:
-    """bool[n]: units, at queue offsets, that name a record of their size which was of this queue: a half
-    message or a rollback of it, or a message of the same topic and number in a queue that has no unit
-    for it.
+    """bool[n]: units, at queue offsets, that name a record of their size which was of this queue: a half message or a
+    rollback of it, or a message of the same topic and number in a queue that has no unit for it.
     """
     positions = units["physical_offset"].astype(np.int64)
     records = context.store.log.records(positions)
@@ -172,10 +171,9 @@ _NO_END = np.iinfo(np.int64).max
 class QueuePass:
     """One queue from its first unit to its last.
 
-    live_end: queue offset behind the last unit that counts, -1 without one. real: how many units
-    name a record. ends_pre_filled: the last valid unit is none of them. beyond, behind: units at
-    the end that reach behind the log's end, and that lie behind the last message of the queue.
-    first_file_gone: all records of the first file are expired.
+    live_end: queue offset behind the last unit that counts, -1 without one. real: how many units name a record.
+    ends_pre_filled: the last valid unit is none of them. beyond, behind: units at the end that reach behind the log's
+    end, and that lie behind the last message of the queue. first_file_gone: all records of the first file are expired.
     """
 
     def __init__(self, context: VerifyContext, queues: QueueStates, check: QueueCheck) -> None:
