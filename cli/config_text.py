@@ -48,7 +48,7 @@ def config_lines(config: ConfigStart, rows: int | None) -> list[str]:
     if not files and not lost:
         return []
     head = [f"  {file.start:<8} config/{file.file}: {file.problem}" for file in files]
-    return ["", "Configuration, as a start takes it:", *head, *folded(lost, len(lost), rows)]
+    return ["", "Configuration, as a start takes it:", *head, *folded(lost, rows)]
 
 
 def bare_lines(found: Recovery) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..store.counted import counted
-from .plan_text import ROWS, folded
+from .plan_text import ROWS, folded, section
 from .terminal import time_text
 
 if TYPE_CHECKING:
@@ -89,16 +89,13 @@ def timer_lines(found: Recovery) -> list[str]:
 def cut_lines(found: Recovery, rows: int | None) -> list[str]:
     """Messages that stay, without some of their properties."""
     cut = found.plan.cut if found.plan else ()
-    if not cut:
-        return []
     lines = (
         f"  {c.topic}/{c.queue_id} at {c.queue_offset}  position {c.position:,}  "
         f"{counted(c.lost_bytes, 'byte')} of properties lost,"
         f" left: {', '.join(c.properties) or 'none'}"
         for c in cut
     )
-    title = "A torn write cut the properties of these; body and header are whole:"
-    return ["", title, *folded(lines, len(cut), rows)]
+    return section("A torn write cut the properties of these; body and header are whole:", lines, rows)
 
 
 def replica_lines(found: Recovery, rows: int | None) -> list[str]:
@@ -111,13 +108,13 @@ def replica_lines(found: Recovery, rows: int | None) -> list[str]:
         f"  {counted(p.size, 'byte', form=',')} at {p.position:,}: {counted(p.records, 'record', form=',')}"
         for p in brought.parts
     )
-    lines += folded(parts, len(brought.parts), rows)
+    lines += folded(parts, rows)
     if not brought.parts:
         lines.append("  nothing")
     if brought.lacks:
         lines.append("It does not have; tombstones there make the two logs differ:")
         lacks = (f"  {counted(m.size, 'byte', form=',')} at {m.position:,}: {m.reason}" for m in brought.lacks)
-        lines += folded(lacks, len(brought.lacks), rows)
+        lines += folded(lacks, rows)
     if brought.goes_on:
         lines.append("It goes on behind the end of this log, which ends in order.")
     if brought.earlier_bytes:

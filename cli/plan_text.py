@@ -22,13 +22,18 @@ _COUNTED = re.compile(r"(\d+) (unit|tick|offset|position|byte)s?\b", re.ASCII)
 """How the reason of a change begins that is told once for all files."""
 
 
-def folded(lines: Iterable[str], count: int, rows: int | None) -> Iterator[str]:
-    """The first `rows` of `count` lines, and how many more there are; None: all."""
-    for number, line in enumerate(lines):
-        if rows is not None and number == rows and count > rows + 1:
-            yield f"  … {count - rows} more (--verbose shows all)"
-            return
-        yield line
+def section(title: str, lines: Iterable[str], rows: int | None) -> list[str]:
+    """An empty line, the title, and the lines below it, folded; nothing where there are no lines."""
+    shown = folded(lines, rows)
+    return ["", title, *shown] if shown else []
+
+
+def folded(lines: Iterable[str], rows: int | None) -> list[str]:
+    """The first `rows` of the lines, and how many more there are; None: all."""
+    every = list(lines)
+    if rows is None or len(every) <= rows + 1:
+        return every
+    return [*every[:rows], f"  … {len(every) - rows} more (--verbose shows all)"]
 
 
 def steps_text(edits: Iterable[Edit | Step], layout: Layout, one_by_one: bool) -> Iterator[str]:

@@ -18,9 +18,9 @@ from ..store.findings.next_commands import (
 from ..store.verify.verdict import Status, first_sentence, harmless
 from .config_text import bare_lines, config_lines, left_lost, not_back
 from .loss_text import cut_lines, lost_lines, replica_lines, timer_lines
-from .plan_text import ROWS, folded, steps_text
+from .plan_text import ROWS, section, steps_text
 from .terminal import page_of, time_text
-from .verdict_text import NEXT_IN_USE, beyond_lines, error_lines
+from .verdict_text import NEXT_IN_USE, beyond_lines, error_lines, next_lines
 
 if TYPE_CHECKING:
     from ..store.audit.messages import Share, Tally
@@ -49,10 +49,8 @@ def recovery_text(
     found, rows = before.recovery, None if common.verbose else ROWS
     lines = [verdict(before, applied, after, given), *_losses(found, rows), "", *_facts(found)]
     worst = found.prediction
-    if worst.files:
-        does = "changes" if applied is None else "would have changed"
-        lines += ["", f"A start of {worst.broker_version} {does} these files:"]
-        lines += folded((_change(c) for c in worst.files), len(worst.files), rows)
+    does = "changes" if applied is None else "would have changed"
+    lines += section(f"A start of {worst.broker_version} {does} these files:", map(_change, worst.files), rows)
     loses = "loses" if applied is None else "would have lost"
     lines += _tally(f"Messages that a start {loses}:", worst.lost, common, rows)
     stay = "stay but cannot" if applied is None else "would have stayed but could not"
@@ -79,8 +77,7 @@ def _wrong(title: str, seen: JudgedRecovery, rows: int | None, given: Given) -> 
     """Errors that `verify` finds, by code; where nothing is left to do, why no repair mends them."""
     if seen.recovery.recovered:
         return list(beyond_lines(beyond_repair(seen, given)))
-    lines = list(error_lines(seen.verdict, seen.recovery.layout.root))
-    return ["", title, *folded(lines, len(lines), rows)] if lines else []
+    return section(title, error_lines(seen.verdict, seen.recovery.layout.root), rows)
 
 
 def beyond_repair(seen: JudgedRecovery, given: Given) -> list[Beyond]:
@@ -214,15 +211,13 @@ def _losses(found: Recovery, rows: int | None) -> list[str]:
         return []
     if not found.prediction.lost.messages and found.options.policy == "keep":
         gone = (f"  {plan:>9,}  {topic}" for topic, _, plan in lost)
-        return ["", f"  {'gone':>9}  messages of topic", *folded(gone, len(lost), rows)]
+        return section(f"  {'gone':>9}  messages of topic", gone, rows)
     if found.not_by_files:  # the plan changes nothing, and so saves nothing
         by_start = (f"  {start:>9,}  {topic}" for topic, start, _ in lost)
-        head = f"  {'a start':>9}  messages lost of topic"
-        return ["", head, *folded(by_start, len(lost), rows)]
+        return section(f"  {'a start':>9}  messages lost of topic", by_start, rows)
     unknown = "?" if found.plan is None else None
     table = (f"  {start:>9,}  {unknown or f'{plan:,}':>9}  {topic}" for topic, start, plan in lost)
-    head = f"  {'a start':>9}  {'the plan':>9}  messages lost of topic"
-    return ["", head, *folded(table, len(lost), rows)]
+    return section(f"  {'a start':>9}  {'the plan':>9}  messages lost of topic", table, rows)
 
 
 def _given_up(found: Recovery, common: Common, rows: int | None) -> list[str]:
@@ -236,14 +231,11 @@ def _given_up(found: Recovery, common: Common, rows: int | None) -> list[str]:
     lines = [_size_of(share) for share in found.plan.lost]
     if found.plan.index_alone:
         lines.append(f"  {found.plan.index_alone:>9,}  {'':>9}  of which the index alone tells")
-    return ["", "Messages whose records are damaged or gone:", *folded(lines, len(lines), rows)]
+    return section("Messages whose records are damaged or gone:", lines, rows)
 
 
 def _tally(title: str, tally: Tally, common: Common, rows: int | None) -> list[str]:
-    if not tally.messages:
-        return []
-    shares = list(tally)
-    return ["", title, *folded((_share(s, common) for s in shares), len(shares), rows)]
+    return section(title, (_share(each, common) for each in tally), rows)
 
 
 def _size_of(share: Share) -> str:
@@ -260,13 +252,8 @@ def _share(share: Share, common: Common) -> str:
 
 def _groups(found: Recovery) -> list[str]:
     groups = found.prediction.groups.to_json()
-    if not groups:
-        return []
-    return [
-        "",
-        "Lost before a group had consumed them:",
-        *(f"  {row['unconsumed_lost']:>9,}  {row['group']} of {row['topic']}" for row in groups),
-    ]
+    lines = (f"  {row['unconsumed_lost']:>9,}  {row['group']} of {row['topic']}" for row in groups)
+    return section("Lost before a group had consumed them:", lines, None)
 
 
 def _plan(found: Recovery, applied: Applied | None, rows: int | None, asking: bool) -> list[str]:
@@ -274,8 +261,7 @@ def _plan(found: Recovery, applied: Applied | None, rows: int | None, asking: bo
     if plan is None or not plan.edits:
         return []
     title = "What was done:" if applied else "The plan:" if asking else _PLAN
-    steps = list(steps_text(plan.edits, found.layout, rows is None))
-    lines = ["", title, *folded(steps, len(steps), rows)]
+    lines = section(title, steps_text(plan.edits, found.layout, rows is None), rows)
     if applied is not None:
         lines.append(f"  what was there before is in {found.layout.journal / applied.session}")
     return lines
@@ -295,8 +281,7 @@ def _next(seen: JudgedRecovery, given: Given) -> list[str]:
     if seen.verdict.live:
         return [NEXT_IN_USE if steps else "Next: nothing: a process has the store."]
     if any(step.changes for step in steps):
-        words = ("Next", *("Then" for _ in steps[1:]))
-        return [*told, *(f"{word}: {step}" for word, step in zip(words, steps, strict=True))]
+        return [*told, *next_lines(steps)]
     if told:
         renumber = repair_command(found.layout.root, ("queue",), shifted, given)
         return [*told, f"Next: start the broker, or give them the numbers of the log: {renumber}"]

@@ -11,9 +11,9 @@ from ..store.findings.next_commands import NextCommand, going_on, next_commands,
 from ..store.search.selection import queue_text
 from ..store.verify.verdict import Status, first_sentence
 from .config_text import config_lines, left_lost, not_back
-from .plan_text import ROWS, folded, steps_text
+from .plan_text import ROWS, section, steps_text
 from .terminal import page_of
-from .verdict_text import NEXT_IN_USE, beyond_lines, error_lines
+from .verdict_text import NEXT_IN_USE, beyond_lines, error_lines, next_lines
 
 if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
@@ -57,12 +57,11 @@ def repair_text(
             lines += _after_the_move(found)
     beyond = last.beyond(given)
     lines += beyond_lines(beyond)
-    if not beyond and (wrong := list(error_lines(last.verdict, found.layout.root))):
+    if not beyond:
         title = "What is wrong:" if after is None else "What is still wrong:"
-        lines += ["", title, *folded(wrong, len(wrong), rows)]
+        lines += section(title, error_lines(last.verdict, found.layout.root), rows)
     if not asking and (steps := next_steps(last, given)):
-        live = last.verdict.live
-        lines += ["", *([NEXT_IN_USE] if live else (f"Next: {steps[0]}", *(f"Then: {step}" for step in steps[1:])))]
+        lines += ["", *([NEXT_IN_USE] if last.verdict.live else next_lines(steps))]
     return page_of(lines)
 
 
@@ -135,12 +134,8 @@ def _parts(found: Repair) -> str:
     return ", ".join([*queues, *sorted(choice.parts - ({"queue"} if queues else set()))])
 
 
-def _lost(found: Repair, rows: int | None) -> Iterator[str]:
+def _lost(found: Repair, rows: int | None) -> list[str]:
     """Of which queues messages are lost."""
-    if not found.plan.lost_messages:
-        return
-    yield ""
-    yield "Messages that are lost:"
     lines = [
         f"  {share.messages:>9,}  {share.queue} at {share.first_offset}"
         f"{f' to {share.last_offset}' if share.messages > 1 else ''}"
@@ -148,30 +143,21 @@ def _lost(found: Repair, rows: int | None) -> Iterator[str]:
     ]
     if found.plan.index_alone:
         lines.append(f"  {found.plan.index_alone:>9,}  of which the index alone tells")
-    yield from folded(lines, len(lines), rows)
+    return section("Messages that are lost:", lines, rows)
 
 
-def _edits(found: Repair, applied: Applied | None, rows: int | None) -> Iterator[str]:
-    edits = found.plan.edits
-    if not edits:
-        return
-    yield ""
-    yield "What was done:" if applied else "The plan:"
-    steps = list(steps_text(edits, found.layout, rows is None))
-    yield from folded(steps, len(steps), rows)
+def _edits(found: Repair, applied: Applied | None, rows: int | None) -> list[str]:
+    title = "What was done:" if applied else "The plan:"
+    return section(title, steps_text(found.plan.edits, found.layout, rows is None), rows)
 
 
-def _offsets(found: Repair, rows: int | None) -> Iterator[str]:
+def _offsets(found: Repair, rows: int | None) -> list[str]:
     """Offsets that are brought inside their queues, with both values."""
-    if not found.clamped:
-        return
-    yield ""
-    yield "Offsets outside of their queue:"
     lines = (
         f"  {row.before:>12,} -> {_after(row.after)} {row.group or 'delay level'} in {row.queue}"
         for row in found.clamped
     )
-    yield from folded(lines, len(found.clamped), rows)
+    return section("Offsets outside of their queue:", lines, rows)
 
 
 def _after(offset: int | None) -> str:

@@ -166,9 +166,9 @@ def _changes_text(layout: Layout, journal: Journal, common: Common) -> str:
     """What a session did, a line each, in its order."""
     from .plan_text import ROWS, folded, steps_text
 
-    steps = list(steps_text(journal.steps, layout, one_by_one=True))
+    steps = steps_text(journal.steps, layout, one_by_one=True)
     rows = None if common.verbose else ROWS
-    return page_of(["This was done, and is taken back:", *folded(steps, len(steps), rows)])
+    return page_of(["This was done, and is taken back:", *folded(steps, rows)])
 
 
 def _undone_text(record: Mapping[str, Any]) -> str:

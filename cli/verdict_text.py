@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..store.findings.findings import Finding
+    from ..store.findings.next_commands import NextCommand
     from ..store.repair.recheck import Beyond
     from ..store.verify.verdict import Verdict
 
 
 NEXT_IN_USE = "Next: stop the process that has the store, then run this again."
 """In place of a command with --apply: it would be refused."""
+
+
+def next_lines(steps: Sequence[NextCommand]) -> list[str]:
+    """The commands to run, in order."""
+    return [f"{'Then' if number else 'Next'}: {step}" for number, step in enumerate(steps)]
 
 
 def by_code(verdict: Verdict) -> dict[str, list[Finding]]:
