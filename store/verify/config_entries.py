@@ -44,7 +44,7 @@ from ..settings.options import options_of
 from ..settings.rocksdb import SECOND
 from ..start.config_load import DELAYS, TOPICS
 from ..tiered.segments import MEMBERS, open_segments, tiered_roots
-from .config_files import ConfigTables, CountedFindings, TableEntry, config_start_of, config_tables
+from .config_files import ConfigTables, FileFault, TableEntry, config_start_of, config_tables, counted_by_file
 from .context import VerifyContext
 from .queue_state import queue_bounds
 from .register import after, before
@@ -54,10 +54,10 @@ _LMQ_TABLE = "lmqOffsetTable"
 _VALUE = "config_value"
 
 
-@after("I-144")
-def consumers_are_inside_their_queues(context: VerifyContext) -> None:
+@counted_by_file(after, "I-144")
+def consumers_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault]:
     """What a group has consumed lies between the ends of the queue."""
-    tables, told = config_tables(context), CountedFindings(context, "I-144")
+    tables = config_tables(context)
     topics = tables.names("topic_config", "topic")
     for row in tables.entries("consumer_offset", context.scope.topic):
         if row.values.get("table") == _LMQ_TABLE:
@@ -68,12 +68,11 @@ def consumers_are_inside_their_queues(context: VerifyContext) -> None:
         offset, group = row.values["offset"], row.values["group"]
         text, severity = _outside(context, queue, offset, known=queue.topic in topics)
         if text:
-            told.add(row.path, f"{group!r} on {queue.topic}/{queue.queue_id}: {text}", severity)
+            yield FileFault(row.path, f"{group!r} on {queue.topic}/{queue.queue_id}: {text}", severity)
     for row in tables.entries(_VALUE):
         table, _, key = str(row.values.get("name", "")).partition(".")
         if table in OFFSET_TABLES and row.values.get("problem") and not _is_of_delays(row):
-            told.add(row.path, f"{key!r} in {table} is no offset of a topic, group and queue")
-    told.tell()
+            yield FileFault(row.path, f"{key!r} in {table} is no offset of a topic, group and queue")
 
 
 def _outside(context: VerifyContext, queue: QueueId, offset: int, *, known: bool) -> tuple[str, Severity | None]:
@@ -96,10 +95,10 @@ def _is_of_delays(row: TableEntry) -> bool:
     return str(row.values.get("file", "")).startswith(DELAYS)
 
 
-@before("I-145")
-def offsets_are_of_known_ones(context: VerifyContext) -> None:
+@counted_by_file(before, "I-145")
+def offsets_are_of_known_ones(context: VerifyContext) -> Iterator[FileFault]:
     """The topic and the group of an offset are known."""
-    tables, told = config_tables(context), CountedFindings(context, "I-145")
+    tables = config_tables(context)
     topics = tables.names("topic_config", "topic")
     groups = tables.names("subscription_group", "group")
     for row in tables.entries("consumer_offset", context.scope.topic):
@@ -107,18 +106,16 @@ def offsets_are_of_known_ones(context: VerifyContext) -> None:
         if group.startswith(SYSTEM_GROUPS):
             continue
         if topics and topic not in topics and not topic.startswith(LMQ_PREFIX):
-            told.add(row.path, f"an offset of {group!r} on {topic!r}, and there is no such topic")
+            yield FileFault(row.path, f"an offset of {group!r} on {topic!r}, and there is no such topic")
         elif groups and group not in groups and not group.startswith(LMQ_PREFIX):
-            told.add(row.path, f"an offset of {group!r} on {topic!r}, and there is no such group")
-    told.tell()
+            yield FileFault(row.path, f"an offset of {group!r} on {topic!r}, and there is no such group")
 
 
-@after("I-146")
-def delays_are_inside_their_queues(context: VerifyContext) -> None:
+@counted_by_file(after, "I-146")
+def delays_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault]:
     """A delay level exists, and what was delivered of it lies inside its queue."""
     if context.scope.topic not in (None, SCHEDULE_TOPIC):
         return
-    told = CountedFindings(context, "I-146")
     option = options_of(context.store.layout).delay_levels
     levels, given = len(option.value), option.is_given
     clamps = context.profile.version >= _CLAMPS_SINCE
@@ -129,7 +126,7 @@ def delays_are_inside_their_queues(context: VerifyContext) -> None:
             # where the log has all there ever was, a level without a queue delivered nothing
             guess = level > levels and not given and (context.log.start > 0 or offset == 0)
             text += f"; {option.name} may have more (--set {option.name}=…)" if guess else ""
-            told.add(row.path, text, Severity.WARNING if guess else None)
+            yield FileFault(row.path, text, Severity.WARNING if guess else None)
             continue
         bounds = queue_bounds(context).of(QueueId(SCHEDULE_TOPIC, level - 1))
         if bounds is None and context.log.start > 0:
@@ -138,20 +135,18 @@ def delays_are_inside_their_queues(context: VerifyContext) -> None:
         text = f"delay level {level}: offset {offset} is outside the queue, {first} to {end}"
         if offset < 0 or (offset > end and context.log.complete):
             more = ": a start of 4.9 or later moves it to the end" if clamps else ""
-            told.add(row.path, text + more, Severity.WARNING if clamps else None)
+            yield FileFault(row.path, text + more, Severity.WARNING if clamps else None)
         elif offset < first:
-            told.add(row.path, text + ": expired", Severity.INFO)
+            yield FileFault(row.path, text + ": expired", Severity.INFO)
     for row in filter(_is_of_delays, config_tables(context).entries(_VALUE)):
         table, _, level = str(row.values.get("name", "")).partition(".")
         if row.values.get("problem") and table in OFFSET_TABLES:
-            told.add(row.path, f"delay level {level}: {row.values['value']!r} is no whole number")
-    told.tell()
+            yield FileFault(row.path, f"delay level {level}: {row.values['value']!r} is no whole number")
 
 
-@after("I-152")
-def lmq_consumers_are_inside_their_queues(context: VerifyContext) -> None:
+@counted_by_file(after, "I-152")
+def lmq_consumers_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault]:
     """An offset of an LMQ names one, and is not behind its end."""
-    told = CountedFindings(context, "I-152")
     for row in config_tables(context).entries("consumer_offset", context.scope.topic):
         if row.values.get("table") != _LMQ_TABLE:
             continue
@@ -160,15 +155,14 @@ def lmq_consumers_are_inside_their_queues(context: VerifyContext) -> None:
         end = 0 if bounds is None else bounds[1]
         if not group.startswith(LMQ_PREFIX):
             text = f"an offset of {group!r} on {topic!r}: brokers look in offsetTable, the group has no {LMQ_PREFIX}"
-            told.add(row.path, text, Severity.INFO)
+            yield FileFault(row.path, text, Severity.INFO)
         elif not lmq and bounds is None:
-            told.add(row.path, f"{topic!r} is no LMQ: its name has no {LMQ_PREFIX}")
+            yield FileFault(row.path, f"{topic!r} is no LMQ: its name has no {LMQ_PREFIX}")
         elif offset < 0 or (offset > end and context.log.complete and (bounds or not context.log.start)):
-            told.add(row.path, f"{topic}: offset {offset} is behind the end of the queue, {end}")
+            yield FileFault(row.path, f"{topic}: offset {offset} is behind the end of the queue, {end}")
         elif not lmq:
             text = f"{topic!r} is no LMQ, and a group for LMQs consumes it"
-            told.add(row.path, text, Severity.INFO)
-    told.tell()
+            yield FileFault(row.path, text, Severity.INFO)
 
 
 PERM_MOST = 15
@@ -182,14 +176,12 @@ _ATTRIBUTES: dict[str, frozenset[str] | None] = {
 MODES = frozenset({"PULL", "POP"})
 
 
-@before("I-142")
-def topics_are_possible(context: VerifyContext) -> None:
+@counted_by_file(before, "I-142")
+def topics_are_possible(context: VerifyContext) -> Iterator[FileFault]:
     """A topic has its own name, permissions that exist, and queues."""
-    told = CountedFindings(context, "I-142")
     for row in config_tables(context).entries("topic_config", context.scope.topic):
         if text := _wrong_topic(row.values):
-            told.add(row.path, text)
-    told.tell()
+            yield FileFault(row.path, text)
 
 
 def _wrong_topic(entry: dict[str, Any]) -> str:
@@ -204,30 +196,27 @@ def _wrong_topic(entry: dict[str, Any]) -> str:
     return ""
 
 
-@before("I-143")
-def groups_are_possible(context: VerifyContext) -> None:
+@counted_by_file(before, "I-143")
+def groups_are_possible(context: VerifyContext) -> Iterator[FileFault]:
     """A consumer group has its own name."""
-    told = CountedFindings(context, "I-143")
     for row in config_tables(context).entries("subscription_group"):
         group = row.values["group"]
         if (name := row.values.get("group_name", group)) != group:
-            told.add(row.path, f"group {group!r} is called {name!r} in its entry")
-    told.tell()
+            yield FileFault(row.path, f"group {group!r} is called {name!r} in its entry")
 
 
-@after("I-148")
-def attributes_are_known(context: VerifyContext) -> None:
+@counted_by_file(after, "I-148")
+def attributes_are_known(context: VerifyContext) -> Iterator[FileFault]:
     """Attributes of topics are ones that brokers know, and fit the compaction directories."""
-    tables, told = config_tables(context), CountedFindings(context, "I-148")
+    tables = config_tables(context)
     compacted = set()
     for row in tables.entries("topic_config", context.scope.topic):
         attributes = row.values.get("attributes", {})
         if attributes.get(CLEANUP_POLICY) == COMPACTED:
             compacted.add(row.values["topic"])
         for text in _odd_attributes(row.values["topic"], attributes):
-            told.add(row.path, text)
-    _compare_compaction(context, tables, compacted, told)
-    told.tell()
+            yield FileFault(row.path, text)
+    yield from _compare_compaction(context, tables, compacted)
 
 
 def _odd_attributes(topic: str, attributes: dict[str, Any]) -> Iterator[str]:
@@ -241,9 +230,7 @@ def _odd_attributes(topic: str, attributes: dict[str, Any]) -> Iterator[str]:
             yield f"topic {topic!r}: {name} is {value!r}"
 
 
-def _compare_compaction(
-    context: VerifyContext, tables: ConfigTables, compacted: set[str], told: CountedFindings
-) -> None:
+def _compare_compaction(context: VerifyContext, tables: ConfigTables, compacted: set[str]) -> Iterator[FileFault]:
     layout = context.store.layout
     there = {queue.topic for queue in queue_directories(layout.compaction_queues)}
     if not tables.rows["topic_config"]:
@@ -251,37 +238,37 @@ def _compare_compaction(
     for topic in sorted(there - compacted):
         if context.scope.topic in (None, topic):
             text = f"topic {topic!r} has compaction files, and its {CLEANUP_POLICY} is not {COMPACTED}"
-            told.add(os.fspath(layout.compaction_queues / topic), text)
+            yield FileFault(os.fspath(layout.compaction_queues / topic), text)
     in_log = {queue.topic for queue in context.log.next_offset}
     enabled = context.store.config.get_bool("enableCompaction", default=True)
     for topic in sorted((compacted & in_log) - there) if enabled else ():
         text = f"topic {topic!r} is to be compacted, has messages, and no compaction files"
-        told.add(os.fspath(layout.compaction_queues), text)
+        yield FileFault(os.fspath(layout.compaction_queues), text)
 
 
-@before("I-149")
-def filters_name_themselves(context: VerifyContext) -> None:
+@counted_by_file(before, "I-149")
+def filters_name_themselves(context: VerifyContext) -> Iterator[FileFault]:
     """A filter has the topic and the group that it is filed under."""
-    told = CountedFindings(context, "I-149")
     for row in config_tables(context).entries("consumer_filter", context.scope.topic):
         topic, group = row.values["topic"], row.values["group"]
         inner = row.values.get("more", {}).get("topic", topic)
         own = row.values.get("consumer_group", group)
         if (inner, own) != (topic, group):
             text = f"the filter of {topic!r} and {group!r} says that it is of {inner!r} and {own!r}"
-            told.add(row.path, text)
-    told.tell()
+            yield FileFault(row.path, text)
 
 
-@after("I-150")
-def queues_have_a_topic(context: VerifyContext) -> None:
+@counted_by_file(after, "I-150")
+def queues_have_a_topic(context: VerifyContext) -> Iterator[FileFault]:
     """Each topic with queues is in topics.json."""
     tables = config_tables(context)
     database = _database_of_topics(context)
     known = tables.names("topic_config", "topic")
     if database is not None and database.name == SECOND:  # no file counts beside it
         known = {row.values["topic"] for row in tables.entries("topic_config") if row.path == os.fspath(database)}
-    told = CountedFindings(context, "I-150")
+    whole = context.scope.topic is None and context.log.complete
+    bare = whole and config_start_of(context).bare
+    repair = "" if bare or database else None  # what never had a configuration gets none
     topics = {queue.topic for queue in context.store.queues}
     free = not context.profile.dispatch.lmq_closed and context.profile.dispatch.multi_dispatch
     for topic in sorted(topics - known):
@@ -293,10 +280,7 @@ def queues_have_a_topic(context: VerifyContext) -> None:
             text += "; a 4.9 broker makes queues of any name that a message asks for" if legal else ""
             text += f"; no repair writes config/{database.name}, mqadmin updateTopic does" if database else ""
             path = os.fspath(context.store.layout.consume_queue)
-            told.add(path, text, Severity.INFO if legal else None)
-    whole = context.scope.topic is None and context.log.complete
-    bare = whole and config_start_of(context).bare
-    told.tell(repair="" if bare or database else None)  # what never had a configuration gets none
+            yield FileFault(path, text, Severity.INFO if legal else None, repair)
 
 
 def _database_of_topics(context: VerifyContext) -> Path | None:
@@ -319,15 +303,13 @@ _RECORDS_ENOUGH = 1000
 """Of each queue: it may have millions."""
 
 
-@before("I-151")
-def static_topics_are_ordered(context: VerifyContext) -> None:
+@counted_by_file(before, "I-151")
+def static_topics_are_ordered(context: VerifyContext) -> Iterator[FileFault]:
     """A static topic is of this broker, and the parts of its queues follow one another."""
-    told = CountedFindings(context, "I-151")
     own = context.store.config.get("brokerName")
     for row in config_tables(context).entries("topic_queue_mapping", context.scope.topic):
         for text in _odd_mapping(row, own):
-            told.add(row.path, text)
-    told.tell()
+            yield FileFault(row.path, text)
 
 
 def _odd_mapping(row: TableEntry, own: str | None) -> Iterator[str]:
@@ -344,16 +326,14 @@ def _odd_mapping(row: TableEntry, own: str | None) -> Iterator[str]:
                     yield f"static topic {topic!r}, queue {queue}: {name} {then} behind {before_}"
 
 
-@before("I-154")
-def modes_are_known(context: VerifyContext) -> None:
+@counted_by_file(before, "I-154")
+def modes_are_known(context: VerifyContext) -> Iterator[FileFault]:
     """A group pulls or pops."""
-    told = CountedFindings(context, "I-154")
     for row in config_tables(context).entries("message_request_mode", context.scope.topic):
         mode = row.values.get("mode")
         if mode not in MODES:
             topic, group = row.values["topic"], row.values["group"]
-            told.add(row.path, f"{group!r} on {topic!r}: mode {mode!r} is neither PULL nor POP")
-    told.tell()
+            yield FileFault(row.path, f"{group!r} on {topic!r}: mode {mode!r} is neither PULL nor POP")
 
 
 _NEW, _SEALED, _DELETED = 0, 1, 2
@@ -409,27 +389,25 @@ def _flat_files(context: VerifyContext) -> Iterator[FlatFile]:
         yield FlatFile(source, path, kind, directory, used, frozenset(deleted), there)
 
 
-@before("I-153")
-def tiered_segments_are_contiguous(context: VerifyContext) -> None:
+@counted_by_file(before, "I-153")
+def tiered_segments_are_contiguous(context: VerifyContext) -> Iterator[FileFault]:
     """Segments of one tiered file follow one another, and none is sealed behind an open one.
 
     5.1 seals a segment when the next one begins, the classes of 5.3 to 5.5 seal none.
     """
-    told = CountedFindings(context, "I-153")
     for file in flat_files(context):
         for one, later in pairwise(file.segments):
             end, begin = one["base_offset"] + one.get("size", 0), later["base_offset"]
             if end != begin:
                 text = f"{file.path}: a segment ends at {end}, the next begins at {begin}"
-                told.add(file.source, text)
+                yield FileFault(file.source, text)
             elif (one.get("status"), later.get("status")) == (_NEW, _SEALED):
                 text = f"{file.path}: the segment at {one['base_offset']} is open, the next sealed"
-                told.add(file.source, text)
-    told.tell()
+                yield FileFault(file.source, text)
 
 
-@before("I-157")
-def tiered_segments_are_there(context: VerifyContext) -> None:
+@counted_by_file(before, "I-157")
+def tiered_segments_are_there(context: VerifyContext) -> Iterator[FileFault]:
     """Each segment of the metadata has a file that holds its bytes, and each file a row."""
     files = flat_files(context)
     away = sum(len(file.segments) for file in files if file.there is None)
@@ -442,11 +420,9 @@ def tiered_segments_are_there(context: VerifyContext) -> None:
             text = f"{counted(away, 'tiered segment')}: not on this machine"
             context.unread.append(f"{text} (--set tieredStoreFilePath=DIR)")
         return
-    told = CountedFindings(context, "I-157")
     for file in files:
         for text in _odd_segments(file):
-            told.add(os.fspath(file.directory), f"{file.path}: {text}")
-    told.tell()
+            yield FileFault(os.fspath(file.directory), f"{file.path}: {text}")
 
 
 def _odd_segments(file: FlatFile) -> Iterator[str]:
@@ -465,12 +441,12 @@ def _odd_segments(file: FlatFile) -> Iterator[str]:
         yield f"the segment at {base} is not in the metadata: a broker does not see it"
 
 
-@after("I-159")
-def tiered_segments_can_be_read(context: VerifyContext) -> None:
+@counted_by_file(after, "I-159")
+def tiered_segments_can_be_read(context: VerifyContext) -> Iterator[FileFault]:
     """The segments of a tiered log are records, and each unit of the tiered queue names one."""
     if context.live or context.scope.quick:
         return  # both are told: a broker adds to them, CRCs are not asked for
-    told, queues = CountedFindings(context, "I-159"), defaultdict[str, dict[str, FlatFile]](dict)
+    queues = defaultdict[str, dict[str, FlatFile]](dict)
     for file in flat_files(context):
         if file.there and file.queue is not None and _is_wanted(context, file.queue):
             queues[file.path][file.kind] = file
@@ -480,10 +456,9 @@ def tiered_segments_can_be_read(context: VerifyContext) -> None:
             break
         log = _RecordsOfTier()
         if _LOG in files:
-            log.read(files[_LOG], told)
+            yield from log.read(files[_LOG])
         if len(files) == len((_LOG, _QUEUE)):
-            log.compare(files[_QUEUE], told)
-    told.tell()
+            yield from log.compare(files[_QUEUE])
 
 
 def _is_wanted(context: VerifyContext, queue: QueueId) -> bool:
@@ -504,7 +479,7 @@ class _RecordsOfTier:
     def __init__(self) -> None:
         self._start, self._position, self._size = 0, np.empty(0, np.int64), np.empty(0, np.int64)
 
-    def read(self, file: FlatFile, told: CountedFindings) -> None:
+    def read(self, file: FlatFile) -> Iterator[FileFault]:
         """Read all of them, and tell what is none. Raises Unreadable."""
         parts, end = [], _end_of(file)
         with open_segments(file.directory) as files:
@@ -517,15 +492,15 @@ class _RecordsOfTier:
                     size = item.columns.ints("total_size").astype(np.int64)
                     parts.append((item.position.copy(), size))
                     for position in item.position[~_checked(item)].tolist():
-                        told.add(path, f"the body of the record at {position} does not have its CRC")
+                        yield FileFault(path, f"the body of the record at {position} does not have its CRC")
                 elif isinstance(item, Batch):
-                    told.add(path, f"the record at {item.position[0]} is none of this log")
+                    yield FileFault(path, f"the record at {item.position[0]} is none of this log")
                 elif item.kind not in _TOLD_BY_SIZE and item.position < end:
-                    told.add(path, f"{counted(item.size, 'byte')} at {item.position} are no record")
+                    yield FileFault(path, f"{counted(item.size, 'byte')} at {item.position} are no record")
         if parts:
             self._position, self._size = (np.concatenate(column) for column in zip(*parts, strict=True))
 
-    def compare(self, file: FlatFile, told: CountedFindings) -> None:
+    def compare(self, file: FlatFile) -> Iterator[FileFault]:
         """Hold the units of the queue against them; those of messages that expired apart. Raises Unreadable."""
         with open_segments(file.directory) as files:
             for one in files.files:
@@ -541,7 +516,7 @@ class _RecordsOfTier:
                             break
                         size = counted(int(units["size"][number]), "byte")
                         text = f"the unit at queue offset {offset} names {size} at {position[number]}"
-                        told.add(one.path, f"{text}, where no such record is")
+                        yield FileFault(one.path, f"{text}, where no such record is")
 
 
 def _checked(batch: Batch) -> Flags:
@@ -555,12 +530,11 @@ _TOLD_BY_SIZE = (ExtentKind.BLANK, ExtentKind.MISSING)
 _WINDOW_BYTES = 1 << 20
 
 
-@after("I-158")
-def nothing_is_between_tier_and_log(context: VerifyContext) -> None:
+@counted_by_file(after, "I-158")
+def nothing_is_between_tier_and_log(context: VerifyContext) -> Iterator[FileFault]:
     """The tiered queue reaches to where the queue begins in the local log."""
     if not context.log.complete:
         return
-    told = CountedFindings(context, "I-158")
     for file in flat_files(context):
         queue = file.queue
         if file.kind != _QUEUE or queue is None or not file.segments:
@@ -577,5 +551,4 @@ def nothing_is_between_tier_and_log(context: VerifyContext) -> None:
             f"{first}: {counted(first - end, 'message')} in neither"
         )
         # what the metadata says of a segment is older than the segment while it is written
-        told.add(file.source, text, Severity.WARNING if found is None else None)
-    told.tell()
+        yield FileFault(file.source, text, Severity.WARNING if found is None else None)

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ from ..start.config import ConfigFileStart, ConfigStart, config_start
 from ..start.config_load import STATISTICS, TIMER_CHECK, LoadAction
 from .context import VerifyContext, need_whole
 from .queue_state import queue_bounds
-from .register import after, before
+from .register import Once, after, before
 
 FAMILIES = frozenset({"default", "kvDataVersion", "forbidden"})
 """Column families of each database of the configuration (spec 05, 5.4)."""
@@ -122,23 +123,32 @@ def config_tables(context: VerifyContext) -> ConfigTables:
     return context.kept("config tables", lambda: ConfigTables.read(layout.config, layout.broker_config))
 
 
-class CountedFindings:
-    """Like findings of one code, one for each file: the first is told, all are counted."""
+class FileFault(NamedTuple):
+    """Something wrong in a file. repair: what mends it, if not what the catalogue says."""
 
-    def __init__(self, context: VerifyContext, code: str) -> None:
-        self._context, self._code = context, code
-        self._found: dict[tuple[str, Severity | None], list[str]] = {}
+    path: str
+    text: str
+    severity: Severity | None = None
+    repair: str | None = None
 
-    def add(self, path: str, text: str, severity: Severity | None = None) -> None:
-        """One more."""
-        self._found.setdefault((path, severity), []).append(text)
 
-    def tell(self, repair: str | None = None) -> None:
-        """Hand them over. repair: what mends them, if not what the catalogue says."""
-        for (path, severity), texts in self._found.items():
-            add = self._context.findings.add
-            count = len(texts)
-            add(self._code, path, texts[0], count=count, severity=severity, repair=repair)
+def counted_by_file(
+    moment: Callable[[str], Callable[[Once], Once]], code: str
+) -> Callable[[Callable[[VerifyContext], Iterator[FileFault]]], Once]:
+    """Registers a check that yields what is wrong: of those alike in a file the first is told, all are counted."""
+
+    def register(check: Callable[[VerifyContext], Iterator[FileFault]]) -> Once:
+        @wraps(check)
+        def counting(context: VerifyContext) -> None:
+            texts = defaultdict[tuple[str, Severity | None, str | None], list[str]](list)
+            for path, text, severity, repair in check(context):
+                texts[path, severity, repair].append(text)
+            for (path, severity, repair), alike in texts.items():
+                context.findings.add(code, path, alike[0], count=len(alike), severity=severity, repair=repair)
+
+        return moment(code)(counting)
+
+    return register
 
 
 _METRICS = frozenset({"timermetrics", "transactionMetrics"})
