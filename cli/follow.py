@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ..store.errors import Unsupported
 from ..store.search.store import FoundMessage, StoreReader
 from .get_answer import GetQuestion, print_found
+from .options import countable
 
 if TYPE_CHECKING:
     from ..store.search.selection import Selection
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from .output import Output
 
 
-def follow_log(path: Path, question: GetQuestion, raw: bool, common: Common) -> None:
+def follow_log(path: Path, question: GetQuestion, common: Common) -> None:
     """Print new messages until the limit, Ctrl-C or a closed pipe.
 
     Raises InvalidInput, Unsupported, Unreadable, BrokenPipeError.
@@ -29,8 +30,8 @@ def follow_log(path: Path, question: GetQuestion, raw: bool, common: Common) -> 
         if store.layout.dledger is not None:
             raise Unsupported("--follow does not know DLedger logs", path=store.layout.dledger)
         out = common.open_output(growing=True)
-        found = _messages(store, selection, common, out, earlier=question.since is not None)
-        print_found(store, islice(found, question.limit), question, raw, common, out)
+        found = _messages(store, selection, common, out, earlier=question.conditions.since is not None)
+        print_found(store, islice(found, countable(question.printing.limit)), question, common, out)
 
 
 def _messages(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from .declared import App, Argument, Option, Options, bad_parameter, exclude, path_text
-from .options import PASSED_OVER, Common, countable, shared
+from .options import PASSED_OVER, Common, shared
 from .selection_options import MAX_BODY_BYTES, Conditions, MaxBody, Raw
 
 app = App()
@@ -126,26 +126,7 @@ def get(
     form = common.format.value
     if common.fields and form in (GetFormat.BODY.value, GetFormat.HEX.value):
         raise bad_parameter(f"--fields names fields of records: --format {form} prints none")
-    raw = printing.raw
-    question = GetQuestion(
-        topic=conditions.topic,
-        queue_id=conditions.queue,
-        offset=place.offset,
-        how_many=countable(place.count),
-        at=place.at,
-        message_id=place.message_id,
-        unique_key=conditions.unique_key,
-        key=conditions.key,
-        since=conditions.since,
-        until=conditions.until,
-        tag=conditions.tag,
-        where=conditions.where,
-        grep=conditions.grep,
-        limit=countable(printing.limit),
-        reverse=printing.reverse,
-        max_body_bytes=printing.max_body,
-        whole=raw or form == GetFormat.HEX.value,
-    )
+    question = GetQuestion(conditions, place, printing, whole=printing.raw or form == GetFormat.HEX.value)
     groups = conditions, place, printing
     if addresses is not None:
         if follow or offset_at is not None:
@@ -154,18 +135,18 @@ def get(
         exclude("--addresses", groups, "raw", "max_body")
         from .get_addresses import answer_addresses
 
-        answer_addresses(store, addresses, question, raw, common)
+        answer_addresses(store, addresses, question, common)
     elif follow:
         if offset_at is not None:
             raise bad_parameter("--follow and --offset-at exclude each other")
         exclude("--follow", groups, *conditions.__annotations__.keys() - {"until"}, "limit", "raw", "max_body")
         from .follow import follow_log
 
-        follow_log(store, question, raw, common)
+        follow_log(store, question, common)
     elif offset_at is not None:
         exclude("--offset-at", groups, "topic", "queue")
         if form in (GetFormat.BODY.value, GetFormat.HEX.value):
             raise bad_parameter(f"--offset-at and --format {form} exclude each other")
         answer_offset_at(store, question, offset_at, common)
     else:
-        answer(store, question, raw, common)
+        answer(store, question, common)

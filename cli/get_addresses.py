@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,7 +10,7 @@ from ..store.counted import counted
 from ..store.errors import InvalidInput, NotFound
 from ..store.search.find import Address, Finder, parse_address
 from ..store.search.store import FoundMessage, StoreReader, Via
-from .get_answer import GetQuestion, body_of, piece_of
+from .get_answer import GetQuestion, print_hex
 from .ndjson_input import opened, whole_lines
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class _Answer(NamedTuple):
     found: FoundMessage | NotFound
 
 
-def answer_addresses(path: Path, source: str, question: GetQuestion, raw: bool, common: Common) -> None:
+def answer_addresses(path: Path, source: str, question: GetQuestion, common: Common) -> None:
     """Print a message, or that it is missing, for each line of a file, of stdin for `-`.
 
     Raises NotFound at the end where one is missing, InvalidInput for a line that is no address.
@@ -49,7 +49,7 @@ def answer_addresses(path: Path, source: str, question: GetQuestion, raw: bool, 
         common.open_output() as out,
     ):
         answers = count.counted(_answers(finder, _portions(source, count), out))
-        _PRINTERS.get(out.format, _print_records)(store, answers, question, raw, common, out)
+        _print(store, answers, question, common, out)
     if count.wrong is not None:
         raise count.wrong
     if count.missing:
@@ -102,25 +102,26 @@ def _portions(source: str, count: _AnswerCount) -> Iterator[list[_Line]]:
 # -- printing -------------------------------------------------------------------------------------
 
 
-def _print_records(
-    store: StoreReader, answers: Iterator[_Answer], question: GetQuestion, raw: bool, common: Common, out: Output
-) -> None:
-    from .record_text import RecordText
-    from .record_types import columns_of_types
+def _print(store: StoreReader, answers: Iterator[_Answer], question: GetQuestion, common: Common, out: Output) -> None:
+    if out.format == "hex":
+        print_hex(store, _found(answers, common), common, out)
+    elif out.format == "body":
+        for found in _found(answers, common):
+            out.raw(question.body_of(_message(found, question)))
+    else:
+        from .record_text import RecordText
+        from .record_types import columns_of_types
 
-    out.records(
-        (_record(answer, question, raw) for answer in answers),
-        text=RecordText(common.utc),
-        columns=lambda: columns_of_types(("message", "missing")),
-    )
+        records = (_record(answer, question) for answer in answers)
+        out.records(records, text=RecordText(common.utc), columns=lambda: columns_of_types(("message", "missing")))
 
 
-def _record(answer: _Answer, question: GetQuestion, raw: bool) -> dict[str, Any]:
+def _record(answer: _Answer, question: GetQuestion) -> dict[str, Any]:
     line, found = answer.line, answer.found
     if isinstance(found, NotFound):
         address = line.text[:_SHOWN].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         return {"type": "missing", "line": line.number, "address": address, "reason": found.message}
-    record = _message(found, question).to_json(raw=raw, max_body=question.max_body_bytes)
+    record = question.json_of(_message(found, question))
     if found.via in (Via.INDEX, Via.SCAN) and line.address.unique_key is not None:
         record["found_by"] = found.via.value
     return record
@@ -139,24 +140,3 @@ def _found(answers: Iterator[_Answer], common: Common) -> Iterator[FoundMessage]
             common.warn(f"line {answer.line.number}: {answer.found.message}")
         else:
             yield answer.found
-
-
-def _print_bodies(
-    store: StoreReader, answers: Iterator[_Answer], question: GetQuestion, raw: bool, common: Common, out: Output
-) -> None:
-    for found in _found(answers, common):
-        out.raw(body_of(_message(found, question), question, raw))
-
-
-def _print_hex(
-    store: StoreReader, answers: Iterator[_Answer], question: GetQuestion, raw: bool, common: Common, out: Output
-) -> None:
-    from .hex_view import HexView
-
-    view = HexView(out.colour, common.utc)
-    for found in _found(answers, common):
-        for line in view.lines(piece_of(store, found)):
-            out.painted(line + "\n")
-
-
-_PRINTERS: dict[str, Callable[..., None]] = {"body": _print_bodies, "hex": _print_hex}

@@ -12,91 +12,77 @@ from ..store.log.message import is_batch_record
 from ..store.search.find import find, is_unique_key, offset_at
 from ..store.search.selection import Selection, is_pattern, parse_time
 from ..store.search.store import FoundMessage, StoreReader, Via
+from .options import countable
 from .searched_text import scanning, searched_text
-from .selection_options import Conditions
 
 if TYPE_CHECKING:
     from ..store.log.message import Message
     from .file_kinds.chunks import RecordPiece
+    from .get import GetOptions, Printing
     from .options import Common
     from .output import Output
-
-_ADDRESSES = ("offset", "at", "message_id", "unique_key", "key")
-"""Of these a question has one at most."""
+    from .selection_options import Conditions
 
 
 class GetQuestion(NamedTuple):
-    """What was asked for on the command line; names as the options, but how_many for --count."""
+    """What was asked for on the command line. whole: batch records as they are stored."""
 
-    topic: str | None
-    queue_id: int | None
-    offset: int | None
-    how_many: int | None
-    at: int | None
-    message_id: str | None
-    unique_key: str | None
-    key: str | None
-    since: str | None
-    until: str | None
-    tag: str | None
-    where: str | None
-    grep: str | None
-    limit: int | None
-    reverse: bool
-    max_body_bytes: int
+    conditions: Conditions
+    place: GetOptions
+    printing: Printing
     whole: bool
-    """Batch records as they are stored."""
 
     def check(self) -> None:
         """Raise InvalidInput for what makes no sense together."""
-        asked = [name for name in _ADDRESSES if getattr(self, name) is not None]
+        conditions, place = self.conditions, self.place
+        addresses = {
+            "--offset": place.offset,
+            "--at": place.at,
+            "--message-id": place.message_id,
+            "--unique-key": conditions.unique_key,
+            "--key": conditions.key,
+        }
+        asked = [option for option, value in addresses.items() if value is not None]
         if len(asked) > 1:
-            raise InvalidInput(f"{_option(asked[0])} and {_option(asked[1])} exclude each other")
-        if self.queue_id is not None and self.topic is None:
+            raise InvalidInput(f"{asked[0]} and {asked[1]} exclude each other")
+        if conditions.queue is not None and conditions.topic is None:
             raise InvalidInput("--queue needs --topic")
-        if self.offset is not None and self.queue_id is None:
+        if place.offset is not None and conditions.queue is None:
             raise InvalidInput("--offset needs --topic and --queue")
-        if self.offset is not None and self.topic is not None and is_pattern(self.topic):
+        if place.offset is not None and conditions.topic is not None and is_pattern(conditions.topic):
             raise InvalidInput("--offset needs one topic, not a pattern")
-        if self.how_many is not None and asked not in ([], ["offset"]):
-            raise InvalidInput(f"--count goes with a queue, not with {_option(asked[0])}")
-        conditions = (self.topic, self.since, self.until, self.tag, self.where, self.grep)
-        if not asked and self.how_many is None and all(one is None for one in conditions):
+        if place.count is not None and asked not in ([], ["--offset"]):
+            raise InvalidInput(f"--count goes with a queue, not with {asked[0]}")
+        if not asked and place.count is None and not conditions.set_ones():
             hint = "such as --topic, --key or --since; mqstore dump prints everything"
             raise InvalidInput("nothing asked for", hint=hint)
 
     def selection(self) -> Selection:
         """The conditions. Raises InvalidInput."""
-        conditions = Conditions(
-            topic=self.topic,
-            queue=self.queue_id,
-            key=self.key,
-            unique_key=self.unique_key,
-            tag=self.tag,
-            since=self.since,
-            until=self.until,
-            where=self.where,
-            grep=self.grep,
-        )
-        return conditions.selection(self.max_body_bytes)._replace(whole=self.whole)
+        return self.conditions.selection(self.printing.max_body)._replace(whole=self.whole)
 
     @property
     def by_key(self) -> bool:
         """The question is for a key."""
-        return self.key is not None or self.unique_key is not None
+        return self.conditions.key is not None or self.conditions.unique_key is not None
+
+    def json_of(self, message: Message) -> dict[str, Any]:
+        """The message as it is printed."""
+        return message.to_json(raw=self.printing.raw, max_body=self.printing.max_body)
+
+    def body_of(self, message: Message) -> bytes:
+        """Its body as it is printed."""
+        return message.stored_body if self.printing.raw else message.body(self.printing.max_body).data
 
 
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-def answer(path: Path, question: GetQuestion, raw: bool, common: Common) -> None:
+def answer(path: Path, question: GetQuestion, common: Common) -> None:
     """Print the messages. Raises NotFound where there are none."""
     question.check()
     selection = question.selection()
     with StoreReader(path, common.config(), rate_bytes=common.rate) as store, scanning(store, common):
-        found = _MessageCount(islice(_find(store, question, selection, common), question.limit))
-        print_found(store, found, question, raw, common)
+        limit = countable(question.printing.limit)
+        found = _MessageCount(islice(_find(store, question, selection, common), limit))
+        print_found(store, found, question, common)
         if found.scanned and question.by_key:
             common.warn(f"{found.scanned} of {found.all} found by scanning: not in the index")
         if not found.all:
@@ -120,23 +106,17 @@ class _MessageCount:
 
 
 def _find(store: StoreReader, question: GetQuestion, selection: Selection, common: Common) -> Iterator[FoundMessage]:
-    if question.message_id is not None:
-        return _by_id(store, question.message_id, selection, question, common)
-    if question.at is not None:
-        return _if_wanted(store, store.message_at(question.at), selection)
-    one = question.offset is not None and question.how_many is None
-    return find(
-        store,
-        selection,
-        offset=question.offset,
-        count=1 if one else question.how_many,
-        reverse=question.reverse,
-        note=common.warn,
-    )
+    place, reverse = question.place, question.printing.reverse
+    if place.message_id is not None:
+        return _by_id(store, place.message_id, selection, reverse, common)
+    if place.at is not None:
+        return _if_wanted(store, store.message_at(place.at), selection)
+    count = 1 if place.offset is not None and place.count is None else countable(place.count)
+    return find(store, selection, offset=place.offset, count=count, reverse=reverse, note=common.warn)
 
 
 def _by_id(
-    store: StoreReader, message_id: str, selection: Selection, question: GetQuestion, common: Common
+    store: StoreReader, message_id: str, selection: Selection, reverse: bool, common: Common
 ) -> Iterator[FoundMessage]:
     """The message with an id of either kind: a broker's, which is an address, else a client's.
 
@@ -156,7 +136,7 @@ def _by_id(
     given = message_id.strip()
     for key in dict.fromkeys((given, given.upper())):
         keyed = selection._replace(unique_key=key)
-        found = find(store, keyed, reverse=question.reverse, note=common.warn)
+        found = find(store, keyed, reverse=reverse, note=common.warn)
         first = next(found, None)
         if first is not None:
             common.warn(f"{key} is the unique key that a client gave, no offset message id")
@@ -184,17 +164,18 @@ def _if_wanted(store: StoreReader, message: Message, selection: Selection) -> It
 
 def answer_offset_at(path: Path, question: GetQuestion, time: str, common: Common) -> None:
     """Print the queue offset that a broker answers for a time."""
-    if question.topic is None or question.queue_id is None:
+    topic, queue_id = question.conditions.topic, question.conditions.queue
+    if topic is None or queue_id is None:
         raise InvalidInput("--offset-at needs --topic and --queue")
-    if is_pattern(question.topic):
+    if is_pattern(topic):
         raise InvalidInput("--offset-at needs one topic, not a pattern")
     time_ms = parse_time(time)
     with StoreReader(path, common.config(), rate_bytes=common.rate) as store:
-        offset = offset_at(store, question.topic, question.queue_id, time_ms, note=common.warn)
+        offset = offset_at(store, topic, queue_id, time_ms, note=common.warn)
     record = {
         "type": "queue_offset",
-        "topic": question.topic,
-        "queue_id": question.queue_id,
+        "topic": topic,
+        "queue_id": queue_id,
         "timestamp": time_ms,
         "queue_offset": offset,
     }
@@ -209,7 +190,6 @@ def print_found(
     store: StoreReader,
     found: Iterable[FoundMessage],
     question: GetQuestion,
-    raw: bool,
     common: Common,
     output: Output | None = None,
 ) -> None:
@@ -217,36 +197,36 @@ def print_found(
     with output or common.open_output() as out:
         if out.format == "body":
             for one in found:
-                out.raw(body_of(one.message, question, raw))
+                out.raw(question.body_of(one.message))
         elif out.format == "hex":
-            from .hex_view import HexView
-
-            view = HexView(out.colour, common.utc)
-            for one in found:
-                for line in view.lines(piece_of(store, one)):
-                    out.painted(line + "\n")
+            print_hex(store, found, common, out)
         else:
             from .record_text import RecordText
             from .record_types import columns_of_types
 
-            records = (_record(one, question, raw) for one in found)
+            records = (_record(one, question) for one in found)
             text = RecordText(common.utc)
             out.records(records, text=text, columns=lambda: columns_of_types(("message",)))
 
 
-def _record(found: FoundMessage, question: GetQuestion, raw: bool) -> dict[str, Any]:
-    record = found.message.to_json(raw=raw, max_body=question.max_body_bytes)
-    by_id = question.message_id is not None and found.via is not Via.ADDRESS
+def print_hex(store: StoreReader, found: Iterable[FoundMessage], common: Common, out: Output) -> None:
+    from .hex_view import HexView
+
+    view = HexView(out.colour, common.utc)
+    for one in found:
+        for line in view.lines(_piece_of(store, one)):
+            out.painted(line + "\n")
+
+
+def _record(found: FoundMessage, question: GetQuestion) -> dict[str, Any]:
+    record = question.json_of(found.message)
+    by_id = question.place.message_id is not None and found.via is not Via.ADDRESS
     if question.by_key or by_id:
         record["found_by"] = found.via.value
     return record
 
 
-def body_of(message: Message, question: GetQuestion, raw: bool) -> bytes:
-    return message.stored_body if raw else message.body(question.max_body_bytes).data
-
-
-def piece_of(store: StoreReader, found: FoundMessage) -> RecordPiece:
+def _piece_of(store: StoreReader, found: FoundMessage) -> RecordPiece:
     from ..formats.message import MESSAGE
     from .file_kinds.chunks import RecordPiece
 
