@@ -233,109 +233,82 @@ DLEDGER_LOAD = _STRICT
 _SLACK_MS = 3000
 _LOOK_BACK = 10
 
-PROFILES: dict[str, Profile] = {
-    profile.version: profile
-    for profile in (
-        Profile(
-            "4.3",
-            "4.3.1",
-            (0, 0, 0),
-            _HIDING,
-            RecordRules(v2=False, ipv6=False, bounded=False, property_crc=False, unequal_is_data=True),
-            StartRules(NormalStart.LAST_THREE, AbnormalStart.TIMES, None, _SLACK_MS),
-            QueueRules(False, QueueCut.AFTER_CRASH, MinOffset.LINEAR, False, False),
-            DispatchRules(False, ReputStart.LOG_END, index_tags=False, multi_dispatch=False, counts_puts=True),
-        ),
-        Profile(
-            "4.9",
-            "4.9.7",
-            (4, 5, 1),
-            _STRICT,
-            RecordRules(v2=False, ipv6=True, bounded=False, property_crc=False, unequal_is_data=False),
-            StartRules(NormalStart.LAST_THREE, AbnormalStart.TIMES, None, _SLACK_MS),
-            QueueRules(True, QueueCut.AHEAD_BEFORE, MinOffset.LINEAR, False, True),
-            DispatchRules(
-                False, ReputStart.QUEUES_END, index_tags=False, multi_dispatch=True, slash_names=True, lmq_closed=()
-            ),
-        ),
-        Profile(
-            "5.1",
-            "5.1.4",
-            (5, 0, 0),
-            _TOLERANT,
-            RecordRules(
-                v2=True, ipv6=True, bounded=False, property_crc=False, unequal_is_data=False, inner_batches=True
-            ),
-            StartRules(NormalStart.LAST_THREE, AbnormalStart.TIMES, None, _SLACK_MS),
-            QueueRules(
-                True, QueueCut.AHEAD_BEFORE, MinOffset.BINARY, True, True, has_confirm_offset=True, batches=True
-            ),
-            DispatchRules(
-                False,
-                ReputStart.LOG_END,
-                index_tags=False,
-                multi_dispatch=True,
-                lmq_closed=(RETRY_PREFIX, TIMER_TOPIC, SCHEDULE_TOPIC),
-            ),
-            TimerRules(clamps=False, any_size=False),
-        ),
-        Profile(
-            "5.3",
-            "5.3.3",
-            (5, 3, 2),
-            _TOLERANT,
-            RecordRules(v2=True, ipv6=True, bounded=True, property_crc=True, unequal_is_data=False, inner_batches=True),
-            StartRules(NormalStart.QUEUE_END, AbnormalStart.TIMES, None, _SLACK_MS, True),
-            QueueRules(
-                True, QueueCut.AHEAD_BEFORE, MinOffset.BINARY, True, True, has_confirm_offset=True, batches=True
-            ),
-            DispatchRules(True, ReputStart.LOG_END, index_tags=False, multi_dispatch=True),
-            TimerRules(clamps=True, any_size=False),
-            DatabaseRules(hybrid=False, lmq=False, skips_new=False, checks_first=False),
-        ),
-        Profile(
-            "5.4",
-            "5.4.0",
-            (5, 4, 0),
-            _TOLERANT,
-            RecordRules(v2=True, ipv6=True, bounded=True, property_crc=True, unequal_is_data=False, inner_batches=True),
-            StartRules(NormalStart.FIRST_RECORD, AbnormalStart.CHECKED_TIMES, _LOOK_BACK, _SLACK_MS, True),
-            QueueRules(True, QueueCut.AHEAD_AFTER, MinOffset.BINARY, True, True, has_confirm_offset=True, batches=True),
-            DispatchRules(True, ReputStart.LOG_END, index_tags=True, multi_dispatch=True),
-            TimerRules(clamps=True, any_size=True),
-            DatabaseRules(hybrid=True, lmq=False, skips_new=False, checks_first=True, accelerated_when_clean=True),
-        ),
-        Profile(
-            "5.5",
-            "5.5.0",
-            (5, 5, 0),
-            _TOLERANT,
-            RecordRules(v2=True, ipv6=True, bounded=True, property_crc=True, unequal_is_data=False, inner_batches=True),
-            StartRules(NormalStart.FIRST_RECORD, AbnormalStart.QUEUE_POSITION, _LOOK_BACK, 0, True),
-            QueueRules(
-                True,
-                QueueCut.AHEAD_AFTER,
-                MinOffset.BINARY,
-                False,
-                True,
-                has_confirm_offset=True,
-                batches=True,
-                has_flushed_position=True,
-            ),
-            DispatchRules(True, ReputStart.LOG_END, index_tags=True, multi_dispatch=True),
-            TimerRules(clamps=True, any_size=True),
-            DatabaseRules(hybrid=True, lmq=True, skips_new=True, checks_first=True, looks_ahead=True),
-        ),
-    )
-}
-_NEWER = PROFILES["5.5"]
-PROFILES["5.5.1"] = _NEWER._replace(
+_START_4_3 = Profile(
+    "4.3",
+    "4.3.1",
+    (0, 0, 0),
+    _HIDING,
+    RecordRules(v2=False, ipv6=False, bounded=False, property_crc=False, unequal_is_data=True),
+    StartRules(NormalStart.LAST_THREE, AbnormalStart.TIMES, None, _SLACK_MS),
+    QueueRules(False, QueueCut.AFTER_CRASH, MinOffset.LINEAR, False, False),
+    DispatchRules(False, ReputStart.LOG_END, index_tags=False, multi_dispatch=False, counts_puts=True),
+)
+_START_4_9 = _START_4_3._replace(
+    version="4.9",
+    measured="4.9.7",
+    since=(4, 5, 1),
+    load=_STRICT,
+    record=_START_4_3.record._replace(ipv6=True, unequal_is_data=False),
+    queues=_START_4_3.queues._replace(reaches_end=True, cut=QueueCut.AHEAD_BEFORE, emptied_when_clean=True),
+    dispatch=DispatchRules(
+        False, ReputStart.QUEUES_END, index_tags=False, multi_dispatch=True, slash_names=True, lmq_closed=()
+    ),
+)
+_START_5_1 = _START_4_9._replace(
+    version="5.1",
+    measured="5.1.4",
+    since=(5, 0, 0),
+    load=_TOLERANT,
+    record=_START_4_9.record._replace(v2=True, inner_batches=True),
+    queues=_START_4_9.queues._replace(
+        min_offset=MinOffset.BINARY, empty_last_refuses=True, has_confirm_offset=True, batches=True
+    ),
+    dispatch=DispatchRules(
+        False,
+        ReputStart.LOG_END,
+        index_tags=False,
+        multi_dispatch=True,
+        lmq_closed=(RETRY_PREFIX, TIMER_TOPIC, SCHEDULE_TOPIC),
+    ),
+    timer=TimerRules(clamps=False, any_size=False),
+)
+_START_5_3 = _START_5_1._replace(
+    version="5.3",
+    measured="5.3.3",
+    since=(5, 3, 2),
+    record=_START_5_1.record._replace(bounded=True, property_crc=True),
+    start=_START_5_1.start._replace(normal=NormalStart.QUEUE_END, dledger_dispatches=True),
+    dispatch=DispatchRules(True, ReputStart.LOG_END, index_tags=False, multi_dispatch=True),
+    timer=TimerRules(clamps=True, any_size=False),
+    database=DatabaseRules(hybrid=False, lmq=False, skips_new=False, checks_first=False),
+)
+_START_5_4 = _START_5_3._replace(
+    version="5.4",
+    measured="5.4.0",
+    since=(5, 4, 0),
+    start=StartRules(NormalStart.FIRST_RECORD, AbnormalStart.CHECKED_TIMES, _LOOK_BACK, _SLACK_MS, True),
+    queues=_START_5_3.queues._replace(cut=QueueCut.AHEAD_AFTER),
+    dispatch=_START_5_3.dispatch._replace(index_tags=True),
+    timer=TimerRules(clamps=True, any_size=True),
+    database=DatabaseRules(hybrid=True, lmq=False, skips_new=False, checks_first=True, accelerated_when_clean=True),
+)
+_START_5_5 = _START_5_4._replace(
+    version="5.5",
+    measured="5.5.0",
+    since=(5, 5, 0),
+    start=_START_5_4.start._replace(abnormal=AbnormalStart.QUEUE_POSITION, slack_ms=0),
+    queues=_START_5_4.queues._replace(empty_last_refuses=False, has_flushed_position=True),
+    database=DatabaseRules(hybrid=True, lmq=True, skips_new=True, checks_first=True, looks_ahead=True),
+)
+_START_5_5_1 = _START_5_5._replace(
     version="5.5.1",
     measured="5.5.1",
     since=(5, 5, 1),
-    record=_NEWER.record._replace(signed=True),
-    queues=_NEWER.queues._replace(fileless_reaches_nowhere=True),
+    record=_START_5_5.record._replace(signed=True),
+    queues=_START_5_5.queues._replace(fileless_reaches_nowhere=True),
 )
+_STARTS = (_START_4_3, _START_4_9, _START_5_1, _START_5_3, _START_5_4, _START_5_5, _START_5_5_1)
+PROFILES = {profile.version: profile for profile in _STARTS}
 VERSIONS = tuple(PROFILES)
 NEWEST = VERSIONS[-1]
 
