@@ -71,80 +71,28 @@ def kind_of_bytes(head: bytes, size: int) -> str | None:
     return next((kind for kind, looks_like in _TESTS.items() if looks_like(head, size)), None)
 
 
-def _parsed(schema: Construct[Any, Any], head: bytes) -> Any:
-    """A fixed-size schema at the front of `head`; None where the bytes are too few."""
-    return schema.parse(head) if len(head) >= schema.sizeof() else None
+def _first(schema: Construct[Any, Any], fits: Callable[[Any, int], bool]) -> Callable[[bytes, int], bool]:
+    """Whether what a schema of fixed size reads at the front fits, beside the size of the file; not if that is less."""
+    return lambda head, size: len(head) >= schema.sizeof() and fits(schema.parse(head), size)
 
 
 def _is_commit_log(head: bytes, size: int) -> bool:
     """A record or BLANK at the front, or, where the front is damaged, a magic code soon."""
-    first = _parsed(commit_log.HEAD, head)
-    if first is None or first.magic_code == MAGIC_BLANK:
-        return first is not None
+    if len(head) < commit_log.HEAD.sizeof():
+        return False
+    if commit_log.HEAD.parse(head).magic_code == MAGIC_BLANK:
+        return True
     magics = (MAGIC_V1, MAGIC_V2)
     return any(commit_log.HEAD.magic_code.build(magic) in head for magic in magics)
 
 
-def _is_dledger(head: bytes, size: int) -> bool:
-    entry = _parsed(_ENTRY_HEADER, head)
-    return (
-        entry is not None
-        and entry.magic == dledger.MAGIC_ENTRY
-        and entry.size == dledger.HEADER_BYTES + entry.body_length
-        and entry.index >= 0
-        and entry.body_length >= SMALLEST
-    )
-
-
-def _is_timer_log(head: bytes, size: int) -> bool:
-    unit = _parsed(timer_log.UNIT, head)
-    return (
-        unit is not None
-        and unit.size == timer_log.UNIT_BYTES
-        and 0 <= unit.magic <= timer_log.MAGIC_MAX
-        and 0 < unit.curr_write_time < LATEST_MS
-    )
-
-
-def _is_timer_wheel(head: bytes, size: int) -> bool:
-    return size == timer_wheel.FILE_BYTES
-
-
 def _is_checkpoint(head: bytes, size: int) -> bool:
     """One page, times at its front, nothing behind the fields."""
-    fields = _parsed(checkpoint.FIELDS, head)
-    return (
-        size == checkpoint.PAGE_BYTES
-        and not any(head[checkpoint.FIELDS.sizeof() :])
-        and all(0 <= fields[name] < LATEST_MS for name in _CHECKPOINT_TIMES)
-        and any(fields[name] for name in _CHECKPOINT_TIMES)
-    )
-
-
-def _is_index_file(head: bytes, size: int) -> bool:
-    header = _parsed(index_file.HEADER, head)
-    return (
-        header is not None
-        and 0 < header.begin_timestamp <= header.end_timestamp < LATEST_MS
-        and 0 <= header.begin_physical_offset <= header.end_physical_offset
-        and 0 < header.index_count <= index_file.items_of(size, 0)
-        and 0 <= header.hash_slot_count <= header.index_count
-    )
-
-
-def _is_tiered_index(head: bytes, size: int) -> bool:
-    first = _parsed(tiered_index.HEAD, head)
-    return (
-        first is not None
-        and first.header.magic == tiered_index.MAGIC_SEALED
-        and tiered_index.slots_of(size, first.first_slot.position) is not None
-    )
-
-
-def _is_tiered_index_file(head: bytes, size: int) -> bool:
-    """Of a full one, which has the magic code of a sealed segment, only the place tells it."""
-    header = _parsed(tiered_index_file.HEADER, head)
-    return header is not None and header.magic == tiered_index_file.MAGIC_OPEN
+    if size != checkpoint.PAGE_BYTES or any(head[checkpoint.FIELDS.sizeof() :]):
+        return False
+    fields = checkpoint.FIELDS.parse(head)
+    times = [fields[name] for name in _CHECKPOINT_TIMES]
+    return all(0 <= time < LATEST_MS for time in times) and any(times)
 
 
 def _is_dledger_index(head: bytes, size: int) -> bool:
@@ -174,32 +122,6 @@ def _is_dledger_unit(unit: Any) -> bool:
     )
 
 
-def _is_batch_consume_queue(head: bytes, size: int) -> bool:
-    """Whole units, of which the first one is as every broker writes it."""
-    first = _parsed(batch_consume_queue.UNIT, head)
-    return (
-        first is not None
-        and size % batch_consume_queue.UNIT_BYTES == 0
-        and first.physical_offset >= 0
-        and first.size >= SMALLEST
-        and 0 < first.store_time < LATEST_MS
-        and first.msg_base_offset >= 0
-        and first.batch_size > 0
-        and (first.compacted_offset, first.reserved) == (-1, 0)
-    )
-
-
-def _is_consume_queue_ext(head: bytes, size: int) -> bool:
-    """A unit whose sizes say the same, with a time of a broker."""
-    first = _parsed(consume_queue_ext.HEAD, head)
-    return (
-        first is not None
-        and first.bit_map_size >= 0
-        and first.size == consume_queue_ext.UNIT_BYTES_MIN + first.bit_map_size <= size
-        and 0 < first.msg_store_time < LATEST_MS
-    )
-
-
 def _is_consume_queue(head: bytes, size: int) -> bool:
     """Whole units, of which the first ones that are written point forward."""
     schema = consume_queue.UNIT
@@ -221,17 +143,69 @@ def _is_consume_queue(head: bytes, size: int) -> bool:
 
 _TESTS: dict[str, Callable[[bytes, int], bool]] = {
     "lock": lambda head, size: head == locked_range.CONTENT,
-    "timer-wheel": _is_timer_wheel,
-    "dledger": _is_dledger,
-    "timer-log": _is_timer_log,
+    "timer-wheel": lambda head, size: size == timer_wheel.FILE_BYTES,
+    "dledger": _first(
+        _ENTRY_HEADER,
+        lambda entry, size: (
+            entry.magic == dledger.MAGIC_ENTRY
+            and entry.size == dledger.HEADER_BYTES + entry.body_length
+            and entry.index >= 0
+            and entry.body_length >= SMALLEST
+        ),
+    ),
+    "timer-log": _first(
+        timer_log.UNIT,
+        lambda unit, size: (
+            unit.size == timer_log.UNIT_BYTES
+            and 0 <= unit.magic <= timer_log.MAGIC_MAX
+            and 0 < unit.curr_write_time < LATEST_MS
+        ),
+    ),
     "commit-log": _is_commit_log,
     "checkpoint": _is_checkpoint,
-    "index-file": _is_index_file,
-    "tiered-index": _is_tiered_index,
-    "tiered-index-file": _is_tiered_index_file,
+    "index-file": _first(
+        index_file.HEADER,
+        lambda header, size: (
+            0 < header.begin_timestamp <= header.end_timestamp < LATEST_MS
+            and 0 <= header.begin_physical_offset <= header.end_physical_offset
+            and 0 < header.index_count <= index_file.items_of(size, 0)
+            and 0 <= header.hash_slot_count <= header.index_count
+        ),
+    ),
+    "tiered-index": _first(
+        tiered_index.HEAD,
+        lambda first, size: (
+            first.header.magic == tiered_index.MAGIC_SEALED
+            and tiered_index.slots_of(size, first.first_slot.position) is not None
+        ),
+    ),
+    # of a full one, which has the magic code of a sealed segment, only the place tells it
+    "tiered-index-file": _first(
+        tiered_index_file.HEADER, lambda header, size: header.magic == tiered_index_file.MAGIC_OPEN
+    ),
     "dledger-index": _is_dledger_index,
-    "batch-consume-queue": _is_batch_consume_queue,
-    "consume-queue-ext": _is_consume_queue_ext,
+    # whole units, of which the first one is as every broker writes it
+    "batch-consume-queue": _first(
+        batch_consume_queue.UNIT,
+        lambda first, size: (
+            size % batch_consume_queue.UNIT_BYTES == 0
+            and first.physical_offset >= 0
+            and first.size >= SMALLEST
+            and 0 < first.store_time < LATEST_MS
+            and first.msg_base_offset >= 0
+            and first.batch_size > 0
+            and (first.compacted_offset, first.reserved) == (-1, 0)
+        ),
+    ),
+    # a unit whose sizes say the same, with a time of a broker
+    "consume-queue-ext": _first(
+        consume_queue_ext.HEAD,
+        lambda first, size: (
+            first.bit_map_size >= 0
+            and first.size == consume_queue_ext.UNIT_BYTES_MIN + first.bit_map_size <= size
+            and 0 < first.msg_store_time < LATEST_MS
+        ),
+    ),
     "consume-queue": _is_consume_queue,
 }
 """In this order: an entry of DLedger has the magic code of its record in it."""
